@@ -1,0 +1,118 @@
+//! What a wire format must be able to do, and how it may fail.
+
+use std::fmt::Debug;
+
+use crate::{ClientMessage, Event, RelayMessage};
+
+/// Reads and writes events. Formats that define only an event implement this and get whole messages from the
+/// common envelope; see [`Codec`].
+pub trait EventCodec: Debug + Send + Sync + 'static {
+    /// Appends the event to `out`. On error `out` may hold a part of it; the caller truncates.
+    ///
+    /// # Errors
+    /// [`EncodeError`] where the format cannot hold the event; it never wraps, truncates or alters.
+    fn encode_event(&self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError>;
+
+    /// Reads one event that fills `bytes` exactly. Never panics, never allocates more than `bytes` can justify.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for anything the format's strict profile does not allow.
+    fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError>;
+}
+
+/// Reads and writes whole messages.
+pub trait Codec: EventCodec {
+    /// Appends a client's message to `out`.
+    ///
+    /// # Errors
+    /// See [`EventCodec::encode_event`].
+    fn encode_client(&self, message: &ClientMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError>;
+
+    /// Reads a client's message that fills `bytes` exactly.
+    ///
+    /// # Errors
+    /// [`DecodeError::UnknownMessage`] for a verb or opcode outside the protocol, otherwise what is wrong.
+    fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError>;
+
+    /// Appends a relay's message to `out`.
+    ///
+    /// # Errors
+    /// See [`EventCodec::encode_event`].
+    fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError>;
+
+    /// Reads a relay's message that fills `bytes` exactly.
+    ///
+    /// # Errors
+    /// See [`Codec::decode_client`].
+    fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError>;
+
+    /// Appends the relay's EVENT message for an event that [`EventCodec::encode_event`] of this codec already
+    /// wrote: an event is encoded once and spliced behind each subscription id, as real relays do.
+    /// The bytes equal those of [`Codec::encode_relay`].
+    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>);
+}
+
+/// Why bytes are not a message of the format.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The input ended early.
+    #[error("input ended inside {0}")]
+    Truncated(&'static str),
+    /// Bytes remain after the message.
+    #[error("{0} bytes after the end of the message")]
+    Trailing(usize),
+    /// Text is not UTF-8.
+    #[error("{0} is not UTF-8")]
+    Utf8(&'static str),
+    /// A number or length outside its range.
+    #[error("{0} is out of range")]
+    OutOfRange(&'static str),
+    /// Well-formed, but not in the one form that the strict profile allows.
+    #[error("{0} is not in its canonical form")]
+    NotCanonical(&'static str),
+    /// A field is absent.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// A field or key occurs twice.
+    #[error("{0} occurs twice")]
+    Duplicate(&'static str),
+    /// Of the wrong type, shape or length.
+    #[error("malformed {0}")]
+    Malformed(&'static str),
+    /// A well-formed message with a verb or opcode outside the protocol.
+    #[error("unknown message {0}")]
+    UnknownMessage(String),
+    /// What the format's library said.
+    #[error("{0}")]
+    Library(String),
+}
+
+/// Why a format cannot hold a message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// A count or length beyond what the layout can express.
+    #[error("{format} cannot hold {what} of {actual}; its largest is {max}")]
+    TooLarge {
+        /// The format.
+        format: &'static str,
+        /// What is too large.
+        what: &'static str,
+        /// Its size.
+        actual: usize,
+        /// The format's limit.
+        max: usize,
+    },
+    /// A value that the layout has no form for.
+    #[error("{format} cannot hold {what}")]
+    Unrepresentable {
+        /// The format.
+        format: &'static str,
+        /// The value.
+        what: &'static str,
+    },
+    /// What the format's library said.
+    #[error("{0}")]
+    Library(String),
+}

@@ -1,0 +1,578 @@
+//! JSON exactly as NIP-01 has it, through serde_json.
+//!
+//! ```text
+//! event    {"id":"…64","pubkey":"…64","created_at":N,"kind":N,"tags":[["…",…],…],"content":"…","sig":"…128"}
+//! client   ["EVENT",e] ["REQ",sub,filter…] ["CLOSE",sub] ["AUTH",e] ["COUNT",sub,filter…]
+//! relay    ["EVENT",sub,e] ["OK",id,bool,text] ["EOSE",sub] ["EOSE",sub,["finish"|"more",…]] ["CLOSED",sub,text]
+//!          ["NOTICE",text] ["AUTH",challenge] ["COUNT",sub,{"count":N,"approximate":true,"hll":"…512"}]
+//! ```
+//!
+//! Written compactly in this field order: real clients scan the first bytes of a frame for verb and subscription.
+//! Escapes are serde_json's, the ones every deployed implementation hashes. Read in any field order, unknown
+//! event fields ignored, duplicates and capitals in hex refused.
+//!
+//! Not optimised: serde_json checks UTF-8 and numbers generically, and ids pass through a stack buffer as hex text.
+
+use std::{borrow::Cow, fmt};
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor},
+    ser::{SerializeMap, SerializeSeq, SerializeStruct},
+};
+
+use crate::{
+    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Filter, RelayMessage, Tag,
+    TagFilter, hex,
+};
+
+#[derive(Debug)]
+pub(super) struct Json;
+
+impl EventCodec for Json {
+    fn encode_event(&self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        write(&EventJson(event), out)
+    }
+
+    fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
+        read::<OwnedEvent<'a>>(bytes).map(|event| event.0)
+    }
+}
+
+impl Codec for Json {
+    fn encode_client(&self, message: &ClientMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        match message {
+            ClientMessage::Event(event) => write(&("EVENT", EventJson(event)), out),
+            ClientMessage::Auth(event) => write(&("AUTH", EventJson(event)), out),
+            ClientMessage::Close { subscription } => write(&("CLOSE", subscription), out),
+            ClientMessage::Req { subscription, filters } => {
+                write(&Request("REQ", subscription, filters), out)
+            }
+            ClientMessage::Count { subscription, filters } => {
+                write(&Request("COUNT", subscription, filters), out)
+            }
+        }
+    }
+
+    fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
+        read::<Known<ClientMessage<'a>>>(bytes)?.into_result()
+    }
+
+    fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        match message {
+            RelayMessage::Event { subscription, event } => {
+                write(&("EVENT", subscription, EventJson(event)), out)
+            }
+            RelayMessage::Ok { id, accepted, text } => {
+                let mut buffer = [0; 64];
+                write(&("OK", hex::encode_array(id, &mut buffer), accepted, text), out)
+            }
+            RelayMessage::Eose { subscription, hints } if *hints == EoseHints::default() => {
+                write(&("EOSE", subscription), out)
+            }
+            RelayMessage::Eose { subscription, hints } => {
+                let words: Vec<_> = [(hints.finish, "finish"), (hints.more, "more")]
+                    .into_iter()
+                    .filter_map(|(set, word)| set.then_some(word))
+                    .collect();
+                write(&("EOSE", subscription, words), out)
+            }
+            RelayMessage::Closed { subscription, text } => write(&("CLOSED", subscription, text), out),
+            RelayMessage::Notice { text } => write(&("NOTICE", text), out),
+            RelayMessage::Auth { challenge } => write(&("AUTH", challenge), out),
+            RelayMessage::Count { subscription, count, approximate, hll } => {
+                let body = CountJson {
+                    count: *count,
+                    approximate: *approximate,
+                    hll: hll.as_ref().map(|registers| hex::encode(&registers[..]).into()),
+                };
+                write(&("COUNT", subscription, body), out)
+            }
+        }
+    }
+
+    fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {
+        read::<Known<RelayMessage<'a>>>(bytes)?.into_result()
+    }
+
+    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(b"[\"EVENT\",");
+        serde_json::to_writer(&mut *out, subscription).expect("text always serializes into memory");
+        out.push(b',');
+        out.extend_from_slice(event);
+        out.push(b']');
+    }
+}
+
+fn write(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    serde_json::to_writer(out, value).map_err(|error| EncodeError::Library(error.to_string()))
+}
+
+fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
+    serde_json::from_slice(bytes).map_err(|error| DecodeError::Library(error.to_string()))
+}
+
+// --- writing -------------------------------------------------------------------------------------------------
+
+struct EventJson<'e>(&'e Event<'e>);
+
+impl Serialize for EventJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let event = self.0;
+        let (mut key, mut sig) = ([0; 64], [0; 128]);
+        let mut object = serializer.serialize_struct("Event", 7)?;
+        object.serialize_field("id", hex::encode_array(&event.id, &mut key))?;
+        object.serialize_field("pubkey", hex::encode_array(&event.pubkey, &mut key))?;
+        object.serialize_field("created_at", &event.created_at)?;
+        object.serialize_field("kind", &event.kind)?;
+        object.serialize_field("tags", &event.tags)?;
+        object.serialize_field("content", &event.content)?;
+        object.serialize_field("sig", hex::encode_array(&event.sig, &mut sig))?;
+        object.end()
+    }
+}
+
+struct Request<'m>(&'static str, &'m str, &'m [Filter]);
+
+impl Serialize for Request<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut array = serializer.serialize_seq(Some(2 + self.2.len()))?;
+        array.serialize_element(self.0)?;
+        array.serialize_element(self.1)?;
+        for filter in self.2 {
+            array.serialize_element(&FilterJson(filter))?;
+        }
+        array.end()
+    }
+}
+
+struct FilterJson<'m>(&'m Filter);
+
+impl Serialize for FilterJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let filter = self.0;
+        if let Some(field) = &filter.unknown {
+            return Err(serde::ser::Error::custom(format!("unknown filter field {field:?}")));
+        }
+        let mut object = serializer.serialize_map(None)?;
+        if let Some(ids) = &filter.ids {
+            object.serialize_entry("ids", &HexList(ids))?;
+        }
+        if let Some(authors) = &filter.authors {
+            object.serialize_entry("authors", &HexList(authors))?;
+        }
+        if let Some(kinds) = &filter.kinds {
+            object.serialize_entry("kinds", kinds)?;
+        }
+        for TagFilter { letter, values } in &filter.tags {
+            object.serialize_entry(&format!("#{letter}"), values)?;
+        }
+        if let Some(since) = filter.since {
+            object.serialize_entry("since", &since)?;
+        }
+        if let Some(until) = filter.until {
+            object.serialize_entry("until", &until)?;
+        }
+        if let Some(limit) = filter.limit {
+            object.serialize_entry("limit", &limit)?;
+        }
+        if let Some(search) = &filter.search {
+            object.serialize_entry("search", search)?;
+        }
+        object.end()
+    }
+}
+
+struct HexList<'m>(&'m [[u8; 32]]);
+
+impl Serialize for HexList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut array = serializer.serialize_seq(Some(self.0.len()))?;
+        let mut buffer = [0; 64];
+        for bytes in self.0 {
+            array.serialize_element(hex::encode_array(bytes, &mut buffer))?;
+        }
+        array.end()
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct CountJson<'a> {
+    count: u64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    approximate: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none", borrow)]
+    hll: Option<Cow<'a, str>>,
+}
+
+// --- reading -------------------------------------------------------------------------------------------------
+
+/// Text that borrows from the input unless it held an escape.
+struct Text<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Text<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+        impl<'de> Visitor<'de> for TextVisitor {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("text")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(TextVisitor)
+    }
+}
+
+/// Exactly `2 * N` lowercase hex digits.
+struct Hex<const N: usize>([u8; N]);
+
+impl<'de, const N: usize> Deserialize<'de> for Hex<N> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Text::deserialize(deserializer)?;
+        hex::decode_array(text.0.as_bytes())
+            .map(Hex)
+            .ok_or_else(|| de::Error::custom(format!("expected {} lowercase hex digits", 2 * N)))
+    }
+}
+
+/// One tag; its elements borrow.
+struct TagText<'a>(Tag<'a>);
+
+impl<'de> Deserialize<'de> for TagText<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TagVisitor;
+        impl<'de> Visitor<'de> for TagVisitor {
+            type Value = TagText<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array of text")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<TagText<'de>, A::Error> {
+                let mut tag = Vec::new();
+                while let Some(Text(value)) = elements.next_element()? {
+                    tag.push(value);
+                }
+                Ok(TagText(tag))
+            }
+        }
+        deserializer.deserialize_seq(TagVisitor)
+    }
+}
+
+/// All tags.
+struct Tags<'a>(Vec<Tag<'a>>);
+
+impl<'de> Deserialize<'de> for Tags<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TagsVisitor;
+        impl<'de> Visitor<'de> for TagsVisitor {
+            type Value = Tags<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array of tags")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Tags<'de>, A::Error> {
+                let mut tags = Vec::new();
+                while let Some(TagText(tag)) = elements.next_element()? {
+                    tags.push(tag);
+                }
+                Ok(Tags(tags))
+            }
+        }
+        deserializer.deserialize_seq(TagsVisitor)
+    }
+}
+
+struct OwnedEvent<'a>(Event<'a>);
+
+impl<'de> Deserialize<'de> for OwnedEvent<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Not a derived struct: serde's derive would also accept a bare array of seven elements.
+        deserializer.deserialize_map(EventVisitor)
+    }
+}
+
+struct EventVisitor;
+
+impl<'de> Visitor<'de> for EventVisitor {
+    type Value = OwnedEvent<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an event object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<OwnedEvent<'de>, A::Error> {
+        let (mut id, mut pubkey, mut created_at, mut kind) = (None, None, None, None);
+        let (mut tags, mut content, mut sig) = (None, None, None);
+        while let Some(Text(key)) = object.next_key()? {
+            match &*key {
+                "id" => once(&mut id, "id", object.next_value::<Hex<32>>()?.0)?,
+                "pubkey" => once(&mut pubkey, "pubkey", object.next_value::<Hex<32>>()?.0)?,
+                "created_at" => once(&mut created_at, "created_at", object.next_value::<i64>()?)?,
+                "kind" => once(&mut kind, "kind", object.next_value::<u16>()?)?,
+                "tags" => once(&mut tags, "tags", object.next_value::<Tags<'de>>()?.0)?,
+                "content" => once(&mut content, "content", object.next_value::<Text<'de>>()?.0)?,
+                "sig" => once(&mut sig, "sig", object.next_value::<Hex<64>>()?.0)?,
+                _ => drop(object.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(OwnedEvent(Event {
+            id: id.ok_or_else(|| de::Error::missing_field("id"))?,
+            pubkey: pubkey.ok_or_else(|| de::Error::missing_field("pubkey"))?,
+            created_at: created_at.ok_or_else(|| de::Error::missing_field("created_at"))?,
+            kind: kind.ok_or_else(|| de::Error::missing_field("kind"))?,
+            tags: tags.ok_or_else(|| de::Error::missing_field("tags"))?,
+            content: content.ok_or_else(|| de::Error::missing_field("content"))?,
+            sig: sig.ok_or_else(|| de::Error::missing_field("sig"))?,
+        }))
+    }
+}
+
+fn once<T, E: de::Error>(slot: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(E::duplicate_field(name)),
+    }
+}
+
+struct FilterText(Filter);
+
+impl<'de> Deserialize<'de> for FilterText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FilterVisitor)
+    }
+}
+
+struct FilterVisitor;
+
+impl<'de> Visitor<'de> for FilterVisitor {
+    type Value = FilterText;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a filter object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<FilterText, A::Error> {
+        let mut filter = Filter::default();
+        while let Some(Text(key)) = object.next_key()? {
+            match &*key {
+                "ids" => once(&mut filter.ids, "ids", keys(object.next_value()?))?,
+                "authors" => once(&mut filter.authors, "authors", keys(object.next_value()?))?,
+                "kinds" => once(&mut filter.kinds, "kinds", object.next_value()?)?,
+                "since" => once(&mut filter.since, "since", object.next_value()?)?,
+                "until" => once(&mut filter.until, "until", object.next_value()?)?,
+                "limit" => once(&mut filter.limit, "limit", object.next_value()?)?,
+                "search" => once(&mut filter.search, "search", object.next_value()?)?,
+                other => match tag_letter(other) {
+                    Some(letter) if filter.tags.iter().any(|t| t.letter == letter) => {
+                        return Err(de::Error::duplicate_field("tag condition"));
+                    }
+                    Some(letter) => filter.tags.push(TagFilter { letter, values: object.next_value()? }),
+                    None => {
+                        object.next_value::<IgnoredAny>()?;
+                        filter.unknown.get_or_insert_with(|| key.into_owned());
+                    }
+                },
+            }
+        }
+        Ok(FilterText(filter))
+    }
+}
+
+fn keys(list: Vec<Hex<32>>) -> Vec<[u8; 32]> {
+    list.into_iter().map(|key| key.0).collect()
+}
+
+/// The letter of a `#x` filter field.
+fn tag_letter(field: &str) -> Option<char> {
+    match field.as_bytes() {
+        [b'#', letter] if letter.is_ascii_alphabetic() => Some(char::from(*letter)),
+        _ => None,
+    }
+}
+
+/// A message, or the verb that the protocol does not have.
+enum Known<M> {
+    Yes(M),
+    No(String),
+}
+
+impl<M> Known<M> {
+    fn into_result(self) -> Result<M, DecodeError> {
+        match self {
+            Known::Yes(message) => Ok(message),
+            Known::No(verb) => Err(DecodeError::UnknownMessage(verb)),
+        }
+    }
+}
+
+/// The elements of a message after its verb.
+struct Elements<A> {
+    array: A,
+    expected: &'static str,
+}
+
+impl<'de, A: SeqAccess<'de>> Elements<A> {
+    fn next<T: Deserialize<'de>>(&mut self) -> Result<T, A::Error> {
+        self.array.next_element()?.ok_or_else(|| de::Error::custom(format!("expected {}", self.expected)))
+    }
+
+    fn text(&mut self) -> Result<Cow<'de, str>, A::Error> {
+        self.next::<Text<'de>>().map(|text| text.0)
+    }
+
+    fn event(&mut self) -> Result<Cow<'de, Event<'de>>, A::Error> {
+        self.next::<OwnedEvent<'de>>().map(|event| Cow::Owned(event.0))
+    }
+
+    fn filters(&mut self) -> Result<Vec<Filter>, A::Error> {
+        let mut filters = Vec::new();
+        while let Some(FilterText(filter)) = self.array.next_element()? {
+            filters.push(filter);
+        }
+        Ok(filters)
+    }
+
+    fn finish<M>(mut self, message: M) -> Result<Known<M>, A::Error> {
+        match self.array.next_element::<IgnoredAny>()? {
+            None => Ok(Known::Yes(message)),
+            Some(_) => Err(de::Error::custom(format!("expected {} and nothing after it", self.expected))),
+        }
+    }
+}
+
+/// Reads an array whose first element is a verb; `read` turns verb and elements into a message.
+macro_rules! message_array {
+    ($message:ident, $read:ident) => {
+        impl<'de> Deserialize<'de> for Known<$message<'de>> {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct MessageVisitor;
+                impl<'de> Visitor<'de> for MessageVisitor {
+                    type Value = Known<$message<'de>>;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str("an array that starts with a verb")
+                    }
+
+                    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+                        let verb: Option<Text<'de>> = array.next_element()?;
+                        let Some(Text(verb)) = verb else {
+                            return Err(de::Error::custom("expected a verb, found an empty array"));
+                        };
+                        $read(&verb, Elements { array, expected: "" })
+                    }
+                }
+                deserializer.deserialize_seq(MessageVisitor)
+            }
+        }
+    };
+}
+
+message_array!(ClientMessage, read_client);
+message_array!(RelayMessage, read_relay);
+
+fn read_client<'de, A: SeqAccess<'de>>(
+    verb: &str,
+    mut rest: Elements<A>,
+) -> Result<Known<ClientMessage<'de>>, A::Error> {
+    let message = match verb {
+        "EVENT" => {
+            rest.expected = "[\"EVENT\",event]";
+            ClientMessage::Event(rest.event()?)
+        }
+        "AUTH" => {
+            rest.expected = "[\"AUTH\",event]";
+            ClientMessage::Auth(rest.event()?)
+        }
+        "REQ" => {
+            rest.expected = "[\"REQ\",subscription,filter…]";
+            ClientMessage::Req { subscription: rest.text()?, filters: rest.filters()? }
+        }
+        "COUNT" => {
+            rest.expected = "[\"COUNT\",subscription,filter…]";
+            ClientMessage::Count { subscription: rest.text()?, filters: rest.filters()? }
+        }
+        "CLOSE" => {
+            rest.expected = "[\"CLOSE\",subscription]";
+            ClientMessage::Close { subscription: rest.text()? }
+        }
+        _ => return unknown(verb, rest),
+    };
+    rest.finish(message)
+}
+
+fn read_relay<'de, A: SeqAccess<'de>>(
+    verb: &str,
+    mut rest: Elements<A>,
+) -> Result<Known<RelayMessage<'de>>, A::Error> {
+    let message = match verb {
+        "EVENT" => {
+            rest.expected = "[\"EVENT\",subscription,event]";
+            RelayMessage::Event { subscription: rest.text()?, event: rest.event()? }
+        }
+        "OK" => {
+            rest.expected = "[\"OK\",id,accepted,text]";
+            RelayMessage::Ok { id: rest.next::<Hex<32>>()?.0, accepted: rest.next()?, text: rest.text()? }
+        }
+        "EOSE" => {
+            let subscription = rest.text()?;
+            let mut hints = EoseHints::default();
+            for word in rest.array.next_element::<Vec<Text<'de>>>()?.into_iter().flatten() {
+                match &*word.0 {
+                    "finish" => hints.finish = true,
+                    "more" => hints.more = true,
+                    _ => {} // NIP-67 lets relays add words
+                }
+            }
+            rest.expected = "[\"EOSE\",subscription]";
+            RelayMessage::Eose { subscription, hints }
+        }
+        "CLOSED" => {
+            rest.expected = "[\"CLOSED\",subscription,text]";
+            RelayMessage::Closed { subscription: rest.text()?, text: rest.text()? }
+        }
+        "NOTICE" => {
+            rest.expected = "[\"NOTICE\",text]";
+            RelayMessage::Notice { text: rest.text()? }
+        }
+        "AUTH" => {
+            rest.expected = "[\"AUTH\",challenge]";
+            RelayMessage::Auth { challenge: rest.text()? }
+        }
+        "COUNT" => {
+            rest.expected = "[\"COUNT\",subscription,{\"count\":N}]";
+            let subscription = rest.text()?;
+            let body: CountJson<'de> = rest.next()?;
+            let hll = body.hll.map(|digits| {
+                hex::decode_array::<256>(digits.as_bytes())
+                    .map(Box::new)
+                    .ok_or_else(|| de::Error::custom("hll has 512 lowercase hex digits (NIP-45)"))
+            });
+            RelayMessage::Count {
+                subscription,
+                count: body.count,
+                approximate: body.approximate,
+                hll: hll.transpose()?,
+            }
+        }
+        _ => return unknown(verb, rest),
+    };
+    rest.finish(message)
+}
+
+/// Reads on to the end of the array: only well-formed JSON deserves the answer "unknown verb".
+fn unknown<'de, A: SeqAccess<'de>, M>(verb: &str, mut rest: Elements<A>) -> Result<Known<M>, A::Error> {
+    while rest.array.next_element::<IgnoredAny>()?.is_some() {}
+    Ok(Known::No(verb.chars().take(32).collect()))
+}

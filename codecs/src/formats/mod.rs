@@ -1,0 +1,166 @@
+//! The registry: every wire format this project knows, in the order of every table.
+
+mod json;
+
+use std::{fmt, str::FromStr};
+
+use crate::codec::Codec;
+
+/// Every format. One file and one entry here make a format; everything else follows.
+pub static FORMATS: &[FormatSpec] = &[FormatSpec {
+    name: "json",
+    token: "nostr.json",
+    opcode: Opcode::Text,
+    layout: "JSON array, exactly NIP-01",
+    library: &json::Json,
+    tuned: None,
+}];
+
+/// An entry of [`FORMATS`].
+#[derive(Debug)]
+pub struct FormatSpec {
+    /// The flag, the file name, the table row.
+    pub name: &'static str,
+    /// The WebSocket subprotocol token without a compression suffix.
+    pub token: &'static str,
+    /// The WebSocket frame type of uncompressed messages.
+    pub opcode: Opcode,
+    /// The layout in one line, for `--help`.
+    pub layout: &'static str,
+    /// [`Implementation::Library`].
+    pub library: &'static dyn Codec,
+    /// [`Implementation::Tuned`], where it exists.
+    pub tuned: Option<&'static dyn Codec>,
+}
+
+/// A WebSocket data frame's type (RFC 6455 §5.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opcode {
+    /// UTF-8 text.
+    Text,
+    /// Bytes.
+    Binary,
+}
+
+/// A wire format: its place in [`FORMATS`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Format(usize);
+
+impl Format {
+    /// Plain NIP-01, which every peer speaks.
+    pub const JSON: Format = Format(0);
+
+    /// Every format in the order of every table.
+    pub fn all() -> impl ExactSizeIterator<Item = Format> {
+        (0..FORMATS.len()).map(Format)
+    }
+
+    /// The entry itself.
+    pub fn spec(self) -> &'static FormatSpec {
+        &FORMATS[self.0]
+    }
+
+    /// The flag, the file name, the table row.
+    pub fn name(self) -> &'static str {
+        self.spec().name
+    }
+
+    /// The position in [`FORMATS`], for tables with a slot for each format.
+    pub fn index(self) -> usize {
+        self.0
+    }
+
+    /// The codec of this format by that implementation.
+    ///
+    /// # Errors
+    /// [`UnknownName`] when the format has no such implementation; the message lists those it has.
+    pub fn codec(self, implementation: Implementation) -> Result<&'static dyn Codec, UnknownName> {
+        let spec = self.spec();
+        let codec = match implementation {
+            Implementation::Library => Some(spec.library),
+            Implementation::Tuned => spec.tuned,
+        };
+        codec.ok_or_else(|| {
+            let what = format!("implementation of {self}");
+            UnknownName::new(&what, implementation.name(), [Implementation::Library.name()])
+        })
+    }
+}
+
+impl fmt::Debug for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Format {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        Format::all()
+            .find(|format| format.name() == name)
+            .ok_or_else(|| UnknownName::new("format", name, Format::all().map(Format::name)))
+    }
+}
+
+/// Who wrote the code that reads and writes the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Implementation {
+    /// The ecosystem's library: what an adopter gets today.
+    Library,
+    /// Code written for this format here: what the format can do.
+    Tuned,
+}
+
+impl Implementation {
+    /// Every implementation.
+    pub const ALL: [Implementation; 2] = [Implementation::Library, Implementation::Tuned];
+
+    /// The word on the command line and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Implementation::Library => "library",
+            Implementation::Tuned => "tuned",
+        }
+    }
+}
+
+impl fmt::Display for Implementation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Implementation {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        Self::ALL
+            .into_iter()
+            .find(|implementation| implementation.name() == name)
+            .ok_or_else(|| UnknownName::new("implementation", name, Self::ALL.map(Self::name)))
+    }
+}
+
+/// A name that is not in a closed list; the message lists the known ones.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown {what} {name:?}; known: {known}")]
+pub struct UnknownName {
+    what: String,
+    name: String,
+    known: String,
+}
+
+impl UnknownName {
+    /// Says that `name` is no `what`, and which ones are.
+    pub fn new<S: AsRef<str>>(what: &str, name: &str, known: impl IntoIterator<Item = S>) -> Self {
+        let known: Vec<_> = known.into_iter().map(|k| k.as_ref().to_owned()).collect();
+        UnknownName { what: what.to_owned(), name: name.to_owned(), known: known.join(" ") }
+    }
+}

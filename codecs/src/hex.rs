@@ -1,0 +1,55 @@
+//! Lowercase hex, and the rule by which binary formats store hex text as bytes.
+//!
+//! `faster-hex` does the work: SIMD where the processor has it, chosen at run time, scalar elsewhere. Its
+//! case-checking calls are not reachable from outside the crate (0.10.1), so capitals are refused here.
+
+/// Writes `bytes` as lowercase hex into `buffer` and returns it as text.
+///
+/// # Panics
+/// Never for `M == 2 * N`, which every caller states in its types.
+pub fn encode_array<'b, const N: usize, const M: usize>(bytes: &[u8; N], buffer: &'b mut [u8; M]) -> &'b str {
+    const { assert!(M == 2 * N) };
+    faster_hex::hex_encode(bytes, buffer).expect("the buffer is twice as long as the bytes")
+}
+
+/// Lowercase hex of `bytes`.
+pub fn encode(bytes: &[u8]) -> String {
+    faster_hex::hex_string(bytes)
+}
+
+/// Appends lowercase hex of `bytes` to `out`.
+pub fn encode_into(bytes: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + 2 * bytes.len(), 0);
+    faster_hex::hex_encode(bytes, &mut out[start..]).expect("the space is twice as long as the bytes");
+}
+
+/// Reads exactly `2 * N` lowercase hex digits; `None` for anything else, capitals included (an id in capitals
+/// would not be written back the same).
+pub fn decode_array<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    (text.len() == 2 * N && decode_lower(text, &mut bytes)).then_some(bytes)
+}
+
+/// Reads lowercase hex of any even length.
+pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; text.len() / 2];
+    (text.len().is_multiple_of(2) && decode_lower(text, &mut bytes)).then_some(bytes)
+}
+
+/// Whether `text` may be stored as bytes under a rule with this shortest length: even, lowercase hex, so that
+/// printing the bytes gives the identical text back.
+pub fn is_compactable(text: &str, min_len: usize) -> bool {
+    text.len() >= min_len
+        && text.len().is_multiple_of(2)
+        && faster_hex::hex_check(text.as_bytes())
+        && has_no_capitals(text.as_bytes())
+}
+
+fn decode_lower(text: &[u8], bytes: &mut [u8]) -> bool {
+    has_no_capitals(text) && faster_hex::hex_decode(text, bytes).is_ok()
+}
+
+fn has_no_capitals(text: &[u8]) -> bool {
+    !text.iter().any(u8::is_ascii_uppercase)
+}

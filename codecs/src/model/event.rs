@@ -1,0 +1,56 @@
+//! The event: NIP-01's only object.
+
+use std::borrow::Cow;
+
+/// One tag: its name and values, all text. May be empty, and so may each value.
+pub type Tag<'a> = Vec<Cow<'a, str>>;
+
+/// A NIP-01 event. Text borrows from the frame it was decoded from where the format allows it;
+/// `Event<'static>` owns everything.
+///
+/// Holding an `Event` says nothing about its id or signature: see [`Event::verify`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event<'a> {
+    /// SHA-256 of the canonical serialization.
+    pub id: [u8; 32],
+    /// The author's x-only public key (BIP-340).
+    pub pubkey: [u8; 32],
+    /// Seconds since 1970 as the author claims.
+    pub created_at: i64,
+    /// What the event is (NIP-01 bounds it to 0..=65535).
+    pub kind: u16,
+    /// Tags in the author's order.
+    pub tags: Vec<Tag<'a>>,
+    /// Text whose meaning `kind` decides.
+    pub content: Cow<'a, str>,
+    /// BIP-340 signature of `id`.
+    pub sig: [u8; 64],
+}
+
+impl Event<'_> {
+    /// Copies whatever is still borrowed, so that the event outlives its frame.
+    pub fn into_owned(self) -> Event<'static> {
+        Event {
+            id: self.id,
+            pubkey: self.pubkey,
+            created_at: self.created_at,
+            kind: self.kind,
+            tags: self
+                .tags
+                .into_iter()
+                .map(|tag| tag.into_iter().map(|value| Cow::Owned(value.into_owned())).collect())
+                .collect(),
+            content: Cow::Owned(self.content.into_owned()),
+            sig: self.sig,
+        }
+    }
+
+    /// The first value of the first tag with this name, as NIP-01's `#x` filters and `d` addresses read it.
+    pub fn first_tag_value(&self, name: &str) -> Option<&str> {
+        self.tags
+            .iter()
+            .find(|tag| tag.first().is_some_and(|n| n == name))
+            .and_then(|tag| tag.get(1))
+            .map(|v| &**v)
+    }
+}

@@ -1,0 +1,111 @@
+//! The filter of a REQ (NIP-01) and the limits a relay sets to it.
+
+use super::Event;
+
+/// A NIP-01 filter: all given conditions hold, each list is any-of. `None` means "not asked"; an empty list
+/// matches nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Event ids.
+    pub ids: Option<Vec<[u8; 32]>>,
+    /// Authors' public keys.
+    pub authors: Option<Vec<[u8; 32]>>,
+    /// Event kinds.
+    pub kinds: Option<Vec<u16>>,
+    /// Earliest `created_at`, inclusive.
+    pub since: Option<i64>,
+    /// Latest `created_at`, inclusive.
+    pub until: Option<i64>,
+    /// How many stored events at most; says nothing about live ones.
+    pub limit: Option<u64>,
+    /// NIP-50 full-text query.
+    pub search: Option<String>,
+    /// `#x` conditions, each at most once, in the order given.
+    pub tags: Vec<TagFilter>,
+    /// The first field this codec did not know. A relay answers CLOSED `unsupported`; encoders refuse it.
+    pub unknown: Option<String>,
+}
+
+/// A `#x` condition: some tag named `letter` has one of `values` as its first value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TagFilter {
+    /// A single ASCII letter.
+    pub letter: char,
+    /// Accepted first values.
+    pub values: Vec<String>,
+}
+
+impl Filter {
+    /// Whether a live or stored event satisfies the filter; `limit` and `search` play no part.
+    pub fn matches(&self, event: &Event<'_>) -> bool {
+        self.since.is_none_or(|since| event.created_at >= since)
+            && self.until.is_none_or(|until| event.created_at <= until)
+            && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&event.kind))
+            && self.authors.as_ref().is_none_or(|authors| authors.contains(&event.pubkey))
+            && self.ids.as_ref().is_none_or(|ids| ids.contains(&event.id))
+            && self.tags.iter().all(|condition| condition.matches(event))
+    }
+}
+
+impl TagFilter {
+    fn matches(&self, event: &Event<'_>) -> bool {
+        let mut name = [0; 4];
+        let name = &*self.letter.encode_utf8(&mut name);
+        event.tags.iter().any(|tag| match tag.as_slice() {
+            [n, value, ..] => n == name && self.values.iter().any(|v| v == value),
+            _ => false,
+        })
+    }
+}
+
+/// What a relay accepts in one REQ or COUNT (advertised in NIP-11 where that has a word for it).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Filters in one REQ.
+    pub max_filters: usize,
+    /// Entries of one list inside a filter. strfry's 65,535-byte cap allows 2,047 ids or authors.
+    pub max_filter_values: usize,
+    /// Characters of a subscription id (NIP-01: 64).
+    pub max_subscription_chars: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { max_filters: 200, max_filter_values: 2_047, max_subscription_chars: 64 }
+    }
+}
+
+impl Limits {
+    /// Checks a REQ or COUNT; the error is the text of the CLOSED answer, with its NIP-01 prefix.
+    pub fn check(&self, subscription: &str, filters: &[Filter]) -> Result<(), String> {
+        if subscription.is_empty() || subscription.chars().count() > self.max_subscription_chars {
+            return Err(format!(
+                "invalid: a subscription id has 1 to {} characters",
+                self.max_subscription_chars
+            ));
+        }
+        if filters.is_empty() || filters.len() > self.max_filters {
+            return Err(format!("invalid: a request has 1 to {} filters", self.max_filters));
+        }
+        for filter in filters {
+            let longest = [
+                filter.ids.as_ref().map_or(0, Vec::len),
+                filter.authors.as_ref().map_or(0, Vec::len),
+                filter.kinds.as_ref().map_or(0, Vec::len),
+                filter.tags.iter().map(|t| t.values.len()).max().unwrap_or(0),
+            ]
+            .into_iter()
+            .max();
+            if longest > Some(self.max_filter_values) {
+                return Err(format!("invalid: a filter list has at most {} entries", self.max_filter_values));
+            }
+            if let Some(field) = &filter.unknown {
+                return Err(format!("unsupported: unknown filter field {field:?}"));
+            }
+            if filter.search.is_some() {
+                return Err("unsupported: search (NIP-50) is not implemented".to_owned());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! The messages of NIP-01, NIP-42 (AUTH), NIP-45 (COUNT) and NIP-67 (EOSE hints).
+
+use std::borrow::Cow;
+
+use super::{Event, Filter};
+
+/// What a client sends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClientMessage<'a> {
+    /// Publish an event.
+    Event(Cow<'a, Event<'a>>),
+    /// Open or replace a subscription.
+    Req {
+        /// Chosen by the client, unique within its connection.
+        subscription: Cow<'a, str>,
+        /// OR-ed.
+        filters: Vec<Filter>,
+    },
+    /// End a subscription.
+    Close {
+        /// The one that ends.
+        subscription: Cow<'a, str>,
+    },
+    /// Answer a challenge with a kind 22242 event (NIP-42).
+    Auth(Cow<'a, Event<'a>>),
+    /// Ask how many stored events match (NIP-45).
+    Count {
+        /// Names the answer.
+        subscription: Cow<'a, str>,
+        /// OR-ed.
+        filters: Vec<Filter>,
+    },
+}
+
+/// What a relay sends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RelayMessage<'a> {
+    /// An event that matches a subscription.
+    Event {
+        /// The subscription it matches.
+        subscription: Cow<'a, str>,
+        /// The event as published.
+        event: Cow<'a, Event<'a>>,
+    },
+    /// The fate of a published event.
+    Ok {
+        /// Which event.
+        id: [u8; 32],
+        /// Whether the relay has it now.
+        accepted: bool,
+        /// Empty, or a machine-readable prefix and a reason.
+        text: Cow<'a, str>,
+    },
+    /// End of stored events; what follows is live.
+    Eose {
+        /// Which subscription.
+        subscription: Cow<'a, str>,
+        /// NIP-67.
+        hints: EoseHints,
+    },
+    /// The relay ended or refused a subscription.
+    Closed {
+        /// Which subscription.
+        subscription: Cow<'a, str>,
+        /// A machine-readable prefix and a reason.
+        text: Cow<'a, str>,
+    },
+    /// Text for people.
+    Notice {
+        /// What it says.
+        text: Cow<'a, str>,
+    },
+    /// A challenge to sign (NIP-42).
+    Auth {
+        /// The random text to be signed.
+        challenge: Cow<'a, str>,
+    },
+    /// The answer to COUNT (NIP-45).
+    Count {
+        /// Which request.
+        subscription: Cow<'a, str>,
+        /// Matching events.
+        count: u64,
+        /// Whether `count` is an estimate.
+        approximate: bool,
+        /// HyperLogLog registers.
+        hll: Option<Box<[u8; 256]>>,
+    },
+}
+
+/// NIP-67: whether the stored events were all (`finish`) or a page (`more`). Neither is the NIP-01 message.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EoseHints {
+    /// Nothing older exists.
+    pub finish: bool,
+    /// Older events exist.
+    pub more: bool,
+}

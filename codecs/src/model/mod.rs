@@ -1,0 +1,11 @@
+//! The protocol's nouns.
+
+mod event;
+mod filter;
+mod message;
+mod verify;
+
+pub use event::{Event, Tag};
+pub use filter::{Filter, Limits, TagFilter};
+pub use message::{ClientMessage, EoseHints, RelayMessage};
+pub use verify::{VerifyError, VerifyLevel};

@@ -1,0 +1,112 @@
+//! Is an event what its author signed? SHA-256 of NIP-01's canonical form, and BIP-340.
+
+use std::{fmt, str::FromStr};
+
+use secp256k1::{XOnlyPublicKey, schnorr::Signature};
+use sha2::{Digest, Sha256};
+
+use super::Event;
+use crate::{formats::UnknownName, hex};
+
+/// How much of an event is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum VerifyLevel {
+    /// Nothing.
+    None,
+    /// The id is the hash of the content.
+    Id,
+    /// The id, and the author's signature of it.
+    Full,
+}
+
+impl VerifyLevel {
+    /// Every level, weakest first.
+    pub const ALL: [VerifyLevel; 3] = [VerifyLevel::None, VerifyLevel::Id, VerifyLevel::Full];
+
+    /// The word on the command line and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            VerifyLevel::None => "none",
+            VerifyLevel::Id => "id",
+            VerifyLevel::Full => "full",
+        }
+    }
+}
+
+impl fmt::Display for VerifyLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for VerifyLevel {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        Self::ALL
+            .into_iter()
+            .find(|level| level.name() == name)
+            .ok_or_else(|| UnknownName::new("verification level", name, Self::ALL.map(Self::name)))
+    }
+}
+
+/// Why an event is not what its author signed. The text completes NIP-01's `invalid: …`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum VerifyError {
+    /// The id is not the hash of the canonical form.
+    #[error("event id does not match")]
+    Id,
+    /// The public key is not a point of the curve.
+    #[error("pubkey is not a valid key")]
+    PublicKey,
+    /// The signature does not fit id and key.
+    #[error("signature does not verify")]
+    Signature,
+}
+
+impl Event<'_> {
+    /// SHA-256 of `[0,pubkey,created_at,kind,tags,content]` in NIP-01's canonical form; control characters
+    /// are written `\u00xx`, as every deployed implementation does.
+    pub fn compute_id(&self) -> [u8; 32] {
+        let mut pubkey = [0; 64];
+        let canonical = (
+            0,
+            hex::encode_array(&self.pubkey, &mut pubkey),
+            self.created_at,
+            self.kind,
+            &self.tags,
+            &self.content,
+        );
+        let mut hasher = Sha256::new();
+        serde_json::to_writer(HashWriter(&mut hasher), &canonical)
+            .expect("strings and integers always serialize, and hashing cannot fail");
+        hasher.finalize().into()
+    }
+
+    /// Checks as much as `level` asks for.
+    pub fn verify(&self, level: VerifyLevel) -> Result<(), VerifyError> {
+        if level >= VerifyLevel::Id && self.compute_id() != self.id {
+            return Err(VerifyError::Id);
+        }
+        if level >= VerifyLevel::Full {
+            let key = XOnlyPublicKey::from_byte_array(self.pubkey).map_err(|_| VerifyError::PublicKey)?;
+            secp256k1::SECP256K1
+                .verify_schnorr(&Signature::from_byte_array(self.sig), &self.id, &key)
+                .map_err(|_| VerifyError::Signature)?;
+        }
+        Ok(())
+    }
+}
+
+struct HashWriter<'a>(&'a mut Sha256);
+
+impl std::io::Write for HashWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
