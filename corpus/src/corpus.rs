@@ -1,0 +1,77 @@
+//! Events in memory, with what a result must say about them.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::Path,
+};
+
+use codecs::Event;
+
+use crate::{CorpusError, Fingerprint, Origin, files};
+
+/// Signed events in a fixed order, each id once.
+#[derive(Debug, Clone)]
+pub struct Corpus {
+    /// In file order.
+    pub events: Vec<Event<'static>>,
+    /// The file's name without its folders, for results.
+    pub name: String,
+    /// Who signed them.
+    pub origin: Origin,
+    /// Names exactly these events in this order.
+    pub fingerprint: Fingerprint,
+    /// Events left out because an earlier one has the same id: a relay would refuse them, so a run that planned
+    /// with them could not account for every event. Say so to the user when it is not 0.
+    pub duplicates_dropped: usize,
+}
+
+impl Corpus {
+    /// Reads a file whole: `.jsonl`, `.jsonl.gz`, `.jsonl.zst` (one NIP-01 object a line) or `.pb.gz`
+    /// (length-delimited ProtoEvent, see `data/README.md`). Ids and signatures are not verified.
+    ///
+    /// # Errors
+    /// [`CorpusError`] for a file that is missing, of another type, damaged, or without events. It names the
+    /// place; nothing is read past damage, because half a corpus answers another question.
+    pub fn read(path: &Path) -> Result<Corpus, CorpusError> {
+        let events = files::read(path)?;
+        if events.is_empty() {
+            return Err(CorpusError::Empty { path: path.to_owned() });
+        }
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        Ok(Corpus::from_events(name, events))
+    }
+
+    /// The sample in `data/sample.pb.gz`, compiled in: 5,000 generated events in the kind mix of an audited
+    /// archive. What every program uses when no file is named.
+    ///
+    /// # Panics
+    /// Only if the file in the repository is damaged; a test reads it.
+    pub fn bundled() -> Corpus {
+        let events = files::read_bundled(include_bytes!("../../data/sample.pb.gz"))
+            .expect("a test reads the bundled sample whole");
+        Corpus::from_events("sample.pb.gz".to_owned(), events)
+    }
+
+    /// A corpus of events that are in memory already; keeps the first of those with the same id.
+    pub fn from_events(name: String, mut events: Vec<Event<'static>>) -> Corpus {
+        let before = events.len();
+        let mut seen = HashSet::with_capacity(before);
+        events.retain(|event| seen.insert(event.id));
+        Corpus {
+            name,
+            origin: Origin::of(&events),
+            fingerprint: Fingerprint::of(&events),
+            duplicates_dropped: before - events.len(),
+            events,
+        }
+    }
+
+    /// How many events there are of each kind.
+    pub fn kinds(&self) -> BTreeMap<u16, usize> {
+        let mut kinds = BTreeMap::new();
+        for event in &self.events {
+            *kinds.entry(event.kind).or_default() += 1;
+        }
+        kinds
+    }
+}

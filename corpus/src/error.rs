@@ -1,0 +1,126 @@
+//! What can be wrong with a corpus file. Every message is complete in itself, so none has a `source`.
+
+use std::{io, path::PathBuf};
+
+use codecs::{DecodeError, EncodeError};
+
+use crate::{FileFormat, MAX_RECORD_BYTES};
+
+/// Why a corpus cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CorpusError {
+    /// No such file.
+    #[error(
+        "there is no corpus {path:?}; expected a file of Nostr events ({known}); \
+         without --corpus the bundled sample is used, and data/README.md says how to get real events",
+        known = FileFormat::known()
+    )]
+    NotFound {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The name does not say which format the file has.
+    #[error("cannot tell the format of {path:?} from its name; known: {known}", known = FileFormat::known())]
+    UnknownExtension {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file cannot be opened, created or written.
+    #[error("cannot {action} {path:?}: {reason}")]
+    Io {
+        /// "open", "create" or "write".
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        reason: io::Error,
+    },
+    /// A line of a JSON file is not an event, or the file ends or is damaged there.
+    #[error("{path:?}, line {line}: {reason} ({events_read} events read before it)")]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: u64,
+        /// Events before that line.
+        events_read: usize,
+        /// What is wrong.
+        reason: RecordError,
+    },
+    /// A record of a ProtoEvent file is not an event, or the file ends or is damaged there.
+    #[error(
+        "{path:?}, byte {offset_bytes} of the decompressed stream: {reason} ({events_read} events read before it)"
+    )]
+    Offset {
+        /// The file.
+        path: PathBuf,
+        /// Where the record starts, length prefix included, counted from 0.
+        offset_bytes: u64,
+        /// Events before that record.
+        events_read: usize,
+        /// What is wrong.
+        reason: RecordError,
+    },
+    /// The file is whole and holds no event.
+    #[error("{path:?} holds no events")]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// An event that the file format cannot hold.
+    #[error("cannot write event {index} (counted from 0) to {path:?}: {reason}")]
+    Encode {
+        /// The file.
+        path: PathBuf,
+        /// The event's place in the list.
+        index: usize,
+        /// What is wrong.
+        reason: EncodeError,
+    },
+}
+
+/// Why a record of a file is not an event.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The bytes cannot be had: a damaged or shortened compressed stream, or a failing disk.
+    #[error("the file is damaged or cut short: {0}")]
+    Read(io::Error),
+    /// The file ends inside a record.
+    #[error("the file ends inside a record: {missing_bytes} bytes are missing")]
+    Truncated {
+        /// Announced, but not there.
+        missing_bytes: u64,
+    },
+    /// The file ends inside a length, or the length has no end.
+    #[error("malformed record length: expected a varint of at most 64 bits")]
+    Length,
+    /// Longer than any event a relay here accepts.
+    #[error("the record is longer than {MAX_RECORD_BYTES} bytes")]
+    TooLarge,
+    /// Not an event in this format.
+    #[error("not an event: {0}")]
+    Decode(DecodeError),
+    /// Not a ProtoEvent message.
+    #[error("not a ProtoEvent: {0}")]
+    Proto(prost::DecodeError),
+}
+
+impl From<io::Error> for RecordError {
+    fn from(error: io::Error) -> Self {
+        RecordError::Read(error)
+    }
+}
+
+impl From<DecodeError> for RecordError {
+    fn from(error: DecodeError) -> Self {
+        RecordError::Decode(error)
+    }
+}
+
+impl From<prost::DecodeError> for RecordError {
+    fn from(error: prost::DecodeError) -> Self {
+        RecordError::Proto(error)
+    }
+}
