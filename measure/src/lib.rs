@@ -1,1 +1,25 @@
-//! (in progress)
+//! What did a run do, how long did it take, and may the numbers be believed?
+//!
+//! [`Latency`] collects durations, [`CpuClock`] what a process spent, [`Counts`] is the ledger, [`Signals`] become a
+//! [`Validity`], and all of it ends in a [`RunRecord`], the file one run writes and the report reads. Nothing here
+//! knows a runtime, a socket or Nostr: a result names its [`Cell`] by strings.
+//!
+//! To add a signal, give [`Signals`] a field and [`Signals::judge`] a rule with its two thresholds. To add something
+//! to the record, add a field with `#[serde(default)]` and raise the minor number of [`SCHEMA_VERSION`].
+
+mod cpu;
+mod environment;
+mod latency;
+pub mod log;
+mod record;
+pub mod utc;
+mod validity;
+
+pub use cpu::{CpuClock, CpuTime, cpu_pressure_percent, runnable_wait_ns};
+pub use environment::Environment;
+pub use latency::{Latency, LatencyError, Quantile};
+pub use record::{
+    AgreementRecord, Cell, CorpusRecord, Counts, FlowRecord, RecordError, RelayProcess, RunRecord,
+    SCHEMA_VERSION, Status, Tool, TrafficRecord, check_schema_version,
+};
+pub use validity::{Rate, Signals, Validity, Verdict};

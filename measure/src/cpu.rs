@@ -1,0 +1,166 @@
+//! What a process spent, and what the scheduler kept from it.
+
+use std::{fs, io};
+
+use nix::{
+    errno::Errno,
+    sys::resource::{UsageWho, getrusage},
+    sys::time::TimeVal,
+    time::{ClockId, clock_getcpuclockid, clock_gettime},
+    unistd::Pid,
+};
+use serde::{Deserialize, Serialize};
+
+/// CPU time in nanoseconds, summed over a process's threads, those that ended included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuTime {
+    /// User and system together, from the process's CPU clock.
+    pub total_ns: u64,
+    /// In user mode, from getrusage (microseconds); only known for the own process.
+    pub user_ns: Option<u64>,
+    /// In the kernel, from getrusage (microseconds); only known for the own process. On loopback part of the
+    /// receiver's network work is charged here to the sender.
+    pub system_ns: Option<u64>,
+}
+
+impl CpuTime {
+    /// What was spent since an earlier reading of the same clock.
+    #[must_use]
+    pub fn since(self, earlier: CpuTime) -> CpuTime {
+        let split = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
+        CpuTime {
+            total_ns: self.total_ns.saturating_sub(earlier.total_ns),
+            user_ns: split(self.user_ns, earlier.user_ns),
+            system_ns: split(self.system_ns, earlier.system_ns),
+        }
+    }
+}
+
+/// The CPU clock of one process: 0.2–0.4 µs a reading, nanoseconds, where /proc/PID/stat counts in 10 ms ticks.
+#[derive(Debug, Clone, Copy)]
+pub struct CpuClock {
+    clock: ClockId,
+    own: bool,
+}
+
+impl CpuClock {
+    /// The clock of this process, with the split into user and system.
+    pub fn this_process() -> CpuClock {
+        CpuClock { clock: ClockId::CLOCK_PROCESS_CPUTIME_ID, own: true }
+    }
+
+    /// The clock of another process on this machine.
+    ///
+    /// # Errors
+    /// When there is no such process; the text names the id.
+    pub fn of_process(pid: u32) -> io::Result<CpuClock> {
+        let raw = i32::try_from(pid)
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, format!("{pid} is not a process id")))?;
+        let clock = clock_getcpuclockid(Pid::from_raw(raw)).map_err(|errno| {
+            io::Error::other(format!("cannot read the CPU clock of process {pid}: {errno}"))
+        })?;
+        Ok(CpuClock { clock, own: false })
+    }
+
+    /// What the process has spent since it started.
+    ///
+    /// # Errors
+    /// When the process has ended: its clock ends with it, so read it before.
+    pub fn read(&self) -> io::Result<CpuTime> {
+        let total = clock_gettime(self.clock).map_err(|errno| {
+            io::Error::other(format!("cannot read a CPU clock (has the process ended?): {errno}"))
+        })?;
+        let total_ns = nanoseconds(total.tv_sec(), total.tv_nsec());
+        if !self.own {
+            return Ok(CpuTime { total_ns, user_ns: None, system_ns: None });
+        }
+        let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+        let ns = |time: TimeVal| Some(nanoseconds(time.tv_sec(), time.tv_usec() * 1_000));
+        Ok(CpuTime { total_ns, user_ns: ns(usage.user_time()), system_ns: ns(usage.system_time()) })
+    }
+}
+
+fn nanoseconds(seconds: i64, rest: i64) -> u64 {
+    u64::try_from(seconds).unwrap_or(0) * 1_000_000_000 + u64::try_from(rest).unwrap_or(0)
+}
+
+/// How long the living threads of this process were runnable without running, since each started. Read it at both
+/// ends of a block while the same threads live; threads that ended are not in it.
+///
+/// # Errors
+/// When the kernel keeps no `schedstat`.
+pub fn runnable_wait_ns() -> io::Result<u64> {
+    let mut sum = 0;
+    for task in fs::read_dir("/proc/self/task")? {
+        match fs::read_to_string(task?.path().join("schedstat")) {
+            Ok(text) => sum += schedstat_wait_ns(&text)?,
+            // The thread ended between the listing and the reading.
+            Err(error) if error.raw_os_error() == Some(Errno::ESRCH as i32) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sum)
+}
+
+/// The second field of a `schedstat` line: time on the run queue in nanoseconds.
+fn schedstat_wait_ns(text: &str) -> io::Result<u64> {
+    text.split_whitespace().nth(1).and_then(|field| field.parse().ok()).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("expected three numbers in schedstat, found {text:?}"),
+        )
+    })
+}
+
+/// Share of the last ten seconds in which some task of the host waited for a CPU, in percent, where the kernel tells.
+pub fn cpu_pressure_percent() -> Option<f64> {
+    pressure_some_avg10(&fs::read_to_string("/proc/pressure/cpu").ok()?)
+}
+
+fn pressure_some_avg10(text: &str) -> Option<f64> {
+    let some = text.lines().find(|line| line.starts_with("some "))?;
+    some.split_whitespace().find_map(|field| field.strip_prefix("avg10="))?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn the_own_clock_sees_work_and_its_split() {
+        let clock = CpuClock::this_process();
+        let before = clock.read().unwrap();
+        let mut spent = CpuTime::default();
+        while spent.total_ns < 200_000_000 {
+            spent = clock.read().unwrap().since(before);
+        }
+        let split = spent.user_ns.unwrap() + spent.system_ns.unwrap();
+        assert!(split.abs_diff(spent.total_ns) < 100_000_000, "{spent:?}");
+    }
+
+    #[test]
+    fn another_process_has_a_clock_until_it_is_reaped() {
+        let mut child = Command::new("sleep").arg("30").spawn().unwrap();
+        let clock = CpuClock::of_process(child.id()).unwrap();
+        assert!(clock.read().unwrap().user_ns.is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(clock.read().unwrap_err().to_string().contains("has the process ended"));
+        let error = CpuClock::of_process(child.id()).unwrap_err().to_string();
+        assert!(error.contains(&child.id().to_string()), "{error}");
+        assert!(CpuClock::of_process(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn scheduler_files_are_read_as_the_kernel_writes_them() {
+        assert_eq!(schedstat_wait_ns("911782 102191 2\n").unwrap(), 102_191);
+        assert!(schedstat_wait_ns("911782").is_err());
+        let text = "some avg10=12.75 avg60=1.16 avg300=1.18 total=15801913\nfull avg10=0.00 avg60=0.00\n";
+        assert_eq!(pressure_some_avg10(text), Some(12.75));
+        assert_eq!(pressure_some_avg10("full avg10=0.00"), None);
+        if let Err(error) = runnable_wait_ns() {
+            eprintln!("skipped: this kernel keeps no schedstat: {error}");
+        }
+    }
+}

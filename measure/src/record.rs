@@ -1,0 +1,420 @@
+//! The file one run writes and the report reads.
+
+use std::{collections::BTreeMap, fs, io, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{CpuTime, Environment, Latency, Validity};
+
+/// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second number; any other
+/// change raises the first, and readers refuse a first number they do not know.
+pub const SCHEMA_VERSION: &str = "1.0";
+
+/// What one run did, how long it took and whether that may be believed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: String,
+    /// The program that wrote this.
+    pub tool: Tool,
+    /// The machine.
+    pub environment: Environment,
+    /// The command line, program name first.
+    pub command: Vec<String>,
+    /// Wall clock at the start, see [`crate::utc::format`]. It labels; no duration comes from it.
+    pub started_utc: String,
+    /// What was measured.
+    pub cell: Cell,
+    /// The seed of everything random.
+    pub seed: u64,
+    /// The events that were sent.
+    pub corpus: CorpusRecord,
+    /// Whether the run reached its end.
+    pub status: Status,
+    /// What client and relay agreed on.
+    pub agreement: AgreementRecord,
+    /// The relay's process, where it is known.
+    pub relay: Option<RelayProcess>,
+    /// Client connections.
+    pub connections: u64,
+    /// First intended instant to last delivery.
+    pub elapsed_ns: u64,
+    /// Time with work outstanding: the denominator of deliveries per second.
+    pub active_ns: u64,
+    /// The ledger.
+    pub counts: Counts,
+    /// Bytes and messages at the socket.
+    pub traffic: TrafficRecord,
+    /// What the client process spent during the run.
+    pub client_cpu: CpuTime,
+    /// What the relay process spent during the run, where its clock can be read.
+    pub relay_cpu: Option<CpuTime>,
+    /// Whether the numbers may be used.
+    pub validity: Validity,
+    /// By metric: `response` (delivered − intended), `service` (delivered − sent), `send_lag` (sent − intended),
+    /// `publish_ok`, `eose`. Metrics a scenario does not have are absent.
+    pub latency: BTreeMap<String, Latency>,
+}
+
+impl RunRecord {
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// [`RecordError`]; each names the file.
+    pub fn read(path: &Path) -> Result<RunRecord, RecordError> {
+        let name = path.display().to_string();
+        let text =
+            fs::read_to_string(path).map_err(|source| RecordError::Read { name: name.clone(), source })?;
+        let value: serde_json::Value = serde_json::from_str(&text)
+            .map_err(|source| RecordError::Layout { name: name.clone(), source })?;
+        // Before the fields: a file of another major version deserves that answer, not "missing field".
+        check_schema_version(&name, value.get("schema_version").and_then(|version| version.as_str()))?;
+        serde_json::from_value(value).map_err(|source| RecordError::Layout { name, source })
+    }
+
+    /// Writes the record as indented JSON.
+    ///
+    /// # Errors
+    /// [`RecordError::Write`].
+    pub fn write(&self, path: &Path) -> Result<(), RecordError> {
+        let mut text = serde_json::to_string_pretty(self).expect("records are maps with string keys");
+        text.push('\n');
+        fs::write(path, text)
+            .map_err(|source| RecordError::Write { name: path.display().to_string(), source })
+    }
+}
+
+/// Refuses a major version this build does not know. `name` is the file for the error text.
+///
+/// # Errors
+/// [`RecordError::Schema`].
+pub fn check_schema_version(name: &str, found: Option<&str>) -> Result<(), RecordError> {
+    let major = |version: &str| version.split('.').next().map(str::to_owned);
+    if found.and_then(major) == major(SCHEMA_VERSION) {
+        return Ok(());
+    }
+    Err(RecordError::Schema { name: name.to_owned(), found: found.unwrap_or("none").to_owned() })
+}
+
+/// Why a record cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The file cannot be read.
+    #[error("cannot read {name}")]
+    Read {
+        /// The file.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file cannot be written.
+    #[error("cannot write {name}")]
+    Write {
+        /// The file.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is not a record.
+    #[error("{name} is not a record of this tool: {source}")]
+    Layout {
+        /// The file.
+        name: String,
+        /// Where it differs.
+        source: serde_json::Error,
+    },
+    /// The file has another major version.
+    #[error("{name} has schema version {found}; this build reads {SCHEMA_VERSION} and later 1.x")]
+    Schema {
+        /// The file.
+        name: String,
+        /// The version it states.
+        found: String,
+    },
+}
+
+/// A program and its version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tool {
+    /// The binary's name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// What one number of the table belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Cell {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The wire format's name.
+    pub format: String,
+    /// Who wrote the codec: `library` or `tuned`.
+    pub implementation: String,
+    /// The compression's name.
+    pub compression: String,
+    /// Its parameters in full, because library defaults drift.
+    pub compression_parameters: String,
+    /// What the relay checks before it accepts an event: `none`, `id` or `full`.
+    pub verify: String,
+}
+
+/// The events a run sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CorpusRecord {
+    /// The file's name without its folder.
+    pub name: String,
+    /// The fingerprint in hex.
+    pub sha256: String,
+    /// How many events it holds.
+    pub events: u64,
+    /// `generated`, `real` or `mixed`.
+    pub origin: String,
+    /// Events by kind number.
+    pub kinds: BTreeMap<String, u64>,
+}
+
+/// Whether a run reached its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum Status {
+    /// Everything planned was attempted.
+    Complete,
+    /// The run ended early; what was measured until then is kept.
+    Incomplete {
+        /// Why, as a sentence for the report.
+        reason: String,
+    },
+}
+
+/// What client and relay agreed on in the handshake.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgreementRecord {
+    /// The subprotocol as the relay echoed it.
+    pub token: Option<String>,
+    /// The relay's answer about extensions.
+    pub extensions: Option<String>,
+    /// What else is worth knowing, such as a fallback.
+    pub subprotocol_note: Option<String>,
+}
+
+/// The relay's process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelayProcess {
+    /// Its process id, where it runs on this machine.
+    pub pid: Option<u32>,
+    /// Its name as it states it.
+    pub software: String,
+    /// Its version as it states it.
+    pub version: String,
+    /// True when the run started it.
+    pub own: bool,
+}
+
+/// The ledger: what became of everything planned and everything expected.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Events the plan wanted published.
+    pub planned: u64,
+    /// Answered with OK true.
+    pub acked: u64,
+    /// Answered with OK false.
+    pub rejected: u64,
+    /// Not answered in time.
+    pub timed_out: u64,
+    /// Sent, but the connection ended before an answer.
+    pub unknown: u64,
+    /// Never sent because our own queue was full.
+    pub dropped_by_generator: u64,
+    /// Subscriptions opened to read stored events.
+    pub requests: u64,
+    /// Of those, answered to the end (EOSE).
+    pub requests_completed: u64,
+    /// Of those, refused, timed out or cut off.
+    pub requests_failed: u64,
+    /// Events that should arrive at subscribers.
+    pub deliveries_expected: u64,
+    /// Of those, arrived once and unaltered.
+    pub deliveries: u64,
+    /// Of those, never arrived.
+    pub deliveries_lost: u64,
+    /// Arrivals beyond the first.
+    pub deliveries_duplicated: u64,
+    /// Arrivals with other content than was published.
+    pub deliveries_altered: u64,
+    /// Arrivals nobody was owed.
+    pub deliveries_unexpected: u64,
+    /// Frames that could not be decoded.
+    pub decode_errors: u64,
+}
+
+impl Counts {
+    /// Proves that everything planned and expected is accounted for, and nothing was lost or damaged.
+    ///
+    /// # Errors
+    /// The sentence names every rule that fails, with its numbers.
+    pub fn balanced(&self) -> Result<(), String> {
+        let mut failures = Vec::new();
+        let mut equation = |left: (&str, u64), right: &[(&str, u64)]| {
+            let sum: u64 = right.iter().map(|(_, count)| count).sum();
+            if left.1 != sum {
+                let terms: Vec<String> =
+                    right.iter().map(|(name, count)| format!("{name} {count}")).collect();
+                failures.push(format!("{} {} is not {} = {sum}", left.0, left.1, terms.join(" + ")));
+            }
+        };
+        equation(
+            ("planned", self.planned),
+            &[
+                ("acked", self.acked),
+                ("rejected", self.rejected),
+                ("timed_out", self.timed_out),
+                ("unknown", self.unknown),
+                ("dropped_by_generator", self.dropped_by_generator),
+            ],
+        );
+        equation(
+            ("deliveries_expected", self.deliveries_expected),
+            &[("deliveries", self.deliveries), ("deliveries_lost", self.deliveries_lost)],
+        );
+        equation(
+            ("requests", self.requests),
+            &[("requests_completed", self.requests_completed), ("requests_failed", self.requests_failed)],
+        );
+        for (name, count) in self.damage() {
+            if count > 0 {
+                failures.push(format!("{name} is {count}, must be 0"));
+            }
+        }
+        if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+    }
+
+    /// The counters that must be 0, with their names.
+    fn damage(&self) -> [(&'static str, u64); 5] {
+        [
+            ("deliveries_lost", self.deliveries_lost),
+            ("deliveries_duplicated", self.deliveries_duplicated),
+            ("deliveries_altered", self.deliveries_altered),
+            ("deliveries_unexpected", self.deliveries_unexpected),
+            ("decode_errors", self.decode_errors),
+        ]
+    }
+
+    /// The envelopes of a run: deliveries, or acknowledged publishes where the scenario delivers nothing.
+    pub fn envelopes(&self) -> u64 {
+        if self.deliveries > 0 { self.deliveries } else { self.acked }
+    }
+
+    /// The counters of two runs together.
+    #[must_use]
+    pub fn plus(self, other: Counts) -> Counts {
+        Counts {
+            planned: self.planned + other.planned,
+            acked: self.acked + other.acked,
+            rejected: self.rejected + other.rejected,
+            timed_out: self.timed_out + other.timed_out,
+            unknown: self.unknown + other.unknown,
+            dropped_by_generator: self.dropped_by_generator + other.dropped_by_generator,
+            requests: self.requests + other.requests,
+            requests_completed: self.requests_completed + other.requests_completed,
+            requests_failed: self.requests_failed + other.requests_failed,
+            deliveries_expected: self.deliveries_expected + other.deliveries_expected,
+            deliveries: self.deliveries + other.deliveries,
+            deliveries_lost: self.deliveries_lost + other.deliveries_lost,
+            deliveries_duplicated: self.deliveries_duplicated + other.deliveries_duplicated,
+            deliveries_altered: self.deliveries_altered + other.deliveries_altered,
+            deliveries_unexpected: self.deliveries_unexpected + other.deliveries_unexpected,
+            decode_errors: self.decode_errors + other.decode_errors,
+        }
+    }
+}
+
+/// Messages and bytes in one direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowRecord {
+    /// Protocol messages.
+    pub messages: u64,
+    /// Bytes before compression.
+    pub payload_bytes: u64,
+    /// Bytes at the socket: frames, masks and control frames included, the handshake apart.
+    pub wire_bytes: u64,
+}
+
+/// What crossed the sockets of all connections of a run, counted by the client.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrafficRecord {
+    /// From client to relay.
+    pub to_relay: FlowRecord,
+    /// From relay to client.
+    pub to_client: FlowRecord,
+    /// Handshake bytes from client to relay.
+    pub handshake_to_relay_bytes: u64,
+    /// Handshake bytes from relay to client.
+    pub handshake_to_client_bytes: u64,
+}
+
+impl TrafficRecord {
+    /// Bytes both ways, handshakes apart.
+    pub fn wire_bytes(&self) -> u64 {
+        self.to_relay.wire_bytes + self.to_client.wire_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> Counts {
+        Counts {
+            planned: 15,
+            acked: 9,
+            rejected: 1,
+            timed_out: 2,
+            unknown: 2,
+            dropped_by_generator: 1,
+            requests: 4,
+            requests_completed: 3,
+            requests_failed: 1,
+            deliveries_expected: 50,
+            deliveries: 50,
+            ..Counts::default()
+        }
+    }
+
+    #[test]
+    fn the_ledger_names_each_rule_that_fails() {
+        assert_eq!(good().balanced(), Ok(()));
+        type Damage = fn(&mut Counts);
+        let cases: [(Damage, &str); 9] = [
+            (
+                |c| c.acked = 8,
+                "planned 15 is not acked 8 + rejected 1 + timed_out 2 + unknown 2 + dropped_by_generator 1 = 14",
+            ),
+            (|c| c.deliveries = 49, "deliveries_expected 50 is not deliveries 49 + deliveries_lost 0 = 49"),
+            (|c| c.requests = 5, "requests 5 is not requests_completed 3 + requests_failed 1 = 4"),
+            (|c| (c.deliveries, c.deliveries_lost) = (48, 2), "deliveries_lost is 2, must be 0"),
+            (|c| c.deliveries_duplicated = 3, "deliveries_duplicated is 3, must be 0"),
+            (|c| c.deliveries_altered = 4, "deliveries_altered is 4, must be 0"),
+            (|c| c.deliveries_unexpected = 5, "deliveries_unexpected is 5, must be 0"),
+            (|c| c.decode_errors = 6, "decode_errors is 6, must be 0"),
+            (|c| (c.planned, c.decode_errors) = (16, 1), "= 15; decode_errors is 1, must be 0"),
+        ];
+        for (damage, expected) in cases {
+            let mut counts = good();
+            damage(&mut counts);
+            let error = counts.balanced().unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn another_major_version_is_refused_by_name() {
+        assert!(check_schema_version("a", Some("1.0")).is_ok());
+        assert!(check_schema_version("a", Some("1.7")).is_ok());
+        for (found, shown) in [(Some("2.0"), "2.0"), (Some("10.0"), "10.0"), (None, "none")] {
+            let error = check_schema_version("old.json", found).unwrap_err().to_string();
+            assert!(error.contains("old.json has schema version") && error.contains(shown), "{error}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! May the numbers of a run be believed? A pure function from signals to a verdict, every reason with its numbers.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Counts, Quantile};
+
+/// Achieved ÷ offered rate. A generator that falls behind its own plan measures itself; 1 % covers the last partly
+/// answered second of a ten-second block, 3 % is no longer the load that was asked for.
+const RATE_SUSPECT_BELOW: f64 = 0.99;
+const RATE_INVALID_BELOW: f64 = 0.97;
+
+/// p99 of send lag ÷ p99 of response: the share of the tail which the generator added itself. Beyond a half, the tail
+/// is mostly ours.
+const LAG_SUSPECT_ABOVE: f64 = 0.10;
+const LAG_INVALID_ABOVE: f64 = 0.50;
+
+/// Generator CPU ÷ its cores. Queueing delay grows without bound near 1: at 0.8 it is already four service times.
+const CPU_SUSPECT_ABOVE: f64 = 0.80;
+const CPU_INVALID_ABOVE: f64 = 0.95;
+
+/// Time runnable without running ÷ CPU time: the host gave our cores to others.
+const WAIT_SUSPECT_ABOVE: f64 = 0.10;
+const WAIT_INVALID_ABOVE: f64 = 0.50;
+
+/// Share of the last ten seconds, in percent, in which some task of the host waited for a CPU.
+const PRESSURE_SUSPECT_ABOVE: f64 = 20.0;
+const PRESSURE_INVALID_ABOVE: f64 = 60.0;
+
+/// Whether a run's numbers may be used, and why not.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Validity {
+    /// The worst of the reasons.
+    pub verdict: Verdict,
+    /// One sentence with numbers for each rule that fired; empty when valid.
+    pub reasons: Vec<String>,
+}
+
+/// The classes of [`Validity`], best first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// No rule fired.
+    #[default]
+    Valid,
+    /// Usable with the reasons beside it.
+    Suspect,
+    /// Stays in the file, leaves the tables.
+    Invalid,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Verdict::Valid => "valid",
+            Verdict::Suspect => "suspect",
+            Verdict::Invalid => "invalid",
+        })
+    }
+}
+
+impl Validity {
+    /// Adds a reason; the verdict becomes the worse of the two.
+    pub fn add(&mut self, verdict: Verdict, reason: String) {
+        self.verdict = self.verdict.max(verdict);
+        self.reasons.push(reason);
+    }
+}
+
+/// What one run knows about how it went.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Signals {
+    /// The ledger.
+    pub counts: Counts,
+    /// Samples beyond the histograms' range, summed over all of them.
+    pub clipped: u64,
+    /// Events a second by plan, and as sent; `None` in closed-loop scenarios, which plan no rate.
+    pub rate_per_second: Option<Rate>,
+    /// p99 of sent − intended.
+    pub send_lag_ns_p99: Quantile,
+    /// p99 of delivered − intended.
+    pub response_ns_p99: Quantile,
+    /// What this process spent in the block.
+    pub generator_cpu_ns: u64,
+    /// How long its threads were runnable without running, where the kernel tells.
+    pub generator_wait_ns: Option<u64>,
+    /// Cores this process may use: those it is pinned to, or its worker threads, whichever is fewer.
+    pub generator_cores: u64,
+    /// How long the block took.
+    pub elapsed_ns: u64,
+    /// [`crate::cpu_pressure_percent`] at the end of the block.
+    pub cpu_pressure_percent: Option<f64>,
+}
+
+/// Events a second, planned and achieved.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate {
+    /// By plan.
+    pub offered: f64,
+    /// As it came out.
+    pub achieved: f64,
+}
+
+impl Signals {
+    /// Applies every rule.
+    pub fn judge(&self) -> Validity {
+        let mut validity = Validity::default();
+        self.judge_ledger(&mut validity);
+        self.judge_generator(&mut validity);
+        self.judge_host(&mut validity);
+        validity
+    }
+
+    fn judge_ledger(&self, validity: &mut Validity) {
+        let counts = &self.counts;
+        if counts.planned + counts.requests + counts.deliveries_expected == 0 {
+            validity.add(Verdict::Invalid, "nothing was planned, so nothing was measured".to_owned());
+        }
+        if let Err(failure) = counts.balanced() {
+            validity.add(Verdict::Invalid, format!("the ledger does not balance: {failure}"));
+        }
+        if counts.dropped_by_generator > 0 {
+            let (dropped, planned) = (counts.dropped_by_generator, counts.planned);
+            let reason =
+                format!("the generator dropped {dropped} of {planned} planned events: its queue was full");
+            validity.add(Verdict::Invalid, reason);
+        }
+        if self.clipped > 0 {
+            let reason = format!("{} samples exceeded the histogram's 60 s", self.clipped);
+            validity.add(Verdict::Invalid, reason);
+        }
+    }
+
+    fn judge_generator(&self, validity: &mut Validity) {
+        if let Some(Rate { offered, achieved }) = self.rate_per_second {
+            let ratio = if offered > 0.0 { achieved / offered } else { 1.0 };
+            let reason = format!(
+                "achieved {achieved:.1} of {offered:.1} offered events/s ({ratio:.3}; suspect below \
+                 {RATE_SUSPECT_BELOW}, invalid below {RATE_INVALID_BELOW})"
+            );
+            // Negated, because here low is bad.
+            judge(validity, -ratio, -RATE_SUSPECT_BELOW, -RATE_INVALID_BELOW, reason);
+        }
+        if let (Some(lag), Some(response)) = (self.send_lag_ns_p99.ns(), self.response_ns_p99.ns()) {
+            let ratio = lag as f64 / response.max(1) as f64;
+            let reason = format!(
+                "send lag p99 {:.3} ms is {:.0} % of response p99 {:.3} ms {}",
+                lag as f64 / 1e6,
+                ratio * 100.0,
+                response as f64 / 1e6,
+                limits(LAG_SUSPECT_ABOVE, LAG_INVALID_ABOVE)
+            );
+            judge(validity, ratio, LAG_SUSPECT_ABOVE, LAG_INVALID_ABOVE, reason);
+        }
+        let capacity_ns = self.generator_cores as f64 * self.elapsed_ns as f64;
+        if capacity_ns > 0.0 {
+            let ratio = self.generator_cpu_ns as f64 / capacity_ns;
+            let reason = format!(
+                "the generator used {:.0} % of its {} core(s) {}",
+                ratio * 100.0,
+                self.generator_cores,
+                limits(CPU_SUSPECT_ABOVE, CPU_INVALID_ABOVE)
+            );
+            judge(validity, ratio, CPU_SUSPECT_ABOVE, CPU_INVALID_ABOVE, reason);
+        }
+    }
+
+    fn judge_host(&self, validity: &mut Validity) {
+        if let Some(wait_ns) = self.generator_wait_ns
+            && self.generator_cpu_ns > 0
+        {
+            let ratio = wait_ns as f64 / self.generator_cpu_ns as f64;
+            let reason = format!(
+                "host busy: the generator waited {:.1} ms for a core while it ran {:.1} ms, {:.0} % {}",
+                wait_ns as f64 / 1e6,
+                self.generator_cpu_ns as f64 / 1e6,
+                ratio * 100.0,
+                limits(WAIT_SUSPECT_ABOVE, WAIT_INVALID_ABOVE)
+            );
+            judge(validity, ratio, WAIT_SUSPECT_ABOVE, WAIT_INVALID_ABOVE, reason);
+        }
+        if let Some(percent) = self.cpu_pressure_percent {
+            let reason = format!(
+                "host busy: CPU pressure (some, 10 s) {percent:.1} % {}",
+                limits(PRESSURE_SUSPECT_ABOVE / 100.0, PRESSURE_INVALID_ABOVE / 100.0)
+            );
+            judge(validity, percent, PRESSURE_SUSPECT_ABOVE, PRESSURE_INVALID_ABOVE, reason);
+        }
+    }
+}
+
+fn limits(suspect: f64, invalid: f64) -> String {
+    format!("(suspect above {:.0} %, invalid above {:.0} %)", suspect * 100.0, invalid * 100.0)
+}
+
+fn judge(validity: &mut Validity, value: f64, suspect_above: f64, invalid_above: f64, reason: String) {
+    if value > invalid_above {
+        validity.add(Verdict::Invalid, reason);
+    } else if value > suspect_above {
+        validity.add(Verdict::Suspect, reason);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calm() -> Signals {
+        Signals {
+            counts: Counts {
+                planned: 1_000,
+                acked: 1_000,
+                deliveries_expected: 5_000,
+                deliveries: 5_000,
+                ..Counts::default()
+            },
+            clipped: 0,
+            rate_per_second: Some(Rate { offered: 100.0, achieved: 99.5 }),
+            send_lag_ns_p99: Quantile::Exact(50_000),
+            response_ns_p99: Quantile::Exact(900_000),
+            generator_cpu_ns: 2_000_000_000,
+            generator_wait_ns: Some(100_000_000),
+            generator_cores: 1,
+            elapsed_ns: 10_000_000_000,
+            cpu_pressure_percent: Some(10.0),
+        }
+    }
+
+    #[test]
+    fn a_calm_run_is_valid_without_reasons() {
+        assert_eq!(calm().judge(), Validity { verdict: Verdict::Valid, reasons: Vec::new() });
+    }
+
+    #[test]
+    fn missing_signals_are_not_judged() {
+        let mut signals = calm();
+        signals.rate_per_second = None;
+        signals.send_lag_ns_p99 = Quantile::Missing;
+        signals.generator_wait_ns = None;
+        signals.cpu_pressure_percent = None;
+        assert_eq!(signals.judge().verdict, Verdict::Valid);
+    }
+
+    #[test]
+    fn every_rule_fires_at_its_two_thresholds() {
+        use Verdict::{Invalid, Suspect};
+        type Change = fn(&mut Signals);
+        let cases: [(Change, Verdict, &str); 16] = [
+            (|s| s.rate_per_second.as_mut().unwrap().achieved = 98.0, Suspect, "achieved 98.0 of 100.0"),
+            (|s| s.rate_per_second.as_mut().unwrap().achieved = 96.9, Invalid, "achieved 96.9 of 100.0"),
+            (|s| s.send_lag_ns_p99 = Quantile::Bracketed(100_000), Suspect, "send lag p99 0.100 ms is 11 %"),
+            (|s| s.send_lag_ns_p99 = Quantile::Exact(460_000), Invalid, "response p99 0.900 ms"),
+            (
+                |s| (s.generator_cpu_ns, s.generator_wait_ns) = (8_100_000_000, None),
+                Suspect,
+                "used 81 % of its 1 core",
+            ),
+            (
+                |s| (s.generator_cpu_ns, s.generator_wait_ns) = (9_600_000_000, None),
+                Invalid,
+                "used 96 % of its 1 core",
+            ),
+            (
+                |s| s.generator_wait_ns = Some(300_000_000),
+                Suspect,
+                "waited 300.0 ms for a core while it ran 2000.0 ms",
+            ),
+            (|s| s.generator_wait_ns = Some(1_100_000_000), Invalid, "55 %"),
+            (|s| s.cpu_pressure_percent = Some(20.1), Suspect, "CPU pressure (some, 10 s) 20.1 %"),
+            (|s| s.cpu_pressure_percent = Some(60.1), Invalid, "(suspect above 20 %, invalid above 60 %)"),
+            (|s| s.clipped = 1, Invalid, "1 samples exceeded"),
+            (|s| (s.counts.acked, s.counts.dropped_by_generator) = (990, 10), Invalid, "dropped 10 of 1000"),
+            (|s| s.counts.decode_errors = 1, Invalid, "decode_errors is 1"),
+            (|s| s.counts.deliveries_duplicated = 1, Invalid, "deliveries_duplicated is 1"),
+            (|s| s.counts.deliveries -= 1, Invalid, "the ledger does not balance"),
+            (|s| s.counts = Counts::default(), Invalid, "nothing was planned"),
+        ];
+        for (change, verdict, reason) in cases {
+            let mut signals = calm();
+            change(&mut signals);
+            let validity = signals.judge();
+            assert_eq!(validity.verdict, verdict, "{:?}", validity.reasons);
+            assert_eq!(validity.reasons.len(), 1, "{:?}", validity.reasons);
+            assert!(validity.reasons[0].contains(reason), "{:?}", validity.reasons);
+        }
+    }
+
+    #[test]
+    fn the_worst_reason_decides_and_every_reason_is_kept() {
+        let mut signals = calm();
+        signals.clipped = 2;
+        signals.cpu_pressure_percent = Some(30.0);
+        let validity = signals.judge();
+        assert_eq!((validity.verdict, validity.reasons.len()), (Verdict::Invalid, 2));
+    }
+}
