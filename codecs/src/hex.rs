@@ -37,6 +37,16 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     (text.len().is_multiple_of(2) && decode_lower(text, &mut bytes)).then_some(bytes)
 }
 
+/// Appends the bytes that `text` spells.
+///
+/// # Panics
+/// When `text` is not hex of even length: ask [`is_compactable`] first.
+pub fn decode_into(text: &str, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + text.len() / 2, 0);
+    faster_hex::hex_decode(text.as_bytes(), &mut out[start..]).expect("the caller checked that this is hex");
+}
+
 /// Whether `text` may be stored as bytes under a rule with this shortest length: even, lowercase hex, so that
 /// printing the bytes gives the identical text back.
 pub fn is_compactable(text: &str, min_len: usize) -> bool {

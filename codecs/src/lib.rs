@@ -9,9 +9,11 @@
 //! tests and reports follow from there.
 
 mod codec;
+mod envelope;
 mod formats;
 pub mod hex;
 mod model;
+mod reader;
 
 pub use codec::{Codec, DecodeError, EncodeError, EventCodec};
 pub use formats::{FORMATS, Format, FormatSpec, Implementation, Opcode, UnknownName};

@@ -1,20 +1,40 @@
 //! The registry: every wire format this project knows, in the order of every table.
 
+mod dannypack;
 mod json;
+mod notepack;
 
 use std::{fmt, str::FromStr};
 
-use crate::codec::Codec;
+use crate::{codec::Codec, envelope::Common};
 
 /// Every format. One file and one entry here make a format; everything else follows.
-pub static FORMATS: &[FormatSpec] = &[FormatSpec {
-    name: "json",
-    token: "nostr.json",
-    opcode: Opcode::Text,
-    layout: "JSON array, exactly NIP-01",
-    library: &json::Json,
-    tuned: None,
-}];
+pub static FORMATS: &[FormatSpec] = &[
+    FormatSpec {
+        name: "json",
+        token: "nostr.json",
+        opcode: Opcode::Text,
+        layout: "JSON array, exactly NIP-01",
+        library: &json::Json,
+        tuned: None,
+    },
+    FormatSpec {
+        name: "dannypack",
+        token: "nostr.dannypack.v1",
+        opcode: Opcode::Binary,
+        layout: "fixed fields first, hex compacted, common envelope",
+        library: &Common { name: "dannypack", event: dannypack::DannyPack },
+        tuned: None,
+    },
+    FormatSpec {
+        name: "notepack",
+        token: "nostr.notepack.v1",
+        opcode: Opcode::Binary,
+        layout: "varints, hex compacted, common envelope",
+        library: &Common { name: "notepack", event: notepack::Notepack },
+        tuned: None,
+    },
+];
 
 /// An entry of [`FORMATS`].
 #[derive(Debug)]

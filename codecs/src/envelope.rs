@@ -1,0 +1,374 @@
+//! The common envelope: whole messages for formats that define only an event.
+//!
+//! ```text
+//! client   01 event…                relay   81 s8(sub) event…
+//!          02 s8(sub) vi(n) filter*         82 id[32] u8(accepted) text…
+//!          03 s8(sub)                       83 s8(sub) u8(bit 0 finish, bit 1 more)
+//!          04 event…                        84 s8(sub) text…
+//!          05 s8(sub) vi(n) filter*         85 text…
+//!                                           86 text…
+//!                                           87 s8(sub) vi(count) u8(bit 0 approximate, bit 1 hll) [256]
+//! filter   vi(byte length) field*
+//! field    u8(tag) vi(length) payload: 1 ids 32n; 2 authors 32n; 3 kinds vi*; 4 since vi; 5 until vi; 6 limit vi;
+//!          7 search text; 8 letter u8, then elem*
+//! elem     vi(2 * length + is_bytes) payload
+//! ```
+//!
+//! `s8` is a u8 length and UTF-8, `vi` an unsigned LEB128 number in its shortest form, `…` reaches to the end of
+//! the message. `since` and `until` are cast through u64, so a time before 1970 takes ten bytes. A filter's
+//! fields ascend and occur once, except 8, which occurs once for each letter; an unknown field ends up in
+//! [`Filter::unknown`]. An `elem` is bytes exactly when its text is lowercase hex, of even length and at least 8
+//! digits long (the rule B of the formats that compact tag values): each message has one form. 06 to 08, 88 and 89
+//! (NIP-77) and 8A (batches) are unknown messages here.
+
+use std::borrow::Cow;
+
+use crate::{
+    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Filter, RelayMessage,
+    TagFilter, hex,
+    reader::{MAX_FILTERS, Reader, write_sized, write_varint},
+};
+
+/// Shortest hex text that a filter stores as bytes.
+const MIN_HEX_CHARS: usize = 8;
+
+/// An event format in the common envelope.
+#[derive(Debug)]
+pub(crate) struct Common<E> {
+    /// The format's name, for errors.
+    pub(crate) name: &'static str,
+    /// Reads and writes the events.
+    pub(crate) event: E,
+}
+
+impl<E: EventCodec> EventCodec for Common<E> {
+    fn encode_event(&self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.event.encode_event(event, out)
+    }
+
+    fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
+        self.event.decode_event(bytes)
+    }
+}
+
+impl<E: EventCodec> Codec for Common<E> {
+    fn encode_client(&self, message: &ClientMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        match message {
+            ClientMessage::Event(event) => {
+                out.push(0x01);
+                self.event.encode_event(event, out)
+            }
+            ClientMessage::Req { subscription, filters } => {
+                out.push(0x02);
+                self.write_request(subscription, filters, out)
+            }
+            ClientMessage::Close { subscription } => {
+                out.push(0x03);
+                self.write_subscription(subscription, out)
+            }
+            ClientMessage::Auth(event) => {
+                out.push(0x04);
+                self.event.encode_event(event, out)
+            }
+            ClientMessage::Count { subscription, filters } => {
+                out.push(0x05);
+                self.write_request(subscription, filters, out)
+            }
+        }
+    }
+
+    fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let message = match reader.u8("opcode")? {
+            0x01 => ClientMessage::Event(Cow::Owned(self.event.decode_event(reader.take_rest())?)),
+            0x02 => ClientMessage::Req {
+                subscription: read_subscription(&mut reader)?,
+                filters: read_filters(&mut reader)?,
+            },
+            0x03 => ClientMessage::Close { subscription: read_subscription(&mut reader)? },
+            0x04 => ClientMessage::Auth(Cow::Owned(self.event.decode_event(reader.take_rest())?)),
+            0x05 => ClientMessage::Count {
+                subscription: read_subscription(&mut reader)?,
+                filters: read_filters(&mut reader)?,
+            },
+            opcode => return Err(unknown(opcode)),
+        };
+        reader.finish()?;
+        Ok(message)
+    }
+
+    fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        match message {
+            RelayMessage::Event { subscription, event } => {
+                out.push(0x81);
+                self.write_subscription(subscription, out)?;
+                self.event.encode_event(event, out)?;
+            }
+            RelayMessage::Ok { id, accepted, text } => {
+                out.push(0x82);
+                out.extend_from_slice(id);
+                out.push(u8::from(*accepted));
+                out.extend_from_slice(text.as_bytes());
+            }
+            RelayMessage::Eose { subscription, hints } => {
+                out.push(0x83);
+                self.write_subscription(subscription, out)?;
+                out.push(u8::from(hints.finish) | u8::from(hints.more) << 1);
+            }
+            RelayMessage::Closed { subscription, text } => {
+                out.push(0x84);
+                self.write_subscription(subscription, out)?;
+                out.extend_from_slice(text.as_bytes());
+            }
+            RelayMessage::Notice { text } => {
+                out.push(0x85);
+                out.extend_from_slice(text.as_bytes());
+            }
+            RelayMessage::Auth { challenge } => {
+                out.push(0x86);
+                out.extend_from_slice(challenge.as_bytes());
+            }
+            RelayMessage::Count { subscription, count, approximate, hll } => {
+                out.push(0x87);
+                self.write_subscription(subscription, out)?;
+                write_varint(*count, out);
+                out.push(u8::from(*approximate) | u8::from(hll.is_some()) << 1);
+                out.extend_from_slice(hll.as_ref().map_or(&[], |registers| &registers[..]));
+            }
+        }
+        Ok(())
+    }
+
+    fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let message = match reader.u8("opcode")? {
+            0x81 => RelayMessage::Event {
+                subscription: read_subscription(&mut reader)?,
+                event: Cow::Owned(self.event.decode_event(reader.take_rest())?),
+            },
+            0x82 => RelayMessage::Ok {
+                id: reader.array("OK's event id")?,
+                accepted: read_flags::<1>(&mut reader, "OK's verdict")? == [true],
+                text: reader.rest_text("OK's text")?.into(),
+            },
+            0x83 => {
+                let subscription = read_subscription(&mut reader)?;
+                let [finish, more] = read_flags(&mut reader, "EOSE's hints")?;
+                RelayMessage::Eose { subscription, hints: EoseHints { finish, more } }
+            }
+            0x84 => RelayMessage::Closed {
+                subscription: read_subscription(&mut reader)?,
+                text: reader.rest_text("CLOSED's text")?.into(),
+            },
+            0x85 => RelayMessage::Notice { text: reader.rest_text("NOTICE's text")?.into() },
+            0x86 => RelayMessage::Auth { challenge: reader.rest_text("challenge")?.into() },
+            0x87 => {
+                let subscription = read_subscription(&mut reader)?;
+                let count = reader.varint("count")?;
+                let [approximate, has_hll] = read_flags(&mut reader, "COUNT's flags")?;
+                let hll = has_hll.then(|| reader.array("hll").map(Box::new)).transpose()?;
+                RelayMessage::Count { subscription, count, approximate, hll }
+            }
+            opcode => return Err(unknown(opcode)),
+        };
+        reader.finish()?;
+        Ok(message)
+    }
+
+    /// # Panics
+    /// When `subscription` is longer than 255 bytes: this format's decoder cannot have read it from anyone.
+    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) {
+        out.push(0x81);
+        self.write_subscription(subscription, out)
+            .expect("a subscription that came in this envelope fits its one length byte");
+        out.extend_from_slice(event);
+    }
+}
+
+impl<E> Common<E> {
+    fn write_subscription(&self, subscription: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let len = u8::try_from(subscription.len()).map_err(|_| EncodeError::TooLarge {
+            format: self.name,
+            what: "a subscription id in bytes",
+            actual: subscription.len(),
+            max: usize::from(u8::MAX),
+        })?;
+        out.push(len);
+        out.extend_from_slice(subscription.as_bytes());
+        Ok(())
+    }
+
+    fn write_request(
+        &self,
+        subscription: &str,
+        filters: &[Filter],
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        self.write_subscription(subscription, out)?;
+        write_varint(filters.len() as u64, out);
+        for filter in filters {
+            write_sized(out, |out| self.write_filter(filter, out))?;
+        }
+        Ok(())
+    }
+
+    fn write_filter(&self, filter: &Filter, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let Filter { ids, authors, kinds, since, until, limit, search, tags, unknown } = filter;
+        if unknown.is_some() {
+            let what = "a filter field that is not in NIP-01";
+            return Err(EncodeError::Unrepresentable { format: self.name, what });
+        }
+        for (tag, keys) in [(1, ids), (2, authors)] {
+            if let Some(keys) = keys {
+                field(tag, out, |out| out.extend_from_slice(keys.as_flattened()));
+            }
+        }
+        if let Some(kinds) = kinds {
+            field(3, out, |out| kinds.iter().for_each(|kind| write_varint(u64::from(*kind), out)));
+        }
+        let numbers = [(4, since.map(i64::cast_unsigned)), (5, until.map(i64::cast_unsigned)), (6, *limit)];
+        for (tag, number) in numbers {
+            if let Some(number) = number {
+                field(tag, out, |out| write_varint(number, out));
+            }
+        }
+        if let Some(search) = search {
+            field(7, out, |out| out.extend_from_slice(search.as_bytes()));
+        }
+        for TagFilter { letter, values } in tags {
+            let letter = u8::try_from(*letter).ok().filter(u8::is_ascii_alphabetic).ok_or(
+                EncodeError::Unrepresentable { format: self.name, what: "a tag condition without a letter" },
+            )?;
+            field(8, out, |out| {
+                out.push(letter);
+                values.iter().for_each(|value| write_element(value, out));
+            });
+        }
+        Ok(())
+    }
+}
+
+fn field(tag: u8, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    out.push(tag);
+    let done: Result<(), std::convert::Infallible> = write_sized(out, |out| {
+        write(out);
+        Ok(())
+    });
+    let Ok(()) = done;
+}
+
+fn write_element(value: &str, out: &mut Vec<u8>) {
+    if hex::is_compactable(value, MIN_HEX_CHARS) {
+        write_varint(value.len() as u64 | 1, out); // twice the bytes is the number of digits
+        hex::decode_into(value, out);
+    } else {
+        write_varint(2 * value.len() as u64, out);
+        out.extend_from_slice(value.as_bytes());
+    }
+}
+
+fn read_subscription<'a>(reader: &mut Reader<'a>) -> Result<Cow<'a, str>, DecodeError> {
+    let len = reader.u8("subscription's length")?;
+    reader.text(u64::from(len), "subscription").map(Cow::Borrowed)
+}
+
+/// A byte whose lowest `N` bits say something and whose others are zero.
+fn read_flags<const N: usize>(reader: &mut Reader<'_>, what: &'static str) -> Result<[bool; N], DecodeError> {
+    let byte = reader.u8(what)?;
+    if byte >> N != 0 {
+        return Err(DecodeError::OutOfRange(what));
+    }
+    Ok(std::array::from_fn(|bit| byte >> bit & 1 == 1))
+}
+
+fn read_filters(reader: &mut Reader<'_>) -> Result<Vec<Filter>, DecodeError> {
+    let count = reader.varint("number of filters")?;
+    if count > MAX_FILTERS as u64 {
+        return Err(DecodeError::OutOfRange("number of filters"));
+    }
+    (0..count)
+        .map(|_| {
+            let len = reader.varint("filter's length")?;
+            read_filter(Reader::new(reader.bytes(len, "filter")?))
+        })
+        .collect()
+}
+
+fn read_filter(mut reader: Reader<'_>) -> Result<Filter, DecodeError> {
+    let mut filter = Filter::default();
+    let mut last = 0;
+    while !reader.is_empty() {
+        let tag = reader.u8("filter field")?;
+        if tag < last {
+            return Err(DecodeError::NotCanonical("order of a filter's fields"));
+        }
+        if tag == last && (1..8).contains(&tag) {
+            return Err(DecodeError::Duplicate("filter field"));
+        }
+        last = tag;
+        let len = reader.varint("filter field's length")?;
+        let mut payload = Reader::new(reader.bytes(len, "filter field")?);
+        match tag {
+            1 => filter.ids = Some(read_keys(&mut payload, "ids")?),
+            2 => filter.authors = Some(read_keys(&mut payload, "authors")?),
+            3 => filter.kinds = Some(read_kinds(&mut payload)?),
+            4 => filter.since = Some(payload.varint("since")?.cast_signed()),
+            5 => filter.until = Some(payload.varint("until")?.cast_signed()),
+            6 => filter.limit = Some(payload.varint("limit")?),
+            7 => filter.search = Some(payload.rest_text("search")?.to_owned()),
+            8 => {
+                let condition = read_condition(&mut payload)?;
+                if filter.tags.iter().any(|earlier| earlier.letter == condition.letter) {
+                    return Err(DecodeError::Duplicate("tag condition"));
+                }
+                filter.tags.push(condition);
+            }
+            _ => {
+                payload.take_rest();
+                filter.unknown.get_or_insert_with(|| format!("field {tag}"));
+            }
+        }
+        payload.finish()?;
+    }
+    Ok(filter)
+}
+
+fn read_keys(payload: &mut Reader<'_>, what: &'static str) -> Result<Vec<[u8; 32]>, DecodeError> {
+    let (keys, rest) = payload.take_rest().as_chunks();
+    if rest.is_empty() { Ok(keys.to_vec()) } else { Err(DecodeError::Truncated(what)) }
+}
+
+fn read_kinds(payload: &mut Reader<'_>) -> Result<Vec<u16>, DecodeError> {
+    let mut kinds = Vec::new();
+    while !payload.is_empty() {
+        let kind = payload.varint("kinds")?;
+        kinds.push(u16::try_from(kind).map_err(|_| DecodeError::OutOfRange("kinds"))?);
+    }
+    Ok(kinds)
+}
+
+fn read_condition(payload: &mut Reader<'_>) -> Result<TagFilter, DecodeError> {
+    let letter = char::from(payload.u8("tag condition's letter")?);
+    if !letter.is_ascii_alphabetic() {
+        return Err(DecodeError::Malformed("tag condition's letter"));
+    }
+    let mut values = Vec::new();
+    while !payload.is_empty() {
+        let head = payload.varint("tag condition's length")?;
+        let what = "tag condition";
+        let value = if head & 1 == 1 {
+            hex::encode(payload.bytes(head >> 1, what)?)
+        } else {
+            payload.text(head >> 1, what)?.to_owned()
+        };
+        if hex::is_compactable(&value, MIN_HEX_CHARS) != (head & 1 == 1) {
+            return Err(DecodeError::NotCanonical(what));
+        }
+        values.push(value);
+    }
+    Ok(TagFilter { letter, values })
+}
+
+fn unknown(opcode: u8) -> DecodeError {
+    DecodeError::UnknownMessage(format!("{opcode:#04x}"))
+}
