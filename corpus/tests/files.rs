@@ -1,0 +1,242 @@
+//! Corpus files: every format holds the same events, and damage is named by its place.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use codecs::{Event, VerifyLevel};
+use corpus::{Corpus, CorpusError, FileFormat, Fingerprint, MAX_RECORD_BYTES, Origin, RecordError, write};
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+
+/// Some of the bundled events, small ones first in line so that offsets stay readable.
+fn some_events() -> Vec<Event<'static>> {
+    Corpus::bundled().events.into_iter().take(120).collect()
+}
+
+fn path(folder: &tempfile::TempDir, name: &str) -> PathBuf {
+    folder.path().join(name)
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn gunzip(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    std::io::Read::read_to_end(&mut GzDecoder::new(bytes), &mut out).unwrap();
+    out
+}
+
+/// Writes `bytes` under `name` and reads it as a corpus.
+fn read_bytes(name: &str, bytes: &[u8]) -> Result<Corpus, CorpusError> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(&folder, name);
+    fs::write(&file, bytes).unwrap();
+    Corpus::read(&file)
+}
+
+/// The file `write` makes of `events` in this format.
+fn file_of(format: FileFormat, events: &[Event<'_>]) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(&folder, &format!("events{}", format.extension()));
+    write(&file, events).unwrap();
+    fs::read(file).unwrap()
+}
+
+#[test]
+fn every_format_gives_the_same_events_back() {
+    let events = some_events();
+    for format in FileFormat::ALL {
+        let name = format!("some.events{}", format.extension());
+        let corpus = read_bytes(&name, &file_of(format, &events)).unwrap();
+        assert_eq!(corpus.events, events, "{name}");
+        assert_eq!(corpus.fingerprint, Fingerprint::of(&events), "{name}");
+        assert_eq!(corpus.name, name);
+        assert_eq!(corpus.origin, Origin::Generated);
+        assert_eq!(corpus.duplicates_dropped, 0);
+    }
+}
+
+#[test]
+fn writing_twice_gives_the_same_bytes() {
+    let events = some_events();
+    for format in FileFormat::ALL {
+        assert_eq!(file_of(format, &events), file_of(format, &events), "{format:?}");
+    }
+}
+
+#[test]
+fn members_and_frames_may_be_concatenated() {
+    let events = some_events();
+    let (head, tail) = events.split_at(50);
+    for format in FileFormat::ALL {
+        let bytes = [file_of(format, head), file_of(format, tail)].concat();
+        let corpus = read_bytes(&format!("x{}", format.extension()), &bytes).unwrap();
+        assert_eq!(corpus.events, events, "{format:?}");
+    }
+}
+
+#[test]
+fn a_repeated_id_is_dropped_and_counted() {
+    let mut events = some_events();
+    events.push(events[3].clone());
+    let corpus = read_bytes("x.jsonl", &file_of(FileFormat::Jsonl, &events)).unwrap();
+    assert_eq!((corpus.events.len(), corpus.duplicates_dropped), (120, 1));
+    assert_eq!(corpus.events, events[..120]);
+}
+
+#[test]
+fn a_missing_file_says_what_would_help() {
+    let error = Corpus::read(Path::new("/nowhere/real.jsonl")).unwrap_err().to_string();
+    for part in ["/nowhere/real.jsonl", ".jsonl.zst", ".pb.gz", "without --corpus", "data/README.md"] {
+        assert!(error.contains(part), "{part:?} is not in {error:?}");
+    }
+}
+
+#[test]
+fn an_unknown_extension_lists_the_known_ones() {
+    let error = read_bytes("events.csv", b"id,pubkey").unwrap_err();
+    assert!(matches!(error, CorpusError::UnknownExtension { .. }));
+    assert!(error.to_string().contains(".jsonl .jsonl.gz .jsonl.zst .pb.gz"), "{error}");
+}
+
+#[test]
+fn a_file_without_events_is_an_error() {
+    for format in FileFormat::ALL {
+        let error = read_bytes(&format!("x{}", format.extension()), &file_of(format, &[])).unwrap_err();
+        assert!(matches!(error, CorpusError::Empty { .. }), "{format:?}: {error}");
+    }
+    assert!(matches!(read_bytes("x.jsonl", b"\n\r\n").unwrap_err(), CorpusError::Empty { .. }));
+}
+
+#[test]
+fn a_bad_line_is_named() {
+    let text = String::from_utf8(file_of(FileFormat::Jsonl, &some_events()[..5])).unwrap();
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.insert(3, "");
+    lines.insert(4, "{\"id\":\"x\"}");
+    // A blank line counts as a line, not as an event.
+    for (name, bytes) in [
+        ("x.jsonl", lines.join("\r\n").into_bytes()),
+        ("x.jsonl.gz", gzip(lines.join("\n").as_bytes())),
+        ("x.jsonl.zst", zstd::encode_all(lines.join("\n").as_bytes(), 1).unwrap()),
+    ] {
+        match read_bytes(name, &bytes).unwrap_err() {
+            CorpusError::Line { line: 5, events_read: 3, reason: RecordError::Decode(_), .. } => {}
+            error => panic!("{name}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn compressed_files_cut_short_are_refused_at_every_length() {
+    let events = &some_events()[..8];
+    for format in [FileFormat::JsonlGzip, FileFormat::JsonlZstd, FileFormat::ProtoGzip] {
+        let whole = file_of(format, events);
+        for length in 0..whole.len() {
+            let error = read_bytes(&format!("x{}", format.extension()), &whole[..length]).err();
+            // Nothing at all is an empty zstd stream: no frame, no events.
+            let empty = length == 0 && matches!(error, Some(CorpusError::Empty { .. }));
+            let named = matches!(
+                error,
+                Some(CorpusError::Line { reason: RecordError::Read(_), .. } | CorpusError::Offset { reason: RecordError::Read(_), .. })
+            );
+            assert!(empty || named, "{format:?} cut to {length} bytes: {error:?}");
+        }
+    }
+}
+
+#[test]
+fn a_record_stream_cut_short_is_named_by_offset_and_count() {
+    let events = &some_events()[..3];
+    let records = gunzip(&file_of(FileFormat::ProtoGzip, events));
+    let second = gunzip(&file_of(FileFormat::ProtoGzip, &events[..1])).len();
+    let third = gunzip(&file_of(FileFormat::ProtoGzip, &events[..2])).len();
+    for length in 1..records.len() {
+        let expected = match length {
+            l if l == second || l == third => continue,
+            l if l < second => (0, 0),
+            l if l < third => (second as u64, 1),
+            _ => (third as u64, 2),
+        };
+        match read_bytes("x.pb.gz", &gzip(&records[..length])).unwrap_err() {
+            CorpusError::Offset {
+                offset_bytes,
+                events_read,
+                reason: RecordError::Truncated { .. } | RecordError::Length,
+                ..
+            } => assert_eq!((offset_bytes, events_read), expected, "{length} bytes"),
+            error => panic!("{length} bytes: {error}"),
+        }
+    }
+}
+
+#[test]
+fn lengths_are_claims_to_check() {
+    let first = gunzip(&file_of(FileFormat::ProtoGzip, &some_events()[..1]));
+    let check = |tail: &[u8]| match read_bytes("x.pb.gz", &gzip(&[&first, tail].concat())).unwrap_err() {
+        CorpusError::Offset { offset_bytes, events_read: 1, reason, .. } => {
+            assert_eq!(offset_bytes, first.len() as u64);
+            reason
+        }
+        error => panic!("{error}"),
+    };
+    assert!(matches!(check(&[0x80]), RecordError::Length));
+    assert!(matches!(check(&[0xff; 11]), RecordError::Length));
+    assert!(matches!(check(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]), RecordError::TooLarge));
+    assert!(matches!(check(&[0x81, 0x80, 0x40]), RecordError::TooLarge));
+    assert!(matches!(check(&[0x80, 0x80, 0x40]), RecordError::Truncated { missing_bytes: 0x10_0000 }));
+    assert!(matches!(check(&[1, 0xff]), RecordError::Proto(_)));
+    assert!(matches!(check(&[0]), RecordError::Decode(_)));
+}
+
+#[test]
+fn a_kind_outside_u16_is_refused() {
+    let mut record = gunzip(&file_of(FileFormat::ProtoGzip, &some_events()[..1]));
+    // Field 4 again: the last one counts. The length prefix of two bytes grows by 4.
+    record.extend([0x20, 0x80, 0x80, 0x04]);
+    record[0] += 4;
+    assert!(record[0] >= 0x84 && record[1] < 0x80, "the record's length has two bytes and no carry");
+    match read_bytes("x.pb.gz", &gzip(&record)).unwrap_err() {
+        CorpusError::Offset { reason: RecordError::Decode(reason), .. } => {
+            assert_eq!(reason.to_string(), "kind is out of range");
+        }
+        error => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_line_without_end_does_not_fill_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(&folder, "long.jsonl.zst");
+    let blanks = vec![b'x'; 64 * MAX_RECORD_BYTES];
+    fs::write(&file, zstd::encode_all(blanks.as_slice(), 1).unwrap()).unwrap();
+    match Corpus::read(&file).unwrap_err() {
+        CorpusError::Line { line: 1, events_read: 0, reason: RecordError::TooLarge, .. } => {}
+        error => panic!("{error}"),
+    }
+}
+
+#[test]
+fn real_events_read_the_same_from_both_formats() {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/corpus"));
+    if !folder.exists() {
+        eprintln!("skipped: there are no real events in {}", folder.display());
+        return;
+    }
+    let lines = Corpus::read(&folder.join("mix.jsonl.zst")).unwrap();
+    let records = Corpus::read(&folder.join("mix.pb.gz")).unwrap();
+    assert_eq!(lines.events.len(), 2_300);
+    assert_eq!(lines.origin, Origin::Real);
+    assert_eq!(lines.fingerprint, records.fingerprint);
+    assert_eq!(lines.events, records.events);
+    let first = lines.events.iter().take(100);
+    assert!(first.map(|event| event.verify(VerifyLevel::Full)).all(|result| result.is_ok()));
+
+    let mixed: Vec<_> = lines.events.into_iter().chain(some_events()).collect();
+    assert_eq!(Corpus::from_events("mixed".to_owned(), mixed).origin, Origin::Mixed);
+}
