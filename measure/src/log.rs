@@ -103,3 +103,118 @@ pub fn percentiles(mut writer: impl Write, latency: &Latency) -> io::Result<()> 
     // 2,048 is what three significant digits need: the power of two that resolves 2 × 10³ unit steps.
     writeln!(writer, "#[Buckets = {:12}, SubBuckets     = {:12}]", histogram.buckets(), 2048)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, process::Command};
+
+    /// Quantiles as we and percentiles as Python states them: 99.9 / 100 is not 0.999.
+    const QUANTILES: [(f64, &str); 8] = [
+        (0.0, "0"),
+        (0.1, "10"),
+        (0.5, "50"),
+        (0.75, "75"),
+        (0.9, "90"),
+        (0.99, "99"),
+        (0.999, "99.9"),
+        (1.0, "100"),
+    ];
+
+    /// A skewed distribution from 1 µs to seconds, the same at every run.
+    fn skewed(samples: u64, seed: u64) -> Latency {
+        let mut latency = Latency::new();
+        let mut state = seed;
+        for _ in 0..samples {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (mantissa, exponent) = (state >> 54, state >> 32 & 15);
+            latency.record(1_000 + (mantissa << exponent.min(state >> 36 & 15) << (state >> 40 & 7)));
+        }
+        latency
+    }
+
+    fn log_of(intervals: &[(&str, Latency)]) -> String {
+        let start = UNIX_EPOCH + Duration::from_millis(1_795_000_000_123);
+        let mut log = IntervalLog::begin(Vec::new(), start, "first line\nsecond line").unwrap();
+        for (i, (tag, latency)) in (0..).zip(intervals) {
+            log.interval(tag, Duration::from_secs(10 * i), Duration::from_secs(10), latency).unwrap();
+        }
+        String::from_utf8(log.finish().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_log_has_the_lines_that_readers_expect() {
+        let text = log_of(&[("send lag,x", skewed(10, 1))]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[..2], ["#first line", "#second line"]);
+        assert_eq!(lines[2], "#[Histogram log format version 1.3]");
+        assert_eq!(lines[3], "#[StartTime: 1795000000.123 (seconds since epoch), 2026-11-18T11:06:40Z]");
+        assert_eq!(lines[4], "#[BaseTime: 1795000000.123 (seconds since epoch)]");
+        assert!(lines[5].starts_with("\"StartTimestamp\",\"Interval_Length\""));
+        assert!(lines[6].starts_with("Tag=send_lag_x,0.000,10.000,"), "{}", lines[6]);
+        assert!(lines[6].contains(",HISTFAAA"), "{}", lines[6]);
+    }
+
+    /// Reads `interval.hlog` and rewrites what it found: a line with the
+    /// integers of every percentile and every bucket for each interval, and the percentile table of the last.
+    const PYTHON: &str = r#"
+import sys
+from importlib.metadata import version
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
+if version("hdrhistogram") != "0.10.8": raise ImportError("another version")
+reader = HistogramLogReader(sys.argv[1], HdrHistogram(1, 60_000_000_000, 3))
+last = None
+while (found := reader.get_next_interval_histogram()) is not None:
+    last = found
+    values = [found.get_value_at_percentile(float(p)) for p in sys.argv[3].split()]
+    buckets = [f"{b.value_iterated_to}:{b.count_added_in_this_iter_step}" for b in found.get_recorded_iterator()]
+    print(found.get_tag(), found.get_total_count(), *values, *buckets)
+with open(sys.argv[2], "wb") as table:
+    last.output_percentile_distribution(table, 1e6)
+"#;
+
+    #[test]
+    fn python_reads_identical_integers_and_writes_the_same_table() {
+        if !Command::new("python3").args(["-c", "import hdrh"]).output().is_ok_and(|o| o.status.success()) {
+            eprintln!("skipped: needs Python with hdrhistogram 0.10.8 (pip install hdrhistogram==0.10.8)");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (hlog, table) = (folder.path().join("interval.hlog"), folder.path().join("python.hgrm"));
+        let intervals = [
+            ("response", skewed(100_000, 7)),
+            ("service", skewed(1, 8)),
+            ("send_lag", skewed(12_345, 9)),
+            ("response", skewed(20_000, 10)),
+        ];
+        fs::write(&hlog, log_of(&intervals)).unwrap();
+        let percentiles = QUANTILES.map(|(_, percentile)| percentile).join(" ");
+        let output =
+            Command::new("python3").arg("-c").arg(PYTHON).args([&hlog, &table]).arg(percentiles).output();
+        let output = output.unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        if stderr.contains("another version") {
+            eprintln!("skipped: the Python package hdrhistogram is not 0.10.8");
+            return;
+        }
+        assert!(output.status.success(), "{stderr}");
+        let expected: Vec<String> = (intervals.iter())
+            .map(|(tag, latency)| {
+                let values =
+                    PERCENTILES.map(|p| latency.histogram().value_at_quantile(p / 100.0).to_string());
+                format!("{tag} {} {}", latency.len(), values.join(" "))
+            })
+            .collect();
+        let found = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(found.lines().collect::<Vec<_>>(), expected);
+
+        let mut ours = Vec::new();
+        super::percentiles(&mut ours, &intervals[3].1).unwrap();
+        let (ours, python) = (String::from_utf8(ours).unwrap(), fs::read_to_string(&table).unwrap());
+        let body = |text: &str| {
+            text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(body(&ours), body(&python), "\n{ours}\n{python}");
+    }
+}
