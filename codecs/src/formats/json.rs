@@ -151,9 +151,7 @@ struct FilterJson<'m>(&'m Filter);
 impl Serialize for FilterJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let filter = self.0;
-        if let Some(field) = &filter.unknown {
-            return Err(serde::ser::Error::custom(format!("unknown filter field {field:?}")));
-        }
+        filter.check_writable().map_err(serde::ser::Error::custom)?;
         let mut object = serializer.serialize_map(None)?;
         if let Some(ids) = &filter.ids {
             object.serialize_entry("ids", &HexList(ids))?;

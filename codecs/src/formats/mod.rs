@@ -1,6 +1,9 @@
 //! The registry: every wire format this project knows, in the order of every table.
 
-mod dannypack;
+mod cbor;
+mod cbor_intkey;
+mod cbor_packed;
+mod cbor_schemaless;
 mod json;
 mod notepack;
 
@@ -19,19 +22,27 @@ pub static FORMATS: &[FormatSpec] = &[
         tuned: None,
     },
     FormatSpec {
-        name: "dannypack",
-        token: "nostr.dannypack.v1",
+        name: "cbor-schemaless",
+        token: "nostr.cbor-schemaless.v1",
         opcode: Opcode::Binary,
-        layout: "fixed fields first, hex compacted, common envelope",
-        library: &Common { name: "dannypack", event: dannypack::DannyPack },
+        layout: "CBOR map with JSON's field names, ids as bytes",
+        library: &cbor::Cbor(cbor_schemaless::CborSchemaless),
         tuned: None,
     },
     FormatSpec {
-        name: "notepack",
-        token: "nostr.notepack.v1",
+        name: "cbor-packed",
+        token: "nostr.cbor-packed.v1",
         opcode: Opcode::Binary,
-        layout: "varints, hex compacted, common envelope",
-        library: &Common { name: "notepack", event: notepack::Notepack },
+        layout: "CBOR array, hex tag values as bytes",
+        library: &cbor::Cbor(cbor_packed::CborPacked),
+        tuned: None,
+    },
+    FormatSpec {
+        name: "cbor-intkey",
+        token: "nostr.cbor-intkey.v1",
+        opcode: Opcode::Binary,
+        layout: "CBOR map with integer keys, hex tag values as bytes",
+        library: &cbor::Cbor(cbor_intkey::CborIntkey),
         tuned: None,
     },
 ];

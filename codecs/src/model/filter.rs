@@ -47,6 +47,24 @@ impl Filter {
     }
 }
 
+impl Filter {
+    /// Whether a codec may write the filter so that it reads back the same; the error says what stands against it.
+    pub(crate) fn check_writable(&self) -> Result<(), String> {
+        if let Some(field) = &self.unknown {
+            return Err(format!("unknown filter field {field:?}"));
+        }
+        for (index, TagFilter { letter, .. }) in self.tags.iter().enumerate() {
+            if !letter.is_ascii_alphabetic() {
+                return Err(format!("tag condition {letter:?}; expected an ASCII letter"));
+            }
+            if self.tags[..index].iter().any(|earlier| earlier.letter == *letter) {
+                return Err(format!("tag condition {letter:?} twice; a filter has one for each letter"));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl TagFilter {
     fn matches(&self, event: &Event<'_>) -> bool {
         let mut name = [0; 4];

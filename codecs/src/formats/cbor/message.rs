@@ -1,0 +1,322 @@
+//! Whole messages: an array that starts with a verb, as word or number.
+
+use std::{borrow::Cow, fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, IgnoredAny, SeqAccess, Visitor},
+    ser::SerializeSeq,
+};
+
+use super::{
+    Bytes, Dialect, EventCbor, Fixed, OwnedEvent,
+    filter::{FilterCbor, OwnedFilter},
+    item::{List, Name, ReadName},
+};
+use crate::{ClientMessage, DecodeError, EoseHints, Event, Filter, RelayMessage};
+
+/// EVENT in both directions.
+pub(super) const EVENT: Name = Name(1, "EVENT");
+
+mod client {
+    use super::Name;
+    pub(super) const REQ: Name = Name(2, "REQ");
+    pub(super) const CLOSE: Name = Name(3, "CLOSE");
+    pub(super) const AUTH: Name = Name(4, "AUTH");
+    pub(super) const COUNT: Name = Name(5, "COUNT");
+}
+
+mod relay {
+    use super::Name;
+    pub(super) const OK: Name = Name(2, "OK");
+    pub(super) const EOSE: Name = Name(3, "EOSE");
+    pub(super) const CLOSED: Name = Name(4, "CLOSED");
+    pub(super) const NOTICE: Name = Name(5, "NOTICE");
+    pub(super) const AUTH: Name = Name(6, "AUTH");
+    pub(super) const COUNT: Name = Name(7, "COUNT");
+}
+
+// --- writing -------------------------------------------------------------------------------------------------
+
+pub(super) struct ClientCbor<'m, 'a, D>(&'m ClientMessage<'a>, PhantomData<D>);
+
+impl<'m, 'a, D> ClientCbor<'m, 'a, D> {
+    pub(super) fn new(message: &'m ClientMessage<'a>) -> Self {
+        ClientCbor(message, PhantomData)
+    }
+}
+
+impl<D: Dialect> Serialize for ClientCbor<'_, '_, D> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let verb = |name: Name| name.written(D::SPELLED);
+        match self.0 {
+            ClientMessage::Event(event) => (verb(EVENT), EventCbor::<D>::new(event)).serialize(serializer),
+            ClientMessage::Auth(event) => {
+                (verb(client::AUTH), EventCbor::<D>::new(event)).serialize(serializer)
+            }
+            ClientMessage::Close { subscription } => {
+                (verb(client::CLOSE), subscription).serialize(serializer)
+            }
+            ClientMessage::Req { subscription, filters } => {
+                request::<D, S>(client::REQ, subscription, filters, serializer)
+            }
+            ClientMessage::Count { subscription, filters } => {
+                request::<D, S>(client::COUNT, subscription, filters, serializer)
+            }
+        }
+    }
+}
+
+fn request<D: Dialect, S: Serializer>(
+    verb: Name,
+    subscription: &str,
+    filters: &[Filter],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut array = serializer.serialize_seq(Some(2 + filters.len()))?;
+    array.serialize_element(&verb.written(D::SPELLED))?;
+    array.serialize_element(subscription)?;
+    for filter in filters {
+        array.serialize_element(&FilterCbor::<D>::new(filter))?;
+    }
+    array.end()
+}
+
+pub(super) struct RelayCbor<'m, 'a, D>(&'m RelayMessage<'a>, PhantomData<D>);
+
+impl<'m, 'a, D> RelayCbor<'m, 'a, D> {
+    pub(super) fn new(message: &'m RelayMessage<'a>) -> Self {
+        RelayCbor(message, PhantomData)
+    }
+}
+
+impl<D: Dialect> Serialize for RelayCbor<'_, '_, D> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let verb = |name: Name| name.written(D::SPELLED);
+        match self.0 {
+            RelayMessage::Event { subscription, event } => {
+                (verb(EVENT), subscription, EventCbor::<D>::new(event)).serialize(serializer)
+            }
+            RelayMessage::Ok { id, accepted, text } => {
+                (verb(relay::OK), Bytes(id), accepted, text).serialize(serializer)
+            }
+            RelayMessage::Eose { subscription, hints } => {
+                let verb = verb(relay::EOSE);
+                match (hints.finish, hints.more) {
+                    (false, false) => (verb, subscription).serialize(serializer),
+                    (true, false) => (verb, subscription, ["finish"]).serialize(serializer),
+                    (false, true) => (verb, subscription, ["more"]).serialize(serializer),
+                    (true, true) => (verb, subscription, ["finish", "more"]).serialize(serializer),
+                }
+            }
+            RelayMessage::Closed { subscription, text } => {
+                (verb(relay::CLOSED), subscription, text).serialize(serializer)
+            }
+            RelayMessage::Notice { text } => (verb(relay::NOTICE), text).serialize(serializer),
+            RelayMessage::Auth { challenge } => (verb(relay::AUTH), challenge).serialize(serializer),
+            RelayMessage::Count { subscription, count, approximate, hll } => {
+                let verb = verb(relay::COUNT);
+                match (approximate, hll) {
+                    (_, Some(hll)) => {
+                        (verb, subscription, count, approximate, Bytes(&hll[..])).serialize(serializer)
+                    }
+                    (true, None) => (verb, subscription, count, true).serialize(serializer),
+                    (false, None) => (verb, subscription, count).serialize(serializer),
+                }
+            }
+        }
+    }
+}
+
+// --- reading -------------------------------------------------------------------------------------------------
+
+/// A message, or the verb that the protocol does not have.
+pub(super) struct Known<D, M>(Result<M, String>, PhantomData<D>);
+
+impl<D: Dialect, M> Known<D, M> {
+    pub(super) fn into_result(self) -> Result<M, DecodeError> {
+        self.0.map_err(|verb| match D::SPELLED {
+            true => DecodeError::UnknownMessage(verb),
+            false => DecodeError::UnknownMessage(format!("opcode {verb}")),
+        })
+    }
+}
+
+/// The messages of one direction.
+pub(super) trait Direction: Sized {
+    const VERBS: &'static [Name];
+
+    /// Reads the elements behind `verb`; `None` where the protocol has no such verb.
+    fn read<'de, D: Dialect, A: SeqAccess<'de>>(
+        verb: &str,
+        rest: &mut Elements<A>,
+    ) -> Result<Option<Self>, A::Error>;
+}
+
+impl<'de, D: Dialect, M: Direction> Deserialize<'de> for Known<D, M> {
+    fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
+        deserializer.deserialize_any(MessageVisitor::<D, M>(PhantomData))
+    }
+}
+
+struct MessageVisitor<D, M>(PhantomData<(D, M)>);
+
+impl<'de, D: Dialect, M: Direction> Visitor<'de> for MessageVisitor<D, M> {
+    type Value = Known<D, M>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array that starts with a verb")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+        let Some(verb) = array.next_element_seed(ReadName::<D>::of(M::VERBS))? else {
+            return Err(de::Error::custom("expected a verb, found an empty array"));
+        };
+        let mut rest = Elements { array, expected: "" };
+        let message = M::read::<D, A>(&verb, &mut rest)?;
+        let more = rest.array.next_element::<IgnoredAny>()?.is_some();
+        match message {
+            Some(_) if more => {
+                Err(de::Error::custom(format!("expected {} and nothing after it", rest.expected)))
+            }
+            Some(message) => Ok(Known(Ok(message), PhantomData)),
+            None => {
+                while rest.array.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Known(Err(verb.chars().take(32).collect()), PhantomData))
+            }
+        }
+    }
+}
+
+/// The elements of a message after its verb.
+pub(super) struct Elements<A> {
+    array: A,
+    expected: &'static str,
+}
+
+impl<'de, A: SeqAccess<'de>> Elements<A> {
+    fn next<T: Deserialize<'de>>(&mut self) -> Result<T, A::Error> {
+        self.array.next_element()?.ok_or_else(|| de::Error::custom(format!("expected {}", self.expected)))
+    }
+
+    fn text(&mut self) -> Result<Cow<'static, str>, A::Error> {
+        self.next::<String>().map(Cow::Owned)
+    }
+
+    fn event<'m, D: Dialect>(&mut self) -> Result<Cow<'m, Event<'m>>, A::Error> {
+        self.next::<OwnedEvent<D>>().map(|event| Cow::Owned(event.0))
+    }
+
+    fn filters<D: Dialect>(&mut self) -> Result<Vec<Filter>, A::Error> {
+        let mut filters = Vec::new();
+        while let Some(filter) = self.array.next_element::<OwnedFilter<D>>()? {
+            filters.push(filter.into());
+        }
+        Ok(filters)
+    }
+}
+
+impl Direction for ClientMessage<'_> {
+    const VERBS: &'static [Name] = &[EVENT, client::REQ, client::CLOSE, client::AUTH, client::COUNT];
+
+    fn read<'de, D: Dialect, A: SeqAccess<'de>>(
+        verb: &str,
+        rest: &mut Elements<A>,
+    ) -> Result<Option<Self>, A::Error> {
+        Ok(Some(match verb {
+            "EVENT" => {
+                rest.expected = "[EVENT, event]";
+                ClientMessage::Event(rest.event::<D>()?)
+            }
+            "AUTH" => {
+                rest.expected = "[AUTH, event]";
+                ClientMessage::Auth(rest.event::<D>()?)
+            }
+            "REQ" => {
+                rest.expected = "[REQ, subscription, filter…]";
+                ClientMessage::Req { subscription: rest.text()?, filters: rest.filters::<D>()? }
+            }
+            "COUNT" => {
+                rest.expected = "[COUNT, subscription, filter…]";
+                ClientMessage::Count { subscription: rest.text()?, filters: rest.filters::<D>()? }
+            }
+            "CLOSE" => {
+                rest.expected = "[CLOSE, subscription]";
+                ClientMessage::Close { subscription: rest.text()? }
+            }
+            _ => return Ok(None),
+        }))
+    }
+}
+
+impl Direction for RelayMessage<'_> {
+    const VERBS: &'static [Name] =
+        &[EVENT, relay::OK, relay::EOSE, relay::CLOSED, relay::NOTICE, relay::AUTH, relay::COUNT];
+
+    fn read<'de, D: Dialect, A: SeqAccess<'de>>(
+        verb: &str,
+        rest: &mut Elements<A>,
+    ) -> Result<Option<Self>, A::Error> {
+        Ok(Some(match verb {
+            "EVENT" => {
+                rest.expected = "[EVENT, subscription, event]";
+                RelayMessage::Event { subscription: rest.text()?, event: rest.event::<D>()? }
+            }
+            "OK" => {
+                rest.expected = "[OK, id, accepted, text]";
+                RelayMessage::Ok {
+                    id: rest.next::<Fixed<32>>()?.0,
+                    accepted: rest.next()?,
+                    text: rest.text()?,
+                }
+            }
+            "EOSE" => {
+                rest.expected = "[EOSE, subscription] or [EOSE, subscription, hints]";
+                RelayMessage::Eose { subscription: rest.text()?, hints: hints(rest)? }
+            }
+            "CLOSED" => {
+                rest.expected = "[CLOSED, subscription, text]";
+                RelayMessage::Closed { subscription: rest.text()?, text: rest.text()? }
+            }
+            "NOTICE" => {
+                rest.expected = "[NOTICE, text]";
+                RelayMessage::Notice { text: rest.text()? }
+            }
+            "AUTH" => {
+                rest.expected = "[AUTH, challenge]";
+                RelayMessage::Auth { challenge: rest.text()? }
+            }
+            "COUNT" => {
+                rest.expected = "[COUNT, subscription, count], then approximate, then hll";
+                count(rest)?
+            }
+            _ => return Ok(None),
+        }))
+    }
+}
+
+fn hints<'de, A: SeqAccess<'de>>(rest: &mut Elements<A>) -> Result<EoseHints, A::Error> {
+    let Some(List(words, _)) = rest.array.next_element::<List<String>>()? else {
+        return Ok(EoseHints::default());
+    };
+    if words.is_empty() || !words.is_sorted_by(|a, b| a < b) {
+        return Err(de::Error::custom("EOSE hints are at least one, ascending, each once"));
+    }
+    let has = |hint: &str| words.iter().any(|word| word == hint);
+    Ok(EoseHints { finish: has("finish"), more: has("more") })
+}
+
+fn count<'de, 'm, A: SeqAccess<'de>>(rest: &mut Elements<A>) -> Result<RelayMessage<'m>, A::Error> {
+    let (subscription, count) = (rest.text()?, rest.next()?);
+    let approximate: Option<bool> = rest.array.next_element()?;
+    let hll: Option<Fixed<256>> = rest.array.next_element()?;
+    if approximate == Some(false) && hll.is_none() {
+        return Err(de::Error::custom("COUNT ends with `false`; it should be left out"));
+    }
+    Ok(RelayMessage::Count {
+        subscription,
+        count,
+        approximate: approximate == Some(true),
+        hll: hll.map(|registers| Box::new(registers.0)),
+    })
+}

@@ -1,0 +1,141 @@
+//! What the three CBOR formats (RFC 8949) share: the strict profile, names, events, filters and whole messages,
+//! read and written through ciborium's serde interface.
+//!
+//! ```text
+//! numbers  client   [1,event] [2,sub,filter…] [3,sub] [4,event] [5,sub,filter…]
+//!          relay    [1,sub,event] [2,id,bool,text] [3,sub] [3,sub,[hint…]] [4,sub,text] [5,text] [6,challenge]
+//!                   [7,sub,count] [7,sub,count,true] [7,sub,count,approximate,hll]
+//!          filter   {1:[id…] 2:[author…] 3:[kind…] 4:since 5:until 6:limit 7:search 8:{"e":[value…]…}}
+//! spelled  client   ["EVENT",event] ["REQ",sub,filter…] ["CLOSE",sub] ["AUTH",event] ["COUNT",sub,filter…]
+//!          relay    ["EVENT",sub,event] ["OK",id,bool,text] ["EOSE",sub] ["EOSE",sub,[hint…]]
+//!                   ["CLOSED",sub,text] ["NOTICE",text] ["AUTH",challenge]
+//!                   ["COUNT",sub,count] and so on as above
+//!          filter   {"ids":[id…] "authors":[…] "kinds":[…] "since":… "until":… "limit":… "search":… "#e":[value…]…}
+//! ```
+//!
+//! cbor-packed and cbor-intkey speak in numbers, the opcodes without their high bit; cbor-schemaless spells JSON's
+//! verbs and field names. In all three, ids and keys are byte strings of 32, also in filters and OK, `hll` is one
+//! of 256, and hints are the text strings of NIP-67.
+//!
+//! Strict profile: [`strict::check`] sees the bytes first and refuses whatever RFC 8949 allows besides the
+//! preferred serialization (and tags, floats, null); ciborium then builds the message and refuses wrong types.
+//! Fields stand in the order above. Optional parts are left out where they say nothing: an empty hint list, a lone
+//! `false`, an empty map 8 are not canonical. Hints ascend, and unknown ones are ignored (NIP-67 lets relays add
+//! words). Unknown filter fields may stand anywhere and are reported, so that a relay can answer CLOSED. The
+//! schema is `schema/nostr.cddl`.
+//!
+//! Not optimised: ciborium never lends from its input, so every text is owned, read through a 4 KiB buffer that it
+//! clears for each message; the strict walk reads every head a second time.
+
+mod event;
+mod filter;
+mod item;
+mod message;
+mod strict;
+
+use std::{fmt, marker::PhantomData};
+
+use serde::{Deserializer, Serialize, Serializer, de::DeserializeOwned};
+
+pub(super) use event::{Tags, read_map, tags, write_map};
+pub(super) use item::{Bytes, Fixed};
+
+use self::message::{ClientCbor, Known, RelayCbor};
+use crate::{ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, RelayMessage};
+
+/// What a CBOR format decides for itself.
+pub(super) trait Dialect: fmt::Debug + Send + Sync + 'static {
+    /// Verbs and field names are JSON's words; otherwise numbers.
+    const SPELLED: bool;
+
+    /// Tag values that are lowercase hex of even length from 8 digits on travel as byte strings, and only so.
+    const COMPACT: bool;
+
+    /// Writes the event's item.
+    fn write_event<S: Serializer>(event: &Event<'_>, serializer: S) -> Result<S::Ok, S::Error>;
+
+    /// Reads the event's item.
+    fn read_event<'de, R: Deserializer<'de>>(deserializer: R) -> Result<Event<'static>, R::Error>;
+}
+
+/// A CBOR format through ciborium.
+#[derive(Debug)]
+pub(super) struct Cbor<D>(pub(super) D);
+
+impl<D: Dialect> EventCodec for Cbor<D> {
+    fn encode_event(&self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        write(&EventCbor::<D>::new(event), out)
+    }
+
+    fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
+        read::<OwnedEvent<D>>(bytes).map(|event| event.0)
+    }
+}
+
+impl<D: Dialect> Codec for Cbor<D> {
+    fn encode_client(&self, message: &ClientMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        write(&ClientCbor::<D>::new(message), out)
+    }
+
+    fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
+        read::<Known<D, ClientMessage<'a>>>(bytes)?.into_result()
+    }
+
+    fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        write(&RelayCbor::<D>::new(message), out)
+    }
+
+    fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {
+        read::<Known<D, RelayMessage<'a>>>(bytes)?.into_result()
+    }
+
+    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) {
+        const ARRAY_OF_3: u8 = 0x83;
+        out.push(ARRAY_OF_3);
+        write(&message::EVENT.written(D::SPELLED), out).expect("a name always serializes into memory");
+        write(&subscription, out).expect("text always serializes into memory");
+        out.extend_from_slice(event);
+    }
+}
+
+fn write(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    use ciborium::ser::Error;
+    ciborium::into_writer(value, out).map_err(|error| match error {
+        Error::Io(error) => EncodeError::Library(error.to_string()),
+        Error::Value(reason) => EncodeError::Library(reason),
+    })
+}
+
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    use ciborium::de::Error;
+    strict::check(bytes)?;
+    ciborium::from_reader(bytes).map_err(|error| match error {
+        Error::Io(_) => DecodeError::Truncated("a CBOR item"),
+        // The strict walk accepted every head, so only the text between them can be at fault.
+        Error::Syntax(_) => DecodeError::Utf8("text"),
+        Error::Semantic(_, reason) => DecodeError::Library(reason),
+        Error::RecursionLimitExceeded => DecodeError::Malformed("nesting"),
+    })
+}
+
+struct EventCbor<'e, D>(&'e Event<'e>, PhantomData<D>);
+
+impl<'e, D> EventCbor<'e, D> {
+    fn new(event: &'e Event<'e>) -> Self {
+        EventCbor(event, PhantomData)
+    }
+}
+
+impl<D: Dialect> Serialize for EventCbor<'_, D> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        D::write_event(self.0, serializer)
+    }
+}
+
+struct OwnedEvent<D>(Event<'static>, PhantomData<D>);
+
+impl<'de, D: Dialect> serde::Deserialize<'de> for OwnedEvent<D> {
+    fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
+        D::read_event(deserializer).map(|event| OwnedEvent(event, PhantomData))
+    }
+}
