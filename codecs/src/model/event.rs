@@ -27,7 +27,45 @@ pub struct Event<'a> {
     pub sig: [u8; 64],
 }
 
+/// What a relay does with events of a kind (NIP-01).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KindClass {
+    /// All are stored.
+    Regular,
+    /// Only the newest of an author and kind is stored.
+    Replaceable,
+    /// Passed on, never stored.
+    Ephemeral,
+    /// Only the newest of an author, kind and first `d` value is stored.
+    Addressable,
+}
+
+impl KindClass {
+    /// The class of `kind`.
+    pub fn of(kind: u16) -> KindClass {
+        match kind {
+            0 | 3 | 10_000..=19_999 => KindClass::Replaceable,
+            20_000..=29_999 => KindClass::Ephemeral,
+            30_000..=39_999 => KindClass::Addressable,
+            _ => KindClass::Regular,
+        }
+    }
+}
+
 impl Event<'_> {
+    /// What a relay does with the event.
+    pub fn class(&self) -> KindClass {
+        KindClass::of(self.kind)
+    }
+
+    /// The `d` value that addresses the event among others of its author and kind; empty where it plays no part.
+    pub fn address(&self) -> &str {
+        match self.class() {
+            KindClass::Addressable => self.first_tag_value("d").unwrap_or_default(),
+            _ => "",
+        }
+    }
+
     /// Copies whatever is still borrowed, so that the event outlives its frame.
     pub fn into_owned(self) -> Event<'static> {
         Event {

@@ -5,7 +5,7 @@ mod filter;
 mod message;
 mod verify;
 
-pub use event::{Event, Tag};
+pub use event::{Event, KindClass, Tag};
 pub use filter::{Filter, Limits, TagFilter};
 pub use message::{ClientMessage, EoseHints, RelayMessage};
 pub use verify::{VerifyError, VerifyLevel};
