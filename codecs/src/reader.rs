@@ -97,6 +97,11 @@ pub(crate) fn write_varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value.to_le_bytes()[0]);
 }
 
+/// How many bytes [`write_varint`] appends.
+pub(crate) fn varint_len(value: u64) -> usize {
+    (value | 1).ilog2() as usize / 7 + 1
+}
+
 /// Appends `write`'s output behind its length as a varint.
 pub(crate) fn write_sized<E>(
     out: &mut Vec<u8>,
@@ -120,6 +125,7 @@ mod tests {
         for value in [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX >> 1, u64::MAX] {
             let mut bytes = Vec::new();
             write_varint(value, &mut bytes);
+            assert_eq!(varint_len(value), bytes.len());
             let mut reader = Reader::new(&bytes);
             assert_eq!(reader.varint("n"), Ok(value));
             assert_eq!(reader.finish(), Ok(()));

@@ -11,6 +11,9 @@ use serde_json::Value;
 
 const FORMATS: [&str; 5] = ["proto-string", "proto-binary", "capnp", "dannypack", "notepack"];
 
+/// Formats that have exactly one encoding for each message.
+const ONE_FORM: [&str; 2] = ["dannypack", "notepack"];
+
 fn formats() -> impl Iterator<Item = (&'static str, &'static dyn Codec)> {
     Format::all()
         .filter(|f| FORMATS.contains(&f.name()))
@@ -254,7 +257,7 @@ fn reencode_client(format: &str, codec: &dyn Codec, bytes: &[u8]) -> Option<()> 
     }
     let again = client_bytes(codec, &message);
     assert_eq!(said(&codec.decode_client(&again)), said(&Ok::<_, DecodeError>(message)), "{format}");
-    if matches!(format, "dannypack" | "notepack") {
+    if ONE_FORM.contains(&format) {
         assert_eq!(hex::encode(&again), hex::encode(bytes), "{format}");
     }
     Some(())
@@ -264,7 +267,7 @@ fn reencode_relay(format: &str, codec: &dyn Codec, bytes: &[u8]) -> Option<()> {
     let message = codec.decode_relay(bytes).ok()?;
     let again = relay_bytes(codec, &message);
     assert_eq!(said(&codec.decode_relay(&again)), said(&Ok::<_, DecodeError>(message)), "{format}");
-    if matches!(format, "dannypack" | "notepack") {
+    if ONE_FORM.contains(&format) {
         assert_eq!(hex::encode(&again), hex::encode(bytes), "{format}");
     }
     Some(())

@@ -1,11 +1,12 @@
 //! The registry: every wire format this project knows, in the order of every table.
 
-mod cbor;
-mod cbor_intkey;
-mod cbor_packed;
-mod cbor_schemaless;
+mod dannypack;
+mod generated;
 mod json;
 mod notepack;
+mod proto_binary;
+mod proto_string;
+mod protobuf;
 
 use std::{fmt, str::FromStr};
 
@@ -22,8 +23,24 @@ pub static FORMATS: &[FormatSpec] = &[
         tuned: None,
     },
     FormatSpec {
-        name: "cbor-schemaless",
-        token: "nostr.cbor-schemaless.v1",
+        name: "proto-string",
+        token: "nostr.proto-string.v1",
+        opcode: Opcode::Binary,
+        layout: "protobuf, ids and keys as hex text",
+        library: &proto_string::ProtoString,
+        tuned: None,
+    },
+    FormatSpec {
+        name: "proto-binary",
+        token: "nostr.proto-binary.v1",
+        opcode: Opcode::Binary,
+        layout: "protobuf, ids and keys as bytes",
+        library: &proto_binary::ProtoBinary,
+        tuned: None,
+    },
+    FormatSpec {
+        name: "dannypack",
+        token: "nostr.dannypack.v1",
         opcode: Opcode::Binary,
         layout: "CBOR map with JSON's field names, ids as bytes",
         library: &cbor::Cbor(cbor_schemaless::CborSchemaless),

@@ -1,0 +1,8 @@
+//! What the schema compilers write. To refresh: `REFRESH=1 cargo test -p codecs --test generated_code`.
+
+#[rustfmt::skip]
+#[allow(unreachable_pub, clippy::all, reason = "prost-build decides how its code looks")]
+pub(super) mod nostr;
+#[rustfmt::skip]
+#[allow(unreachable_pub, clippy::all, reason = "prost-build decides how its code looks")]
+pub(super) mod nostr_binary;

@@ -1,0 +1,290 @@
+//! The strict profile of protobuf: each message in the one form that prost itself writes.
+//!
+//! Any protobuf reader takes fields in any order, twice, with padded varints and spelled-out defaults, and skips
+//! what it does not know, so one event has endless encodings and `kind` 65,537 may read as 1. This walk goes over
+//! the bytes before prost does and allocates nothing for a message it accepts. It is part of our decoding time
+//! and not of prost's. Its tables mirror `schema/nostr.proto`, and nesting is as deep as the tables: bounded.
+//!
+//! Two doors stay open: fields after the last one of an event are extensions and ignored, as unknown fields of
+//! JSON events are, and unknown fields of a filter are reported, since a relay must answer them.
+
+use crate::{
+    DecodeError,
+    reader::{MAX_FILTERS, Reader},
+};
+
+/// A message: its fields in ascending order.
+#[derive(Debug)]
+pub(in crate::formats) struct Shape {
+    fields: &'static [Field],
+    unknown: Unknown,
+}
+
+#[derive(Debug)]
+struct Field {
+    number: u64,
+    name: &'static str,
+    value: Value,
+    presence: Presence,
+}
+
+#[derive(Debug)]
+enum Value {
+    /// A varint up to this.
+    Varint(u64),
+    /// Text or bytes. UTF-8 is prost's to check, lengths of ids and keys the conversion's.
+    Bytes,
+    /// Varints up to this in one run.
+    Packed(u64),
+    Message(&'static Shape),
+}
+
+#[derive(Debug, PartialEq)]
+enum Presence {
+    /// Absent when zero or empty.
+    Implicit,
+    /// Present means said, also when zero or empty: `optional`, members of a oneof, messages.
+    Explicit,
+    /// Always there, and never empty.
+    Required,
+    Repeated,
+}
+
+#[derive(Debug)]
+enum Unknown {
+    Refuse,
+    Ignore,
+    /// Only in filters, which are counted.
+    Report,
+}
+
+use Presence::{Explicit, Implicit, Repeated, Required};
+use Value::{Bytes, Message, Packed, Varint};
+
+const fn field(number: u64, name: &'static str, value: Value, presence: Presence) -> Field {
+    Field { number, name, value, presence }
+}
+
+const fn shape(fields: &'static [Field]) -> Shape {
+    Shape { fields, unknown: Unknown::Refuse }
+}
+
+const KIND_MAX: u64 = u16::MAX as u64;
+
+pub(in crate::formats) static EVENT: Shape = Shape {
+    fields: &[
+        field(1, "id", Bytes, Required),
+        field(2, "pubkey", Bytes, Required),
+        field(3, "created_at", Varint(u64::MAX), Implicit),
+        field(4, "kind", Varint(KIND_MAX), Implicit),
+        field(5, "tags", Message(&TAG), Repeated),
+        field(6, "content", Bytes, Implicit),
+        field(7, "sig", Bytes, Required),
+    ],
+    unknown: Unknown::Ignore,
+};
+// The newer dialect of the seeds writes field 2 here; skipping it would empty every tag.
+static TAG: Shape = shape(&[field(1, "tag value", Bytes, Repeated)]);
+static FILTER: Shape = Shape {
+    fields: &[
+        field(1, "ids", Bytes, Repeated),
+        field(2, "authors", Bytes, Repeated),
+        field(3, "kinds", Packed(KIND_MAX), Implicit),
+        field(4, "since", Varint(u64::MAX), Explicit),
+        field(5, "until", Varint(u64::MAX), Explicit),
+        field(6, "limit", Varint(u64::MAX), Explicit),
+        field(7, "search", Bytes, Explicit),
+        field(8, "tag conditions", Message(&TAG_FILTER), Repeated),
+    ],
+    unknown: Unknown::Report,
+};
+static TAG_FILTER: Shape =
+    shape(&[field(1, "tag condition's letter", Bytes, Implicit), field(2, "tag condition", Bytes, Repeated)]);
+static REQ: Shape =
+    shape(&[field(1, "subscription", Bytes, Implicit), field(2, "filters", Message(&FILTER), Repeated)]);
+static SUB_EVENT: Shape =
+    shape(&[field(1, "subscription", Bytes, Implicit), field(2, "event", Message(&EVENT), Required)]);
+static OK: Shape = shape(&[
+    field(1, "OK's event id", Bytes, Required),
+    field(2, "OK's verdict", Varint(1), Implicit),
+    field(3, "OK's text", Bytes, Implicit),
+]);
+static EOSE: Shape =
+    shape(&[field(1, "subscription", Bytes, Implicit), field(2, "EOSE's hints", Bytes, Repeated)]);
+static CLOSED: Shape =
+    shape(&[field(1, "subscription", Bytes, Implicit), field(2, "CLOSED's text", Bytes, Implicit)]);
+static COUNT: Shape = shape(&[
+    field(1, "subscription", Bytes, Implicit),
+    field(2, "count", Varint(u64::MAX), Implicit),
+    field(3, "COUNT's approximate", Varint(1), Implicit),
+    field(4, "hll", Bytes, Implicit),
+]);
+
+/// The oneof that is a whole client message.
+pub(in crate::formats) static CLIENT: Shape = shape(&[
+    field(1, "EVENT", Message(&EVENT), Explicit),
+    field(2, "REQ", Message(&REQ), Explicit),
+    field(3, "CLOSE", Bytes, Explicit),
+    field(4, "AUTH", Message(&EVENT), Explicit),
+    field(5, "COUNT", Message(&REQ), Explicit),
+]);
+/// The oneof that is a whole relay message.
+pub(in crate::formats) static RELAY: Shape = shape(&[
+    field(1, "EVENT", Message(&SUB_EVENT), Explicit),
+    field(2, "OK", Message(&OK), Explicit),
+    field(3, "EOSE", Message(&EOSE), Explicit),
+    field(4, "CLOSED", Message(&CLOSED), Explicit),
+    field(5, "NOTICE", Bytes, Explicit),
+    field(6, "AUTH", Bytes, Explicit),
+    field(7, "COUNT", Message(&COUNT), Explicit),
+]);
+
+/// What prost would not tell: which filter has a field that nobody knows.
+#[derive(Debug, Default)]
+pub(in crate::formats) struct Walk {
+    filters: usize,
+    /// The position of a filter and its unknown field.
+    pub(in crate::formats) unknown_filter_fields: Vec<(usize, u64)>,
+}
+
+/// Checks an event that fills `bytes`.
+pub(in crate::formats) fn check_event(bytes: &[u8]) -> Result<(), DecodeError> {
+    Walk::default().message(&EVENT, Reader::new(bytes))
+}
+
+/// Checks a message that fills `bytes`: exactly one member of its oneof.
+pub(in crate::formats) fn check_message(oneof: &Shape, bytes: &[u8]) -> Result<Walk, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    if reader.is_empty() {
+        return Err(DecodeError::Missing("message"));
+    }
+    let mut walk = Walk::default();
+    let (number, wire) = key(&mut reader)?;
+    match oneof.fields.iter().find(|field| field.number == number) {
+        Some(field) => walk.value(field, wire, &mut reader)?,
+        None => skip(wire, &mut reader)?,
+    }
+    reader.finish()?;
+    if oneof.fields.iter().any(|field| field.number == number) {
+        Ok(walk)
+    } else {
+        Err(DecodeError::UnknownMessage(format!("field {number}")))
+    }
+}
+
+impl Walk {
+    fn message(&mut self, shape: &'static Shape, mut reader: Reader<'_>) -> Result<(), DecodeError> {
+        let filter = self.filters;
+        if matches!(shape.unknown, Unknown::Report) {
+            self.filters += 1;
+            if self.filters > MAX_FILTERS {
+                return Err(DecodeError::OutOfRange("number of filters"));
+            }
+        }
+        let (mut last, mut rest) = (0, shape.fields);
+        while !reader.is_empty() {
+            let (number, wire) = key(&mut reader)?;
+            if number < last {
+                return Err(DecodeError::NotCanonical("order of fields"));
+            }
+            let passed = rest.iter().take_while(|field| field.number < number).count();
+            without_required(&rest[..passed], last)?;
+            rest = &rest[passed..];
+            match rest.first().filter(|field| field.number == number) {
+                Some(field) if number == last && field.presence != Repeated => {
+                    return Err(DecodeError::Duplicate(field.name));
+                }
+                Some(field) => self.value(field, wire, &mut reader)?,
+                None => {
+                    skip(wire, &mut reader)?;
+                    match shape.unknown {
+                        Unknown::Refuse => return Err(DecodeError::Malformed("message: unknown field")),
+                        Unknown::Ignore => {}
+                        Unknown::Report => self.report(filter, number),
+                    }
+                }
+            }
+            last = number;
+        }
+        without_required(rest, last)
+    }
+
+    fn value(
+        &mut self,
+        field: &'static Field,
+        wire: u64,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), DecodeError> {
+        let name = field.name;
+        let is_default = match (&field.value, wire) {
+            (Varint(max), 0) => varint(*max, reader, name)? == 0,
+            (Bytes, 2) => sized(reader, name)?.is_empty(),
+            (Packed(max), 2) => {
+                let mut run = Reader::new(sized(reader, name)?);
+                let is_default = run.is_empty();
+                while !run.is_empty() {
+                    varint(*max, &mut run, name)?;
+                }
+                is_default
+            }
+            (Message(shape), 2) => {
+                self.message(shape, Reader::new(sized(reader, name)?))?;
+                false
+            }
+            _ => return Err(DecodeError::Malformed(name)),
+        };
+        if is_default && matches!(field.presence, Implicit | Required) {
+            Err(DecodeError::NotCanonical(name))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Remembers the first unknown field of each filter.
+    fn report(&mut self, filter: usize, number: u64) {
+        if self.unknown_filter_fields.last().is_none_or(|(earlier, _)| *earlier != filter) {
+            self.unknown_filter_fields.push((filter, number));
+        }
+    }
+}
+
+/// Fails when one of these fields must be there; `last` was.
+fn without_required(fields: &[Field], last: u64) -> Result<(), DecodeError> {
+    match fields.iter().find(|field| field.presence == Required && field.number != last) {
+        Some(field) => Err(DecodeError::Missing(field.name)),
+        None => Ok(()),
+    }
+}
+
+/// A field's number and wire type.
+fn key(reader: &mut Reader<'_>) -> Result<(u64, u64), DecodeError> {
+    let key = reader.varint("field key")?;
+    if (1 << 3..1 << 32).contains(&key) {
+        Ok((key >> 3, key & 7))
+    } else {
+        Err(DecodeError::OutOfRange("field key"))
+    }
+}
+
+fn varint(max: u64, reader: &mut Reader<'_>, what: &'static str) -> Result<u64, DecodeError> {
+    let value = reader.varint(what)?;
+    if value <= max { Ok(value) } else { Err(DecodeError::OutOfRange(what)) }
+}
+
+fn sized<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<&'a [u8], DecodeError> {
+    let len = reader.varint(what)?;
+    reader.bytes(len, what)
+}
+
+/// Passes over a field that no table has. Groups, gone from proto3, are refused.
+fn skip(wire: u64, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+    let what = "unknown field";
+    match wire {
+        0 => drop(reader.varint(what)?),
+        1 => drop(reader.array::<8>(what)?),
+        2 => drop(sized(reader, what)?),
+        5 => drop(reader.array::<4>(what)?),
+        _ => return Err(DecodeError::Malformed(what)),
+    }
+    Ok(())
+}
