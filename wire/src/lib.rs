@@ -1,1 +1,36 @@
-//! (in progress)
+//! What do both ends agree on before they talk, and how do the bytes travel afterwards?
+//!
+//! A client makes an [`Offer`], a relay has its [`Support`]; the WebSocket handshake turns them into an
+//! [`Agreement`] on a wire format and a [`Compression`], by the pure functions of [`negotiate`]. After that a
+//! [`Connection`] carries whole messages, compressed as agreed, and counts its [`Traffic`] where it meets the socket.
+//! Nothing here knows what an event means.
+//!
+//! WebSocket framing is tungstenite's. It has no compression, so a thin layer under it (`tap.rs`) takes the
+//! mark of a compressed message (RFC 7692, RSV1) away before tungstenite would refuse it; `deflate.rs` and
+//! `zstd.rs` do the work. Plain and compressed messages take the same path through frames and buffers.
+//!
+//! To add a compression, add a variant to [`Compression`] with complete parameters, a way to agree on it in
+//! `negotiate.rs`, and its two directions to `Transform` in `connection.rs`.
+
+mod agreement;
+mod client;
+mod compression;
+mod connection;
+mod deflate;
+mod error;
+mod extensions;
+mod http;
+pub mod negotiate;
+mod scratch;
+mod server;
+mod tap;
+mod traffic;
+mod zstd;
+
+pub use agreement::{Agreement, Offer, Support, Token, WireLimits};
+pub use client::connect;
+pub use compression::{Compression, DeflateParams, ZstdParams};
+pub use connection::{Connection, Message};
+pub use error::{CloseCode, WireError};
+pub use server::{Accepted, ServerConfig, accept};
+pub use traffic::{Flow, Traffic};

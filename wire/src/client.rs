@@ -1,0 +1,128 @@
+//! The client's side of the handshake.
+
+use tokio::{io::AsyncWriteExt, net::TcpStream, time};
+use tokio_tungstenite::tungstenite::{
+    handshake::{client::generate_key, derive_accept_key},
+    http::{HeaderMap, Uri},
+    protocol::Role,
+};
+
+use crate::{
+    agreement::{Offer, WireLimits},
+    connection::{Connection, HandshakeBytes},
+    error::WireError,
+    http::{self, Head, HeadError, StatusLine},
+    negotiate,
+};
+
+/// How much of a refusing server's body is repeated in the error.
+const MAX_EXCERPT_CHARS: usize = 300;
+
+/// Connects to a relay and makes the offer. `TCP_NODELAY` is set before the first byte.
+///
+/// A relay that accepts the WebSocket but names no subprotocol is spoken to in plain JSON on the same connection,
+/// as RFC 6455 allows; the agreement then has no token.
+///
+/// # Errors
+/// [`WireError::Handshake`] says what the relay answered; with its HTTP status where it refused.
+pub async fn connect(url: &str, offer: &Offer, limits: &WireLimits) -> Result<Connection, WireError> {
+    let target = Target::parse(url)?;
+    let timeout = limits.handshake_timeout;
+    time::timeout(timeout, handshake(&target, offer, limits))
+        .await
+        .map_err(|_| WireError::handshake(format!("no complete handshake with {url} within {timeout:?}")))?
+}
+
+async fn handshake(target: &Target, offer: &Offer, limits: &WireLimits) -> Result<Connection, WireError> {
+    let mut stream = TcpStream::connect((target.host.as_str(), target.port)).await?;
+    stream.set_nodelay(true)?;
+    let key = generate_key();
+    let request = target.request(&key, &negotiate::request(offer));
+    stream.write_all(request.as_bytes()).await?;
+
+    let head =
+        http::read_response(&mut stream, limits.max_head_bytes).await.map_err(|error| match error {
+            HeadError::Wire(error) => error,
+            HeadError::TooLarge => WireError::handshake(format!(
+                "the answer's HTTP head is over {} bytes",
+                limits.max_head_bytes
+            )),
+            HeadError::Malformed(why) => WireError::handshake(format!("the answer is not HTTP/1.1: {why}")),
+        })?;
+    check_upgrade(&head, &key)?;
+    let header = |name| http::list(&head.headers, name);
+    let (protocol, extensions) = (header("sec-websocket-protocol"), header("sec-websocket-extensions"));
+    let decision = negotiate::check_answer(offer, protocol.as_deref(), extensions.as_deref())
+        .map_err(WireError::handshake)?;
+    let bytes = HandshakeBytes { sent: request.len() as u64, received: head.head_bytes };
+    Connection::new(stream, Role::Client, head.early, decision, limits, bytes).await
+}
+
+/// RFC 6455 §4.1, what a client checks in the answer.
+fn check_upgrade(head: &Head<StatusLine>, key: &str) -> Result<(), WireError> {
+    let status = head.start.status;
+    if status != 101 {
+        let body: String =
+            String::from_utf8_lossy(&head.early).trim().chars().take(MAX_EXCERPT_CHARS).collect();
+        let reason = format!("expected HTTP 101, the relay answered {status}: {body}");
+        return Err(WireError::Handshake { reason, status: Some(status) });
+    }
+    let headers: &HeaderMap = &head.headers;
+    for (name, word) in [("upgrade", "websocket"), ("connection", "upgrade")] {
+        if !http::list_contains(headers, name, word) {
+            return Err(WireError::handshake(format!("the answer has no \"{name}: {word}\" header")));
+        }
+    }
+    if http::list(headers, "sec-websocket-accept") != Some(derive_accept_key(key.as_bytes())) {
+        return Err(WireError::handshake("Sec-WebSocket-Accept does not fit the key that was sent"));
+    }
+    Ok(())
+}
+
+/// Where a `ws://` URL leads.
+#[derive(Debug)]
+struct Target {
+    host: String,
+    port: u16,
+    /// Host and port as the URL has them.
+    authority: String,
+    path: String,
+}
+
+impl Target {
+    fn parse(url: &str) -> Result<Target, WireError> {
+        let uri: Uri =
+            url.parse().map_err(|error| WireError::handshake(format!("{url:?} is not a URL: {error}")))?;
+        match uri.scheme_str() {
+            Some("ws") => {}
+            Some("wss") => {
+                let reason = "wss:// needs TLS, which is left out here because it would be measured along; \
+                              use ws://, through a local TLS proxy if need be";
+                return Err(WireError::handshake(reason));
+            }
+            _ => return Err(WireError::handshake(format!("{url:?} does not begin with ws://"))),
+        }
+        let authority =
+            uri.authority().ok_or_else(|| WireError::handshake(format!("{url:?} has no host")))?;
+        Ok(Target {
+            host: authority.host().trim_start_matches('[').trim_end_matches(']').to_owned(),
+            port: authority.port_u16().unwrap_or(80),
+            authority: authority.as_str().to_owned(),
+            path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
+        })
+    }
+
+    fn request(&self, key: &str, offer: &negotiate::Request) -> String {
+        let Target { path, authority, .. } = self;
+        let protocols = &offer.protocols;
+        let mut text = format!(
+            "GET {path} HTTP/1.1\r\nHost: {authority}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Protocol: {protocols}\r\n"
+        );
+        if let Some(extensions) = &offer.extensions {
+            text.push_str(&format!("Sec-WebSocket-Extensions: {extensions}\r\n"));
+        }
+        text.push_str("\r\n");
+        text
+    }
+}

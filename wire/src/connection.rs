@@ -1,0 +1,391 @@
+//! A connection after its handshake: whole messages in and out.
+
+use std::{
+    future::poll_fn,
+    net::SocketAddr,
+    pin::Pin,
+    time::{Duration, Instant},
+};
+
+use bytes::{Bytes, BytesMut};
+use codecs::Opcode;
+use futures::{Sink, SinkExt, StreamExt};
+use tokio::{io::AsyncWriteExt, net::TcpStream, time};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        self,
+        protocol::{
+            CloseFrame, Role, WebSocketConfig,
+            frame::{
+                Frame, FrameHeader,
+                coding::{Data, OpCode},
+            },
+        },
+    },
+};
+
+use crate::{
+    agreement::{Agreement, WireLimits},
+    compression::{Compression, ZstdParams},
+    deflate::{Deflater, Inflater},
+    error::{CloseCode, WireError},
+    http,
+    negotiate::Decision,
+    tap::{Arrival, Tap},
+    traffic::{Flow, Traffic},
+    zstd,
+};
+
+/// How long a closing connection may wait for its peer. RFC 6455 §7.1.1 lets the server end TCP first, so a
+/// client depends on it.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Outgoing messages may be this many times larger than incoming ones: the same event is up to six times longer
+/// in JSON (`\u0000` for one byte) than in the format it came in.
+const OUTGOING_FACTOR: usize = 8;
+
+/// A WebSocket connection with an agreement. It owns the socket and is not split: one task reads and writes.
+#[derive(Debug)]
+pub struct Connection {
+    websocket: WebSocketStream<Tap>,
+    agreement: Agreement,
+    transform: Transform,
+    limits: WireLimits,
+    max_outgoing_bytes: usize,
+    /// Compressed messages on their way into the write buffer; its memory is used again for each.
+    outgoing: BytesMut,
+    sent: Flow,
+    received: Flow,
+    handshake: HandshakeBytes,
+    peer_addr: SocketAddr,
+    local_addr: SocketAddr,
+    state: State,
+}
+
+/// A data message as its sender meant it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// The frame type; behind the zstd layer, that of the agreed format.
+    pub opcode: Opcode,
+    /// After decompression. It may share its memory with the read buffer: copy before storing. Text is UTF-8.
+    pub payload: Bytes,
+}
+
+/// What a handshake cost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HandshakeBytes {
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+}
+
+/// What happens between payload and frame.
+#[derive(Debug)]
+enum Transform {
+    Plain,
+    Deflate { deflater: Deflater, inflater: Inflater, min_bytes: usize },
+    Zstd(ZstdParams),
+}
+
+#[derive(Debug)]
+enum State {
+    Open,
+    /// The peer sent a Close frame; tungstenite answers it. The deadline bounds the wait for the end of TCP.
+    PeerCloses {
+        deadline: time::Instant,
+        error: Option<WireError>,
+    },
+    /// Reading failed. A Close frame may still be sent.
+    Failed,
+    Closed,
+}
+
+impl Connection {
+    /// A connection over a socket behind its handshake; `early` came along with the peer's HTTP head.
+    pub(crate) async fn new(
+        stream: TcpStream,
+        role: Role,
+        mut early: Vec<u8>,
+        decision: Decision,
+        limits: &WireLimits,
+        handshake: HandshakeBytes,
+    ) -> Result<Connection, WireError> {
+        let (peer_addr, local_addr) = (stream.peer_addr()?, stream.local_addr()?);
+        let Decision { agreement, deflate } = decision;
+        let transform = match (&agreement.compression, &deflate) {
+            (Compression::Zstd(params), _) => Transform::Zstd(*params),
+            (_, Some(setup)) => Transform::Deflate {
+                deflater: Deflater::new(setup.level, setup.send),
+                inflater: Inflater::new(setup.receive),
+                min_bytes: setup.min_bytes,
+            },
+            _ => Transform::Plain,
+        };
+        let max_outgoing_bytes = limits.max_message_bytes.saturating_mul(OUTGOING_FACTOR);
+        let tap = Tap::new(stream, deflate.is_some(), &mut early);
+        let config = websocket_config(limits, max_outgoing_bytes);
+        Ok(Connection {
+            websocket: WebSocketStream::from_partially_read(tap, early, role, Some(config)).await,
+            agreement,
+            transform,
+            limits: *limits,
+            max_outgoing_bytes,
+            outgoing: BytesMut::new(),
+            sent: Flow::default(),
+            received: Flow::default(),
+            handshake,
+            peer_addr,
+            local_addr,
+            state: State::Open,
+        })
+    }
+
+    /// What both ends agreed on.
+    pub fn agreement(&self) -> &Agreement {
+        &self.agreement
+    }
+
+    /// Counts so far. Messages count when they are fed or yielded, wire bytes when they pass the socket.
+    pub fn traffic(&self) -> Traffic {
+        let tap = self.websocket.get_ref();
+        Traffic {
+            sent: Flow { wire_bytes: tap.sent_bytes, ..self.sent },
+            received: Flow { wire_bytes: tap.received_bytes, ..self.received },
+            handshake_sent_bytes: self.handshake.sent,
+            handshake_received_bytes: self.handshake.received,
+        }
+    }
+
+    /// The peer's address.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.peer_addr
+    }
+
+    /// This end's address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// When the last bytes of any kind came from the peer.
+    pub fn last_heard(&self) -> Instant {
+        self.websocket.get_ref().last_heard
+    }
+
+    /// The next data message. Pings are answered with their own payload on the way. `None` when the connection
+    /// is over: after an orderly close (codes 1000, 1001 and none), after [`Connection::close`], and after an error.
+    ///
+    /// Cancel-safe: dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// Errors end the connection; [`WireError::close_code`] says what to tell the peer. A peer that closes for
+    /// another reason, or without a Close frame, is [`WireError::Closed`].
+    pub async fn next(&mut self) -> Option<Result<Message, WireError>> {
+        loop {
+            let item = match &self.state {
+                State::Open => self.websocket.next().await,
+                State::PeerCloses { deadline, .. } => {
+                    time::timeout_at(*deadline, self.websocket.next()).await.ok().flatten()
+                }
+                State::Failed | State::Closed => return None,
+            };
+            let received = match item {
+                Some(Ok(message)) => self.receive(message),
+                // What goes wrong between the peer's Close frame and the end of TCP harms nobody.
+                Some(Err(_)) | None if matches!(self.state, State::PeerCloses { .. }) => {
+                    return self.peer_closed().await.map(Err);
+                }
+                Some(Err(error)) => Err(error.into()),
+                None => {
+                    self.state = State::Closed;
+                    return None;
+                }
+            };
+            match received {
+                Ok(Some(message)) => return Some(Ok(message)),
+                Ok(None) => {}
+                Err(error) => {
+                    self.state = State::Failed;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+
+    /// Puts a message into the write buffer, compressed as agreed and with the frame type of the format. Past
+    /// `write_buffer_bytes` the buffer is written to the socket; call [`Connection::flush`] when there is nothing
+    /// more to send for now.
+    ///
+    /// Cancel-safe: it waits only before it takes the message.
+    ///
+    /// # Errors
+    /// [`WireError::TooLarge`] over eight times the limit of incoming messages (nothing is sent), and what the
+    /// socket says.
+    pub async fn feed(&mut self, payload: Bytes) -> Result<(), WireError> {
+        if payload.len() > self.max_outgoing_bytes {
+            return Err(WireError::TooLarge { limit_bytes: self.max_outgoing_bytes, inflated: false });
+        }
+        // Before compression: a message that is compressed into a shared context must be sent.
+        self.ready().await?;
+        let payload_bytes = payload.len() as u64;
+        let frame = self.frame(payload);
+        self.websocket.start_send_unpin(tungstenite::Message::Frame(frame))?;
+        self.sent.messages += 1;
+        self.sent.payload_bytes += payload_bytes;
+        Ok(())
+    }
+
+    /// Writes everything that was fed to the socket.
+    ///
+    /// # Errors
+    /// What the socket says.
+    pub async fn flush(&mut self) -> Result<(), WireError> {
+        Ok(self.websocket.flush().await?)
+    }
+
+    /// Sends a Ping at once. The answer shows in [`Connection::last_heard`].
+    ///
+    /// # Errors
+    /// What the socket says.
+    pub async fn ping(&mut self) -> Result<(), WireError> {
+        self.ready().await?;
+        self.websocket.start_send_unpin(tungstenite::Message::Ping(Bytes::new()))?;
+        self.flush().await
+    }
+
+    /// Sends a Close frame, waits a bounded time (2 s) for the peer's, and ends TCP. Also after an error, so
+    /// that the peer learns why. `reason` is cut to the 123 bytes that fit.
+    pub async fn close(&mut self, code: CloseCode, reason: &str) {
+        let state = std::mem::replace(&mut self.state, State::Closed);
+        if matches!(state, State::Closed) {
+            return;
+        }
+        let reason = &reason[..reason.floor_char_boundary(MAX_REASON_BYTES)];
+        let frame = CloseFrame { code: code.into(), reason: reason.into() };
+        let handshake = async {
+            // Errors mean that the peer is gone already, which is what closing is for.
+            let sent = self.websocket.send(tungstenite::Message::Close(Some(frame))).await.is_ok();
+            let mut acknowledged = false;
+            if sent && !matches!(state, State::Failed) {
+                while let Some(Ok(message)) = self.websocket.next().await {
+                    acknowledged |= matches!(message, tungstenite::Message::Close(_));
+                }
+            }
+            let stream = &mut self.websocket.get_mut().stream;
+            if stream.shutdown().await.is_ok() && !acknowledged {
+                http::discard(stream).await;
+            }
+        };
+        // On a timeout there is nothing more to do than to drop the socket.
+        let _: Result<(), time::error::Elapsed> = time::timeout(CLOSE_TIMEOUT, handshake).await;
+    }
+
+    /// Ends TCP, for which a client waits (RFC 6455 §7.1.1), and tells what the caller should hear.
+    async fn peer_closed(&mut self) -> Option<WireError> {
+        let state = std::mem::replace(&mut self.state, State::Closed);
+        // An error means that the peer ended TCP first.
+        let _: std::io::Result<()> = self.websocket.get_mut().stream.shutdown().await;
+        match state {
+            State::PeerCloses { error, .. } => error,
+            State::Open | State::Failed | State::Closed => None,
+        }
+    }
+
+    async fn ready(&mut self) -> Result<(), WireError> {
+        poll_fn(|cx| Pin::new(&mut self.websocket).poll_ready(cx)).await?;
+        Ok(())
+    }
+
+    /// The frame that carries a payload. Compressed or not, it takes the same way from here.
+    fn frame(&mut self, payload: Bytes) -> Frame {
+        let opcode = match self.agreement.format.spec().opcode {
+            Opcode::Text => Data::Text,
+            Opcode::Binary => Data::Binary,
+        };
+        let (opcode, rsv1, payload) = match &mut self.transform {
+            Transform::Deflate { deflater, min_bytes, .. } if payload.len() >= *min_bytes => {
+                deflater.compress(&payload, &mut self.outgoing);
+                (opcode, true, self.outgoing.split().freeze())
+            }
+            Transform::Plain | Transform::Deflate { .. } => (opcode, false, payload),
+            Transform::Zstd(params) => {
+                zstd::compress(params, &payload, &mut self.outgoing);
+                (Data::Binary, false, self.outgoing.split().freeze())
+            }
+        };
+        let header = FrameHeader { rsv1, opcode: OpCode::Data(opcode), ..FrameHeader::default() };
+        Frame::from_payload(header, payload)
+    }
+
+    /// The data message in what tungstenite yields, if it is one.
+    fn receive(&mut self, message: tungstenite::Message) -> Result<Option<Message>, WireError> {
+        let (opcode, payload) = match message {
+            tungstenite::Message::Text(text) => (Opcode::Text, Bytes::from(text)),
+            tungstenite::Message::Binary(payload) => (Opcode::Binary, payload),
+            tungstenite::Message::Close(frame) => {
+                let error = frame.and_then(disorderly);
+                self.state = State::PeerCloses { deadline: time::Instant::now() + CLOSE_TIMEOUT, error };
+                return Ok(None);
+            }
+            tungstenite::Message::Ping(_)
+            | tungstenite::Message::Pong(_)
+            | tungstenite::Message::Frame(_) => return Ok(None),
+        };
+        let message = self.restore(opcode, payload)?;
+        self.received.messages += 1;
+        self.received.payload_bytes += message.payload.len() as u64;
+        Ok(Some(message))
+    }
+
+    fn restore(&mut self, opcode: Opcode, payload: Bytes) -> Result<Message, WireError> {
+        let limit_bytes = self.limits.max_message_bytes;
+        match &mut self.transform {
+            Transform::Plain => Ok(Message { opcode, payload }),
+            Transform::Deflate { inflater, .. } => match self.websocket.get_mut().next_arrival() {
+                Some(Arrival { compressed: true, text }) => {
+                    let payload = inflater.inflate(&payload, limit_bytes)?;
+                    checked(if text { Opcode::Text } else { Opcode::Binary }, payload)
+                }
+                Some(Arrival { compressed: false, .. }) | None => Ok(Message { opcode, payload }),
+            },
+            Transform::Zstd(_) if opcode == Opcode::Text => {
+                Err(WireError::Unsupported("text frame on a connection with the zstd layer, which is binary"))
+            }
+            Transform::Zstd(_) => {
+                let payload = zstd::decompress(&payload, limit_bytes)?;
+                checked(self.agreement.format.spec().opcode, payload)
+            }
+        }
+    }
+}
+
+/// A Close frame's payload is at most 125 bytes, two of them the code (RFC 6455 §5.5).
+const MAX_REASON_BYTES: usize = 123;
+
+fn websocket_config(limits: &WireLimits, max_outgoing_bytes: usize) -> WebSocketConfig {
+    // Feeding waits while the buffer is blocked, so it holds the unwritten rest and one message at most, and
+    // pongs besides: a peer that pings and never reads meets this bound.
+    let max_write_buffer_bytes =
+        limits.write_buffer_bytes.saturating_add(max_outgoing_bytes.saturating_mul(2)).saturating_add(4096);
+    WebSocketConfig::default()
+        .read_buffer_size(limits.read_buffer_bytes)
+        .write_buffer_size(limits.write_buffer_bytes)
+        .max_write_buffer_size(max_write_buffer_bytes)
+        .max_message_size(Some(limits.max_message_bytes))
+        .max_frame_size(Some(limits.max_message_bytes))
+        .accept_unmasked_frames(false)
+}
+
+/// tungstenite checks the text that it sees; this is for text that was compressed (RFC 6455 §8.1).
+fn checked(opcode: Opcode, payload: Bytes) -> Result<Message, WireError> {
+    if opcode == Opcode::Text && std::str::from_utf8(&payload).is_err() {
+        return Err(WireError::Utf8);
+    }
+    Ok(Message { opcode, payload })
+}
+
+/// A close that the caller should hear of.
+fn disorderly(frame: CloseFrame) -> Option<WireError> {
+    let code = u16::from(frame.code);
+    let orderly = [CloseCode::Normal, CloseCode::GoingAway].iter().any(|orderly| orderly.code() == code);
+    (!orderly).then(|| WireError::Closed { code, reason: frame.reason.to_string() })
+}

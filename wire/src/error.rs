@@ -1,0 +1,138 @@
+//! How a connection may fail, and what to tell the peer.
+
+use std::io;
+
+use tokio_tungstenite::tungstenite::{
+    self,
+    error::{CapacityError, ProtocolError},
+    protocol::frame::coding,
+};
+
+/// Why a handshake or a connection failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// The socket failed.
+    #[error("socket: {0}")]
+    Io(#[from] io::Error),
+    /// No connection came about.
+    #[error("handshake failed: {reason}")]
+    Handshake {
+        /// What was expected and what came instead.
+        reason: String,
+        /// The peer's HTTP status, where it answered with something else than 101.
+        status: Option<u16>,
+    },
+    /// The peer broke RFC 6455, RFC 7692 or the framing of the zstd layer.
+    #[error("protocol error: {0}")]
+    Protocol(String),
+    /// A frame of a type that the agreement excludes.
+    #[error("{0}")]
+    Unsupported(&'static str),
+    /// A message over the limit, as it came or after inflation.
+    #[error("message over the limit of {limit_bytes} bytes{}", if *.inflated { " after inflation" } else { "" })]
+    TooLarge {
+        /// The limit.
+        limit_bytes: usize,
+        /// Whether the message crossed it only when inflated.
+        inflated: bool,
+    },
+    /// Compressed bytes that do not inflate.
+    #[error("compressed message does not inflate: {0}")]
+    Inflate(String),
+    /// A text message that is not UTF-8.
+    #[error("text message is not UTF-8")]
+    Utf8,
+    /// The connection is over. From [`crate::Connection::next`] this is how the peer ended it, unless in order.
+    #[error("closed with {code}{}{reason}", if .reason.is_empty() { "" } else { ": " })]
+    Closed {
+        /// The peer's close code; 1005 when it gave none, 1006 when it sent no Close frame (RFC 6455 §7.4.1).
+        code: u16,
+        /// The peer's reason, or what happened.
+        reason: String,
+    },
+}
+
+impl WireError {
+    /// What to tell the peer in [`crate::Connection::close`]; `None` when there is nobody to tell.
+    pub fn close_code(&self) -> Option<CloseCode> {
+        match self {
+            WireError::Protocol(_) => Some(CloseCode::Protocol),
+            WireError::Unsupported(_) => Some(CloseCode::Unsupported),
+            WireError::TooLarge { .. } => Some(CloseCode::TooLarge),
+            WireError::Inflate(_) | WireError::Utf8 => Some(CloseCode::InvalidData),
+            WireError::Io(_) | WireError::Handshake { .. } | WireError::Closed { .. } => None,
+        }
+    }
+
+    pub(crate) fn handshake(reason: impl Into<String>) -> WireError {
+        WireError::Handshake { reason: reason.into(), status: None }
+    }
+}
+
+impl From<tungstenite::Error> for WireError {
+    fn from(error: tungstenite::Error) -> Self {
+        use tungstenite::Error;
+        match error {
+            Error::Io(error) => WireError::Io(error),
+            Error::Capacity(CapacityError::MessageTooLong { max_size, .. }) => {
+                WireError::TooLarge { limit_bytes: max_size, inflated: false }
+            }
+            Error::Utf8(_) => WireError::Utf8,
+            Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => WireError::Closed {
+                code: 1006,
+                reason: "the peer ended the connection without a Close frame".into(),
+            },
+            Error::ConnectionClosed
+            | Error::AlreadyClosed
+            | Error::Protocol(ProtocolError::SendAfterClosing) => {
+                WireError::Closed { code: 1005, reason: "the connection is closed".into() }
+            }
+            Error::Protocol(error) => WireError::Protocol(error.to_string()),
+            other => WireError::Protocol(other.to_string()),
+        }
+    }
+}
+
+/// Why this end closes (RFC 6455 §7.4.1; 1013 from the IANA registry).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseCode {
+    /// 1000: done.
+    Normal,
+    /// 1001: this end stops.
+    GoingAway,
+    /// 1002: the peer broke the WebSocket protocol.
+    Protocol,
+    /// 1003: a frame type that the agreement excludes.
+    Unsupported,
+    /// 1007: a payload that is not what its type says.
+    InvalidData,
+    /// 1008: the peer broke a rule of this end.
+    Policy,
+    /// 1009: a message over the limit.
+    TooLarge,
+    /// 1013: overload, for instance a slow consumer.
+    TryAgain,
+}
+
+impl CloseCode {
+    /// The number in the Close frame.
+    pub fn code(self) -> u16 {
+        match self {
+            CloseCode::Normal => 1000,
+            CloseCode::GoingAway => 1001,
+            CloseCode::Protocol => 1002,
+            CloseCode::Unsupported => 1003,
+            CloseCode::InvalidData => 1007,
+            CloseCode::Policy => 1008,
+            CloseCode::TooLarge => 1009,
+            CloseCode::TryAgain => 1013,
+        }
+    }
+}
+
+impl From<CloseCode> for coding::CloseCode {
+    fn from(code: CloseCode) -> Self {
+        coding::CloseCode::from(code.code())
+    }
+}

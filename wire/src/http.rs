@@ -1,0 +1,155 @@
+//! The HTTP head of either end, read within bounds.
+
+use bytes::BytesMut;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tokio_tungstenite::tungstenite::http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::error::WireError;
+
+/// More than any client sends; httparse wants a fixed table.
+const MAX_HEADERS: usize = 64;
+
+/// An HTTP head and what came with it.
+#[derive(Debug)]
+pub(crate) struct Head<S> {
+    /// What the start line says.
+    pub(crate) start: S,
+    pub(crate) headers: HeaderMap,
+    /// The size of the head.
+    pub(crate) head_bytes: u64,
+    /// Bytes behind the head that arrived together with it.
+    pub(crate) early: Vec<u8>,
+}
+
+/// A request's start line.
+#[derive(Debug)]
+pub(crate) struct RequestLine {
+    pub(crate) method: String,
+    pub(crate) target: String,
+    /// The minor version of HTTP/1.
+    pub(crate) minor_version: u8,
+}
+
+/// A response's status.
+#[derive(Debug)]
+pub(crate) struct StatusLine {
+    pub(crate) status: u16,
+}
+
+/// Why a head could not be read.
+#[derive(Debug)]
+pub(crate) enum HeadError {
+    Wire(WireError),
+    TooLarge,
+    Malformed(String),
+}
+
+/// Reads a request's head of at most `max_bytes`.
+pub(crate) async fn read_request(
+    stream: &mut TcpStream,
+    max_bytes: usize,
+) -> Result<Head<RequestLine>, HeadError> {
+    read_head(stream, max_bytes, |bytes, headers| {
+        let mut request = httparse::Request::new(headers);
+        let httparse::Status::Complete(len) = request.parse(bytes)? else { return Ok(None) };
+        let start = RequestLine {
+            method: request.method.unwrap_or_default().to_owned(),
+            target: request.path.unwrap_or_default().to_owned(),
+            minor_version: request.version.unwrap_or_default(),
+        };
+        Ok(Some((len, start, header_map(request.headers)?)))
+    })
+    .await
+}
+
+/// Reads a response's head of at most `max_bytes`.
+pub(crate) async fn read_response(
+    stream: &mut TcpStream,
+    max_bytes: usize,
+) -> Result<Head<StatusLine>, HeadError> {
+    read_head(stream, max_bytes, |bytes, headers| {
+        let mut response = httparse::Response::new(headers);
+        let httparse::Status::Complete(len) = response.parse(bytes)? else { return Ok(None) };
+        let start = StatusLine { status: response.code.unwrap_or_default() };
+        Ok(Some((len, start, header_map(response.headers)?)))
+    })
+    .await
+}
+
+type Parsed<S> = Result<Option<(usize, S, HeaderMap)>, httparse::Error>;
+
+async fn read_head<S>(
+    stream: &mut TcpStream,
+    max_bytes: usize,
+    parse: impl for<'h, 'b> Fn(&'b [u8], &'h mut [httparse::Header<'b>]) -> Parsed<S>,
+) -> Result<Head<S>, HeadError> {
+    let mut buffer = BytesMut::with_capacity(1024);
+    loop {
+        let before = buffer.len();
+        let read = stream.read_buf(&mut buffer).await.map_err(|error| HeadError::Wire(error.into()))?;
+        if read == 0 {
+            let reason = "the peer closed the connection before its HTTP head was complete";
+            return Err(HeadError::Wire(WireError::handshake(reason)));
+        }
+        // Parsed only when a line ends twice, so that a head in small pieces costs no more than one in large ones.
+        if has_empty_line(&buffer[before.saturating_sub(3)..]) {
+            let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+            let parsed =
+                parse(&buffer, &mut headers).map_err(|error| HeadError::Malformed(error.to_string()))?;
+            if let Some((len, start, headers)) = parsed.filter(|(len, ..)| *len <= max_bytes) {
+                let early = buffer[len..].to_vec();
+                return Ok(Head { start, headers, head_bytes: len as u64, early });
+            }
+        }
+        if buffer.len() >= max_bytes {
+            return Err(HeadError::TooLarge);
+        }
+    }
+}
+
+fn has_empty_line(bytes: &[u8]) -> bool {
+    bytes.windows(2).any(|pair| pair == b"\n\n") || bytes.windows(3).any(|three| three == b"\n\r\n")
+}
+
+fn header_map(headers: &[httparse::Header<'_>]) -> Result<HeaderMap, httparse::Error> {
+    let mut map = HeaderMap::new();
+    for header in headers {
+        let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| httparse::Error::HeaderName)?;
+        let value = HeaderValue::from_bytes(header.value).map_err(|_| httparse::Error::HeaderValue)?;
+        map.append(name, value);
+    }
+    Ok(map)
+}
+
+/// The values of a header, which may stand on several lines, as one list (RFC 7230 §3.2.2). `None` when absent.
+pub(crate) fn list(headers: &HeaderMap, name: &str) -> Option<String> {
+    let lines: Vec<_> = headers.get_all(name).iter().map(|v| String::from_utf8_lossy(v.as_bytes())).collect();
+    (!lines.is_empty()).then(|| lines.join(", "))
+}
+
+/// Whether a header's list contains the word, in any case.
+pub(crate) fn list_contains(headers: &HeaderMap, name: &str, word: &str) -> bool {
+    list(headers, name).is_some_and(|list| list.split(',').any(|w| w.trim().eq_ignore_ascii_case(word)))
+}
+
+/// A complete HTTP answer, after which this end closes.
+pub(crate) async fn answer(stream: &mut TcpStream, status: &str, headers: &[(&str, &str)], body: &str) {
+    let mut text = format!("HTTP/1.1 {status}\r\n");
+    for (name, value) in headers {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    text.push_str(&format!("Content-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len()));
+    if stream.write_all(text.as_bytes()).await.is_ok() && stream.shutdown().await.is_ok() {
+        discard(stream).await;
+    }
+}
+
+/// Reads to the end and forgets it. A socket that closes with unread bytes sends a reset, which can destroy
+/// what this end has just written. The caller sets a timeout.
+pub(crate) async fn discard(stream: &mut TcpStream) {
+    let mut buffer = [0; 4096];
+    while stream.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
+}

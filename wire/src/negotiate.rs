@@ -1,0 +1,150 @@
+//! From header values to decisions, without a socket: which token and which extension (PROTOCOL: handshake).
+
+use codecs::Format;
+
+use crate::{
+    agreement::{Agreement, Offer, Support, Token},
+    compression::{Compression, DeflateParams},
+    extensions,
+};
+
+pub use crate::extensions::{DeflateSetup, Direction};
+
+/// The outcome of a handshake at one end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// What both ends do from now on.
+    pub agreement: Agreement,
+    /// The two directions of permessage-deflate, where it was agreed.
+    pub deflate: Option<DeflateSetup>,
+}
+
+/// Why a relay answers with HTTP 400.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Strict mode, and none of the client's tokens is enabled.
+    #[error("none of the offered subprotocols is enabled here; enabled: {}", enabled.join(" "))]
+    NoToken {
+        /// The tokens that would have been accepted.
+        enabled: Vec<String>,
+    },
+    /// A header outside its grammar.
+    #[error("{0}")]
+    Malformed(String),
+}
+
+/// The headers of a client's request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// `Sec-WebSocket-Protocol`.
+    pub protocols: String,
+    /// `Sec-WebSocket-Extensions`.
+    pub extensions: Option<String>,
+}
+
+/// What a client sends for its offer.
+pub fn request(offer: &Offer) -> Request {
+    let tokens: Vec<String> = offer.tokens().iter().map(Token::to_string).collect();
+    let extensions = match &offer.compression {
+        Compression::Deflate(params) => Some(extensions::offer(params)),
+        Compression::None | Compression::Zstd(_) => None,
+    };
+    Request { protocols: tokens.join(", "), extensions }
+}
+
+/// A relay's decision on a client's header values; `None` stands for an absent header.
+///
+/// The first token of the client that is enabled wins: the client's order decides. With nothing offered, or
+/// nothing enabled among it, both speak JSON. Compressions are never stacked: with a `+zstd` token every
+/// extension is declined.
+///
+/// # Errors
+/// [`Refusal`], to be answered with 400.
+pub fn accept(
+    protocols: Option<&str>,
+    extensions: Option<&str>,
+    support: &Support,
+) -> Result<Decision, Refusal> {
+    let token = protocols.and_then(|list| choose_token(list, support));
+    if protocols.is_some() && token.is_none() && support.strict {
+        let enabled = support.tokens().iter().map(Token::to_string).collect();
+        return Err(Refusal::NoToken { enabled });
+    }
+    let enabled: Vec<DeflateParams> = support
+        .compressions
+        .iter()
+        .filter_map(|compression| match compression {
+            Compression::Deflate(params) => Some(*params),
+            Compression::None | Compression::Zstd(_) => None,
+        })
+        .collect();
+    // Also looked at when nothing can be accepted: a malformed header fails the handshake either way.
+    let deflate = extensions::accept(extensions.unwrap_or_default(), &enabled).map_err(Refusal::Malformed)?;
+
+    let chosen = token.unwrap_or(Token::JSON);
+    let zstd = support.zstd().filter(|_| chosen.zstd);
+    let deflate = deflate.filter(|_| zstd.is_none());
+    let (extensions, deflate) = deflate.unzip();
+    Ok(Decision {
+        agreement: Agreement {
+            format: chosen.format,
+            compression: compression(zstd, deflate.as_ref()),
+            token: token.map(|token| token.to_string()),
+            extensions,
+        },
+        deflate,
+    })
+}
+
+fn choose_token(list: &str, support: &Support) -> Option<Token> {
+    let enabled = support.tokens();
+    list.split(',').filter_map(|token| token.trim().parse().ok()).find(|token| enabled.contains(token))
+}
+
+/// A client's check of the relay's header values; `None` stands for an absent header.
+///
+/// A relay that names no token speaks plain NIP-01 JSON (RFC 6455 §4.2.2 leaves the header to it).
+///
+/// # Errors
+/// What makes the handshake a failed one: a token or an extension that was not offered, or parameters that do
+/// not fit the offer.
+pub fn check_answer(
+    offer: &Offer,
+    protocol: Option<&str>,
+    extensions: Option<&str>,
+) -> Result<Decision, String> {
+    let token = match protocol {
+        None => None,
+        Some(text) => {
+            let offered = offer.tokens();
+            let token = offered.iter().find(|token| token.to_string() == text);
+            Some(*token.ok_or_else(|| {
+                let offered = request(offer).protocols;
+                format!("the relay chose the subprotocol {text:?}, which was not offered ({offered})")
+            })?)
+        }
+    };
+    let params = match &offer.compression {
+        Compression::Deflate(params) => Some(params),
+        Compression::None | Compression::Zstd(_) => None,
+    };
+    let deflate = extensions::check_answer(extensions.unwrap_or_default(), params)?;
+    let zstd = token.filter(|token| token.zstd).map(|_| offer.compression);
+    Ok(Decision {
+        agreement: Agreement {
+            format: token.map_or(Format::JSON, |token| token.format),
+            compression: compression(zstd, deflate.as_ref()),
+            token: token.map(|token| token.to_string()),
+            extensions: extensions.filter(|_| deflate.is_some()).map(str::to_owned),
+        },
+        deflate,
+    })
+}
+
+fn compression(zstd: Option<Compression>, deflate: Option<&DeflateSetup>) -> Compression {
+    match (zstd, deflate) {
+        (Some(zstd), _) => zstd,
+        (None, Some(setup)) => Compression::Deflate(setup.params()),
+        (None, None) => Compression::None,
+    }
+}

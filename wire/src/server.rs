@@ -1,0 +1,170 @@
+//! The relay's side of the handshake, and its plain HTTP.
+
+use tokio::{io::AsyncWriteExt, net::TcpStream, time};
+use tokio_tungstenite::tungstenite::{
+    handshake::server::{create_response, write_response},
+    http::{HeaderValue, Request, Uri, header},
+    protocol::Role,
+};
+
+use crate::{
+    agreement::{Support, WireLimits},
+    connection::{Connection, HandshakeBytes},
+    error::WireError,
+    http::{self, Head, HeadError, RequestLine},
+    negotiate,
+};
+
+/// What a relay says in handshakes and plain HTTP.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// Formats and compressions.
+    pub support: Support,
+    /// Bounds of every connection.
+    pub limits: WireLimits,
+    /// The relay information document of NIP-11, as JSON.
+    pub relay_info: String,
+}
+
+/// What came of an incoming connection.
+#[derive(Debug)]
+pub enum Accepted {
+    /// A client to speak with.
+    WebSocket(Box<Connection>),
+    /// A plain HTTP request, which was answered: NIP-11, OPTIONS, a refusal. The connection is closed.
+    Http,
+}
+
+/// NIP-11 asks for these on the relay information document.
+const CORS: [(&str, &str); 3] = [
+    ("Access-Control-Allow-Origin", "*"),
+    ("Access-Control-Allow-Headers", "*"),
+    ("Access-Control-Allow-Methods", "GET, OPTIONS"),
+];
+
+const TEXT: (&str, &str) = ("Content-Type", "text/plain; charset=utf-8");
+
+/// Takes an incoming connection through its handshake. `TCP_NODELAY` is set before the first byte.
+///
+/// # Errors
+/// [`WireError::Handshake`] for a head that is malformed, too large or too slow; the peer was answered where that
+/// is possible. Well-formed requests that are refused are [`Accepted::Http`].
+pub async fn accept(stream: TcpStream, config: &ServerConfig) -> Result<Accepted, WireError> {
+    stream.set_nodelay(true)?;
+    let timeout = config.limits.handshake_timeout;
+    time::timeout(timeout, handshake(stream, config))
+        .await
+        .map_err(|_| WireError::handshake(format!("no complete HTTP request within {timeout:?}")))?
+}
+
+async fn handshake(mut stream: TcpStream, config: &ServerConfig) -> Result<Accepted, WireError> {
+    let limits = &config.limits;
+    let head = match http::read_request(&mut stream, limits.max_head_bytes).await {
+        Ok(head) => head,
+        Err(HeadError::Wire(error)) => return Err(error),
+        Err(HeadError::TooLarge) => {
+            let why = format!("HTTP head over {} bytes", limits.max_head_bytes);
+            http::answer(&mut stream, "431 Request Header Fields Too Large", &[TEXT], &why).await;
+            return Err(WireError::handshake(why));
+        }
+        Err(HeadError::Malformed(why)) => {
+            let why = format!("malformed HTTP request: {why}");
+            http::answer(&mut stream, "400 Bad Request", &[TEXT], &why).await;
+            return Err(WireError::handshake(why));
+        }
+    };
+    match decide(&head, config) {
+        Err(refusal) => {
+            http::answer(&mut stream, refusal.status, &refusal.headers, &refusal.body).await;
+            Ok(Accepted::Http)
+        }
+        Ok(Upgrade { response, decision }) => {
+            stream.write_all(&response).await?;
+            let bytes = HandshakeBytes { sent: response.len() as u64, received: head.head_bytes };
+            let connection =
+                Connection::new(stream, Role::Server, head.early, decision, limits, bytes).await?;
+            Ok(Accepted::WebSocket(Box::new(connection)))
+        }
+    }
+}
+
+struct Upgrade {
+    response: Vec<u8>,
+    decision: negotiate::Decision,
+}
+
+/// An answer other than 101.
+struct Plain {
+    status: &'static str,
+    headers: Vec<(&'static str, &'static str)>,
+    body: String,
+}
+
+fn plain(status: &'static str, body: impl Into<String>) -> Plain {
+    Plain { status, headers: vec![TEXT], body: body.into() }
+}
+
+fn decide(head: &Head<RequestLine>, config: &ServerConfig) -> Result<Upgrade, Plain> {
+    let RequestLine { method, target, minor_version } = &head.start;
+    let uri: Uri = target.parse().map_err(|_| plain("400 Bad Request", "malformed request target"))?;
+    if uri.path() != "/" {
+        return Err(plain("404 Not Found", "this relay is at /"));
+    }
+    if method == "OPTIONS" {
+        return Err(Plain { status: "204 No Content", headers: CORS.to_vec(), body: String::new() });
+    }
+    if method != "GET" {
+        let mut refusal = plain("405 Method Not Allowed", "use GET");
+        refusal.headers.push(("Allow", "GET, OPTIONS"));
+        return Err(refusal);
+    }
+    if !http::list_contains(&head.headers, "upgrade", "websocket") {
+        return Err(document(head, config));
+    }
+    if *minor_version == 0 {
+        return Err(plain("400 Bad Request", "a WebSocket handshake needs HTTP/1.1"));
+    }
+    upgrade(head, uri, config)
+}
+
+fn document(head: &Head<RequestLine>, config: &ServerConfig) -> Plain {
+    let accepts = http::list(&head.headers, "accept").unwrap_or_default();
+    if accepts.contains("application/nostr+json") {
+        let mut headers = CORS.to_vec();
+        headers.push(("Content-Type", "application/nostr+json"));
+        return Plain { status: "200 OK", headers, body: config.relay_info.clone() };
+    }
+    let text = "A Nostr relay for load tests. Connect with a WebSocket, or ask for application/nostr+json.\n";
+    plain("200 OK", text)
+}
+
+fn upgrade(head: &Head<RequestLine>, uri: Uri, config: &ServerConfig) -> Result<Upgrade, Plain> {
+    let mut request = Request::new(());
+    *request.uri_mut() = uri;
+    *request.headers_mut() = head.headers.clone();
+    let mut response = create_response(&request).map_err(|error| {
+        let wrong_version = head.headers.get("sec-websocket-version").is_none_or(|version| version != "13");
+        let status = if wrong_version { "426 Upgrade Required" } else { "400 Bad Request" };
+        let mut refusal = plain(status, error.to_string());
+        refusal.headers.extend([("Sec-WebSocket-Version", "13"), ("Upgrade", "websocket")]);
+        refusal
+    })?;
+
+    let offered = |name| http::list(&head.headers, name);
+    let (protocols, extensions) = (offered("sec-websocket-protocol"), offered("sec-websocket-extensions"));
+    let decision = negotiate::accept(protocols.as_deref(), extensions.as_deref(), &config.support)
+        .map_err(|refusal| plain("400 Bad Request", format!("{refusal}\n")))?;
+    let answers = [
+        (header::SEC_WEBSOCKET_PROTOCOL, &decision.agreement.token),
+        (header::SEC_WEBSOCKET_EXTENSIONS, &decision.agreement.extensions),
+    ];
+    for (name, answer) in answers {
+        if let Some(answer) = answer {
+            let value = HeaderValue::from_str(answer).expect("tokens and parameters are visible ASCII");
+            response.headers_mut().insert(name, value);
+        }
+    }
+    let mut bytes = Vec::new();
+    write_response(&mut bytes, &response).expect("a Vec takes everything, and all values are visible ASCII");
+    Ok(Upgrade { response: bytes, decision })
+}

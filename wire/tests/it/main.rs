@@ -1,0 +1,6 @@
+//! Both ends over real sockets: against each other, against scripted peers, against other implementations.
+
+#![expect(clippy::unwrap_used, reason = "clippy recognises test functions, not their helpers")]
+
+mod common;
+mod connection;
