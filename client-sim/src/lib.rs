@@ -1,1 +1,226 @@
-//! (in progress)
+//! What do users wait, what crosses the wire and what does it cost, when this scenario meets that relay?
+//!
+//! A [`scenario::Scenario`] and a corpus become a [`workload::Workload`]: the whole plan, computed from the seed
+//! before any clock starts. The [`swarm`] plays it against a relay, the [`ledger`] proves that every planned event
+//! and every expected delivery is accounted for, and a [`measure::RunRecord`] keeps it all.
+//!
+//! To add a scenario, add a TOML file to `scenarios/`. To measure something else, add a field to
+//! [`recorder::Recorder`].
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("client-sim paces with timerfd and reads other processes' CPU clocks: it needs Linux");
+
+pub mod args;
+mod client;
+pub mod ledger;
+pub mod own_relay;
+mod pacer;
+mod prepare;
+mod progress;
+mod record;
+pub mod recorder;
+pub mod scenario;
+mod schedule;
+pub mod shared;
+mod summary;
+pub mod swarm;
+pub mod workload;
+
+use std::{
+    ffi::OsString,
+    io::{IsTerminal, stderr},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::Context;
+use clap::Parser;
+use codecs::Format;
+use corpus::Corpus;
+use measure::{RelayProcess, RunRecord, Status, Verdict};
+use wire::{Compression, Offer, WireLimits};
+
+use crate::{
+    args::Args,
+    own_relay::OwnRelay,
+    record::Facts,
+    scenario::Scenario,
+    shared::{Shared, Target},
+    workload::Workload,
+};
+
+/// Names of all wire formats, in the order of every table.
+pub fn known_formats() -> Vec<&'static str> {
+    Format::all().map(Format::name).collect()
+}
+
+/// Names of all compressions, in the order of every table.
+pub fn known_compressions() -> Vec<&'static str> {
+    Compression::NAMES.to_vec()
+}
+
+/// The program: `args` are the arguments after its name and role.
+pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let args = match Args::try_parse_from(std::iter::once("client-sim".into()).chain(args)) {
+        Ok(args) => args,
+        Err(error) => {
+            // Help goes to standard output, mistakes to standard error; nothing helps if that fails.
+            error.print().ok();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()),
+        )
+        .with_writer(stderr)
+        .with_ansi(stderr().is_terminal())
+        .init();
+    match run(&args) {
+        Ok(record) => exit_code(&record),
+        Err(error) => {
+            report(&format!("client-sim: {error:#}"));
+            ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
+        }
+    }
+}
+
+/// A mistake of the user's; the text says how to mend it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:#}")]
+struct UsageError(anyhow::Error);
+
+/// Plans, prepares, runs and writes the record.
+fn run(args: &Args) -> anyhow::Result<RunRecord> {
+    let (corpus, workload, seed) = plan(args).map_err(UsageError)?;
+    let own_relay = match &args.url {
+        Some(_) => None,
+        None => Some(OwnRelay::start(&relay_flags(args)).context("the relay of our own did not start")?),
+    };
+    let url = args.url.clone().or_else(|| own_relay.as_ref().map(|relay| relay.url.clone()));
+    let target = Target {
+        url: url.context("there is a relay of our own when no --url is given")?,
+        offer: Offer { formats: vec![args.format], compression: args.compression },
+        limits: WireLimits::default(),
+        implementation: args.implementation,
+    };
+    let options = swarm::Options {
+        workers: usize::from(args.workers),
+        drain: Duration::from_secs(args.drain_seconds),
+        relay_pid: args.relay_pid.or(own_relay.as_ref().map(|relay| relay.pid)),
+        quiet: args.quiet,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (shared, agreement, started_utc, wait_before, outcome) = runtime.block_on(async {
+        let agreement = prepare::prepare(&target, &workload).await?;
+        let shared = Arc::new(Shared::new(workload, target));
+        let started_utc = measure::utc::format(std::time::SystemTime::now());
+        let wait_before = measure::runnable_wait_ns().ok();
+        let outcome = swarm::run(Arc::clone(&shared), &options).await?;
+        anyhow::Ok((shared, agreement, started_utc, wait_before, outcome))
+    })?;
+    let wait_after = measure::runnable_wait_ns().ok();
+    let complaint = outcome.clients.iter().find_map(|client| client.complaint.clone());
+    let relay = options.relay_pid.map(|pid| RelayProcess {
+        pid: Some(pid),
+        software: if own_relay.is_some() { "relay-sim" } else { "unknown" }.to_owned(),
+        version: if own_relay.is_some() { env!("CARGO_PKG_VERSION") } else { "unknown" }.to_owned(),
+        own: own_relay.is_some(),
+    });
+    let facts = Facts {
+        args,
+        corpus: &corpus,
+        seed,
+        agreement: &agreement,
+        relay,
+        started_utc,
+        wait_ns: wait_before.zip(wait_after).map(|(before, after)| after.saturating_sub(before)),
+    };
+    let record = record::record(&shared, outcome, &facts);
+    finish(args, &record, complaint.as_deref(), own_relay)?;
+    Ok(record)
+}
+
+/// Everything that can be wrong with what the user asked for.
+fn plan(args: &Args) -> anyhow::Result<(Corpus, Workload, u64)> {
+    args.format.codec(args.implementation)?;
+    let mut scenario = Scenario::load(&args.scenario)?;
+    if let Some(seconds) = args.seconds {
+        anyhow::ensure!(seconds > 0.0 && seconds <= 3_600.0, "--seconds must be above 0 and at most 3600");
+        scenario.seconds = seconds;
+    }
+    if let Some(rate) = args.rate {
+        scenario.set_publish_rate(rate).context("--rate")?;
+    }
+    let corpus = match &args.corpus {
+        Some(path) => Corpus::read(path)?,
+        None => Corpus::bundled(),
+    };
+    let seed = args.seed.unwrap_or_else(|| if args.url.is_some() { rand::random() } else { 1 });
+    let workload = Workload::plan(&scenario, &corpus, seed)
+        .with_context(|| format!("cannot play scenario {} with corpus {}", scenario.name, corpus.name))?;
+    if !args.quiet && !workload.set_aside.is_empty() {
+        for (reason, events) in &workload.set_aside {
+            report(&format!("set aside {events} of {} corpus events: {reason}", corpus.events.len()));
+        }
+    }
+    Ok((corpus, workload, seed))
+}
+
+fn relay_flags(args: &Args) -> Vec<OsString> {
+    [
+        ("--format", args.format.to_string()),
+        ("--compression", args.compression.name().to_owned()),
+        ("--implementation", args.implementation.to_string()),
+        ("--verify", args.verify.to_string()),
+        ("--threads", args.relay_threads.to_string()),
+    ]
+    .into_iter()
+    .flat_map(|(flag, value)| [OsString::from(flag), value.into()])
+    .collect()
+}
+
+/// Prints and stores what was measured, whatever became of the run.
+fn finish(
+    args: &Args,
+    record: &RunRecord,
+    complaint: Option<&str>,
+    own_relay: Option<OwnRelay>,
+) -> anyhow::Result<()> {
+    if let Some(path) = &args.record {
+        record.write(path)?;
+    }
+    if !args.quiet {
+        report(&summary::summary(record));
+    }
+    if let Some(complaint) = complaint {
+        report(&format!("the relay's first complaint: {complaint}"));
+    }
+    if let Err(why) = record.counts.balanced() {
+        report(&format!("the ledger does not balance: {why}"));
+    }
+    if let Some(relay) = own_relay
+        && record.status == Status::Complete
+    {
+        relay.stop().context("the relay of our own did not end well")?;
+    }
+    Ok(())
+}
+
+/// MEASUREMENT §12.
+fn exit_code(record: &RunRecord) -> ExitCode {
+    match (&record.status, record.counts.balanced(), record.validity.verdict) {
+        (Status::Incomplete { reason }, _, _) if reason == swarm::INTERRUPTED => ExitCode::from(130),
+        (Status::Incomplete { .. }, _, _) => ExitCode::from(5),
+        (Status::Complete, Err(_), _) => ExitCode::from(4),
+        (Status::Complete, Ok(()), Verdict::Invalid) => ExitCode::from(3),
+        (Status::Complete, Ok(()), _) => ExitCode::SUCCESS,
+    }
+}
+
+/// To standard error: standard output belongs to machine-readable things.
+#[expect(clippy::print_stderr, reason = "this is the program's way to talk to people")]
+fn report(text: &str) {
+    eprintln!("{text}");
+}

@@ -1,2 +1,13 @@
-//! (in progress)
-fn main() {}
+//! `client-sim`, and `relay-sim` when it starts itself again in the relay's role.
+
+use std::process::ExitCode;
+
+use client_sim::own_relay::RELAY_ROLE;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1).peekable();
+    if args.next_if(|role| role == RELAY_ROLE).is_some() {
+        return relay_sim::main(args);
+    }
+    client_sim::main(args)
+}

@@ -1,0 +1,119 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use codecs::{Format, Implementation, VerifyLevel};
+use wire::Compression;
+
+use crate::scenario::Scenario;
+
+/// A swarm of simulated Nostr clients.
+///
+/// Plays a scenario against a relay and reports how long users wait, how many bytes cross the wire and what it
+/// costs both ends in CPU. Events are due when the plan says, whether or not anyone is ready, and every planned
+/// event and every expected delivery is accounted for.
+#[derive(Debug, Parser)]
+#[command(name = "client-sim", version, after_help = examples())]
+pub struct Args {
+    /// What to play: a built-in scenario, or the path of a .toml file.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub scenario: String,
+
+    /// The relay (ws://host:port). Without it a relay is started as a process of its own.
+    #[arg(long)]
+    pub url: Option<String>,
+
+    /// Process id of the relay behind --url, when it runs on this machine: its CPU time is then reported.
+    #[arg(long, requires = "url", value_name = "PID")]
+    pub relay_pid: Option<u32>,
+
+    /// Wire format.
+    #[arg(long, default_value_t = Format::JSON)]
+    pub format: Format,
+
+    /// Compression: none, deflate, deflate-no-takeover or zstd.
+    #[arg(long, default_value = "none")]
+    pub compression: Compression,
+
+    /// Whose code reads and writes the format, on both ends: library (the ecosystem's) or tuned (ours).
+    #[arg(long, default_value_t = Implementation::Library)]
+    pub implementation: Implementation,
+
+    /// What the relay checks of each event: full (id and signature), id, or none. Only without --url.
+    #[arg(long, default_value_t = VerifyLevel::Full, conflicts_with = "url")]
+    pub verify: VerifyLevel,
+
+    /// Threads of the relay. Only without --url.
+    #[arg(long, default_value_t = 1, conflicts_with = "url", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub relay_threads: u16,
+
+    /// Events to stream: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz. Without it the bundled, generated sample.
+    #[arg(long, value_name = "FILE")]
+    pub corpus: Option<PathBuf>,
+
+    /// Everything random follows from it. 1 with a relay of our own; new each time with --url, because a relay
+    /// does not deliver events that it has already.
+    #[arg(long)]
+    pub seed: Option<u64>,
+
+    /// How long work is started for, instead of the scenario's own time.
+    #[arg(long)]
+    pub seconds: Option<f64>,
+
+    /// Events published per second, instead of the scenario's own rate.
+    #[arg(long, value_name = "PER_SECOND")]
+    pub rate: Option<f64>,
+
+    /// How long to wait for answers after the last event was due.
+    #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub drain_seconds: u64,
+
+    /// Threads that carry the connections.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: u16,
+
+    /// Write the full result, histograms included, as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+
+    /// No progress and no summary; errors only.
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+impl Args {
+    /// The scenario's name: without folder and ending when a file was given.
+    pub fn scenario_name(&self) -> &str {
+        let file = self.scenario.rsplit('/').next().unwrap_or(&self.scenario);
+        file.strip_suffix(".toml").unwrap_or(file)
+    }
+}
+
+fn examples() -> String {
+    let formats: Vec<_> =
+        Format::all().map(|format| format!("  {:<16} {}", format.name(), format.spec().layout)).collect();
+    let scenarios: Vec<_> = Scenario::names()
+        .into_iter()
+        .filter_map(|name| Scenario::load(name).ok())
+        .map(|scenario| format!("  {:<18} {}", scenario.name, scenario.question))
+        .collect();
+    format!(
+        "\
+Scenarios:
+{}
+
+Formats:
+{}
+
+Examples:
+  client-sim --scenario follow-list-burst
+  client-sim --scenario follow-list-burst --format proto-binary --compression zstd
+  client-sim --scenario note-stream --url ws://127.0.0.1:7777 --relay-pid $(pidof strfry)
+
+Exit codes: 0 fine, 1 failed before the start, 2 usage, 3 invalid measurement, 4 events lost or altered,
+5 relay lost, 130 interrupted. After 3, 4, 5 and 130 the result is kept and says what is wrong with it.",
+        scenarios.join("\n"),
+        formats.join("\n")
+    )
+}

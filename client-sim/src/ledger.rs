@@ -1,0 +1,109 @@
+//! Every planned event has exactly one fate, every expected delivery happened once: the sums that prove it.
+
+use measure::Counts;
+
+use crate::{
+    client::nanos,
+    shared::{Fate, Shared},
+    swarm::Outcome,
+    workload::{Role, Workload},
+};
+
+/// Closes the ledger of a run: sums what the clients saw, and compares it with the plan.
+pub fn close(shared: &Shared, outcome: &Outcome) -> Counts {
+    let workload = &shared.workload;
+    let mut counts = Counts { planned: workload.publications.len() as u64, ..Counts::default() };
+    for publication in 0..workload.publications.len() {
+        match shared.fate(publication) {
+            Fate::Acked => counts.acked += 1,
+            Fate::Rejected => counts.rejected += 1,
+            Fate::Dropped => counts.dropped_by_generator += 1,
+            // Without an answer from a relay that still runs it timed out; otherwise nobody knows.
+            Fate::Planned if outcome.incomplete.is_none() => counts.timed_out += 1,
+            Fate::Planned => counts.unknown += 1,
+        }
+    }
+    let requests = workload.sessions.iter().flat_map(|s| &s.steps).flatten();
+    for request in requests {
+        counts.requests += 1;
+        counts.deliveries_expected += request.expected.len() as u64;
+    }
+    for client in &outcome.clients {
+        counts.requests_completed += client.requests_completed;
+        counts.deliveries += client.deliveries;
+        counts.deliveries_duplicated += client.duplicated;
+        counts.deliveries_altered += client.altered;
+        counts.deliveries_unexpected += client.unexpected;
+        counts.decode_errors += client.decode_errors;
+    }
+    counts.requests_failed = counts.requests - counts.requests_completed;
+    close_live(shared, workload, outcome, &mut counts);
+    counts.deliveries_lost = counts.deliveries_expected - counts.deliveries;
+    counts
+}
+
+/// Each accepted publication is due once at each live subscription that matches it, and at no other.
+fn close_live(shared: &Shared, workload: &Workload, outcome: &Outcome, counts: &mut Counts) {
+    for (role, client) in workload.roles.iter().zip(&outcome.clients) {
+        let Role::Subscriber(filters) = role else { continue };
+        for (filter, seen) in filters.iter().zip(&client.seen) {
+            for (n, publication) in workload.publications.iter().enumerate() {
+                let matches = filter.matches(&workload.events[publication.event as usize]);
+                match (seen.contains(n), matches && shared.fate(n) == Fate::Acked) {
+                    (true, true) => {
+                        counts.deliveries_expected += 1;
+                        counts.deliveries += 1;
+                    }
+                    (false, true) => counts.deliveries_expected += 1,
+                    // Delivered although its OK never came: the relay had taken it, and said so by delivering.
+                    (true, false) if matches && shared.fate(n) == Fate::Planned => {
+                        counts.deliveries_expected += 1;
+                        counts.deliveries += 1;
+                    }
+                    (true, false) => counts.deliveries_unexpected += 1,
+                    (false, false) => {}
+                }
+            }
+        }
+    }
+}
+
+/// How long work was outstanding, in nanoseconds: the denominator of envelopes per second. Where publications run
+/// on a schedule that is the whole span; where only sessions run it is the union of their spans, so that the rest
+/// between two bursts does not count as slowness.
+pub fn active_ns(workload: &Workload, outcome: &Outcome) -> u64 {
+    if !workload.publications.is_empty() {
+        return elapsed_ns(workload, outcome);
+    }
+    union_ns(outcome.clients.iter().flat_map(|c| c.busy_ns.iter().copied()).collect())
+}
+
+/// From the first instant at which something was due to the last answer, in nanoseconds.
+pub fn elapsed_ns(workload: &Workload, outcome: &Outcome) -> u64 {
+    let last_ns = outcome.clients.iter().map(|c| c.last_ns).max().unwrap_or(0);
+    last_ns.saturating_sub(nanos(workload.first_due()))
+}
+
+fn union_ns(mut spans: Vec<(u64, u64)>) -> u64 {
+    spans.sort_unstable();
+    let (mut total, mut covered_to) = (0, 0);
+    for (from, to) in spans {
+        let from = from.max(covered_to);
+        if to > from {
+            total += to - from;
+            covered_to = to;
+        }
+    }
+    total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlapping_spans_count_once() {
+        assert_eq!(union_ns(vec![]), 0);
+        assert_eq!(union_ns(vec![(10, 20), (0, 5), (12, 15), (18, 30)]), 25);
+    }
+}

@@ -1,0 +1,45 @@
+//! A line a second for whoever waits.
+
+use std::{
+    io::{IsTerminal, Write, stderr},
+    time::Duration,
+};
+
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use crate::shared::Shared;
+
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Shows how far a run is, on standard error. On a terminal the line is rewritten.
+pub struct Progress<'a> {
+    shared: &'a Shared,
+    interval: Interval,
+    quiet: bool,
+    seconds: u64,
+    terminal: bool,
+}
+
+impl<'a> Progress<'a> {
+    /// For a run that has just started.
+    pub fn new(shared: &'a Shared, quiet: bool) -> Self {
+        let mut interval = interval(PERIOD);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        interval.reset();
+        Progress { shared, interval, quiet, seconds: 0, terminal: stderr().is_terminal() }
+    }
+
+    /// Waits for the next second and shows it; cancel-safe.
+    pub async fn tick(&mut self) {
+        self.interval.tick().await;
+        self.seconds += 1;
+        if self.quiet {
+            return;
+        }
+        let total = self.shared.workload.last_due().as_secs_f64();
+        let line = format!("{} s of {total:.0} s, {} deliveries", self.seconds, self.shared.deliveries());
+        let end = if self.terminal { "\r" } else { "\n" };
+        // Progress that cannot be shown is no reason to end a measurement.
+        write!(stderr(), "{line}{end}").ok();
+    }
+}

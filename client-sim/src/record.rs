@@ -1,0 +1,138 @@
+//! From a run to the record it leaves.
+
+use corpus::Corpus;
+use measure::{
+    AgreementRecord, Cell, CorpusRecord, Environment, FlowRecord, Quantile, Rate, RelayProcess, RunRecord,
+    SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord, Validity,
+};
+use wire::{Agreement, Flow, Traffic};
+
+use crate::{args::Args, ledger, shared::Shared, swarm::Outcome};
+
+/// What is known of a run beside its outcome.
+#[derive(Debug)]
+pub struct Facts<'a> {
+    /// The command line as given.
+    pub args: &'a Args,
+    /// Where the events came from.
+    pub corpus: &'a Corpus,
+    /// The seed in use.
+    pub seed: u64,
+    /// What was agreed on.
+    pub agreement: &'a Agreement,
+    /// The relay's process.
+    pub relay: Option<RelayProcess>,
+    /// Wall clock at the start.
+    pub started_utc: String,
+    /// Time this process was ready to run but did not, in nanoseconds, since it began.
+    pub wait_ns: Option<u64>,
+}
+
+/// Closes the ledger, judges the measurement and writes it all down.
+pub fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> RunRecord {
+    let counts = ledger::close(shared, &outcome);
+    let elapsed_ns = ledger::elapsed_ns(&shared.workload, &outcome);
+    let active_ns = ledger::active_ns(&shared.workload, &outcome);
+    let traffic = outcome.clients.iter().fold(Traffic::default(), |sum, client| sum + client.traffic);
+    let validity = judge(shared, &outcome, counts, facts);
+    let status = match &outcome.incomplete {
+        None => Status::Complete,
+        Some(reason) => Status::Incomplete { reason: reason.clone() },
+    };
+    RunRecord {
+        schema_version: SCHEMA_VERSION.to_owned(),
+        tool: Tool { name: "client-sim".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+        environment: Environment::collect(),
+        command: std::env::args().collect(),
+        started_utc: facts.started_utc.clone(),
+        cell: cell(facts),
+        seed: facts.seed,
+        corpus: CorpusRecord {
+            name: facts.corpus.name.clone(),
+            sha256: facts.corpus.fingerprint.to_string(),
+            events: facts.corpus.events.len() as u64,
+            origin: facts.corpus.origin.to_string(),
+            kinds: facts.corpus.kinds().into_iter().map(|(k, n)| (k.to_string(), n as u64)).collect(),
+        },
+        status,
+        agreement: AgreementRecord {
+            token: facts.agreement.token.clone(),
+            extensions: facts.agreement.extensions.clone(),
+            subprotocol_note: None,
+        },
+        relay: facts.relay.clone(),
+        connections: shared.workload.roles.len() as u64,
+        elapsed_ns,
+        active_ns,
+        counts,
+        traffic: TrafficRecord {
+            to_relay: flow(traffic.sent),
+            to_client: flow(traffic.received),
+            handshake_to_relay_bytes: traffic.handshake_sent_bytes,
+            handshake_to_client_bytes: traffic.handshake_received_bytes,
+        },
+        client_cpu: outcome.client_cpu,
+        relay_cpu: outcome.relay_cpu,
+        validity,
+        latency: outcome.recorder.into_named(),
+    }
+}
+
+fn cell(facts: &Facts<'_>) -> Cell {
+    let args = facts.args;
+    Cell {
+        scenario: args.scenario_name().to_owned(),
+        format: facts.agreement.format.to_string(),
+        implementation: args.implementation.to_string(),
+        compression: facts.agreement.compression.name().to_owned(),
+        compression_parameters: facts.agreement.compression.parameters(),
+        // What another relay checks is its own affair, and not known here.
+        verify: if args.url.is_some() { "unknown".to_owned() } else { args.verify.to_string() },
+    }
+}
+
+fn flow(flow: Flow) -> FlowRecord {
+    FlowRecord { messages: flow.messages, payload_bytes: flow.payload_bytes, wire_bytes: flow.wire_bytes }
+}
+
+/// MEASUREMENT §7, for one run.
+fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Facts<'_>) -> Validity {
+    let p99 = |latency: &measure::Latency| latency.quantile_ns(0.99);
+    let recorder = &outcome.recorder;
+    let response = if recorder.response.is_empty() { &recorder.publish_ok } else { &recorder.response };
+    Signals {
+        counts,
+        clipped: [
+            &recorder.response,
+            &recorder.service,
+            &recorder.send_lag,
+            &recorder.publish_ok,
+            &recorder.eose,
+        ]
+        .into_iter()
+        .map(|latency| latency.clipped())
+        .sum(),
+        rate_per_second: rate(shared, outcome),
+        send_lag_ns_p99: p99(&recorder.send_lag),
+        response_ns_p99: if response.is_empty() { Quantile::Missing } else { p99(response) },
+        generator_cpu_ns: outcome.client_cpu.total_ns,
+        generator_wait_ns: facts.wait_ns,
+        generator_cores: u64::from(facts.args.workers),
+        elapsed_ns: u64::try_from(outcome.wall.as_nanos()).unwrap_or(u64::MAX),
+        cpu_pressure_percent: measure::cpu_pressure_percent(),
+    }
+    .judge()
+}
+
+/// The rate that the schedule asked for and the rate at which publications really left.
+fn rate(shared: &Shared, outcome: &Outcome) -> Option<Rate> {
+    let planned = shared.workload.publications.len();
+    let (first, last) = (shared.workload.first_due(), shared.workload.last_due());
+    let span_s = (last - first).as_secs_f64();
+    if planned < 100 || span_s <= 0.0 || outcome.incomplete.is_some() {
+        return None;
+    }
+    let sent = (0..planned).filter(|n| shared.was_sent(*n)).count();
+    let last_sent_s = shared.last_sent_ns() as f64 / 1e9 - first.as_secs_f64();
+    Some(Rate { offered: planned as f64 / span_s, achieved: sent as f64 / last_sent_s.max(span_s) })
+}

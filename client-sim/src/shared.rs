@@ -1,0 +1,164 @@
+//! What the workers of a run share: the plan, the start, and the fate of every publication.
+
+use std::{
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use codecs::Implementation;
+use tokio::sync::Notify;
+use wire::{Offer, WireLimits};
+
+use crate::workload::Workload;
+
+/// Whom to connect to, and how.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// `ws://…`
+    pub url: String,
+    /// Formats and compression to offer.
+    pub offer: Offer,
+    /// Buffers, limits, timeouts.
+    pub limits: WireLimits,
+    /// Whose code reads and writes the format.
+    pub implementation: Implementation,
+}
+
+/// What became of a publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Fate {
+    /// Planned, not sent.
+    Planned,
+    /// The relay took it.
+    Acked,
+    /// The relay refused it, or had it already.
+    Rejected,
+    /// It was due, but its connection's queue was full.
+    Dropped,
+}
+
+/// Shared by all workers.
+#[derive(Debug)]
+pub struct Shared {
+    /// The plan.
+    pub workload: Workload,
+    /// The relay.
+    pub target: Target,
+    /// When each publication was sent, in nanoseconds from the start; 0 before that.
+    pub sent_ns: Vec<AtomicU64>,
+    /// Woken when everything is done, or something failed.
+    pub changed: Notify,
+    fates: Vec<AtomicU8>,
+    fan_out: Vec<u32>,
+    start: OnceLock<Instant>,
+    outstanding: AtomicI64,
+    deliveries: AtomicU64,
+    failures: Mutex<Vec<String>>,
+}
+
+impl Shared {
+    /// For a run of `workload` against `target`.
+    pub fn new(workload: Workload, target: Target) -> Self {
+        let fan_out = workload.fan_out();
+        let deliveries: i64 = fan_out.iter().copied().map(i64::from).sum();
+        let work = workload.publications.len() + workload.sessions.len();
+        Shared {
+            sent_ns: workload.publications.iter().map(|_| AtomicU64::new(0)).collect(),
+            changed: Notify::new(),
+            fates: workload.publications.iter().map(|_| AtomicU8::new(Fate::Planned as u8)).collect(),
+            start: OnceLock::new(),
+            outstanding: AtomicI64::new(deliveries + i64::try_from(work).expect("plans fit into memory")),
+            deliveries: AtomicU64::new(0),
+            failures: Mutex::default(),
+            workload,
+            target,
+            fan_out,
+        }
+    }
+
+    /// Sets the instant that the plan's times count from.
+    ///
+    /// # Panics
+    /// When called twice: a run starts once.
+    pub fn set_start(&self, start: Instant) {
+        self.start.set(start).expect("a run starts once");
+    }
+
+    /// The instant that the plan's times count from.
+    ///
+    /// # Panics
+    /// Before [`Shared::set_start`]: nothing is timed before the start.
+    pub fn start(&self) -> Instant {
+        *self.start.get().expect("nothing is timed before the start")
+    }
+
+    /// The publication of the event with this id.
+    pub fn publication_of(&self, id: &[u8; 32]) -> Option<usize> {
+        let event = self.workload.find(id)?;
+        self.workload.publication_of(event)
+    }
+
+    /// Counts deliveries, for progress.
+    pub fn delivered(&self, count: u64) {
+        self.deliveries.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Deliveries so far.
+    pub fn deliveries(&self) -> u64 {
+        self.deliveries.load(Ordering::Relaxed)
+    }
+
+    /// Notes that `count` pieces of work are done; wakes whoever waits for the last.
+    pub fn done(&self, count: i64) {
+        if self.outstanding.fetch_sub(count, Ordering::AcqRel) <= count {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Whether every publication has its fate, every session its end and every delivery arrived.
+    pub fn is_done(&self) -> bool {
+        self.outstanding.load(Ordering::Acquire) <= 0
+    }
+
+    /// Decides the fate of a publication. One that was not accepted is delivered to nobody.
+    pub fn settle(&self, publication: usize, fate: Fate) {
+        self.fates[publication].store(fate as u8, Ordering::Release);
+        let undelivered = if fate == Fate::Acked { 0 } else { i64::from(self.fan_out[publication]) };
+        self.done(1 + undelivered);
+    }
+
+    /// What became of a publication.
+    pub fn fate(&self, publication: usize) -> Fate {
+        match self.fates[publication].load(Ordering::Acquire) {
+            f if f == Fate::Acked as u8 => Fate::Acked,
+            f if f == Fate::Rejected as u8 => Fate::Rejected,
+            f if f == Fate::Dropped as u8 => Fate::Dropped,
+            _ => Fate::Planned,
+        }
+    }
+
+    /// Whether a publication was handed to its connection's socket.
+    pub fn was_sent(&self, publication: usize) -> bool {
+        self.sent_ns[publication].load(Ordering::Relaxed) > 0
+    }
+
+    /// When the last publication was sent, in nanoseconds from the start; 0 when none was.
+    pub fn last_sent_ns(&self) -> u64 {
+        self.sent_ns.iter().map(|sent| sent.load(Ordering::Relaxed)).max().unwrap_or(0)
+    }
+
+    /// Notes that a connection ended early.
+    pub fn report_failure(&self, failure: &str) {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(failure.to_owned());
+        self.changed.notify_one();
+    }
+
+    /// The first connection that ended early.
+    pub fn first_failure(&self) -> Option<String> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).first().cloned()
+    }
+}

@@ -1,0 +1,95 @@
+//! What a person reads after a run.
+
+use std::fmt::Write;
+
+use measure::{CpuTime, FlowRecord, Quantile, RunRecord, Status, Verdict};
+
+/// A few lines: what ran, how much, how long, what it cost, and whether to believe it.
+pub fn summary(record: &RunRecord) -> String {
+    let mut text = String::new();
+    write_all(&mut text, record).expect("writing into a String cannot fail");
+    text
+}
+
+fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
+    let (cell, counts) = (&record.cell, &record.counts);
+    writeln!(
+        out,
+        "{} over {} ({}), compression {} ({}), verify {}",
+        cell.scenario,
+        cell.format,
+        cell.implementation,
+        cell.compression,
+        cell.compression_parameters,
+        cell.verify
+    )?;
+    writeln!(
+        out,
+        "corpus {} ({}, {} events, sha256 {:.12}), seed {}, {} connections",
+        record.corpus.name,
+        record.corpus.origin,
+        record.corpus.events,
+        record.corpus.sha256,
+        record.seed,
+        record.connections
+    )?;
+    let envelopes = counts.envelopes();
+    let rate = envelopes as f64 / (record.active_ns.max(1) as f64 / 1e9);
+    writeln!(out, "\n  envelopes        {envelopes:>12}   {rate:>12.0} /s while work was outstanding")?;
+    for (name, latency) in &record.latency {
+        let quantiles: Vec<_> = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)]
+            .into_iter()
+            .map(|(label, q)| format!("{label} {:>10}", milliseconds(latency.quantile_ns(q))))
+            .collect();
+        writeln!(out, "  {name:<16} {}   ({} values)", quantiles.join("  "), latency.len())?;
+    }
+    let per_envelope = |total: u64| total as f64 / envelopes.max(1) as f64;
+    let traffic = &record.traffic;
+    for (name, flow) in [("wire to clients", &traffic.to_client), ("wire to relay", &traffic.to_relay)] {
+        let FlowRecord { messages, wire_bytes, .. } = flow;
+        let each = per_envelope(*wire_bytes);
+        writeln!(
+            out,
+            "  {name:<16} {wire_bytes:>12} bytes in {messages} messages, {each:.1} bytes an envelope"
+        )?;
+    }
+    let cpu = |cpu: &CpuTime| format!("{:.2} µs an envelope", per_envelope(cpu.total_ns) / 1e3);
+    writeln!(out, "  relay CPU        {}", record.relay_cpu.as_ref().map_or("unknown".to_owned(), cpu))?;
+    writeln!(out, "  client CPU       {}", cpu(&record.client_cpu))?;
+    writeln!(
+        out,
+        "  published        {} planned = {} accepted + {} refused + {} unanswered + {} unknown + {} dropped here",
+        counts.planned,
+        counts.acked,
+        counts.rejected,
+        counts.timed_out,
+        counts.unknown,
+        counts.dropped_by_generator
+    )?;
+    writeln!(
+        out,
+        "  delivered        {} of {} expected; {} lost, {} twice, {} altered, {} unexpected",
+        counts.deliveries,
+        counts.deliveries_expected,
+        counts.deliveries_lost,
+        counts.deliveries_duplicated,
+        counts.deliveries_altered,
+        counts.deliveries_unexpected
+    )?;
+    if let Status::Incomplete { reason } = &record.status {
+        writeln!(out, "  INCOMPLETE       {reason}")?;
+    }
+    match record.validity.verdict {
+        Verdict::Valid => writeln!(out, "  valid"),
+        verdict => writeln!(out, "  {verdict}: {}", record.validity.reasons.join("; ")),
+    }
+}
+
+/// `[…]` marks a quantile with few samples above it, `–` one with too few.
+fn milliseconds(quantile: Quantile) -> String {
+    match quantile {
+        Quantile::Exact(ns) => format!("{:.3} ms", ns as f64 / 1e6),
+        Quantile::Bracketed(ns) => format!("[{:.3} ms]", ns as f64 / 1e6),
+        Quantile::Missing => "–".to_owned(),
+    }
+}

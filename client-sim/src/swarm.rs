@@ -1,0 +1,257 @@
+//! The run itself: workers connect, wait for the start, release what is due, and bring back what they saw.
+
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use futures::{StreamExt, TryStreamExt};
+use measure::{CpuClock, CpuTime};
+use tokio::{
+    runtime,
+    sync::{mpsc, oneshot, watch},
+    task::{JoinHandle, LocalSet},
+};
+
+use crate::{
+    client::{Client, ClientReport, Due},
+    pacer::Pacer,
+    progress::Progress,
+    recorder::Recorder,
+    shared::{Fate, Shared},
+};
+
+/// Commands a client may have waiting. Beyond that its publications are dropped, which makes the run invalid.
+const QUEUE: usize = 1 << 16;
+
+/// Handshakes under way at once in one worker.
+const CONNECTING: usize = 64;
+
+/// How long clients have to note what is still under way after the first connection failed.
+const GRACE: Duration = Duration::from_millis(300);
+
+/// The reason of a run that the user ended.
+pub const INTERRUPTED: &str = "interrupted";
+
+/// How a run is carried out.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Threads that carry the connections.
+    pub workers: usize,
+    /// How long to wait for answers after the last thing was due.
+    pub drain: Duration,
+    /// The relay's process, when it can be watched.
+    pub relay_pid: Option<u32>,
+    /// Whether to print progress.
+    pub quiet: bool,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Outcome {
+    /// All latencies.
+    pub recorder: Recorder,
+    /// One for each connection, in the order of the plan.
+    pub clients: Vec<ClientReport>,
+    /// CPU time of this process from start to end.
+    pub client_cpu: CpuTime,
+    /// CPU time of the relay from start to end.
+    pub relay_cpu: Option<CpuTime>,
+    /// Wall time from start to end.
+    pub wall: Duration,
+    /// Why the run is incomplete.
+    pub incomplete: Option<String>,
+}
+
+/// What one worker brings back.
+type WorkerReport = (Recorder, Vec<(usize, ClientReport)>);
+
+/// A worker on its thread.
+struct Worker {
+    thread: thread::JoinHandle<anyhow::Result<WorkerReport>>,
+    ready: oneshot::Receiver<()>,
+}
+
+/// Connects everyone, runs the plan, and collects.
+///
+/// # Errors
+/// When a connection cannot be made before the start. After the start nothing is an error: what was measured is
+/// kept, and [`Outcome::incomplete`] says why it ended.
+pub async fn run(shared: Arc<Shared>, options: &Options) -> anyhow::Result<Outcome> {
+    let (start, stop) = (watch::channel(false), watch::channel(false));
+    let mut workers: Vec<Worker> = (0..options.workers)
+        .map(|index| spawn_worker(index, options.workers, &shared, &start.1, &stop.1))
+        .collect();
+    let mut all_ready = true;
+    for worker in &mut workers {
+        all_ready &= (&mut worker.ready).await.is_ok();
+    }
+    let own = CpuClock::this_process();
+    let relay = options.relay_pid.map(CpuClock::of_process).transpose();
+    let relay = relay.context("cannot read the CPU clock of the relay's process")?;
+    shared.set_start(Instant::now());
+    let (own_before, relay_before) = (own.read(), relay.as_ref().map(CpuClock::read));
+    let mut incomplete = None;
+    if all_ready {
+        start.0.send_replace(true);
+        incomplete = watch_run(&shared, options).await;
+    }
+    // A relay that is gone has no clock any more; its CPU time is then unknown, not zero.
+    let relay_cpu =
+        relay.zip(relay_before).and_then(|(relay, before)| Some(relay.read().ok()?.since(before.ok()?)));
+    let client_cpu = own.read()?.since(own_before?);
+    let wall = shared.start().elapsed();
+    stop.0.send_replace(true);
+    let mut outcome = Outcome {
+        recorder: Recorder::default(),
+        clients: Vec::new(),
+        client_cpu,
+        relay_cpu,
+        wall,
+        incomplete,
+    };
+    let mut clients = Vec::new();
+    for worker in workers {
+        let joined = tokio::task::spawn_blocking(|| worker.thread.join()).await?;
+        let (recorder, reports) = joined.map_err(|_| anyhow::anyhow!("a worker panicked"))??;
+        outcome.recorder.merge(&recorder);
+        clients.extend(reports);
+    }
+    clients.sort_unstable_by_key(|(id, _)| *id);
+    outcome.clients = clients.into_iter().map(|(_, report)| report).collect();
+    Ok(outcome)
+}
+
+/// Waits until all is done, something failed, time is up or the user has had enough; the answer is why the run
+/// is incomplete.
+async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
+    let last = shared.workload.last_due();
+    let deadline = tokio::time::Instant::from_std(shared.start() + last + options.drain);
+    let mut progress = Progress::new(shared, options.quiet);
+    let mut interrupted = Box::pin(tokio::signal::ctrl_c());
+    loop {
+        tokio::select! {
+            () = shared.changed.notified() => {}
+            () = tokio::time::sleep_until(deadline) => return None,
+            () = progress.tick() => {}
+            _ = &mut interrupted => return Some(INTERRUPTED.to_owned()),
+        }
+        if let Some(failure) = shared.first_failure() {
+            tokio::time::sleep(GRACE).await;
+            return Some(failure);
+        }
+        if shared.is_done() {
+            return None;
+        }
+    }
+}
+
+fn spawn_worker(
+    index: usize,
+    workers: usize,
+    shared: &Arc<Shared>,
+    start: &watch::Receiver<bool>,
+    stop: &watch::Receiver<bool>,
+) -> Worker {
+    let (ready_sender, ready) = oneshot::channel();
+    let (shared, start, stop) = (Arc::clone(shared), start.clone(), stop.clone());
+    let thread = thread::Builder::new()
+        .name(format!("worker-{index}"))
+        .spawn(move || {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+            let local = LocalSet::new();
+            let connections = (index..shared.workload.roles.len()).step_by(workers).collect();
+            local.block_on(&runtime, work(shared, connections, ready_sender, start, stop))
+        })
+        .expect("the system starts a thread for each worker");
+    Worker { thread, ready }
+}
+
+async fn work(
+    shared: Arc<Shared>,
+    connections: Vec<usize>,
+    ready: oneshot::Sender<()>,
+    mut start: watch::Receiver<bool>,
+    mut stop: watch::Receiver<bool>,
+) -> anyhow::Result<WorkerReport> {
+    let recorder = Rc::new(RefCell::new(Recorder::default()));
+    let clients: Vec<(usize, Client)> = futures::stream::iter(connections)
+        .map(|id| connect(Arc::clone(&shared), Rc::clone(&recorder), id))
+        .buffered(CONNECTING)
+        .try_collect()
+        .await?;
+    let mut queues = vec![None; shared.workload.roles.len()];
+    // Every queue exists before the start, and so does the timer: nothing is allocated in the measured span.
+    let (mut tasks, mut receivers) = (Vec::new(), Vec::new());
+    for (id, client) in clients {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        queues[id] = Some(sender);
+        receivers.push((id, client, receiver));
+    }
+    let due = shared.workload.timeline(|connection| queues[connection].is_some());
+    let pacer = Pacer::new()?;
+    ready.send(()).ok();
+    if start.wait_for(|start| *start).await.is_err() {
+        anyhow::bail!("another worker could not connect");
+    }
+    for (id, client, receiver) in receivers {
+        tasks.push((id, tokio::task::spawn_local(client.run(receiver, stop.clone()))));
+    }
+    tokio::select! {
+        paced = release(&shared, &due, &queues, &pacer) => paced?,
+        _ = stop.wait_for(|stop| *stop) => {}
+    }
+    let reports = join_all(tasks).await?;
+    let recorder = Rc::into_inner(recorder).context("a client outlived its task")?.into_inner();
+    Ok((recorder, reports))
+}
+
+async fn connect(
+    shared: Arc<Shared>,
+    recorder: Rc<RefCell<Recorder>>,
+    id: usize,
+) -> anyhow::Result<(usize, Client)> {
+    let target = &shared.target;
+    let connection = wire::connect(&target.url, &target.offer, &target.limits)
+        .await
+        .with_context(|| format!("connection {id} to {} failed", target.url))?;
+    let client = Client::open(Arc::clone(&shared), recorder, connection, id).await;
+    Ok((id, client.with_context(|| format!("connection {id}"))?))
+}
+
+/// Hands everything that is due to its connection, at the planned instant.
+async fn release(
+    shared: &Shared,
+    due: &[(Duration, usize, Due)],
+    queues: &[Option<mpsc::Sender<Due>>],
+    pacer: &Pacer,
+) -> anyhow::Result<()> {
+    let start = shared.start();
+    for (at, connection, due) in due {
+        pacer.until(start + *at).await?;
+        let queue = queues[*connection].as_ref().context("a worker only releases what its own clients do")?;
+        if queue.try_send(*due).is_err() {
+            match due {
+                Due::Publication(n) => shared.settle(*n as usize, Fate::Dropped),
+                Due::Session(_) => shared.done(1),
+            }
+        }
+        // With many due at once, clients get their turn in between.
+        tokio::task::consume_budget().await;
+    }
+    Ok(())
+}
+
+async fn join_all(
+    tasks: Vec<(usize, JoinHandle<ClientReport>)>,
+) -> anyhow::Result<Vec<(usize, ClientReport)>> {
+    let mut reports = Vec::with_capacity(tasks.len());
+    for (id, task) in tasks {
+        reports.push((id, task.await.context("a client panicked")?));
+    }
+    Ok(reports)
+}
