@@ -1,2 +1,7 @@
-//! (in progress)
-fn main() {}
+//! The relay; see [`relay_sim::main`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    relay_sim::main(std::env::args_os())
+}

@@ -1,0 +1,126 @@
+//! How should the relay behave? Every setting with its default; [`crate::args`] fills it from the command line.
+
+use std::time::Duration;
+
+use codecs::{Codec, Event, Format, Implementation, Limits, UnknownName, VerifyLevel};
+use wire::{Compression, Support, WireLimits};
+
+use crate::store::QueryLimits;
+
+/// A relay's settings. `Config::default()` is what the command line gives without flags.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Config {
+    /// The formats that clients may negotiate; JSON is always among them.
+    pub formats: Vec<Format>,
+    /// Who wrote the code that reads and writes them.
+    pub implementation: Implementation,
+    /// The compressions that clients may negotiate.
+    pub compressions: Vec<Compression>,
+    /// Answer HTTP 400 to a client that offers only unknown subprotocols, rather than speak JSON with it.
+    pub strict_negotiation: bool,
+    /// How much of a published event is checked.
+    pub verify: VerifyLevel,
+    /// Send a NIP-42 challenge to every client, and let authors who answered publish protected events (NIP-70).
+    pub auth: bool,
+    /// Host names besides the listening address that an AUTH event's `relay` tag may name.
+    pub hosts: Vec<String>,
+    /// What one REQ or COUNT may ask.
+    pub limits: Limits,
+    /// Subscriptions of one connection.
+    pub max_subscriptions: usize,
+    /// Stored events for a filter without `limit`.
+    pub default_limit: usize,
+    /// Stored events for any one filter.
+    pub max_limit: usize,
+    /// Encoded live events that one connection may leave unread. 32 MiB as strfry has it.
+    pub outbox_bytes: usize,
+    /// Memory that stored events may take, roughly. Ten minutes of 3,000 notes a second stay below it.
+    pub store_bytes: usize,
+    /// Connections at one time; `None` leaves it to the limit of descriptors.
+    pub max_connections: Option<usize>,
+    /// How often a connection is pinged; without a sign of life for two of these it is closed.
+    pub ping_interval: Duration,
+    /// How long a stopping relay waits for its sessions.
+    pub stop_timeout: Duration,
+    /// Limits of the transport.
+    pub wire: WireLimits,
+    /// Events that are stored before the first connection, unverified.
+    pub preload: Vec<Event<'static>>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            formats: Format::all().collect(),
+            implementation: Implementation::Library,
+            compressions: known_compressions(),
+            strict_negotiation: false,
+            verify: VerifyLevel::Full,
+            auth: false,
+            hosts: Vec::new(),
+            limits: Limits::default(),
+            max_subscriptions: 300,
+            default_limit: 500,
+            max_limit: 5_000,
+            outbox_bytes: 32 << 20,
+            store_bytes: 2 << 30,
+            max_connections: None,
+            ping_interval: Duration::from_secs(55),
+            stop_timeout: Duration::from_secs(5),
+            wire: WireLimits::default(),
+            preload: Vec::new(),
+        }
+    }
+}
+
+impl Config {
+    /// The codec of each format, by its index; `None` for formats that are not enabled.
+    ///
+    /// The first of several formats must have the chosen implementation. The others are there as a fallback or
+    /// because all were asked for, and keep their library's where they have no other.
+    ///
+    /// # Errors
+    /// [`UnknownName`] when the only format besides JSON has no such implementation.
+    pub(crate) fn codecs(&self) -> Result<Vec<Option<&'static dyn Codec>>, UnknownName> {
+        let named: Vec<_> = self.formats.iter().copied().filter(|&format| format != Format::JSON).collect();
+        let insist = match named.as_slice() {
+            [] => Some(Format::JSON),
+            [only] => Some(*only),
+            _ => None,
+        };
+        Format::all()
+            .map(|format| {
+                if format != Format::JSON && !named.contains(&format) {
+                    return Ok(None);
+                }
+                match format.codec(self.implementation) {
+                    Ok(codec) => Ok(Some(codec)),
+                    Err(error) if insist == Some(format) => Err(error),
+                    Err(_) => Ok(Some(format.spec().library)),
+                }
+            })
+            .collect()
+    }
+
+    /// What a handshake may agree on.
+    pub(crate) fn support(&self) -> Support {
+        Support {
+            formats: self.formats.clone(),
+            compressions: self.compressions.clone(),
+            strict: self.strict_negotiation,
+        }
+    }
+
+    pub(crate) fn query_limits(&self) -> QueryLimits {
+        QueryLimits { default_limit: self.default_limit, max_limit: self.max_limit }
+    }
+}
+
+/// Every compression with its standing parameters.
+pub(crate) fn known_compressions() -> Vec<Compression> {
+    Compression::NAMES
+        .iter()
+        .map(|name| Compression::named(name).expect("NAMES lists what `named` knows"))
+        .collect()
+}

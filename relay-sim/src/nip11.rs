@@ -1,0 +1,83 @@
+//! What does the relay tell about itself? NIP-11, with one key of our own: `wire`.
+//!
+//! The document is a hint. What a connection speaks is decided in its handshake.
+
+use codecs::Limits;
+use serde_json::json;
+use wire::Token;
+
+use crate::config::Config;
+
+/// The NIPs that are implemented; 42 only where `--auth` turns it on.
+const NIPS: [u16; 6] = [1, 9, 11, 42, 45, 70];
+const AUTH: u16 = 42;
+
+/// The relay information document.
+pub(crate) fn document(config: &Config) -> String {
+    let Limits { max_filters, max_subscription_chars, .. } = config.limits;
+    let nips: Vec<_> = NIPS.into_iter().filter(|&nip| nip != AUTH || config.auth).collect();
+    let support = config.support();
+    let tokens: Vec<_> = support.tokens().iter().map(Token::to_string).collect();
+    json!({
+        "name": "relay-sim",
+        "description": "A Nostr relay for load tests. It keeps events in memory and forgets them when it stops.",
+        "software": env!("CARGO_PKG_NAME"),
+        "version": env!("CARGO_PKG_VERSION"),
+        "supported_nips": nips,
+        "limitation": {
+            "max_message_length": config.wire.max_message_bytes,
+            "max_subscriptions": config.max_subscriptions,
+            "max_filters": max_filters,
+            "max_subid_length": max_subscription_chars,
+            "max_limit": config.max_limit,
+            "default_limit": config.default_limit,
+            "auth_required": false,
+            "payment_required": false,
+            "restricted_writes": false,
+        },
+        "wire": {
+            "version": 1,
+            "tokens": tokens,
+            "extensions": support.extensions(),
+            "dictionaries": {},
+        },
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use codecs::Format;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn parsed(config: &Config) -> Value {
+        serde_json::from_str(&document(config)).unwrap()
+    }
+
+    #[test]
+    fn lists_what_is_enabled_and_nothing_else() {
+        let mut config = Config { formats: vec![Format::JSON], compressions: vec![], ..Config::default() };
+        let plain = parsed(&config);
+        assert_eq!(plain["wire"]["tokens"], serde_json::json!(["nostr.json"]));
+        assert_eq!(plain["wire"]["extensions"], serde_json::json!([]));
+        assert_eq!(plain["supported_nips"], serde_json::json!([1, 9, 11, 45, 70]));
+
+        config.compressions = crate::config::known_compressions();
+        config.auth = true;
+        let all = parsed(&config);
+        assert_eq!(all["wire"]["tokens"], serde_json::json!(["nostr.json", "nostr.json+zstd"]));
+        assert_eq!(all["wire"]["extensions"], serde_json::json!(["permessage-deflate"]));
+        assert!(all["supported_nips"].as_array().unwrap().contains(&AUTH.into()));
+    }
+
+    #[test]
+    fn states_the_limits_that_are_enforced() {
+        let config = Config { max_limit: 7, max_subscriptions: 3, ..Config::default() };
+        let limitation = &parsed(&config)["limitation"];
+        assert_eq!(limitation["max_limit"], 7);
+        assert_eq!(limitation["max_subscriptions"], 3);
+        assert_eq!(limitation["max_message_length"], config.wire.max_message_bytes);
+    }
+}

@@ -1,0 +1,143 @@
+//! What all sessions share: the store, the subscriptions and the counters.
+//!
+//! Store and subscriptions stand behind one lock. Whoever takes it gives an event or a REQ its place in one
+//! order: a REQ finds the events before it in its snapshot and gets the events after it through its outbox.
+//! Nothing falls between the two, nothing is in both.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use codecs::{Codec, Event, Filter, Format, UnknownName};
+use tracing::debug;
+
+use crate::{
+    config::Config,
+    fanout::{Delivery, Dropped, Outbox},
+    store::{Outcome, Store, StoredEvent},
+    subscriptions::{Subscription, Subscriptions},
+    totals::{Counters, Totals, add},
+};
+
+/// The state of one running relay.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    pub(crate) config: Config,
+    pub(crate) counters: Counters,
+    codecs: Vec<Option<&'static dyn Codec>>,
+    shared: Mutex<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    store: Store,
+    subscriptions: Subscriptions,
+}
+
+/// What preloading did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Preloaded {
+    pub(crate) stored: usize,
+    /// Duplicates, older versions, deleted and ephemeral events.
+    pub(crate) left_out: usize,
+}
+
+impl Relay {
+    /// An empty relay.
+    ///
+    /// # Errors
+    /// [`UnknownName`] when the format insisted on has no such implementation.
+    pub(crate) fn new(config: Config) -> Result<Relay, UnknownName> {
+        let shared =
+            Shared { store: Store::new(config.store_bytes), subscriptions: Subscriptions::default() };
+        Ok(Relay {
+            codecs: config.codecs()?,
+            counters: Counters::default(),
+            shared: Mutex::new(shared),
+            config,
+        })
+    }
+
+    /// The codec that sessions of this format use.
+    pub(crate) fn codec(&self, format: Format) -> &'static dyn Codec {
+        self.codecs[format.index()].expect("only enabled formats are negotiated")
+    }
+
+    /// Stores events without checking them, as a relay finds them on its disk.
+    pub(crate) fn preload(&self, events: Vec<Event<'static>>) -> Preloaded {
+        let mut shared = self.lock();
+        let offered = events.len();
+        for event in events {
+            shared.store.insert(&Arc::new(StoredEvent::new(event)));
+        }
+        let stored = shared.store.len();
+        Preloaded { stored, left_out: offered - stored }
+    }
+
+    /// Stores an event that was checked as configured, and queues it for everybody who asked for it.
+    pub(crate) fn publish(&self, event: Event<'static>) -> Outcome {
+        let event = Arc::new(StoredEvent::new(event));
+        let mut shared = self.lock();
+        let Shared { store, subscriptions } = &mut *shared;
+        let outcome = store.insert(&event);
+        if matches!(outcome, Outcome::Stored | Outcome::Ephemeral) {
+            subscriptions.matching(&event.event, |subscription| self.queue(subscription, &event));
+        }
+        outcome
+    }
+
+    /// Registers a subscription and takes the stored events that it begins with.
+    pub(crate) fn subscribe(
+        &self,
+        name: String,
+        format: Format,
+        outbox: Arc<Outbox>,
+        filters: Vec<Filter>,
+    ) -> (Arc<Subscription>, Vec<Arc<StoredEvent>>) {
+        let mut shared = self.lock();
+        let stored = shared.store.query(&filters, self.config.query_limits());
+        (shared.subscriptions.add(name, format, outbox, filters), stored)
+    }
+
+    /// Ends a subscription.
+    pub(crate) fn unsubscribe(&self, subscription: &Subscription) {
+        self.lock().subscriptions.remove(subscription);
+    }
+
+    /// How many stored events match.
+    pub(crate) fn count(&self, filters: &[Filter]) -> usize {
+        self.lock().store.count(filters)
+    }
+
+    /// The counters now.
+    pub(crate) fn totals(&self) -> Totals {
+        Totals { events_stored: self.lock().store.len() as u64, ..self.counters.totals() }
+    }
+
+    fn queue(&self, subscription: &Arc<Subscription>, event: &Arc<StoredEvent>) {
+        match event.encoded(subscription.format, self.codec(subscription.format)) {
+            Ok(encoded) => {
+                let delivery = Delivery {
+                    subscription: Arc::clone(subscription),
+                    event: Arc::clone(event),
+                    payload_bytes: encoded.len(),
+                };
+                match subscription.outbox.push(delivery) {
+                    Ok(()) => {}
+                    Err(dropped) => {
+                        add(&self.counters.deliveries_dropped, 1);
+                        add(&self.counters.slow_consumers, u64::from(dropped == Dropped::Overflow));
+                    }
+                }
+            }
+            Err(error) => {
+                add(&self.counters.unencodable, 1);
+                debug!(id = codecs::hex::encode(&event.event.id), %error, "a subscriber misses an event");
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        // What runs under the lock and might panic is a codec, when the event is already in its place: one
+        // session's bug should not stop the relay.
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,180 @@
+//! Accepts connections and gives each its session, until told to stop.
+
+use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
+
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::{Id, JoinError, JoinSet},
+    time::{Instant, interval, sleep, timeout},
+};
+use tracing::{debug, error, info, warn};
+use wire::{Accepted, ServerConfig};
+
+use crate::{
+    config::Config,
+    fanout::{Inbound, Outbox, Stop},
+    nip11,
+    relay::Relay,
+    session,
+    totals::{Totals, add},
+};
+
+/// A relay out of descriptors cannot accept until somebody leaves; asking more often would only burn CPU.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// How often a busy relay logs its totals.
+const REPORT: Duration = Duration::from_secs(10);
+
+/// Serves until `shutdown` completes, then lets every session finish its current message, delivers what was
+/// accepted, and closes with 1001.
+///
+/// # Errors
+/// Only before the first connection: a format without the chosen implementation, or a listener without an
+/// address. Afterwards an error ends at most one connection.
+pub async fn serve(
+    listener: TcpListener,
+    mut config: Config,
+    shutdown: impl Future<Output = ()>,
+) -> anyhow::Result<Totals> {
+    let preload = std::mem::take(&mut config.preload);
+    let wire = Arc::new(ServerConfig {
+        support: config.support(),
+        limits: config.wire,
+        relay_info: nip11::document(&config),
+    });
+    let relay = Arc::new(Relay::new(config)?);
+    if !preload.is_empty() {
+        let preloaded = relay.preload(preload);
+        info!(
+            stored = preloaded.stored,
+            left_out = preloaded.left_out,
+            "preloaded, unverified; left out are duplicates, older versions, deleted and ephemeral events"
+        );
+    }
+    let mut sessions =
+        Sessions { relay: Arc::clone(&relay), wire, tasks: JoinSet::new(), live: HashMap::new() };
+    let mut report = interval(REPORT);
+    let mut reported = Totals::default();
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        tokio::select! {
+            () = &mut shutdown => break,
+            stream = accept(&listener) => sessions.start(stream),
+            Some(ended) = sessions.tasks.join_next_with_id() => sessions.ended(ended),
+            _ = report.tick() => {
+                let totals = relay.totals();
+                if totals != reported {
+                    log(&totals, "so far");
+                    reported = totals;
+                }
+            }
+        }
+    }
+    drop(listener);
+    sessions.stop().await;
+    Ok(relay.totals())
+}
+
+/// Logs the totals that tell how it goes.
+pub(crate) fn log(totals: &Totals, when: &str) {
+    info!(
+        connections = totals.connections,
+        events = totals.events_received,
+        rejected = totals.events_rejected,
+        requests = totals.requests,
+        deliveries = totals.deliveries_live + totals.deliveries_stored,
+        slow_consumers = totals.slow_consumers,
+        malformed = totals.malformed,
+        "{when}"
+    );
+}
+
+/// The next connection. Never fails: what keeps a relay from accepting passes.
+async fn accept(listener: &TcpListener) -> TcpStream {
+    let mut told = false;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => {
+                if !std::mem::replace(&mut told, true) {
+                    warn!(%error, "cannot accept connections; trying again every {ACCEPT_RETRY:?}");
+                }
+                sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+}
+
+struct Sessions {
+    relay: Arc<Relay>,
+    wire: Arc<ServerConfig>,
+    tasks: JoinSet<()>,
+    live: HashMap<Id, Arc<Outbox>>,
+}
+
+impl Sessions {
+    fn start(&mut self, stream: TcpStream) {
+        let relay = Arc::clone(&self.relay);
+        if relay.config.max_connections.is_some_and(|max| self.tasks.len() >= max) {
+            add(&relay.counters.connections_refused, 1);
+            return;
+        }
+        let (outbox, inbound) = Outbox::new(relay.config.outbox_bytes);
+        let wire = Arc::clone(&self.wire);
+        let task = self.tasks.spawn(connection(stream, relay, wire, Arc::clone(&outbox), inbound));
+        self.live.insert(task.id(), outbox);
+    }
+
+    fn ended(&mut self, ended: Result<(Id, ()), JoinError>) {
+        let id = match ended {
+            Ok((id, ())) => id,
+            Err(failure) => {
+                if failure.is_panic() {
+                    add(&self.relay.counters.sessions_panicked, 1);
+                    error!(%failure, "a session panicked: this is a bug; the relay goes on");
+                }
+                failure.id()
+            }
+        };
+        self.live.remove(&id);
+    }
+
+    async fn stop(mut self) {
+        for outbox in self.live.values() {
+            outbox.stop(Stop::Shutdown);
+        }
+        let deadline = Instant::now() + self.relay.config.stop_timeout;
+        while let Ok(Some(ended)) = timeout(deadline - Instant::now(), self.tasks.join_next_with_id()).await {
+            self.ended(ended);
+        }
+        if !self.tasks.is_empty() {
+            warn!(sessions = self.tasks.len(), "sessions did not end in time and are cut off");
+            self.tasks.shutdown().await;
+        }
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    relay: Arc<Relay>,
+    wire: Arc<ServerConfig>,
+    outbox: Arc<Outbox>,
+    mut inbound: Inbound,
+) {
+    let accepted = tokio::select! {
+        accepted = wire::accept(stream, &wire) => accepted,
+        _ = &mut inbound.stop => return,
+    };
+    match accepted {
+        Ok(Accepted::WebSocket(conn)) => {
+            add(&relay.counters.connections, 1);
+            debug!(peer = ?conn.peer_addr(), agreement = ?conn.agreement(), "connected");
+            session::run(relay, *conn, outbox, inbound).await;
+        }
+        Ok(Accepted::Http) => add(&relay.counters.http_requests, 1),
+        Err(error) => {
+            add(&relay.counters.handshakes_failed, 1);
+            debug!(%error, "no connection");
+        }
+    }
+}

@@ -1,0 +1,667 @@
+//! Which events does the relay have, and which of them answer a filter?
+//!
+//! In memory, for the length of a load test. Every index is ordered newest first with ties by lowest id, so a
+//! filter's answer is a merge of short ordered ranges: by author and kind, by author, by kind or by time. Tag
+//! conditions are checked on the candidates of those ranges.
+//!
+//! The rules of NIP-01 (replaceable, addressable, ephemeral) and NIP-09 (deletion) live in [`Store::insert`].
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
+    hash::Hash,
+    sync::{Arc, OnceLock},
+};
+
+use bytes::Bytes;
+use codecs::{Codec, EncodeError, Event, FORMATS, Filter, Format, hex};
+
+/// An event, and its encoding in each format that somebody asked for so far.
+#[derive(Debug)]
+pub(crate) struct StoredEvent {
+    pub(crate) event: Event<'static>,
+    encoded: Box<[OnceLock<Result<Bytes, EncodeError>>]>,
+}
+
+impl StoredEvent {
+    pub(crate) fn new(event: Event<'static>) -> Self {
+        StoredEvent { event, encoded: FORMATS.iter().map(|_| OnceLock::new()).collect() }
+    }
+
+    /// The event as the format's codec writes it; the first call for a format does the work, and says so.
+    pub(crate) fn encoded(&self, format: Format, codec: &dyn Codec) -> Result<&Bytes, &EncodeError> {
+        self.encoded[format.index()]
+            .get_or_init(|| {
+                let mut out = Vec::with_capacity(512 + self.event.content.len());
+                codec.encode_event(&self.event, &mut out)?;
+                Ok(out.into())
+            })
+            .as_ref()
+    }
+
+    fn key(&self) -> Key {
+        (Reverse(self.event.created_at), self.event.id)
+    }
+
+    /// What the event holds in memory, roughly: enough to bound the store.
+    fn held_bytes(&self) -> usize {
+        let values = self.event.tags.iter().flatten();
+        let text: usize = values.map(|value| value.len() + size_of_val(value)).sum();
+        const INDEXES_BYTES: usize = 4 * 64;
+        size_of::<Self>() + INDEXES_BYTES + self.event.content.len() + 24 * self.event.tags.len() + text
+    }
+}
+
+/// The order of every answer: newest first, ties by lowest id.
+type Key = (Reverse<i64>, [u8; 32]);
+type Ordered = BTreeMap<Key, Arc<StoredEvent>>;
+
+/// What NIP-01 says a kind is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KindClass {
+    Regular,
+    Replaceable,
+    Ephemeral,
+    Addressable,
+}
+
+impl KindClass {
+    pub(crate) fn of(kind: u16) -> Self {
+        match kind {
+            0 | 3 | 10_000..=19_999 => KindClass::Replaceable,
+            20_000..=29_999 => KindClass::Ephemeral,
+            30_000..=39_999 => KindClass::Addressable,
+            _ => KindClass::Regular,
+        }
+    }
+}
+
+/// NIP-09.
+const DELETION: u16 = 5;
+
+/// Of events with one address only the newest is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Address {
+    kind: u16,
+    pubkey: [u8; 32],
+    /// The first `d` tag's value of an addressable event; empty for replaceable ones.
+    d: String,
+}
+
+impl Address {
+    fn of(event: &Event<'_>) -> Option<Self> {
+        let d = match KindClass::of(event.kind) {
+            KindClass::Replaceable => "",
+            KindClass::Addressable => event.first_tag_value("d").unwrap_or(""),
+            KindClass::Regular | KindClass::Ephemeral => return None,
+        };
+        Some(Address { kind: event.kind, pubkey: event.pubkey, d: d.to_owned() })
+    }
+
+    /// Reads the value of an `a` tag, `kind:pubkey:d`.
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(3, ':');
+        let kind = parts.next()?.parse().ok()?;
+        let pubkey = hex::decode_array(parts.next()?.as_bytes())?;
+        let d = parts.next().unwrap_or("");
+        match KindClass::of(kind) {
+            KindClass::Addressable => Some(Address { kind, pubkey, d: d.to_owned() }),
+            KindClass::Replaceable if d.is_empty() => Some(Address { kind, pubkey, d: String::new() }),
+            _ => None,
+        }
+    }
+}
+
+/// What became of an offered event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// New and kept.
+    Stored,
+    /// Passed on and forgotten.
+    Ephemeral,
+    /// This very event is here already.
+    Duplicate,
+    /// The address has a newer version (or one of the same second with a lower id).
+    Superseded,
+    /// Its author deleted it.
+    Deleted,
+    /// The store holds as much as it may.
+    Full,
+}
+
+/// The events; see the module's text.
+#[derive(Debug)]
+pub(crate) struct Store {
+    events: HashMap<[u8; 32], Arc<StoredEvent>>,
+    by_time: Ordered,
+    by_kind: HashMap<u16, Ordered>,
+    by_author: HashMap<[u8; 32], Ordered>,
+    by_author_kind: HashMap<([u8; 32], u16), Ordered>,
+    /// The current version of each address.
+    addresses: HashMap<Address, [u8; 32]>,
+    /// Ids that somebody deleted, with that somebody: only the event's own author counts, and the event may
+    /// arrive after its deletion.
+    deleted_ids: HashSet<([u8; 32], [u8; 32])>,
+    /// Versions up to and including this `created_at` are deleted.
+    deleted_addresses: HashMap<Address, i64>,
+    held_bytes: usize,
+    max_bytes: usize,
+}
+
+impl Store {
+    /// An empty store that refuses events beyond roughly `max_bytes` of memory.
+    pub(crate) fn new(max_bytes: usize) -> Self {
+        Store {
+            events: HashMap::new(),
+            by_time: Ordered::new(),
+            by_kind: HashMap::new(),
+            by_author: HashMap::new(),
+            by_author_kind: HashMap::new(),
+            addresses: HashMap::new(),
+            deleted_ids: HashSet::new(),
+            deleted_addresses: HashMap::new(),
+            held_bytes: 0,
+            max_bytes,
+        }
+    }
+
+    /// How many events are stored.
+    pub(crate) fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Takes an event whose id and signature were checked as configured, and applies the rules of its kind.
+    pub(crate) fn insert(&mut self, offered: &Arc<StoredEvent>) -> Outcome {
+        let event = &offered.event;
+        if self.events.contains_key(&event.id) {
+            return Outcome::Duplicate;
+        }
+        if KindClass::of(event.kind) == KindClass::Ephemeral {
+            return Outcome::Ephemeral;
+        }
+        if event.kind != DELETION && self.deleted_ids.contains(&(event.id, event.pubkey)) {
+            return Outcome::Deleted;
+        }
+        let address = Address::of(event);
+        if let Some(address) = &address {
+            if self.deleted_addresses.get(address).is_some_and(|&until| event.created_at <= until) {
+                return Outcome::Deleted;
+            }
+            let current = self.addresses.get(address).and_then(|id| self.events.get(id));
+            if current.is_some_and(|current| current.key() < offered.key()) {
+                return Outcome::Superseded;
+            }
+        }
+        if self.held_bytes + offered.held_bytes() > self.max_bytes {
+            return Outcome::Full;
+        }
+        if let Some(address) = address
+            && let Some(older) = self.addresses.insert(address, event.id)
+        {
+            self.remove(&older);
+        }
+        self.add(offered);
+        if event.kind == DELETION {
+            self.delete_what_it_names(event);
+        }
+        Outcome::Stored
+    }
+
+    /// The union of the filters' answers: each event once, newest first, ties by lowest id. Each filter gives at
+    /// most its own `limit`, which is `default_limit` when absent and never above `max_limit`.
+    pub(crate) fn query(&self, filters: &[Filter], limits: QueryLimits) -> Vec<Arc<StoredEvent>> {
+        self.select(filters, |filter| limits.of(filter))
+    }
+
+    /// How many stored events match any of the filters; their limits play no part (NIP-45).
+    pub(crate) fn count(&self, filters: &[Filter]) -> usize {
+        self.select(filters, |_| usize::MAX).len()
+    }
+
+    fn select(&self, filters: &[Filter], limit: impl Fn(&Filter) -> usize) -> Vec<Arc<StoredEvent>> {
+        let mut found = Vec::new();
+        for filter in filters {
+            let start = found.len();
+            let limit = limit(filter);
+            let rest = beyond_the_index(filter);
+            self.candidates(filter, |ordered| {
+                found.extend(matching(ordered, filter, &rest).take(limit).cloned());
+            });
+            sort_and_deduplicate(&mut found, start);
+            found.truncate(start.saturating_add(limit));
+        }
+        if filters.len() > 1 {
+            sort_and_deduplicate(&mut found, 0);
+        }
+        found
+    }
+
+    /// Calls `visit` with every ordered set that may hold matches of the filter; narrowest index first.
+    fn candidates(&self, filter: &Filter, mut visit: impl FnMut(&Ordered)) {
+        match (&filter.ids, &filter.authors, &filter.kinds) {
+            (Some(ids), _, _) => {
+                let named = ids.iter().filter_map(|id| self.events.get(id));
+                visit(&named.map(|event| (event.key(), Arc::clone(event))).collect());
+            }
+            (None, Some(authors), Some(kinds)) => {
+                let pairs = authors.iter().flat_map(|author| kinds.iter().map(|kind| (*author, *kind)));
+                pairs.filter_map(|pair| self.by_author_kind.get(&pair)).for_each(visit);
+            }
+            (None, Some(authors), None) => {
+                authors.iter().filter_map(|author| self.by_author.get(author)).for_each(visit);
+            }
+            (None, None, Some(kinds)) => {
+                kinds.iter().filter_map(|kind| self.by_kind.get(kind)).for_each(visit);
+            }
+            (None, None, None) => visit(&self.by_time),
+        }
+    }
+
+    fn add(&mut self, stored: &Arc<StoredEvent>) {
+        let (key, event) = (stored.key(), &stored.event);
+        self.events.insert(event.id, Arc::clone(stored));
+        self.by_time.insert(key, Arc::clone(stored));
+        self.by_kind.entry(event.kind).or_default().insert(key, Arc::clone(stored));
+        self.by_author.entry(event.pubkey).or_default().insert(key, Arc::clone(stored));
+        let pair = (event.pubkey, event.kind);
+        self.by_author_kind.entry(pair).or_default().insert(key, Arc::clone(stored));
+        self.held_bytes += stored.held_bytes();
+    }
+
+    fn remove(&mut self, id: &[u8; 32]) {
+        let Some(stored) = self.events.remove(id) else { return };
+        let (key, event) = (stored.key(), &stored.event);
+        self.by_time.remove(&key);
+        remove_from(&mut self.by_kind, &event.kind, &key);
+        remove_from(&mut self.by_author, &event.pubkey, &key);
+        remove_from(&mut self.by_author_kind, &(event.pubkey, event.kind), &key);
+        self.held_bytes -= stored.held_bytes();
+    }
+
+    /// NIP-09: a deletion reaches its author's own events, and no other deletion.
+    fn delete_what_it_names(&mut self, deletion: &Event<'_>) {
+        for tag in &deletion.tags {
+            let [name, value, ..] = tag.as_slice() else { continue };
+            match &**name {
+                "e" => {
+                    let Some(id) = hex::decode_array::<32>(value.as_bytes()) else { continue };
+                    self.delete_id(id, deletion);
+                }
+                "a" => {
+                    let Some(address) = Address::parse(value) else { continue };
+                    if address.pubkey == deletion.pubkey {
+                        self.delete_address(address, deletion.created_at);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn delete_id(&mut self, id: [u8; 32], deletion: &Event<'_>) {
+        let known = self.events.get(&id).map(|stored| &stored.event);
+        if known.is_some_and(|event| event.pubkey != deletion.pubkey || event.kind == DELETION) {
+            return;
+        }
+        if let Some(address) = known.and_then(Address::of) {
+            self.addresses.remove(&address);
+        }
+        self.remove(&id);
+        if self.deleted_ids.insert((id, deletion.pubkey)) {
+            self.held_bytes += size_of::<([u8; 32], [u8; 32])>();
+        }
+    }
+
+    fn delete_address(&mut self, address: Address, until: i64) {
+        let current = self.addresses.get(&address).copied();
+        if let Some(id) = current
+            && self.events.get(&id).is_some_and(|stored| stored.event.created_at <= until)
+        {
+            self.addresses.remove(&address);
+            self.remove(&id);
+        }
+        let memory_bytes = size_of::<Address>() + address.d.len();
+        match self.deleted_addresses.entry(address) {
+            Entry::Occupied(mut remembered) => *remembered.get_mut() = until.max(*remembered.get()),
+            Entry::Vacant(unknown) => {
+                unknown.insert(until);
+                self.held_bytes += memory_bytes;
+            }
+        }
+    }
+}
+
+/// How many stored events one filter may give.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueryLimits {
+    pub(crate) default_limit: usize,
+    pub(crate) max_limit: usize,
+}
+
+impl QueryLimits {
+    fn of(self, filter: &Filter) -> usize {
+        let asked = filter.limit.map_or(self.default_limit, |limit| limit.try_into().unwrap_or(usize::MAX));
+        asked.min(self.max_limit)
+    }
+}
+
+/// The conditions that [`Store::candidates`] and the range of time leave to check; scanning a list of 2,000
+/// authors again for each of their events would cost more than finding the event.
+fn beyond_the_index(filter: &Filter) -> Filter {
+    match filter.ids {
+        Some(_) => Filter { ids: None, ..filter.clone() },
+        None => Filter { tags: filter.tags.clone(), ..Filter::default() },
+    }
+}
+
+/// The filter's matches of one ordered set, in order.
+fn matching<'s>(
+    ordered: &'s Ordered,
+    filter: &Filter,
+    rest: &'s Filter,
+) -> impl Iterator<Item = &'s Arc<StoredEvent>> {
+    let newest = (Reverse(filter.until.unwrap_or(i64::MAX)), [0; 32]);
+    let oldest = (Reverse(filter.since.unwrap_or(i64::MIN)), [0xff; 32]);
+    // A range whose start lies behind its end panics, and `since` after `until` matches nothing.
+    let range = (newest <= oldest).then(|| ordered.range(newest..=oldest));
+    range.into_iter().flatten().map(|(_, stored)| stored).filter(|stored| rest.matches(&stored.event))
+}
+
+fn sort_and_deduplicate(found: &mut Vec<Arc<StoredEvent>>, start: usize) {
+    found[start..].sort_unstable_by_key(|stored| stored.key());
+    if start == 0 {
+        found.dedup_by(|a, b| a.event.id == b.event.id);
+    } else {
+        let mut tail = found.split_off(start);
+        tail.dedup_by(|a, b| a.event.id == b.event.id);
+        found.append(&mut tail);
+    }
+}
+
+fn remove_from<K: Hash + Eq>(index: &mut HashMap<K, Ordered>, at: &K, key: &Key) {
+    if let Some(ordered) = index.get_mut(at) {
+        ordered.remove(key);
+        if ordered.is_empty() {
+            index.remove(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::event;
+
+    const ME: [u8; 32] = [7; 32];
+    const LIMITS: QueryLimits = QueryLimits { default_limit: 500, max_limit: 5_000 };
+
+    /// One step of a story: an event, and what becomes of it.
+    type Step = (Event<'static>, Outcome);
+
+    fn tag(name: &'static str, value: String) -> Vec<std::borrow::Cow<'static, str>> {
+        vec![name.into(), value.into()]
+    }
+
+    fn deletion(id: u8, created_at: i64, tags: Vec<(&'static str, String)>) -> Event<'static> {
+        let tags = tags.into_iter().map(|(name, value)| tag(name, value)).collect();
+        Event { kind: DELETION, created_at, tags, ..event(id) }
+    }
+
+    fn hex_id(id: u8) -> String {
+        hex::encode(&event(id).id)
+    }
+
+    /// Plays the steps and then asks for everything: only `left` may be there, in that order.
+    fn check(title: &str, steps: Vec<Step>, left: &[u8]) {
+        let mut store = Store::new(1 << 20);
+        for (n, (event, expected)) in steps.into_iter().enumerate() {
+            let outcome = store.insert(&Arc::new(StoredEvent::new(event)));
+            assert_eq!(outcome, expected, "{title}: step {n}");
+        }
+        assert_eq!(ids(&store, &[Filter::default()]), left, "{title}");
+        assert_eq!(ids(&store, &[Filter { authors: Some(vec![ME, [8; 32]]), ..Filter::default() }]), left);
+        assert_eq!(store.len(), left.len(), "{title}");
+    }
+
+    fn ids(store: &Store, filters: &[Filter]) -> Vec<u8> {
+        store.query(filters, LIMITS).iter().map(|stored| stored.event.id[0]).collect()
+    }
+
+    #[test]
+    fn each_class_of_kinds_keeps_what_nip_01_says() {
+        use Outcome::{Deleted, Duplicate, Ephemeral, Stored, Superseded};
+        let of = |kind, id, created_at| Event { kind, created_at, ..event(id) };
+        let d = |id, created_at, d: &str| Event {
+            tags: vec![tag("d", d.to_owned())],
+            ..of(30_000, id, created_at)
+        };
+        let by = |pubkey, event| Event { pubkey, ..event };
+        let address = |kind: u16, d: &str| format!("{kind}:{}:{d}", hex::encode(&ME));
+        check("regular events pile up", vec![(of(1, 1, 5), Stored), (of(1, 2, 6), Stored)], &[2, 1]);
+        check("a known id is a duplicate", vec![(of(1, 1, 5), Stored), (of(1, 1, 5), Duplicate)], &[1]);
+        check("ephemeral events are not kept", vec![(of(20_000, 1, 5), Ephemeral)], &[]);
+        for kind in [0, 3, 10_000, 19_999, 30_000, 39_999] {
+            check("the newest is kept", vec![(of(kind, 1, 5), Stored), (of(kind, 2, 6), Stored)], &[2]);
+            check(
+                "an older one is refused",
+                vec![(of(kind, 1, 5), Stored), (of(kind, 2, 4), Superseded)],
+                &[1],
+            );
+            check(
+                "a tie keeps the lowest id",
+                vec![(of(kind, 2, 5), Stored), (of(kind, 1, 5), Stored)],
+                &[1],
+            );
+            check(
+                "whichever comes first",
+                vec![(of(kind, 1, 5), Stored), (of(kind, 2, 5), Superseded)],
+                &[1],
+            );
+        }
+        check(
+            "authors replace only their own",
+            vec![(of(0, 1, 5), Stored), (by([8; 32], of(0, 2, 6)), Stored)],
+            &[2, 1],
+        );
+        check("kinds do not replace each other", vec![(of(0, 1, 5), Stored), (of(3, 2, 6), Stored)], &[2, 1]);
+        check(
+            "addressable events differ by d, and none is the empty one",
+            vec![
+                (d(1, 5, "a"), Stored),
+                (d(2, 5, "b"), Stored),
+                (of(30_000, 3, 5), Stored),
+                (d(4, 6, ""), Stored),
+                (d(5, 6, "a"), Stored),
+            ],
+            &[4, 5, 2],
+        );
+        check(
+            "an event that was superseded is refused again",
+            vec![(of(0, 1, 5), Stored), (of(0, 2, 6), Stored), (of(0, 1, 5), Superseded)],
+            &[2],
+        );
+        check(
+            "a deleted event stays away",
+            vec![
+                (of(1, 1, 5), Stored),
+                (deletion(9, 6, vec![("e", hex_id(1))]), Stored),
+                (of(1, 1, 5), Deleted),
+            ],
+            &[9],
+        );
+        check(
+            "a deletion may come first",
+            vec![(deletion(9, 6, vec![("e", hex_id(1))]), Stored), (of(1, 1, 5), Deleted)],
+            &[9],
+        );
+        check(
+            "nobody deletes what is not theirs",
+            vec![
+                (of(1, 1, 5), Stored),
+                (by([8; 32], deletion(8, 6, vec![("e", hex_id(1)), ("e", hex_id(2))])), Stored),
+                (of(1, 2, 5), Stored),
+            ],
+            &[8, 1, 2],
+        );
+        check(
+            "a deletion cannot be deleted",
+            vec![
+                (deletion(1, 5, vec![]), Stored),
+                (deletion(2, 6, vec![("e", hex_id(1)), ("e", hex_id(3))]), Stored),
+                (deletion(3, 7, vec![]), Stored),
+            ],
+            &[3, 2, 1],
+        );
+        check(
+            "an address is deleted up to the deletion's time",
+            vec![
+                (d(1, 5, "a"), Stored),
+                (deletion(9, 6, vec![("a", address(30_000, "a"))]), Stored),
+                (d(2, 6, "a"), Deleted),
+                (d(3, 7, "a"), Stored),
+                (deletion(8, 6, vec![("a", address(30_000, "a"))]), Stored),
+            ],
+            &[3, 8, 9],
+        );
+        check(
+            "an address may hold colons",
+            vec![(d(1, 5, "x:y"), Stored), (deletion(9, 6, vec![("a", address(30_000, "x:y"))]), Stored)],
+            &[9],
+        );
+        check(
+            "a deleted version makes room for any other",
+            vec![
+                (of(0, 1, 5), Stored),
+                (deletion(9, 6, vec![("e", hex_id(1))]), Stored),
+                (of(0, 2, 4), Stored),
+            ],
+            &[9, 2],
+        );
+        check(
+            "malformed tags of a deletion are passed over",
+            vec![
+                (of(1, 1, 5), Stored),
+                (
+                    deletion(
+                        9,
+                        6,
+                        vec![
+                            ("e", "not hex".into()),
+                            ("a", "1:2".into()),
+                            ("a", "70000::".into()),
+                            ("a", format!("1:{}:", hex::encode(&ME))),
+                            ("e", String::new()),
+                        ],
+                    ),
+                    Stored,
+                ),
+            ],
+            &[9, 1],
+        );
+    }
+
+    /// 200 events by 5 authors in 4 kinds, two in each second.
+    fn filled() -> (Store, Vec<Event<'static>>) {
+        let mut store = Store::new(1 << 20);
+        let events: Vec<_> = (0..200)
+            .map(|n: u8| Event {
+                pubkey: [n % 5; 32],
+                kind: [1, 6, 7, 1_984][usize::from(n % 4)],
+                created_at: i64::from(n / 2),
+                tags: vec![tag("t", format!("{}", n % 3)), tag("p", format!("{}", n % 7))],
+                ..event(n)
+            })
+            .collect();
+        for event in &events {
+            assert_eq!(store.insert(&Arc::new(StoredEvent::new(event.clone()))), Outcome::Stored);
+        }
+        (store, events)
+    }
+
+    #[test]
+    fn every_filter_gives_what_a_scan_of_all_events_gives() {
+        let (store, mut events) = filled();
+        events.sort_by_key(|event| (Reverse(event.created_at), event.id));
+        let condition = |letter, values: &[&str]| codecs::TagFilter {
+            letter,
+            values: values.iter().map(|value| (*value).to_owned()).collect(),
+        };
+        let lists: [Option<Vec<u16>>; 3] = [None, Some(vec![7, 1, 7]), Some(vec![])];
+        let authors = [None, Some(vec![[3; 32], [1; 32], [3; 32]]), Some(vec![[99; 32]]), Some(vec![])];
+        let idss = [None, Some(vec![event(3).id, event(21).id, event(3).id, event(250).id])];
+        let times =
+            [(None, None), (Some(10), None), (None, Some(40)), (Some(10), Some(40)), (Some(40), Some(10))];
+        let tagss =
+            [vec![], vec![condition('t', &["1", "2"])], vec![condition('t', &["0"]), condition('p', &["3"])]];
+        let mut filters = Vec::new();
+        for kinds in &lists {
+            for authors in &authors {
+                for ids in &idss {
+                    for (since, until) in times {
+                        for tags in &tagss {
+                            for limit in [None, Some(0), Some(3), Some(u64::MAX)] {
+                                filters.push(Filter {
+                                    ids: ids.clone(),
+                                    authors: authors.clone(),
+                                    kinds: kinds.clone(),
+                                    since,
+                                    until,
+                                    limit,
+                                    tags: tags.clone(),
+                                    ..Filter::default()
+                                });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        for filter in filters {
+            let expected: Vec<_> = events
+                .iter()
+                .filter(|event| filter.matches(event))
+                .take(filter.limit.map_or(500, |limit| limit.try_into().unwrap_or(usize::MAX)))
+                .map(|event| event.id[0])
+                .collect();
+            assert_eq!(ids(&store, std::slice::from_ref(&filter)), expected, "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn filters_add_up_each_with_its_own_limit() {
+        let (store, _) = filled();
+        let of = |kind, limit| Filter { kinds: Some(vec![kind]), limit: Some(limit), ..Filter::default() };
+        assert_eq!(ids(&store, &[of(1, 2), of(7, 1), of(1, 1)]), [198, 196, 192]);
+        assert_eq!(store.count(&[of(1, 2), of(7, 1), of(1, 1)]), 100);
+    }
+
+    #[test]
+    fn limits_are_filled_in_and_clamped() {
+        let (store, _) = filled();
+        let limits = QueryLimits { default_limit: 10, max_limit: 20 };
+        for (limit, expected) in
+            [(None, 10), (Some(0), 0), (Some(15), 15), (Some(21), 20), (Some(u64::MAX), 20)]
+        {
+            let filter = Filter { limit, ..Filter::default() };
+            assert_eq!(store.query(&[filter], limits).len(), expected);
+        }
+    }
+
+    #[test]
+    fn a_full_store_refuses_and_forgets_nothing() {
+        let first = Arc::new(StoredEvent::new(event(1)));
+        let mut store = Store::new(first.held_bytes() * 3 / 2);
+        assert_eq!(store.insert(&first), Outcome::Stored);
+        assert_eq!(store.insert(&Arc::new(StoredEvent::new(event(2)))), Outcome::Full);
+        assert_eq!(store.insert(&first), Outcome::Duplicate);
+        assert_eq!(ids(&store, &[Filter::default()]), [1]);
+    }
+
+    #[test]
+    fn an_event_is_encoded_once_per_format() {
+        let stored = StoredEvent::new(event(1));
+        let codec = Format::JSON.spec().library;
+        let first = stored.encoded(Format::JSON, codec).unwrap().as_ptr();
+        assert_eq!(stored.encoded(Format::JSON, codec).unwrap().as_ptr(), first);
+    }
+}

@@ -1,0 +1,134 @@
+//! What did the relay do? Counted as it happens, reported when it stops.
+
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use serde::Serialize;
+
+/// Declares [`Counters`] and [`Totals`] from one list, so that nothing is counted without being reported.
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// Counters that every session shares.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters {
+            $($(#[doc = $doc])+ pub(crate) $name: AtomicU64,)+
+            traffic: Mutex<Traffic>,
+        }
+
+        /// What a relay did from its start to its stop.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+        #[non_exhaustive]
+        pub struct Totals {
+            $($(#[doc = $doc])+ pub $name: u64,)+
+            /// Messages and bytes of all connections that ended.
+            pub traffic: Traffic,
+        }
+
+        impl Counters {
+            /// The counters now; traffic of connections that still live is not in it yet.
+            pub(crate) fn totals(&self) -> Totals {
+                Totals {
+                    $($name: self.$name.load(Ordering::Relaxed),)+
+                    traffic: *self.traffic.lock().unwrap_or_else(PoisonError::into_inner),
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    /// WebSocket connections opened.
+    connections,
+    /// Plain HTTP requests answered (NIP-11 and the like).
+    http_requests,
+    /// Connections whose opening handshake failed.
+    handshakes_failed,
+    /// TCP connections turned away for `--max-connections`.
+    connections_refused,
+    /// EVENT messages read.
+    events_received,
+    /// Events answered OK true, duplicates apart.
+    events_accepted,
+    /// Events answered OK false.
+    events_rejected,
+    /// Events answered OK true because they were here already.
+    events_duplicate,
+    /// Events in the store at the end.
+    events_stored,
+    /// REQ messages read.
+    requests,
+    /// COUNT messages read.
+    counts,
+    /// REQ and COUNT messages answered CLOSED.
+    requests_refused,
+    /// Stored events sent in answer to REQs.
+    deliveries_stored,
+    /// Live events sent to subscriptions.
+    deliveries_live,
+    /// Live events that were matched but not sent: the connection ended, or its subscription did.
+    deliveries_dropped,
+    /// Deliveries skipped because the connection's format cannot hold the event.
+    unencodable,
+    /// Messages that do not decode, or came in the wrong kind of frame.
+    malformed,
+    /// Well-formed messages with an unknown verb or opcode.
+    unsupported,
+    /// Connections closed (1013) for leaving too much unread.
+    slow_consumers,
+    /// Connections closed because the peer gave no sign of life.
+    silent_peers,
+    /// Connections that ended in a transport error.
+    connections_failed,
+    /// Sessions that ended in a panic: a bug of this program.
+    sessions_panicked,
+}
+
+/// Adds to a counter.
+pub(crate) fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+impl Counters {
+    /// Adds what a connection moved, once it ended.
+    pub(crate) fn add_traffic(&self, traffic: wire::Traffic) {
+        let mut sum = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);
+        sum.sent.add(traffic.sent);
+        sum.received.add(traffic.received);
+        sum.handshake_sent_bytes += traffic.handshake_sent_bytes;
+        sum.handshake_received_bytes += traffic.handshake_received_bytes;
+    }
+}
+
+/// Messages and bytes, as seen from the relay.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Traffic {
+    /// Relay to clients.
+    pub sent: Flow,
+    /// Clients to relay.
+    pub received: Flow,
+    /// HTTP bytes of the opening handshakes, relay to clients.
+    pub handshake_sent_bytes: u64,
+    /// HTTP bytes of the opening handshakes, clients to relay.
+    pub handshake_received_bytes: u64,
+}
+
+/// One direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Flow {
+    /// Protocol messages.
+    pub messages: u64,
+    /// Their bytes before compression.
+    pub payload_bytes: u64,
+    /// Bytes at the socket: frames, masks, control; handshake apart.
+    pub wire_bytes: u64,
+}
+
+impl Flow {
+    fn add(&mut self, flow: wire::Flow) {
+        self.messages += flow.messages;
+        self.payload_bytes += flow.payload_bytes;
+        self.wire_bytes += flow.wire_bytes;
+    }
+}
