@@ -1,0 +1,266 @@
+//! What the tests share: every codec of the registry, the vectors, and samples of every message.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test file compiles this module for itself and uses a part"
+)]
+
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use codecs::{
+    ClientMessage, Codec, EoseHints, Event, Filter, Format, Implementation, RelayMessage, TagFilter, hex,
+};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// A codec of the registry and how to call it in a message.
+pub struct Subject {
+    pub format: Format,
+    pub label: String,
+    pub codec: &'static dyn Codec,
+}
+
+/// Every implementation of every format.
+pub fn subjects() -> Vec<Subject> {
+    let mut subjects = Vec::new();
+    for format in Format::all() {
+        for implementation in Implementation::ALL {
+            if let Ok(codec) = format.codec(implementation) {
+                subjects.push(Subject { format, label: format!("{format} ({implementation})"), codec });
+            }
+        }
+    }
+    assert!(subjects.len() >= Format::all().len(), "every format has an implementation");
+    subjects
+}
+
+impl Subject {
+    pub fn event(&self, event: &Event<'_>) -> Result<Vec<u8>, codecs::EncodeError> {
+        let mut out = Vec::new();
+        self.codec.encode_event(event, &mut out).map(|()| out)
+    }
+
+    pub fn client(&self, message: &ClientMessage<'_>) -> Result<Vec<u8>, codecs::EncodeError> {
+        let mut out = Vec::new();
+        self.codec.encode_client(message, &mut out).map(|()| out)
+    }
+
+    pub fn relay(&self, message: &RelayMessage<'_>) -> Result<Vec<u8>, codecs::EncodeError> {
+        let mut out = Vec::new();
+        self.codec.encode_relay(message, &mut out).map(|()| out)
+    }
+
+    /// Whether the layout has no room for the event, so that the encoder must refuse it. Nothing else may be
+    /// refused.
+    pub fn must_refuse(&self, event: &Event<'_>) -> bool {
+        let longest_tag = event.tags.iter().map(Vec::len).max().unwrap_or(0);
+        let stored_len = |value: &Cow<'_, str>| match hex::is_compactable(value, 8) {
+            true => value.len() / 2,
+            false => value.len(),
+        };
+        match self.format.name() {
+            // Counts of u16 and u8, and 15 bits of length.
+            "capnp" => {
+                event.tags.len() > 65_535
+                    || longest_tag > 255
+                    || event.tags.iter().flatten().map(stored_len).max() > Some(32_767)
+            }
+            // A count of u8.
+            "dannypack" => longest_tag > 255,
+            _ => false,
+        }
+    }
+}
+
+/// A file of the folder that holds shared data beside the repository; says so on stderr when it is absent.
+pub fn shared(file: &str) -> Option<PathBuf> {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared")).join(file);
+    if path.exists() {
+        return Some(path);
+    }
+    eprintln!("skipped: shared/{file} is not there");
+    None
+}
+
+/// A committed vector file.
+pub fn committed(file: &str) -> Value {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/vectors")).join(file);
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// An event and its bytes by the reference encoders.
+pub struct Vector {
+    pub name: String,
+    pub event_json: String,
+    pub event: Event<'static>,
+    /// By format name; the dialects are those this project speaks.
+    pub bytes: BTreeMap<String, Golden>,
+}
+
+/// What a reference encoder wrote.
+pub enum Golden {
+    /// Bytes that hold the event.
+    Bytes { len: usize, sha256: String, hex: Option<String> },
+    /// The reference cannot hold the event and altered it, or failed.
+    Unfit,
+}
+
+pub fn vectors() -> Vec<Vector> {
+    let file = committed("synthetic.json");
+    file.as_array().unwrap().iter().map(vector).collect()
+}
+
+fn vector(value: &Value) -> Vector {
+    let event_json = expand(&value["event_json"]);
+    let golden = |golden: &Value| match golden["sha256"].as_str() {
+        None => Golden::Unfit,
+        Some(sha256) => Golden::Bytes {
+            len: golden["len"].as_u64().unwrap().try_into().unwrap(),
+            sha256: sha256.to_owned(),
+            hex: golden["hex"].as_str().map(str::to_owned),
+        },
+    };
+    Vector {
+        name: value["name"].as_str().unwrap().to_owned(),
+        event: event_of(&event_json),
+        event_json,
+        bytes: value["bytes"].as_object().unwrap().iter().map(|(k, v)| (k.clone(), golden(v))).collect(),
+    }
+}
+
+/// Text in parts: as it is, a unit repeated, or `p` tags of keys that are the hashes of consecutive numbers.
+pub fn expand(parts: &Value) -> String {
+    let number = |value: &Value| value.as_u64().unwrap();
+    let part = |part: &Value| match part {
+        Value::String(text) => text.clone(),
+        repeat if repeat["repeat"].is_string() => {
+            repeat["repeat"].as_str().unwrap().repeat(number(&repeat["times"]).try_into().unwrap())
+        }
+        tags => {
+            let (first, count) = (number(&tags["from"]), number(&tags["p_tags"]));
+            let tag = |n: u64| format!("[\"p\",\"{}\"]", sha256_hex(&n.to_le_bytes()));
+            (first..first + count).map(tag).collect::<Vec<_>>().join(",")
+        }
+    };
+    match parts {
+        Value::Array(parts) => parts.iter().map(part).collect(),
+        single => part(single),
+    }
+}
+
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    hex::encode(&Sha256::digest(bytes))
+}
+
+/// An event of NIP-01's JSON, read without the code under test.
+pub fn event_of(json: &str) -> Event<'static> {
+    fn bytes<const N: usize>(value: &Value) -> [u8; N] {
+        hex::decode_array(value.as_str().unwrap().as_bytes()).unwrap()
+    }
+    fn text(value: &Value) -> Cow<'static, str> {
+        Cow::Owned(value.as_str().unwrap().to_owned())
+    }
+    let value: Value = serde_json::from_str(json).unwrap();
+    let tags = value["tags"].as_array().unwrap();
+    Event {
+        id: bytes(&value["id"]),
+        pubkey: bytes(&value["pubkey"]),
+        created_at: value["created_at"].as_i64().unwrap(),
+        kind: value["kind"].as_u64().unwrap().try_into().unwrap(),
+        tags: tags.iter().map(|tag| tag.as_array().unwrap().iter().map(text).collect()).collect(),
+        content: text(&value["content"]),
+        sig: bytes(&value["sig"]),
+    }
+}
+
+/// A small event with text, hex and empty values.
+pub fn sample_event() -> Event<'static> {
+    Event {
+        id: [0xa1; 32],
+        pubkey: [0xb2; 32],
+        created_at: 1_700_000_000,
+        kind: 1,
+        tags: vec![
+            vec!["e".into(), "c3".repeat(32).into(), "wss://relay.example".into(), "".into()],
+            vec!["t".into(), "DEADBEEF".into()],
+            vec![],
+        ],
+        content: "Grüße \"quoted\" \u{1}\u{1f30d}".into(),
+        sig: [0xd4; 64],
+    }
+}
+
+/// A filter with every field.
+pub fn full_filter() -> Filter {
+    Filter {
+        ids: Some(vec![[1; 32], [2; 32]]),
+        authors: Some(vec![[3; 32]]),
+        kinds: Some(vec![0, 1, 255, 256, 65_535]),
+        since: Some(1_600_000_000),
+        until: Some(1_800_000_000),
+        limit: Some(500),
+        search: Some("größer".into()),
+        tags: vec![
+            TagFilter { letter: 't', values: vec!["nostr".into(), "".into()] },
+            TagFilter { letter: 'e', values: vec!["ab".repeat(32), "AB".repeat(32)] },
+            TagFilter { letter: 'Z', values: vec!["abcd".into()] },
+        ],
+        unknown: None,
+    }
+}
+
+/// Every client message.
+pub fn client_messages() -> Vec<ClientMessage<'static>> {
+    let event = || Cow::Owned(sample_event());
+    let requests = [
+        vec![Filter::default()],
+        vec![full_filter()],
+        vec![Filter { limit: Some(0), ..Filter::default() }, full_filter()],
+    ];
+    let mut messages = vec![
+        ClientMessage::Event(event()),
+        ClientMessage::Auth(event()),
+        ClientMessage::Close { subscription: "sub".into() },
+        ClientMessage::Close { subscription: "ü\"\\\n".into() },
+    ];
+    for filters in requests {
+        messages.push(ClientMessage::Req { subscription: "feed:1".into(), filters: filters.clone() });
+        messages.push(ClientMessage::Count { subscription: "c".into(), filters });
+    }
+    messages
+}
+
+/// Every relay message.
+pub fn relay_messages() -> Vec<RelayMessage<'static>> {
+    let event = || Cow::Owned(sample_event());
+    let mut messages = vec![
+        RelayMessage::Event { subscription: "sub".into(), event: event() },
+        RelayMessage::Event { subscription: "x".repeat(64).into(), event: event() },
+        RelayMessage::Ok { id: [5; 32], accepted: true, text: "".into() },
+        RelayMessage::Ok { id: [5; 32], accepted: false, text: "invalid: größe".into() },
+        RelayMessage::Closed { subscription: "sub".into(), text: "error: closed".into() },
+        RelayMessage::Notice { text: "invalid: \"\u{0}\"".into() },
+        RelayMessage::Auth { challenge: "c0ffee".into() },
+    ];
+    for (finish, more) in [(false, false), (true, false), (false, true), (true, true)] {
+        messages.push(RelayMessage::Eose { subscription: "sub".into(), hints: EoseHints { finish, more } });
+    }
+    let registers = std::array::from_fn(|i| u8::try_from(i).unwrap());
+    for hll in [None, Some(Box::new([0; 256])), Some(Box::new(registers))] {
+        for (count, approximate) in [(0, false), (238, false), (u64::MAX, true)] {
+            messages.push(RelayMessage::Count {
+                subscription: "c".into(),
+                count,
+                approximate,
+                hll: hll.clone(),
+            });
+        }
+    }
+    messages
+}

@@ -1,0 +1,106 @@
+//! Hostile inputs: what the strict profile refuses is refused, with an error and without a panic.
+
+mod common;
+
+use codecs::hex;
+use common::{committed, expand, subjects};
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Verdict {
+    Accept,
+    Reject,
+    /// The format's own decision; it must not panic.
+    Free,
+}
+
+/// What the case's recommendation asks of a strict decoder. Where it names two readers, ours is the strict one,
+/// and for the hex rule the newer one.
+fn verdict(recommended: &str) -> Verdict {
+    if recommended.starts_with("reject")
+        || recommended.starts_with("strict reject")
+        || recommended.starts_with("newer: reject")
+        || recommended.ends_with("strict reject")
+        || recommended.ends_with("strict profile reject")
+    {
+        Verdict::Reject
+    } else if recommended.starts_with("accept") {
+        Verdict::Accept
+    } else {
+        Verdict::Free
+    }
+}
+
+/// Cases that the file leaves open or where this project decides otherwise, and why.
+const DECIDED: &[(&str, &str, Verdict, &str)] = &[
+    ("json", "created_at_negative", Verdict::Accept, "NIP-01 sets no lower bound; the id still verifies"),
+    ("cbor-schemaless", "unknown_key", Verdict::Accept, "as in JSON, and as cbor-intkey's key 7"),
+    ("cbor-intkey", "negative_key", Verdict::Reject, "extensions ascend from 7"),
+];
+
+#[test]
+fn every_case_ends_as_recommended() {
+    let file = committed("malformed.json");
+    let mut wrong = Vec::new();
+    for subject in subjects() {
+        let format = subject.format.name();
+        for case in file[format].as_array().into_iter().flatten() {
+            let name = case["case"].as_str().unwrap();
+            let recommended = case["recommended"].as_str().unwrap();
+            let bytes = hex::decode(expand(&case["hex"]).as_bytes()).unwrap();
+            let decided = DECIDED.iter().find(|decided| (decided.0, decided.1) == (format, name));
+            let expected = decided.map_or_else(|| verdict(recommended), |decided| decided.2);
+            let result = subject.codec.decode_event(&bytes);
+            let fits = match expected {
+                Verdict::Accept => result.is_ok(),
+                Verdict::Reject => result.is_err(),
+                Verdict::Free => true,
+            };
+            if !fits {
+                wrong
+                    .push(format!("{}, {name}: recommended {recommended:?}, gave {result:?}", subject.label));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn decisions_name_existing_cases_that_need_one() {
+    let file = committed("malformed.json");
+    for (format, name, decided, why) in DECIDED {
+        let cases = file[format].as_array().unwrap();
+        let case = cases.iter().find(|case| case["case"] == *name).unwrap();
+        assert_ne!(verdict(case["recommended"].as_str().unwrap()), *decided, "{format} {name} ({why})");
+    }
+}
+
+#[test]
+fn accepted_samples_are_written_back_as_they_came() {
+    let file = committed("malformed.json");
+    for subject in subjects() {
+        for case in file[subject.format.name()].as_array().into_iter().flatten() {
+            if case["case"] == "ok" {
+                let bytes = hex::decode(expand(&case["hex"]).as_bytes()).unwrap();
+                let event = subject.codec.decode_event(&bytes).unwrap();
+                assert_eq!(subject.event(&event).unwrap(), bytes, "{}", subject.label);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_committed_cases_are_those_of_the_reference_run() {
+    let Some(path) = common::shared("vectors/malformed.json") else { return };
+    let shared: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    for (format, cases) in committed("malformed.json").as_object().unwrap() {
+        let originals = shared[format.replace('-', "_")].as_array().unwrap();
+        let cases = cases.as_array().unwrap();
+        assert_eq!(cases.len(), originals.len(), "{format}");
+        for (case, original) in cases.iter().zip(originals) {
+            assert_eq!(case["case"], original["case"]);
+            assert_eq!(case["recommended"], original["recommended"]);
+            assert_eq!(expand(&case["hex"]).len() as u64, 2 * original["len"].as_u64().unwrap());
+            assert!(original["hex"].is_null() || case["hex"] == original["hex"], "{format}");
+        }
+    }
+}
