@@ -184,7 +184,12 @@ impl Client {
             self.shared.report_failure(&failure);
             self.report.failure = Some(failure);
         }
-        self.report.traffic = self.connection.traffic() - before;
+        let traffic = self.connection.traffic();
+        self.report.traffic = Traffic {
+            sent: traffic.sent - before.sent,
+            received: traffic.received - before.received,
+            ..traffic
+        };
         self.connection.close(CloseCode::Normal, "").await;
         self.report
     }

@@ -18,5 +18,6 @@ mod reader;
 pub use codec::{Codec, DecodeError, EncodeError, EventCodec};
 pub use formats::{FORMATS, Format, FormatSpec, Implementation, Opcode, UnknownName};
 pub use model::{
-    ClientMessage, EoseHints, Event, Filter, KindClass, Limits, RelayMessage, Tag, TagFilter, VerifyError, VerifyLevel,
+    ClientMessage, EoseHints, Event, Filter, KindClass, Limits, RelayMessage, Tag, TagFilter, VerifyError,
+    VerifyLevel,
 };

@@ -143,7 +143,10 @@ fn compressed_files_cut_short_are_refused_at_every_length() {
             let empty = length == 0 && matches!(error, Some(CorpusError::Empty { .. }));
             let named = matches!(
                 error,
-                Some(CorpusError::Line { reason: RecordError::Read(_), .. } | CorpusError::Offset { reason: RecordError::Read(_), .. })
+                Some(
+                    CorpusError::Line { reason: RecordError::Read(_), .. }
+                        | CorpusError::Offset { reason: RecordError::Read(_), .. }
+                )
             );
             assert!(empty || named, "{format:?} cut to {length} bytes: {error:?}");
         }
@@ -187,7 +190,10 @@ fn lengths_are_claims_to_check() {
     };
     assert!(matches!(check(&[0x80]), RecordError::Length));
     assert!(matches!(check(&[0xff; 11]), RecordError::Length));
-    assert!(matches!(check(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]), RecordError::TooLarge));
+    assert!(matches!(
+        check(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]),
+        RecordError::TooLarge
+    ));
     assert!(matches!(check(&[0x81, 0x80, 0x40]), RecordError::TooLarge));
     assert!(matches!(check(&[0x80, 0x80, 0x40]), RecordError::Truncated { missing_bytes: 0x10_0000 }));
     assert!(matches!(check(&[1, 0xff]), RecordError::Proto(_)));

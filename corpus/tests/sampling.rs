@@ -45,7 +45,10 @@ fn fresh_events_are_valid_and_new() {
         event.verify(VerifyLevel::Full).unwrap();
         assert!(ids.insert(event.id), "event {i} repeats an id");
         assert_ne!(event.pubkey, template.pubkey);
-        assert_eq!((event.kind, &event.tags, &event.content), (template.kind, &template.tags, &template.content));
+        assert_eq!(
+            (event.kind, &event.tags, &event.content),
+            (template.kind, &template.tags, &template.content)
+        );
     }
     assert_eq!(Fingerprint::of(&events), Fingerprint::of(&fresh::events(&templates, 200, 42)));
     assert_eq!(events[..50], fresh::events(&templates, 50, 42));

@@ -1,6 +1,6 @@
 //! What went over a connection.
 
-use std::ops::{Add, AddAssign};
+use std::ops::{Add, AddAssign, Sub};
 
 /// Counts of one connection, or of many added up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,6 +34,18 @@ impl Add for Flow {
             messages: self.messages + other.messages,
             payload_bytes: self.payload_bytes + other.payload_bytes,
             wire_bytes: self.wire_bytes + other.wire_bytes,
+        }
+    }
+}
+
+impl Sub for Flow {
+    type Output = Flow;
+
+    fn sub(self, earlier: Flow) -> Flow {
+        Flow {
+            messages: self.messages - earlier.messages,
+            payload_bytes: self.payload_bytes - earlier.payload_bytes,
+            wire_bytes: self.wire_bytes - earlier.wire_bytes,
         }
     }
 }
