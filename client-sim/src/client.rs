@@ -89,7 +89,7 @@ impl Bits {
 
 /// A connected client, ready to start.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     shared: Arc<Shared>,
     recorder: Rc<RefCell<Recorder>>,
     connection: Connection,
@@ -126,7 +126,7 @@ impl Client {
     ///
     /// # Errors
     /// When the relay refuses a subscription or answers in another format.
-    pub async fn open(
+    pub(crate) async fn open(
         shared: Arc<Shared>,
         recorder: Rc<RefCell<Recorder>>,
         connection: Connection,
@@ -173,7 +173,7 @@ impl Client {
     }
 
     /// Works until told to stop or until the connection ends, then closes it.
-    pub async fn run(
+    pub(crate) async fn run(
         mut self,
         mut due: mpsc::Receiver<Due>,
         mut stop: watch::Receiver<bool>,
@@ -436,6 +436,6 @@ fn live_index(subscription: &str) -> Option<usize> {
 }
 
 /// Nanoseconds; a `u64` holds 584 years of them.
-pub fn nanos(duration: std::time::Duration) -> u64 {
+pub(crate) fn nanos(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -15,7 +15,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 /// Sleeps until instants of the plan; one for each worker.
 #[derive(Debug)]
-pub struct Pacer {
+pub(crate) struct Pacer {
     timer: AsyncFd<Timer>,
 }
 
@@ -33,7 +33,7 @@ impl Pacer {
     ///
     /// # Errors
     /// When the system has no descriptor left.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
         #[expect(
@@ -48,7 +48,7 @@ impl Pacer {
     ///
     /// # Errors
     /// What the system says of the timer.
-    pub async fn until(&self, instant: Instant) -> io::Result<()> {
+    pub(crate) async fn until(&self, instant: Instant) -> io::Result<()> {
         loop {
             let wait = instant.saturating_duration_since(Instant::now());
             if wait.is_zero() {

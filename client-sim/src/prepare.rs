@@ -22,7 +22,7 @@ const WINDOW: usize = 64;
 /// # Errors
 /// When the relay cannot be reached, agreed on something else than asked, does not speak what it agreed to, or
 /// refuses an event.
-pub async fn prepare(target: &Target, workload: &Workload) -> anyhow::Result<Agreement> {
+pub(crate) async fn prepare(target: &Target, workload: &Workload) -> anyhow::Result<Agreement> {
     let connection = wire::connect(&target.url, &target.offer, &target.limits)
         .await
         .with_context(|| format!("cannot connect to {}", target.url))?;

@@ -12,7 +12,7 @@ use crate::shared::Shared;
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Shows how far a run is, on standard error. On a terminal the line is rewritten.
-pub struct Progress<'a> {
+pub(crate) struct Progress<'a> {
     shared: &'a Shared,
     interval: Interval,
     quiet: bool,
@@ -22,7 +22,7 @@ pub struct Progress<'a> {
 
 impl<'a> Progress<'a> {
     /// For a run that has just started.
-    pub fn new(shared: &'a Shared, quiet: bool) -> Self {
+    pub(crate) fn new(shared: &'a Shared, quiet: bool) -> Self {
         let mut interval = interval(PERIOD);
         interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
         interval.reset();
@@ -30,7 +30,7 @@ impl<'a> Progress<'a> {
     }
 
     /// Waits for the next second and shows it; cancel-safe.
-    pub async fn tick(&mut self) {
+    pub(crate) async fn tick(&mut self) {
         self.interval.tick().await;
         self.seconds += 1;
         if self.quiet {

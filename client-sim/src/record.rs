@@ -11,7 +11,7 @@ use crate::{args::Args, ledger, shared::Shared, swarm::Outcome};
 
 /// What is known of a run beside its outcome.
 #[derive(Debug)]
-pub struct Facts<'a> {
+pub(crate) struct Facts<'a> {
     /// The command line as given.
     pub args: &'a Args,
     /// Where the events came from.
@@ -29,7 +29,7 @@ pub struct Facts<'a> {
 }
 
 /// Closes the ledger, judges the measurement and writes it all down.
-pub fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> RunRecord {
+pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> RunRecord {
     let counts = ledger::close(shared, &outcome);
     let elapsed_ns = ledger::elapsed_ns(&shared.workload, &outcome);
     let active_ns = ledger::active_ns(&shared.workload, &outcome);

@@ -38,6 +38,6 @@ impl Recorder {
             ("publish_ok", self.publish_ok),
             ("eose", self.eose),
         ];
-        named.into_iter().filter(|(_, l)| l.len() > 0).map(|(name, l)| (name.to_owned(), l)).collect()
+        named.into_iter().filter(|(_, l)| !l.is_empty()).map(|(name, l)| (name.to_owned(), l)).collect()
     }
 }

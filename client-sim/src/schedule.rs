@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::scenario::Arrival;
 
 /// The instants at which connection `index` of `connections` is due within `window`, in ascending order.
-pub fn arrivals(
+pub(crate) fn arrivals(
     arrival: Arrival,
     connections: usize,
     index: usize,
@@ -44,7 +44,7 @@ pub fn arrivals(
 }
 
 /// The random stream of one connection of one population.
-pub fn stream(seed: u64, population: u64, connection: usize) -> ChaCha8Rng {
+pub(crate) fn stream(seed: u64, population: u64, connection: usize) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream((population << 32) | connection as u64);
     rng

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use measure::{CpuTime, FlowRecord, Quantile, RunRecord, Status, Verdict};
 
 /// A few lines: what ran, how much, how long, what it cost, and whether to believe it.
-pub fn summary(record: &RunRecord) -> String {
+pub(crate) fn summary(record: &RunRecord) -> String {
     let mut text = String::new();
     write_all(&mut text, record).expect("writing into a String cannot fail");
     text
