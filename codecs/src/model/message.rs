@@ -32,6 +32,25 @@ pub enum ClientMessage<'a> {
     },
 }
 
+impl ClientMessage<'_> {
+    /// Copies whatever is still borrowed, so that the message outlives its frame.
+    pub fn into_owned(self) -> ClientMessage<'static> {
+        match self {
+            ClientMessage::Event(event) => ClientMessage::Event(owned_event(event)),
+            ClientMessage::Auth(event) => ClientMessage::Auth(owned_event(event)),
+            ClientMessage::Req { subscription, filters } => {
+                ClientMessage::Req { subscription: owned(subscription), filters }
+            }
+            ClientMessage::Count { subscription, filters } => {
+                ClientMessage::Count { subscription: owned(subscription), filters }
+            }
+            ClientMessage::Close { subscription } => {
+                ClientMessage::Close { subscription: owned(subscription) }
+            }
+        }
+    }
+}
+
 /// What a relay sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RelayMessage<'a> {
@@ -86,6 +105,37 @@ pub enum RelayMessage<'a> {
         /// HyperLogLog registers.
         hll: Option<Box<[u8; 256]>>,
     },
+}
+
+impl RelayMessage<'_> {
+    /// Copies whatever is still borrowed, so that the message outlives its frame.
+    pub fn into_owned(self) -> RelayMessage<'static> {
+        match self {
+            RelayMessage::Event { subscription, event } => {
+                RelayMessage::Event { subscription: owned(subscription), event: owned_event(event) }
+            }
+            RelayMessage::Ok { id, accepted, text } => RelayMessage::Ok { id, accepted, text: owned(text) },
+            RelayMessage::Eose { subscription, hints } => {
+                RelayMessage::Eose { subscription: owned(subscription), hints }
+            }
+            RelayMessage::Closed { subscription, text } => {
+                RelayMessage::Closed { subscription: owned(subscription), text: owned(text) }
+            }
+            RelayMessage::Notice { text } => RelayMessage::Notice { text: owned(text) },
+            RelayMessage::Auth { challenge } => RelayMessage::Auth { challenge: owned(challenge) },
+            RelayMessage::Count { subscription, count, approximate, hll } => {
+                RelayMessage::Count { subscription: owned(subscription), count, approximate, hll }
+            }
+        }
+    }
+}
+
+fn owned(text: Cow<'_, str>) -> Cow<'static, str> {
+    Cow::Owned(text.into_owned())
+}
+
+fn owned_event<'a>(event: Cow<'a, Event<'a>>) -> Cow<'static, Event<'static>> {
+    Cow::Owned(event.into_owned().into_owned())
 }
 
 /// NIP-67: whether the stored events were all (`finish`) or a page (`more`). Neither is the NIP-01 message.

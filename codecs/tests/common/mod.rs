@@ -14,7 +14,8 @@ use std::{
 };
 
 use codecs::{
-    ClientMessage, Codec, EoseHints, Event, Filter, Format, Implementation, RelayMessage, TagFilter, hex,
+    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, Filter, Format, Implementation,
+    RelayMessage, TagFilter, hex,
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -41,19 +42,27 @@ pub fn subjects() -> Vec<Subject> {
 }
 
 impl Subject {
-    pub fn event(&self, event: &Event<'_>) -> Result<Vec<u8>, codecs::EncodeError> {
+    pub fn event(&self, event: &Event<'_>) -> Result<Vec<u8>, EncodeError> {
         let mut out = Vec::new();
         self.codec.encode_event(event, &mut out).map(|()| out)
     }
 
-    pub fn client(&self, message: &ClientMessage<'_>) -> Result<Vec<u8>, codecs::EncodeError> {
+    pub fn client(&self, message: &ClientMessage<'_>) -> Result<Vec<u8>, EncodeError> {
         let mut out = Vec::new();
         self.codec.encode_client(message, &mut out).map(|()| out)
     }
 
-    pub fn relay(&self, message: &RelayMessage<'_>) -> Result<Vec<u8>, codecs::EncodeError> {
+    pub fn relay(&self, message: &RelayMessage<'_>) -> Result<Vec<u8>, EncodeError> {
         let mut out = Vec::new();
         self.codec.encode_relay(message, &mut out).map(|()| out)
+    }
+
+    pub fn read_client(&self, bytes: &[u8]) -> Result<ClientMessage<'static>, DecodeError> {
+        self.codec.decode_client(bytes).map(ClientMessage::into_owned)
+    }
+
+    pub fn read_relay(&self, bytes: &[u8]) -> Result<RelayMessage<'static>, DecodeError> {
+        self.codec.decode_relay(bytes).map(RelayMessage::into_owned)
     }
 
     /// Whether the layout has no room for the event, so that the encoder must refuse it. Nothing else may be

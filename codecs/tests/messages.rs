@@ -1,0 +1,293 @@
+//! Whole messages: every variant in every format comes back the same, and nothing else is accepted.
+
+mod common;
+
+use codecs::{ClientMessage, DecodeError, RelayMessage};
+use common::{Subject, client_messages, full_filter, relay_messages, sample_event, subjects};
+
+#[test]
+fn every_client_message_round_trips() {
+    for subject in subjects() {
+        for message in client_messages() {
+            let bytes =
+                subject.client(&message).unwrap_or_else(|e| panic!("{}, {message:?}: {e}", subject.label));
+            assert_eq!(subject.read_client(&bytes), Ok(message), "{}", subject.label);
+        }
+    }
+}
+
+#[test]
+fn every_relay_message_round_trips() {
+    for subject in subjects() {
+        for message in relay_messages() {
+            let bytes =
+                subject.relay(&message).unwrap_or_else(|e| panic!("{}, {message:?}: {e}", subject.label));
+            assert_eq!(subject.read_relay(&bytes), Ok(message), "{}", subject.label);
+        }
+    }
+}
+
+#[test]
+fn encoders_append() {
+    for subject in subjects() {
+        for message in relay_messages() {
+            let mut out = b"before".to_vec();
+            subject.codec.encode_relay(&message, &mut out).unwrap();
+            assert_eq!(out, [b"before", &subject.relay(&message).unwrap()[..]].concat(), "{}", subject.label);
+        }
+    }
+}
+
+#[test]
+fn the_spliced_event_equals_the_encoded_message() {
+    let long = "x".repeat(64);
+    for subject in subjects() {
+        for subscription in ["a", "feed:1", "ü\"\\\n\u{1}", long.as_str()] {
+            let event = sample_event();
+            let encoded = subject.event(&event).unwrap();
+            let mut spliced = b"before".to_vec();
+            subject.codec.wrap_event(subscription, &encoded, &mut spliced);
+            let message = RelayMessage::Event {
+                subscription: subscription.into(),
+                event: std::borrow::Cow::Borrowed(&event),
+            };
+            assert_eq!(
+                &spliced[6..],
+                subject.relay(&message).unwrap(),
+                "{}, {subscription:?}",
+                subject.label
+            );
+        }
+    }
+}
+
+/// dannypack's and notepack's envelope lets the last text run to the end of the message, so a shorter message is
+/// a shorter text; the frame's length is what guards it.
+fn ends_with_text(subject: &Subject, message: &RelayMessage<'_>) -> bool {
+    matches!(subject.format.name(), "dannypack" | "notepack")
+        && matches!(
+            message,
+            RelayMessage::Ok { .. }
+                | RelayMessage::Closed { .. }
+                | RelayMessage::Notice { .. }
+                | RelayMessage::Auth { .. }
+        )
+}
+
+#[test]
+fn every_truncation_is_refused() {
+    for subject in subjects() {
+        let event = subject.event(&sample_event()).unwrap();
+        for len in 0..event.len() {
+            let result = subject.codec.decode_event(&event[..len]);
+            assert!(result.is_err(), "{}: an event of {len} bytes gave {result:?}", subject.label);
+        }
+        for message in client_messages() {
+            let bytes = subject.client(&message).unwrap();
+            for len in 0..bytes.len() {
+                let result = subject.read_client(&bytes[..len]);
+                assert!(result.is_err(), "{}, {message:?}: {len} bytes gave {result:?}", subject.label);
+            }
+        }
+        for message in relay_messages() {
+            let bytes = subject.relay(&message).unwrap();
+            for len in 0..bytes.len() {
+                match subject.read_relay(&bytes[..len]) {
+                    Err(_) => {}
+                    Ok(shorter) => {
+                        assert!(
+                            ends_with_text(&subject, &message) && shorter != message,
+                            "{}, {message:?}: {len} bytes gave {shorter:?}",
+                            subject.label
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_byte_behind_the_message_is_refused() {
+    // 0xff cannot continue a text, so it is wrong behind every message.
+    for extra in [0x00, 0x01, b'a', 0xff] {
+        for subject in subjects() {
+            let mut event = subject.event(&sample_event()).unwrap();
+            event.push(extra);
+            assert!(subject.codec.decode_event(&event).is_err(), "{}: {extra:#x}", subject.label);
+            for message in client_messages() {
+                let mut bytes = subject.client(&message).unwrap();
+                bytes.push(extra);
+                let result = subject.read_client(&bytes);
+                assert!(result.is_err(), "{}, {message:?}: {extra:#x}", subject.label);
+            }
+            for message in relay_messages() {
+                let mut bytes = subject.relay(&message).unwrap();
+                bytes.push(extra);
+                let result = subject.read_relay(&bytes);
+                let grown = extra != 0xff && ends_with_text(&subject, &message);
+                assert!(grown || result.is_err(), "{}, {message:?}: {extra:#x}", subject.label);
+            }
+        }
+    }
+}
+
+/// A well-formed message that no version of the protocol has, for each direction.
+fn unknown_messages(subject: &Subject) -> Vec<Vec<u8>> {
+    match subject.format.name() {
+        "json" => vec![b"[\"FROB\",\"sub\",{\"a\":[1]}]".to_vec(), b"[\"event\"]".to_vec()],
+        "cbor-schemaless" => vec![b"\x82\x64FROB\x80".to_vec(), b"\x81\x65event".to_vec()],
+        "cbor-packed" | "cbor-intkey" => vec![b"\x82\x18\x63\x80".to_vec(), b"\x81\x00".to_vec()],
+        // Field 500, an empty message.
+        "proto-string" | "proto-binary" => vec![b"\xa2\x1f\x00".to_vec()],
+        "dannypack" | "notepack" => vec![b"\x7fabc".to_vec(), b"\xffabc".to_vec()],
+        // The union's discriminant is the first u16 behind segment table and root pointer.
+        "capnp" => {
+            let mut notice = subject.relay(&RelayMessage::Notice { text: "text".into() }).unwrap();
+            notice[16..18].copy_from_slice(&999_u16.to_le_bytes());
+            vec![notice]
+        }
+        other => panic!("{other}: say here what an unknown message looks like"),
+    }
+}
+
+#[test]
+fn unknown_verbs_are_told_from_broken_messages() {
+    for subject in subjects() {
+        for bytes in unknown_messages(&subject) {
+            let client = subject.read_client(&bytes);
+            assert!(matches!(client, Err(DecodeError::UnknownMessage(_))), "{}: {client:?}", subject.label);
+            let relay = subject.read_relay(&bytes);
+            assert!(matches!(relay, Err(DecodeError::UnknownMessage(_))), "{}: {relay:?}", subject.label);
+        }
+    }
+}
+
+#[test]
+fn filters_that_would_not_read_back_are_refused() {
+    let tags = |letters: &str| {
+        letters.chars().map(|letter| codecs::TagFilter { letter, values: vec!["v".into()] }).collect()
+    };
+    let bad = [
+        codecs::Filter { unknown: Some("frob".into()), ..full_filter() },
+        codecs::Filter { tags: tags("ee"), ..full_filter() },
+        codecs::Filter { tags: tags("é"), ..full_filter() },
+        codecs::Filter { tags: tags("1"), ..full_filter() },
+    ];
+    for subject in subjects() {
+        for filter in &bad {
+            let req = ClientMessage::Req { subscription: "sub".into(), filters: vec![filter.clone()] };
+            assert!(subject.client(&req).is_err(), "{}: {filter:?}", subject.label);
+        }
+    }
+}
+
+/// Filters of a later version, by format: the relay must be able to answer CLOSED `unsupported`.
+#[test]
+fn unknown_filter_fields_are_reported() {
+    let cases: [(&str, &[u8], &str); 9] = [
+        ("json", b"[\"REQ\",\"s\",{\"ids\":[],\"frob\":{\"a\":[1]},\"limit\":1}]", "frob"),
+        ("json", b"[\"REQ\",\"s\",{\"#long\":[\"x\"]}]", "#long"),
+        ("cbor-schemaless", b"\x83\x63REQ\x61s\xa2\x64frob\xa1\x00\x81\x01\x65limit\x01", "frob"),
+        ("cbor-schemaless", b"\x83\x63REQ\x61s\xa1\x65#long\x80", "#long"),
+        ("cbor-schemaless", b"\x83\x63REQ\x61s\xa1\x64tags\xa0", "tags"),
+        ("cbor-packed", b"\x83\x02\x61s\xa2\x06\x01\x18\x63\x80", "99"),
+        ("cbor-packed", b"\x83\x02\x61s\xa1\x08\xa1\x64long\x80", "#long"),
+        ("cbor-intkey", b"\x83\x02\x61s\xa2\x06\x01\x18\x63\x80", "99"),
+        ("cbor-intkey", b"\x83\x02\x61s\xa1\x08\xa1\x64long\x80", "#long"),
+    ];
+    for (format, bytes, field) in cases {
+        for subject in subjects().iter().filter(|subject| subject.format.name() == format) {
+            let message = subject.read_client(bytes);
+            let Ok(ClientMessage::Req { filters, .. }) = &message else {
+                panic!("{}: {message:?}", subject.label)
+            };
+            assert_eq!(filters[0].unknown.as_deref(), Some(field), "{}", subject.label);
+        }
+    }
+}
+
+/// What RFC 8949 and ciborium would allow, but the strict profile does not.
+#[test]
+fn cbor_messages_have_one_form() {
+    let numbered: [&[u8]; 16] = [
+        b"\x82\x03\x41s",                                  // CLOSE: subscription as bytes
+        b"\x82\x61\x33\x61s",                              // opcode as text
+        b"\x82\x20\x61s",                                  // negative opcode
+        b"\x81\x03",                                       // CLOSE without subscription
+        b"\x83\x03\x61s\x61s",                             // CLOSE with one element too many
+        b"\x80",                                           // no verb
+        b"\xa1\x03\x61s",                                  // not an array
+        b"\x42\x03\x61",                                   // bytes in place of an array
+        b"\x83\x02\x61s\x80",                              // REQ: filter is an array
+        b"\x83\x02\x61s\xa1\x03\x41\x01",                  // kinds as bytes
+        b"\x83\x02\x61s\xa1\x01\x40",                      // ids as bytes
+        b"\x83\x02\x61s\xa2\x05\x01\x04\x01",              // until before since
+        b"\x83\x02\x61s\xa2\x05\x01\x05\x01",              // until twice
+        b"\x83\x02\x61s\xa1\x08\xa0",                      // empty tag conditions
+        b"\x83\x02\x61s\xa1\x08\xa1\x61e\x81\x68abababab", // hex as text
+        b"\x83\x02\x61s\xa1\x08\xa2\x61e\x80\x61e\x80",    // a letter twice
+    ];
+    let relay: [&[u8]; 6] = [
+        b"\x83\x03\x61s\x80",                   // EOSE: no hint
+        b"\x83\x03\x61s\x82\x64more\x66finish", // hints out of order
+        b"\x83\x03\x61s\x82\x64more\x64more",   // a hint twice
+        b"\x84\x07\x61s\x01\xf4",               // COUNT: a lone false
+        b"\x85\x07\x61s\x01\xf5\x41\x00",       // hll of one byte
+        b"\x84\x02\x41\x00\xf5\x60",            // OK: an id of one byte
+    ];
+    for subject in subjects() {
+        if matches!(subject.format.name(), "cbor-packed" | "cbor-intkey") {
+            for bytes in numbered {
+                let result = subject.read_client(bytes);
+                let refused = result.as_ref().is_err_and(|e| !matches!(e, DecodeError::UnknownMessage(_)));
+                assert!(refused, "{}: {bytes:02x?} gave {result:?}", subject.label);
+            }
+            for bytes in relay {
+                let result = subject.read_relay(bytes);
+                let refused = result.as_ref().is_err_and(|e| !matches!(e, DecodeError::UnknownMessage(_)));
+                assert!(refused, "{}: {bytes:02x?} gave {result:?}", subject.label);
+            }
+        }
+    }
+}
+
+/// Bytes as peers see them, so that a change of the messages cannot go unnoticed.
+#[test]
+fn cbor_messages_are_pinned() {
+    use common::full_filter as full;
+    let close = ClientMessage::Close { subscription: "s".into() };
+    let req = ClientMessage::Req {
+        subscription: "s".into(),
+        filters: vec![codecs::Filter {
+            ids: None,
+            authors: None,
+            search: None,
+            kinds: Some(vec![1, 256]),
+            since: Some(-1),
+            until: Some(24),
+            limit: Some(0),
+            tags: vec![codecs::TagFilter { letter: 'e', values: vec!["abababab".into(), "x".into()] }],
+            ..full()
+        }],
+    };
+    let client: [(&str, &ClientMessage<'_>, &[u8]); 4] = [
+        ("cbor-packed", &close, b"\x82\x03\x61s"),
+        ("cbor-schemaless", &close, b"\x82\x65CLOSE\x61s"),
+        (
+            "cbor-intkey",
+            &req,
+            b"\x83\x02\x61s\xa5\x03\x82\x01\x19\x01\x00\x04\x20\x05\x18\x18\x06\x00\x08\xa1\x61e\x82\x44\xab\xab\xab\xab\x61x",
+        ),
+        (
+            "cbor-schemaless",
+            &req,
+            b"\x83\x63REQ\x61s\xa5\x65kinds\x82\x01\x19\x01\x00\x65since\x20\x65until\x18\x18\x65limit\x00\x62#e\x82\x68abababab\x61x",
+        ),
+    ];
+    for (format, message, bytes) in client {
+        for subject in subjects().iter().filter(|subject| subject.format.name() == format) {
+            assert_eq!(subject.client(message).unwrap(), bytes, "{}", subject.label);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Any event and filter comes back the same; any bytes give an answer.
+
+mod common;
+
+use std::borrow::Cow;
+
+use codecs::{ClientMessage, Event, Filter, RelayMessage, TagFilter, hex};
+use common::{Subject, client_messages, relay_messages, sample_event, subjects};
+use proptest::{collection::vec, option, prelude::*, sample::Index};
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => vec(any::<char>(), 0..40).prop_map(String::from_iter),
+        4 => "[ -~]{0,140}",
+        2 => vec(0_u8..0x20, 0..20).prop_map(|controls| controls.into_iter().map(char::from).collect()),
+        1 => ("[ -~]{0,9}", any::<char>(), 1_usize..9_000).prop_map(|(start, c, n)| start + &c.to_string().repeat(n)),
+        6 => hexlike(),
+    ]
+}
+
+/// Hex of every length: as the rules want it, too short, odd, with capitals, almost hex.
+fn hexlike() -> impl Strategy<Value = String> {
+    let bytes = prop_oneof![Just(32_usize), 0_usize..10, 60_usize..70, 120_usize..130]
+        .prop_flat_map(|len| vec(any::<u8>(), len));
+    (bytes, 0..6, any::<Index>()).prop_map(|(bytes, how, at)| {
+        let digits = hex::encode(&bytes);
+        let at = if digits.is_empty() { 0 } else { at.index(digits.len()) };
+        match how {
+            0..=2 => digits,
+            3 => digits.to_uppercase(),
+            4 => digits[at..].to_owned(),
+            _ => format!("{}{}{}", &digits[..at], digits[at..].to_uppercase(), "g"),
+        }
+    })
+}
+
+fn event() -> impl Strategy<Value = Event<'static>> {
+    let tag = prop_oneof![
+        20 => vec(text().prop_map(Cow::Owned), 0..6),
+        1 => vec("[a-z]{0,2}".prop_map(Cow::Owned), 250..260),
+    ];
+    let created_at =
+        prop_oneof![any::<i64>(), Just(i64::MIN), Just(-1), Just(0), Just(i64::MAX), 0..2_000_000_000_i64];
+    let kind = prop_oneof![any::<u16>(), 0..64_u16, Just(u16::MAX)];
+    (any::<[u8; 32]>(), any::<[u8; 32]>(), created_at, kind, vec(tag, 0..12), text(), any::<[[u8; 32]; 2]>())
+        .prop_map(|(id, pubkey, created_at, kind, tags, content, sig)| Event {
+            id,
+            pubkey,
+            created_at,
+            kind,
+            tags,
+            content: content.into(),
+            sig: sig.concat().try_into().expect("twice 32 bytes"),
+        })
+}
+
+/// Filters with what every format must be able to ask: no empty list, times since 1970.
+fn filter() -> impl Strategy<Value = Filter> {
+    let ids = || option::of(vec(any::<[u8; 32]>(), 1..5));
+    let kinds = option::of(vec(any::<u16>(), 1..5));
+    let time = || option::of(0..=i64::MAX);
+    let limit = option::of(prop_oneof![0..=5_000_u64, Just(u64::from(u32::MAX))]);
+    let letters = proptest::sample::subsequence(vec!['a', 'd', 'e', 'p', 't', 'E', 'Z'], 0..5).prop_shuffle();
+    let tags = letters.prop_flat_map(|letters| {
+        letters
+            .into_iter()
+            .map(|letter| vec(text(), 1..4).prop_map(move |values| TagFilter { letter, values }))
+            .collect::<Vec<_>>()
+    });
+    (ids(), ids(), kinds, time(), time(), limit, option::of(text()), tags).prop_map(
+        |(ids, authors, kinds, since, until, limit, search, tags)| Filter {
+            ids,
+            authors,
+            kinds,
+            since,
+            until,
+            limit,
+            search,
+            tags,
+            unknown: None,
+        },
+    )
+}
+
+/// Filters at the edge: each format returns them unchanged or refuses to write them.
+fn odd_filter() -> impl Strategy<Value = Filter> {
+    (filter(), any::<[bool; 4]>(), any::<i64>(), any::<u64>()).prop_map(|(mut filter, empty, time, limit)| {
+        filter.ids = if empty[0] { Some(Vec::new()) } else { filter.ids };
+        filter.kinds = if empty[1] { Some(Vec::new()) } else { filter.kinds };
+        filter.since = Some(time);
+        filter.limit = if empty[2] { Some(limit) } else { filter.limit };
+        if let (true, Some(tag)) = (empty[3], filter.tags.first_mut()) {
+            tag.values.clear();
+        }
+        filter
+    })
+}
+
+/// Valid bytes with a few bytes changed, put in, taken out or doubled.
+fn mutate(bytes: &mut Vec<u8>, edits: &[(u8, Index, u8)]) {
+    for (edit, at, byte) in edits {
+        if bytes.is_empty() {
+            return;
+        }
+        let at = at.index(bytes.len());
+        match edit % 6 {
+            0 => bytes[at] = *byte,
+            1 => bytes[at] ^= 1 << (byte % 8),
+            2 => bytes.insert(at, *byte),
+            3 => drop(bytes.remove(at)),
+            4 => bytes.truncate(at),
+            _ => bytes.extend_from_within(at..),
+        }
+    }
+}
+
+fn decode_all(subject: &Subject, bytes: &[u8]) {
+    // What is accepted must be an event again: a decoder that invents one would fail here.
+    if let Ok(event) = subject.codec.decode_event(bytes) {
+        let again = subject.event(&event).unwrap();
+        assert_eq!(subject.codec.decode_event(&again).as_ref(), Ok(&event), "{}", subject.label);
+        if subject.format.name() == "cbor-packed" {
+            assert_eq!(again, bytes, "{}: two forms of one event", subject.label);
+        }
+    }
+    let _ = subject.read_client(bytes);
+    if let Ok(message) = subject.read_relay(bytes) {
+        let again = subject.relay(&message).unwrap();
+        assert_eq!(subject.read_relay(&again), Ok(message), "{}", subject.label);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_event_comes_back_the_same(event in event()) {
+        for subject in subjects() {
+            match subject.event(&event) {
+                Ok(bytes) => {
+                    prop_assert!(!subject.must_refuse(&event), "{}: no room for it, yet encoded", subject.label);
+                    prop_assert_eq!(subject.codec.decode_event(&bytes), Ok(event.clone()), "{}", subject.label);
+                }
+                Err(error) => prop_assert!(subject.must_refuse(&event), "{}: {}", subject.label, error),
+            }
+        }
+    }
+
+    #[test]
+    fn any_ordinary_filter_comes_back_the_same(filters in vec(filter(), 1..4), subscription in "[ -~ä]{1,64}") {
+        let message = ClientMessage::Req { subscription: subscription.into(), filters };
+        for subject in subjects() {
+            let bytes = subject.client(&message);
+            prop_assert!(bytes.is_ok(), "{}: {:?}", subject.label, bytes);
+            prop_assert_eq!(subject.read_client(&bytes.unwrap()), Ok(message.clone()), "{}", subject.label);
+        }
+    }
+
+    #[test]
+    fn any_odd_filter_comes_back_the_same_or_is_refused(filter in odd_filter()) {
+        let message = ClientMessage::Count { subscription: "sub".into(), filters: vec![filter] };
+        for subject in subjects() {
+            if let Ok(bytes) = subject.client(&message) {
+                prop_assert_eq!(subject.read_client(&bytes), Ok(message.clone()), "{}", subject.label);
+            }
+        }
+    }
+
+    #[test]
+    fn any_text_comes_back_the_same(subscription in text(), text in text()) {
+        prop_assume!(subscription.len() <= 255);
+        let messages = [
+            RelayMessage::Closed { subscription: subscription.into(), text: text.clone().into() },
+            RelayMessage::Notice { text: text.clone().into() },
+            RelayMessage::Ok { id: [7; 32], accepted: false, text: text.clone().into() },
+            RelayMessage::Auth { challenge: text.into() },
+        ];
+        for subject in subjects() {
+            for message in &messages {
+                let bytes = subject.relay(message).unwrap();
+                prop_assert_eq!(subject.read_relay(&bytes), Ok(message.clone()), "{}", subject.label);
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_give_an_answer(bytes in vec(any::<u8>(), 0..400)) {
+        for subject in subjects() {
+            decode_all(&subject, &bytes);
+        }
+    }
+
+    #[test]
+    fn any_change_of_valid_bytes_gives_an_answer(
+        event in event(),
+        pick in any::<Index>(),
+        edits in vec((any::<u8>(), any::<Index>(), any::<u8>()), 1..5),
+    ) {
+        let (client, relay) = (client_messages(), relay_messages());
+        for subject in subjects() {
+            let samples = [
+                subject.event(&event).or_else(|_| subject.event(&sample_event())),
+                subject.client(&client[pick.index(client.len())]),
+                subject.relay(&relay[pick.index(relay.len())]),
+            ];
+            for bytes in samples {
+                let mut bytes = bytes.unwrap();
+                mutate(&mut bytes, &edits);
+                decode_all(&subject, &bytes);
+            }
+        }
+    }
+}
