@@ -21,7 +21,7 @@
 //! digits long (the rule B of the formats that compact tag values): each message has one form. 06 to 08, 88 and 89
 //! (NIP-77) and 8A (batches) are unknown messages here.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, convert::Infallible};
 
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Filter, RelayMessage,
@@ -204,57 +204,75 @@ impl<E> Common<E> {
         filters: &[Filter],
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
+        check_filters(self.name, filters)?;
         self.write_subscription(subscription, out)?;
         write_varint(filters.len() as u64, out);
         for filter in filters {
-            write_sized(out, |out| self.write_filter(filter, out))?;
-        }
-        Ok(())
-    }
-
-    fn write_filter(&self, filter: &Filter, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let Filter { ids, authors, kinds, since, until, limit, search, tags, unknown } = filter;
-        if unknown.is_some() {
-            let what = "a filter field that is not in NIP-01";
-            return Err(EncodeError::Unrepresentable { format: self.name, what });
-        }
-        for (tag, keys) in [(1, ids), (2, authors)] {
-            if let Some(keys) = keys {
-                field(tag, out, |out| out.extend_from_slice(keys.as_flattened()));
-            }
-        }
-        if let Some(kinds) = kinds {
-            field(3, out, |out| kinds.iter().for_each(|kind| write_varint(u64::from(*kind), out)));
-        }
-        let numbers = [(4, since.map(i64::cast_unsigned)), (5, until.map(i64::cast_unsigned)), (6, *limit)];
-        for (tag, number) in numbers {
-            if let Some(number) = number {
-                field(tag, out, |out| write_varint(number, out));
-            }
-        }
-        if let Some(search) = search {
-            field(7, out, |out| out.extend_from_slice(search.as_bytes()));
-        }
-        for TagFilter { letter, values } in tags {
-            let letter = u8::try_from(*letter).ok().filter(u8::is_ascii_alphabetic).ok_or(
-                EncodeError::Unrepresentable { format: self.name, what: "a tag condition without a letter" },
-            )?;
-            field(8, out, |out| {
-                out.push(letter);
-                values.iter().for_each(|value| write_element(value, out));
+            let Ok(()) = write_sized::<Infallible>(out, |out| {
+                write_filter(filter, out);
+                Ok(())
             });
         }
         Ok(())
     }
 }
 
+/// Checks what no format can say of a filter, or would not read again.
+pub(crate) fn check_filters(format: &'static str, filters: &[Filter]) -> Result<(), EncodeError> {
+    let refuse = |what| Err(EncodeError::Unrepresentable { format, what });
+    if filters.len() > MAX_FILTERS {
+        let what = "a number of filters";
+        return Err(EncodeError::TooLarge { format, what, actual: filters.len(), max: MAX_FILTERS });
+    }
+    for filter in filters {
+        if filter.unknown.is_some() {
+            return refuse("a filter field that is not in NIP-01");
+        }
+        for (index, condition) in filter.tags.iter().enumerate() {
+            if !condition.letter.is_ascii_alphabetic() {
+                return refuse("a tag condition without a letter");
+            }
+            if filter.tags[..index].iter().any(|earlier| earlier.letter == condition.letter) {
+                return refuse("two tag conditions of one letter");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_filter(filter: &Filter, out: &mut Vec<u8>) {
+    let Filter { ids, authors, kinds, since, until, limit, search, tags, unknown: _ } = filter;
+    for (tag, keys) in [(1, ids), (2, authors)] {
+        if let Some(keys) = keys {
+            field(tag, out, |out| out.extend_from_slice(keys.as_flattened()));
+        }
+    }
+    if let Some(kinds) = kinds {
+        field(3, out, |out| kinds.iter().for_each(|kind| write_varint(u64::from(*kind), out)));
+    }
+    let numbers = [(4, since.map(i64::cast_unsigned)), (5, until.map(i64::cast_unsigned)), (6, *limit)];
+    for (tag, number) in numbers {
+        if let Some(number) = number {
+            field(tag, out, |out| write_varint(number, out));
+        }
+    }
+    if let Some(search) = search {
+        field(7, out, |out| out.extend_from_slice(search.as_bytes()));
+    }
+    for TagFilter { letter, values } in tags {
+        field(8, out, |out| {
+            out.push(u8::try_from(*letter).expect("check_filters wants an ASCII letter"));
+            values.iter().for_each(|value| write_element(value, out));
+        });
+    }
+}
+
 fn field(tag: u8, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(tag);
-    let done: Result<(), std::convert::Infallible> = write_sized(out, |out| {
+    let Ok(()) = write_sized::<Infallible>(out, |out| {
         write(out);
         Ok(())
     });
-    let Ok(()) = done;
 }
 
 fn write_element(value: &str, out: &mut Vec<u8>) {

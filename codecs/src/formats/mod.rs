@@ -1,5 +1,6 @@
 //! The registry: every wire format this project knows, in the order of every table.
 
+mod capnp;
 mod dannypack;
 mod generated;
 mod json;
@@ -36,6 +37,14 @@ pub static FORMATS: &[FormatSpec] = &[
         opcode: Opcode::Binary,
         layout: "protobuf, ids and keys as bytes",
         library: &proto_binary::ProtoBinary,
+        tuned: None,
+    },
+    FormatSpec {
+        name: "capnp",
+        token: "nostr.capnp.v1",
+        opcode: Opcode::Binary,
+        layout: "Cap'n Proto, three blobs, hex compacted",
+        library: &capnp::Capnp,
         tuned: None,
     },
     FormatSpec {

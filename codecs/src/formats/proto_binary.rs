@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Filter, RelayMessage, Tag,
-    TagFilter,
+    TagFilter, envelope::check_filters,
 };
 
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Filter, RelayMessage, Tag,
-    TagFilter, hex,
+    TagFilter, envelope::check_filters, hex,
 };
 
 #[derive(Debug)]

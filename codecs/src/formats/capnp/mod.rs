@@ -1,0 +1,319 @@
+//! Cap'n Proto through the `capnp` crate; see schema/nostr.capnp.
+//!
+//! ```text
+//! message   u32 LE segments - 1, u32 LE words of each, zero padding to 8 bytes, then the segments
+//! event     struct of three pointers: fixedData (138 bytes), tagData, content (with a NUL)
+//! fixedData id[32] pubkey[32] sig[64] created_at i64 LE, kind u16 LE
+//! tagData   u16 LE tags, for each tag: u8 values, for each value: u16 LE head, bytes
+//! head      bit 15: lowercase hex (even, 8 digits or more) stored as bytes; bits 0-14: stored bytes
+//! ```
+//!
+//! A tag value longer than 32,767 stored bytes, a tag of more than 255 values and more than 65,535 tags do not fit
+//! and are refused. An event inside a message is a whole message of its own, as `Data`: pointers are relative, so
+//! an embedded struct could not be spliced.
+//!
+//! Written by the crate's builder with its usual allocator (first segment 8 KiB, zeroed, for every message): what
+//! an adopter gets. Only [`Codec::wrap_event`] lays out its five words by hand, so that a fan-out copies the event
+//! once. tagData is collected in a vector before the builder copies it.
+//!
+//! Read in place, without the copy that the crate's `read_message` makes, whatever the address of the frame
+//! (feature `unaligned`); text borrows from the frame. The segment table is checked against the input first, the
+//! traversal limit is the size of the message, so that no blob can be read twice, and what the format's rules say
+//! beyond the schema is checked here. A struct larger than ours is a later schema and accepted; in a filter it is
+//! reported as an unknown field when it holds anything.
+
+mod messages;
+
+use std::borrow::Cow;
+
+use capnp::{
+    message::{self, HeapAllocator, ReaderOptions},
+    serialize::{self, BufferSegments},
+    text,
+};
+
+use super::generated::nostr_capnp::{client_msg, nostr_event, relay_msg};
+use crate::{
+    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, RelayMessage, Tag, hex, reader::Reader,
+};
+
+/// Shortest hex text stored as bytes.
+const MIN_HEX_CHARS: usize = 8;
+/// The bit of a tag value's head that marks bytes.
+const HEX: u16 = 0x8000;
+/// The crate asserts that a list has fewer than 2^29 elements, and a text one more for its NUL.
+const MAX_BLOB_BYTES: usize = (1 << 29) - 2;
+const WORD_BYTES: usize = 8;
+
+#[derive(Debug)]
+pub(super) struct Capnp;
+
+impl EventCodec for Capnp {
+    fn encode_event(&self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let mut tag_data = Vec::new();
+        write_tags(&event.tags, &mut tag_data)?;
+        let mut builder = builder();
+        let mut root = builder.init_root::<nostr_event::Builder<'_>>();
+        root.set_fixed_data(&fixed_data(event));
+        root.set_tag_data(fits(&tag_data, "tags of a size in bytes")?);
+        root.set_content(fits(&*event.content, "content of a size in bytes")?);
+        write(&builder, out)
+    }
+
+    fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
+        let message = open(bytes)?;
+        let root = message.get_root::<nostr_event::Reader<'_>>().map_err(library)?;
+        let mut fixed = Reader::new(root.get_fixed_data().map_err(library)?);
+        let tag_data = root.get_tag_data().map_err(library)?;
+        let event = Event {
+            id: fixed.array("id")?,
+            pubkey: fixed.array("pubkey")?,
+            sig: fixed.array("sig")?,
+            created_at: i64::from_le_bytes(fixed.array("created_at")?),
+            kind: u16::from_le_bytes(fixed.array("kind")?),
+            tags: read_tags(Reader::new(in_frame(bytes, tag_data)?))?,
+            content: read_text(bytes, root.has_content(), root.get_content(), "content")?,
+        };
+        fixed.finish()?;
+        Ok(event)
+    }
+}
+
+impl Codec for Capnp {
+    fn encode_client(&self, message: &ClientMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let mut builder = builder();
+        messages::build_client(message, builder.init_root())?;
+        write(&builder, out)
+    }
+
+    fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
+        let message = open(bytes)?;
+        messages::read_client(bytes, message.get_root::<client_msg::Reader<'_>>().map_err(library)?)
+    }
+
+    fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        if let RelayMessage::Event { subscription, event } = message {
+            let mut bytes = Vec::new();
+            self.encode_event(event, &mut bytes)?;
+            self.wrap_event(fits(&**subscription, "a subscription id in bytes")?, &bytes, out);
+            return Ok(());
+        }
+        let mut builder = builder();
+        messages::build_relay(message, builder.init_root())?;
+        write(&builder, out)
+    }
+
+    fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {
+        let message = open(bytes)?;
+        messages::read_relay(bytes, message.get_root::<relay_msg::Reader<'_>>().map_err(library)?)
+    }
+
+    /// One segment: the root struct, its union's data word, `SubEvent`'s two pointers, then the blobs.
+    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) {
+        const BYTE_LIST: u64 = 1 | 2 << 32;
+        let subscription_words = subscription.len() / WORD_BYTES + 1; // with a NUL
+        let event_words = event.len().div_ceil(WORD_BYTES);
+        let words = 5 + subscription_words + event_words;
+        for word in [
+            (words as u64) << 32, // segment table: one segment
+            1 << 32 | 1 << 48,    // RelayMsg: 1 data word, 1 pointer
+            0,                    // its union says event
+            2 << 48,              // SubEvent: 2 pointers
+            BYTE_LIST | 1 << 2 | (subscription.len() as u64 + 1) << 35,
+            BYTE_LIST | (subscription_words as u64) << 2 | (event.len() as u64) << 35,
+        ] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        let start = out.len();
+        out.extend_from_slice(subscription.as_bytes());
+        out.resize(start + subscription_words * WORD_BYTES, 0);
+        out.extend_from_slice(event);
+        out.resize(start + (subscription_words + event_words) * WORD_BYTES, 0);
+    }
+}
+
+// --- writing -------------------------------------------------------------------------------------------------
+
+/// The crate's own settings, spelled out: they decide where segments break, and so the bytes.
+fn builder() -> message::Builder<HeapAllocator> {
+    message::Builder::new(
+        HeapAllocator::new()
+            .first_segment_words(1024)
+            .allocation_strategy(message::AllocationStrategy::GrowHeuristically),
+    )
+}
+
+fn write(builder: &message::Builder<HeapAllocator>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    serialize::write_message(out, builder).map_err(|error| EncodeError::Library(error.to_string()))
+}
+
+/// `blob`, when the crate can hold it.
+fn fits<'b, B: AsRef<[u8]> + ?Sized>(blob: &'b B, what: &'static str) -> Result<&'b B, EncodeError> {
+    let len = blob.as_ref().len();
+    if len <= MAX_BLOB_BYTES { Ok(blob) } else { Err(too_large(what, len, MAX_BLOB_BYTES)) }
+}
+
+fn too_large(what: &'static str, actual: usize, max: usize) -> EncodeError {
+    EncodeError::TooLarge { format: "capnp", what, actual, max }
+}
+
+fn fixed_data(event: &Event<'_>) -> [u8; 138] {
+    let mut fixed = [0; 138];
+    fixed[..32].copy_from_slice(&event.id);
+    fixed[32..64].copy_from_slice(&event.pubkey);
+    fixed[64..128].copy_from_slice(&event.sig);
+    fixed[128..136].copy_from_slice(&event.created_at.to_le_bytes());
+    fixed[136..].copy_from_slice(&event.kind.to_le_bytes());
+    fixed
+}
+
+fn write_tags(tags: &[Tag<'_>], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let count = u16::try_from(tags.len())
+        .map_err(|_| too_large("a number of tags", tags.len(), usize::from(u16::MAX)))?;
+    out.extend_from_slice(&count.to_le_bytes());
+    for tag in tags {
+        let values = u8::try_from(tag.len())
+            .map_err(|_| too_large("a number of values in a tag", tag.len(), usize::from(u8::MAX)))?;
+        out.push(values);
+        for value in tag {
+            write_element(value, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_element(value: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let is_hex = hex::is_compactable(value, MIN_HEX_CHARS);
+    let stored_bytes = if is_hex { value.len() / 2 } else { value.len() };
+    let head = u16::try_from(stored_bytes)
+        .ok()
+        .filter(|len| len & HEX == 0)
+        .ok_or_else(|| too_large("a tag value in stored bytes", stored_bytes, usize::from(HEX - 1)))?;
+    if is_hex {
+        out.extend_from_slice(&(head | HEX).to_le_bytes());
+        hex::decode_into(value, out);
+    } else {
+        out.extend_from_slice(&head.to_le_bytes());
+        out.extend_from_slice(value.as_bytes());
+    }
+    Ok(())
+}
+
+// --- reading -------------------------------------------------------------------------------------------------
+
+/// Checks that the segments are what `bytes` holds, exactly, and leaves the pointers to the crate.
+fn open(bytes: &[u8]) -> Result<message::Reader<BufferSegments<&[u8]>>, DecodeError> {
+    let words = check_segments(Reader::new(bytes))?;
+    // Each blob is read once; the slack is for zero-sized objects, which the crate counts as a word. Messages here
+    // nest three deep.
+    let options = ReaderOptions { traversal_limit_in_words: Some(words + 16), nesting_limit: 8 };
+    serialize::read_message_from_flat_slice(&mut &*bytes, options).map_err(library)
+}
+
+/// The number of words in all segments.
+fn check_segments(mut reader: Reader<'_>) -> Result<usize, DecodeError> {
+    let what = "segment table";
+    let segments = u64::from(u32::from_le_bytes(reader.array(what)?)) + 1;
+    if segments >= serialize::SEGMENTS_COUNT_LIMIT as u64 {
+        return Err(DecodeError::OutOfRange("number of segments"));
+    }
+    let mut words = 0;
+    for _ in 0..segments {
+        words += u64::from(u32::from_le_bytes(reader.array(what)?));
+    }
+    if segments % 2 == 0 && reader.array(what)? != [0; 4] {
+        return Err(DecodeError::NotCanonical("segment table's padding"));
+    }
+    let bytes = reader.bytes(words * WORD_BYTES as u64, "segments")?;
+    reader.finish()?;
+    Ok(bytes.len() / WORD_BYTES)
+}
+
+/// `part`, which the crate found in `frame`, with the lifetime of the frame rather than of the crate's reader.
+fn in_frame<'a>(frame: &'a [u8], part: &[u8]) -> Result<&'a [u8], DecodeError> {
+    if part.is_empty() {
+        return Ok(&[]); // the crate's empty blob lies anywhere
+    }
+    let start = part.as_ptr().addr().wrapping_sub(frame.as_ptr().addr());
+    let end = start.wrapping_add(part.len());
+    frame.get(start..end).ok_or(DecodeError::Malformed("pointer"))
+}
+
+fn read_text<'a>(
+    frame: &'a [u8],
+    is_present: bool,
+    text: capnp::Result<text::Reader<'_>>,
+    what: &'static str,
+) -> Result<Cow<'a, str>, DecodeError> {
+    if !is_present {
+        return Err(DecodeError::Missing(what));
+    }
+    let bytes = in_frame(frame, text.map_err(library)?.as_bytes())?;
+    str::from_utf8(bytes).map(Cow::Borrowed).map_err(|_| DecodeError::Utf8(what))
+}
+
+fn read_tags(mut reader: Reader<'_>) -> Result<Vec<Tag<'_>>, DecodeError> {
+    let count = u16::from_le_bytes(reader.array("number of tags")?);
+    let mut tags = Vec::with_capacity(reader.capacity(u64::from(count)));
+    for _ in 0..count {
+        let values = reader.u8("number of values in a tag")?;
+        let mut tag = Tag::with_capacity(reader.capacity(u64::from(values)));
+        for _ in 0..values {
+            tag.push(read_element(&mut reader, "tag value")?);
+        }
+        tags.push(tag);
+    }
+    reader.finish()?;
+    Ok(tags)
+}
+
+fn read_element<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<Cow<'a, str>, DecodeError> {
+    let head = u16::from_le_bytes(reader.array(what)?);
+    let len = u64::from(head & !HEX);
+    if head & HEX == 0 {
+        let text = reader.text(len, what)?;
+        if hex::is_compactable(text, MIN_HEX_CHARS) {
+            return Err(DecodeError::NotCanonical(what));
+        }
+        return Ok(Cow::Borrowed(text));
+    }
+    if len < MIN_HEX_CHARS as u64 / 2 {
+        return Err(DecodeError::NotCanonical(what));
+    }
+    Ok(Cow::Owned(hex::encode(reader.bytes(len, what)?)))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "map_err hands the error over")]
+fn library(error: capnp::Error) -> DecodeError {
+    DecodeError::Library(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_splice_is_what_the_builder_makes_in_one_segment() {
+        for (subscription_len, content_len) in [(0, 0), (1, 1), (6, 7), (7, 8), (8, 9), (64, 20_000)] {
+            let event = Event {
+                id: [1; 32],
+                pubkey: [2; 32],
+                created_at: 3,
+                kind: 4,
+                tags: vec![vec!["e".into(), "ab".repeat(32).into()]],
+                content: "c".repeat(content_len).into(),
+                sig: [5; 64],
+            };
+            let message = RelayMessage::Event {
+                subscription: "s".repeat(subscription_len).into(),
+                event: Cow::Owned(event),
+            };
+            let mut built = message::Builder::new(HeapAllocator::new().first_segment_words(1 << 16));
+            messages::build_relay(&message, built.init_root()).expect("everything fits");
+            let (mut expected, mut spliced) = (Vec::new(), Vec::new());
+            write(&built, &mut expected).expect("memory takes everything");
+            Capnp.encode_relay(&message, &mut spliced).expect("everything fits");
+            assert_eq!(spliced, expected);
+        }
+    }
+}
