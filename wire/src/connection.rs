@@ -322,7 +322,7 @@ impl Connection {
             tungstenite::Message::Text(text) => (Opcode::Text, Bytes::from(text)),
             tungstenite::Message::Binary(payload) => (Opcode::Binary, payload),
             tungstenite::Message::Close(frame) => {
-                let error = frame.and_then(disorderly);
+                let error = frame.as_ref().and_then(disorderly);
                 self.state = State::PeerCloses { deadline: time::Instant::now() + CLOSE_TIMEOUT, error };
                 return Ok(None);
             }
@@ -384,7 +384,7 @@ fn checked(opcode: Opcode, payload: Bytes) -> Result<Message, WireError> {
 }
 
 /// A close that the caller should hear of.
-fn disorderly(frame: CloseFrame) -> Option<WireError> {
+fn disorderly(frame: &CloseFrame) -> Option<WireError> {
     let code = u16::from(frame.code);
     let orderly = [CloseCode::Normal, CloseCode::GoingAway].iter().any(|orderly| orderly.code() == code);
     (!orderly).then(|| WireError::Closed { code, reason: frame.reason.to_string() })

@@ -29,7 +29,7 @@ pub(crate) struct Deflater {
     level: u32,
     direction: Direction,
     /// The context, with takeover only.
-    context: Option<Compress>,
+    context: Option<Box<Compress>>,
 }
 
 impl Deflater {
@@ -47,7 +47,7 @@ impl Deflater {
         }
         let (level, bits) = (self.level, self.direction.window_bits);
         if self.direction.takeover {
-            compress(self.context.get_or_insert_with(|| new_compress(level, bits)), payload, out);
+            compress(self.context.get_or_insert_with(|| Box::new(new_compress(level, bits))), payload, out);
             return;
         }
         POOL.with_borrow_mut(|pool| {
@@ -94,7 +94,7 @@ fn compress(state: &mut Compress, payload: &[u8], out: &mut BytesMut) {
 pub(crate) struct Inflater {
     direction: Direction,
     /// The context, with takeover only.
-    context: Option<Decompress>,
+    context: Option<Box<Decompress>>,
 }
 
 impl Inflater {
@@ -109,7 +109,11 @@ impl Inflater {
     pub(crate) fn inflate(&mut self, payload: &[u8], limit_bytes: usize) -> Result<Bytes, WireError> {
         let bits = self.direction.window_bits;
         if self.direction.takeover {
-            return inflate(self.context.get_or_insert_with(|| new_decompress(bits)), payload, limit_bytes);
+            return inflate(
+                self.context.get_or_insert_with(|| Box::new(new_decompress(bits))),
+                payload,
+                limit_bytes,
+            );
         }
         POOL.with_borrow_mut(|pool| {
             let states = &mut pool.decompress;
@@ -161,4 +165,124 @@ fn inflate(state: &mut Decompress, payload: &[u8], limit_bytes: usize) -> Result
 /// What one call did, from zlib's running totals.
 fn step(before: u64, after: u64) -> usize {
     usize::try_from(after - before).expect("bounded by the length of a slice")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: usize = 1 << 20;
+    const TAKEOVER: Direction = Direction { takeover: true, window_bits: 15 };
+    const FRESH: Direction = Direction { takeover: false, window_bits: 15 };
+
+    fn compressed(deflater: &mut Deflater, payload: &[u8]) -> Vec<u8> {
+        let mut out = BytesMut::new();
+        deflater.compress(payload, &mut out);
+        out.to_vec()
+    }
+
+    /// A message in which each line resembles the others.
+    fn sample(seed: usize) -> Vec<u8> {
+        (0..50).map(|i| format!("[\"EVENT\",\"{seed}\",{{\"n\":{}}}]", i * seed)).collect::<String>().into()
+    }
+
+    #[test]
+    fn the_examples_of_rfc_7692_inflate() {
+        let examples: [(&str, &[u8]); 4] = [
+            ("§7.2.3.1, one block", &[0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00]),
+            ("§7.2.3.3, stored", &[0x00, 0x05, 0x00, 0xfa, 0xff, 0x48, 0x65, 0x6c, 0x6c, 0x6f, 0x00]),
+            ("§7.2.3.4, final block", &[0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00, 0x00]),
+            (
+                "§7.2.3.5, two blocks",
+                &[0xf2, 0x48, 0x05, 0x00, 0x00, 0x00, 0xff, 0xff, 0xca, 0xc9, 0xc9, 0x07, 0x00],
+            ),
+        ];
+        for (example, bytes) in examples {
+            for direction in [TAKEOVER, FRESH] {
+                let mut inflater = Inflater::new(direction);
+                for _ in 0..2 {
+                    assert_eq!(inflater.inflate(bytes, LIMIT).unwrap(), "Hello", "{example}, {direction:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_second_message_refers_to_the_first_only_with_takeover() {
+        // RFC 7692 §7.2.3.2.
+        let (first, second) = ([0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00], [0xf2, 0x00, 0x11, 0x00, 0x00]);
+        let mut inflater = Inflater::new(TAKEOVER);
+        assert_eq!(inflater.inflate(&first, LIMIT).unwrap(), "Hello");
+        assert_eq!(inflater.inflate(&second, LIMIT).unwrap(), "Hello");
+        let mut inflater = Inflater::new(FRESH);
+        assert_eq!(inflater.inflate(&first, LIMIT).unwrap(), "Hello");
+        assert!(matches!(inflater.inflate(&second, LIMIT), Err(WireError::Inflate(_))));
+    }
+
+    #[test]
+    fn hello_compresses_to_the_bytes_of_the_rfc() {
+        let mut deflater = Deflater::new(6, TAKEOVER);
+        assert_eq!(compressed(&mut deflater, b"Hello"), [0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00]);
+        let second = compressed(&mut deflater, b"Hello");
+        let mut deflater = Deflater::new(6, FRESH);
+        let fresh = compressed(&mut deflater, b"Hello");
+        assert_eq!(compressed(&mut deflater, b"Hello"), fresh);
+        assert!(second.len() < fresh.len(), "{second:x?}");
+    }
+
+    #[test]
+    fn every_level_and_window_gives_back_every_message() {
+        for level in 0..=9 {
+            for window_bits in 9..=15 {
+                for takeover in [true, false] {
+                    let direction = Direction { takeover, window_bits };
+                    let (mut deflater, mut inflater) =
+                        (Deflater::new(level, direction), Inflater::new(direction));
+                    let noise: Vec<u8> =
+                        (0..70_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+                    for payload in [sample(3), vec![], vec![], sample(4), noise, sample(3), vec![7]] {
+                        let bytes = compressed(&mut deflater, &payload);
+                        assert_eq!(
+                            inflater.inflate(&bytes, LIMIT).unwrap(),
+                            payload,
+                            "{level} {direction:?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_of_the_agreed_size_is_enough_to_inflate() {
+        let far_apart = [sample(1), vec![b'x'; 3000], sample(1)].concat();
+        let direction = Direction { takeover: true, window_bits: 9 };
+        let (mut deflater, mut inflater) = (Deflater::new(6, direction), Inflater::new(direction));
+        for _ in 0..3 {
+            let bytes = compressed(&mut deflater, &far_apart);
+            assert_eq!(inflater.inflate(&bytes, LIMIT).unwrap(), far_apart);
+        }
+    }
+
+    #[test]
+    fn the_limit_is_exact() {
+        let bytes = compressed(&mut Deflater::new(6, FRESH), &[0; 1000]);
+        assert_eq!(Inflater::new(FRESH).inflate(&bytes, 1000).unwrap().len(), 1000);
+        let error = Inflater::new(FRESH).inflate(&bytes, 999).unwrap_err();
+        assert!(matches!(error, WireError::TooLarge { limit_bytes: 999, inflated: true }));
+    }
+
+    #[test]
+    fn no_truncation_or_flipped_bit_panics_or_passes_the_limit() {
+        let bytes = compressed(&mut Deflater::new(6, FRESH), &sample(9));
+        for len in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut broken = bytes[..=len].to_vec();
+                broken[len] ^= 1 << bit;
+                if let Ok(payload) = Inflater::new(FRESH).inflate(&broken, 5000) {
+                    assert!(payload.len() <= 5000);
+                }
+            }
+        }
+    }
 }

@@ -4,3 +4,5 @@
 
 mod common;
 mod connection;
+
+mod negotiation;

@@ -1,0 +1,328 @@
+//! Header values in, decisions out.
+
+use codecs::Format;
+use wire::{
+    Compression, DeflateParams, Offer, Support, Token,
+    negotiate::{self, Decision, Direction, Refusal},
+};
+
+use crate::common::{offer, support};
+
+fn chosen(offered: &str, support: &Support) -> Option<String> {
+    negotiate::accept(Some(offered), None, support).unwrap().agreement.token
+}
+
+#[test]
+fn the_first_enabled_token_of_the_client_wins() {
+    let all = support(&["none", "zstd"]);
+    let without_zstd = support(&["none"]);
+    let cases: [(&str, &Support, Option<&str>); 12] = [
+        ("nostr.json", &all, Some("nostr.json")),
+        ("nostr.json+zstd, nostr.json", &all, Some("nostr.json+zstd")),
+        ("nostr.json, nostr.json+zstd", &all, Some("nostr.json")),
+        ("nostr.json+zstd, nostr.json", &without_zstd, Some("nostr.json")),
+        ("nostr.json+zstd", &without_zstd, None),
+        ("chat, graphql-ws", &all, None),
+        ("chat,nostr.json", &all, Some("nostr.json")),
+        ("nostr.json, nostr.json", &all, Some("nostr.json")),
+        (" \t nostr.json\t,", &all, Some("nostr.json")),
+        ("Nostr.JSON", &all, None),
+        ("nostr.json+zstd+zstd, nostr json, nostr/json, +zstd, \u{fffd}", &all, None),
+        ("", &all, None),
+    ];
+    for (offered, support, expected) in cases {
+        assert_eq!(chosen(offered, support).as_deref(), expected, "{offered:?}");
+    }
+}
+
+#[test]
+fn every_token_is_accepted_and_spoken_by_both_ends() {
+    for format in Format::all() {
+        for name in ["none", "zstd"] {
+            let offer = Offer { formats: vec![format], compression: name.parse().unwrap() };
+            let request = negotiate::request(&offer);
+            let relay = negotiate::accept(Some(&request.protocols), None, &support(&["zstd"])).unwrap();
+            let client = negotiate::check_answer(&offer, relay.agreement.token.as_deref(), None).unwrap();
+            assert_eq!(client, relay, "{format} {name}");
+            assert_eq!((client.agreement.format, client.agreement.compression.name()), (format, name));
+        }
+    }
+}
+
+#[test]
+fn an_offer_ends_with_plain_json_and_names_nothing_twice() {
+    let formats: Vec<_> = Format::all().chain(Format::all()).collect();
+    for name in Compression::NAMES {
+        let tokens = Offer { formats: formats.clone(), compression: name.parse().unwrap() }.tokens();
+        assert!(tokens.contains(&Token::JSON), "{name}");
+        for (i, token) in tokens.iter().enumerate() {
+            assert!(!tokens[..i].contains(token), "{name}: {token} twice");
+        }
+    }
+    let zstd = Offer { formats: vec![], compression: "zstd".parse().unwrap() };
+    assert_eq!(negotiate::request(&zstd).protocols, "nostr.json");
+    assert_eq!(negotiate::request(&offer("zstd")).protocols, "nostr.json+zstd, nostr.json");
+}
+
+#[test]
+fn no_offer_and_no_match_mean_json_unless_the_relay_is_strict() {
+    let mut support = support(&[]);
+    for strict in [false, true] {
+        support.strict = strict;
+        let decision = negotiate::accept(None, None, &support).unwrap();
+        assert_eq!((decision.agreement.format, decision.agreement.token), (Format::JSON, None));
+    }
+    let refusal = negotiate::accept(Some("chat"), None, &support).unwrap_err();
+    let Refusal::NoToken { enabled } = refusal else { panic!("{refusal:?}") };
+    assert!(enabled.contains(&"nostr.json".to_owned()), "{enabled:?}");
+    support.strict = false;
+    let decision = negotiate::accept(Some("chat"), None, &support).unwrap();
+    assert_eq!((decision.agreement.format, decision.agreement.token), (Format::JSON, None));
+}
+
+#[test]
+fn only_enabled_formats_are_accepted_and_json_always_is() {
+    let only_json = Support { formats: vec![], compressions: vec![], strict: false };
+    assert_eq!(only_json.tokens(), [Token::JSON]);
+    for format in Format::all().filter(|&format| format != Format::JSON) {
+        assert_eq!(chosen(format.spec().token, &only_json), None, "{format}");
+    }
+}
+
+#[test]
+fn compressions_are_never_stacked() {
+    let support = support(&Compression::NAMES);
+    let decision =
+        negotiate::accept(Some("nostr.json+zstd, nostr.json"), Some("permessage-deflate"), &support).unwrap();
+    assert_eq!(decision.agreement.compression.name(), "zstd");
+    assert_eq!((decision.agreement.extensions, decision.deflate), (None, None));
+}
+
+const KEPT: Direction = Direction { takeover: true, window_bits: 15 };
+const DROPPED: Direction = Direction { takeover: false, window_bits: 15 };
+
+fn bits(direction: Direction, window_bits: u8) -> Direction {
+    Direction { window_bits, ..direction }
+}
+
+/// What the relay answers and does (relay's direction, client's direction); `None`: declined.
+fn check_accept(support: &Support, header: &str, expected: Option<(&str, Direction, Direction)>) {
+    let Decision { agreement, deflate } = negotiate::accept(None, Some(header), support).unwrap();
+    let found = agreement.extensions.as_deref().zip(deflate);
+    let found = found.map(|(answer, setup)| (answer, setup.send, setup.receive));
+    assert_eq!(found, expected, "offer {header:?}");
+    assert_eq!(agreement.compression == Compression::None, expected.is_none(), "offer {header:?}");
+}
+
+#[test]
+fn the_relay_honours_deflate_offers() {
+    let both = support(&["deflate", "deflate-no-takeover"]);
+    let cases: [(&str, Option<(&str, Direction, Direction)>); 24] = [
+        // What nostr-tools, NDK and Chromium send, what go-nostr sends, what strfry's clients send.
+        ("permessage-deflate; client_max_window_bits", Some(("permessage-deflate", KEPT, KEPT))),
+        ("permessage-deflate", Some(("permessage-deflate", KEPT, KEPT))),
+        (
+            "permessage-deflate; client_no_context_takeover; server_no_context_takeover",
+            Some((
+                "permessage-deflate; server_no_context_takeover; client_no_context_takeover",
+                DROPPED,
+                DROPPED,
+            )),
+        ),
+        (
+            "permessage-deflate; server_no_context_takeover",
+            Some(("permessage-deflate; server_no_context_takeover", DROPPED, KEPT)),
+        ),
+        (
+            "permessage-deflate; client_no_context_takeover",
+            Some(("permessage-deflate; client_no_context_takeover", KEPT, DROPPED)),
+        ),
+        (
+            "permessage-deflate; server_max_window_bits=10",
+            Some(("permessage-deflate; server_max_window_bits=10", bits(KEPT, 10), KEPT)),
+        ),
+        (
+            "permessage-deflate;client_max_window_bits=\"10\"",
+            Some(("permessage-deflate; client_max_window_bits=10", KEPT, bits(KEPT, 10))),
+        ),
+        (
+            "permessage-deflate; client_max_window_bits = \"1\\0\"",
+            Some(("permessage-deflate; client_max_window_bits=10", KEPT, bits(KEPT, 10))),
+        ),
+        // A client may compress with 8 bits, which 9 can read; the relay cannot.
+        (
+            "permessage-deflate; client_max_window_bits=8",
+            Some(("permessage-deflate; client_max_window_bits=8", KEPT, bits(KEPT, 9))),
+        ),
+        ("permessage-deflate; server_max_window_bits=8", None),
+        (
+            "permessage-deflate; server_max_window_bits=8, permessage-deflate",
+            Some(("permessage-deflate", KEPT, KEPT)),
+        ),
+        ("permessage-deflate; client_max_window_bits=15", Some(("permessage-deflate", KEPT, KEPT))),
+        // Malformed parameters decline their offer.
+        ("permessage-deflate; client_max_window_bits=16", None),
+        ("permessage-deflate; client_max_window_bits=7", None),
+        ("permessage-deflate; client_max_window_bits=010", None),
+        ("permessage-deflate; client_max_window_bits=+9", None),
+        ("permessage-deflate; server_max_window_bits", None),
+        ("permessage-deflate; server_no_context_takeover=1", None),
+        ("permessage-deflate; server_no_context_takeover; server_no_context_takeover", None),
+        ("permessage-deflate; client_max_window_bits; client_max_window_bits=9", None),
+        ("permessage-deflate; unknown_parameter", None),
+        (
+            "permessage-deflate; unknown_parameter, permessage-deflate",
+            Some(("permessage-deflate", KEPT, KEPT)),
+        ),
+        ("permessage-bzip2, x-webkit-deflate-frame; a=b", None),
+        (" , permessage-bzip2;level=9 ,, permessage-deflate , ", Some(("permessage-deflate", KEPT, KEPT))),
+    ];
+    for (header, expected) in cases {
+        check_accept(&both, header, expected);
+        check_accept(&support(&["none", "zstd"]), header, None);
+    }
+}
+
+#[test]
+fn the_relay_can_insist_on_no_takeover_and_on_smaller_windows() {
+    let answer = "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
+    check_accept(
+        &support(&["deflate-no-takeover"]),
+        "permessage-deflate; client_max_window_bits",
+        Some((answer, DROPPED, DROPPED)),
+    );
+    let params = DeflateParams { window_bits: 11, ..DeflateParams::STANDING };
+    let small = Support { compressions: vec![Compression::Deflate(params)], ..support(&[]) };
+    check_accept(
+        &small,
+        "permessage-deflate; client_max_window_bits",
+        Some(("permessage-deflate; client_max_window_bits=11", bits(KEPT, 11), bits(KEPT, 11))),
+    );
+    // Without the client's leave its window cannot be limited (RFC 7692 §7.1.2.2).
+    check_accept(&small, "permessage-deflate", Some(("permessage-deflate", bits(KEPT, 11), KEPT)));
+}
+
+#[test]
+fn a_header_outside_the_grammar_is_refused() {
+    for header in [
+        "permessage-deflate;",
+        "permessage-deflate; =1",
+        "permessage-deflate; client_max_window_bits=",
+        "permessage-deflate; client_max_window_bits=\"10",
+        "permessage-deflate; client_max_window_bits=\"\"",
+        "permessage-deflate; client_max_window_bits=\"1 0\"",
+        "permessage-deflate client_max_window_bits",
+        "permessage-deflate; client_max_window_bits=\"1\\",
+        "perméssage",
+        ";",
+    ] {
+        for support in [support(&["deflate"]), support(&[])] {
+            let refusal = negotiate::accept(None, Some(header), &support).unwrap_err();
+            assert!(matches!(refusal, Refusal::Malformed(_)), "{header:?}: {refusal:?}");
+        }
+    }
+}
+
+/// What the client does after an answer (client's direction, relay's direction); `Err`: a failed handshake.
+fn check_client(offer: &Offer, answer: Option<&str>, expected: Result<Option<(Direction, Direction)>, &str>) {
+    let found = negotiate::check_answer(offer, Some("nostr.json"), answer);
+    match (found, expected) {
+        (Ok(found), Ok(expected)) => {
+            assert_eq!(found.deflate.map(|setup| (setup.send, setup.receive)), expected, "answer {answer:?}");
+        }
+        (Err(found), Err(expected)) => assert!(found.contains(expected), "answer {answer:?}: {found}"),
+        (found, expected) => panic!("answer {answer:?}: expected {expected:?}, found {found:?}"),
+    }
+}
+
+#[test]
+fn the_client_checks_the_answer() {
+    let takeover = offer("deflate");
+    let cases: [(&str, Result<Option<(Direction, Direction)>, &str>); 16] = [
+        ("permessage-deflate", Ok(Some((KEPT, KEPT)))),
+        ("", Ok(None)),
+        ("permessage-deflate; server_no_context_takeover", Ok(Some((KEPT, DROPPED)))),
+        ("permessage-deflate; client_no_context_takeover", Ok(Some((DROPPED, KEPT)))),
+        ("permessage-deflate; client_max_window_bits=10", Ok(Some((bits(KEPT, 10), KEPT)))),
+        ("permessage-deflate; server_max_window_bits=\"10\"", Ok(Some((KEPT, bits(KEPT, 10))))),
+        ("permessage-deflate; server_max_window_bits=8", Ok(Some((KEPT, bits(KEPT, 9))))),
+        ("permessage-deflate; client_max_window_bits=8", Err("zlib cannot")),
+        ("permessage-deflate; client_max_window_bits", Err("must be 8 to 15")),
+        ("permessage-deflate; client_max_window_bits=16", Err("must be 8 to 15")),
+        ("permessage-deflate; server_max_window_bits", Err("must be 8 to 15")),
+        ("permessage-deflate; unknown", Err("unknown parameter")),
+        ("permessage-deflate; server_no_context_takeover; server_no_context_takeover", Err("twice")),
+        ("permessage-deflate, permessage-deflate", Err("more than one")),
+        ("permessage-bzip2", Err("not offered")),
+        ("permessage-deflate;", Err("malformed")),
+    ];
+    for (answer, expected) in cases {
+        check_client(&takeover, Some(answer), expected);
+    }
+    check_client(&takeover, None, Ok(None));
+
+    let fresh = offer("deflate-no-takeover");
+    check_client(&fresh, Some("permessage-deflate"), Err("server_no_context_takeover"));
+    check_client(
+        &fresh,
+        Some("permessage-deflate; server_no_context_takeover"),
+        Ok(Some((DROPPED, DROPPED))),
+    );
+
+    for compression in ["none", "zstd"] {
+        check_client(&offer(compression), Some("permessage-deflate"), Err("not offered"));
+    }
+
+    let params = DeflateParams { window_bits: 10, ..DeflateParams::STANDING };
+    let small = Offer { formats: vec![], compression: Compression::Deflate(params) };
+    check_client(&small, Some("permessage-deflate"), Err("server_max_window_bits=10"));
+    check_client(
+        &small,
+        Some("permessage-deflate; server_max_window_bits=9; client_max_window_bits=12"),
+        Ok(Some((bits(KEPT, 10), bits(KEPT, 9)))),
+    );
+}
+
+#[test]
+fn what_the_client_offers_the_relay_grants() {
+    for name in ["deflate", "deflate-no-takeover"] {
+        for window_bits in 9..=15 {
+            let Compression::Deflate(params) = name.parse().unwrap() else { panic!("{name} is deflate") };
+            let compression = Compression::Deflate(DeflateParams { window_bits, ..params });
+            let offer = Offer { formats: vec![], compression };
+            let request = negotiate::request(&offer);
+            let support = support(&["deflate", "deflate-no-takeover"]);
+            let relay = negotiate::accept(None, request.extensions.as_deref(), &support).unwrap();
+            let client =
+                negotiate::check_answer(&offer, None, relay.agreement.extensions.as_deref()).unwrap();
+            assert_eq!(client.agreement.compression, compression);
+            let (client, relay) = (client.deflate.unwrap(), relay.deflate.unwrap());
+            assert_eq!((client.send, client.receive), (relay.receive, relay.send), "{name} {window_bits}");
+        }
+    }
+    assert_eq!(
+        negotiate::request(&offer("deflate")).extensions.unwrap(),
+        "permessage-deflate; client_max_window_bits"
+    );
+    assert_eq!(
+        negotiate::request(&offer("deflate-no-takeover")).extensions.unwrap(),
+        "permessage-deflate; client_max_window_bits; client_no_context_takeover; server_no_context_takeover"
+    );
+}
+
+#[test]
+fn a_token_that_was_not_offered_fails_the_handshake() {
+    for answer in ["nostr.json+zstd", "chat", "", "Nostr.json", "nostr.json, nostr.json"] {
+        let error = negotiate::check_answer(&offer("none"), Some(answer), None).unwrap_err();
+        assert!(error.contains("not offered"), "{answer:?}: {error}");
+    }
+}
+
+#[test]
+fn a_relay_without_subprotocols_is_spoken_to_in_plain_json() {
+    let agreement = negotiate::check_answer(&offer("zstd"), None, None).unwrap().agreement;
+    assert_eq!(
+        (agreement.format, agreement.compression, agreement.token),
+        (Format::JSON, Compression::None, None)
+    );
+}
