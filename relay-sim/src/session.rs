@@ -39,7 +39,7 @@ const DELIVERIES: usize = 64;
 /// Written bytes that are flushed before more are added, so that `feed` finds room in the write buffer.
 const FLUSH_BYTES: usize = 32 << 10;
 
-/// How long the peer has to take what is written when the connection ends.
+/// How long the peer has to take what is left for it when the relay stops.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Serves one connection until it ends, and counts what it moved.
@@ -353,8 +353,9 @@ impl Session {
         let close = match end {
             End::Left => None,
             End::Wire(error) => {
-                add(&counters.connections_failed, 1);
-                error.close_code().map(|code| (code, error.to_string()))
+                let code = error.close_code();
+                add(if code.is_some() { &counters.malformed } else { &counters.connections_failed }, 1);
+                code.map(|code| (code, error.to_string()))
             }
             End::Stopped(Stop::SlowConsumer) => {
                 Some((CloseCode::TryAgain, "slow consumer: too much was left unread".to_owned()))
@@ -366,9 +367,7 @@ impl Session {
             if code == CloseCode::GoingAway && timeout(FAREWELL, self.deliver_the_rest()).await.is_err() {
                 debug!("the peer did not take what was left for it");
             }
-            if timeout(FAREWELL, self.conn.close(code, &reason)).await.is_err() {
-                debug!("the peer did not take the close");
-            }
+            self.conn.close(code, &reason).await;
         }
         self.inbound.deliveries.close();
         let left = std::iter::from_fn(|| self.inbound.deliveries.try_recv().ok()).count();

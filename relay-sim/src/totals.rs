@@ -71,7 +71,7 @@ counters! {
     deliveries_dropped,
     /// Deliveries skipped because the connection's format cannot hold the event.
     unencodable,
-    /// Messages that do not decode, or came in the wrong kind of frame.
+    /// Messages that do not decode, came in the wrong kind of frame, or broke the rules of the transport.
     malformed,
     /// Well-formed messages with an unknown verb or opcode.
     unsupported,
@@ -79,7 +79,7 @@ counters! {
     slow_consumers,
     /// Connections closed because the peer gave no sign of life.
     silent_peers,
-    /// Connections that ended in a transport error.
+    /// Connections that broke off, or that the peer closed with an error.
     connections_failed,
     /// Sessions that ended in a panic: a bug of this program.
     sessions_panicked,

@@ -1,0 +1,242 @@
+//! Peers that break rules: each gets the right answer, and the next client is served.
+
+use std::time::{Duration, Instant};
+
+use codecs::{Format, Opcode, VerifyLevel};
+use futures::{SinkExt, StreamExt};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_tungstenite::{
+    WebSocketStream, client_async,
+    tungstenite::{Message, client::IntoClientRequest},
+};
+use wire::Compression;
+
+use crate::common::{PATIENCE, TestRelay, compressions, kinds, note, ok};
+
+/// A bare WebSocket that offers one token.
+async fn websocket(relay: &TestRelay, token: &str) -> WebSocketStream<TcpStream> {
+    let mut request = relay.url.as_str().into_client_request().unwrap();
+    request.headers_mut().insert("sec-websocket-protocol", token.parse().unwrap());
+    let stream = TcpStream::connect(&relay.address).await.unwrap();
+    client_async(request, stream).await.unwrap().0
+}
+
+/// What the relay sends until it closes: the texts, then the close code.
+async fn hear_close(socket: &mut WebSocketStream<TcpStream>) -> (Vec<String>, Option<u16>) {
+    let mut texts = Vec::new();
+    while let Some(message) = timeout(PATIENCE, socket.next()).await.expect("an answer in time") {
+        match message {
+            Ok(Message::Close(frame)) => return (texts, frame.map(|frame| frame.code.into())),
+            Ok(message) => texts.push(message.into_text().unwrap_or_default().to_string()),
+            Err(_) => break,
+        }
+    }
+    (texts, None)
+}
+
+async fn check_served(relay: &TestRelay) {
+    let mut client = relay.json_client().await;
+    client.publish(&note(1, 1)).await;
+    assert!(client.hear().await.unwrap().starts_with("[\"OK\""));
+}
+
+#[tokio::test]
+async fn undecodable_messages_get_a_notice_in_json_and_1007_in_binary_formats() {
+    let relay = TestRelay::start(|_| {}).await;
+    for format in Format::all() {
+        for compression in compressions() {
+            let mut client = relay.client(format, compression).await;
+            client.send_bytes(b"{\"EVENT\xc3\xbf".to_vec()).await;
+            if format.spec().opcode == Opcode::Text {
+                assert!(client.hear().await.unwrap().starts_with("[\"NOTICE\",\"invalid: "));
+                client.send_bytes(b"[\"DANCE\",1]".to_vec()).await;
+                client.expect(r#"["NOTICE","unsupported: unknown message \"DANCE\""]"#).await;
+                client.request("a", kinds(&[1])).await;
+                client.expect(r#"["EOSE","a"]"#).await;
+            } else {
+                assert_eq!(client.expect_close().await, Some(1007), "{format} {compression}");
+            }
+            check_served(&relay).await;
+        }
+    }
+    let totals = relay.stop().await;
+    assert_eq!(totals.malformed, (Format::all().len() * Compression::NAMES.len()) as u64);
+    assert_eq!(totals.sessions_panicked, 0);
+}
+
+#[tokio::test]
+async fn the_wrong_kind_of_frame_is_a_notice_in_json_and_1003_in_binary_formats() {
+    let relay = TestRelay::start(|_| {}).await;
+    for format in Format::all() {
+        let mut socket = websocket(&relay, format.spec().token).await;
+        if format.spec().opcode == Opcode::Text {
+            socket.send(Message::binary(b"[\"CLOSE\",\"a\"]".to_vec())).await.unwrap();
+            let notice = timeout(PATIENCE, socket.next()).await.unwrap().unwrap().unwrap();
+            let expected = r#"["NOTICE","invalid: binary frames need a negotiated subprotocol"]"#;
+            assert_eq!(notice.into_text().unwrap(), expected);
+            socket.send(Message::text(r#"["REQ","a",{"limit":0}]"#)).await.unwrap();
+            let eose = timeout(PATIENCE, socket.next()).await.unwrap().unwrap().unwrap();
+            assert_eq!(eose.into_text().unwrap(), r#"["EOSE","a"]"#);
+        } else {
+            socket.send(Message::text(r#"["CLOSE","a"]"#)).await.unwrap();
+            assert_eq!(hear_close(&mut socket).await, (vec![], Some(1003)), "{format}");
+        }
+        check_served(&relay).await;
+    }
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn oversize_messages_are_closed_with_1009_also_when_they_inflate_to_it() {
+    let relay = TestRelay::start(|config| config.wire.max_message_bytes = 100_000).await;
+    for format in Format::all() {
+        for compression in compressions() {
+            let mut client = relay.client(format, compression).await;
+            client.send_bytes(vec![b' '; 100_001]).await;
+            assert_eq!(client.expect_close().await, Some(1009), "{format} {compression}");
+            check_served(&relay).await;
+        }
+    }
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn protocol_errors_are_closed_with_1002_and_text_that_is_no_text_with_1007() {
+    let relay = TestRelay::start(|_| {}).await;
+    // Masked with zeros: an unknown opcode, a control frame in fragments, text that is not UTF-8.
+    for (frame, code) in [
+        (&[0x83, 0x80, 0, 0, 0, 0][..], 1002),
+        (&[0x09, 0x80, 0, 0, 0, 0], 1002),
+        (&[0x81, 0x81, 0, 0, 0, 0, 0xff], 1007),
+    ] {
+        let mut socket = websocket(&relay, "nostr.json").await;
+        socket.get_mut().write_all(frame).await.unwrap();
+        assert_eq!(hear_close(&mut socket).await, (vec![], Some(code)), "{frame:x?}");
+        check_served(&relay).await;
+    }
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn a_peer_that_breaks_off_anywhere_harms_nobody() {
+    let relay = TestRelay::start(|_| {}).await;
+    let request = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    let frame = [0x81, 0x85, 0, 0, 0, 0, b'[', b'1', b',', b'2', b']'];
+    let bytes = [request.as_bytes(), &frame].concat();
+    for end in (0..bytes.len()).step_by(7).chain([bytes.len()]) {
+        let mut stream = TcpStream::connect(&relay.address).await.unwrap();
+        stream.write_all(&bytes[..end]).await.unwrap();
+    }
+    check_served(&relay).await;
+    let totals = relay.stop().await;
+    assert_eq!(totals.sessions_panicked, 0);
+}
+
+#[tokio::test]
+async fn a_slow_consumer_is_closed_with_1013_and_nobody_else_notices() {
+    let relay = TestRelay::start(|config| {
+        config.verify = VerifyLevel::None;
+        config.outbox_bytes = 1 << 20;
+    })
+    .await;
+    let mut slow = relay.json_client().await;
+    let mut quick = relay.json_client().await;
+    let mut publisher = relay.json_client().await;
+    for client in [&mut slow, &mut quick] {
+        client.request("a", kinds(&[20_001])).await;
+        client.expect(r#"["EOSE","a"]"#).await;
+    }
+    let content = "x".repeat(100 << 10);
+    let started = Instant::now();
+    for n in 0..200 {
+        let event = codecs::Event { content: content.clone().into(), kind: 20_001, ..note(n, 5) };
+        publisher.publish(&event).await;
+        publisher.expect(&ok(&event)).await;
+        assert!(quick.hear().await.unwrap().starts_with("[\"EVENT\""), "event {n}");
+    }
+    assert!(started.elapsed() < PATIENCE);
+    // It reads again in time to learn why it was closed.
+    assert_eq!(slow.expect_close().await, Some(1013));
+    let totals = relay.stop().await;
+    assert_eq!(totals.slow_consumers, 1);
+    assert!(totals.deliveries_dropped > 0);
+}
+
+#[tokio::test]
+async fn a_peer_without_a_sign_of_life_is_closed_and_one_that_answers_pings_stays() {
+    let relay = TestRelay::start(|config| config.ping_interval = Duration::from_millis(200)).await;
+    let mut quiet = relay.json_client().await;
+    let silent = websocket(&relay, "nostr.json").await;
+    // Reading answers pings; `silent` is not read.
+    assert!(timeout(Duration::from_secs(1), quiet.conn.next()).await.is_err(), "nothing but pings");
+    quiet.request("a", kinds(&[1])).await;
+    quiet.expect(r#"["EOSE","a"]"#).await;
+    drop(silent);
+    let totals = relay.stop().await;
+    assert_eq!(totals.silent_peers, 1);
+}
+
+#[tokio::test]
+async fn a_relay_that_stops_closes_with_1001_after_what_it_owes() {
+    let relay = TestRelay::start(|_| {}).await;
+    let mut socket = websocket(&relay, "nostr.json").await;
+    socket.send(Message::text(r#"["REQ","a",{"limit":0}]"#)).await.unwrap();
+    assert_eq!(socket.next().await.unwrap().unwrap().into_text().unwrap(), r#"["EOSE","a"]"#);
+    let mut publisher = relay.json_client().await;
+    publisher.publish(&note(1, 1)).await;
+    publisher.expect(&ok(&note(1, 1))).await;
+    let heard = tokio::spawn(async move { hear_close(&mut socket).await });
+    let totals = relay.stop().await;
+    let (texts, code) = heard.await.unwrap();
+    assert_eq!((texts.len(), code), (1, Some(1001)));
+    assert_eq!(totals.deliveries_live, 1);
+}
+
+#[tokio::test]
+async fn connections_over_the_limit_are_turned_away_and_room_is_found_again() {
+    let relay = TestRelay::start(|config| config.max_connections = Some(1)).await;
+    let first = relay.json_client().await;
+    let mut refused = TcpStream::connect(&relay.address).await.unwrap();
+    let read = timeout(PATIENCE, refused.read(&mut [0; 16])).await.expect("the relay hangs up");
+    assert_eq!(read.unwrap_or(0), 0);
+    drop(first);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    check_served(&relay).await;
+    assert_eq!(relay.stop().await.connections_refused, 1);
+}
+
+#[tokio::test]
+async fn strict_negotiation_refuses_unknown_tokens_and_the_default_speaks_json() {
+    for strict in [false, true] {
+        let relay = TestRelay::start(|config| config.strict_negotiation = strict).await;
+        let mut request = relay.url.as_str().into_client_request().unwrap();
+        request.headers_mut().insert("sec-websocket-protocol", "nostr.telepathy.v1".parse().unwrap());
+        let stream = TcpStream::connect(&relay.address).await.unwrap();
+        assert!(client_async(request, stream).await.is_err(), "the token is not echoed");
+        check_served(&relay).await;
+        let totals = relay.stop().await;
+        assert_eq!(totals.http_requests, u64::from(strict));
+    }
+}
+
+#[tokio::test]
+async fn nip_11_is_answered_over_plain_http() {
+    let relay = TestRelay::start(|_| {}).await;
+    let mut stream = TcpStream::connect(&relay.address).await.unwrap();
+    let request = "GET / HTTP/1.1\r\nHost: x\r\nAccept: application/nostr+json\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let document: serde_json::Value = serde_json::from_str(body).unwrap();
+    let tokens = document["wire"]["tokens"].as_array().unwrap();
+    assert_eq!(tokens.len(), 2 * Format::all().len());
+    let totals = relay.stop().await;
+    assert_eq!((totals.http_requests, totals.connections), (1, 0));
+}

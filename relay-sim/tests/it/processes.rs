@@ -1,0 +1,101 @@
+//! The program itself: what it announces, how it stops, how it fails.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    net::TcpListener,
+    process::{Child, Command, Output, Stdio},
+};
+
+use codecs::Format;
+use serde_json::Value;
+use wire::{Compression, Offer, WireLimits};
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_relay-sim"));
+    command.env_remove("RUST_LOG").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(args: &[&str]) -> (Option<i32>, String) {
+    let Output { status, stderr, .. } = program().args(args).output().unwrap();
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+/// A relay that announced itself, its URL, and the rest of its stdout.
+fn announced(args: &[&str]) -> (Child, String, BufReader<impl Read>) {
+    let mut child = program().args(["--announce", "--listen", "127.0.0.1:0"]).args(args).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    let line: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(line["pid"], child.id());
+    (child, line["listening"].as_str().unwrap().to_owned(), stdout)
+}
+
+#[test]
+fn a_child_announces_itself_and_stops_with_its_parents_stdin() {
+    for threads in ["1", "2"] {
+        let (mut child, url, mut stdout) =
+            announced(&["--format", "json", "--verify", "none", "--threads", threads]);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let offer = Offer { formats: vec![Format::JSON], compression: Compression::None };
+            let mut conn = wire::connect(&url, &offer, &WireLimits::default()).await.unwrap();
+            conn.feed(r#"["REQ","a",{}]"#.into()).await.unwrap();
+            conn.flush().await.unwrap();
+            let answer = conn.next().await.unwrap().unwrap();
+            assert_eq!(answer.payload, r#"["EOSE","a"]"#);
+            drop(child.stdin.take());
+            assert!(conn.next().await.is_none(), "closed in order");
+        });
+        let mut totals = String::new();
+        stdout.read_to_string(&mut totals).unwrap();
+        let totals: Value = serde_json::from_str(&totals).unwrap();
+        assert_eq!((&totals["connections"], &totals["requests"]), (&1.into(), &1.into()));
+        assert_eq!(totals["traffic"]["received"]["messages"], 1);
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn sigterm_stops_in_order() {
+    let (mut child, _url, mut stdout) = announced(&[]);
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    let mut totals = String::new();
+    stdout.read_to_string(&mut totals).unwrap();
+    assert!(serde_json::from_str::<Value>(&totals).unwrap()["connections"].is_u64());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_port_in_use_is_named_with_a_way_out() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (code, stderr) = run(&["--listen", &address]);
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains(&address) && stderr.contains("--listen 127.0.0.1:PORT"), "{stderr}");
+}
+
+#[test]
+fn unknown_names_list_the_known_ones() {
+    for (flag, known) in [
+        ("--format", "json"),
+        ("--compression", "deflate-no-takeover"),
+        ("--verify", "full"),
+        ("--implementation", "library"),
+    ] {
+        let (code, stderr) = run(&[flag, "nonsense"]);
+        assert_eq!(code, Some(2), "{stderr}");
+        assert!(stderr.contains("nonsense") && stderr.contains(known), "{stderr}");
+    }
+}
+
+#[test]
+fn a_corpus_that_cannot_be_read_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("absent.jsonl");
+    let (code, stderr) = run(&["--corpus", path.to_str().unwrap()]);
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("absent.jsonl"), "{stderr}");
+}

@@ -1,0 +1,1 @@
+use std::process::Command;

@@ -1,0 +1,275 @@
+//! Whole sessions in every format and compression.
+
+use std::borrow::Cow;
+
+use codecs::{ClientMessage, Filter, Format, VerifyLevel};
+use corpus::Corpus;
+use wire::Compression;
+
+use crate::common::{TestRelay, compressions, delivery, kinds, note, ok, signed};
+
+/// Publish, OK, stored events, EOSE, live events, COUNT, CLOSE.
+async fn check_session(relay: &TestRelay, format: Format, compression: Compression) {
+    let title = format!("{format} {compression}");
+    let mut publisher = relay.client(format, compression).await;
+    let mut reader = relay.client(format, compression).await;
+    let stored: Vec<_> = (0..3).map(|n| note(n, 100 + i64::try_from(n).unwrap())).collect();
+    for event in &stored {
+        publisher.publish(event).await;
+        publisher.expect(&ok(event)).await;
+    }
+    reader.request("stored first", kinds(&[1])).await;
+    for event in stored.iter().rev() {
+        reader.expect(&delivery("stored first", event)).await;
+    }
+    reader.expect(r#"["EOSE","stored first"]"#).await;
+
+    let live = note(9, 50);
+    publisher.publish(&live).await;
+    publisher.expect(&ok(&live)).await;
+    reader.expect(&delivery("stored first", &live)).await;
+
+    reader.send(&ClientMessage::Count { subscription: "n".into(), filters: kinds(&[1]) }).await;
+    reader.expect(r#"["COUNT","n",{"count":4}]"#).await;
+
+    reader.send(&ClientMessage::Close { subscription: "stored first".into() }).await;
+    publisher.publish(&note(10, 60)).await;
+    publisher.expect(&ok(&note(10, 60))).await;
+    reader.request("after", vec![Filter { limit: Some(0), ..Filter::default() }]).await;
+    reader.expect(r#"["EOSE","after"]"#).await;
+
+    let bad = codecs::Event { content: "altered".into(), ..note(11, 60) };
+    publisher.publish(&bad).await;
+    let id = codecs::hex::encode(&bad.id);
+    publisher.expect(&format!(r#"["OK","{id}",false,"invalid: event id does not match"]"#)).await;
+    let bad = codecs::Event { sig: [1; 64], ..note(12, 60) };
+    publisher.publish(&bad).await;
+    let id = codecs::hex::encode(&bad.id);
+    publisher.expect(&format!(r#"["OK","{id}",false,"invalid: signature does not verify"]"#)).await;
+    println!("{title}: {:?}", reader.conn.traffic());
+}
+
+#[tokio::test]
+async fn every_format_and_compression_carries_a_whole_session() {
+    for format in Format::all() {
+        for compression in compressions() {
+            let relay = TestRelay::start(|_| {}).await;
+            check_session(&relay, format, compression).await;
+            let totals = relay.stop().await;
+            assert_eq!(totals.connections, 2);
+            assert_eq!((totals.events_received, totals.events_accepted, totals.events_rejected), (7, 5, 2));
+            assert_eq!((totals.deliveries_stored, totals.deliveries_live), (3, 1));
+            assert_eq!((totals.requests, totals.counts, totals.events_stored), (2, 1, 5));
+            assert_eq!((totals.malformed, totals.slow_consumers, totals.sessions_panicked), (0, 0, 0));
+            // Each way: 7 OK and 1 COUNT, 2 EOSE, 4 EVENT; 7 EVENT, 2 REQ, 1 COUNT, 1 CLOSE.
+            assert_eq!((totals.traffic.sent.messages, totals.traffic.received.messages), (14, 11));
+            assert!(totals.traffic.sent.wire_bytes > 0 && totals.traffic.handshake_received_bytes > 0);
+        }
+    }
+}
+
+#[tokio::test]
+async fn clients_of_every_format_see_the_same_events_in_the_same_order() {
+    let corpus = Corpus::bundled();
+    let (stored, live) = corpus.events[..400].split_at(200);
+    let relay = TestRelay::start(|config| config.preload = stored.to_vec()).await;
+    let mut clients = Vec::new();
+    let mut answers = Vec::new();
+    for format in Format::all() {
+        for compression in compressions() {
+            let mut client = relay.client(format, compression).await;
+            client.request("all", vec![Filter::default()]).await;
+            let mut heard = Vec::new();
+            while heard.last().is_none_or(|message: &String| message != r#"["EOSE","all"]"#) {
+                heard.push(client.hear().await.unwrap());
+            }
+            answers.push((format!("{format} {compression}"), heard));
+            clients.push(client);
+        }
+    }
+    assert!(answers[0].1.len() > 100, "most of the preloaded events are current");
+    for (title, heard) in &answers {
+        assert_eq!(heard, &answers[0].1, "{title}");
+    }
+
+    let mut publisher = relay.json_client().await;
+    let mut accepted = Vec::new();
+    for event in live {
+        publisher.publish(event).await;
+        if publisher.hear().await.unwrap() == ok(event) {
+            accepted.push(delivery("all", event));
+        }
+    }
+    assert!(accepted.len() > 100, "most of the live events are current");
+    for ((title, _), client) in answers.iter().zip(&mut clients) {
+        for expected in &accepted {
+            assert_eq!(&client.hear().await.unwrap(), expected, "{title}");
+        }
+    }
+    let totals = relay.stop().await;
+    assert_eq!((totals.unencodable, totals.deliveries_dropped), (0, 0));
+    assert_eq!(totals.deliveries_live, (accepted.len() * clients.len()) as u64);
+}
+
+#[tokio::test]
+async fn rules_of_replacement_and_deletion_hold_over_the_wire() {
+    let relay = TestRelay::start(|_| {}).await;
+    let mut client = relay.json_client().await;
+    let profile = |created_at: i64| signed(0, created_at, vec![], format!("{created_at}"));
+    let steps = [
+        (profile(10), true, ""),
+        (profile(11), true, ""),
+        (profile(11), true, "duplicate: already have this event"),
+        (profile(10), false, "duplicate: have a newer event"),
+        (note(1, 5), true, ""),
+        (
+            signed(5, 20, vec![vec!["e".into(), codecs::hex::encode(&note(1, 5).id).into()]], String::new()),
+            true,
+            "",
+        ),
+        (note(1, 5), false, "blocked: its author deleted this event"),
+        (signed(20_001, 20, vec![], String::new()), true, ""),
+        (
+            signed(22_242, 20, vec![], String::new()),
+            false,
+            "invalid: kind 22242 belongs into AUTH, not EVENT (NIP-42)",
+        ),
+    ];
+    for (event, accepted, text) in &steps {
+        client.publish(event).await;
+        let id = codecs::hex::encode(&event.id);
+        client.expect(&format!(r#"["OK","{id}",{accepted},"{text}"]"#)).await;
+    }
+    client.request("left", vec![Filter::default()]).await;
+    client.expect(&delivery("left", &steps[5].0)).await;
+    client.expect(&delivery("left", &profile(11))).await;
+    client.expect(r#"["EOSE","left"]"#).await;
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn ephemeral_events_reach_live_subscribers_only() {
+    let relay = TestRelay::start(|_| {}).await;
+    let mut client = relay.json_client().await;
+    let ephemeral = signed(20_001, 20, vec![], "now".to_owned());
+    client.request("live", kinds(&[20_001])).await;
+    client.expect(r#"["EOSE","live"]"#).await;
+    client.publish(&ephemeral).await;
+    let mut expected = [ok(&ephemeral), delivery("live", &ephemeral)];
+    expected.sort();
+    assert_eq!(client.hear_sorted(2).await, expected);
+    client.request("later", kinds(&[20_001])).await;
+    client.expect(r#"["EOSE","later"]"#).await;
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn requests_over_a_limit_are_closed() {
+    let relay = TestRelay::start(|config| config.max_subscriptions = 1).await;
+    for format in Format::all() {
+        let mut client = relay.client(format, Compression::None).await;
+        client.request("a", kinds(&[1])).await;
+        client.expect(r#"["EOSE","a"]"#).await;
+        client.request("b", kinds(&[1])).await;
+        let text = "rate-limited: a connection has at most 1 subscriptions; CLOSE one first";
+        client.expect(&format!(r#"["CLOSED","b","{text}"]"#)).await;
+        client.request("a", vec![Filter { search: Some("x".into()), ..Filter::default() }]).await;
+        assert!(client.hear().await.unwrap().starts_with(r#"["CLOSED","a","unsupported: "#));
+    }
+    let totals = relay.stop().await;
+    assert_eq!(totals.requests_refused, 2 * Format::all().len() as u64);
+}
+
+#[tokio::test]
+async fn auth_is_a_challenge_and_lets_authors_publish_protected_events() {
+    let relay = TestRelay::start(|config| config.auth = true).await;
+    let mut client = relay.json_client().await;
+    let greeting = client.hear().await.unwrap();
+    let challenge = greeting.strip_prefix(r#"["AUTH",""#).unwrap().strip_suffix(r#""]"#).unwrap().to_owned();
+    let protected = signed(1, 5, vec![vec!["-".into()]], String::new());
+    client.publish(&protected).await;
+    assert!(client.hear().await.unwrap().contains("auth-required: "));
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let tags =
+        vec![vec!["challenge".into(), challenge.into()], vec!["relay".into(), relay.url.clone().into()]];
+    let answer = signed(22_242, i64::try_from(now).unwrap(), tags, String::new());
+    client.send(&ClientMessage::Auth(Cow::Borrowed(&answer))).await;
+    client.expect(&ok(&answer)).await;
+    client.publish(&protected).await;
+    client.expect(&ok(&protected)).await;
+    relay.stop().await;
+}
+
+/// A client that writes everything before it reads anything, with more than the sockets hold in both directions:
+/// a relay that stopped reading while it waits to write would never get any further.
+#[tokio::test]
+async fn a_client_that_writes_before_it_reads_gets_everything() {
+    const EVENTS: usize = 300;
+    let relay = TestRelay::start(|config| {
+        config.verify = VerifyLevel::None;
+        config.outbox_bytes = 256 << 20;
+    })
+    .await;
+    let mut client = relay.json_client().await;
+    client.request("own", kinds(&[20_001])).await;
+    client.expect(r#"["EOSE","own"]"#).await;
+    let content = "x".repeat(100 << 10);
+    for n in 0..EVENTS {
+        let event = codecs::Event { content: content.clone().into(), kind: 20_001, ..note(n, 5) };
+        client.publish(&event).await;
+    }
+    let (mut oks, mut deliveries) = (0, 0);
+    while oks < EVENTS || deliveries < EVENTS {
+        let message = client.hear().await.unwrap();
+        oks += usize::from(message.starts_with("[\"OK\""));
+        deliveries += usize::from(message.starts_with("[\"EVENT\""));
+    }
+    assert_eq!((oks, deliveries), (EVENTS, EVENTS));
+    let totals = relay.stop().await;
+    assert_eq!(totals.slow_consumers, 0);
+}
+
+#[tokio::test]
+async fn a_long_stored_answer_is_followed_by_what_was_published_meanwhile() {
+    const STORED: usize = 4_000;
+    let relay = TestRelay::start(|config| {
+        config.verify = VerifyLevel::None;
+        config.default_limit = STORED + 500;
+        config.preload = (0..STORED).map(|n| unsigned(n, 1_000)).collect();
+    })
+    .await;
+    let mut reader = relay.json_client().await;
+    let mut publisher = relay.json_client().await;
+    reader.request("all", kinds(&[1])).await;
+    for n in STORED..STORED + 500 {
+        publisher.publish(&unsigned(n, 1_000)).await;
+    }
+    let (mut before, mut after, mut ids) = (0, 0, std::collections::HashSet::new());
+    let mut eose = 0;
+    while ids.len() < STORED + 500 {
+        let message = reader.hear().await.unwrap();
+        if message.starts_with("[\"EOSE\"") {
+            eose += 1;
+            continue;
+        }
+        *(if eose == 0 { &mut before } else { &mut after }) += 1;
+        assert!(ids.insert(message), "an event came twice");
+    }
+    assert_eq!((eose, before >= STORED, before + after), (1, true, STORED + 500));
+    relay.stop().await;
+}
+
+/// An event that only a relay without verification takes; cheap to make in numbers.
+fn unsigned(n: usize, created_at: i64) -> codecs::Event<'static> {
+    let mut id = [0; 32];
+    id[..8].copy_from_slice(&n.to_be_bytes());
+    codecs::Event {
+        id,
+        pubkey: [7; 32],
+        created_at,
+        kind: 1,
+        tags: vec![],
+        content: "x".repeat(500).into(),
+        sig: [0; 64],
+    }
+}
