@@ -1,2 +1,18 @@
-//! (in progress)
-fn main() {}
+//! `compare`: runs the matrix and renders the report. The same binary is every relay and every swarm it starts.
+
+use std::{env, process::ExitCode};
+
+use compare::{Known, cli};
+
+fn main() -> ExitCode {
+    let role = env::args_os().nth(1);
+    match role.as_deref().and_then(|role| role.to_str()) {
+        Some("role:relay") => relay_sim::main(env::args_os().skip(2)),
+        Some("role:client") => client_sim::main(env::args_os().skip(2)),
+        _ => {
+            let formats = client_sim::known_formats();
+            let compressions = client_sim::known_compressions();
+            cli::main(env::args_os(), &Known { formats, compressions })
+        }
+    }
+}

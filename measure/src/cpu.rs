@@ -1,6 +1,6 @@
 //! What a process spent, and what the scheduler kept from it.
 
-use std::{fs, io};
+use std::{fs, io, ops::Add};
 
 use nix::{
     errno::Errno,
@@ -32,6 +32,20 @@ impl CpuTime {
             total_ns: self.total_ns.saturating_sub(earlier.total_ns),
             user_ns: split(self.user_ns, earlier.user_ns),
             system_ns: split(self.system_ns, earlier.system_ns),
+        }
+    }
+}
+
+impl Add for CpuTime {
+    type Output = CpuTime;
+
+    /// The split stays known when both sides know it.
+    fn add(self, other: CpuTime) -> CpuTime {
+        let split = |one: Option<u64>, two: Option<u64>| Some(one? + two?);
+        CpuTime {
+            total_ns: self.total_ns + other.total_ns,
+            user_ns: split(self.user_ns, other.user_ns),
+            system_ns: split(self.system_ns, other.system_ns),
         }
     }
 }

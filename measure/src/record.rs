@@ -1,6 +1,6 @@
 //! The file one run writes and the report reads.
 
-use std::{collections::BTreeMap, fs, io, path::Path};
+use std::{collections::BTreeMap, fs, io, ops::Add, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -305,10 +305,12 @@ impl Counts {
     pub fn envelopes(&self) -> u64 {
         if self.deliveries > 0 { self.deliveries } else { self.acked }
     }
+}
 
-    /// The counters of two runs together.
-    #[must_use]
-    pub fn plus(self, other: Counts) -> Counts {
+impl Add for Counts {
+    type Output = Counts;
+
+    fn add(self, other: Counts) -> Counts {
         Counts {
             planned: self.planned + other.planned,
             acked: self.acked + other.acked,
@@ -341,6 +343,18 @@ pub struct FlowRecord {
     pub wire_bytes: u64,
 }
 
+impl Add for FlowRecord {
+    type Output = FlowRecord;
+
+    fn add(self, other: FlowRecord) -> FlowRecord {
+        FlowRecord {
+            messages: self.messages + other.messages,
+            payload_bytes: self.payload_bytes + other.payload_bytes,
+            wire_bytes: self.wire_bytes + other.wire_bytes,
+        }
+    }
+}
+
 /// What crossed the sockets of all connections of a run, counted by the client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrafficRecord {
@@ -358,6 +372,19 @@ impl TrafficRecord {
     /// Bytes both ways, handshakes apart.
     pub fn wire_bytes(&self) -> u64 {
         self.to_relay.wire_bytes + self.to_client.wire_bytes
+    }
+}
+
+impl Add for TrafficRecord {
+    type Output = TrafficRecord;
+
+    fn add(self, other: TrafficRecord) -> TrafficRecord {
+        TrafficRecord {
+            to_relay: self.to_relay + other.to_relay,
+            to_client: self.to_client + other.to_client,
+            handshake_to_relay_bytes: self.handshake_to_relay_bytes + other.handshake_to_relay_bytes,
+            handshake_to_client_bytes: self.handshake_to_client_bytes + other.handshake_to_client_bytes,
+        }
     }
 }
 

@@ -1,0 +1,247 @@
+//! The command line: what a person asks for, and what the exit code answers.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::{Context, Result};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use measure::{Environment, Status, utc};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{
+    Config, Header, Known, Plan, Profile, ResultFile, cells, git,
+    progress::Progress,
+    report,
+    run::{self, Outcome, Request, Stopped},
+};
+
+/// Something unexpected: an unreadable file, a client that cannot be started.
+const EXIT_ERROR: u8 = 1;
+/// 128 + SIGINT, as shells have it.
+const EXIT_INTERRUPTED: u8 = 130;
+
+/// A block is a little longer than its seconds: the relay starts, the corpus is read.
+const BLOCK_OVERHEAD: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "compare",
+    version,
+    about = "Which wire format, with which compression, should Nostr clients and relays speak?",
+    long_about = "Which wire format, with which compression, should Nostr clients and relays speak?\n\n\
+        Measures every format with every compression in fresh client and relay processes, in random order within \
+        rounds, and shows what each would buy against JSON.",
+    after_long_help = "Examples:\n  \
+        compare run                                          every format, uncompressed, deflate and zstd, 3 short rounds\n  \
+        compare run --profile standard                       12 rounds of 10 s: numbers to decide by\n  \
+        compare run --formats json,cbor-packed --compressions none\n  \
+        compare report results/20261121T080509Z-1a2b3c4d-1   the same table again, from the files alone\n\n\
+        Exit codes: 0 fine, 1 error, 2 usage, 3 a cell has no valid block, 4 events lost or altered, 5 relay lost, \
+        130 interrupted (what was measured is kept)."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measure, write a result folder, show the table
+    Run(Run),
+    /// Show the table of a result folder again and rewrite its summary.md, from result.json alone
+    Report {
+        /// The folder that `compare run` wrote
+        dir: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Run {
+    /// What is sent: a scenario's name, or a TOML file
+    #[arg(long, default_value = "mixed-day")]
+    scenario: String,
+    /// Wire formats, separated by commas, or all. JSON without compression is always measured: every ratio refers to it
+    #[arg(long, value_delimiter = ',', default_value = "all")]
+    formats: Vec<String>,
+    /// Compressions, separated by commas, or all
+    #[arg(long, value_delimiter = ',', default_value = "none,deflate,zstd")]
+    compressions: Vec<String>,
+    /// Who wrote the codecs: library is what an adopter gets today, tuned is what the format can do
+    #[arg(long, default_value = "library")]
+    implementation: String,
+    /// What the relay checks before it accepts an event: full, id or none
+    #[arg(long, default_value = "full")]
+    verify: String,
+    /// Events to send: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz [default: the bundled sample]
+    #[arg(long)]
+    corpus: Option<String>,
+    /// quick: 3 rounds of 2 s, for trying things. standard: 12 rounds of 10 s, for decisions
+    #[arg(long, value_enum, default_value = "quick")]
+    profile: Profile,
+    /// Rounds, instead of the profile's. Intervals need 6 or more
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Seconds a block, instead of the profile's
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: Option<u32>,
+    /// Decides the order of the cells and everything random in the load; round n uses seed + n
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the result folder is made
+    #[arg(long, default_value = "results")]
+    out: PathBuf,
+    /// Show no progress
+    #[arg(long)]
+    quiet: bool,
+    /// Further arguments for every client, after --
+    #[arg(last = true)]
+    client_args: Vec<String>,
+}
+
+/// Does what the command line says. `args` begins with the program's name; `known` are the names the client knows.
+pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
+    let args: Vec<OsString> = args.collect();
+    let names = format!(
+        "Formats: {}\nCompressions: {}\n\nExample:\n  compare run --scenario note-stream --formats all --compressions none,deflate \
+         --rounds 6",
+        known.formats.join(" "),
+        known.compressions.join(" ")
+    );
+    let command = Cli::command().mut_subcommand("run", |run| run.after_help(names));
+    let cli = match command.try_get_matches_from(&args).and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // When even stderr is closed, the exit code still says it.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_ERROR));
+        }
+    };
+    let done = match cli.command {
+        Command::Run(flags) => measure(&flags, &args, known),
+        Command::Report { dir } => rerender(&dir).map(|()| 0),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: {error:#}");
+            let usage = error.downcast_ref::<crate::UnknownName>().is_some();
+            ExitCode::from(if usage { EXIT_USAGE } else { EXIT_ERROR })
+        }
+    }
+}
+
+const EXIT_USAGE: u8 = 2;
+
+fn rerender(dir: &Path) -> Result<()> {
+    let result = ResultFile::read(dir)?;
+    let folder = if dir.is_dir() { dir } else { dir.parent().unwrap_or(Path::new(".")) };
+    write_summary(&result, folder)?;
+    show(&result)
+}
+
+fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
+    let cells = cells(known, &flags.formats, &flags.compressions)?;
+    let (rounds, seconds) = flags.profile.size();
+    let config = Config {
+        scenario: flags.scenario.clone(),
+        profile: flags.profile.name().to_owned(),
+        rounds: flags.rounds.unwrap_or(rounds),
+        seconds: flags.seconds.unwrap_or(seconds),
+        implementation: flags.implementation.clone(),
+        verify: flags.verify.clone(),
+        seed: flags.seed,
+        corpus: flags.corpus.clone(),
+        client_args: flags.client_args.clone(),
+    };
+    let plan = Plan::new(cells.len(), config.rounds, config.seed);
+    let started = SystemTime::now();
+    let git = git::current();
+    let commit = git.as_ref().map_or("nogit", |git| git.commit.get(..8).unwrap_or(&git.commit));
+    let name = format!("{}-{commit}-{}", utc::compact(started), config.seed);
+    let folder = make_folder(&flags.out, &name)?;
+    let host = Environment::collect();
+
+    let running = folder.join("running");
+    fs::create_dir(&running).with_context(|| format!("cannot make {}", running.display()))?;
+    let client = env::current_exe().context("cannot find this program's own file")?;
+    let request = Request { client: &client, config: &config, cells: &cells, plan: &plan, folder: &running };
+    let guess = Duration::from_secs(u64::from(config.seconds)) + BLOCK_OVERHEAD;
+    let mut progress = Progress::new(plan.blocks(), guess, flags.quiet);
+    let outcome = run_until_signal(&request, &mut progress);
+    progress.end();
+    let Outcome { blocks, status, stopped } = outcome?;
+
+    let command = std::iter::once("compare".to_owned())
+        .chain(args.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned()))
+        .collect();
+    let header = Header { command, git, host, started_utc: utc::format(started), status, config };
+    let result = ResultFile::assemble(header, &cells, &plan, blocks);
+    result.write(&folder)?;
+    report::write_logs(&result, started, &folder)?;
+    write_summary(&result, &folder)?;
+    // Holds only what could not be read; empty after a good run, and then it goes.
+    let _ = fs::remove_dir(&running);
+    show(&result)?;
+    let _ = writeln!(io::stderr(), "\nwritten to {}", folder.display());
+    Ok(exit_code(&result, stopped))
+}
+
+fn make_folder(parent: &Path, name: &str) -> Result<PathBuf> {
+    fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+    let folder = parent.join(name);
+    fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
+fn run_until_signal(request: &Request<'_>, progress: &mut Progress) -> Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start the runtime")?.block_on(async {
+        let mut interrupted = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
+        let mut terminated = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+        let interrupt = async {
+            tokio::select! {
+                _ = interrupted.recv() => {}
+                _ = terminated.recv() => {}
+            }
+        };
+        run::run(request, progress, interrupt).await
+    })
+}
+
+fn write_summary(result: &ResultFile, folder: &Path) -> Result<()> {
+    let file = folder.join("summary.md");
+    fs::write(&file, report::summary(result)).with_context(|| format!("cannot write {}", file.display()))
+}
+
+fn show(result: &ResultFile) -> Result<()> {
+    io::stdout().write_all(report::terminal(result).as_bytes()).context("cannot write to stdout")
+}
+
+/// The worst thing that happened decides.
+fn exit_code(result: &ResultFile, stopped: Option<Stopped>) -> u8 {
+    let ended = |code: i32| {
+        result.cells.iter().flat_map(|cell| &cell.blocks).any(|block| block.exit_code == Some(code))
+    };
+    let narrow = |code: i32| u8::try_from(code).expect("the client's exit codes are below 6");
+    match stopped {
+        Some(Stopped::Usage) => return narrow(run::EXIT_USAGE),
+        Some(Stopped::Interrupted) => return EXIT_INTERRUPTED,
+        Some(Stopped::Failing) | None => {}
+    }
+    if let Some(code) = [run::EXIT_LOST, run::EXIT_RELAY_LOST].into_iter().find(|code| ended(*code)) {
+        return narrow(code);
+    }
+    let unrecorded = result.cells.iter().flat_map(|cell| &cell.blocks).any(|block| block.record.is_none());
+    if unrecorded || result.status != Status::Complete {
+        return EXIT_ERROR;
+    }
+    let empty = result.cells.iter().any(|cell| cell.blocks.iter().all(|block| block.usable().is_none()));
+    if empty { narrow(run::EXIT_INVALID) } else { 0 }
+}

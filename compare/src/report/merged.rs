@@ -1,0 +1,127 @@
+//! Blocks put together: counters summed, histograms merged. A mean of quantiles is not a quantile.
+
+use std::collections::BTreeMap;
+
+use measure::{Counts, CpuTime, Latency, Quantile, RunRecord, TrafficRecord};
+use serde::{Deserialize, Serialize};
+
+/// What some blocks of one cell measured together.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Merged {
+    /// How many blocks.
+    pub blocks: u64,
+    /// The sums of the ledgers.
+    pub counts: Counts,
+    /// The sums of the traffic.
+    pub traffic: TrafficRecord,
+    /// Time with work outstanding.
+    pub active_ns: u64,
+    /// What the clients spent.
+    pub client_cpu: CpuTime,
+    /// What the relays spent, when every block knows it.
+    pub relay_cpu: Option<CpuTime>,
+    /// All samples by metric.
+    pub latency: BTreeMap<String, Latency>,
+}
+
+impl Merged {
+    /// Puts blocks together.
+    pub fn of<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> Merged {
+        let mut merged = Merged { relay_cpu: Some(known(CpuTime::default())), ..Merged::default() };
+        merged.client_cpu = known(merged.client_cpu);
+        for record in records {
+            merged.blocks += 1;
+            merged.counts = merged.counts + record.counts;
+            merged.traffic = merged.traffic + record.traffic;
+            merged.active_ns += record.active_ns;
+            merged.client_cpu = merged.client_cpu + record.client_cpu;
+            merged.relay_cpu = merged.relay_cpu.zip(record.relay_cpu).map(|(sum, cpu)| sum + cpu);
+            for (name, latency) in &record.latency {
+                merged.latency.entry(name.clone()).or_default().merge(latency);
+            }
+        }
+        if merged.blocks == 0 { Merged::default() } else { merged }
+    }
+
+    /// A quantile of the named latency, as far as the samples support it.
+    pub fn quantile(&self, latency: &str, q: f64) -> Quantile {
+        self.latency.get(latency).map_or(Quantile::Missing, |latency| latency.quantile_ns(q))
+    }
+}
+
+/// Zero with a known split, to add to.
+fn known(zero: CpuTime) -> CpuTime {
+    CpuTime { user_ns: Some(0), system_ns: Some(0), ..zero }
+}
+
+/// A column of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metric {
+    /// Deliveries (publishes where nothing is delivered) for each second with work outstanding.
+    EnvelopesPerSecond,
+    /// Median latency in nanoseconds.
+    LatencyP50,
+    /// The latency that 1 % exceed.
+    LatencyP99,
+    /// The latency that 0.1 % exceed.
+    LatencyP999,
+    /// Bytes at the socket, both ways, for each envelope.
+    WireBytes,
+    /// Nanoseconds of the relay's CPU for each envelope.
+    RelayCpu,
+    /// Nanoseconds of the client's CPU for each envelope.
+    ClientCpu,
+}
+
+impl Metric {
+    /// The order of the columns.
+    pub const ALL: [Metric; 7] = [
+        Metric::EnvelopesPerSecond,
+        Metric::LatencyP50,
+        Metric::LatencyP99,
+        Metric::LatencyP999,
+        Metric::WireBytes,
+        Metric::RelayCpu,
+        Metric::ClientCpu,
+    ];
+
+    /// The column's heading with its unit.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Metric::EnvelopesPerSecond => "envelopes/s",
+            Metric::LatencyP50 => "p50 ms",
+            Metric::LatencyP99 => "p99 ms",
+            Metric::LatencyP999 => "p99.9 ms",
+            Metric::WireBytes => "wire B/event",
+            Metric::RelayCpu => "relay µs/event",
+            Metric::ClientCpu => "client µs/event",
+        }
+    }
+
+    /// The quantile of a latency column.
+    pub fn quantile(self) -> Option<f64> {
+        match self {
+            Metric::LatencyP50 => Some(0.5),
+            Metric::LatencyP99 => Some(0.99),
+            Metric::LatencyP999 => Some(0.999),
+            _ => None,
+        }
+    }
+
+    /// The value in the base unit (a second, a byte, a nanosecond), unless it was not measured.
+    pub fn value(self, merged: &Merged, latency: &str) -> Option<f64> {
+        let envelopes = Some(merged.counts.envelopes()).filter(|envelopes| *envelopes > 0)? as f64;
+        match self {
+            Metric::EnvelopesPerSecond => {
+                let seconds = merged.active_ns as f64 / 1e9;
+                (seconds > 0.0).then(|| envelopes / seconds)
+            }
+            Metric::WireBytes => Some(merged.traffic.wire_bytes() as f64 / envelopes),
+            Metric::RelayCpu => Some(merged.relay_cpu?.total_ns as f64 / envelopes),
+            Metric::ClientCpu => Some(merged.client_cpu.total_ns as f64 / envelopes),
+            Metric::LatencyP50 | Metric::LatencyP99 | Metric::LatencyP999 => {
+                Some(merged.quantile(latency, self.quantile()?).ns()? as f64)
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Numbers as a reader wants them: three digits that matter, units in the heading.
+
+/// Three significant digits, thousands grouped: `0.123`, `1.23`, `12.3`, `123`, `12,345`.
+pub(crate) fn three(value: f64) -> String {
+    let decimals = match value {
+        value if value < 0.9995 => 3,
+        value if value < 9.995 => 2,
+        value if value < 99.95 => 1,
+        _ => 0,
+    };
+    let text = format!("{value:.decimals$}");
+    if decimals > 0 { text } else { grouped(&text) }
+}
+
+/// A ratio: `×0.63`, `×12.5`.
+pub(crate) fn ratio(value: f64) -> String {
+    let decimals = if value < 9.995 { 2 } else { 1 };
+    format!("×{value:.decimals$}")
+}
+
+/// Groups a whole number's digits by thousands.
+pub(crate) fn grouped(digits: &str) -> String {
+    let mut text = String::new();
+    for (i, digit) in digits.char_indices() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_that_matter() {
+        for (value, text) in [
+            (0.0, "0.000"),
+            (0.1234, "0.123"),
+            (0.99951, "1.00"),
+            (9.996, "10.0"),
+            (12.34, "12.3"),
+            (99.96, "100"),
+            (999.6, "1,000"),
+            (12_345.6, "12,346"),
+            (1_234_567.0, "1,234,567"),
+        ] {
+            assert_eq!(three(value), text);
+        }
+        assert_eq!((ratio(0.631), ratio(12.54)), ("×0.63".to_owned(), "×12.5".to_owned()));
+    }
+}

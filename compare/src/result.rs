@@ -1,0 +1,202 @@
+//! The file a comparison leaves: everything that was measured, and enough to render every table again.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result};
+use measure::{Cell, CorpusRecord, Environment, RunRecord, SCHEMA_VERSION, Status, Tool, Verdict};
+use serde::{Deserialize, Serialize};
+
+use crate::{CellSpec, Plan, report::Merged};
+
+/// The name of the result file in its folder.
+pub const RESULT_FILE: &str = "result.json";
+
+/// One comparison.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResultFile {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: String,
+    /// The program that wrote this.
+    pub tool: Tool,
+    /// The command line, `compare` first.
+    pub command: Vec<String>,
+    /// The source tree, when it ran inside a checkout.
+    pub git: Option<Git>,
+    /// The machine.
+    pub host: Environment,
+    /// Wall clock at the start.
+    pub started_utc: String,
+    /// Whether all blocks of the schedule ran.
+    pub status: Status,
+    /// What was asked for.
+    pub config: Config,
+    /// The events, as the first run stated them; absent when no run got that far.
+    pub corpus: Option<CorpusRecord>,
+    /// Cell ids by round, in the order they were to run.
+    pub schedule: Vec<Vec<String>>,
+    /// What was measured, in the order of every table.
+    pub cells: Vec<CellResult>,
+}
+
+/// The source tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Git {
+    /// The commit in full.
+    pub commit: String,
+    /// True when tracked files differed from it.
+    pub dirty: bool,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Config {
+    /// The scenario's name or file.
+    pub scenario: String,
+    /// The profile's name.
+    pub profile: String,
+    /// Rounds.
+    pub rounds: u32,
+    /// Seconds a block.
+    pub seconds: u32,
+    /// Who wrote the codecs: `library` or `tuned`.
+    pub implementation: String,
+    /// What the relay checks before it accepts an event.
+    pub verify: String,
+    /// The seed of the order; block seeds follow from it.
+    pub seed: u64,
+    /// The corpus file, when another than the bundled one.
+    pub corpus: Option<String>,
+    /// Further arguments of every client.
+    pub client_args: Vec<String>,
+}
+
+/// One cell: all its blocks, and their sum.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CellResult {
+    /// The cell's name, such as `json+deflate`.
+    pub id: String,
+    /// The cell as its runs stated it.
+    pub cell: Cell,
+    /// In the order of the rounds.
+    pub blocks: Vec<Block>,
+    /// The usable blocks together: for other readers. Reports compute it anew from the blocks.
+    pub merged: Merged,
+}
+
+impl CellResult {
+    fn new(spec: &CellSpec, config: &Config, blocks: Vec<Block>) -> CellResult {
+        let stated = blocks.iter().find_map(|block| Some(block.record.as_ref()?.cell.clone()));
+        let cell = stated.unwrap_or_else(|| Cell {
+            scenario: config.scenario.clone(),
+            format: spec.format.clone(),
+            implementation: config.implementation.clone(),
+            compression: spec.compression.clone(),
+            compression_parameters: String::new(),
+            verify: config.verify.clone(),
+        });
+        let merged = Merged::of(blocks.iter().filter_map(Block::usable));
+        CellResult { id: spec.id(), cell, blocks, merged }
+    }
+}
+
+/// What a result says beside its blocks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Header {
+    /// See [`ResultFile::command`].
+    pub command: Vec<String>,
+    /// See [`ResultFile::git`].
+    pub git: Option<Git>,
+    /// See [`ResultFile::host`].
+    pub host: Environment,
+    /// See [`ResultFile::started_utc`].
+    pub started_utc: String,
+    /// See [`ResultFile::status`].
+    pub status: Status,
+    /// See [`ResultFile::config`].
+    pub config: Config,
+}
+
+/// One run of one cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Block {
+    /// The round, from 0.
+    pub round: u32,
+    /// The place in the round, from 0.
+    pub position: u32,
+    /// The seed of the run.
+    pub seed: u64,
+    /// When it began, from the start of the comparison.
+    pub started_after_ns: u64,
+    /// How long its process lived, starting the relay included.
+    pub process_ns: u64,
+    /// The client's exit code; absent when a signal ended it.
+    pub exit_code: Option<i32>,
+    /// Why there is no usable end: the last lines the client wrote, or what it did instead.
+    pub failure: Option<String>,
+    /// What the run measured, unless it ended before that.
+    pub record: Option<RunRecord>,
+}
+
+impl Block {
+    /// The record, when the tables may use it: the run reached its end and is not invalid.
+    pub fn usable(&self) -> Option<&RunRecord> {
+        self.record.as_ref().filter(|record| {
+            record.status == Status::Complete && record.validity.verdict != Verdict::Invalid
+        })
+    }
+}
+
+impl ResultFile {
+    /// Reads a result. `path` is its folder or the file itself.
+    ///
+    /// # Errors
+    /// When there is none, or when it is of another major version.
+    pub fn read(path: &Path) -> Result<ResultFile> {
+        let file = if path.is_dir() { path.join(RESULT_FILE) } else { path.to_owned() };
+        let name = file.display().to_string();
+        let text = fs::read_to_string(&file)
+            .with_context(|| format!("cannot read {name}; expected a folder that `compare run` wrote"))?;
+        let value: serde_json::Value =
+            serde_json::from_str(&text).with_context(|| format!("{name} is not JSON"))?;
+        measure::check_schema_version(&name, value.get("schema_version").and_then(|version| version.as_str()))?;
+        serde_json::from_value(value).with_context(|| format!("{name} is not a result of this tool"))
+    }
+
+    /// Writes the result into its folder.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let mut text = serde_json::to_string_pretty(self).context("a result does not serialize")?;
+        text.push('\n');
+        let file = folder.join(RESULT_FILE);
+        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    /// Sorts blocks under their cells. `blocks` pairs each block with its index in `cells`.
+    pub fn assemble(header: Header, cells: &[CellSpec], plan: &Plan, blocks: Vec<(usize, Block)>) -> ResultFile {
+        let mut by_cell: Vec<Vec<Block>> = cells.iter().map(|_| Vec::new()).collect();
+        for (cell, block) in blocks {
+            by_cell[cell].push(block);
+        }
+        let records = || by_cell.iter().flatten().filter_map(|block| block.record.as_ref());
+        let corpus = records().next().map(|record| record.corpus.clone());
+        let ids = |round: &Vec<usize>| round.iter().map(|cell| cells[*cell].id()).collect();
+        let schedule = plan.rounds.iter().map(ids).collect();
+        let cells = cells.iter().zip(by_cell).map(|(spec, blocks)| CellResult::new(spec, &header.config, blocks));
+        let cells = cells.collect();
+        ResultFile {
+            schema_version: SCHEMA_VERSION.to_owned(),
+            tool: Tool { name: "compare".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+            command: header.command,
+            git: header.git,
+            host: header.host,
+            started_utc: header.started_utc,
+            status: header.status,
+            config: header.config,
+            corpus,
+            schedule,
+            cells,
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Runs the plan: one client process for each block, which starts and stops its own relay.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    future::Future,
+    path::{Path, PathBuf},
+    pin::Pin,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use measure::{RunRecord, Status, Verdict};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::{Child, Command},
+    time,
+};
+
+use crate::{Block, CellSpec, Config, Plan, plan, progress::Progress};
+
+/// The client's exit codes that leave a record behind: an invalid measurement, events lost or altered, relay lost.
+const KEPT_EXIT_CODES: [i32; 3] = [EXIT_INVALID, EXIT_LOST, EXIT_RELAY_LOST];
+pub(crate) const EXIT_USAGE: i32 = 2;
+pub(crate) const EXIT_INVALID: i32 = 3;
+pub(crate) const EXIT_LOST: i32 = 4;
+pub(crate) const EXIT_RELAY_LOST: i32 = 5;
+
+/// As many runs in a row without a record mean that the next will have none either.
+const FAILURES_IN_A_ROW: usize = 3;
+
+/// Enough of a failing client's stderr for an error and its causes.
+const TAIL_BYTES: usize = 4096;
+
+/// On Ctrl-C the terminal tells the client too; this long it may take to stop by itself before it is asked.
+const CLIENT_STOPS_ALONE: Duration = Duration::from_secs(1);
+
+/// After being asked to stop, a client has this long to write its record and stop its relay.
+const CLIENT_STOPS_ASKED: Duration = Duration::from_secs(10);
+
+/// How long a block may take beyond three times its seconds: start, corpus, fresh signatures, answers that time out.
+const BLOCK_EXTRA: Duration = Duration::from_secs(120);
+
+/// What is to be run.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// The client program; its first argument is `role:client`.
+    pub client: &'a Path,
+    /// What every block has in common.
+    pub config: &'a Config,
+    /// The matrix.
+    pub cells: &'a [CellSpec],
+    /// The order.
+    pub plan: &'a Plan,
+    /// An existing folder for the records of single blocks.
+    pub folder: &'a Path,
+}
+
+/// What came out.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The blocks in the order they ran, each with the index of its cell.
+    pub blocks: Vec<(usize, Block)>,
+    /// Whether all of the plan ran.
+    pub status: Status,
+    /// Why not, for the exit code.
+    pub stopped: Option<Stopped>,
+}
+
+/// Why a plan was not finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// `interrupt` completed.
+    Interrupted,
+    /// The client refused its arguments.
+    Usage,
+    /// Several runs in a row left no record.
+    Failing,
+}
+
+/// Runs every block of the plan, one after the other. When `interrupt` completes, the running client is stopped and
+/// what was measured is returned.
+///
+/// # Errors
+/// When the client program cannot be started.
+pub async fn run(
+    request: &Request<'_>,
+    progress: &mut Progress,
+    interrupt: impl Future<Output = ()>,
+) -> Result<Outcome> {
+    let mut interrupt = Box::pin(interrupt);
+    let started = Instant::now();
+    let mut blocks: Vec<(usize, Block)> = Vec::new();
+    let mut in_a_row = 0;
+    for (round, order) in request.plan.rounds.iter().enumerate() {
+        for (position, &cell) in order.iter().enumerate() {
+            let place = Place { round, position, cell: &request.cells[cell], started };
+            progress.block(round, request.plan.rounds.len(), &place.cell.id());
+            let (block, interrupted) = run_block(request, &place, interrupt.as_mut()).await?;
+            progress.finish_block();
+            if !interrupted {
+                report_trouble(progress, &place, &block);
+            }
+            in_a_row = if block.record.is_some() { 0 } else { in_a_row + 1 };
+            let stopped = if interrupted {
+                Some((Stopped::Interrupted, "interrupted".to_owned()))
+            } else if block.exit_code == Some(EXIT_USAGE) {
+                Some((Stopped::Usage, "the client refused its arguments".to_owned()))
+            } else if in_a_row == FAILURES_IN_A_ROW {
+                Some((Stopped::Failing, format!("{FAILURES_IN_A_ROW} runs in a row left no record")))
+            } else {
+                None
+            };
+            blocks.push((cell, block));
+            if let Some((stopped, reason)) = stopped {
+                return Ok(Outcome { blocks, status: Status::Incomplete { reason }, stopped: Some(stopped) });
+            }
+        }
+    }
+    Ok(Outcome { blocks, status: Status::Complete, stopped: None })
+}
+
+/// Where in the plan a block stands.
+struct Place<'a> {
+    round: usize,
+    position: usize,
+    cell: &'a CellSpec,
+    started: Instant,
+}
+
+fn report_trouble(progress: &Progress, place: &Place<'_>, block: &Block) {
+    let id = place.cell.id();
+    let round = place.round + 1;
+    if let Some(failure) = &block.failure {
+        progress.note(&format!("round {round}, {id}: {failure}"));
+    }
+    if let Some(record) = block.record.as_ref().filter(|record| record.validity.verdict == Verdict::Invalid) {
+        progress.note(&format!("round {round}, {id}: invalid: {}", record.validity.reasons.join("; ")));
+    }
+}
+
+async fn run_block(
+    request: &Request<'_>,
+    place: &Place<'_>,
+    interrupt: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
+) -> Result<(Block, bool)> {
+    let seed = plan::round_seed(request.config.seed, place.round);
+    let file = request.folder.join(format!("{:03}-{:03}-{}.json", place.round, place.position, place.cell.id()));
+    let began = Instant::now();
+    let child = command(request, place.cell, seed, &file)
+        .spawn()
+        .with_context(|| format!("cannot start the client {}", request.client.display()))?;
+    let limit = Duration::from_secs(u64::from(request.config.seconds)) * 3 + BLOCK_EXTRA;
+    let ending = attend(child, limit, interrupt).await?;
+    let mut block = Block {
+        round: u32::try_from(place.round).context("more rounds than the flag allows")?,
+        position: u32::try_from(place.position).context("more cells than a registry has")?,
+        seed,
+        started_after_ns: nanoseconds(began - place.started),
+        process_ns: nanoseconds(began.elapsed()),
+        exit_code: ending.exit_code,
+        failure: ending.failure(limit),
+        record: None,
+    };
+    take_record(request, place, &file, &mut block);
+    Ok((block, ending.interrupted))
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn command(request: &Request<'_>, cell: &CellSpec, seed: u64, record: &Path) -> Command {
+    let config = request.config;
+    let mut command = Command::new(request.client);
+    command.args(["role:client", "--scenario", &config.scenario]);
+    command.args(["--format", &cell.format, "--compression", &cell.compression]);
+    command.args(["--implementation", &config.implementation, "--verify", &config.verify]);
+    if let Some(corpus) = &config.corpus {
+        command.args(["--corpus", corpus]);
+    }
+    command.args(["--seed", &seed.to_string(), "--seconds", &config.seconds.to_string()]);
+    command.arg("--record").arg(record).arg("--quiet").args(&config.client_args);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+/// How a client process ended.
+struct Ending {
+    exit_code: Option<i32>,
+    tail: String,
+    timed_out: bool,
+    interrupted: bool,
+}
+
+impl Ending {
+    /// What went wrong, with the end of what the client wrote; `None` when the exit code says that nothing did.
+    fn failure(&self, limit: Duration) -> Option<String> {
+        let what = match self.exit_code {
+            _ if self.interrupted => "interrupted".to_owned(),
+            _ if self.timed_out => format!("the client did not end within {} s and was stopped", limit.as_secs()),
+            Some(0 | EXIT_INVALID) => return None,
+            Some(EXIT_LOST) => "events were lost or altered".to_owned(),
+            Some(EXIT_RELAY_LOST) => "the relay was lost".to_owned(),
+            Some(code) => format!("the client ended with exit code {code}"),
+            None => "a signal ended the client".to_owned(),
+        };
+        Some(if self.tail.is_empty() { what } else { format!("{what}; it wrote:\n{}", self.tail) })
+    }
+}
+
+/// Waits for the client to end, and makes it end when it is interrupted or takes too long.
+async fn attend(
+    mut child: Child,
+    limit: Duration,
+    mut interrupt: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
+) -> Result<Ending> {
+    let mut stderr = child.stderr.take().context("stderr was piped")?;
+    let mut tail = Tail::default();
+    let (mut timed_out, mut interrupted, mut asked) = (false, false, false);
+    let deadline = time::sleep(limit);
+    tokio::pin!(deadline);
+    let status = loop {
+        tokio::select! {
+            status = child.wait() => break status.context("cannot wait for the client")?,
+            () = tail.read_some(&mut stderr) => {}
+            () = interrupt.as_mut(), if !interrupted => {
+                interrupted = true;
+                deadline.as_mut().reset(time::Instant::now() + CLIENT_STOPS_ALONE);
+            }
+            () = deadline.as_mut() => {
+                timed_out = !interrupted;
+                if asked {
+                    child.start_kill().context("cannot kill the client")?;
+                } else if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()) {
+                    asked = true;
+                    // It may have ended this instant; then the wait above completes.
+                    let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+                }
+                deadline.as_mut().reset(time::Instant::now() + CLIENT_STOPS_ASKED);
+            }
+        }
+    };
+    // What is still in the pipe. A relay that outlived its client would hold the pipe open, hence the limit.
+    let _ = time::timeout(Duration::from_secs(1), async {
+        while tail.open() {
+            tail.read_some(&mut stderr).await;
+        }
+    })
+    .await;
+    Ok(Ending { exit_code: status.code(), tail: tail.text(), timed_out, interrupted })
+}
+
+/// The last bytes of a stream.
+#[derive(Default)]
+struct Tail {
+    bytes: VecDeque<u8>,
+    ended: bool,
+}
+
+impl Tail {
+    fn open(&self) -> bool {
+        !self.ended
+    }
+
+    /// Reads what is there; never completes once the stream has ended.
+    async fn read_some(&mut self, stream: &mut (impl AsyncRead + Unpin)) {
+        if self.ended {
+            return std::future::pending().await;
+        }
+        let mut buffer = [0; 1024];
+        let count = stream.read(&mut buffer).await.unwrap_or(0);
+        self.ended = count == 0;
+        self.bytes.extend(&buffer[..count]);
+        let excess = self.bytes.len().saturating_sub(TAIL_BYTES);
+        self.bytes.drain(..excess);
+    }
+
+    fn text(mut self) -> String {
+        String::from_utf8_lossy(self.bytes.make_contiguous()).trim().to_owned()
+    }
+}
+
+/// Moves the record, if the client left one, into the block. The client's verdict is checked, not believed.
+fn take_record(request: &Request<'_>, place: &Place<'_>, file: &PathBuf, block: &mut Block) {
+    let expected = block.failure.is_none() || block.exit_code.is_some_and(|code| KEPT_EXIT_CODES.contains(&code));
+    if !file.exists() {
+        if expected {
+            add_failure(block, format!("the client wrote no record to {}", file.display()));
+        }
+        return;
+    }
+    let mut record = match RunRecord::read(file) {
+        Ok(record) => record,
+        Err(error) => return add_failure(block, error.to_string()),
+    };
+    if let Some(difference) = difference(request.config, place.cell, block.seed, &record) {
+        return add_failure(block, difference);
+    }
+    let mut invalid = |reason: String| {
+        if record.validity.verdict != Verdict::Invalid {
+            record.validity.add(Verdict::Invalid, reason);
+        }
+    };
+    if let Some(code) = block.exit_code.filter(|code| KEPT_EXIT_CODES.contains(code)) {
+        invalid(format!("the client ended with exit code {code}"));
+    } else if let Some(failure) = block.failure.as_ref().and_then(|failure| failure.lines().next()) {
+        invalid(failure.to_owned());
+    }
+    if let Err(failure) = record.counts.balanced() {
+        if record.validity.verdict != Verdict::Invalid {
+            record.validity.add(Verdict::Invalid, format!("the ledger does not balance: {failure}"));
+        }
+    }
+    block.record = Some(record);
+    // Once it is in memory the file has done its work; should it stay, nothing breaks.
+    let _ = fs::remove_file(file);
+}
+
+fn add_failure(block: &mut Block, text: String) {
+    block.failure = Some(match block.failure.take() {
+        Some(failure) => format!("{failure}\n{text}"),
+        None => text,
+    });
+}
+
+/// Why a record is not about the block that asked for it.
+fn difference(config: &Config, cell: &CellSpec, seed: u64, record: &RunRecord) -> Option<String> {
+    let (asked_seed, found_seed) = (seed.to_string(), record.seed.to_string());
+    let pairs = [
+        ("format", &cell.format, &record.cell.format),
+        ("compression", &cell.compression, &record.cell.compression),
+        ("implementation", &config.implementation, &record.cell.implementation),
+        ("verify", &config.verify, &record.cell.verify),
+        ("seed", &asked_seed, &found_seed),
+    ];
+    let (what, asked, found) = pairs.into_iter().find(|(_, asked, found)| asked != found)?;
+    Some(format!("the client measured {what} {found:?} where {asked:?} was asked for"))
+}
