@@ -15,6 +15,7 @@ mod error;
 mod files;
 mod fingerprint;
 pub mod fresh;
+pub mod generate;
 mod keys;
 mod origin;
 mod random;

@@ -37,8 +37,111 @@ impl Random {
         }
     }
 
+    /// Uniform in 0..1, in steps of 2^-53.
+    #[expect(clippy::cast_precision_loss, reason = "53 bits are exact in f64")]
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// True in this share of calls.
+    pub(crate) fn chance(&mut self, share: f64) -> bool {
+        self.unit() < share
+    }
+
+    /// One of several, each as likely.
+    pub(crate) fn pick<'t, T: ?Sized>(&mut self, items: &[&'t T]) -> &'t T {
+        items[self.below(items.len())]
+    }
+
+    /// Uniform in `first..=last`.
+    pub(crate) fn between(&mut self, first: usize, last: usize) -> usize {
+        first + self.below(last - first + 1)
+    }
+
+    /// Random order.
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            items.swap(i, self.below(i + 1));
+        }
+    }
+
+    /// 32 bytes that look like an id or a key.
+    pub(crate) fn bytes32(&mut self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        self.fill(&mut bytes);
+        bytes
+    }
+
     /// Fills `bytes`.
     pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
         self.0.fill_bytes(bytes);
+    }
+}
+
+/// Draws positions by weight.
+#[derive(Debug, Clone)]
+pub(crate) struct Weighted(Vec<f64>);
+
+impl Weighted {
+    /// Position `i` is drawn in proportion to the `i`th weight.
+    pub(crate) fn new(weights: impl IntoIterator<Item = f64>) -> Weighted {
+        let sums = weights.into_iter().scan(0.0, |sum, weight| {
+            *sum += weight;
+            Some(*sum)
+        });
+        Weighted(sums.collect())
+    }
+
+    /// A position.
+    ///
+    /// # Panics
+    /// Without any weight: there is nothing to draw.
+    pub(crate) fn draw(&self, random: &mut Random) -> usize {
+        let total = self.0.last().expect("something to draw from");
+        let drawn = random.unit() * total;
+        self.0.partition_point(|&sum| sum <= drawn).min(self.0.len() - 1)
+    }
+}
+
+/// `base` to a power in 0..1, from square roots alone, so that every machine gets the same bits.
+pub(crate) fn power(base: f64, exponent: f64) -> f64 {
+    let (mut result, mut root, mut rest) = (1.0, base, exponent);
+    for _ in 0..32 {
+        root = root.sqrt();
+        rest *= 2.0;
+        if rest >= 1.0 {
+            rest -= 1.0;
+            result *= root;
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn powers_from_square_roots_are_powers() {
+        for (base, exponent) in [(2.0, 0.5), (40_080.0, 0.9), (81.0, 0.9), (3.7, 0.123), (9.0, 0.0)] {
+            let (ours, theirs) = (power(base, exponent), f64::powf(base, exponent));
+            assert!((ours / theirs - 1.0).abs() < 1e-8, "{base}^{exponent}: {ours} {theirs}");
+        }
+    }
+
+    #[test]
+    fn the_stream_of_a_seed_never_changes() {
+        let mut random = Random::new("test", 1);
+        let drawn: Vec<_> = (0..5).map(|_| random.below(1_000)).collect();
+        assert_eq!(drawn, [61, 764, 35, 368, 681]);
+    }
+
+    #[test]
+    fn weights_decide_how_often_a_position_is_drawn() {
+        let weighted = Weighted::new([1.0, 0.0, 3.0]);
+        let mut random = Random::new("test", 1);
+        let mut counts = [0; 3];
+        (0..4_000).for_each(|_| counts[weighted.draw(&mut random)] += 1);
+        assert!(counts[1] == 0 && (900..1_100).contains(&counts[0]), "{counts:?}");
     }
 }

@@ -1,0 +1,194 @@
+//! Tags in the forms that real events use.
+
+use codecs::{Tag, hex};
+
+use super::{
+    Builder, Context, author_keys,
+    calibration::{Shape, TagName},
+    target_keys, text,
+};
+use crate::{keys, random::Weighted};
+
+/// Real follow lists reach 6,165 tags, one in forty more than this. A few of those would be most of a small corpus.
+const MAX_TAGS: usize = 2_000;
+
+/// A name in at least this share of events is in all of them.
+const REQUIRED: f64 = 0.9;
+
+/// Up to so many tags, names occur as often as events have them; longer lists consist of what makes lists long.
+const SHORT: usize = 6;
+
+/// 2100-01-01: a relay may drop what has expired (NIP-40), and a loaded corpus must stay whole.
+const EXPIRATION: usize = 4_102_444_800;
+
+const CLIENTS: [&str; 12] = [
+    "Riverbed",
+    "meadow",
+    "Lantern",
+    "tidepool",
+    "Osprey",
+    "cobble",
+    "Harbor Web",
+    "Juniper",
+    "kestrel",
+    "Fjord",
+    "plume",
+    "Saltmarsh",
+];
+
+impl Builder {
+    /// `count` tags of the names this kind has; more where the kind needs more, fewer where it has no more.
+    pub(super) fn tags(&mut self, context: &mut Context, shape: &Shape, count: usize) -> Vec<Tag<'static>> {
+        let count = count.min(MAX_TAGS);
+        let addressable = (30_000..40_000).contains(&context.kind);
+        let mut names = Vec::new();
+        for name in &shape.tag_names {
+            let address = addressable && name.name == "d";
+            if address || (!name.repeats && name.event_share >= REQUIRED) {
+                names.push(name);
+            }
+        }
+        for name in shape.tag_names.iter().filter(|name| name.repeats && name.event_share >= REQUIRED) {
+            if names.len() < count {
+                names.push(name);
+            }
+        }
+        let mut left: Vec<_> = shape
+            .tag_names
+            .iter()
+            .filter(|name| name.name != "d" && (name.repeats || name.event_share < REQUIRED))
+            .collect();
+        while names.len() < count && !left.is_empty() {
+            let weights = Weighted::new(left.iter().map(|name| match name.event_share {
+                _ if count > SHORT => name.tag_share(),
+                // A second tag of a required name is the exception where there are few.
+                share if share >= REQUIRED => 0.1,
+                share => share,
+            }));
+            let drawn = weights.draw(&mut self.random);
+            // Where one repeats, the rest of a long list is mostly of it.
+            let repeats = if left[drawn].repeats { (count - names.len()).div_ceil(2) } else { 1 };
+            names.extend(std::iter::repeat_n(left[drawn], repeats));
+            if !left[drawn].repeats {
+                left.remove(drawn);
+            }
+        }
+        names.into_iter().map(|name| self.tag(context, name)).collect()
+    }
+
+    fn tag(&mut self, context: &mut Context, name: &TagName) -> Tag<'static> {
+        let shape = name.draw_shape(&mut self.random);
+        let mut tag = vec![name.name.clone().into()];
+        for (position, element) in shape.split(',').enumerate() {
+            tag.push(self.value(context, &name.name, position, element).into());
+        }
+        tag
+    }
+
+    fn value(&mut self, context: &mut Context, name: &str, position: usize, element: &str) -> String {
+        match element {
+            "empty" => String::new(),
+            "H64" => self.hex_value(context, name, position),
+            "wss" => self.relays.draw(&mut self.random).to_owned(),
+            "http" => self.http_value(name),
+            "num" => self.number(context, name, position),
+            "addr" => {
+                let kind = if context.kind == 1311 { 30_311 } else { 30_023 };
+                let author = hex::encode(&target_keys()[self.by_popularity.draw(&mut self.random)]);
+                format!("{kind}:{author}:{}", text::digits(&mut self.random, 36, 12))
+            }
+            "txt" => self.text_value(context, name, position),
+            word => word.to_owned(),
+        }
+    }
+
+    fn hex_value(&mut self, context: &mut Context, name: &str, position: usize) -> String {
+        match (name, position) {
+            // A deletion must not delete anything that is here.
+            ("e", 0) if context.kind != 5 => self.answered_id(context),
+            ("p", 0) => match context.answers {
+                Some(note) if context.kind != 3 && context.mentioned.is_empty() => {
+                    context.mentioned.insert(usize::MAX);
+                    hex::encode(&self.events[note].pubkey)
+                }
+                _ => hex::encode(&self.mention(context)),
+            },
+            ("P", 0) => {
+                let author = self.random.below(author_keys().len());
+                hex::encode(&keys::public(&author_keys()[author]))
+            }
+            _ => hex::encode(&self.random.bytes32()),
+        }
+    }
+
+    /// The id of the note that the event answers, the first time; any id otherwise.
+    pub(super) fn answered_id(&mut self, context: &mut Context) -> String {
+        let answered = std::mem::replace(&mut context.answered, true);
+        match context.answers {
+            Some(note) if !answered => hex::encode(&self.events[note].id),
+            _ => hex::encode(&self.random.bytes32()),
+        }
+    }
+
+    fn http_value(&mut self, name: &str) -> String {
+        let random = &mut self.random;
+        match name {
+            "proxy" => {
+                let (host, user) = (random.pick(&text::HOSTS), self.vocabulary.name(random));
+                format!("https://{host}/users/{user}/statuses/11{}", text::digits(random, 10, 16))
+            }
+            "server" => format!("https://{}", random.pick(&text::HOSTS)),
+            _ => text::address(random, "jpg"),
+        }
+    }
+
+    fn number(&mut self, context: &Context, name: &str, position: usize) -> String {
+        match name {
+            "k" | "K" => ["1", "1", "1", "7", "30023"][self.random.below(5)].to_owned(),
+            "expiration" => (EXPIRATION + self.random.below(100_000_000)).to_string(),
+            "published_at" | "starts" | "ends" => context.created_at.to_string(),
+            "nonce" if position == 1 => "16".to_owned(),
+            _ => self.random.between(1, 999_999).to_string(),
+        }
+    }
+
+    fn text_value(&mut self, context: &mut Context, name: &str, position: usize) -> String {
+        match name {
+            "description" if context.kind == 9735 => return self.quoted_request(context, 9734),
+            "request" => return self.quoted_request(context, 5300),
+            _ => {}
+        }
+        let random = &mut self.random;
+        let vocabulary = &self.vocabulary;
+        match name {
+            "t" | "name" | "display_name" => vocabulary.name(random).to_owned(),
+            "client" => random.pick(&CLIENTS).to_owned(),
+            "d" => format!("{}-{}", vocabulary.name(random), context.index),
+            "imeta" => match position {
+                0 => format!("url {}", text::address(random, "jpg")),
+                1 => "m image/jpeg".to_owned(),
+                2 => format!("dim {}x{}", random.between(320, 4_032), random.between(320, 4_032)),
+                _ => format!("x {}", hex::encode(&random.bytes32())),
+            },
+            "bolt11" => {
+                let (amount, length) = (random.between(1, 999), random.between(260, 440));
+                format!("lnbc{amount}0n1p{}", text::digits(random, 36, length))
+            }
+            "proxy" => "activitypub".to_owned(),
+            "lud16" | "nip05" => format!("{}@{}", vocabulary.name(random), random.pick(&text::HOSTS)),
+            "status" => random.pick(&["live", "ended", "success", "processing"]).to_owned(),
+            "L" => "ISO-639-1".to_owned(),
+            "l" => "en".to_owned(),
+            "emoji" => "wave".to_owned(),
+            _ => {
+                let bytes = match name {
+                    "alt" => random.between(12, 60),
+                    "title" => random.between(15, 90),
+                    "summary" | "about" | "description" => random.between(60, 300),
+                    _ => random.between(4, 30),
+                };
+                vocabulary.text(random, bytes, 1).replace("\n\n", " - ")
+            }
+        }
+    }
+}
