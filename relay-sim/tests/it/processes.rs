@@ -3,7 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Read},
     net::TcpListener,
-    process::{Child, Command, Output, Stdio},
+    process::{Child, ChildStdout, Command, Output, Stdio},
 };
 
 use codecs::Format;
@@ -22,7 +22,7 @@ fn run(args: &[&str]) -> (Option<i32>, String) {
 }
 
 /// A relay that announced itself, its URL, and the rest of its stdout.
-fn announced(args: &[&str]) -> (Child, String, BufReader<impl Read>) {
+fn announced(args: &[&str]) -> (Child, String, BufReader<ChildStdout>) {
     let mut child = program().args(["--announce", "--listen", "127.0.0.1:0"]).args(args).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
