@@ -35,6 +35,25 @@ const DECIDED: &[(&str, &str, Verdict, &str)] = &[
     ("json", "created_at_negative", Verdict::Accept, "NIP-01 sets no lower bound; the id still verifies"),
     ("cbor-schemaless", "unknown_key", Verdict::Accept, "as in JSON, and as cbor-intkey's key 7"),
     ("cbor-intkey", "negative_key", Verdict::Reject, "extensions ascend from 7"),
+    (
+        "proto-binary",
+        "tag_unknown_subfield",
+        Verdict::Reject,
+        "the newer dialect's values would be lost in silence",
+    ),
+    (
+        "proto-binary",
+        "newer_v2_bytes",
+        Verdict::Reject,
+        "the newer dialect's values would be lost in silence",
+    ),
+    ("capnp", "hex_empty_value", Verdict::Reject, "the newer hex rule never compacts an empty value"),
+    (
+        "notepack",
+        "created_at_2^63_wraps_negative",
+        Verdict::Accept,
+        "the format has no other form for times before 1970, see the vector created_at_neg1",
+    ),
 ];
 
 #[test]

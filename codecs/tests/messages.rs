@@ -1,5 +1,7 @@
 //! Whole messages: every variant in every format comes back the same, and nothing else is accepted.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
+
 mod common;
 
 use codecs::{ClientMessage, DecodeError, RelayMessage};

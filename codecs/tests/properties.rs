@@ -1,5 +1,7 @@
 //! Any event and filter comes back the same; any bytes give an answer.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
+
 mod common;
 
 use std::borrow::Cow;

@@ -1,5 +1,6 @@
 //! What the tests share: every codec of the registry, the vectors, and samples of every message.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
 #![allow(
     dead_code,
     unreachable_pub,
