@@ -389,3 +389,26 @@ fn disorderly(frame: &CloseFrame) -> Option<WireError> {
     let orderly = [CloseCode::Normal, CloseCode::GoingAway].iter().any(|orderly| orderly.code() == code);
     (!orderly).then(|| WireError::Closed { code, reason: frame.reason.to_string() })
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::{Accepted, Offer, ServerConfig, Support};
+
+    #[tokio::test]
+    async fn nagle_is_off_at_both_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("ws://{}", listener.local_addr().unwrap());
+        let support = Support { formats: vec![], compressions: vec![], strict: false };
+        let config = ServerConfig { support, limits: WireLimits::default(), relay_info: String::new() };
+        let offer = Offer { formats: vec![], compression: Compression::None };
+        let (client, accepted) = tokio::join!(crate::connect(&url, &offer, &config.limits), async {
+            crate::accept(listener.accept().await.unwrap().0, &config).await
+        });
+        let Accepted::WebSocket(relay) = accepted.unwrap() else { panic!("a WebSocket was expected") };
+        assert!(client.unwrap().websocket.get_ref().stream.nodelay().unwrap());
+        assert!(relay.websocket.get_ref().stream.nodelay().unwrap());
+    }
+}

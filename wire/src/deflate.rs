@@ -239,7 +239,7 @@ mod tests {
                     let (mut deflater, mut inflater) =
                         (Deflater::new(level, direction), Inflater::new(direction));
                     let noise: Vec<u8> =
-                        (0..70_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+                        (0..70_000_u32).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
                     for payload in [sample(3), vec![], vec![], sample(4), noise, sample(3), vec![7]] {
                         let bytes = compressed(&mut deflater, &payload);
                         assert_eq!(

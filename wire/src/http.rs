@@ -1,9 +1,12 @@
 //! The HTTP head of either end, read within bounds.
 
+use std::time::Duration;
+
 use bytes::BytesMut;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    time,
 };
 use tokio_tungstenite::tungstenite::http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -11,6 +14,9 @@ use crate::error::WireError;
 
 /// More than any client sends; httparse wants a fixed table.
 const MAX_HEADERS: usize = 64;
+
+/// How long an answered peer may take to close its end.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// An HTTP head and what came with it.
 #[derive(Debug)]
@@ -143,7 +149,8 @@ pub(crate) async fn answer(stream: &mut TcpStream, status: &str, headers: &[(&st
     }
     text.push_str(&format!("Content-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len()));
     if stream.write_all(text.as_bytes()).await.is_ok() && stream.shutdown().await.is_ok() {
-        discard(stream).await;
+        // A peer that keeps its end open has its answer by then, or never will.
+        let _: Result<(), time::error::Elapsed> = time::timeout(LINGER, discard(stream)).await;
     }
 }
 

@@ -4,5 +4,8 @@
 
 mod common;
 mod connection;
-
+mod handshake;
+mod hostile;
+mod interop;
 mod negotiation;
+mod scripted;

@@ -98,6 +98,12 @@ fn compressions_are_never_stacked() {
     assert_eq!((decision.agreement.extensions, decision.deflate), (None, None));
 }
 
+/// The relay's answer, its own direction and the client's.
+type Granted<'a> = (&'a str, Direction, Direction);
+
+/// What this end sends with and what it receives.
+type Directions = (Direction, Direction);
+
 const KEPT: Direction = Direction { takeover: true, window_bits: 15 };
 const DROPPED: Direction = Direction { takeover: false, window_bits: 15 };
 
@@ -106,7 +112,7 @@ fn bits(direction: Direction, window_bits: u8) -> Direction {
 }
 
 /// What the relay answers and does (relay's direction, client's direction); `None`: declined.
-fn check_accept(support: &Support, header: &str, expected: Option<(&str, Direction, Direction)>) {
+fn check_accept(support: &Support, header: &str, expected: Option<Granted<'_>>) {
     let Decision { agreement, deflate } = negotiate::accept(None, Some(header), support).unwrap();
     let found = agreement.extensions.as_deref().zip(deflate);
     let found = found.map(|(answer, setup)| (answer, setup.send, setup.receive));
@@ -117,7 +123,7 @@ fn check_accept(support: &Support, header: &str, expected: Option<(&str, Directi
 #[test]
 fn the_relay_honours_deflate_offers() {
     let both = support(&["deflate", "deflate-no-takeover"]);
-    let cases: [(&str, Option<(&str, Direction, Direction)>); 24] = [
+    let cases: [(&str, Option<Granted<'_>>); 24] = [
         // What nostr-tools, NDK and Chromium send, what go-nostr sends, what strfry's clients send.
         ("permessage-deflate; client_max_window_bits", Some(("permessage-deflate", KEPT, KEPT))),
         ("permessage-deflate", Some(("permessage-deflate", KEPT, KEPT))),
@@ -224,7 +230,7 @@ fn a_header_outside_the_grammar_is_refused() {
 }
 
 /// What the client does after an answer (client's direction, relay's direction); `Err`: a failed handshake.
-fn check_client(offer: &Offer, answer: Option<&str>, expected: Result<Option<(Direction, Direction)>, &str>) {
+fn check_client(offer: &Offer, answer: Option<&str>, expected: Result<Option<Directions>, &str>) {
     let found = negotiate::check_answer(offer, Some("nostr.json"), answer);
     match (found, expected) {
         (Ok(found), Ok(expected)) => {
@@ -238,7 +244,7 @@ fn check_client(offer: &Offer, answer: Option<&str>, expected: Result<Option<(Di
 #[test]
 fn the_client_checks_the_answer() {
     let takeover = offer("deflate");
-    let cases: [(&str, Result<Option<(Direction, Direction)>, &str>); 16] = [
+    let cases: [(&str, Result<Option<Directions>, &str>); 16] = [
         ("permessage-deflate", Ok(Some((KEPT, KEPT)))),
         ("", Ok(None)),
         ("permessage-deflate; server_no_context_takeover", Ok(Some((KEPT, DROPPED)))),

@@ -1,0 +1,278 @@
+//! Handshakes with peers that do, and do not, what is expected; and plain HTTP.
+
+use std::time::{Duration, Instant};
+
+use codecs::Format;
+use tokio::{net::TcpListener, task::JoinHandle};
+use wire::{Accepted, CloseCode, Compression, Connection, WireError, WireLimits};
+
+use crate::{
+    common::{config, connection, listen, offer, receive, send, support},
+    scripted::{FIN, RSV1, Scripted, TEXT, frame, patiently, upgrade_answer, upgrade_request},
+};
+
+/// Sends a request to a relay and returns the whole answer and what became of the connection.
+async fn ask(request: &str) -> (String, Result<Accepted, WireError>) {
+    let mut config = config(support(&Compression::NAMES));
+    config.support.strict = true;
+    let (address, accepted) = listen(config).await;
+    let mut client = Scripted::client(address).await;
+    client.write(request.as_bytes()).await;
+    let answer = client.read_to_end().await;
+    drop(client);
+    (answer, patiently(accepted).await.unwrap())
+}
+
+#[tokio::test]
+async fn plain_http_is_answered() {
+    let nip_11 = "Accept: application/nostr+json\r\n";
+    let unknown = upgrade_request("/", "Sec-WebSocket-Protocol: chat\r\n");
+    let elsewhere = upgrade_request("/chat", "");
+    let old = upgrade_request("/", "").replace("Version: 13", "Version: 8");
+    let keyless = upgrade_request("/", "").replace("Sec-WebSocket-Key", "X-Key");
+    let malformed = upgrade_request("/", "Sec-WebSocket-Extensions: permessage-deflate; =\r\n");
+    let cases: [(String, &str, &[&str]); 12] = [
+        (
+            format!("GET / HTTP/1.1\r\n{nip_11}\r\n"),
+            "200 OK",
+            &[
+                "\r\n\r\n{\"name\":\"test\"}",
+                "Access-Control-Allow-Origin: *",
+                "Content-Type: application/nostr+json",
+            ],
+        ),
+        (
+            format!("GET /?x=y HTTP/1.0\r\n{nip_11}\r\n"),
+            "200 OK",
+            &["{\"name\":\"test\"}", "Content-Length: 15"],
+        ),
+        ("GET / HTTP/1.1\r\n\r\n".into(), "200 OK", &["application/nostr+json"]),
+        (
+            "OPTIONS / HTTP/1.1\r\n\r\n".into(),
+            "204 No Content",
+            &["Access-Control-Allow-Headers: *", "Access-Control-Allow-Methods: GET, OPTIONS"],
+        ),
+        (format!("GET /info HTTP/1.1\r\n{nip_11}\r\n"), "404 Not Found", &[]),
+        (elsewhere, "404 Not Found", &[]),
+        ("POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}".into(), "405 Method Not Allowed", &["Allow: GET"]),
+        (unknown, "400 Bad Request", &["enabled: nostr.json nostr.json+zstd"]),
+        (old, "426 Upgrade Required", &["Sec-WebSocket-Version: 13"]),
+        (keyless, "400 Bad Request", &["Sec-WebSocket-Key"]),
+        (malformed, "400 Bad Request", &["malformed Sec-WebSocket-Extensions"]),
+        (upgrade_request("/", "").replace("HTTP/1.1", "HTTP/1.0"), "400 Bad Request", &["HTTP/1.1"]),
+    ];
+    for (request, status, parts) in cases {
+        let (answer, accepted) = ask(&request).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{request}\n{answer}");
+        for part in parts {
+            assert!(answer.contains(part), "{request}\n{answer}\nhas no {part:?}");
+        }
+        assert!(matches!(accepted, Ok(Accepted::Http)), "{request}: {accepted:?}");
+    }
+}
+
+#[tokio::test]
+async fn heads_out_of_bounds_are_errors() {
+    let oversize = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(20_000));
+    let endless = "x".repeat(40_000);
+    let many = format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(100));
+    let cases = [(oversize, "431"), (endless, "431"), (many, "400"), ("hello\r\n\r\n".into(), "400")];
+    for (request, status) in cases {
+        let (answer, accepted) = ask(&request).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert!(matches!(accepted, Err(WireError::Handshake { .. })), "{accepted:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_slow_head_is_given_up() {
+    let mut config = config(support(&[]));
+    config.limits.handshake_timeout = Duration::from_millis(200);
+    let (address, accepted) = listen(config).await;
+    let mut client = Scripted::client(address).await;
+    let begin = Instant::now();
+    client.write(b"GET / HTTP/1.1\r\n").await;
+    let error = patiently(accepted).await.unwrap().unwrap_err();
+    assert!(matches!(error, WireError::Handshake { .. }), "{error}");
+    assert!(begin.elapsed() >= Duration::from_millis(200), "{:?}", begin.elapsed());
+    assert_eq!(client.read_to_end().await, "");
+}
+
+#[tokio::test]
+async fn a_head_in_single_bytes_is_a_head() {
+    let (address, accepted) = listen(config(support(&[]))).await;
+    let mut client = Scripted::client(address).await;
+    for byte in upgrade_request("/?relay=1", "").as_bytes() {
+        client.write(&[*byte]).await;
+    }
+    assert!(client.read_head().await.starts_with("HTTP/1.1 101 "));
+    let relay = connection(patiently(accepted).await.unwrap().unwrap());
+    let traffic = relay.traffic();
+    assert_eq!(traffic.handshake_received_bytes, upgrade_request("/?relay=1", "").len() as u64);
+    assert_eq!((traffic.received.wire_bytes, traffic.sent.wire_bytes), (0, 0));
+}
+
+#[tokio::test]
+async fn a_client_of_today_gets_no_header_and_json() {
+    let (address, accepted) = listen(config(support(&Compression::NAMES))).await;
+    let (mut client, head) = Scripted::upgraded(address, "").await;
+    assert!(!head.to_ascii_lowercase().contains("sec-websocket-protocol"), "{head}");
+    assert!(!head.to_ascii_lowercase().contains("sec-websocket-extensions"), "{head}");
+    let mut relay = connection(accepted.await.unwrap().unwrap());
+    assert_eq!((relay.agreement().format, relay.agreement().compression), (Format::JSON, Compression::None));
+    send(&mut relay, "[]").await;
+    assert_eq!(client.read_frame().await, (FIN | TEXT, b"[]".to_vec()));
+}
+
+#[tokio::test]
+async fn headers_on_several_lines_are_one_list() {
+    let (address, accepted) = listen(config(support(&Compression::NAMES))).await;
+    let lines = "Sec-WebSocket-Protocol: chat\r\nSec-WebSocket-Protocol: nostr.json+zstd\r\n";
+    let (_client, head) = Scripted::upgraded(address, lines).await;
+    assert!(head.contains("sec-websocket-protocol: nostr.json+zstd\r\n"), "{head}");
+    accepted.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn compressed_frames_that_arrive_with_the_head_are_understood_at_both_ends() {
+    let hello = [0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
+    let (address, accepted) = listen(config(support(&["deflate"]))).await;
+    let mut client = Scripted::client(address).await;
+    let mut bytes = upgrade_request("/", "Sec-WebSocket-Extensions: permessage-deflate\r\n").into_bytes();
+    bytes.extend(frame(true, FIN | RSV1 | TEXT, &hello));
+    client.write(&bytes).await;
+    let mut relay = connection(patiently(accepted).await.unwrap().unwrap());
+    assert_eq!(receive(&mut relay).await, "Hello");
+    assert_eq!(relay.traffic().received.wire_bytes, 13);
+
+    let mut answer = b"Sec-WebSocket-Extensions: permessage-deflate\r\n".to_vec();
+    answer.extend(b"Sec-WebSocket-Protocol: nostr.json\r\n");
+    let early = frame(false, FIN | RSV1 | TEXT, &hello);
+    let (connected, server) = against(String::from_utf8(answer).unwrap(), early, "deflate").await;
+    assert_eq!(receive(&mut connected.unwrap()).await, "Hello");
+    server.await.unwrap();
+}
+
+/// Connects to a server that answers with these header lines and these bytes behind the head.
+async fn against(
+    headers: String,
+    early: Vec<u8>,
+    compression: &str,
+) -> (Result<Connection, WireError>, JoinHandle<Scripted>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(async move {
+        let mut server = Scripted::server(listener.accept().await.unwrap().0);
+        let request = server.read_head().await;
+        let mut answer = upgrade_answer(&request, &headers).into_bytes();
+        answer.extend(early);
+        server.write(&answer).await;
+        server
+    });
+    let url = format!("ws://{address}/some/path?and=query");
+    (wire::connect(&url, &offer(compression), &WireLimits::default()).await, server)
+}
+
+#[tokio::test]
+async fn a_relay_that_ignores_the_header_is_spoken_to_in_json() {
+    for compression in Compression::NAMES {
+        let (connected, server) = against(String::new(), vec![], compression).await;
+        let (mut client, mut server) = (connected.unwrap(), server.await.unwrap());
+        let agreement = client.agreement();
+        assert_eq!((agreement.format, &agreement.token), (Format::JSON, &None), "{compression}");
+        assert_eq!(agreement.compression, Compression::None, "{compression}");
+        send(&mut client, "[]").await;
+        assert_eq!(server.read_frame().await, (FIN | TEXT, b"[]".to_vec()));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_was_not_offered_fails_the_handshake() {
+    for (headers, why) in [
+        ("Sec-WebSocket-Protocol: chat\r\n", "was not offered"),
+        ("Sec-WebSocket-Protocol: nostr.json+zstd\r\n", "was not offered"),
+        ("Sec-WebSocket-Extensions: permessage-deflate; unknown\r\n", "unknown parameter"),
+        ("Sec-WebSocket-Extensions: permessage-bzip2\r\n", "was not offered"),
+    ] {
+        let (connected, _server) = against(headers.into(), vec![], "deflate").await;
+        let error = connected.unwrap_err();
+        assert!(matches!(error, WireError::Handshake { status: None, .. }), "{headers}: {error}");
+        assert!(error.to_string().contains(why), "{headers}: {error}");
+    }
+}
+
+/// Connects to a server that answers with these bytes, whatever it is asked, and closes.
+async fn against_raw(answer: &'static str) -> WireError {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(async move {
+        let mut server = Scripted::server(listener.accept().await.unwrap().0);
+        server.read_head().await;
+        server.write(answer.as_bytes()).await;
+    });
+    let limits = WireLimits { max_head_bytes: 1000, ..WireLimits::default() };
+    let error = wire::connect(&format!("ws://{address}"), &offer("none"), &limits).await.unwrap_err();
+    server.await.unwrap();
+    error
+}
+
+#[tokio::test]
+async fn a_failed_handshake_says_what_came_instead() {
+    let upgrade = "Connection: upgrade\r\nUpgrade: websocket\r\n";
+    let wrong_key = format!("HTTP/1.1 101 x\r\n{upgrade}Sec-WebSocket-Accept: AAAA\r\n\r\n").leak();
+    let long = format!("HTTP/1.1 101 x\r\nX: {}\r\n\r\n", "x".repeat(2000)).leak();
+    let cases: [(&'static str, Option<u16>, &str); 7] = [
+        ("HTTP/1.1 400 Bad Request\r\n\r\nenabled: nostr.json", Some(400), "enabled: nostr.json"),
+        ("HTTP/1.1 200 OK\r\n\r\n", Some(200), "expected HTTP 101"),
+        ("HTTP/1.1 101 x\r\nConnection: upgrade\r\n\r\n", None, "upgrade: websocket"),
+        (wrong_key, None, "Sec-WebSocket-Accept"),
+        (long, None, "over 1000 bytes"),
+        ("SSH-2.0-OpenSSH_9.9\r\n\r\n", None, "not HTTP/1.1"),
+        ("HTTP/1.1 101", None, "before its HTTP head was complete"),
+    ];
+    for (answer, expected, why) in cases {
+        let error = against_raw(answer).await;
+        assert!(error.to_string().contains(why), "{answer:?}: {error}");
+        let WireError::Handshake { status, .. } = error else { panic!("{error}") };
+        assert_eq!(status, expected, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_relay_that_does_not_answer_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let limits = WireLimits { handshake_timeout: Duration::from_millis(200), ..WireLimits::default() };
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    let error = patiently(wire::connect(&url, &offer("none"), &limits)).await.unwrap_err();
+    assert!(error.to_string().contains("within 200ms"), "{error}");
+}
+
+#[tokio::test]
+async fn urls_that_cannot_be_used_are_explained() {
+    for (url, why) in [
+        ("wss://relay.example", "needs TLS"),
+        ("http://relay.example", "ws://"),
+        ("relay.example", "ws://"),
+        ("ws://", "not a URL"),
+        ("ws://a b", "not a URL"),
+    ] {
+        let error = wire::connect(url, &offer("none"), &WireLimits::default()).await.unwrap_err();
+        assert!(error.to_string().contains(why), "{url}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn ipv6_addresses_work() {
+    let Ok(listener) = TcpListener::bind("[::1]:0").await else {
+        eprintln!("skipped: no IPv6 on this machine");
+        return;
+    };
+    let url = format!("ws://{}/", listener.local_addr().unwrap());
+    let config = config(support(&[]));
+    let accepted =
+        tokio::spawn(async move { wire::accept(listener.accept().await.unwrap().0, &config).await });
+    let mut client = wire::connect(&url, &offer("none"), &WireLimits::default()).await.unwrap();
+    let mut relay = connection(accepted.await.unwrap().unwrap());
+    assert_eq!(relay.peer_addr(), client.local_addr());
+    tokio::join!(client.close(CloseCode::Normal, ""), relay.next());
+}

@@ -1,0 +1,106 @@
+//! Against an implementation with a history of its own: Python `websockets`. Skipped where it is not installed
+//! (`pip install websockets`, 13 or later).
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+};
+
+use wire::{Accepted, CloseCode, Compression, WireLimits};
+
+use crate::{
+    common::{config, connection, listen, offer, receive, sample, send, support},
+    scripted::patiently,
+};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/interop.py");
+
+fn is_installed() -> bool {
+    let probe = Command::new("python3").args(["-c", "import websockets.asyncio.server"]).output();
+    let installed = probe.is_ok_and(|output| output.status.success());
+    if !installed {
+        eprintln!("skipped: python3 with websockets 13 or later is not installed");
+    }
+    installed
+}
+
+fn python(arguments: &[&str]) -> Child {
+    let mut command = Command::new("python3");
+    command.arg(SCRIPT).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+fn first_line(child: &mut Child) -> String {
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    line.trim().to_owned()
+}
+
+#[tokio::test]
+async fn our_client_talks_to_a_python_server() {
+    if !is_installed() {
+        return;
+    }
+    let servers = [
+        "null",
+        "{}",
+        r#"{"server_no_context_takeover": true}"#,
+        r#"{"client_no_context_takeover": true, "server_max_window_bits": 9}"#,
+        r#"{"client_max_window_bits": 9, "require_client_max_window_bits": true}"#,
+    ];
+    for parameters in servers {
+        let mut server = python(&["server", parameters]);
+        let url = format!("ws://127.0.0.1:{}/", first_line(&mut server));
+        for name in Compression::NAMES {
+            let connected = wire::connect(&url, &offer(name), &WireLimits::default()).await;
+            let mut client = connected.unwrap_or_else(|error| panic!("{parameters} {name}: {error}"));
+            let granted = client.agreement().compression != Compression::None;
+            assert_eq!(granted, name.starts_with("deflate") && parameters != "null", "{parameters} {name}");
+            assert_eq!(client.agreement().token.as_deref(), Some("nostr.json"));
+            for (seed, bytes) in [0, 1, 125, 126, 700, 700, 700, 0, 65_536, 500_000].into_iter().enumerate() {
+                let payload = sample(seed, bytes);
+                send(&mut client, payload.clone()).await;
+                assert!(patiently(receive(&mut client)).await == payload, "{parameters} {name} {bytes}");
+            }
+            client.close(CloseCode::Normal, "").await;
+        }
+        // The end of its standard input ends the server.
+        drop(server.stdin.take());
+        server.wait().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_python_client_talks_to_our_relay() {
+    if !is_installed() {
+        return;
+    }
+    let clients = [
+        ("null", ""),
+        ("{}", "permessage-deflate"),
+        (
+            r#"{"server_no_context_takeover": true, "client_no_context_takeover": true}"#,
+            "permessage-deflate; server_no_context_takeover; client_no_context_takeover",
+        ),
+        (
+            r#"{"server_max_window_bits": 9, "client_max_window_bits": 10}"#,
+            "permessage-deflate; server_max_window_bits=9; client_max_window_bits=10",
+        ),
+        (
+            r#"{"server_no_context_takeover": true, "client_max_window_bits": true}"#,
+            "permessage-deflate; server_no_context_takeover",
+        ),
+    ];
+    for (parameters, expected) in clients {
+        let (address, accepted) = listen(config(support(&Compression::NAMES))).await;
+        let mut client = python(&["client", parameters, &format!("ws://{address}/")]);
+        let accepted: Accepted = patiently(accepted).await.unwrap().unwrap();
+        let mut relay = connection(accepted);
+        while let Some(message) = patiently(relay.next()).await {
+            let payload = message.unwrap_or_else(|error| panic!("{parameters}: {error}")).payload;
+            send(&mut relay, payload).await;
+        }
+        assert_eq!(first_line(&mut client), expected, "{parameters}");
+        assert!(client.wait().unwrap().success(), "{parameters}");
+    }
+}
