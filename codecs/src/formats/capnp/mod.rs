@@ -63,9 +63,14 @@ impl EventCodec for Capnp {
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
         let message = open(bytes)?;
         let root = message.get_root::<nostr_event::Reader<'_>>().map_err(library)?;
-        let mut fixed = Reader::new(root.get_fixed_data().map_err(library)?);
+        let fixed_data: [u8; 138] = root
+            .get_fixed_data()
+            .map_err(library)?
+            .try_into()
+            .map_err(|_| DecodeError::Malformed("fixedData, which has 138 bytes"))?;
+        let mut fixed = Reader::new(&fixed_data);
         let tag_data = root.get_tag_data().map_err(library)?;
-        let event = Event {
+        Ok(Event {
             id: fixed.array("id")?,
             pubkey: fixed.array("pubkey")?,
             sig: fixed.array("sig")?,
@@ -73,9 +78,7 @@ impl EventCodec for Capnp {
             kind: u16::from_le_bytes(fixed.array("kind")?),
             tags: read_tags(Reader::new(in_frame(bytes, tag_data)?))?,
             content: read_text(bytes, root.has_content(), root.get_content(), "content")?,
-        };
-        fixed.finish()?;
-        Ok(event)
+        })
     }
 }
 
