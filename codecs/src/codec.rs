@@ -88,6 +88,24 @@ pub enum DecodeError {
     Library(String),
 }
 
+impl DecodeError {
+    /// A library's message, short enough for a NOTICE. serde quotes the text it did not expect, which the peer may
+    /// have made as long as a frame; what was expected, and where, stands at the end, so the middle is left out.
+    pub(crate) fn library(reason: &str) -> Self {
+        const START_CHARS: usize = 80;
+        const END_CHARS: usize = 120;
+        let Some((start, _)) = reason.char_indices().nth(START_CHARS) else {
+            return DecodeError::Library(reason.to_owned());
+        };
+        match reason[start..].char_indices().nth_back(END_CHARS - 1) {
+            Some((end, _)) if end > 0 => {
+                DecodeError::Library(format!("{} … {}", &reason[..start], &reason[start + end..]))
+            }
+            _ => DecodeError::Library(reason.to_owned()),
+        }
+    }
+}
+
 /// Why a format cannot hold a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -115,4 +133,22 @@ pub enum EncodeError {
     /// What the format's library said.
     #[error("{0}")]
     Library(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn library_messages_stay_short_and_keep_both_ends() {
+        for len in [0, 79, 80, 199, 200] {
+            let reason = "ä".repeat(len);
+            assert_eq!(DecodeError::library(&reason), DecodeError::Library(reason));
+        }
+        let reason = format!("invalid type: string {:?}, expected u16", "ä".repeat(1 << 16));
+        let shortened = DecodeError::library(&reason).to_string();
+        assert!(shortened.starts_with("invalid type: string \"ä"), "{shortened}");
+        assert!(shortened.ends_with("ä\", expected u16"), "{shortened}");
+        assert_eq!(shortened.chars().count(), 80 + 3 + 120);
+    }
 }

@@ -63,3 +63,50 @@ fn decode_lower(text: &[u8], bytes: &mut [u8]) -> bool {
 fn has_no_capitals(text: &[u8]) -> bool {
     !text.iter().any(u8::is_ascii_uppercase)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_comes_back() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        for len in 0..bytes.len() {
+            let text = encode(&bytes[len..]);
+            assert_eq!(decode(text.as_bytes()).as_deref(), Some(&bytes[len..]));
+            assert_eq!(is_compactable(&text, 8), text.len() >= 8, "{text}");
+            let mut out = b"before".to_vec();
+            encode_into(&bytes[len..], &mut out);
+            assert_eq!(out, [b"before", text.as_bytes()].concat());
+        }
+    }
+
+    /// Every byte at every place, long enough for the SIMD paths and their remainders.
+    #[test]
+    fn nothing_but_lowercase_digits_is_hex() {
+        for len in [2, 8, 16, 30, 32, 34, 62, 64, 66, 128, 130] {
+            for place in 0..len {
+                for byte in 0..=255_u8 {
+                    let mut text = vec![b'a'; len];
+                    text[place] = byte;
+                    let is_digit = matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+                    assert_eq!(decode(&text).is_some(), is_digit, "{byte:#x} at {place} of {len}");
+                    if let Ok(text) = str::from_utf8(&text) {
+                        assert_eq!(is_compactable(text, 2), is_digit, "{byte:#x} at {place} of {len}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_are_exact() {
+        assert_eq!(decode_array::<2>(b"abcd"), Some([0xab, 0xcd]));
+        for text in ["", "ab", "abc", "abcde", "abcdef"] {
+            assert_eq!(decode_array::<2>(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(decode(b"abc"), None);
+        assert!(!is_compactable("abcdef", 8));
+        assert!(!is_compactable("abcdefabc", 8));
+    }
+}

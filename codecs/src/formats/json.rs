@@ -81,11 +81,7 @@ impl Codec for Json {
             RelayMessage::Notice { text } => write(&("NOTICE", text), out),
             RelayMessage::Auth { challenge } => write(&("AUTH", challenge), out),
             RelayMessage::Count { subscription, count, approximate, hll } => {
-                let body = CountJson {
-                    count: *count,
-                    approximate: *approximate,
-                    hll: hll.as_ref().map(|registers| hex::encode(&registers[..]).into()),
-                };
+                let body = CountJson { count: *count, approximate: *approximate, hll: hll.as_deref() };
                 write(&("COUNT", subscription, body), out)
             }
         }
@@ -109,7 +105,9 @@ fn write(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
 }
 
 fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
-    serde_json::from_slice(bytes).map_err(|error| DecodeError::Library(error.to_string()))
+    // Once for the whole message: from_slice would check text by text, and not at all inside ignored fields.
+    let text = str::from_utf8(bytes).map_err(|_| DecodeError::Utf8("message"))?;
+    serde_json::from_str(text).map_err(|error| DecodeError::library(&error.to_string()))
 }
 
 // --- writing -------------------------------------------------------------------------------------------------
@@ -194,13 +192,25 @@ impl Serialize for HexList<'_> {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-struct CountJson<'a> {
+struct CountJson<'m> {
     count: u64,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     approximate: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none", borrow)]
-    hll: Option<Cow<'a, str>>,
+    hll: Option<&'m [u8; 256]>,
+}
+
+impl Serialize for CountJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("count", &self.count)?;
+        if self.approximate {
+            object.serialize_entry("approximate", &true)?;
+        }
+        if let Some(registers) = self.hll {
+            let mut buffer = [0; 512];
+            object.serialize_entry("hll", hex::encode_array(registers, &mut buffer))?;
+        }
+        object.end()
+    }
 }
 
 // --- reading -------------------------------------------------------------------------------------------------
@@ -230,6 +240,12 @@ impl<'de> Deserialize<'de> for Text<'de> {
     }
 }
 
+impl<'a> From<Text<'a>> for Cow<'a, str> {
+    fn from(text: Text<'a>) -> Self {
+        text.0
+    }
+}
+
 /// Exactly `2 * N` lowercase hex digits.
 struct Hex<const N: usize>([u8; N]);
 
@@ -239,6 +255,28 @@ impl<'de, const N: usize> Deserialize<'de> for Hex<N> {
         hex::decode_array(text.0.as_bytes())
             .map(Hex)
             .ok_or_else(|| de::Error::custom(format!("expected {} lowercase hex digits", 2 * N)))
+    }
+}
+
+impl<const N: usize> From<Hex<N>> for [u8; N] {
+    fn from(hex: Hex<N>) -> Self {
+        hex.0
+    }
+}
+
+/// A list of ids or public keys.
+struct Keys(Vec<[u8; 32]>);
+
+impl<'de> Deserialize<'de> for Keys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let keys = Vec::<Hex<32>>::deserialize(deserializer)?;
+        Ok(Keys(keys.into_iter().map(|key| key.0).collect()))
+    }
+}
+
+impl From<Keys> for Vec<[u8; 32]> {
+    fn from(keys: Keys) -> Self {
+        keys.0
     }
 }
 
@@ -292,6 +330,12 @@ impl<'de> Deserialize<'de> for Tags<'de> {
     }
 }
 
+impl<'a> From<Tags<'a>> for Vec<Tag<'a>> {
+    fn from(tags: Tags<'a>) -> Self {
+        tags.0
+    }
+}
+
 struct OwnedEvent<'a>(Event<'a>);
 
 impl<'de> Deserialize<'de> for OwnedEvent<'de> {
@@ -315,13 +359,13 @@ impl<'de> Visitor<'de> for EventVisitor {
         let (mut tags, mut content, mut sig) = (None, None, None);
         while let Some(Text(key)) = object.next_key()? {
             match &*key {
-                "id" => once(&mut id, "id", object.next_value::<Hex<32>>()?.0)?,
-                "pubkey" => once(&mut pubkey, "pubkey", object.next_value::<Hex<32>>()?.0)?,
-                "created_at" => once(&mut created_at, "created_at", object.next_value::<i64>()?)?,
-                "kind" => once(&mut kind, "kind", object.next_value::<u16>()?)?,
-                "tags" => once(&mut tags, "tags", object.next_value::<Tags<'de>>()?.0)?,
-                "content" => once(&mut content, "content", object.next_value::<Text<'de>>()?.0)?,
-                "sig" => once(&mut sig, "sig", object.next_value::<Hex<64>>()?.0)?,
+                "id" => once::<Hex<32>, _, _>(&mut id, "id", &mut object)?,
+                "pubkey" => once::<Hex<32>, _, _>(&mut pubkey, "pubkey", &mut object)?,
+                "created_at" => once::<i64, _, _>(&mut created_at, "created_at", &mut object)?,
+                "kind" => once::<u16, _, _>(&mut kind, "kind", &mut object)?,
+                "tags" => once::<Tags<'de>, _, _>(&mut tags, "tags", &mut object)?,
+                "content" => once::<Text<'de>, _, _>(&mut content, "content", &mut object)?,
+                "sig" => once::<Hex<64>, _, _>(&mut sig, "sig", &mut object)?,
                 _ => drop(object.next_value::<IgnoredAny>()?),
             }
         }
@@ -337,11 +381,18 @@ impl<'de> Visitor<'de> for EventVisitor {
     }
 }
 
-fn once<T, E: de::Error>(slot: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
-    match slot.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(E::duplicate_field(name)),
+/// Reads the value of a field that may occur once; errors name the field.
+fn once<'de, T: Deserialize<'de> + Into<U>, U, A: MapAccess<'de>>(
+    slot: &mut Option<U>,
+    field: &'static str,
+    object: &mut A,
+) -> Result<(), A::Error> {
+    if slot.is_some() {
+        return Err(de::Error::duplicate_field(field));
     }
+    let value: T = object.next_value().map_err(|error| de::Error::custom(format!("{field}: {error}")))?;
+    *slot = Some(value.into());
+    Ok(())
 }
 
 struct FilterText(Filter);
@@ -365,13 +416,13 @@ impl<'de> Visitor<'de> for FilterVisitor {
         let mut filter = Filter::default();
         while let Some(Text(key)) = object.next_key()? {
             match &*key {
-                "ids" => once(&mut filter.ids, "ids", keys(object.next_value()?))?,
-                "authors" => once(&mut filter.authors, "authors", keys(object.next_value()?))?,
-                "kinds" => once(&mut filter.kinds, "kinds", object.next_value()?)?,
-                "since" => once(&mut filter.since, "since", object.next_value()?)?,
-                "until" => once(&mut filter.until, "until", object.next_value()?)?,
-                "limit" => once(&mut filter.limit, "limit", object.next_value()?)?,
-                "search" => once(&mut filter.search, "search", object.next_value()?)?,
+                "ids" => once::<Keys, _, _>(&mut filter.ids, "ids", &mut object)?,
+                "authors" => once::<Keys, _, _>(&mut filter.authors, "authors", &mut object)?,
+                "kinds" => once::<Vec<u16>, _, _>(&mut filter.kinds, "kinds", &mut object)?,
+                "since" => once::<i64, _, _>(&mut filter.since, "since", &mut object)?,
+                "until" => once::<i64, _, _>(&mut filter.until, "until", &mut object)?,
+                "limit" => once::<u64, _, _>(&mut filter.limit, "limit", &mut object)?,
+                "search" => once::<String, _, _>(&mut filter.search, "search", &mut object)?,
                 other => match tag_letter(other) {
                     Some(letter) if filter.tags.iter().any(|t| t.letter == letter) => {
                         return Err(de::Error::duplicate_field("tag condition"));
@@ -388,8 +439,43 @@ impl<'de> Visitor<'de> for FilterVisitor {
     }
 }
 
-fn keys(list: Vec<Hex<32>>) -> Vec<[u8; 32]> {
-    list.into_iter().map(|key| key.0).collect()
+/// The answer of COUNT.
+struct CountAnswer {
+    count: u64,
+    approximate: bool,
+    hll: Option<Box<[u8; 256]>>,
+}
+
+impl<'de> Deserialize<'de> for CountAnswer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct CountVisitor;
+        impl<'de> Visitor<'de> for CountVisitor {
+            type Value = CountAnswer;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with a count")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<CountAnswer, A::Error> {
+                let (mut count, mut approximate, mut hll) = (None, None, None);
+                while let Some(Text(key)) = object.next_key()? {
+                    match &*key {
+                        "count" => once::<u64, _, _>(&mut count, "count", &mut object)?,
+                        "approximate" => once::<bool, _, _>(&mut approximate, "approximate", &mut object)?,
+                        "hll" => once::<Hex<256>, _, _>(&mut hll, "hll", &mut object)?,
+                        _ => drop(object.next_value::<IgnoredAny>()?),
+                    }
+                }
+                Ok(CountAnswer {
+                    count: count.ok_or_else(|| de::Error::missing_field("count"))?,
+                    approximate: approximate.unwrap_or(false),
+                    hll: hll.map(Box::new),
+                })
+            }
+        }
+        // Not a derived struct, which would also accept an array.
+        deserializer.deserialize_map(CountVisitor)
+    }
 }
 
 /// The letter of a `#x` filter field.
@@ -524,6 +610,7 @@ fn read_relay<'de, A: SeqAccess<'de>>(
             RelayMessage::Ok { id: rest.next::<Hex<32>>()?.0, accepted: rest.next()?, text: rest.text()? }
         }
         "EOSE" => {
+            rest.expected = "[\"EOSE\",subscription] or [\"EOSE\",subscription,[hint…]]";
             let subscription = rest.text()?;
             let mut hints = EoseHints::default();
             for word in rest.array.next_element::<Vec<Text<'de>>>()?.into_iter().flatten() {
@@ -533,7 +620,6 @@ fn read_relay<'de, A: SeqAccess<'de>>(
                     _ => {} // NIP-67 lets relays add words
                 }
             }
-            rest.expected = "[\"EOSE\",subscription]";
             RelayMessage::Eose { subscription, hints }
         }
         "CLOSED" => {
@@ -550,19 +636,9 @@ fn read_relay<'de, A: SeqAccess<'de>>(
         }
         "COUNT" => {
             rest.expected = "[\"COUNT\",subscription,{\"count\":N}]";
-            let subscription = rest.text()?;
-            let body: CountJson<'de> = rest.next()?;
-            let hll = body.hll.map(|digits| {
-                hex::decode_array::<256>(digits.as_bytes())
-                    .map(Box::new)
-                    .ok_or_else(|| de::Error::custom("hll has 512 lowercase hex digits (NIP-45)"))
-            });
-            RelayMessage::Count {
-                subscription,
-                count: body.count,
-                approximate: body.approximate,
-                hll: hll.transpose()?,
-            }
+            let (subscription, answer) = (rest.text()?, rest.next::<CountAnswer>()?);
+            let CountAnswer { count, approximate, hll } = answer;
+            RelayMessage::Count { subscription, count, approximate, hll }
         }
         _ => return unknown(verb, rest),
     };

@@ -83,7 +83,7 @@ impl Event<'_> {
         }
     }
 
-    /// The first value of the first tag with this name, as NIP-01's `#x` filters and `d` addresses read it.
+    /// The first value of the first tag with this name, as NIP-01 reads the `d` of an address.
     pub fn first_tag_value(&self, name: &str) -> Option<&str> {
         self.tags
             .iter()

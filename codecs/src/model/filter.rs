@@ -118,6 +118,7 @@ impl Limits {
                 return Err(format!("invalid: a filter list has at most {} entries", self.max_filter_values));
             }
             if let Some(field) = &filter.unknown {
+                let field: String = field.chars().take(32).collect(); // a peer's text, of any length
                 return Err(format!("unsupported: unknown filter field {field:?}"));
             }
             if filter.search.is_some() {

@@ -113,7 +113,7 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
         Error::Io(_) => DecodeError::Truncated("a CBOR item"),
         // The strict walk accepted every head, so only the text between them can be at fault.
         Error::Syntax(_) => DecodeError::Utf8("text"),
-        Error::Semantic(_, reason) => DecodeError::Library(reason),
+        Error::Semantic(_, reason) => DecodeError::library(&reason),
         Error::RecursionLimitExceeded => DecodeError::Malformed("nesting"),
     })
 }

@@ -1,0 +1,75 @@
+//! What a peer is told: which field, what was expected, and never a copy of what it sent.
+
+mod common;
+
+use codecs::{DecodeError, Format};
+use common::subjects;
+
+fn json_client(text: &str) -> String {
+    Format::JSON.spec().library.decode_client(text.as_bytes()).unwrap_err().to_string()
+}
+
+fn json_relay(text: &str) -> String {
+    Format::JSON.spec().library.decode_relay(text.as_bytes()).unwrap_err().to_string()
+}
+
+#[test]
+fn json_errors_name_field_and_expectation() {
+    let id = "ab".repeat(32);
+    let cases = [
+        (json_client("{}"), "invalid type: map, expected an array that starts with a verb"),
+        (json_client("[]"), "expected a verb, found an empty array"),
+        (json_client("[\"EVENT\",[]]"), "invalid type: sequence, expected an event object"),
+        (json_client("[\"EVENT\",{\"id\":\"AB\"}]"), "id: expected 64 lowercase hex digits"),
+        (json_client("[\"EVENT\",{\"kind\":65536}]"), "kind: invalid value: integer `65536`, expected u16"),
+        (json_client(&format!("[\"EVENT\",{{\"id\":\"{id}\",\"id\":\"{id}\"}}]")), "duplicate field `id`"),
+        (json_client("[\"REQ\",\"s\",{\"ids\":[\"ab\"]}]"), "ids: expected 64 lowercase hex digits"),
+        (
+            json_client("[\"REQ\",\"s\",{\"since\":1.5}]"),
+            "since: invalid type: floating point `1.5`, expected i64",
+        ),
+        (json_client("[\"CLOSE\"]"), "expected [\"CLOSE\",subscription]"),
+        (json_relay("[\"COUNT\",\"s\",[5]]"), "invalid type: sequence, expected an object with a count"),
+        (json_relay("[\"COUNT\",\"s\",{}]"), "missing field `count`"),
+        (json_relay("[\"EOSE\"]"), "expected [\"EOSE\",subscription] or [\"EOSE\",subscription,[hint…]]"),
+    ];
+    for (message, expected) in cases {
+        let (what, place) = message.rsplit_once(" at line 1 column ").unwrap();
+        assert_eq!(what, expected);
+        assert!(place.parse::<usize>().is_ok(), "{message}");
+    }
+}
+
+#[test]
+fn text_is_utf8_even_in_fields_that_are_ignored() {
+    let mut event = b"{\"x\":\"?\"}".to_vec();
+    event[6] = 0xff;
+    assert_eq!(Format::JSON.spec().library.decode_event(&event), Err(DecodeError::Utf8("message")));
+}
+
+#[test]
+fn errors_never_repeat_a_long_text() {
+    let long = "x".repeat(200_000);
+    for subject in subjects() {
+        let inputs: Vec<Vec<u8>> = match subject.format.name() {
+            "json" => vec![
+                format!("[\"{long}\"]").into_bytes(),
+                format!("[\"EVENT\",\"{long}\"]").into_bytes(),
+                format!("[\"EVENT\",{{\"kind\":\"{long}\"}}]").into_bytes(),
+            ],
+            "cbor-schemaless" => {
+                vec![[&b"\x81\x79\x0f\xff"[..], &long.as_bytes()[..0xfff]].concat()]
+            }
+            "cbor-packed" | "cbor-intkey" => {
+                // A filter condition on 60,000 hex digits that should be bytes.
+                let head = b"\x83\x02\x61s\xa1\x08\xa1\x61e\x81\x79\xea\x60";
+                vec![[&head[..], "ab".repeat(30_000).as_bytes()].concat()]
+            }
+            _ => vec![long.clone().into_bytes()],
+        };
+        for input in inputs {
+            let error = subject.codec.decode_client(&input).unwrap_err().to_string();
+            assert!(error.len() < 1_000, "{}: {} bytes of error", subject.label, error.len());
+        }
+    }
+}
