@@ -22,9 +22,9 @@ PROTOCOLS = ["nostr.json"]
 def messages():
     """Texts and bytes of many sizes, more and less compressible. All are ASCII or UTF-8: the echo is a text frame."""
     source = random.Random(7)
-    for size in [0, 1, 125, 126, 700, 700, 700, 0, 65_535, 65_536, 200_000]:
+    for size in [0, 1, 125, 126, 700, 700, 700, 0, 65_535, 65_536]:
         yield "".join(source.choice("0123456789abcdef") for _ in range(size))
-        yield json.dumps(["EVENT", "sub", {"content": "é" * size}])
+        yield json.dumps(["EVENT", "sub", {"content": "é" * size}], ensure_ascii=False)
         yield bytes(source.randrange(128) for _ in range(size))
 
 
@@ -50,9 +50,9 @@ async def client(parameters, url):
             # In fragments, which the extension compresses as one message.
             third = len(message) // 3
             await socket.send([message[:third], message[third:]] if third else message)
+            # The relay speaks the frame type of its format, so bytes come back as text.
+            expected = message.decode() if isinstance(message, bytes) else message
             answer = await socket.recv()
-            # The other end speaks the frame type of its format: text where it can.
-            expected = message if isinstance(answer, type(message)) else message.encode()
             assert answer == expected, (answer[:50], expected[:50])
             await (await socket.ping())
         print(socket.response.headers.get("Sec-WebSocket-Extensions", ""), flush=True)

@@ -57,7 +57,7 @@ async fn our_client_talks_to_a_python_server() {
             let granted = client.agreement().compression != Compression::None;
             assert_eq!(granted, name.starts_with("deflate") && parameters != "null", "{parameters} {name}");
             assert_eq!(client.agreement().token.as_deref(), Some("nostr.json"));
-            for (seed, bytes) in [0, 1, 125, 126, 700, 700, 700, 0, 65_536, 500_000].into_iter().enumerate() {
+            for (seed, bytes) in [0, 1, 125, 126, 700, 700, 700, 0, 65_535, 65_536].into_iter().enumerate() {
                 let payload = sample(seed, bytes);
                 send(&mut client, payload.clone()).await;
                 assert!(patiently(receive(&mut client)).await == payload, "{parameters} {name} {bytes}");
