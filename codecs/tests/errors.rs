@@ -6,11 +6,11 @@ use codecs::{DecodeError, Format};
 use common::subjects;
 
 fn json_client(text: &str) -> String {
-    Format::JSON.spec().library.decode_client(text.as_bytes()).unwrap_err().to_string()
+    Format::JSON.spec().library.decode_client(text.as_bytes()).expect_err(text).to_string()
 }
 
 fn json_relay(text: &str) -> String {
-    Format::JSON.spec().library.decode_relay(text.as_bytes()).unwrap_err().to_string()
+    Format::JSON.spec().library.decode_relay(text.as_bytes()).expect_err(text).to_string()
 }
 
 #[test]

@@ -1,219 +1,13 @@
-//! JSON exactly as NIP-01 has it, through serde_json.
-//!
-//! ```text
-//! event    {"id":"…64","pubkey":"…64","created_at":N,"kind":N,"tags":[["…",…],…],"content":"…","sig":"…128"}
-//! client   ["EVENT",e] ["REQ",sub,filter…] ["CLOSE",sub] ["AUTH",e] ["COUNT",sub,filter…]
-//! relay    ["EVENT",sub,e] ["OK",id,bool,text] ["EOSE",sub] ["EOSE",sub,["finish"|"more",…]] ["CLOSED",sub,text]
-//!          ["NOTICE",text] ["AUTH",challenge] ["COUNT",sub,{"count":N,"approximate":true,"hll":"…512"}]
-//! ```
-//!
-//! Written compactly in this field order: real clients scan the first bytes of a frame for verb and subscription.
-//! Escapes are serde_json's, the ones every deployed implementation hashes. Read in any field order, unknown
-//! event fields ignored, duplicates and capitals in hex refused.
-//!
-//! Not optimised: serde_json checks UTF-8 and numbers generically, and ids pass through a stack buffer as hex text.
+//! JSON to messages: text borrows from the frame unless it held an escape.
 
 use std::{borrow::Cow, fmt};
 
 use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
+    Deserialize, Deserializer,
     de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor},
-    ser::{SerializeMap, SerializeSeq, SerializeStruct},
 };
 
-use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Filter, RelayMessage, Tag,
-    TagFilter, hex,
-};
-
-#[derive(Debug)]
-pub(super) struct Json;
-
-impl EventCodec for Json {
-    fn encode_event(&self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        write(&EventJson(event), out)
-    }
-
-    fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
-        read::<OwnedEvent<'a>>(bytes).map(|event| event.0)
-    }
-}
-
-impl Codec for Json {
-    fn encode_client(&self, message: &ClientMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        match message {
-            ClientMessage::Event(event) => write(&("EVENT", EventJson(event)), out),
-            ClientMessage::Auth(event) => write(&("AUTH", EventJson(event)), out),
-            ClientMessage::Close { subscription } => write(&("CLOSE", subscription), out),
-            ClientMessage::Req { subscription, filters } => {
-                write(&Request("REQ", subscription, filters), out)
-            }
-            ClientMessage::Count { subscription, filters } => {
-                write(&Request("COUNT", subscription, filters), out)
-            }
-        }
-    }
-
-    fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
-        read::<Known<ClientMessage<'a>>>(bytes)?.into_result()
-    }
-
-    fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        match message {
-            RelayMessage::Event { subscription, event } => {
-                write(&("EVENT", subscription, EventJson(event)), out)
-            }
-            RelayMessage::Ok { id, accepted, text } => {
-                let mut buffer = [0; 64];
-                write(&("OK", hex::encode_array(id, &mut buffer), accepted, text), out)
-            }
-            RelayMessage::Eose { subscription, hints } if *hints == EoseHints::default() => {
-                write(&("EOSE", subscription), out)
-            }
-            RelayMessage::Eose { subscription, hints } => {
-                let words: Vec<_> = [(hints.finish, "finish"), (hints.more, "more")]
-                    .into_iter()
-                    .filter_map(|(set, word)| set.then_some(word))
-                    .collect();
-                write(&("EOSE", subscription, words), out)
-            }
-            RelayMessage::Closed { subscription, text } => write(&("CLOSED", subscription, text), out),
-            RelayMessage::Notice { text } => write(&("NOTICE", text), out),
-            RelayMessage::Auth { challenge } => write(&("AUTH", challenge), out),
-            RelayMessage::Count { subscription, count, approximate, hll } => {
-                let body = CountJson { count: *count, approximate: *approximate, hll: hll.as_deref() };
-                write(&("COUNT", subscription, body), out)
-            }
-        }
-    }
-
-    fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {
-        read::<Known<RelayMessage<'a>>>(bytes)?.into_result()
-    }
-
-    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) {
-        out.extend_from_slice(b"[\"EVENT\",");
-        serde_json::to_writer(&mut *out, subscription).expect("text always serializes into memory");
-        out.push(b',');
-        out.extend_from_slice(event);
-        out.push(b']');
-    }
-}
-
-fn write(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-    serde_json::to_writer(out, value).map_err(|error| EncodeError::Library(error.to_string()))
-}
-
-fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
-    // Once for the whole message: from_slice would check text by text, and not at all inside ignored fields.
-    let text = str::from_utf8(bytes).map_err(|_| DecodeError::Utf8("message"))?;
-    serde_json::from_str(text).map_err(|error| DecodeError::library(&error.to_string()))
-}
-
-// --- writing -------------------------------------------------------------------------------------------------
-
-struct EventJson<'e>(&'e Event<'e>);
-
-impl Serialize for EventJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let event = self.0;
-        let (mut key, mut sig) = ([0; 64], [0; 128]);
-        let mut object = serializer.serialize_struct("Event", 7)?;
-        object.serialize_field("id", hex::encode_array(&event.id, &mut key))?;
-        object.serialize_field("pubkey", hex::encode_array(&event.pubkey, &mut key))?;
-        object.serialize_field("created_at", &event.created_at)?;
-        object.serialize_field("kind", &event.kind)?;
-        object.serialize_field("tags", &event.tags)?;
-        object.serialize_field("content", &event.content)?;
-        object.serialize_field("sig", hex::encode_array(&event.sig, &mut sig))?;
-        object.end()
-    }
-}
-
-struct Request<'m>(&'static str, &'m str, &'m [Filter]);
-
-impl Serialize for Request<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut array = serializer.serialize_seq(Some(2 + self.2.len()))?;
-        array.serialize_element(self.0)?;
-        array.serialize_element(self.1)?;
-        for filter in self.2 {
-            array.serialize_element(&FilterJson(filter))?;
-        }
-        array.end()
-    }
-}
-
-struct FilterJson<'m>(&'m Filter);
-
-impl Serialize for FilterJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let filter = self.0;
-        filter.check_writable().map_err(serde::ser::Error::custom)?;
-        let mut object = serializer.serialize_map(None)?;
-        if let Some(ids) = &filter.ids {
-            object.serialize_entry("ids", &HexList(ids))?;
-        }
-        if let Some(authors) = &filter.authors {
-            object.serialize_entry("authors", &HexList(authors))?;
-        }
-        if let Some(kinds) = &filter.kinds {
-            object.serialize_entry("kinds", kinds)?;
-        }
-        for TagFilter { letter, values } in &filter.tags {
-            object.serialize_entry(&format!("#{letter}"), values)?;
-        }
-        if let Some(since) = filter.since {
-            object.serialize_entry("since", &since)?;
-        }
-        if let Some(until) = filter.until {
-            object.serialize_entry("until", &until)?;
-        }
-        if let Some(limit) = filter.limit {
-            object.serialize_entry("limit", &limit)?;
-        }
-        if let Some(search) = &filter.search {
-            object.serialize_entry("search", search)?;
-        }
-        object.end()
-    }
-}
-
-struct HexList<'m>(&'m [[u8; 32]]);
-
-impl Serialize for HexList<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut array = serializer.serialize_seq(Some(self.0.len()))?;
-        let mut buffer = [0; 64];
-        for bytes in self.0 {
-            array.serialize_element(hex::encode_array(bytes, &mut buffer))?;
-        }
-        array.end()
-    }
-}
-
-struct CountJson<'m> {
-    count: u64,
-    approximate: bool,
-    hll: Option<&'m [u8; 256]>,
-}
-
-impl Serialize for CountJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_map(None)?;
-        object.serialize_entry("count", &self.count)?;
-        if self.approximate {
-            object.serialize_entry("approximate", &true)?;
-        }
-        if let Some(registers) = self.hll {
-            let mut buffer = [0; 512];
-            object.serialize_entry("hll", hex::encode_array(registers, &mut buffer))?;
-        }
-        object.end()
-    }
-}
-
-// --- reading -------------------------------------------------------------------------------------------------
+use crate::{ClientMessage, DecodeError, EoseHints, Event, Filter, RelayMessage, Tag, TagFilter, hex};
 
 /// Text that borrows from the input unless it held an escape.
 struct Text<'a>(Cow<'a, str>);
@@ -336,7 +130,7 @@ impl<'a> From<Tags<'a>> for Vec<Tag<'a>> {
     }
 }
 
-struct OwnedEvent<'a>(Event<'a>);
+pub(super) struct OwnedEvent<'a>(pub(super) Event<'a>);
 
 impl<'de> Deserialize<'de> for OwnedEvent<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -487,13 +281,13 @@ fn tag_letter(field: &str) -> Option<char> {
 }
 
 /// A message, or the verb that the protocol does not have.
-enum Known<M> {
+pub(super) enum Known<M> {
     Yes(M),
     No(String),
 }
 
 impl<M> Known<M> {
-    fn into_result(self) -> Result<M, DecodeError> {
+    pub(super) fn into_result(self) -> Result<M, DecodeError> {
         match self {
             Known::Yes(message) => Ok(message),
             Known::No(verb) => Err(DecodeError::UnknownMessage(verb)),

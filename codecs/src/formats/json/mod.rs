@@ -1,0 +1,111 @@
+//! JSON exactly as NIP-01 has it, through serde_json.
+//!
+//! ```text
+//! event    {"id":"…64","pubkey":"…64","created_at":N,"kind":N,"tags":[["…",…],…],"content":"…","sig":"…128"}
+//! client   ["EVENT",e] ["REQ",sub,filter…] ["CLOSE",sub] ["AUTH",e] ["COUNT",sub,filter…]
+//! relay    ["EVENT",sub,e] ["OK",id,bool,text] ["EOSE",sub] ["EOSE",sub,["finish"|"more",…]] ["CLOSED",sub,text]
+//!          ["NOTICE",text] ["AUTH",challenge] ["COUNT",sub,{"count":N,"approximate":true,"hll":"…512"}]
+//! ```
+//!
+//! Written compactly in this field order: real clients scan the first bytes of a frame for verb and subscription.
+//! Escapes are serde_json's, the ones every deployed implementation hashes. Read in any field order, unknown
+//! event fields ignored, duplicates and capitals in hex refused.
+//!
+//! Not optimised: serde_json checks UTF-8 and numbers generically, and ids pass through a stack buffer as hex text.
+
+mod read;
+mod write;
+
+use serde::{Deserialize, Serialize};
+
+use self::{
+    read::{Known, OwnedEvent},
+    write::{CountJson, EventJson, Request},
+};
+use crate::{
+    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, RelayMessage, hex,
+};
+
+#[derive(Debug)]
+pub(super) struct Json;
+
+impl EventCodec for Json {
+    fn encode_event(&self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        write(&EventJson(event), out)
+    }
+
+    fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
+        read::<OwnedEvent<'a>>(bytes).map(|event| event.0)
+    }
+}
+
+impl Codec for Json {
+    fn encode_client(&self, message: &ClientMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        match message {
+            ClientMessage::Event(event) => write(&("EVENT", EventJson(event)), out),
+            ClientMessage::Auth(event) => write(&("AUTH", EventJson(event)), out),
+            ClientMessage::Close { subscription } => write(&("CLOSE", subscription), out),
+            ClientMessage::Req { subscription, filters } => {
+                write(&Request("REQ", subscription, filters), out)
+            }
+            ClientMessage::Count { subscription, filters } => {
+                write(&Request("COUNT", subscription, filters), out)
+            }
+        }
+    }
+
+    fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
+        read::<Known<ClientMessage<'a>>>(bytes)?.into_result()
+    }
+
+    fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        match message {
+            RelayMessage::Event { subscription, event } => {
+                write(&("EVENT", subscription, EventJson(event)), out)
+            }
+            RelayMessage::Ok { id, accepted, text } => {
+                let mut buffer = [0; 64];
+                write(&("OK", hex::encode_array(id, &mut buffer), accepted, text), out)
+            }
+            RelayMessage::Eose { subscription, hints } if *hints == EoseHints::default() => {
+                write(&("EOSE", subscription), out)
+            }
+            RelayMessage::Eose { subscription, hints } => {
+                let words: Vec<_> = [(hints.finish, "finish"), (hints.more, "more")]
+                    .into_iter()
+                    .filter_map(|(set, word)| set.then_some(word))
+                    .collect();
+                write(&("EOSE", subscription, words), out)
+            }
+            RelayMessage::Closed { subscription, text } => write(&("CLOSED", subscription, text), out),
+            RelayMessage::Notice { text } => write(&("NOTICE", text), out),
+            RelayMessage::Auth { challenge } => write(&("AUTH", challenge), out),
+            RelayMessage::Count { subscription, count, approximate, hll } => {
+                let body = CountJson { count: *count, approximate: *approximate, hll: hll.as_deref() };
+                write(&("COUNT", subscription, body), out)
+            }
+        }
+    }
+
+    fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {
+        read::<Known<RelayMessage<'a>>>(bytes)?.into_result()
+    }
+
+    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(b"[\"EVENT\",");
+        serde_json::to_writer(&mut *out, subscription).expect("text always serializes into memory");
+        out.push(b',');
+        out.extend_from_slice(event);
+        out.push(b']');
+    }
+}
+
+fn write(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    serde_json::to_writer(out, value).map_err(|error| EncodeError::Library(error.to_string()))
+}
+
+fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
+    // Once for the whole message: from_slice would check text by text, and not at all inside ignored fields.
+    let text = str::from_utf8(bytes).map_err(|_| DecodeError::Utf8("message"))?;
+    serde_json::from_str(text).map_err(|error| DecodeError::library(&error.to_string()))
+}
