@@ -132,12 +132,10 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
         Err(error) => {
             let _ = writeln!(io::stderr(), "error: {error:#}");
             let usage = error.downcast_ref::<crate::UnknownName>().is_some();
-            ExitCode::from(if usage { EXIT_USAGE } else { EXIT_ERROR })
+            ExitCode::from(if usage { narrow(run::EXIT_USAGE) } else { EXIT_ERROR })
         }
     }
 }
-
-const EXIT_USAGE: u8 = 2;
 
 fn rerender(dir: &Path) -> Result<()> {
     let result = ResultFile::read(dir)?;
@@ -229,7 +227,6 @@ fn exit_code(result: &ResultFile, stopped: Option<Stopped>) -> u8 {
     let ended = |code: i32| {
         result.cells.iter().flat_map(|cell| &cell.blocks).any(|block| block.exit_code == Some(code))
     };
-    let narrow = |code: i32| u8::try_from(code).expect("the client's exit codes are below 6");
     match stopped {
         Some(Stopped::Usage) => return narrow(run::EXIT_USAGE),
         Some(Stopped::Interrupted) => return EXIT_INTERRUPTED,
@@ -244,4 +241,8 @@ fn exit_code(result: &ResultFile, stopped: Option<Stopped>) -> u8 {
     }
     let empty = result.cells.iter().any(|cell| cell.blocks.iter().all(|block| block.usable().is_none()));
     if empty { narrow(run::EXIT_INVALID) } else { 0 }
+}
+
+fn narrow(code: i32) -> u8 {
+    u8::try_from(code).expect("the client's exit codes are below 6")
 }

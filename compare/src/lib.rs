@@ -10,11 +10,11 @@ pub mod cli;
 mod git;
 mod matrix;
 mod plan;
-mod progress;
+pub mod progress;
 pub mod report;
 mod result;
 pub mod run;
 
-pub use matrix::{CellSpec, Known, cells};
+pub use matrix::{CellSpec, Known, UnknownName, cells};
 pub use plan::{Plan, Profile};
 pub use result::{Block, CellResult, Config, Git, Header, RESULT_FILE, ResultFile};

@@ -1,12 +1,12 @@
 //! Which cells are measured: formats × compressions, checked against the names the client knows.
 
-use anyhow::{Result, bail};
+use std::fmt;
 
 /// The format every ratio refers to.
-pub const BASE_FORMAT: &str = "json";
+pub(crate) const BASE_FORMAT: &str = "json";
 
 /// The compression every ratio refers to.
-pub const BASE_COMPRESSION: &str = "none";
+pub(crate) const BASE_COMPRESSION: &str = "none";
 
 /// The names the client side knows, in the order of every table.
 #[derive(Debug, Clone)]
@@ -33,12 +33,32 @@ impl CellSpec {
     }
 }
 
+/// A name nobody here knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownName {
+    what: &'static str,
+    name: String,
+    known: Vec<&'static str>,
+}
+
+impl fmt::Display for UnknownName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown {} {:?}; known: {} (or: all)", self.what, self.name, self.known.join(" "))
+    }
+}
+
+impl std::error::Error for UnknownName {}
+
 /// Every chosen format with every chosen compression, in the order of the known names. JSON without compression is
 /// always among them, because every ratio refers to it.
 ///
 /// # Errors
-/// A name that is not known; the text lists those that are.
-pub fn cells(known: &Known, formats: &[String], compressions: &[String]) -> Result<Vec<CellSpec>> {
+/// [`UnknownName`]; the text lists those that are known.
+pub fn cells(
+    known: &Known,
+    formats: &[String],
+    compressions: &[String],
+) -> Result<Vec<CellSpec>, UnknownName> {
     let formats = choose("format", &known.formats, formats)?;
     let compressions = choose("compression", &known.compressions, compressions)?;
     let cell = |format: &str, compression: &str| CellSpec {
@@ -56,10 +76,14 @@ pub fn cells(known: &Known, formats: &[String], compressions: &[String]) -> Resu
     Ok(cells)
 }
 
-fn choose(what: &str, known: &[&'static str], wanted: &[String]) -> Result<Vec<&'static str>> {
+fn choose(
+    what: &'static str,
+    known: &[&'static str],
+    wanted: &[String],
+) -> Result<Vec<&'static str>, UnknownName> {
     let wanted: Vec<&str> = wanted.iter().map(|name| name.trim()).collect();
     if let Some(unknown) = wanted.iter().find(|name| **name != "all" && !known.contains(name)) {
-        bail!("unknown {what} {unknown:?}; known: {} (or: all)", known.join(" "));
+        return Err(UnknownName { what, name: (*unknown).to_owned(), known: known.to_vec() });
     }
     let all = wanted.contains(&"all");
     Ok(known.iter().copied().filter(|name| all || wanted.contains(name)).collect())
@@ -69,7 +93,7 @@ fn choose(what: &str, known: &[&'static str], wanted: &[String]) -> Result<Vec<&
 mod tests {
     use super::*;
 
-    fn ids(formats: &str, compressions: &str) -> Result<String> {
+    fn ids(formats: &str, compressions: &str) -> Result<String, UnknownName> {
         let known =
             Known { formats: vec!["json", "cbor", "proto"], compressions: vec!["none", "deflate", "zstd"] };
         let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
@@ -79,7 +103,10 @@ mod tests {
 
     #[test]
     fn the_matrix_follows_the_order_of_the_known_names() {
-        assert_eq!(ids("proto,json", "deflate,none").unwrap(), "json+none json+deflate proto+none proto+deflate");
+        assert_eq!(
+            ids("proto,json", "deflate,none").unwrap(),
+            "json+none json+deflate proto+none proto+deflate"
+        );
         assert_eq!(ids("all", "none").unwrap(), "json+none cbor+none proto+none");
         assert_eq!(ids("json,json", "none,none").unwrap(), "json+none");
     }

@@ -61,7 +61,7 @@ impl Plan {
 
 /// The seed of every block of a round: cells of one round send the same events at the same instants, so their ratio is
 /// about the cells; rounds differ, so the result is not about one draw.
-pub fn round_seed(seed: u64, round: usize) -> u64 {
+pub(crate) fn round_seed(seed: u64, round: usize) -> u64 {
     seed.wrapping_add(round as u64)
 }
 

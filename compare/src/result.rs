@@ -140,9 +140,9 @@ pub struct Block {
 impl Block {
     /// The record, when the tables may use it: the run reached its end and is not invalid.
     pub fn usable(&self) -> Option<&RunRecord> {
-        self.record.as_ref().filter(|record| {
-            record.status == Status::Complete && record.validity.verdict != Verdict::Invalid
-        })
+        self.record
+            .as_ref()
+            .filter(|record| record.status == Status::Complete && record.validity.verdict != Verdict::Invalid)
     }
 }
 
@@ -158,7 +158,10 @@ impl ResultFile {
             .with_context(|| format!("cannot read {name}; expected a folder that `compare run` wrote"))?;
         let value: serde_json::Value =
             serde_json::from_str(&text).with_context(|| format!("{name} is not JSON"))?;
-        measure::check_schema_version(&name, value.get("schema_version").and_then(|version| version.as_str()))?;
+        measure::check_schema_version(
+            &name,
+            value.get("schema_version").and_then(|version| version.as_str()),
+        )?;
         serde_json::from_value(value).with_context(|| format!("{name} is not a result of this tool"))
     }
 
@@ -174,7 +177,12 @@ impl ResultFile {
     }
 
     /// Sorts blocks under their cells. `blocks` pairs each block with its index in `cells`.
-    pub fn assemble(header: Header, cells: &[CellSpec], plan: &Plan, blocks: Vec<(usize, Block)>) -> ResultFile {
+    pub fn assemble(
+        header: Header,
+        cells: &[CellSpec],
+        plan: &Plan,
+        blocks: Vec<(usize, Block)>,
+    ) -> ResultFile {
         let mut by_cell: Vec<Vec<Block>> = cells.iter().map(|_| Vec::new()).collect();
         for (cell, block) in blocks {
             by_cell[cell].push(block);
@@ -183,7 +191,8 @@ impl ResultFile {
         let corpus = records().next().map(|record| record.corpus.clone());
         let ids = |round: &Vec<usize>| round.iter().map(|cell| cells[*cell].id()).collect();
         let schedule = plan.rounds.iter().map(ids).collect();
-        let cells = cells.iter().zip(by_cell).map(|(spec, blocks)| CellResult::new(spec, &header.config, blocks));
+        let cells =
+            cells.iter().zip(by_cell).map(|(spec, blocks)| CellResult::new(spec, &header.config, blocks));
         let cells = cells.collect();
         ResultFile {
             schema_version: SCHEMA_VERSION.to_owned(),

@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     fs,
     future::Future,
-    path::{Path, PathBuf},
+    path::Path,
     pin::Pin,
     process::Stdio,
     time::{Duration, Instant},
@@ -30,6 +30,8 @@ pub(crate) const EXIT_USAGE: i32 = 2;
 pub(crate) const EXIT_INVALID: i32 = 3;
 pub(crate) const EXIT_LOST: i32 = 4;
 pub(crate) const EXIT_RELAY_LOST: i32 = 5;
+/// Ctrl-C reached the client first.
+const EXIT_INTERRUPTED: i32 = 130;
 
 /// As many runs in a row without a record mean that the next will have none either.
 const FAILURES_IN_A_ROW: usize = 3;
@@ -107,6 +109,7 @@ pub async fn run(
                 report_trouble(progress, &place, &block);
             }
             in_a_row = if block.record.is_some() { 0 } else { in_a_row + 1 };
+            let interrupted = interrupted || block.exit_code == Some(EXIT_INTERRUPTED);
             let stopped = if interrupted {
                 Some((Stopped::Interrupted, "interrupted".to_owned()))
             } else if block.exit_code == Some(EXIT_USAGE) {
@@ -150,7 +153,8 @@ async fn run_block(
     interrupt: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
 ) -> Result<(Block, bool)> {
     let seed = plan::round_seed(request.config.seed, place.round);
-    let file = request.folder.join(format!("{:03}-{:03}-{}.json", place.round, place.position, place.cell.id()));
+    let file =
+        request.folder.join(format!("{:03}-{:03}-{}.json", place.round, place.position, place.cell.id()));
     let began = Instant::now();
     let child = command(request, place.cell, seed, &file)
         .spawn()
@@ -203,7 +207,9 @@ impl Ending {
     fn failure(&self, limit: Duration) -> Option<String> {
         let what = match self.exit_code {
             _ if self.interrupted => "interrupted".to_owned(),
-            _ if self.timed_out => format!("the client did not end within {} s and was stopped", limit.as_secs()),
+            _ if self.timed_out => {
+                format!("the client did not end within {} s and was stopped", limit.as_secs())
+            }
             Some(0 | EXIT_INVALID) => return None,
             Some(EXIT_LOST) => "events were lost or altered".to_owned(),
             Some(EXIT_RELAY_LOST) => "the relay was lost".to_owned(),
@@ -287,8 +293,9 @@ impl Tail {
 }
 
 /// Moves the record, if the client left one, into the block. The client's verdict is checked, not believed.
-fn take_record(request: &Request<'_>, place: &Place<'_>, file: &PathBuf, block: &mut Block) {
-    let expected = block.failure.is_none() || block.exit_code.is_some_and(|code| KEPT_EXIT_CODES.contains(&code));
+fn take_record(request: &Request<'_>, place: &Place<'_>, file: &Path, block: &mut Block) {
+    let expected =
+        block.failure.is_none() || block.exit_code.is_some_and(|code| KEPT_EXIT_CODES.contains(&code));
     if !file.exists() {
         if expected {
             add_failure(block, format!("the client wrote no record to {}", file.display()));
@@ -312,10 +319,9 @@ fn take_record(request: &Request<'_>, place: &Place<'_>, file: &PathBuf, block: 
     } else if let Some(failure) = block.failure.as_ref().and_then(|failure| failure.lines().next()) {
         invalid(failure.to_owned());
     }
+    // A client that calls an unbalanced ledger fine has a fault of its own.
     if let Err(failure) = record.counts.balanced() {
-        if record.validity.verdict != Verdict::Invalid {
-            record.validity.add(Verdict::Invalid, format!("the ledger does not balance: {failure}"));
-        }
+        invalid(format!("the ledger does not balance: {failure}"));
     }
     block.record = Some(record);
     // Once it is in memory the file has done its work; should it stay, nothing breaks.

@@ -109,19 +109,56 @@ impl Metric {
     }
 
     /// The value in the base unit (a second, a byte, a nanosecond), unless it was not measured.
-    pub fn value(self, merged: &Merged, latency: &str) -> Option<f64> {
-        let envelopes = Some(merged.counts.envelopes()).filter(|envelopes| *envelopes > 0)? as f64;
+    pub(crate) fn value(self, measured: &Measured<'_>) -> Option<f64> {
+        let envelopes = Some(measured.counts.envelopes()).filter(|envelopes| *envelopes > 0)? as f64;
         match self {
             Metric::EnvelopesPerSecond => {
-                let seconds = merged.active_ns as f64 / 1e9;
+                let seconds = measured.active_ns as f64 / 1e9;
                 (seconds > 0.0).then(|| envelopes / seconds)
             }
-            Metric::WireBytes => Some(merged.traffic.wire_bytes() as f64 / envelopes),
-            Metric::RelayCpu => Some(merged.relay_cpu?.total_ns as f64 / envelopes),
-            Metric::ClientCpu => Some(merged.client_cpu.total_ns as f64 / envelopes),
+            Metric::WireBytes => Some(measured.traffic.wire_bytes() as f64 / envelopes),
+            Metric::RelayCpu => Some(measured.relay_cpu?.total_ns as f64 / envelopes),
+            Metric::ClientCpu => Some(measured.client_cpu.total_ns as f64 / envelopes),
             Metric::LatencyP50 | Metric::LatencyP99 | Metric::LatencyP999 => {
-                Some(merged.quantile(latency, self.quantile()?).ns()? as f64)
+                Some(measured.latency?.quantile_ns(self.quantile()?).ns()? as f64)
             }
+        }
+    }
+}
+
+/// What metrics are computed from: one block, or several merged.
+#[derive(Debug)]
+pub(crate) struct Measured<'a> {
+    counts: Counts,
+    traffic: TrafficRecord,
+    active_ns: u64,
+    client_cpu: CpuTime,
+    relay_cpu: Option<CpuTime>,
+    latency: Option<&'a Latency>,
+}
+
+impl<'a> Measured<'a> {
+    /// One block; `latency` names the metric of the latency columns.
+    pub(crate) fn block(record: &'a RunRecord, latency: &str) -> Measured<'a> {
+        Measured {
+            counts: record.counts,
+            traffic: record.traffic,
+            active_ns: record.active_ns,
+            client_cpu: record.client_cpu,
+            relay_cpu: record.relay_cpu,
+            latency: record.latency.get(latency),
+        }
+    }
+
+    /// Several blocks.
+    pub(crate) fn merged(merged: &'a Merged, latency: &str) -> Measured<'a> {
+        Measured {
+            counts: merged.counts,
+            traffic: merged.traffic,
+            active_ns: merged.active_ns,
+            client_cpu: merged.client_cpu,
+            relay_cpu: merged.relay_cpu,
+            latency: merged.latency.get(latency),
         }
     }
 }

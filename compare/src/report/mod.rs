@@ -10,7 +10,7 @@ mod table;
 pub use logs::write_logs;
 pub use merged::{Merged, Metric};
 pub use ratio::{Ratio, Verdict};
-pub use summary::summary;
+pub use summary::{summary, terminal};
 pub use table::{Table, table};
 
 use crate::{CellResult, ResultFile, matrix};
@@ -32,10 +32,13 @@ pub(crate) struct View<'a> {
 
 impl<'a> View<'a> {
     pub(crate) fn new(result: &'a ResultFile) -> View<'a> {
-        let merge = |cell: &'a CellResult| (cell, Merged::of(cell.blocks.iter().filter_map(|block| block.usable())));
+        let merge =
+            |cell: &'a CellResult| (cell, Merged::of(cell.blocks.iter().filter_map(|block| block.usable())));
         let cells: Vec<(&CellResult, Merged)> = result.cells.iter().map(merge).collect();
         let measured = |name: &str| {
-            cells.iter().any(|(_, merged)| merged.latency.get(name).is_some_and(|latency| !latency.is_empty()))
+            cells
+                .iter()
+                .any(|(_, merged)| merged.latency.get(name).is_some_and(|latency| !latency.is_empty()))
         };
         let latency = LATENCIES.into_iter().find(|(name, _)| measured(name)).unwrap_or(LATENCIES[0]);
         View { result, cells, latency }
@@ -43,7 +46,9 @@ impl<'a> View<'a> {
 
     /// The index of a cell by the names of its format and compression.
     pub(crate) fn find(&self, format: &str, compression: &str) -> Option<usize> {
-        self.cells.iter().position(|(cell, _)| cell.cell.format == format && cell.cell.compression == compression)
+        self.cells
+            .iter()
+            .position(|(cell, _)| cell.cell.format == format && cell.cell.compression == compression)
     }
 
     /// JSON without compression, to which the ratios of the table refer.

@@ -22,7 +22,7 @@ pub(crate) fn ratio(value: f64) -> String {
 pub(crate) fn grouped(digits: &str) -> String {
     let mut text = String::new();
     for (i, digit) in digits.char_indices() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
-use super::{Merged, Metric};
-use crate::{Block, CellResult};
+use measure::RunRecord;
+
+use super::{Merged, Metric, merged::Measured};
+use crate::CellResult;
 
 /// Differences within ±2 % are "same": two runs of one identical workload stayed within that in random order.
 const BAND: f64 = 0.02;
@@ -58,14 +60,18 @@ impl Ratio {
         metric: Metric,
         latency: &str,
     ) -> Option<Ratio> {
-        let value = |merged: &Merged| metric.value(merged, latency).filter(|value| *value > 0.0);
-        let paired = paired_rounds(cell, base);
-        let ratios: Option<Vec<f64>> = paired
-            .map(|(cell, base)| Some(value(&Merged::of(cell.usable()))? / value(&Merged::of(base.usable()))?))
-            .collect();
+        let value = |measured: &Measured<'_>| metric.value(measured).filter(|value| *value > 0.0);
+        let of_block = |record| value(&Measured::block(record, latency));
+        let of_cell = |merged| value(&Measured::merged(merged, latency));
+        let ratios: Option<Vec<f64>> =
+            paired_rounds(cell, base).map(|(cell, base)| Some(of_block(cell)? / of_block(base)?)).collect();
         match ratios {
             Some(ratios) if !ratios.is_empty() => Some(Ratio::of_rounds(ratios)),
-            _ => Some(Ratio { value: value(cell_merged)? / value(base_merged)?, interval: None, rounds: 0 }),
+            _ => Some(Ratio {
+                value: of_cell(cell_merged)? / of_cell(base_merged)?,
+                interval: None,
+                rounds: 0,
+            }),
         }
     }
 
@@ -94,9 +100,13 @@ impl Ratio {
     }
 }
 
-fn paired_rounds<'a>(cell: &'a CellResult, base: &'a CellResult) -> impl Iterator<Item = (&'a Block, &'a Block)> {
-    let usable = |cell: &'a CellResult| cell.blocks.iter().filter(|block| block.usable().is_some());
-    usable(cell).filter_map(move |block| Some((block, usable(base).find(|other| other.round == block.round)?)))
+/// The records of those rounds in which both cells have a usable block.
+fn paired_rounds<'a>(
+    cell: &'a CellResult,
+    base: &'a CellResult,
+) -> impl Iterator<Item = (&'a RunRecord, &'a RunRecord)> {
+    let in_base = |round: u32| base.blocks.iter().find(|block| block.round == round)?.usable();
+    cell.blocks.iter().filter_map(move |block| Some((block.usable()?, in_base(block.round)?)))
 }
 
 /// How many of the sorted values may be left off at each end so that the rest still spans an exact interval for the
@@ -124,7 +134,8 @@ mod tests {
     #[test]
     fn the_interval_for_a_median_needs_six_rounds() {
         // The classical table for 95 %: n = 6 spans all, n = 9 leaves one off, n = 12 two, n = 20 five.
-        for (n, rank) in [(1, None), (5, None), (6, Some(0)), (8, Some(0)), (9, Some(1)), (12, Some(2)), (20, Some(5))]
+        for (n, rank) in
+            [(1, None), (5, None), (6, Some(0)), (8, Some(0)), (9, Some(1)), (12, Some(2)), (20, Some(5))]
         {
             assert_eq!(outer_rank(n), rank, "{n} rounds");
         }

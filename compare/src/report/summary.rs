@@ -33,12 +33,37 @@ pub fn summary(result: &ResultFile) -> String {
     line(&mut text, format_args!("{}\n", headline(result)));
     text.push_str(&table(result).markdown());
     text.push_str("\n## Verdicts\n\n");
-    text.push_str(&verdicts(&view));
+    for (heading, parts) in verdicts(&view) {
+        line(&mut text, format_args!("- {heading}. {}.", parts.join(". ")));
+    }
     text.push_str(&left_out(result));
     text.push_str("\n## How to read this\n\n");
     text.push_str(&reading(&view));
     text.push_str("\n## What was measured\n\n");
     text.push_str(&provenance(result));
+    text
+}
+
+/// The same for a terminal: warnings, the headline, the table, the verdicts.
+pub fn terminal(result: &ResultFile) -> String {
+    let view = View::new(result);
+    let mut text = String::new();
+    for warning in warnings(&view) {
+        line(&mut text, format_args!("{warning}"));
+    }
+    line(&mut text, format_args!("{}\n", headline(result)));
+    text.push_str(&table(result).text());
+    let (latency, meaning) = view.latency;
+    line(
+        &mut text,
+        format_args!("p50, p99, p99.9: {latency}, {meaning}. × is to JSON without compression.\n"),
+    );
+    for (heading, parts) in verdicts(&view) {
+        line(&mut text, format_args!("{}", heading.replace("**", "")));
+        for part in parts {
+            line(&mut text, format_args!("  {part}"));
+        }
+    }
     text
 }
 
@@ -67,12 +92,15 @@ fn warnings(view: &View<'_>) -> Vec<String> {
         warnings.push(format!("Incomplete: {reason}. What was measured until then is below."));
     }
     if !result.host.optimised {
-        warnings.push("Unoptimised build: no number here says anything about a format. Use --release.".to_owned());
+        warnings.push(
+            "Unoptimised build: no number here says anything about a format. Use --release.".to_owned(),
+        );
     }
     if view.base().is_none_or(|base| view.cells[base].1.blocks == 0) {
         warnings.push("JSON without compression has no usable block, so there are no ratios.".to_owned());
     }
-    let records = || result.cells.iter().flat_map(|cell| &cell.blocks).filter_map(|block| block.record.as_ref());
+    let records =
+        || result.cells.iter().flat_map(|cell| &cell.blocks).filter_map(|block| block.record.as_ref());
     if let Some(corpus) = &result.corpus
         && records().any(|record| record.corpus.sha256 != corpus.sha256)
     {
@@ -86,7 +114,8 @@ fn headline(result: &ResultFile) -> String {
     let blocks: Vec<&Block> = result.cells.iter().flat_map(|cell| &cell.blocks).collect();
     let scheduled: usize = result.schedule.iter().map(Vec::len).sum();
     let verdict = |validity: Validity| {
-        let is = |block: &&&Block| block.record.as_ref().is_some_and(|record| record.validity.verdict == validity);
+        let is =
+            |block: &&&Block| block.record.as_ref().is_some_and(|record| record.validity.verdict == validity);
         blocks.iter().filter(is).count()
     };
     let failed = blocks.iter().filter(|block| block.record.is_none()).count();
@@ -115,32 +144,30 @@ fn headline(result: &ResultFile) -> String {
             whole(counts.acked),
             whole(counts.planned),
         ),
-        _ => format!(". The ledger does not balance in {off} blocks, see below."),
+        _ => format!(". The ledger does not balance in {off} of the blocks."),
     });
     text
 }
 
-/// One line for each format: against JSON with the same compression; JSON's own against no compression.
-fn verdicts(view: &View<'_>) -> String {
-    let mut formats: Vec<&str> = Vec::new();
-    for (cell, _) in &view.cells {
-        if !formats.contains(&cell.cell.format.as_str()) {
-            formats.push(&cell.cell.format);
+/// For each format what it is compared with, and a part for each of its cells: JSON with the same compression; JSON
+/// itself without compression.
+fn verdicts(view: &View<'_>) -> Vec<(String, Vec<String>)> {
+    let mut verdicts: Vec<(&str, Vec<String>)> = Vec::new();
+    for (index, (cell, _)) in view.cells.iter().enumerate() {
+        let format = cell.cell.format.as_str();
+        if verdicts.last().is_none_or(|(last, _)| *last != format) {
+            verdicts.push((format, Vec::new()));
+        }
+        if let (Some(verdict), Some((_, parts))) = (verdict(view, index), verdicts.last_mut()) {
+            parts.push(verdict);
         }
     }
-    let mut text = String::new();
-    for format in formats {
-        let own: Vec<usize> = (0..view.cells.len()).filter(|i| view.cells[*i].0.cell.format == format).collect();
-        let parts: Vec<String> = own.into_iter().filter_map(|cell| verdict(view, cell)).collect();
-        if !parts.is_empty() {
-            let against = match format {
-                matrix::BASE_FORMAT => "against no compression",
-                _ => "against JSON with the same compression",
-            };
-            line(&mut text, format_args!("- **{format}** {against}. {}.", parts.join(". ")));
-        }
-    }
-    if text.is_empty() { "Nothing to compare.\n".to_owned() } else { text }
+    let against = |format: &str| match format {
+        matrix::BASE_FORMAT => "against no compression",
+        _ => "against JSON with the same compression",
+    };
+    let compared = verdicts.into_iter().filter(|(_, parts)| !parts.is_empty());
+    compared.map(|(format, parts)| (format!("**{format}** {}", against(format)), parts)).collect()
 }
 
 /// What one cell is against its reference, or `None` for the reference itself.
@@ -178,7 +205,8 @@ fn verdict(view: &View<'_>, cell: usize) -> Option<String> {
 /// Blocks that the tables do not use, and why.
 fn left_out(result: &ResultFile) -> String {
     let blocks = result.cells.iter().flat_map(|cell| cell.blocks.iter().map(move |block| (cell, block)));
-    let mut left_out: Vec<(&CellResult, &Block)> = blocks.filter(|(_, block)| block.usable().is_none()).collect();
+    let mut left_out: Vec<(&CellResult, &Block)> =
+        blocks.filter(|(_, block)| block.usable().is_none()).collect();
     if left_out.is_empty() {
         return String::new();
     }

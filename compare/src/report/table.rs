@@ -2,7 +2,7 @@
 
 use measure::Quantile;
 
-use super::{Merged, Metric, View, number};
+use super::{Merged, Metric, View, merged::Measured, number};
 use crate::{CellResult, ResultFile};
 
 /// What stands where nothing was measured or too little to say.
@@ -55,7 +55,7 @@ fn shown(metric: Metric, merged: &Merged, latency: &str) -> String {
         Metric::RelayCpu | Metric::ClientCpu => 1e3,
         _ => 1.0,
     };
-    metric.value(merged, latency).map_or_else(nothing, |value| number::three(value / unit))
+    metric.value(&Measured::merged(merged, latency)).map_or_else(nothing, |value| number::three(value / unit))
 }
 
 /// Whether every block of the cell that left a record accounts for everything, unusable ones included.

@@ -1,0 +1,161 @@
+//! Records and results made by hand.
+
+use std::collections::BTreeMap;
+
+use compare::{Block, CellSpec, Config, Git, Header, Plan, ResultFile};
+use measure::{
+    AgreementRecord, Cell, CorpusRecord, Counts, CpuTime, Environment, FlowRecord, Latency, RelayProcess,
+    RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, Validity,
+};
+
+/// What distinguishes the runs of these tests.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Run {
+    pub(crate) deliveries: u64,
+    pub(crate) wire_bytes_per_event: u64,
+    pub(crate) relay_us_per_event: u64,
+    pub(crate) client_us_per_event: u64,
+    pub(crate) latency_us: u64,
+}
+
+pub(crate) const PLAIN: Run = Run {
+    deliveries: 4_000,
+    wire_bytes_per_event: 900,
+    relay_us_per_event: 60,
+    client_us_per_event: 30,
+    latency_us: 1_000,
+};
+
+pub(crate) fn spec(id: &str) -> CellSpec {
+    let (format, compression) = id.split_once('+').unwrap();
+    CellSpec { format: format.to_owned(), compression: compression.to_owned() }
+}
+
+pub(crate) fn config(profile: &str, rounds: u32) -> Config {
+    Config {
+        scenario: "mixed-day".to_owned(),
+        profile: profile.to_owned(),
+        rounds,
+        seconds: 2,
+        implementation: "library".to_owned(),
+        verify: "full".to_owned(),
+        seed: 1,
+        corpus: None,
+        client_args: Vec::new(),
+    }
+}
+
+pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
+    let CellSpec { format, compression } = spec(id);
+    let parameters = if compression == "deflate" { "level=6 window_bits=15 takeover=true" } else { "" };
+    let Run { deliveries, .. } = run;
+    let cpu = |us: u64| CpuTime { total_ns: us * 1_000 * deliveries, user_ns: None, system_ns: None };
+    let mut response = Latency::new();
+    // A ramp from half to one and a half times the latency.
+    (0..deliveries).for_each(|i| response.record(run.latency_us * (500 + i * 1_000 / deliveries)));
+    let flow = |bytes| FlowRecord { messages: deliveries, payload_bytes: bytes, wire_bytes: bytes };
+    RunRecord {
+        schema_version: SCHEMA_VERSION.to_owned(),
+        tool: Tool { name: "client-sim".to_owned(), version: "0.1.0".to_owned() },
+        environment: host(),
+        command: vec!["client-sim".to_owned()],
+        started_utc: "2026-11-21T08:05:09Z".to_owned(),
+        cell: Cell {
+            scenario: "mixed-day".to_owned(),
+            format,
+            implementation: "library".to_owned(),
+            compression,
+            compression_parameters: parameters.to_owned(),
+            verify: "full".to_owned(),
+        },
+        seed,
+        corpus: CorpusRecord {
+            name: "sample.pb.gz".to_owned(),
+            sha256: "c0ffee".repeat(10) + "c0ff",
+            events: 2_300,
+            origin: "generated".to_owned(),
+            kinds: BTreeMap::from([("1".to_owned(), 2_000), ("7".to_owned(), 300)]),
+        },
+        status: Status::Complete,
+        agreement: AgreementRecord::default(),
+        relay: Some(RelayProcess {
+            pid: Some(1),
+            software: "relay-sim".to_owned(),
+            version: "0.1.0".to_owned(),
+            own: true,
+        }),
+        connections: 20,
+        elapsed_ns: 2_000_000_000,
+        active_ns: 1_600_000_000,
+        counts: Counts {
+            planned: deliveries / 4,
+            acked: deliveries / 4,
+            deliveries_expected: deliveries,
+            deliveries,
+            ..Counts::default()
+        },
+        traffic: TrafficRecord {
+            to_relay: flow(run.wire_bytes_per_event * deliveries / 4),
+            to_client: flow(run.wire_bytes_per_event * deliveries * 3 / 4),
+            handshake_to_relay_bytes: 5_000,
+            handshake_to_client_bytes: 3_000,
+        },
+        client_cpu: cpu(run.client_us_per_event),
+        relay_cpu: Some(cpu(run.relay_us_per_event)),
+        validity: Validity::default(),
+        latency: BTreeMap::from([("response".to_owned(), response)]),
+    }
+}
+
+pub(crate) fn host() -> Environment {
+    Environment {
+        cpu: Some("Example CPU".to_owned()),
+        cores: 2,
+        virtual_machine: Some(true),
+        governor: None,
+        memory_bytes: Some(8 << 30),
+        os: Some("Example Linux 1".to_owned()),
+        kernel: Some("6.18.0".to_owned()),
+        load_1_minute: Some(0.5),
+        rustc: Some("rustc 1.95.0".to_owned()),
+        optimised: true,
+    }
+}
+
+/// A result with one block for each cell and round; `measure` makes the record of (cell id, round).
+pub(crate) fn result(
+    profile: &str,
+    rounds: u32,
+    ids: &[&str],
+    mut measure: impl FnMut(&str, u32) -> RunRecord,
+) -> ResultFile {
+    let cells: Vec<CellSpec> = ids.iter().map(|id| spec(id)).collect();
+    let plan = Plan::new(cells.len(), rounds, 1);
+    let mut blocks = Vec::new();
+    for (round, order) in (0..).zip(&plan.rounds) {
+        for (position, cell) in (0..).zip(order) {
+            blocks.push((
+                *cell,
+                Block {
+                    round,
+                    position,
+                    seed: 1 + u64::from(round),
+                    started_after_ns: u64::from(round * 10 + position) * 1_000_000_000,
+                    process_ns: 2_500_000_000,
+                    exit_code: Some(0),
+                    failure: None,
+                    record: Some(measure(ids[*cell], round)),
+                },
+            ));
+        }
+    }
+    let header = Header {
+        command: ["compare", "run", "--formats", "json,cbor packed"].map(str::to_owned).to_vec(),
+        git: Some(Git { commit: "0123456789abcdef0123456789abcdef01234567".to_owned(), dirty: true }),
+        host: host(),
+        started_utc: "2026-11-21T08:05:00Z".to_owned(),
+        status: Status::Complete,
+        config: config(profile, rounds),
+    };
+    ResultFile::assemble(header, &cells, &plan, blocks)
+}

@@ -1,0 +1,8 @@
+//! What `compare` does from outside: reports of results made by hand, and runs with a client of a few lines.
+
+#[cfg(test)]
+mod common;
+#[cfg(test)]
+mod report;
+#[cfg(test)]
+mod run;

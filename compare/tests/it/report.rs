@@ -1,0 +1,238 @@
+//! Reports are functions of result files: these results are made by hand, so every number in a report is known.
+
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
+
+use crate::common::{PLAIN, Run, record, result};
+use compare::{ResultFile, report};
+use measure::{Quantile, Status, Verdict};
+
+const CELLS: [&str; 5] =
+    ["json+none", "json+deflate", "cbor-packed+none", "cbor-packed+deflate", "proto+none"];
+
+/// Twelve rounds in which JSON's cost drifts, cbor-packed costs a fixed share of it, and proto is JSON with noise.
+fn measured(id: &str, round: u32) -> measure::RunRecord {
+    let drift = 100 + u64::from(round);
+    let share = |percent: u64| Run {
+        wire_bytes_per_event: 900 * percent / 100,
+        relay_us_per_event: 60 * drift * percent / 10_000,
+        client_us_per_event: 30 * drift * percent / 10_000,
+        latency_us: 10 * drift,
+        ..PLAIN
+    };
+    let run = match id {
+        "json+none" => share(100),
+        "json+deflate" => Run { relay_us_per_event: 90 * drift / 100, ..share(40) },
+        "cbor-packed+none" => share(60),
+        "cbor-packed+deflate" => Run { relay_us_per_event: 85 * drift / 100, ..share(38) },
+        _ => Run { relay_us_per_event: 50 + u64::from(round * 7 % 12) * 2, ..share(100) },
+    };
+    record(id, 1 + u64::from(round), run)
+}
+
+/// Compares with a committed file; `UPDATE_SNAPSHOTS=1 cargo test -p compare` rewrites it for review.
+fn check_snapshot(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/snapshots").join(name);
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+    }
+    let committed = fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == text, "{name} differs; run with UPDATE_SNAPSHOTS=1 and review the change:\n{text}");
+}
+
+/// A result with one of everything that can go wrong with a block.
+fn troubled() -> ResultFile {
+    let mut result = result("quick", 3, &CELLS, measured);
+    let invalid = &mut result.cells[2].blocks[1];
+    let validity = &mut invalid.record.as_mut().unwrap().validity;
+    validity.add(Verdict::Invalid, "host busy: CPU pressure (some, 10 s) 71.0 %".to_owned());
+    let suspect = &mut result.cells[0].blocks[0].record.as_mut().unwrap().validity;
+    suspect.add(Verdict::Suspect, "host busy: CPU pressure (some, 10 s) 31.0 %".to_owned());
+    let lost = &mut result.cells[3].blocks[0];
+    (lost.exit_code, lost.failure) = (Some(4), Some("events were lost or altered".to_owned()));
+    let record = lost.record.as_mut().unwrap();
+    (record.counts.deliveries, record.counts.deliveries_lost) = (3_999, 1);
+    record.validity.add(Verdict::Invalid, record.counts.balanced().unwrap_err());
+    let dead = &mut result.cells[4].blocks[2];
+    (dead.exit_code, dead.failure, dead.record) =
+        (Some(1), Some("the client ended with exit code 1; it wrote:\nerror: no relay".to_owned()), None);
+    result.status = Status::Incomplete { reason: "interrupted".to_owned() };
+    result
+}
+
+#[test]
+fn the_summary_reads_as_committed() {
+    check_snapshot("standard.md", &report::summary(&result("standard", 12, &CELLS, measured)));
+    check_snapshot("troubled.md", &report::summary(&troubled()));
+    check_snapshot("standard.txt", &report::terminal(&result("standard", 12, &CELLS, measured)));
+}
+
+#[test]
+fn the_first_line_is_the_command() {
+    let summary = report::summary(&result("quick", 1, &CELLS, measured));
+    assert_eq!(summary.lines().next(), Some("`compare run --formats 'json,cbor packed'`"));
+    assert!(summary.contains("Quick profile: not for decisions."));
+    let standard = report::summary(&result("standard", 1, &CELLS, measured));
+    assert!(!standard.contains("not for decisions"));
+}
+
+#[test]
+fn the_table_fits_a_terminal_of_150_columns() {
+    for result in [result("standard", 12, &CELLS, measured), troubled()] {
+        for line in report::table(&result).text().lines() {
+            assert!(line.chars().count() <= 150, "{} columns: {line}", line.chars().count());
+        }
+    }
+}
+
+#[test]
+fn a_result_survives_its_file_and_renders_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    for result in [result("standard", 2, &CELLS, measured), troubled()] {
+        result.write(folder.path()).unwrap();
+        let back = ResultFile::read(folder.path()).unwrap();
+        assert_eq!(back, result);
+        assert_eq!(report::summary(&back), report::summary(&result));
+    }
+}
+
+#[test]
+fn the_report_command_needs_only_the_result_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let result = troubled();
+    result.write(folder.path()).unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_compare")).arg("report").arg(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), report::terminal(&result));
+    assert_eq!(fs::read_to_string(folder.path().join("summary.md")).unwrap(), report::summary(&result));
+}
+
+#[test]
+fn a_file_of_another_major_version_or_no_result_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = ResultFile::read(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("expected a folder that `compare run` wrote"), "{error}");
+    let mut result = troubled();
+    result.schema_version = "2.0".to_owned();
+    result.write(folder.path()).unwrap();
+    let error = format!("{:#}", ResultFile::read(folder.path()).unwrap_err());
+    assert!(error.contains("schema version 2.0"), "{error}");
+}
+
+#[test]
+fn quantiles_are_of_merged_samples() {
+    // Two blocks of which one is ten times slower: the median of all samples lies between, and is not a mean.
+    let records: Vec<_> = [100, 1_000]
+        .map(|latency_us| record("json+none", 1, Run { latency_us, deliveries: 20_000, ..PLAIN }))
+        .to_vec();
+    let merged = report::Merged::of(&records);
+    assert_eq!(merged.latency["response"].len(), 40_000);
+    // The fast block ends at 150 µs, the slow one begins at 500 µs: a quarter of all lies below 100 µs.
+    let ns = |q| merged.quantile("response", q).ns().unwrap();
+    assert!(ns(0.25).abs_diff(100_000) < 500, "{}", ns(0.25));
+    assert!(ns(0.75).abs_diff(1_000_000) < 5_000, "{}", ns(0.75));
+    assert!(matches!(merged.quantile("response", 0.99), Quantile::Exact(_)));
+    assert!(matches!(merged.quantile("response", 0.999), Quantile::Bracketed(_)));
+    assert_eq!(merged.quantile("eose", 0.5), Quantile::Missing);
+}
+
+/// The table as a map from cell id to its fields by heading.
+fn fields(result: &ResultFile) -> BTreeMap<String, BTreeMap<String, String>> {
+    let markdown = report::table(result).markdown();
+    let split = |line: &str| {
+        line.trim_matches('|').split('|').map(|field| field.trim().to_owned()).collect::<Vec<_>>()
+    };
+    let mut lines = markdown.lines().map(split);
+    let headings = lines.next().unwrap();
+    let rows = lines.skip(1).map(|row| {
+        let id = format!("{}+{}", row[0], row[1]);
+        (id, headings.iter().cloned().zip(row).collect())
+    });
+    rows.collect()
+}
+
+#[test]
+fn costs_are_divided_by_deliveries_and_ratios_pair_rounds() {
+    let fields = fields(&result("standard", 12, &CELLS, measured));
+    let (json, cbor) = (&fields["json+none"], &fields["cbor-packed+none"]);
+    assert_eq!(json["wire B/event"], "900 ×1.00");
+    assert_eq!(cbor["wire B/event"], "540 ×0.60");
+    // 48,000 deliveries in 12 × 1.6 s.
+    assert_eq!(json["envelopes/s"], "2,500 ×1.00");
+    // JSON drifts from 60 to 66 µs; a pairing by round gives exactly the share in every round.
+    assert!(json["relay µs/event"].starts_with("62."), "{}", json["relay µs/event"]);
+    assert!(cbor["relay µs/event"].ends_with("×0.60"), "{}", cbor["relay µs/event"]);
+}
+
+#[test]
+fn publishes_count_where_nothing_is_delivered() {
+    let result = result("quick", 1, &["json+none"], |id, _| {
+        let mut record = record(id, 1, PLAIN);
+        (record.counts.deliveries, record.counts.deliveries_expected) = (0, 0);
+        record.latency = BTreeMap::from([("publish_ok".to_owned(), record.latency["response"].clone())]);
+        record
+    });
+    let fields = fields(&result);
+    // 1,000 acknowledged publishes in 1.6 s, 900 × 4,000 bytes between them.
+    assert_eq!(fields["json+none"]["envelopes/s"], "625 ×1.00");
+    assert_eq!(fields["json+none"]["wire B/event"], "3,600 ×1.00");
+    assert!(fields["json+none"]["p50 ms"].starts_with("0.999 "));
+    assert!(report::summary(&result).contains("are of `publish_ok`"));
+}
+
+#[test]
+fn invalid_blocks_leave_the_numbers_and_are_counted() {
+    let mut result = result("standard", 2, &["json+none", "cbor+none"], |id, round| {
+        let wire_bytes_per_event = if round == 0 { 900 } else { 90_000 };
+        record(id, 1 + u64::from(round), Run { wire_bytes_per_event, ..PLAIN })
+    });
+    let spoiled = &mut result.cells[1].blocks[1].record.as_mut().unwrap().validity;
+    spoiled.add(Verdict::Invalid, "host busy".to_owned());
+    let fields = fields(&result);
+    assert_eq!(fields["cbor+none"]["valid"], "1/2");
+    // Only round 0 pairs, so the ratio does not see JSON's second round either.
+    assert_eq!(fields["cbor+none"]["wire B/event"], "900 ×1.00");
+    let summary = report::summary(&result);
+    assert!(summary.contains("1 of 4 blocks invalid"), "{summary}");
+    assert!(summary.contains("- round 2, cbor+none: host busy"), "{summary}");
+}
+
+#[test]
+fn a_quantile_with_few_samples_is_bracketed_or_missing() {
+    let deliveries = |count: u64| {
+        let result = result("quick", 1, &["json+none"], move |id, _| {
+            record(id, 1, Run { deliveries: count, ..PLAIN })
+        });
+        let row = fields(&result).remove("json+none").unwrap();
+        ["p50 ms", "p99 ms", "p99.9 ms"].map(|heading| row[heading].clone())
+    };
+    let [p50, p99, p999] = deliveries(1_000);
+    assert!(p50.starts_with("0.999 ") && p99.starts_with("[1.49] ") && p999 == "–", "{p50} {p99} {p999}");
+    let [p50, p99, p999] = deliveries(40);
+    assert!(p50.starts_with("[0.9") && p99 == "–" && p999 == "–", "{p50} {p99} {p999}");
+    let [_, p99, p999] = deliveries(40_000);
+    assert!(p99.starts_with("1.49") && p999.starts_with("[1.50]"), "{p99} {p999}");
+}
+
+#[test]
+fn without_the_base_there_are_no_ratios() {
+    let mut result = result("quick", 1, &["json+none", "cbor+none"], |id, _| record(id, 1, PLAIN));
+    result.cells[0].blocks[0].record = None;
+    let fields = fields(&result);
+    assert_eq!(fields["cbor+none"]["wire B/event"], "900");
+    assert_eq!(fields["json+none"]["wire B/event"], "–");
+    assert!(report::summary(&result).contains("there are no ratios"));
+}
+
+#[test]
+fn logs_hold_one_interval_for_each_usable_block() {
+    let folder = tempfile::tempdir().unwrap();
+    report::write_logs(&troubled(), std::time::SystemTime::UNIX_EPOCH, folder.path()).unwrap();
+    let intervals = |cell: &str| {
+        let text = fs::read_to_string(folder.path().join(format!("hlog/{cell}.hlog"))).unwrap();
+        text.lines().filter(|line| line.starts_with("Tag=response,")).count()
+    };
+    assert_eq!((intervals("json+none"), intervals("cbor-packed+none"), intervals("proto+none")), (3, 2, 2));
+    assert!(folder.path().join("hgrm/json+none.hgrm").exists());
+}
