@@ -39,10 +39,10 @@ const BLOCK_OVERHEAD: Duration = Duration::from_secs(2);
         Measures every format with every compression in fresh client and relay processes, in random order within \
         rounds, and shows what each would buy against JSON.",
     after_long_help = "Examples:\n  \
-        compare run                                          every format, uncompressed, deflate and zstd, 3 short rounds\n  \
-        compare run --profile standard                       12 rounds of 10 s: numbers to decide by\n  \
-        compare run --formats json,cbor-packed --compressions none\n  \
-        compare report results/20261121T080509Z-1a2b3c4d-1   the same table again, from the files alone\n\n\
+        compare run                      every format, uncompressed, deflate and zstd, briefly\n  \
+        compare run --profile standard   12 rounds of 10 s: numbers to decide by\n  \
+        compare run --formats json,capnp --compressions none\n  \
+        compare report results/20261121T080509Z-1a2b3c4d-1\n\n\
         Exit codes: 0 fine, 1 error, 2 usage, 3 a cell has no valid block, 4 events lost or altered, 5 relay lost, \
         130 interrupted (what was measured is kept)."
 )]
@@ -82,7 +82,7 @@ struct Run {
     /// Events to send: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz [default: the bundled sample]
     #[arg(long)]
     corpus: Option<String>,
-    /// quick: 3 rounds of 2 s, for trying things. standard: 12 rounds of 10 s, for decisions
+    /// How much is measured
     #[arg(long, value_enum, default_value = "quick")]
     profile: Profile,
     /// Rounds, instead of the profile's. Intervals need 6 or more

@@ -10,9 +10,9 @@ use rand_chacha::ChaCha8Rng;
 /// How much is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Profile {
-    /// 3 rounds of 2 s blocks: for trying things, not for decisions.
+    /// 3 rounds of 2 s blocks, for trying things, not for decisions
     Quick,
-    /// 12 rounds of 10 s blocks.
+    /// 12 rounds of 10 s blocks, for decisions
     Standard,
 }
 
