@@ -57,7 +57,9 @@ struct Filter {
 
 struct TagFilter {
   letter @0 :UInt8;
-  values @1 :Data;    # elements as in tagData
+  values @1 :Data;
+  # For each value: LEB128 of 2 * stored bytes + 1 for lowercase hex stored as bytes, then the bytes. Not tagData's
+  # elements, whose 15 bits could not hold every text that a client may ask for.
 }
 
 struct SubEvent {

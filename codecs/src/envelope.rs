@@ -275,7 +275,8 @@ fn field(tag: u8, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     });
 }
 
-fn write_element(value: &str, out: &mut Vec<u8>) {
+/// Appends an `elem`.
+pub(crate) fn write_element(value: &str, out: &mut Vec<u8>) {
     if hex::is_compactable(value, MIN_HEX_CHARS) {
         write_varint(value.len() as u64 | 1, out); // twice the bytes is the number of digits
         hex::decode_into(value, out);
@@ -370,21 +371,27 @@ fn read_condition(payload: &mut Reader<'_>) -> Result<TagFilter, DecodeError> {
     if !letter.is_ascii_alphabetic() {
         return Err(DecodeError::Malformed("tag condition's letter"));
     }
+    Ok(TagFilter { letter, values: read_elements(payload)? })
+}
+
+/// Reads an `elem` after the other until nothing is left.
+pub(crate) fn read_elements(payload: &mut Reader<'_>) -> Result<Vec<String>, DecodeError> {
+    let what = "tag condition";
     let mut values = Vec::new();
     while !payload.is_empty() {
-        let head = payload.varint("tag condition's length")?;
-        let what = "tag condition";
-        let value = if head & 1 == 1 {
+        let head = payload.varint(what)?;
+        let is_bytes = head & 1 == 1;
+        let value = if is_bytes {
             hex::encode(payload.bytes(head >> 1, what)?)
         } else {
             payload.text(head >> 1, what)?.to_owned()
         };
-        if hex::is_compactable(&value, MIN_HEX_CHARS) != (head & 1 == 1) {
+        if hex::is_compactable(&value, MIN_HEX_CHARS) != is_bytes {
             return Err(DecodeError::NotCanonical(what));
         }
         values.push(value);
     }
-    Ok(TagFilter { letter, values })
+    Ok(values)
 }
 
 fn unknown(opcode: u8) -> DecodeError {

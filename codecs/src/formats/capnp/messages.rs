@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use capnp::{NotInSchema, data, raw, struct_list, traits::HasStructSize};
 
-use super::{MAX_BLOB_BYTES, fits, in_frame, library, read_element, read_text, too_large, write_element};
+use super::{MAX_BLOB_BYTES, fits, in_frame, library, read_text, too_large};
 use crate::{
     ClientMessage, DecodeError, EncodeError, EoseHints, EventCodec, Filter, RelayMessage, TagFilter,
-    envelope::check_filters,
+    envelope::{check_filters, read_elements, write_element},
     formats::generated::nostr_capnp::{client_msg, filter, relay_msg, request, tag_filter},
     reader::{MAX_FILTERS, Reader},
 };
@@ -82,9 +82,7 @@ fn build_filter(filter: &Filter, mut out: filter::Builder<'_>) -> Result<(), Enc
     let mut values = Vec::new();
     for (index, condition) in (0..).zip(&filter.tags) {
         values.clear();
-        for value in &condition.values {
-            write_element(value, &mut values)?;
-        }
+        condition.values.iter().for_each(|value| write_element(value, &mut values));
         let mut out = list.reborrow().get(index);
         let letter = u8::try_from(condition.letter).expect("check_filters wants an ASCII letter");
         out.set_letter(letter);
@@ -232,10 +230,7 @@ fn read_conditions(list: struct_list::Reader<'_, tag_filter::Owned>) -> Result<V
             return Err(DecodeError::Duplicate("tag condition"));
         }
         let mut reader = Reader::new(condition.get_values().map_err(library)?);
-        let mut values = Vec::new();
-        while !reader.is_empty() {
-            values.push(read_element(&mut reader, "tag condition")?.into_owned());
-        }
+        let values = read_elements(&mut reader)?;
         conditions.push(TagFilter { letter, values });
     }
     Ok(conditions)

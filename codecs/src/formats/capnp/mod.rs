@@ -262,7 +262,7 @@ fn read_tags(mut reader: Reader<'_>) -> Result<Vec<Tag<'_>>, DecodeError> {
         let values = reader.u8("number of values in a tag")?;
         let mut tag = Tag::with_capacity(reader.capacity(u64::from(values)));
         for _ in 0..values {
-            tag.push(read_element(&mut reader, "tag value")?);
+            tag.push(read_element(&mut reader)?);
         }
         tags.push(tag);
     }
@@ -270,7 +270,8 @@ fn read_tags(mut reader: Reader<'_>) -> Result<Vec<Tag<'_>>, DecodeError> {
     Ok(tags)
 }
 
-fn read_element<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<Cow<'a, str>, DecodeError> {
+fn read_element<'a>(reader: &mut Reader<'a>) -> Result<Cow<'a, str>, DecodeError> {
+    let what = "tag value";
     let head = u16::from_le_bytes(reader.array(what)?);
     let len = u64::from(head & !HEX);
     if head & HEX == 0 {
