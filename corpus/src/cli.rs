@@ -167,7 +167,6 @@ fn table(corpus: &Corpus) -> String {
     out
 }
 
-#[expect(clippy::cast_precision_loss, reason = "printed with one digit")]
 fn row(out: &mut String, name: &str, events: &[&Event<'_>], total: usize) {
     let json: Vec<_> = events.iter().map(|event| json_bytes(event)).collect();
     let mean = json.iter().sum::<usize>() / events.len();

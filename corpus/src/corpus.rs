@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashSet},
     path::Path,
+    sync::LazyLock,
 };
 
 use codecs::Event;
@@ -47,9 +48,13 @@ impl Corpus {
     /// # Panics
     /// Only if the file in the repository is damaged; a test reads it.
     pub fn bundled() -> Corpus {
-        let events = files::read_bundled(include_bytes!("../../data/sample.pb.gz"))
-            .expect("a test reads the bundled sample whole");
-        Corpus::from_events("sample.pb.gz".to_owned(), events)
+        // Tests ask often, and inflating 9 MB without optimisation takes seconds.
+        static BUNDLED: LazyLock<Corpus> = LazyLock::new(|| {
+            let events = files::read_bundled(include_bytes!("../../data/sample.pb.gz"))
+                .expect("a test reads the bundled sample whole");
+            Corpus::from_events("sample.pb.gz".to_owned(), events)
+        });
+        BUNDLED.clone()
     }
 
     /// A corpus of events that are in memory already; keeps the first of those with the same id.

@@ -38,7 +38,6 @@ impl Random {
     }
 
     /// Uniform in 0..1, in steps of 2^-53.
-    #[expect(clippy::cast_precision_loss, reason = "53 bits are exact in f64")]
     pub(crate) fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }

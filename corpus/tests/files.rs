@@ -1,5 +1,7 @@
 //! Corpus files: every format holds the same events, and damage is named by its place.
 
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
 use std::{
     fs,
     io::Write,
@@ -10,9 +12,10 @@ use codecs::{Event, VerifyLevel};
 use corpus::{Corpus, CorpusError, FileFormat, Fingerprint, MAX_RECORD_BYTES, Origin, RecordError, write};
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 
-/// Some of the bundled events, small ones first in line so that offsets stay readable.
+/// Bundled events with few tags and short content, so that cutting at every byte stays quick.
 fn some_events() -> Vec<Event<'static>> {
-    Corpus::bundled().events.into_iter().take(120).collect()
+    let is_small = |event: &Event<'_>| event.content.len() < 200 && event.tags.len() < 8;
+    Corpus::bundled().events.into_iter().filter(is_small).take(120).collect()
 }
 
 fn path(folder: &tempfile::TempDir, name: &str) -> PathBuf {
@@ -134,7 +137,7 @@ fn a_bad_line_is_named() {
 
 #[test]
 fn compressed_files_cut_short_are_refused_at_every_length() {
-    let events = &some_events()[..8];
+    let events = &some_events()[..4];
     for format in [FileFormat::JsonlGzip, FileFormat::JsonlZstd, FileFormat::ProtoGzip] {
         let whole = file_of(format, events);
         for length in 0..whole.len() {
@@ -219,7 +222,7 @@ fn a_kind_outside_u16_is_refused() {
 fn a_line_without_end_does_not_fill_memory() {
     let folder = tempfile::tempdir().unwrap();
     let file = path(&folder, "long.jsonl.zst");
-    let blanks = vec![b'x'; 64 * MAX_RECORD_BYTES];
+    let blanks = vec![b'x'; 3 * MAX_RECORD_BYTES];
     fs::write(&file, zstd::encode_all(blanks.as_slice(), 1).unwrap()).unwrap();
     match Corpus::read(&file).unwrap_err() {
         CorpusError::Line { line: 1, events_read: 0, reason: RecordError::TooLarge, .. } => {}

@@ -138,7 +138,6 @@ mod tests {
             for values in [&shape.content_bytes, &shape.tags] {
                 assert_eq!(values.len(), calibration.quantiles.len());
                 for (&place, &value) in calibration.quantiles.iter().zip(values).take(10) {
-                    #[expect(clippy::cast_precision_loss, reason = "small")]
                     let drawn = interpolate(&calibration.quantiles, values, place) as f64;
                     assert!((drawn - value).abs() < 0.51, "{value} at {place}, not {drawn}");
                 }

@@ -109,7 +109,6 @@ impl Builder {
             vocabulary: Vocabulary::new(),
             relays: Relays::new(),
             // Fitted to 38,357 follows in real lists: their top twenty keys are 2% of them.
-            #[expect(clippy::cast_precision_loss, reason = "ranks are small")]
             by_popularity: Weighted::new((0..TARGETS).map(|rank| 1.0 / power((rank + 81) as f64, 0.9))),
             events: Vec::with_capacity(count),
             signers: Vec::with_capacity(count),
@@ -233,7 +232,6 @@ impl Relays {
                 format!("wss://{}.{host}", text::digits(&mut random, 36, length))
             })
             .collect();
-        #[expect(clippy::cast_precision_loss, reason = "ranks are small")]
         let by_rank = Weighted::new((2..467).map(|rank| 1.0 / rank as f64));
         Relays { addresses, by_rank }
     }

@@ -67,7 +67,6 @@ fn most_events(calibration: &Calibration) -> usize {
 }
 
 /// One random place in each of `n` equal parts of 0..1, shuffled: even a few events follow the distribution.
-#[expect(clippy::cast_precision_loss, reason = "counts are small")]
 fn strata(n: usize, random: &mut Random) -> Vec<f64> {
     let mut places: Vec<_> = (0..n).map(|i| (i as f64 + random.unit()) / n as f64).collect();
     random.shuffle(&mut places);
@@ -83,7 +82,6 @@ struct Authors {
 impl Authors {
     fn new(count: usize) -> Authors {
         let pool = count.clamp(100, AUTHOR_KEYS);
-        #[expect(clippy::cast_precision_loss, reason = "ranks are small")]
         let by_activity = Weighted::new((1..=pool).map(|rank| 1.0 / rank as f64));
         Authors { pool, by_activity }
     }

@@ -193,7 +193,6 @@ fn cut(text: &mut String, bytes: usize) {
 
 /// Ranks with weight 1 / rank.
 fn zipf(ranks: usize) -> Weighted {
-    #[expect(clippy::cast_precision_loss, reason = "ranks are small")]
     Weighted::new((1..=ranks).map(|rank| 1.0 / rank as f64))
 }
 
