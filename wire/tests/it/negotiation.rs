@@ -1,6 +1,7 @@
 //! Header values in, decisions out.
 
 use codecs::Format;
+use proptest::prelude::*;
 use wire::{
     Compression, DeflateParams, Offer, Support, Token,
     negotiate::{self, Decision, Direction, Refusal},
@@ -314,6 +315,24 @@ fn what_the_client_offers_the_relay_grants() {
         negotiate::request(&offer("deflate-no-takeover")).extensions.unwrap(),
         "permessage-deflate; client_max_window_bits; client_no_context_takeover; server_no_context_takeover"
     );
+}
+
+proptest! {
+    #[test]
+    fn no_header_panics_and_every_grant_was_asked_for(
+        header in "(permessage-deflate|[a-z]{1,3}|[;,= \"\\\\]|client_max_window_bits|server_max_window_bits|\
+                   client_no_context_takeover|server_no_context_takeover|1[0-6]|[7-9]|[ -~é]){0,12}",
+    ) {
+        let support = support(&["deflate", "deflate-no-takeover"]);
+        let _: Result<_, _> = negotiate::check_answer(&offer("deflate"), Some(&header), Some(&header));
+        if let Ok(Decision { agreement, deflate: Some(relay) }) =
+            negotiate::accept(Some(&header), Some(&header), &support)
+        {
+            prop_assert!(header.contains("permessage-deflate"));
+            prop_assert!((9..=15).contains(&relay.send.window_bits) && (9..=15).contains(&relay.receive.window_bits));
+            prop_assert!(agreement.extensions.is_some());
+        }
+    }
 }
 
 #[test]
