@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    fs,
+    env, fs,
     future::Future,
     path::Path,
     pin::Pin,
@@ -190,6 +190,10 @@ fn command(request: &Request<'_>, cell: &CellSpec, seed: u64, record: &Path) -> 
     }
     command.args(["--seed", &seed.to_string(), "--seconds", &config.seconds.to_string()]);
     command.arg("--record").arg(record).arg("--quiet").args(&config.client_args);
+    if env::var_os("RUST_LOG").is_none() {
+        // Progress of a relay in every failure's last lines would hide the failure.
+        command.env("RUST_LOG", "warn");
+    }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     command
 }
