@@ -146,7 +146,7 @@ impl Peer {
             ))
         });
         if let Err(text) = checked {
-            return self.refuse(name, text);
+            return self.refuse(&name, text);
         }
         let (subscription, stored) =
             self.relay.subscribe(name.clone(), self.format, Arc::clone(&self.outbox), filters);
@@ -163,11 +163,11 @@ impl Peer {
                 approximate: false,
                 hll: None,
             }),
-            Err(text) => self.refuse(name, text),
+            Err(text) => self.refuse(&name, text),
         }
     }
 
-    fn refuse(&self, name: String, text: String) -> Answer {
+    fn refuse(&self, name: &str, text: String) -> Answer {
         add(&self.relay.counters.requests_refused, 1);
         // Formats give a subscription id one length byte, and an answer need not carry what was over the limit.
         let subscription = name.chars().take(self.relay.config.limits.max_subscription_chars).collect();

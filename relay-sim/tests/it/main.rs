@@ -1,5 +1,7 @@
 //! The relay over real sockets: `serve` on a free port, with our own clients, scripted peers and real programs.
 
+#![expect(clippy::unwrap_used, reason = "in a test, a panic is the report")]
+
 mod common;
 mod hostile;
 mod processes;
