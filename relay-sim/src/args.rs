@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     future::Future,
-    io::{self, Read, Write},
+    io::{self, IsTerminal, Read, Write},
     net::SocketAddr,
     num::NonZeroUsize,
     path::PathBuf,
@@ -165,18 +165,20 @@ impl FromStr for Compressions {
     }
 }
 
-/// Runs the relay as the command line says; the first of `args` is the program's name.
+/// Runs the relay as the command line says; `args` are the arguments after the program's name.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let args = match Args::try_parse_from(args) {
+    let args = match Args::try_parse_from(std::iter::once("relay-sim".into()).chain(args)) {
         Ok(args) => args,
         Err(error) => {
             let usage = u8::try_from(error.exit_code()).unwrap_or(2);
             return error.print().map_or(ExitCode::FAILURE, |()| ExitCode::from(usage));
         }
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    // A relay that another program started is not who its user talks to.
+    let level = if args.announce { "warn" } else { "info" };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     // A program that runs relays in its own process may have set up logging already.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).try_init();
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).try_init();
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

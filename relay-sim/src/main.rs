@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    relay_sim::main(std::env::args_os())
+    relay_sim::main(std::env::args_os().skip(1))
 }
