@@ -178,7 +178,11 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let level = if args.announce { "warn" } else { "info" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     // A program that runs relays in its own process may have set up logging already.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).try_init();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .try_init();
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
