@@ -45,9 +45,11 @@ Examples:
   curl -H 'Accept: application/nostr+json' http://127.0.0.1:7777
       what it supports (NIP-11)
 
-Formats are negotiated by WebSocket subprotocol (nostr.cbor-packed.v1), deflate by WebSocket extension and zstd by
-a suffix of the subprotocol (nostr.json+zstd). The relay keeps events in memory and forgets them when it stops:
-Ctrl-C or SIGTERM. Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage. RUST_LOG=relay_sim=debug tells more.";
+Formats are negotiated by WebSocket subprotocol (nostr.cbor-packed.v1), deflate by WebSocket extension, zstd by a \
+suffix of the subprotocol (nostr.json+zstd). The relay keeps events in memory and forgets them when it stops, by \
+Ctrl-C or SIGTERM.
+
+Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage. RUST_LOG=relay_sim=debug tells more.";
 
 /// A Nostr relay for load tests: NIP-01 in memory, in several wire formats.
 #[derive(Debug, Parser)]

@@ -54,7 +54,7 @@ pub async fn serve(
     let mut sessions =
         Sessions { relay: Arc::clone(&relay), wire, tasks: JoinSet::new(), live: HashMap::new() };
     let mut report = interval(REPORT);
-    let mut reported = Totals::default();
+    let mut reported = relay.totals();
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         tokio::select! {

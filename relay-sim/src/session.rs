@@ -283,21 +283,29 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until the peer took what was written. Meanwhile messages are read ahead, and a stop is heeded.
+    /// Waits until the peer took what was written.
     async fn flush(&mut self) -> Result<(), End> {
         if self.written_bytes == 0 {
             return Ok(());
         }
+        match self.conn.flush().now_or_never() {
+            Some(result) => result?,
+            None => self.flush_to_a_slow_peer().await?,
+        }
+        self.written_bytes = 0;
+        Ok(())
+    }
+
+    /// Meanwhile messages are read ahead, a stop is heeded, and a peer that neither takes nor sends anything is
+    /// given up like one that answers no pings.
+    async fn flush_to_a_slow_peer(&mut self) -> Result<(), End> {
         let max_unread_bytes = self.relay.config.outbox_bytes;
+        let mut taken = (Instant::now(), self.conn.traffic().sent.wire_bytes);
         loop {
-            match self.flushed_or_arrived().await {
-                Meanwhile::Flushed(result) => {
-                    result?;
-                    self.written_bytes = 0;
-                    return Ok(());
-                }
-                Meanwhile::Stopped(stop) => return Err(End::Stopped(stop)),
-                Meanwhile::Arrived(message) => {
+            match timeout(self.relay.config.ping_interval, self.flushed_or_arrived()).await {
+                Ok(Meanwhile::Flushed(result)) => return Ok(result?),
+                Ok(Meanwhile::Stopped(stop)) => return Err(End::Stopped(stop)),
+                Ok(Meanwhile::Arrived(message)) => {
                     let message = message.ok_or(End::Left)??;
                     self.unread_bytes += message.payload.len();
                     self.unread.push_back(message);
@@ -305,6 +313,13 @@ impl Session {
                         add(&self.relay.counters.slow_consumers, 1);
                         return Err(End::Stopped(Stop::SlowConsumer));
                     }
+                }
+                Err(_) => {
+                    let wire_bytes = self.conn.traffic().sent.wire_bytes;
+                    if wire_bytes > taken.1 {
+                        taken = (Instant::now(), wire_bytes);
+                    }
+                    self.check_life(taken.0.max(self.conn.last_heard()))?;
                 }
             }
         }
@@ -325,14 +340,24 @@ impl Session {
     }
 
     async fn ping(&mut self) -> Result<(), End> {
-        let silence = self.conn.last_heard().elapsed();
-        if silence >= 2 * self.relay.config.ping_interval {
-            add(&self.relay.counters.silent_peers, 1);
-            let reason = format!("no sign of life for {} s", silence.as_secs());
-            return Err(End::Close(CloseCode::GoingAway, reason));
+        self.check_life(self.conn.last_heard())?;
+        tokio::select! {
+            // Before a full socket it waits too.
+            pinged = timeout(2 * self.relay.config.ping_interval, self.conn.ping()) => match pinged {
+                Ok(result) => Ok(result?),
+                Err(_) => self.check_life(self.conn.last_heard()),
+            },
+            stop = &mut self.inbound.stop => Err(End::Stopped(stop.unwrap_or(Stop::Shutdown))),
         }
-        self.conn.ping().await?;
-        Ok(())
+    }
+
+    fn check_life(&self, last_sign: Instant) -> Result<(), End> {
+        let silence = last_sign.elapsed();
+        if silence < 2 * self.relay.config.ping_interval {
+            return Ok(());
+        }
+        add(&self.relay.counters.silent_peers, 1);
+        Err(End::Close(CloseCode::GoingAway, format!("no sign of life for {} s", silence.as_secs())))
     }
 
     // --- ending ----------------------------------------------------------------------------------------------
@@ -348,8 +373,13 @@ impl Session {
     }
 
     async fn finish(mut self, end: End) {
-        let counters = &self.relay.counters;
         debug!(?end, "connection ends");
+        if matches!(end, End::Stopped(Stop::Shutdown))
+            && timeout(FAREWELL, self.deliver_the_rest()).await.is_err()
+        {
+            debug!("the peer did not take what was left for it");
+        }
+        let counters = &self.relay.counters;
         let close = match end {
             End::Left => None,
             End::Wire(error) => {
@@ -364,9 +394,6 @@ impl Session {
             End::Close(code, reason) => Some((code, reason)),
         };
         if let Some((code, reason)) = close {
-            if code == CloseCode::GoingAway && timeout(FAREWELL, self.deliver_the_rest()).await.is_err() {
-                debug!("the peer did not take what was left for it");
-            }
             self.conn.close(code, &reason).await;
         }
         self.inbound.deliveries.close();

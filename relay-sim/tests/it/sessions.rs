@@ -10,7 +10,6 @@ use crate::common::{TestRelay, compressions, delivery, kinds, note, ok, signed};
 
 /// Publish, OK, stored events, EOSE, live events, COUNT, CLOSE.
 async fn check_session(relay: &TestRelay, format: Format, compression: Compression) {
-    let title = format!("{format} {compression}");
     let mut publisher = relay.client(format, compression).await;
     let mut reader = relay.client(format, compression).await;
     let stored: Vec<_> = (0..3).map(|n| note(n, 100 + i64::try_from(n).unwrap())).collect();
@@ -46,7 +45,6 @@ async fn check_session(relay: &TestRelay, format: Format, compression: Compressi
     publisher.publish(&bad).await;
     let id = codecs::hex::encode(&bad.id);
     publisher.expect(&format!(r#"["OK","{id}",false,"invalid: signature does not verify"]"#)).await;
-    println!("{title}: {:?}", reader.conn.traffic());
 }
 
 #[tokio::test]

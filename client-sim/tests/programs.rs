@@ -1,0 +1,217 @@
+//! The real program, against relays of its own and against peers that misbehave.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use codecs::{Format, KindClass};
+use corpus::Corpus;
+use measure::{RunRecord, Status};
+use tempfile::TempDir;
+use wire::Compression;
+
+/// Small enough for a debug build: three of everything.
+const SMALL: &str = r#"
+question = "Does it work?"
+learn = "Whether it works."
+seconds = 0.3
+
+[[publish]]
+connections = 2
+arrival = { shape = "poisson", rate_per_s = 100 }
+
+[[subscribe]]
+connections = 3
+
+[[subscribe.filter]]
+kinds = [1, 7, 3]
+
+[[request]]
+connections = 3
+arrival = { shape = "burst", period_ms = 100 }
+
+[[request.step]]
+kinds = [3]
+authors = 1
+
+[[request.step]]
+kinds = [1, 3]
+authors = 20
+known = 5
+chunk = 10
+"#;
+
+struct Setup {
+    folder: TempDir,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("small.toml"), SMALL).unwrap();
+        let mut events = Corpus::bundled().events;
+        let mut lists = 0;
+        events.retain(|e| {
+            lists += usize::from(e.kind == 3);
+            e.class() != KindClass::Ephemeral && (e.kind != 3 || lists <= 5)
+        });
+        events.truncate(150);
+        corpus::write(&folder.path().join("small.jsonl"), &events).unwrap();
+        Setup { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, extra: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_client-sim"));
+        command.arg("--scenario").arg(self.path("small.toml"));
+        command.arg("--corpus").arg(self.path("small.jsonl"));
+        command.arg("--record").arg(self.path("record.json"));
+        command.args(extra).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, extra: &[&str]) -> Output {
+        self.command(extra).output().unwrap()
+    }
+
+    fn record(&self) -> RunRecord {
+        RunRecord::read(&self.path("record.json")).unwrap()
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn every_format_and_compression_plays_with_a_balanced_ledger() {
+    let setup = Setup::new();
+    let mut seen = None;
+    for format in Format::all() {
+        for compression in Compression::NAMES {
+            let output = setup.run(&["--format", format.name(), "--compression", compression]);
+            let text = stderr(&output);
+            // 3 is allowed: a busy machine may make the timing of so short a run worthless, never its ledger.
+            assert!(matches!(output.status.code(), Some(0 | 3)), "{format} {compression}: {text}");
+            let record = setup.record();
+            record.counts.balanced().unwrap();
+            assert_eq!(record.status, Status::Complete);
+            assert_eq!(
+                (record.cell.format.as_str(), record.cell.compression.as_str()),
+                (format.name(), compression)
+            );
+            assert_eq!(record.cell.verify, "full");
+            assert_eq!(record.corpus.origin, "generated");
+            let relay = record.relay.as_ref().unwrap();
+            assert!(relay.own && relay.pid != Some(std::process::id()));
+            assert!(record.relay_cpu.is_some_and(|cpu| cpu.total_ns > 0));
+            let extensions = record.agreement.extensions.as_deref().unwrap_or_default();
+            assert_eq!(
+                extensions.contains("permessage-deflate"),
+                compression.starts_with("deflate"),
+                "{extensions}"
+            );
+            let deliveries = (record.counts.planned, record.counts.deliveries, record.counts.requests);
+            assert!(deliveries.0 > 0 && deliveries.1 > deliveries.0 && deliveries.2 > 0, "{deliveries:?}");
+            assert_eq!(*seen.get_or_insert(deliveries), deliveries, "all formats play the same plan");
+        }
+    }
+}
+
+#[test]
+fn mistakes_are_answered_with_what_is_known_and_leave_no_record() {
+    let setup = Setup::new();
+    fs::write(setup.path("broken.jsonl"), "{\"id\":\"00\"}\n").unwrap();
+    fs::write(setup.path("typo.toml"), SMALL.replace("seconds", "secnods")).unwrap();
+    let broken = setup.path("broken.jsonl").display().to_string();
+    let typo = setup.path("typo.toml").display().to_string();
+    let cases: [(&[&str], &[&str]); 6] = [
+        (&["--format", "xml"], &["unknown format \"xml\"", "proto-binary"]),
+        (&["--compression", "lz4"], &["unknown compression \"lz4\"", "deflate-no-takeover"]),
+        (&["--implementation", "tuned"], &["unknown implementation of json", "library"]),
+        (&["--scenario", "nope"], &["unknown scenario \"nope\"", "follow-list-burst"]),
+        (&["--scenario", &typo], &["typo.toml", "secnods"]),
+        (&["--corpus", &broken], &["broken.jsonl", "line 1"]),
+    ];
+    for (extra, expected) in cases {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_client-sim"));
+        if !extra.contains(&"--scenario") {
+            command.args(["--scenario", "note-stream"]);
+        }
+        let output = command.args(extra).arg("--record").arg(setup.path("record.json")).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{extra:?}: {}", stderr(&output));
+        for words in expected {
+            assert!(stderr(&output).contains(words), "{extra:?} lacks {words:?}: {}", stderr(&output));
+        }
+        assert!(!setup.path("record.json").exists());
+    }
+}
+
+#[test]
+fn an_unreachable_relay_is_named() {
+    let setup = Setup::new();
+    // Bound and dropped: nobody listens there now.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let url = format!("ws://127.0.0.1:{port}");
+    let output = setup.run(&["--url", &url]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains(&format!("cannot connect to {url}")), "{}", stderr(&output));
+}
+
+/// Starts a run long enough to be disturbed and waits until it has had deliveries.
+fn start_long(setup: &Setup) -> Child {
+    let child = setup.command(&["--seconds", "30"]).spawn().unwrap();
+    wait_for_children(child.id());
+    // Connecting and storing take a fraction of this; the run itself goes on for half a minute.
+    std::thread::sleep(Duration::from_secs(3));
+    child
+}
+
+/// Waits until a process has a child, and returns it.
+fn wait_for_children(pid: u32) -> i32 {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let children = fs::read_to_string(Path::new(&path)).unwrap_or_default();
+        if let Some(child) = children.split_whitespace().next() {
+            return child.parse().unwrap();
+        }
+        assert!(Instant::now() < deadline, "no relay process appeared");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_relay_that_dies_leaves_a_record_that_says_so() {
+    let setup = Setup::new();
+    let child = start_long(&setup);
+    let relay = nix::unistd::Pid::from_raw(wait_for_children(child.id()));
+    nix::sys::signal::kill(relay, nix::sys::signal::Signal::SIGKILL).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{}", stderr(&output));
+    let record = setup.record();
+    assert!(matches!(record.status, Status::Incomplete { .. }));
+    assert!(record.counts.deliveries > 0, "what was measured is kept");
+    assert!(record.counts.unknown > 0, "what was planned and not answered is accounted for");
+}
+
+#[test]
+fn ctrl_c_keeps_what_was_measured() {
+    let setup = Setup::new();
+    let child = start_long(&setup);
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    let record = setup.record();
+    assert_eq!(record.status, Status::Incomplete { reason: "interrupted".to_owned() });
+    assert!(record.counts.deliveries > 0);
+}

@@ -1,0 +1,254 @@
+//! The rules of the store as stories, and its indexes against a plain scan.
+
+use super::*;
+use crate::testing::event;
+
+const ME: [u8; 32] = [7; 32];
+const LIMITS: QueryLimits = QueryLimits { default_limit: 500, max_limit: 5_000 };
+
+/// One step of a story: an event, and what becomes of it.
+type Step = (Event<'static>, Outcome);
+
+fn tag(name: &'static str, value: String) -> Vec<std::borrow::Cow<'static, str>> {
+    vec![name.into(), value.into()]
+}
+
+fn deletion(id: u8, created_at: i64, tags: Vec<(&'static str, String)>) -> Event<'static> {
+    let tags = tags.into_iter().map(|(name, value)| tag(name, value)).collect();
+    Event { kind: DELETION, created_at, tags, ..event(id) }
+}
+
+fn hex_id(id: u8) -> String {
+    hex::encode(&event(id).id)
+}
+
+/// Plays the steps and then asks for everything: only `left` may be there, in that order.
+fn check(title: &str, steps: Vec<Step>, left: &[u8]) {
+    let mut store = Store::new(1 << 20);
+    for (n, (event, expected)) in steps.into_iter().enumerate() {
+        let outcome = store.insert(&Arc::new(StoredEvent::new(event)));
+        assert_eq!(outcome, expected, "{title}: step {n}");
+    }
+    assert_eq!(ids(&store, &[Filter::default()]), left, "{title}");
+    assert_eq!(ids(&store, &[Filter { authors: Some(vec![ME, [8; 32]]), ..Filter::default() }]), left);
+    assert_eq!(store.len(), left.len(), "{title}");
+}
+
+fn ids(store: &Store, filters: &[Filter]) -> Vec<u8> {
+    store.query(filters, LIMITS).iter().map(|stored| stored.event.id[0]).collect()
+}
+
+#[test]
+fn each_class_of_kinds_keeps_what_nip_01_says() {
+    use Outcome::{Deleted, Duplicate, Ephemeral, Stored, Superseded};
+    let of = |kind, id, created_at| Event { kind, created_at, ..event(id) };
+    let d =
+        |id, created_at, d: &str| Event { tags: vec![tag("d", d.to_owned())], ..of(30_000, id, created_at) };
+    let by = |pubkey, event| Event { pubkey, ..event };
+    let address = |kind: u16, d: &str| format!("{kind}:{}:{d}", hex::encode(&ME));
+    check("regular events pile up", vec![(of(1, 1, 5), Stored), (of(1, 2, 6), Stored)], &[2, 1]);
+    check("a known id is a duplicate", vec![(of(1, 1, 5), Stored), (of(1, 1, 5), Duplicate)], &[1]);
+    check("ephemeral events are not kept", vec![(of(20_000, 1, 5), Ephemeral)], &[]);
+    for kind in [0, 3, 10_000, 19_999, 30_000, 39_999] {
+        check("the newest is kept", vec![(of(kind, 1, 5), Stored), (of(kind, 2, 6), Stored)], &[2]);
+        check("an older one is refused", vec![(of(kind, 1, 5), Stored), (of(kind, 2, 4), Superseded)], &[1]);
+        check("a tie keeps the lowest id", vec![(of(kind, 2, 5), Stored), (of(kind, 1, 5), Stored)], &[1]);
+        check("whichever comes first", vec![(of(kind, 1, 5), Stored), (of(kind, 2, 5), Superseded)], &[1]);
+    }
+    check(
+        "authors replace only their own",
+        vec![(of(0, 1, 5), Stored), (by([8; 32], of(0, 2, 6)), Stored)],
+        &[2, 1],
+    );
+    check("kinds do not replace each other", vec![(of(0, 1, 5), Stored), (of(3, 2, 6), Stored)], &[2, 1]);
+    check(
+        "addressable events differ by d, and none is the empty one",
+        vec![
+            (d(1, 5, "a"), Stored),
+            (d(2, 5, "b"), Stored),
+            (of(30_000, 3, 5), Stored),
+            (d(4, 6, ""), Stored),
+            (d(5, 6, "a"), Stored),
+        ],
+        &[4, 5, 2],
+    );
+    check(
+        "an event that was superseded is refused again",
+        vec![(of(0, 1, 5), Stored), (of(0, 2, 6), Stored), (of(0, 1, 5), Superseded)],
+        &[2],
+    );
+    check(
+        "a deleted event stays away",
+        vec![(of(1, 1, 5), Stored), (deletion(9, 6, vec![("e", hex_id(1))]), Stored), (of(1, 1, 5), Deleted)],
+        &[9],
+    );
+    check(
+        "a deletion may come first",
+        vec![(deletion(9, 6, vec![("e", hex_id(1))]), Stored), (of(1, 1, 5), Deleted)],
+        &[9],
+    );
+    check(
+        "nobody deletes what is not theirs",
+        vec![
+            (of(1, 1, 5), Stored),
+            (by([8; 32], deletion(8, 6, vec![("e", hex_id(1)), ("e", hex_id(2))])), Stored),
+            (of(1, 2, 5), Stored),
+        ],
+        &[8, 1, 2],
+    );
+    check(
+        "a deletion cannot be deleted",
+        vec![
+            (deletion(1, 5, vec![]), Stored),
+            (deletion(2, 6, vec![("e", hex_id(1)), ("e", hex_id(3))]), Stored),
+            (deletion(3, 7, vec![]), Stored),
+        ],
+        &[3, 2, 1],
+    );
+    check(
+        "an address is deleted up to the deletion's time",
+        vec![
+            (d(1, 5, "a"), Stored),
+            (deletion(9, 6, vec![("a", address(30_000, "a"))]), Stored),
+            (d(2, 6, "a"), Deleted),
+            (d(3, 7, "a"), Stored),
+            (deletion(8, 6, vec![("a", address(30_000, "a"))]), Stored),
+        ],
+        &[3, 8, 9],
+    );
+    check(
+        "an address may hold colons",
+        vec![(d(1, 5, "x:y"), Stored), (deletion(9, 6, vec![("a", address(30_000, "x:y"))]), Stored)],
+        &[9],
+    );
+    check(
+        "a deleted version makes room for any other",
+        vec![(of(0, 1, 5), Stored), (deletion(9, 6, vec![("e", hex_id(1))]), Stored), (of(0, 2, 4), Stored)],
+        &[9, 2],
+    );
+    check(
+        "malformed tags of a deletion are passed over",
+        vec![
+            (of(1, 1, 5), Stored),
+            (
+                deletion(
+                    9,
+                    6,
+                    vec![
+                        ("e", "not hex".into()),
+                        ("a", "1:2".into()),
+                        ("a", "70000::".into()),
+                        ("a", format!("1:{}:", hex::encode(&ME))),
+                        ("e", String::new()),
+                    ],
+                ),
+                Stored,
+            ),
+        ],
+        &[9, 1],
+    );
+}
+
+/// 200 events by 5 authors in 4 kinds, two in each second.
+fn filled() -> (Store, Vec<Event<'static>>) {
+    let mut store = Store::new(1 << 20);
+    let events: Vec<_> = (0..200)
+        .map(|n: u8| Event {
+            pubkey: [n % 5; 32],
+            kind: [1, 6, 7, 1_984][usize::from(n % 4)],
+            created_at: i64::from(n / 2),
+            tags: vec![tag("t", format!("{}", n % 3)), tag("p", format!("{}", n % 7))],
+            ..event(n)
+        })
+        .collect();
+    for event in &events {
+        assert_eq!(store.insert(&Arc::new(StoredEvent::new(event.clone()))), Outcome::Stored);
+    }
+    (store, events)
+}
+
+#[test]
+fn every_filter_gives_what_a_scan_of_all_events_gives() {
+    let (store, mut events) = filled();
+    events.sort_by_key(|event| (Reverse(event.created_at), event.id));
+    let condition = |letter, values: &[&str]| codecs::TagFilter {
+        letter,
+        values: values.iter().map(|value| (*value).to_owned()).collect(),
+    };
+    let lists: [Option<Vec<u16>>; 3] = [None, Some(vec![7, 1, 7]), Some(vec![])];
+    let authors = [None, Some(vec![[3; 32], [1; 32], [3; 32]]), Some(vec![[99; 32]]), Some(vec![])];
+    let idss = [None, Some(vec![event(3).id, event(21).id, event(3).id, event(250).id])];
+    let times =
+        [(None, None), (Some(10), None), (None, Some(40)), (Some(10), Some(40)), (Some(40), Some(10))];
+    let tagss =
+        [vec![], vec![condition('t', &["1", "2"])], vec![condition('t', &["0"]), condition('p', &["3"])]];
+    let mut filters = Vec::new();
+    for kinds in &lists {
+        for authors in &authors {
+            for ids in &idss {
+                for (since, until) in times {
+                    for tags in &tagss {
+                        for limit in [None, Some(0), Some(3), Some(u64::MAX)] {
+                            filters.push(Filter {
+                                ids: ids.clone(),
+                                authors: authors.clone(),
+                                kinds: kinds.clone(),
+                                since,
+                                until,
+                                limit,
+                                tags: tags.clone(),
+                                ..Filter::default()
+                            });
+                        }
+                    }
+                }
+            }
+        }
+    }
+    for filter in filters {
+        let expected: Vec<_> = events
+            .iter()
+            .filter(|event| filter.matches(event))
+            .take(filter.limit.map_or(500, |limit| limit.try_into().unwrap_or(usize::MAX)))
+            .map(|event| event.id[0])
+            .collect();
+        assert_eq!(ids(&store, std::slice::from_ref(&filter)), expected, "{filter:?}");
+    }
+}
+
+#[test]
+fn filters_add_up_each_with_its_own_limit() {
+    let (store, _) = filled();
+    let of = |kind, limit| Filter { kinds: Some(vec![kind]), limit: Some(limit), ..Filter::default() };
+    assert_eq!(ids(&store, &[of(1, 2), of(7, 1), of(1, 1)]), [198, 196, 192]);
+    assert_eq!(store.count(&[of(1, 2), of(7, 1), of(1, 1)]), 100);
+}
+
+#[test]
+fn limits_are_filled_in_and_clamped() {
+    let (store, _) = filled();
+    let limits = QueryLimits { default_limit: 10, max_limit: 20 };
+    for (limit, expected) in [(None, 10), (Some(0), 0), (Some(15), 15), (Some(21), 20), (Some(u64::MAX), 20)]
+    {
+        let filter = Filter { limit, ..Filter::default() };
+        assert_eq!(store.query(&[filter], limits).len(), expected);
+    }
+}
+
+#[test]
+fn a_full_store_refuses_and_forgets_nothing() {
+    let first = Arc::new(StoredEvent::new(event(1)));
+    let mut store = Store::new(first.held_bytes() * 3 / 2);
+    assert_eq!(store.insert(&first), Outcome::Stored);
+    assert_eq!(store.insert(&Arc::new(StoredEvent::new(event(2)))), Outcome::Full);
+    assert_eq!(store.insert(&first), Outcome::Duplicate);
+    assert_eq!(ids(&store, &[Filter::default()]), [1]);
+}
+
+#[test]
+fn an_event_is_encoded_once_per_format() {
+    let stored = StoredEvent::new(event(1));
+    let codec = Format::JSON.spec().library;
+    let first = stored.encoded(Format::JSON, codec).unwrap().as_ptr();
+    assert_eq!(stored.encoded(Format::JSON, codec).unwrap().as_ptr(), first);
+}
