@@ -420,3 +420,75 @@ impl Hasher for IdHasher {
         self.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(scenario: &str, seed: u64) -> Workload {
+        Workload::plan(&Scenario::load(scenario).unwrap(), &Corpus::bundled(), seed).unwrap()
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_plan_and_another_seed_another() {
+        let summary = |w: &Workload| {
+            let ids: Vec<_> = w.publications.iter().map(|p| (p.at, w.events[p.event as usize].id)).collect();
+            let asked: Vec<_> = w.sessions.iter().map(|s| s.steps[0][0].filter.clone()).collect();
+            (ids, asked)
+        };
+        for scenario in ["note-stream", "profile-hydration"] {
+            assert_eq!(summary(&plan(scenario, 1)), summary(&plan(scenario, 1)), "{scenario}");
+            assert_ne!(summary(&plan(scenario, 1)), summary(&plan(scenario, 2)), "{scenario}");
+        }
+    }
+
+    #[test]
+    fn a_session_expects_exactly_the_stored_events_that_match() {
+        let workload = plan("follow-list-burst", 1);
+        assert_eq!(workload.sessions.len(), 100, "50 clients, two bursts");
+        for session in &workload.sessions {
+            assert_eq!(session.steps[0][0].expected.len(), 1, "one follow list");
+            assert_eq!(session.steps[1].len(), 2, "two chunks");
+            for request in session.steps.iter().flatten() {
+                let matching: Vec<u32> = (0..)
+                    .zip(&workload.events[..workload.stored])
+                    .filter(|(_, event)| request.filter.matches(event))
+                    .map(|(n, _)| n)
+                    .collect();
+                assert_eq!(request.expected, matching);
+            }
+        }
+    }
+
+    #[test]
+    fn every_publication_is_an_event_of_its_own_and_knows_who_gets_it() {
+        let workload = plan("mixed-day", 1);
+        let ids: HashSet<_> = workload.events.iter().map(|e| e.id).collect();
+        assert_eq!(ids.len(), workload.events.len());
+        assert!(workload.publications.is_sorted());
+        for (n, publication) in workload.publications.iter().enumerate() {
+            assert_eq!(workload.publication_of(publication.event), Some(n));
+            assert_eq!(
+                workload.find(&workload.events[publication.event as usize].id),
+                Some(publication.event)
+            );
+        }
+        assert!(workload.fan_out().iter().sum::<u32>() > 0, "somebody reads");
+        assert_eq!(workload.publication_of(0), None, "stored events are not published");
+    }
+
+    #[test]
+    fn what_not_every_format_holds_is_set_aside_for_all() {
+        let mut corpus = Corpus::bundled();
+        corpus.events.truncate(50);
+        let before = select(&corpus).0.len();
+        let mut event = corpus.events[0].clone();
+        event.id = [7; 32];
+        event.kind = 1;
+        event.tags = vec![vec!["summary".into(), "x".repeat(40_000).into()]];
+        corpus.events.push(event);
+        let (eligible, set_aside) = select(&corpus);
+        assert_eq!(eligible.len(), before, "Cap'n Proto holds 32,767 bytes in a tag value");
+        assert_eq!(set_aside.get("not every format can hold it in one message"), Some(&1));
+    }
+}

@@ -1,5 +1,30 @@
-//! (in progress)
-/// x
-pub fn main(_args: impl Iterator<Item = std::ffi::OsString>) -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
-}
+//! What does a Nostr relay do, and what does it cost, in each wire format?
+//!
+//! [`serve`] is the relay: NIP-01 with everything in memory, fast enough that what is measured is the format.
+//! [`Config`] says how it behaves, [`Totals`] what it did.
+//!
+//! One task owns a connection (`session.rs`) and asks its `Peer` (`peer.rs`, no sockets) what to answer. All
+//! peers share the store and the subscriptions behind one lock (`relay.rs`); live events go to each connection
+//! through its bounded outbox (`fanout/`).
+//!
+//! To add a rule of the protocol, change `peer.rs` or `store.rs`; to add a setting, change `config.rs` and
+//! `args.rs`; to count something, add a line in `totals.rs`.
+
+mod args;
+mod config;
+mod fanout;
+mod nip11;
+mod peer;
+mod relay;
+mod server;
+mod session;
+mod store;
+mod subscriptions;
+#[cfg(test)]
+mod testing;
+mod totals;
+
+pub use args::main;
+pub use config::Config;
+pub use server::serve;
+pub use totals::{Flow, Totals, Traffic};

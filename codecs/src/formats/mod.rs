@@ -1,6 +1,10 @@
 //! The registry: every wire format this project knows, in the order of every table.
 
 mod capnp;
+mod cbor;
+mod cbor_intkey;
+mod cbor_packed;
+mod cbor_schemaless;
 mod dannypack;
 mod generated;
 mod json;
@@ -21,6 +25,30 @@ pub static FORMATS: &[FormatSpec] = &[
         opcode: Opcode::Text,
         layout: "JSON array, exactly NIP-01",
         library: &json::Json,
+        tuned: None,
+    },
+    FormatSpec {
+        name: "cbor-schemaless",
+        token: "nostr.cbor-schemaless.v1",
+        opcode: Opcode::Binary,
+        layout: "CBOR map with JSON's field names, ids as bytes",
+        library: &cbor::Cbor(cbor_schemaless::CborSchemaless),
+        tuned: None,
+    },
+    FormatSpec {
+        name: "cbor-packed",
+        token: "nostr.cbor-packed.v1",
+        opcode: Opcode::Binary,
+        layout: "CBOR array, hex tag values as bytes",
+        library: &cbor::Cbor(cbor_packed::CborPacked),
+        tuned: None,
+    },
+    FormatSpec {
+        name: "cbor-intkey",
+        token: "nostr.cbor-intkey.v1",
+        opcode: Opcode::Binary,
+        layout: "CBOR map with integer keys, hex tag values as bytes",
+        library: &cbor::Cbor(cbor_intkey::CborIntkey),
         tuned: None,
     },
     FormatSpec {
@@ -51,24 +79,16 @@ pub static FORMATS: &[FormatSpec] = &[
         name: "dannypack",
         token: "nostr.dannypack.v1",
         opcode: Opcode::Binary,
-        layout: "CBOR map with JSON's field names, ids as bytes",
-        library: &cbor::Cbor(cbor_schemaless::CborSchemaless),
+        layout: "fixed fields first, hex compacted, common envelope",
+        library: &Common { name: "dannypack", event: dannypack::DannyPack },
         tuned: None,
     },
     FormatSpec {
-        name: "cbor-packed",
-        token: "nostr.cbor-packed.v1",
+        name: "notepack",
+        token: "nostr.notepack.v1",
         opcode: Opcode::Binary,
-        layout: "CBOR array, hex tag values as bytes",
-        library: &cbor::Cbor(cbor_packed::CborPacked),
-        tuned: None,
-    },
-    FormatSpec {
-        name: "cbor-intkey",
-        token: "nostr.cbor-intkey.v1",
-        opcode: Opcode::Binary,
-        layout: "CBOR map with integer keys, hex tag values as bytes",
-        library: &cbor::Cbor(cbor_intkey::CborIntkey),
+        layout: "varints, hex compacted, common envelope",
+        library: &Common { name: "notepack", event: notepack::Notepack },
         tuned: None,
     },
 ];
