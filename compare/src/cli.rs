@@ -175,6 +175,12 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
     let outcome = run_until_signal(&request, &mut progress);
     progress.end();
     let Outcome { blocks, status, stopped } = outcome?;
+    if blocks.iter().all(|(_, block)| block.record.is_none()) {
+        // What could not be read of a record stays; otherwise the folders are empty and go.
+        let _ = fs::remove_dir(&running).and_then(|()| fs::remove_dir(&folder));
+        let _ = writeln!(io::stderr(), "error: nothing was measured, so no result was written");
+        return Ok(stopped_code(stopped).unwrap_or(EXIT_ERROR));
+    }
 
     let command = std::iter::once("compare".to_owned())
         .chain(args.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned()))
@@ -227,10 +233,8 @@ fn exit_code(result: &ResultFile, stopped: Option<Stopped>) -> u8 {
     let ended = |code: i32| {
         result.cells.iter().flat_map(|cell| &cell.blocks).any(|block| block.exit_code == Some(code))
     };
-    match stopped {
-        Some(Stopped::Usage) => return narrow(run::EXIT_USAGE),
-        Some(Stopped::Interrupted) => return EXIT_INTERRUPTED,
-        Some(Stopped::Failing) | None => {}
+    if let Some(code) = stopped_code(stopped) {
+        return code;
     }
     if let Some(code) = [run::EXIT_LOST, run::EXIT_RELAY_LOST].into_iter().find(|code| ended(*code)) {
         return narrow(code);
@@ -241,6 +245,14 @@ fn exit_code(result: &ResultFile, stopped: Option<Stopped>) -> u8 {
     }
     let empty = result.cells.iter().any(|cell| cell.blocks.iter().all(|block| block.usable().is_none()));
     if empty { narrow(run::EXIT_INVALID) } else { 0 }
+}
+
+fn stopped_code(stopped: Option<Stopped>) -> Option<u8> {
+    match stopped? {
+        Stopped::Usage => Some(narrow(run::EXIT_USAGE)),
+        Stopped::Interrupted => Some(EXIT_INTERRUPTED),
+        Stopped::Failing => None,
+    }
 }
 
 fn narrow(code: i32) -> u8 {

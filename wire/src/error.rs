@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::{
 #[non_exhaustive]
 pub enum WireError {
     /// The socket failed.
-    #[error("socket: {0}")]
+    #[error(transparent)]
     Io(#[from] io::Error),
     /// No connection came about.
     #[error("handshake failed: {reason}")]
