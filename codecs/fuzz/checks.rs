@@ -1,0 +1,273 @@
+//! What must hold for any bytes and any values: the fuzz targets ask it of new inputs, `tests/fuzz_seeds.rs` of the
+//! committed ones, on stable Rust. Both compile this file.
+
+use std::borrow::Cow;
+
+use codecs::{
+    ClientMessage, Codec, EoseHints, Event, Filter, Format, Implementation, RelayMessage, TagFilter,
+};
+
+/// Formats whose events and relay messages have exactly one form: what is accepted is written back byte for byte.
+const ONE_FORM: &[&str] = &["dannypack", "notepack"];
+/// Formats whose events have exactly one form.
+const ONE_FORM_OF_EVENTS: &[&str] = &["cbor-packed", "dannypack", "notepack"];
+
+/// `events`: bytes as an event. Every implementation gives the same answer; what is accepted can be written, reads back the
+/// same, and is the event that JSON holds.
+pub(crate) fn events(format: Format, bytes: &[u8]) {
+    let codecs = implementations(format);
+    let decoded = codecs[0].decode_event(bytes);
+    for codec in &codecs[1..] {
+        let other = codec.decode_event(bytes);
+        assert_eq!(decoded.as_ref().ok(), other.as_ref().ok(), "{format}: {decoded:?} or {other:?}");
+    }
+    let Ok(event) = decoded else { return };
+    // Every field was read from the input, so a field can be written again by every implementation, and alike.
+    let written = write(|out| codecs[0].encode_event(&event, out).map_err(|error| error.to_string()))
+        .unwrap_or_else(|error| panic!("{format} read what it cannot write: {error}"));
+    for codec in &codecs {
+        let again = write(|out| codec.encode_event(&event, out)).expect("one implementation could write it");
+        assert_eq!(again, written, "{format}: the implementations write different bytes");
+        assert_eq!(codec.decode_event(&again).as_ref(), Ok(&event), "{format}: written and read again");
+    }
+    if ONE_FORM_OF_EVENTS.contains(&format.name()) {
+        assert_eq!(written, bytes, "{format}: two forms of one event");
+    }
+    same_in_json(&event);
+}
+
+/// `messages`: bytes as a message of either side. As [`events`], and the relay's EVENT is what the splice makes.
+pub(crate) fn messages(format: Format, bytes: &[u8]) {
+    let codecs = implementations(format);
+    client_message(format, &codecs, bytes);
+    relay_message(format, &codecs, bytes);
+}
+
+fn client_message(format: Format, codecs: &[&dyn Codec], bytes: &[u8]) {
+    let read = |codec: &dyn Codec, bytes: &[u8]| codec.decode_client(bytes).map(ClientMessage::into_owned);
+    let decoded = read(codecs[0], bytes);
+    for codec in &codecs[1..] {
+        let other = read(*codec, bytes);
+        assert_eq!(decoded.as_ref().ok(), other.as_ref().ok(), "{format}: {decoded:?} or {other:?}");
+    }
+    let Ok(message) = decoded else { return };
+    if has_unknown_field(&message) {
+        return; // reported, never written
+    }
+    let written = write(|out| codecs[0].encode_client(&message, out))
+        .unwrap_or_else(|error| panic!("{format} read what it cannot write: {error}, {message:?}"));
+    for codec in codecs {
+        let again =
+            write(|out| codec.encode_client(&message, out)).expect("one implementation could write it");
+        assert_eq!(again, written, "{format}: the implementations write different bytes");
+        assert_eq!(read(*codec, &again).as_ref(), Ok(&message), "{format}: written and read again");
+    }
+    let json = Format::JSON.spec().library;
+    let text = write(|out| json.encode_client(&message, out)).expect("JSON holds every message");
+    assert_eq!(read(json, &text), Ok(message), "{format}: seen through JSON");
+}
+
+fn relay_message(format: Format, codecs: &[&dyn Codec], bytes: &[u8]) {
+    let read = |codec: &dyn Codec, bytes: &[u8]| codec.decode_relay(bytes).map(RelayMessage::into_owned);
+    let decoded = read(codecs[0], bytes);
+    for codec in &codecs[1..] {
+        let other = read(*codec, bytes);
+        assert_eq!(decoded.as_ref().ok(), other.as_ref().ok(), "{format}: {decoded:?} or {other:?}");
+    }
+    let Ok(message) = decoded else { return };
+    let written = write(|out| codecs[0].encode_relay(&message, out))
+        .unwrap_or_else(|error| panic!("{format} read what it cannot write: {error}, {message:?}"));
+    for codec in codecs {
+        let again =
+            write(|out| codec.encode_relay(&message, out)).expect("one implementation could write it");
+        assert_eq!(again, written, "{format}: the implementations write different bytes");
+        assert_eq!(read(*codec, &again).as_ref(), Ok(&message), "{format}: written and read again");
+        if let RelayMessage::Event { subscription, event } = &message {
+            let mut spliced = Vec::new();
+            let event = write(|out| codec.encode_event(event, out)).expect("the message holds the event");
+            codec.wrap_event(subscription, &event, &mut spliced);
+            assert_eq!(spliced, written, "{format}: the spliced event");
+        }
+    }
+    if ONE_FORM.contains(&format.name()) {
+        assert_eq!(written, bytes, "{format}: two forms of one message");
+    }
+    let json = Format::JSON.spec().library;
+    let text = write(|out| json.encode_relay(&message, out)).expect("JSON holds every message");
+    assert_eq!(read(json, &text), Ok(message), "{format}: seen through JSON");
+}
+
+/// `values`: bytes as the recipe of an event and of messages around it. What a format writes reads back the same, alike in
+/// every implementation.
+pub(crate) fn values(format: Format, bytes: &[u8]) {
+    let mut recipe = Recipe(bytes);
+    let event = recipe.event();
+    let subscription = recipe.subscription();
+    let codecs = implementations(format);
+    let written = codecs.iter().map(|codec| write(|out| codec.encode_event(&event, out)).ok());
+    let written: Vec<_> = written.collect();
+    assert!(written.iter().all(|bytes| *bytes == written[0]), "{format}: the implementations differ");
+    if let Some(bytes) = &written[0] {
+        for codec in &codecs {
+            assert_eq!(codec.decode_event(bytes).as_ref(), Ok(&event), "{format}");
+        }
+    }
+    let filters = (0..recipe.below(4)).map(|_| recipe.filter()).collect();
+    let request = ClientMessage::Req { subscription: subscription.clone().into(), filters };
+    let client = [request, ClientMessage::Event(Cow::Owned(event.clone()))];
+    for message in &client {
+        for codec in &codecs {
+            let Ok(bytes) = write(|out| codec.encode_client(message, out)) else { continue };
+            let again = codec.decode_client(&bytes).map(ClientMessage::into_owned);
+            assert_eq!(again.as_ref(), Ok(message), "{format}");
+        }
+    }
+    for message in recipe.relay_messages(&subscription, &event) {
+        for codec in &codecs {
+            let Ok(bytes) = write(|out| codec.encode_relay(&message, out)) else { continue };
+            let again = codec.decode_relay(&bytes).map(RelayMessage::into_owned);
+            assert_eq!(again.as_ref(), Ok(&message), "{format}");
+        }
+    }
+}
+
+fn implementations(format: Format) -> Vec<&'static dyn Codec> {
+    Implementation::ALL.into_iter().filter_map(|who| format.codec(who).ok()).collect()
+}
+
+fn write<E>(encode: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<Vec<u8>, E> {
+    let mut out = Vec::new();
+    encode(&mut out).map(|()| out)
+}
+
+fn same_in_json(event: &Event<'_>) {
+    let json = Format::JSON.spec().library;
+    let text = write(|out| json.encode_event(event, out)).expect("JSON holds every event");
+    assert_eq!(json.decode_event(&text).as_ref(), Ok(event), "seen through JSON");
+}
+
+fn has_unknown_field(message: &ClientMessage<'_>) -> bool {
+    let (ClientMessage::Req { filters, .. } | ClientMessage::Count { filters, .. }) = message else {
+        return false;
+    };
+    filters.iter().any(|filter| filter.unknown.is_some())
+}
+
+/// Turns a fuzzer's bytes into values, so that its small changes become small changes of an event. What is missing
+/// at the end reads as zero.
+struct Recipe<'b>(&'b [u8]);
+
+impl Recipe<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((byte, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *byte
+    }
+
+    fn below(&mut self, bound: u8) -> u8 {
+        self.byte() % bound
+    }
+
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        std::array::from_fn(|_| self.byte())
+    }
+
+    /// An array from one byte: keys need no search.
+    fn key<const N: usize>(&mut self) -> [u8; N] {
+        [self.byte(); N]
+    }
+
+    /// A number near a border, or any.
+    fn number(&mut self) -> u64 {
+        match self.below(8) {
+            0 => u64::from_le_bytes(self.array()),
+            1 => u64::MAX - u64::from(self.byte()),
+            _ => (1_u64 << self.below(64)).wrapping_add(u64::from(self.byte())).wrapping_sub(128),
+        }
+    }
+
+    fn text(&mut self) -> String {
+        let (how, len) = (self.below(8), usize::from(self.byte()));
+        match how {
+            0 => codecs::hex::encode(&vec![self.byte(); len]),
+            1 => codecs::hex::encode(&vec![self.byte(); len]).to_uppercase(),
+            2 => codecs::hex::encode(&vec![self.byte(); len])[len..].to_owned(),
+            // Long enough for lengths of two bytes; rarely, because it is slow.
+            3 => char::from(self.byte()).to_string().repeat(if self.byte() == 0xff { len << 4 } else { len }),
+            4 => "\u{1F3F4}".repeat(len >> 2),
+            _ => {
+                let bytes: Vec<u8> = (0..len % 48).map(|_| self.byte()).collect();
+                String::from_utf8_lossy(&bytes).into_owned()
+            }
+        }
+    }
+
+    fn event(&mut self) -> Event<'static> {
+        let kind = u16::from_le_bytes(self.array());
+        let created_at = self.number().cast_signed();
+        let tags = (0..self.below(6)).map(|_| match self.below(32) {
+            0 => vec![Cow::Borrowed("v"); 250 + usize::from(self.below(8))],
+            values => (0..values % 5).map(|_| Cow::Owned(self.text())).collect(),
+        });
+        let tags = tags.collect();
+        Event {
+            id: self.key(),
+            pubkey: self.key(),
+            created_at,
+            kind,
+            tags,
+            content: self.text().into(),
+            sig: self.key(),
+        }
+    }
+
+    fn subscription(&mut self) -> String {
+        let mut text = self.text();
+        text.truncate((0..=64).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0));
+        text
+    }
+
+    fn filter(&mut self) -> Filter {
+        let given = self.byte();
+        let asked = |bit: u8| given >> bit & 1 == 1;
+        let mut filter = Filter::default();
+        if asked(0) {
+            filter.ids = Some((0..self.below(4)).map(|_| self.key()).collect());
+        }
+        if asked(1) {
+            filter.authors = Some((0..self.below(4)).map(|_| self.key()).collect());
+        }
+        if asked(2) {
+            filter.kinds = Some((0..self.below(4)).map(|_| u16::from_le_bytes(self.array())).collect());
+        }
+        filter.since = asked(3).then(|| self.number().cast_signed());
+        filter.until = asked(4).then(|| self.number().cast_signed());
+        filter.limit = asked(5).then(|| self.number());
+        filter.search = asked(6).then(|| self.text());
+        if asked(7) {
+            for letter in ['e', 'p', 'Z'].into_iter().take(1 + usize::from(self.below(3))) {
+                let values = (0..self.below(4)).map(|_| self.text()).collect();
+                filter.tags.push(TagFilter { letter, values });
+            }
+        }
+        filter
+    }
+
+    fn relay_messages(&mut self, subscription: &str, event: &Event<'static>) -> [RelayMessage<'static>; 5] {
+        let subscription = || subscription.to_owned().into();
+        let hll = (self.below(4) == 0).then(|| Box::new([self.byte(); 256]));
+        let hints = EoseHints { finish: self.below(2) == 1, more: self.below(2) == 1 };
+        [
+            RelayMessage::Event { subscription: subscription(), event: Cow::Owned(event.clone()) },
+            RelayMessage::Ok { id: self.key(), accepted: self.below(2) == 1, text: self.text().into() },
+            RelayMessage::Eose { subscription: subscription(), hints },
+            RelayMessage::Closed { subscription: subscription(), text: self.text().into() },
+            RelayMessage::Count {
+                subscription: subscription(),
+                count: self.number(),
+                approximate: self.below(2) == 1,
+                hll,
+            },
+        ]
+    }
+}
