@@ -32,6 +32,11 @@ pub struct Args {
     #[arg(long, default_value_t = Format::JSON)]
     pub format: Format,
 
+    /// Formats that this run will be compared with, with commas between. An event that one of them cannot hold is set
+    /// aside, so that all stream the same events. The formats of the question (json to notepack) always count.
+    #[arg(long, value_name = "FORMATS", value_delimiter = ',')]
+    pub comparable_with: Vec<Format>,
+
     /// Compression: none, deflate, deflate-no-takeover or zstd.
     #[arg(long, default_value = "none")]
     pub compression: Compression,

@@ -55,6 +55,11 @@ pub fn known_formats() -> Vec<&'static str> {
     Format::all().map(Format::name).collect()
 }
 
+/// Names of the wire formats of the question, which a comparison takes when it is not told otherwise.
+pub fn core_formats() -> Vec<&'static str> {
+    Format::core().map(Format::name).collect()
+}
+
 /// Names of all compressions, in the order of every table.
 pub fn known_compressions() -> Vec<&'static str> {
     Compression::NAMES.to_vec()
@@ -158,7 +163,9 @@ fn plan(args: &Args) -> anyhow::Result<(Corpus, Workload, u64)> {
         None => Corpus::bundled(),
     };
     let seed = args.seed.unwrap_or_else(|| if args.url.is_some() { rand::random() } else { 1 });
-    let workload = Workload::plan(&scenario, &corpus, seed)
+    let formats: Vec<_> =
+        Format::core().chain([args.format]).chain(args.comparable_with.iter().copied()).collect();
+    let workload = Workload::plan(&scenario, &corpus, seed, &formats)
         .with_context(|| format!("cannot play scenario {} with corpus {}", scenario.name, corpus.name))?;
     if !args.quiet && !workload.set_aside.is_empty() {
         for (reason, events) in &workload.set_aside {

@@ -16,7 +16,7 @@ mod model;
 mod reader;
 
 pub use codec::{Codec, DecodeError, EncodeError, EventCodec};
-pub use formats::{FORMATS, Format, FormatSpec, Implementation, Opcode, UnknownName};
+pub use formats::{FORMATS, Format, FormatSpec, Group, Implementation, Opcode, UnknownName};
 pub use model::{
     ClientMessage, EoseHints, Event, Filter, KindClass, Limits, RelayMessage, Tag, TagFilter, VerifyError,
     VerifyLevel,

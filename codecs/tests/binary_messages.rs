@@ -6,10 +6,10 @@
 mod common;
 
 use codecs::{ClientMessage, DecodeError, EncodeError, EoseHints, Filter, RelayMessage, TagFilter};
-use common::{Subject, subjects};
+use common::{ENVELOPE, PROTOBUF, Subject, subjects};
 
-const ENVELOPE: &[&str] = &["dannypack", "notepack"];
-const PROTOBUF: &[&str] = &["proto-string", "proto-binary"];
+/// Those whose tag values are always text.
+const TEXT_PROTOBUF: &[&str] = &["proto-string", "proto-binary"];
 
 fn of(names: &'static [&str]) -> impl Iterator<Item = Subject> {
     subjects().into_iter().filter(|subject| names.contains(&subject.format.name()))
@@ -45,11 +45,15 @@ fn messages_are_pinned() {
             assert_eq!(subject.relay(message).unwrap(), bytes, "{}", subject.label);
         }
     }
-    let client: [(&[&str], &[u8]); 2] = [
+    let client: [(&[&str], &[u8]); 3] = [
         (ENVELOPE, b"\x02\x01s\x01\x16\x03\x03\x01\x80\x02\x04\x01\x00\x06\x02\xac\x02\x08\x08e\x09\xab\xab\xab\xab\x02x"),
         (
-            PROTOBUF,
+            TEXT_PROTOBUF,
             b"\x12\x21\x0a\x01s\x12\x1c\x1a\x03\x01\x80\x02\x20\x00\x30\xac\x02\x42\x10\x0a\x01e\x12\x08abababab\x12\x01x",
+        ),
+        (
+            &["proto-compact"],
+            b"\x12\x21\x0a\x01s\x12\x1c\x1a\x03\x01\x80\x02\x20\x00\x30\xac\x02\x42\x10\x0a\x01e\x12\x06\x12\x04\xab\xab\xab\xab\x12\x03\x0a\x01x",
         ),
     ];
     for (formats, bytes) in client {
@@ -151,7 +155,7 @@ fn unknown_filter_fields_reach_their_own_filter() {
 #[test]
 fn filters_are_counted_before_they_are_kept() {
     let many = vec![Filter::default(); 4_097];
-    for subject in of(&["proto-string", "proto-binary", "capnp", "dannypack", "notepack"]) {
+    for subject in of(PROTOBUF).chain(of(ENVELOPE)).chain(of(&["capnp", "capnp-packed"])) {
         let message =
             |count: usize| ClientMessage::Req { subscription: "s".into(), filters: many[..count].to_vec() };
         let bytes = subject.client(&message(4_096)).unwrap();

@@ -20,7 +20,7 @@ const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 fn protobuf_code_follows_its_schema() {
     let schema = Path::new(CRATE).join("schema");
     let out = scratch("prost");
-    for package in ["nostr", "nostr_binary"] {
+    for package in ["nostr", "nostr_binary", "nostr_compact"] {
         let descriptors =
             protox::compile([format!("{package}.proto")], [&schema]).expect("the schema is valid protobuf");
         prost_build::Config::new()

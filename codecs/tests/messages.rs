@@ -5,7 +5,9 @@
 mod common;
 
 use codecs::{ClientMessage, DecodeError, RelayMessage};
-use common::{Subject, client_messages, full_filter, relay_messages, sample_event, subjects};
+use common::{
+    ENVELOPE, PROTOBUF, Subject, client_messages, full_filter, relay_messages, sample_event, subjects,
+};
 
 #[test]
 fn every_client_message_round_trips() {
@@ -63,10 +65,10 @@ fn the_spliced_event_equals_the_encoded_message() {
     }
 }
 
-/// dannypack's and notepack's envelope lets the last text run to the end of the message, so a shorter message is
+/// The common envelope lets the last text run to the end of the message, so a shorter message is
 /// a shorter text; the frame's length is what guards it.
 fn ends_with_text(subject: &Subject, message: &RelayMessage<'_>) -> bool {
-    matches!(subject.format.name(), "dannypack" | "notepack")
+    ENVELOPE.contains(&subject.format.name())
         && matches!(
             message,
             RelayMessage::Ok { .. }
@@ -137,18 +139,20 @@ fn a_byte_behind_the_message_is_refused() {
 /// A well-formed message that no version of the protocol has, for each direction.
 fn unknown_messages(subject: &Subject) -> Vec<Vec<u8>> {
     match subject.format.name() {
-        "json" => vec![b"[\"FROB\",\"sub\",{\"a\":[1]}]".to_vec(), b"[\"event\"]".to_vec()],
+        "json" | "nson" => vec![b"[\"FROB\",\"sub\",{\"a\":[1]}]".to_vec(), b"[\"event\"]".to_vec()],
         "cbor-schemaless" => vec![b"\x82\x64FROB\x80".to_vec(), b"\x81\x65event".to_vec()],
         "cbor-packed" | "cbor-intkey" => vec![b"\x82\x18\x63\x80".to_vec(), b"\x81\x00".to_vec()],
         // Field 500, an empty message.
-        "proto-string" | "proto-binary" => vec![b"\xa2\x1f\x00".to_vec()],
-        "dannypack" | "notepack" => vec![b"\x7fabc".to_vec(), b"\xffabc".to_vec()],
+        name if PROTOBUF.contains(&name) => vec![b"\xa2\x1f\x00".to_vec()],
+        name if ENVELOPE.contains(&name) => vec![b"\x7fabc".to_vec(), b"\xffabc".to_vec()],
         // The union's discriminant is the first u16 behind segment table and root pointer.
         "capnp" => {
             let mut notice = subject.relay(&RelayMessage::Notice { text: "text".into() }).unwrap();
             notice[16..18].copy_from_slice(&999_u16.to_le_bytes());
             vec![notice]
         }
+        // One segment of two words, its root with a word of data: 999, and nothing else.
+        "capnp-packed" => vec![b"\x10\x02\x10\x01\x03\xe7\x03".to_vec()],
         other => panic!("{other}: say here what an unknown message looks like"),
     }
 }

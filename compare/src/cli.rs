@@ -67,8 +67,9 @@ struct Run {
     /// What is sent: a scenario's name, or a TOML file
     #[arg(long, default_value = "mixed-day")]
     scenario: String,
-    /// Wire formats, separated by commas, or all. JSON without compression is always measured: every ratio refers to it
-    #[arg(long, value_delimiter = ',', default_value = "all")]
+    /// Wire formats, separated by commas, core (those of the question) or all. JSON without compression is always
+    /// measured: every ratio refers to it
+    #[arg(long, value_delimiter = ',', default_value = "core")]
     formats: Vec<String>,
     /// Compressions, separated by commas, or all
     #[arg(long, value_delimiter = ',', default_value = "none,deflate,zstd")]

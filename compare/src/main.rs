@@ -12,7 +12,8 @@ fn main() -> ExitCode {
         _ => {
             let formats = client_sim::known_formats();
             let compressions = client_sim::known_compressions();
-            cli::main(env::args_os(), &Known { formats, compressions })
+            let core_formats = client_sim::core_formats();
+            cli::main(env::args_os(), &Known { formats, core_formats, compressions })
         }
     }
 }

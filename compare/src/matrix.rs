@@ -13,6 +13,8 @@ pub(crate) const BASE_COMPRESSION: &str = "none";
 pub struct Known {
     /// Wire formats.
     pub formats: Vec<&'static str>,
+    /// Those of the question, which `core` stands for.
+    pub core_formats: Vec<&'static str>,
     /// Compressions.
     pub compressions: Vec<&'static str>,
 }
@@ -39,11 +41,14 @@ pub struct UnknownName {
     what: &'static str,
     name: String,
     known: Vec<&'static str>,
+    /// Names that stand for several.
+    groups: Vec<&'static str>,
 }
 
 impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown {} {:?}; known: {} (or: all)", self.what, self.name, self.known.join(" "))
+        let (known, groups) = (self.known.join(" "), self.groups.join(" "));
+        write!(f, "unknown {} {:?}; known: {known} (or: {groups})", self.what, self.name)
     }
 }
 
@@ -59,8 +64,10 @@ pub fn cells(
     formats: &[String],
     compressions: &[String],
 ) -> Result<Vec<CellSpec>, UnknownName> {
-    let formats = choose("format", &known.formats, formats)?;
-    let compressions = choose("compression", &known.compressions, compressions)?;
+    let groups = [("core", &known.core_formats), ("all", &known.formats)];
+    let formats = choose("format", &known.formats, &groups, formats)?;
+    let groups = [("all", &known.compressions)];
+    let compressions = choose("compression", &known.compressions, &groups, compressions)?;
     let cell = |format: &str, compression: &str| CellSpec {
         format: format.to_owned(),
         compression: compression.to_owned(),
@@ -79,14 +86,21 @@ pub fn cells(
 fn choose(
     what: &'static str,
     known: &[&'static str],
+    groups: &[(&'static str, &Vec<&'static str>)],
     wanted: &[String],
 ) -> Result<Vec<&'static str>, UnknownName> {
-    let wanted: Vec<&str> = wanted.iter().map(|name| name.trim()).collect();
-    if let Some(unknown) = wanted.iter().find(|name| **name != "all" && !known.contains(name)) {
-        return Err(UnknownName { what, name: (*unknown).to_owned(), known: known.to_vec() });
+    let mut chosen: Vec<&str> = Vec::new();
+    for name in wanted.iter().map(|name| name.trim()) {
+        match groups.iter().find(|(group, _)| *group == name) {
+            Some((_, members)) => chosen.extend(members.iter()),
+            None if known.contains(&name) => chosen.push(name),
+            None => {
+                let groups = groups.iter().map(|(group, _)| *group).collect();
+                return Err(UnknownName { what, name: name.to_owned(), known: known.to_vec(), groups });
+            }
+        }
     }
-    let all = wanted.contains(&"all");
-    Ok(known.iter().copied().filter(|name| all || wanted.contains(name)).collect())
+    Ok(known.iter().copied().filter(|name| chosen.contains(name)).collect())
 }
 
 #[cfg(test)]
@@ -94,8 +108,11 @@ mod tests {
     use super::*;
 
     fn ids(formats: &str, compressions: &str) -> Result<String, UnknownName> {
-        let known =
-            Known { formats: vec!["json", "cbor", "proto"], compressions: vec!["none", "deflate", "zstd"] };
+        let known = Known {
+            formats: vec!["json", "cbor", "proto", "tlv"],
+            core_formats: vec!["json", "cbor", "proto"],
+            compressions: vec!["none", "deflate", "zstd"],
+        };
         let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
         let cells = cells(&known, &list(formats), &list(compressions))?;
         Ok(cells.iter().map(CellSpec::id).collect::<Vec<_>>().join(" "))
@@ -107,7 +124,9 @@ mod tests {
             ids("proto,json", "deflate,none").unwrap(),
             "json+none json+deflate proto+none proto+deflate"
         );
-        assert_eq!(ids("all", "none").unwrap(), "json+none cbor+none proto+none");
+        assert_eq!(ids("all", "none").unwrap(), "json+none cbor+none proto+none tlv+none");
+        assert_eq!(ids("core", "none").unwrap(), "json+none cbor+none proto+none");
+        assert_eq!(ids("tlv,core", "none").unwrap(), ids("all", "none").unwrap());
         assert_eq!(ids("json,json", "none,none").unwrap(), "json+none");
     }
 
@@ -119,7 +138,7 @@ mod tests {
     #[test]
     fn an_unknown_name_is_answered_with_the_known_ones() {
         let error = ids("xml", "none").unwrap_err().to_string();
-        assert_eq!(error, "unknown format \"xml\"; known: json cbor proto (or: all)");
+        assert_eq!(error, "unknown format \"xml\"; known: json cbor proto tlv (or: core all)");
         let error = ids("json", "none,brotli").unwrap_err().to_string();
         assert_eq!(error, "unknown compression \"brotli\"; known: none deflate zstd (or: all)");
     }

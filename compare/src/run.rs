@@ -184,6 +184,8 @@ fn command(request: &Request<'_>, cell: &CellSpec, seed: u64, record: &Path) -> 
     let mut command = Command::new(request.client);
     command.args(["role:client", "--scenario", &config.scenario]);
     command.args(["--format", &cell.format, "--compression", &cell.compression]);
+    let formats: Vec<&str> = request.cells.iter().map(|cell| cell.format.as_str()).collect();
+    command.args(["--comparable-with", &formats.join(",")]);
     command.args(["--implementation", &config.implementation, "--verify", &config.verify]);
     if let Some(corpus) = &config.corpus {
         command.args(["--corpus", corpus]);

@@ -1,17 +1,24 @@
 //! The registry: every wire format this project knows, in the order of every table.
 
 mod capnp;
+mod capnp_packed;
 mod cbor;
 mod cbor_intkey;
 mod cbor_packed;
 mod cbor_schemaless;
 mod dannypack;
+mod flatbuffers;
 mod generated;
+mod go_nostr;
 mod json;
+mod msgpack;
 mod notepack;
+mod nson;
 mod proto_binary;
+mod proto_compact;
 mod proto_string;
 mod protobuf;
+mod tlv;
 
 use std::{fmt, str::FromStr};
 
@@ -21,6 +28,7 @@ use crate::{codec::Codec, envelope::Common};
 pub static FORMATS: &[FormatSpec] = &[
     FormatSpec {
         name: "json",
+        group: Group::Core,
         token: "nostr.json",
         opcode: Opcode::Text,
         layout: "JSON array, exactly NIP-01",
@@ -29,6 +37,7 @@ pub static FORMATS: &[FormatSpec] = &[
     },
     FormatSpec {
         name: "cbor-schemaless",
+        group: Group::Core,
         token: "nostr.cbor-schemaless.v1",
         opcode: Opcode::Binary,
         layout: "CBOR map with JSON's field names, ids as bytes",
@@ -37,6 +46,7 @@ pub static FORMATS: &[FormatSpec] = &[
     },
     FormatSpec {
         name: "cbor-packed",
+        group: Group::Core,
         token: "nostr.cbor-packed.v1",
         opcode: Opcode::Binary,
         layout: "CBOR array, hex tag values as bytes",
@@ -45,6 +55,7 @@ pub static FORMATS: &[FormatSpec] = &[
     },
     FormatSpec {
         name: "cbor-intkey",
+        group: Group::Core,
         token: "nostr.cbor-intkey.v1",
         opcode: Opcode::Binary,
         layout: "CBOR map with integer keys, hex tag values as bytes",
@@ -53,6 +64,7 @@ pub static FORMATS: &[FormatSpec] = &[
     },
     FormatSpec {
         name: "proto-string",
+        group: Group::Core,
         token: "nostr.proto-string.v1",
         opcode: Opcode::Binary,
         layout: "protobuf, ids and keys as hex text",
@@ -61,6 +73,7 @@ pub static FORMATS: &[FormatSpec] = &[
     },
     FormatSpec {
         name: "proto-binary",
+        group: Group::Core,
         token: "nostr.proto-binary.v1",
         opcode: Opcode::Binary,
         layout: "protobuf, ids and keys as bytes",
@@ -69,6 +82,7 @@ pub static FORMATS: &[FormatSpec] = &[
     },
     FormatSpec {
         name: "capnp",
+        group: Group::Core,
         token: "nostr.capnp.v1",
         opcode: Opcode::Binary,
         layout: "Cap'n Proto, three blobs, hex compacted",
@@ -77,6 +91,7 @@ pub static FORMATS: &[FormatSpec] = &[
     },
     FormatSpec {
         name: "dannypack",
+        group: Group::Core,
         token: "nostr.dannypack.v1",
         opcode: Opcode::Binary,
         layout: "fixed fields first, hex compacted, common envelope",
@@ -85,10 +100,83 @@ pub static FORMATS: &[FormatSpec] = &[
     },
     FormatSpec {
         name: "notepack",
+        group: Group::Core,
         token: "nostr.notepack.v1",
         opcode: Opcode::Binary,
         layout: "varints, hex compacted, common envelope",
         library: &Common { name: "notepack", event: notepack::Notepack },
+        tuned: None,
+    },
+    FormatSpec {
+        name: "capnp-packed",
+        group: Group::Other,
+        token: "nostr.capnp-packed.v1",
+        opcode: Opcode::Binary,
+        layout: "Cap'n Proto, zeros squeezed out word by word",
+        library: &capnp_packed::CapnpPacked,
+        tuned: None,
+    },
+    FormatSpec {
+        name: "proto-compact",
+        group: Group::Other,
+        token: "nostr.proto-compact.v1",
+        opcode: Opcode::Binary,
+        layout: "protobuf, ids and hex tag values as bytes",
+        library: &proto_compact::ProtoCompact,
+        tuned: None,
+    },
+    FormatSpec {
+        name: "msgpack",
+        group: Group::Other,
+        token: "nostr.msgpack.v1",
+        opcode: Opcode::Binary,
+        layout: "MessagePack array, hex compacted, common envelope",
+        library: &Common { name: "msgpack", event: msgpack::MsgPack },
+        tuned: None,
+    },
+    FormatSpec {
+        name: "flatbuffers",
+        group: Group::Other,
+        token: "nostr.flatbuffers.v1",
+        opcode: Opcode::Binary,
+        layout: "FlatBuffers tables, hex compacted, common envelope",
+        library: &Common { name: "flatbuffers", event: flatbuffers::FlatBuffers },
+        tuned: None,
+    },
+    FormatSpec {
+        name: "nson",
+        group: Group::Other,
+        token: "nostr.nson.v1",
+        opcode: Opcode::Text,
+        layout: "JSON that says where its parts end",
+        library: &nson::Nson,
+        tuned: None,
+    },
+    FormatSpec {
+        name: "go-nostr-binary",
+        group: Group::Other,
+        token: "nostr.go-nostr-binary.v1",
+        opcode: Opcode::Binary,
+        layout: "big-endian fields, 2106 at the latest, common envelope",
+        library: &Common { name: "go-nostr-binary", event: go_nostr::GO_NOSTR_BINARY },
+        tuned: None,
+    },
+    FormatSpec {
+        name: "leaner",
+        group: Group::Other,
+        token: "nostr.leaner.v1",
+        opcode: Opcode::Binary,
+        layout: "go-nostr-binary with up to 255 tags, common envelope",
+        library: &Common { name: "leaner", event: go_nostr::LEANER },
+        tuned: None,
+    },
+    FormatSpec {
+        name: "tlv",
+        group: Group::Other,
+        token: "nostr.tlv.v1",
+        opcode: Opcode::Binary,
+        layout: "type, length, value; values up to 255 bytes, common envelope",
+        library: &Common { name: "tlv", event: tlv::Tlv },
         tuned: None,
     },
 ];
@@ -98,6 +186,8 @@ pub static FORMATS: &[FormatSpec] = &[
 pub struct FormatSpec {
     /// The flag, the file name, the table row.
     pub name: &'static str,
+    /// Which question it answers.
+    pub group: Group,
     /// The WebSocket subprotocol token without a compression suffix.
     pub token: &'static str,
     /// The WebSocket frame type of uncompressed messages.
@@ -108,6 +198,16 @@ pub struct FormatSpec {
     pub library: &'static dyn Codec,
     /// [`Implementation::Tuned`], where it exists.
     pub tuned: Option<&'static dyn Codec>,
+}
+
+/// Why a format is here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// The formats of the question; a comparison takes these when it is not told otherwise. Each holds nearly every
+    /// event.
+    Core,
+    /// Formats around the question, to be asked for by name. Some hold much less: see their files.
+    Other,
 }
 
 /// A WebSocket data frame's type (RFC 6455 §5.6).
@@ -130,6 +230,11 @@ impl Format {
     /// Every format in the order of every table.
     pub fn all() -> impl ExactSizeIterator<Item = Format> {
         (0..FORMATS.len()).map(Format)
+    }
+
+    /// The formats of [`Group::Core`].
+    pub fn core() -> impl Iterator<Item = Format> {
+        Format::all().filter(|format| format.spec().group == Group::Core)
     }
 
     /// The entry itself.

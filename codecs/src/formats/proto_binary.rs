@@ -26,7 +26,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct ProtoBinary;
 
-protobuf_codec!(ProtoBinary, "proto-binary");
+protobuf_codec!(ProtoBinary, "proto-binary", Text);
 
 fn to_key(bytes: &[u8]) -> Vec<u8> {
     bytes.to_vec()
@@ -34,4 +34,12 @@ fn to_key(bytes: &[u8]) -> Vec<u8> {
 
 fn from_key<const N: usize>(bytes: Vec<u8>) -> Option<[u8; N]> {
     bytes.try_into().ok()
+}
+
+fn to_value(text: &str) -> String {
+    text.to_owned()
+}
+
+fn from_value(text: String) -> String {
+    text
 }

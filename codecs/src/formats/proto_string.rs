@@ -25,7 +25,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct ProtoString;
 
-protobuf_codec!(ProtoString, "proto-string");
+protobuf_codec!(ProtoString, "proto-string", Text);
 
 fn to_key(bytes: &[u8]) -> String {
     hex::encode(bytes)
@@ -37,4 +37,12 @@ fn to_key(bytes: &[u8]) -> String {
 )]
 fn from_key<const N: usize>(text: String) -> Option<[u8; N]> {
     hex::decode_array(text.as_bytes())
+}
+
+fn to_value(text: &str) -> String {
+    text.to_owned()
+}
+
+fn from_value(text: String) -> String {
+    text
 }

@@ -34,7 +34,7 @@ pub enum ClientMessage<'a> {
 
 impl ClientMessage<'_> {
     /// Copies whatever is still borrowed, so that the message outlives its frame.
-    pub fn into_owned(self) -> ClientMessage<'static> {
+    pub fn into_owned<'o>(self) -> ClientMessage<'o> {
         match self {
             ClientMessage::Event(event) => ClientMessage::Event(owned_event(event)),
             ClientMessage::Auth(event) => ClientMessage::Auth(owned_event(event)),
@@ -109,7 +109,7 @@ pub enum RelayMessage<'a> {
 
 impl RelayMessage<'_> {
     /// Copies whatever is still borrowed, so that the message outlives its frame.
-    pub fn into_owned(self) -> RelayMessage<'static> {
+    pub fn into_owned<'o>(self) -> RelayMessage<'o> {
         match self {
             RelayMessage::Event { subscription, event } => {
                 RelayMessage::Event { subscription: owned(subscription), event: owned_event(event) }
@@ -130,11 +130,11 @@ impl RelayMessage<'_> {
     }
 }
 
-fn owned(text: Cow<'_, str>) -> Cow<'static, str> {
+fn owned<'o>(text: Cow<'_, str>) -> Cow<'o, str> {
     Cow::Owned(text.into_owned())
 }
 
-fn owned_event<'a>(event: Cow<'a, Event<'a>>) -> Cow<'static, Event<'static>> {
+fn owned_event<'o>(event: Cow<'_, Event<'_>>) -> Cow<'o, Event<'o>> {
     Cow::Owned(event.into_owned().into_owned())
 }
 

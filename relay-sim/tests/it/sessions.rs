@@ -68,8 +68,11 @@ async fn every_format_and_compression_carries_a_whole_session() {
 
 #[tokio::test]
 async fn clients_of_every_format_see_the_same_events_in_the_same_order() {
-    let corpus = Corpus::bundled();
-    let (stored, live) = corpus.events[..corpus.events.len().min(400)].split_at(200);
+    let mut events = Corpus::bundled().events;
+    events.retain(|event| {
+        Format::all().all(|format| format.spec().library.encode_event(event, &mut Vec::new()).is_ok())
+    });
+    let (stored, live) = events[..events.len().min(400)].split_at(200);
     let relay = TestRelay::start(|config| config.preload = stored.to_vec()).await;
     let mut clients = Vec::new();
     let mut answers = Vec::new();

@@ -48,16 +48,37 @@ const WORD_BYTES: usize = 8;
 #[derive(Debug)]
 pub(super) struct Capnp;
 
+pub(super) type Built = message::Builder<HeapAllocator>;
+
+/// The message of an event.
+pub(super) fn build_event(event: &Event<'_>) -> Result<Built, EncodeError> {
+    let mut tag_data = Vec::new();
+    write_tags(&event.tags, &mut tag_data)?;
+    let mut builder = builder();
+    let mut root = builder.init_root::<nostr_event::Builder<'_>>();
+    root.set_fixed_data(&fixed_data(event));
+    root.set_tag_data(fits(&tag_data, "tags of a size in bytes")?);
+    root.set_content(fits(&*event.content, "content of a size in bytes")?);
+    Ok(builder)
+}
+
+/// A client's message.
+pub(super) fn build_client(message: &ClientMessage<'_>) -> Result<Built, EncodeError> {
+    let mut builder = builder();
+    messages::build_client(message, builder.init_root())?;
+    Ok(builder)
+}
+
+/// A relay's message other than EVENT.
+pub(super) fn build_relay(message: &RelayMessage<'_>) -> Result<Built, EncodeError> {
+    let mut builder = builder();
+    messages::build_relay(message, builder.init_root())?;
+    Ok(builder)
+}
+
 impl EventCodec for Capnp {
     fn encode_event(&self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let mut tag_data = Vec::new();
-        write_tags(&event.tags, &mut tag_data)?;
-        let mut builder = builder();
-        let mut root = builder.init_root::<nostr_event::Builder<'_>>();
-        root.set_fixed_data(&fixed_data(event));
-        root.set_tag_data(fits(&tag_data, "tags of a size in bytes")?);
-        root.set_content(fits(&*event.content, "content of a size in bytes")?);
-        write(&builder, out)
+        write(&build_event(event)?, out)
     }
 
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
@@ -84,9 +105,7 @@ impl EventCodec for Capnp {
 
 impl Codec for Capnp {
     fn encode_client(&self, message: &ClientMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let mut builder = builder();
-        messages::build_client(message, builder.init_root())?;
-        write(&builder, out)
+        write(&build_client(message)?, out)
     }
 
     fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
@@ -101,9 +120,7 @@ impl Codec for Capnp {
             self.wrap_event(fits(&**subscription, "a subscription id in bytes")?, &bytes, out);
             return Ok(());
         }
-        let mut builder = builder();
-        messages::build_relay(message, builder.init_root())?;
-        write(&builder, out)
+        write(&build_relay(message)?, out)
     }
 
     fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {
@@ -111,34 +128,39 @@ impl Codec for Capnp {
         messages::read_relay(bytes, message.get_root::<relay_msg::Reader<'_>>().map_err(library)?)
     }
 
-    /// One segment: the root struct, its union's data word, `SubEvent`'s two pointers, then the blobs.
     fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) {
-        const BYTE_LIST: u64 = 1 | 2 << 32;
-        let subscription_words = subscription.len() / WORD_BYTES + 1; // with a NUL
-        let event_words = event.len().div_ceil(WORD_BYTES);
-        let words = 5 + subscription_words + event_words;
-        for word in [
-            (words as u64) << 32, // segment table: one segment
-            1 << 32 | 1 << 48,    // RelayMsg: 1 data word, 1 pointer
-            0,                    // its union says event
-            2 << 48,              // SubEvent: 2 pointers
-            BYTE_LIST | 1 << 2 | (subscription.len() as u64 + 1) << 35,
-            BYTE_LIST | (subscription_words as u64) << 2 | (event.len() as u64) << 35,
-        ] {
-            out.extend_from_slice(&word.to_le_bytes());
-        }
+        event_head(subscription, event.len(), out);
         let start = out.len();
-        out.extend_from_slice(subscription.as_bytes());
-        out.resize(start + subscription_words * WORD_BYTES, 0);
         out.extend_from_slice(event);
-        out.resize(start + (subscription_words + event_words) * WORD_BYTES, 0);
+        out.resize(start + event.len().next_multiple_of(WORD_BYTES), 0);
     }
 }
 
 // --- writing -------------------------------------------------------------------------------------------------
 
+/// The words of a relay's EVENT in front of the event. One segment: the root struct, its union's data word,
+/// `SubEvent`'s two pointers, then the blobs.
+pub(super) fn event_head(subscription: &str, event_bytes: usize, out: &mut Vec<u8>) {
+    const BYTE_LIST: u64 = 1 | 2 << 32;
+    let subscription_words = subscription.len() / WORD_BYTES + 1; // with a NUL
+    let words = 5 + subscription_words + event_bytes.div_ceil(WORD_BYTES);
+    for word in [
+        (words as u64) << 32, // segment table: one segment
+        1 << 32 | 1 << 48,    // RelayMsg: 1 data word, 1 pointer
+        0,                    // its union says event
+        2 << 48,              // SubEvent: 2 pointers
+        BYTE_LIST | 1 << 2 | (subscription.len() as u64 + 1) << 35,
+        BYTE_LIST | (subscription_words as u64) << 2 | (event_bytes as u64) << 35,
+    ] {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+    let start = out.len();
+    out.extend_from_slice(subscription.as_bytes());
+    out.resize(start + subscription_words * WORD_BYTES, 0);
+}
+
 /// The crate's own settings, spelled out: they decide where segments break, and so the bytes.
-fn builder() -> message::Builder<HeapAllocator> {
+fn builder() -> Built {
     message::Builder::new(
         HeapAllocator::new()
             .first_segment_words(1024)
@@ -146,7 +168,7 @@ fn builder() -> message::Builder<HeapAllocator> {
     )
 }
 
-fn write(builder: &message::Builder<HeapAllocator>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+fn write(builder: &Built, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     serialize::write_message(out, builder).map_err(|error| EncodeError::Library(error.to_string()))
 }
 

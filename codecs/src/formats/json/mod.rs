@@ -18,6 +18,7 @@ mod write;
 
 use serde::{Deserialize, Serialize};
 
+pub(super) use self::read::Text;
 use self::{
     read::{Known, OwnedEvent},
     write::{CountJson, EventJson, Request},

@@ -10,7 +10,7 @@ use serde::{
 use crate::{ClientMessage, DecodeError, EoseHints, Event, Filter, RelayMessage, Tag, TagFilter, hex};
 
 /// Text that borrows from the input unless it held an escape.
-struct Text<'a>(Cow<'a, str>);
+pub(in crate::formats) struct Text<'a>(pub(in crate::formats) Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Text<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -1,4 +1,4 @@
-//! What the two protobuf formats share: the strict profile, and messages through prost.
+//! What the protobuf formats share: the strict profile, and messages through prost.
 //!
 //! prost reads into and writes from structs of its own that own every text, so encoding copies each text once
 //! into such a struct, and decoding moves them out of one. That is what an adopter pays.
@@ -27,16 +27,17 @@ fn bytes_field(number: u8, bytes: &[u8], len: usize, out: &mut Vec<u8>) {
 /// Implements the codec `$codec` by the generated module `pb`.
 ///
 /// The two schemas differ only in the type of ids, keys and signatures, which prost turns into different Rust
-/// types throughout. `to_key(&[u8]) -> Key` and `from_key::<N>(Key) -> Option<[u8; N]>` stand beside the call.
+/// types throughout; a third differs in how it writes tag values. Beside the call stand `to_key(&[u8]) -> Key`,
+/// `from_key::<N>(Key) -> Option<[u8; N]>`, `to_value(&str) -> Value` and `from_value(Value) -> String`.
 macro_rules! protobuf_codec {
-    ($codec:ident, $name:literal) => {
+    ($codec:ident, $name:literal, $values:ident) => {
         impl EventCodec for $codec {
             fn encode_event(&self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
                 encode(&to_event(event), out)
             }
 
             fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
-                strict::check_event(bytes)?;
+                strict::check_event(strict::Values::$values, bytes)?;
                 from_event(decode(bytes)?)
             }
         }
@@ -64,7 +65,7 @@ macro_rules! protobuf_codec {
 
             fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
                 use pb::client_msg::Message;
-                let walk = strict::check_message(&strict::CLIENT, bytes)?;
+                let walk = strict::check_message(&strict::CLIENT, strict::Values::$values, bytes)?;
                 let message =
                     decode::<pb::ClientMsg>(bytes)?.message.ok_or(DecodeError::Missing("message"))?;
                 Ok(match message {
@@ -89,7 +90,7 @@ macro_rules! protobuf_codec {
             }
 
             fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {
-                strict::check_message(&strict::RELAY, bytes)?;
+                strict::check_message(&strict::RELAY, strict::Values::$values, bytes)?;
                 from_relay(decode::<pb::RelayMsg>(bytes)?.message.ok_or(DecodeError::Missing("message"))?)
             }
 
@@ -107,7 +108,7 @@ macro_rules! protobuf_codec {
         }
 
         fn to_event(event: &Event<'_>) -> pb::Event {
-            let to_tag = |tag: &Tag<'_>| pb::Tag { values: tag.iter().map(|v| (**v).to_owned()).collect() };
+            let to_tag = |tag: &Tag<'_>| pb::Tag { values: tag.iter().map(|v| to_value(v)).collect() };
             pb::Event {
                 id: to_key(&event.id),
                 pubkey: to_key(&event.pubkey),
@@ -129,7 +130,7 @@ macro_rules! protobuf_codec {
                 tags: event
                     .tags
                     .into_iter()
-                    .map(|tag| tag.values.into_iter().map(Cow::Owned).collect())
+                    .map(|tag| tag.values.into_iter().map(|value| Cow::Owned(from_value(value))).collect())
                     .collect(),
                 content: event.content.into(),
                 sig: from_key(event.sig).ok_or(DecodeError::Malformed("sig"))?,
@@ -213,7 +214,7 @@ macro_rules! protobuf_codec {
                 |keys: &Option<Vec<[u8; 32]>>| keys.iter().flatten().map(|key| to_key(key)).collect();
             let to_condition = |condition: &TagFilter| pb::TagFilter {
                 name: condition.letter.to_string(),
-                values: condition.values.clone(),
+                values: condition.values.iter().map(|value| to_value(value)).collect(),
             };
             Ok(pb::Filter {
                 ids: to_keys(ids),
@@ -245,6 +246,7 @@ macro_rules! protobuf_codec {
                 if tags.iter().any(|earlier| earlier.letter == letter) {
                     return Err(DecodeError::Duplicate("tag condition"));
                 }
+                let values = values.into_iter().map(from_value).collect();
                 tags.push(TagFilter { letter, values });
             }
             let kinds = filter.kinds.into_iter().map(u16::try_from).collect::<Result<Vec<_>, _>>();

@@ -9,9 +9,12 @@
 //! JSON events are, and unknown fields of a filter are reported, since a relay must answer them.
 
 use crate::{
-    DecodeError,
+    DecodeError, hex,
     reader::{MAX_FILTERS, Reader},
 };
+
+/// Shortest hex text stored as bytes, where a format does so.
+pub(in crate::formats) const MIN_HEX_CHARS: usize = 8;
 
 /// A message: its fields in ascending order.
 #[derive(Debug)]
@@ -37,6 +40,21 @@ enum Value {
     /// Varints up to this in one run.
     Packed(u64),
     Message(&'static Shape),
+    /// A tag, as this dialect writes it.
+    Tag,
+    /// A tag condition, as this dialect writes it.
+    Condition,
+    /// A message of one field: text, or the bytes of what is lowercase hex.
+    TextOrHex,
+}
+
+/// How a format writes tag values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::formats) enum Values {
+    /// As text.
+    Text,
+    /// As text or as the bytes of hex.
+    TextOrHex,
 }
 
 #[derive(Debug, PartialEq)]
@@ -59,7 +77,7 @@ enum Unknown {
 }
 
 use Presence::{Explicit, Implicit, Repeated, Required};
-use Value::{Bytes, Message, Packed, Varint};
+use Value::{Bytes, Condition, Message, Packed, Tag, TextOrHex, Varint};
 
 const fn field(number: u64, name: &'static str, value: Value, presence: Presence) -> Field {
     Field { number, name, value, presence }
@@ -77,7 +95,7 @@ pub(in crate::formats) static EVENT: Shape = Shape {
         field(2, "pubkey", Bytes, Required),
         field(3, "created_at", Varint(u64::MAX), Implicit),
         field(4, "kind", Varint(KIND_MAX), Implicit),
-        field(5, "tags", Message(&TAG), Repeated),
+        field(5, "tags", Tag, Repeated),
         field(6, "content", Bytes, Implicit),
         field(7, "sig", Bytes, Required),
     ],
@@ -85,6 +103,7 @@ pub(in crate::formats) static EVENT: Shape = Shape {
 };
 // The newer dialect of the seeds writes field 2 here; skipping it would empty every tag.
 static TAG: Shape = shape(&[field(1, "tag value", Bytes, Repeated)]);
+static COMPACT_TAG: Shape = shape(&[field(2, "tag value", TextOrHex, Repeated)]);
 static FILTER: Shape = Shape {
     fields: &[
         field(1, "ids", Bytes, Repeated),
@@ -94,12 +113,16 @@ static FILTER: Shape = Shape {
         field(5, "until", Varint(u64::MAX), Explicit),
         field(6, "limit", Varint(u64::MAX), Explicit),
         field(7, "search", Bytes, Explicit),
-        field(8, "tag conditions", Message(&TAG_FILTER), Repeated),
+        field(8, "tag conditions", Condition, Repeated),
     ],
     unknown: Unknown::Report,
 };
 static TAG_FILTER: Shape =
     shape(&[field(1, "tag condition's letter", Bytes, Implicit), field(2, "tag condition", Bytes, Repeated)]);
+static COMPACT_TAG_FILTER: Shape = shape(&[
+    field(1, "tag condition's letter", Bytes, Implicit),
+    field(2, "tag condition", TextOrHex, Repeated),
+]);
 static REQ: Shape =
     shape(&[field(1, "subscription", Bytes, Implicit), field(2, "filters", Message(&FILTER), Repeated)]);
 static SUB_EVENT: Shape =
@@ -140,25 +163,30 @@ pub(in crate::formats) static RELAY: Shape = shape(&[
 ]);
 
 /// What prost would not tell: which filter has a field that nobody knows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::formats) struct Walk {
+    values: Values,
     filters: usize,
     /// The position of a filter and its unknown field.
     pub(in crate::formats) unknown_filter_fields: Vec<(usize, u64)>,
 }
 
 /// Checks an event that fills `bytes`.
-pub(in crate::formats) fn check_event(bytes: &[u8]) -> Result<(), DecodeError> {
-    Walk::default().message(&EVENT, Reader::new(bytes))
+pub(in crate::formats) fn check_event(values: Values, bytes: &[u8]) -> Result<(), DecodeError> {
+    Walk::new(values).message(&EVENT, Reader::new(bytes))
 }
 
 /// Checks a message that fills `bytes`: exactly one member of its oneof.
-pub(in crate::formats) fn check_message(oneof: &Shape, bytes: &[u8]) -> Result<Walk, DecodeError> {
+pub(in crate::formats) fn check_message(
+    oneof: &Shape,
+    values: Values,
+    bytes: &[u8],
+) -> Result<Walk, DecodeError> {
     let mut reader = Reader::new(bytes);
     if reader.is_empty() {
         return Err(DecodeError::Missing("message"));
     }
-    let mut walk = Walk::default();
+    let mut walk = Walk::new(values);
     let (number, wire) = key(&mut reader)?;
     match oneof.fields.iter().find(|field| field.number == number) {
         Some(field) => walk.value(field, wire, &mut reader)?,
@@ -173,6 +201,10 @@ pub(in crate::formats) fn check_message(oneof: &Shape, bytes: &[u8]) -> Result<W
 }
 
 impl Walk {
+    fn new(values: Values) -> Self {
+        Walk { values, filters: 0, unknown_filter_fields: Vec::new() }
+    }
+
     fn message(&mut self, shape: &'static Shape, mut reader: Reader<'_>) -> Result<(), DecodeError> {
         let filter = self.filters;
         if matches!(shape.unknown, Unknown::Report) {
@@ -227,8 +259,19 @@ impl Walk {
                 }
                 is_default
             }
-            (Message(shape), 2) => {
+            (Message(_) | Tag | Condition, 2) => {
+                let shape = match (&field.value, self.values) {
+                    (Message(shape), _) => shape,
+                    (Tag, Values::Text) => &TAG,
+                    (Tag, Values::TextOrHex) => &COMPACT_TAG,
+                    (_, Values::Text) => &TAG_FILTER,
+                    (_, Values::TextOrHex) => &COMPACT_TAG_FILTER,
+                };
                 self.message(shape, Reader::new(sized(reader, name)?))?;
+                false
+            }
+            (TextOrHex, 2) => {
+                text_or_hex(Reader::new(sized(reader, name)?), name)?;
                 false
             }
             _ => return Err(DecodeError::Malformed(name)),
@@ -246,6 +289,20 @@ impl Walk {
             self.unknown_filter_fields.push((filter, number));
         }
     }
+}
+
+/// A oneof of `text = 1` and `hex = 2`: exactly one of them, and hex wherever the rule has it.
+fn text_or_hex(mut value: Reader<'_>, what: &'static str) -> Result<(), DecodeError> {
+    let (number, wire) = key(&mut value)?;
+    let payload =
+        if wire == 2 { sized(&mut value, what)? } else { return Err(DecodeError::Malformed(what)) };
+    value.finish().map_err(|_| DecodeError::Malformed(what))?;
+    let canonical = match number {
+        1 => !str::from_utf8(payload).is_ok_and(|text| hex::is_compactable(text, MIN_HEX_CHARS)),
+        2 => 2 * payload.len() >= MIN_HEX_CHARS,
+        _ => return Err(DecodeError::Malformed(what)),
+    };
+    if canonical { Ok(()) } else { Err(DecodeError::NotCanonical(what)) }
 }
 
 /// Fails when one of these fields must be there; `last` was.
