@@ -40,8 +40,7 @@ pub struct Support {
 pub struct Agreement {
     /// The format of every message.
     pub format: Format,
-    /// This end's compression with the negotiated parameters. Where the two directions differ in context
-    /// takeover, `takeover` is false and `extensions` tells which of them keeps its context.
+    /// This end's compression with the negotiated parameters.
     pub compression: Compression,
     /// The subprotocol token as the relay echoed it.
     pub token: Option<String>,

@@ -52,10 +52,10 @@ async fn handshake(target: &Target, offer: &Offer, limits: &WireLimits) -> Resul
     check_upgrade(&head, &key)?;
     let header = |name| http::list(&head.headers, name);
     let (protocol, extensions) = (header("sec-websocket-protocol"), header("sec-websocket-extensions"));
-    let decision = negotiate::check_answer(offer, protocol.as_deref(), extensions.as_deref())
+    let agreement = negotiate::check_answer(offer, protocol.as_deref(), extensions.as_deref())
         .map_err(WireError::handshake)?;
     let bytes = HandshakeBytes { sent: request.len() as u64, received: head.head_bytes };
-    Connection::new(stream, Role::Client, head.early, decision, limits, bytes).await
+    Connection::new(stream, Role::Client, head.early, agreement, limits, bytes).await
 }
 
 /// RFC 6455 §4.1, what a client checks in the answer.

@@ -27,11 +27,10 @@ use tokio_tungstenite::{
 
 use crate::{
     agreement::{Agreement, WireLimits},
-    compression::{Compression, ZstdParams},
+    compression::{Compression, DeflateParams, ZstdParams},
     deflate::{Deflater, Inflater},
     error::{CloseCode, WireError},
     http,
-    negotiate::Decision,
     tap::{Arrival, Tap},
     traffic::{Flow, Traffic},
     zstd,
@@ -87,6 +86,20 @@ enum Transform {
     Zstd(ZstdParams),
 }
 
+impl Transform {
+    fn deflate(params: &DeflateParams, role: Role) -> Transform {
+        let (send, receive) = match role {
+            Role::Client => (params.to_relay, params.to_client),
+            Role::Server => (params.to_client, params.to_relay),
+        };
+        Transform::Deflate {
+            deflater: Deflater::new(params.level, send),
+            inflater: Inflater::new(receive),
+            min_bytes: params.min_bytes,
+        }
+    }
+}
+
 #[derive(Debug)]
 enum State {
     Open,
@@ -106,23 +119,18 @@ impl Connection {
         stream: TcpStream,
         role: Role,
         mut early: Vec<u8>,
-        decision: Decision,
+        agreement: Agreement,
         limits: &WireLimits,
         handshake: HandshakeBytes,
     ) -> Result<Connection, WireError> {
         let (peer_addr, local_addr) = (stream.peer_addr()?, stream.local_addr()?);
-        let Decision { agreement, deflate } = decision;
-        let transform = match (&agreement.compression, &deflate) {
-            (Compression::Zstd(params), _) => Transform::Zstd(*params),
-            (_, Some(setup)) => Transform::Deflate {
-                deflater: Deflater::new(setup.level, setup.send),
-                inflater: Inflater::new(setup.receive),
-                min_bytes: setup.min_bytes,
-            },
-            _ => Transform::Plain,
+        let transform = match agreement.compression {
+            Compression::None => Transform::Plain,
+            Compression::Deflate(params) => Transform::deflate(&params, role),
+            Compression::Zstd(params) => Transform::Zstd(params),
         };
         let max_outgoing_bytes = limits.max_message_bytes.saturating_mul(OUTGOING_FACTOR);
-        let tap = Tap::new(stream, deflate.is_some(), &mut early);
+        let tap = Tap::new(stream, matches!(transform, Transform::Deflate { .. }), &mut early);
         let config = websocket_config(limits, max_outgoing_bytes);
         Ok(Connection {
             websocket: WebSocketStream::from_partially_read(tap, early, role, Some(config)).await,
@@ -221,13 +229,24 @@ impl Connection {
     /// [`WireError::TooLarge`] over eight times the limit of incoming messages (nothing is sent), and what the
     /// socket says.
     pub async fn feed(&mut self, payload: Bytes) -> Result<(), WireError> {
+        let opcode = self.agreement.format.spec().opcode;
+        self.feed_message(Message { opcode, payload }).await
+    }
+
+    /// [`Connection::feed`] with a frame type of the caller's choice, for protocols without a [`codecs::Format`].
+    /// Behind the zstd layer all frames are binary.
+    ///
+    /// # Errors
+    /// As [`Connection::feed`].
+    pub async fn feed_message(&mut self, message: Message) -> Result<(), WireError> {
+        let Message { opcode, payload } = message;
         if payload.len() > self.max_outgoing_bytes {
             return Err(WireError::TooLarge { limit_bytes: self.max_outgoing_bytes, inflated: false });
         }
         // Before compression: a message that is compressed into a shared context must be sent.
         self.ready().await?;
         let payload_bytes = payload.len() as u64;
-        let frame = self.frame(payload);
+        let frame = self.frame(opcode, payload);
         self.websocket.start_send_unpin(tungstenite::Message::Frame(frame))?;
         self.sent.messages += 1;
         self.sent.payload_bytes += payload_bytes;
@@ -296,8 +315,8 @@ impl Connection {
     }
 
     /// The frame that carries a payload. Compressed or not, it takes the same way from here.
-    fn frame(&mut self, payload: Bytes) -> Frame {
-        let opcode = match self.agreement.format.spec().opcode {
+    fn frame(&mut self, opcode: Opcode, payload: Bytes) -> Frame {
+        let opcode = match opcode {
             Opcode::Text => Data::Text,
             Opcode::Binary => Data::Binary,
         };

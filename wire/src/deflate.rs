@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use bytes::{Bytes, BytesMut};
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 
-use crate::{error::WireError, extensions::Direction, scratch};
+use crate::{compression::Direction, error::WireError, scratch};
 
 /// RFC 7692 §7.2.1: the sender drops what a sync flush leaves at the end, §7.2.2: the receiver puts it back.
 const FLUSH_TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
@@ -172,8 +172,8 @@ mod tests {
     use super::*;
 
     const LIMIT: usize = 1 << 20;
-    const TAKEOVER: Direction = Direction { takeover: true, window_bits: 15 };
-    const FRESH: Direction = Direction { takeover: false, window_bits: 15 };
+    const TAKEOVER: Direction = Direction::STANDING;
+    const FRESH: Direction = Direction::NO_TAKEOVER;
 
     fn compressed(deflater: &mut Deflater, payload: &[u8]) -> Vec<u8> {
         let mut out = BytesMut::new();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::compression::DeflateParams;
+use crate::compression::{DeflateParams, Direction};
 
 /// The extension's name on the wire.
 pub(crate) const PERMESSAGE_DEFLATE: &str = "permessage-deflate";
@@ -11,56 +11,28 @@ pub(crate) const PERMESSAGE_DEFLATE: &str = "permessage-deflate";
 const MIN_WINDOW_BITS: u8 = 9;
 const MAX_WINDOW_BITS: u8 = 15;
 
-/// permessage-deflate as agreed, seen from one end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DeflateSetup {
-    /// zlib's level of this end.
-    pub level: u32,
-    /// Payloads below it go uncompressed from this end.
-    pub min_bytes: usize,
-    /// What this end compresses with.
-    pub send: Direction,
-    /// What the peer compresses with.
-    pub receive: Direction,
-}
-
-/// One direction of permessage-deflate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Direction {
-    /// Whether the window survives from one message to the next.
-    pub takeover: bool,
-    /// Base-2 logarithm of the window, 9 to 15 (a peer that announced 8 is read with 9).
-    pub window_bits: u8,
-}
-
-impl DeflateSetup {
-    /// The summary for an agreement.
-    pub fn params(&self) -> DeflateParams {
-        DeflateParams {
-            level: self.level,
-            takeover: self.send.takeover && self.receive.takeover,
-            window_bits: self.send.window_bits,
-            min_bytes: self.min_bytes,
-        }
-    }
-}
-
 /// The offer of a client with these parameters. `server_max_window_bits` is offered only for windows below 15:
 /// some servers ignore it, which fails the handshake, and others decline offers of it.
 pub(crate) fn offer(params: &DeflateParams) -> String {
     let mut text = PERMESSAGE_DEFLATE.to_owned();
     text.push_str("; client_max_window_bits");
-    if params.window_bits < MAX_WINDOW_BITS {
-        let bits = params.window_bits;
-        write!(text, "={bits}; server_max_window_bits={bits}").expect("a String takes everything");
+    if params.to_relay.window_bits < MAX_WINDOW_BITS {
+        write!(text, "={}", params.to_relay.window_bits).expect("a String takes everything");
     }
-    if !params.takeover {
-        text.push_str("; client_no_context_takeover; server_no_context_takeover");
+    if params.to_client.window_bits < MAX_WINDOW_BITS {
+        write!(text, "; server_max_window_bits={}", params.to_client.window_bits)
+            .expect("a String takes everything");
+    }
+    if !params.to_relay.takeover {
+        text.push_str("; client_no_context_takeover");
+    }
+    if !params.to_client.takeover {
+        text.push_str("; server_no_context_takeover");
     }
     text
 }
 
-/// A relay's choice among the offers in a client's header: the answer's text and this end's setup, or `None`
+/// A relay's choice among the offers in a client's header: the answer's text and what was agreed, or `None`
 /// where no offer can be honoured. Unknown, duplicate and malformed parameters decline their offer (RFC 7692
 /// §7.1), and the next one is tried.
 ///
@@ -69,7 +41,7 @@ pub(crate) fn offer(params: &DeflateParams) -> String {
 pub(crate) fn accept(
     header: &str,
     enabled: &[DeflateParams],
-) -> Result<Option<(String, DeflateSetup)>, String> {
+) -> Result<Option<(String, DeflateParams)>, String> {
     let offers = parse(header)?;
     let deflate = offers.iter().filter(|extension| extension.name == PERMESSAGE_DEFLATE);
     Ok(deflate
@@ -77,20 +49,21 @@ pub(crate) fn accept(
         .find_map(|offer| accept_one(&offer, enabled)))
 }
 
-fn accept_one(offer: &Parameters, enabled: &[DeflateParams]) -> Option<(String, DeflateSetup)> {
+fn accept_one(offer: &Parameters, enabled: &[DeflateParams]) -> Option<(String, DeflateParams)> {
     let refuses_takeover = offer.server_no_context_takeover && offer.client_no_context_takeover;
-    let params =
-        enabled.iter().find(|params| params.takeover != refuses_takeover).or_else(|| enabled.first())?;
+    let suits = |params: &&DeflateParams| params.to_client.takeover != refuses_takeover;
+    let params = enabled.iter().find(suits).or_else(|| enabled.first())?;
     // A window of 8 cannot be compressed with, and 9 would exceed what the client can read.
     let server_limit = offer.server_max_window_bits.map_or(MAX_WINDOW_BITS, |bits| bits.value_or_max());
     if server_limit < MIN_WINDOW_BITS {
         return None;
     }
-    let server_bits = params.window_bits.min(server_limit);
-    let client_limit = offer.client_max_window_bits.map(|bits| bits.value_or_max().min(params.window_bits));
+    let server_bits = params.to_client.window_bits.min(server_limit);
+    let client_limit =
+        offer.client_max_window_bits.map(|bits| bits.value_or_max().min(params.to_relay.window_bits));
 
-    let server_takeover = params.takeover && !offer.server_no_context_takeover;
-    let client_takeover = params.takeover && !offer.client_no_context_takeover;
+    let server_takeover = params.to_client.takeover && !offer.server_no_context_takeover;
+    let client_takeover = params.to_relay.takeover && !offer.client_no_context_takeover;
     let mut answer = PERMESSAGE_DEFLATE.to_owned();
     if !server_takeover {
         answer.push_str("; server_no_context_takeover");
@@ -104,16 +77,15 @@ fn accept_one(offer: &Parameters, enabled: &[DeflateParams]) -> Option<(String, 
     if let Some(bits) = client_limit.filter(|&bits| bits < MAX_WINDOW_BITS) {
         write!(answer, "; client_max_window_bits={bits}").expect("a String takes everything");
     }
-    let setup = DeflateSetup {
-        level: params.level,
-        min_bytes: params.min_bytes,
-        send: Direction { takeover: server_takeover, window_bits: server_bits },
-        receive: Direction {
+    let agreed = DeflateParams {
+        to_client: Direction { takeover: server_takeover, window_bits: server_bits },
+        to_relay: Direction {
             takeover: client_takeover,
             window_bits: client_limit.unwrap_or(MAX_WINDOW_BITS).max(MIN_WINDOW_BITS),
         },
+        ..*params
     };
-    Some((answer, setup))
+    Some((answer, agreed))
 }
 
 /// A client's check of the relay's answer to [`offer`] of the same parameters (`None`: it offered nothing).
@@ -124,7 +96,7 @@ fn accept_one(offer: &Parameters, enabled: &[DeflateParams]) -> Option<(String, 
 pub(crate) fn check_answer(
     header: &str,
     offered: Option<&DeflateParams>,
-) -> Result<Option<DeflateSetup>, String> {
+) -> Result<Option<DeflateParams>, String> {
     let extensions = parse(header)?;
     let [extension] = extensions.as_slice() else {
         return if extensions.is_empty() {
@@ -140,30 +112,29 @@ pub(crate) fn check_answer(
         ));
     };
     let answer = Parameters::read(&extension.parameters, Role::Answer)?;
-    let limited = params.window_bits < MAX_WINDOW_BITS;
     let server_bits = answer.server_max_window_bits.map(Bits::value_or_max);
-    if limited && server_bits.is_none_or(|bits| bits > params.window_bits) {
-        return Err(format!("the relay did not grant server_max_window_bits={}", params.window_bits));
+    let server_limit = params.to_client.window_bits;
+    if server_limit < MAX_WINDOW_BITS && server_bits.is_none_or(|bits| bits > server_limit) {
+        return Err(format!("the relay did not grant server_max_window_bits={server_limit}"));
     }
-    if !params.takeover && !answer.server_no_context_takeover {
+    if !params.to_client.takeover && !answer.server_no_context_takeover {
         return Err("the relay did not grant server_no_context_takeover".into());
     }
-    let client_bits =
-        params.window_bits.min(answer.client_max_window_bits.map_or(MAX_WINDOW_BITS, Bits::value_or_max));
+    let client_limit = answer.client_max_window_bits.map_or(MAX_WINDOW_BITS, Bits::value_or_max);
+    let client_bits = params.to_relay.window_bits.min(client_limit);
     if client_bits < MIN_WINDOW_BITS {
         return Err("the relay asks for client_max_window_bits=8, which zlib cannot compress with".into());
     }
-    Ok(Some(DeflateSetup {
-        level: params.level,
-        min_bytes: params.min_bytes,
-        send: Direction {
-            takeover: params.takeover && !answer.client_no_context_takeover,
-            window_bits: client_bits,
-        },
-        receive: Direction {
+    Ok(Some(DeflateParams {
+        to_client: Direction {
             takeover: !answer.server_no_context_takeover,
             window_bits: server_bits.unwrap_or(MAX_WINDOW_BITS).max(MIN_WINDOW_BITS),
         },
+        to_relay: Direction {
+            takeover: params.to_relay.takeover && !answer.client_no_context_takeover,
+            window_bits: client_bits,
+        },
+        ..*params
     }))
 }
 

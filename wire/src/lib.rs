@@ -29,7 +29,7 @@ mod zstd;
 
 pub use agreement::{Agreement, Offer, Support, Token, WireLimits};
 pub use client::connect;
-pub use compression::{Compression, DeflateParams, ZstdParams};
+pub use compression::{Compression, DeflateParams, Direction, ZstdParams};
 pub use connection::{Connection, Message};
 pub use error::{CloseCode, WireError};
 pub use server::{Accepted, ServerConfig, accept};

@@ -8,17 +8,6 @@ use crate::{
     extensions,
 };
 
-pub use crate::extensions::{DeflateSetup, Direction};
-
-/// The outcome of a handshake at one end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision {
-    /// What both ends do from now on.
-    pub agreement: Agreement,
-    /// The two directions of permessage-deflate, where it was agreed.
-    pub deflate: Option<DeflateSetup>,
-}
-
 /// Why a relay answers with HTTP 400.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -64,7 +53,7 @@ pub fn accept(
     protocols: Option<&str>,
     extensions: Option<&str>,
     support: &Support,
-) -> Result<Decision, Refusal> {
+) -> Result<Agreement, Refusal> {
     let token = protocols.and_then(|list| choose_token(list, support));
     if protocols.is_some() && token.is_none() && support.strict {
         let enabled = support.tokens().iter().map(Token::to_string).collect();
@@ -85,14 +74,11 @@ pub fn accept(
     let zstd = support.zstd().filter(|_| chosen.zstd);
     let deflate = deflate.filter(|_| zstd.is_none());
     let (extensions, deflate) = deflate.unzip();
-    Ok(Decision {
-        agreement: Agreement {
-            format: chosen.format,
-            compression: compression(zstd, deflate.as_ref()),
-            token: token.map(|token| token.to_string()),
-            extensions,
-        },
-        deflate,
+    Ok(Agreement {
+        format: chosen.format,
+        compression: compression(zstd, deflate),
+        token: token.map(|token| token.to_string()),
+        extensions,
     })
 }
 
@@ -112,7 +98,7 @@ pub fn check_answer(
     offer: &Offer,
     protocol: Option<&str>,
     extensions: Option<&str>,
-) -> Result<Decision, String> {
+) -> Result<Agreement, String> {
     let token = match protocol {
         None => None,
         Some(text) => {
@@ -130,21 +116,14 @@ pub fn check_answer(
     };
     let deflate = extensions::check_answer(extensions.unwrap_or_default(), params)?;
     let zstd = token.filter(|token| token.zstd).map(|_| offer.compression);
-    Ok(Decision {
-        agreement: Agreement {
-            format: token.map_or(Format::JSON, |token| token.format),
-            compression: compression(zstd, deflate.as_ref()),
-            token: token.map(|token| token.to_string()),
-            extensions: extensions.filter(|_| deflate.is_some()).map(str::to_owned),
-        },
-        deflate,
+    Ok(Agreement {
+        format: token.map_or(Format::JSON, |token| token.format),
+        compression: compression(zstd, deflate),
+        token: token.map(|token| token.to_string()),
+        extensions: extensions.filter(|_| deflate.is_some()).map(str::to_owned),
     })
 }
 
-fn compression(zstd: Option<Compression>, deflate: Option<&DeflateSetup>) -> Compression {
-    match (zstd, deflate) {
-        (Some(zstd), _) => zstd,
-        (None, Some(setup)) => Compression::Deflate(setup.params()),
-        (None, None) => Compression::None,
-    }
+fn compression(zstd: Option<Compression>, deflate: Option<DeflateParams>) -> Compression {
+    zstd.or(deflate.map(Compression::Deflate)).unwrap_or(Compression::None)
 }

@@ -8,7 +8,7 @@ use tokio_tungstenite::tungstenite::{
 };
 
 use crate::{
-    agreement::{Support, WireLimits},
+    agreement::{Agreement, Support, WireLimits},
     connection::{Connection, HandshakeBytes},
     error::WireError,
     http::{self, Head, HeadError, RequestLine},
@@ -78,11 +78,11 @@ async fn handshake(mut stream: TcpStream, config: &ServerConfig) -> Result<Accep
             http::answer(&mut stream, refusal.status, &refusal.headers, &refusal.body).await;
             Ok(Accepted::Http)
         }
-        Ok(Upgrade { response, decision }) => {
+        Ok(Upgrade { response, agreement }) => {
             stream.write_all(&response).await?;
             let bytes = HandshakeBytes { sent: response.len() as u64, received: head.head_bytes };
             let connection =
-                Connection::new(stream, Role::Server, head.early, decision, limits, bytes).await?;
+                Connection::new(stream, Role::Server, head.early, agreement, limits, bytes).await?;
             Ok(Accepted::WebSocket(Box::new(connection)))
         }
     }
@@ -90,7 +90,7 @@ async fn handshake(mut stream: TcpStream, config: &ServerConfig) -> Result<Accep
 
 struct Upgrade {
     response: Vec<u8>,
-    decision: negotiate::Decision,
+    agreement: Agreement,
 }
 
 /// An answer other than 101.
@@ -152,11 +152,11 @@ fn upgrade(head: &Head<RequestLine>, uri: Uri, config: &ServerConfig) -> Result<
 
     let offered = |name| http::list(&head.headers, name);
     let (protocols, extensions) = (offered("sec-websocket-protocol"), offered("sec-websocket-extensions"));
-    let decision = negotiate::accept(protocols.as_deref(), extensions.as_deref(), &config.support)
+    let agreement = negotiate::accept(protocols.as_deref(), extensions.as_deref(), &config.support)
         .map_err(|refusal| plain("400 Bad Request", format!("{refusal}\n")))?;
     let answers = [
-        (header::SEC_WEBSOCKET_PROTOCOL, &decision.agreement.token),
-        (header::SEC_WEBSOCKET_EXTENSIONS, &decision.agreement.extensions),
+        (header::SEC_WEBSOCKET_PROTOCOL, &agreement.token),
+        (header::SEC_WEBSOCKET_EXTENSIONS, &agreement.extensions),
     ];
     for (name, answer) in answers {
         if let Some(answer) = answer {
@@ -166,5 +166,5 @@ fn upgrade(head: &Head<RequestLine>, uri: Uri, config: &ServerConfig) -> Result<
     }
     let mut bytes = Vec::new();
     write_response(&mut bytes, &response).expect("a Vec takes everything, and all values are visible ASCII");
-    Ok(Upgrade { response: bytes, decision })
+    Ok(Upgrade { response: bytes, agreement })
 }

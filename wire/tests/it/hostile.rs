@@ -143,6 +143,23 @@ async fn rsv1_where_it_does_not_belong_is_a_protocol_error() {
 }
 
 #[tokio::test]
+async fn messages_with_final_blocks_are_messages_like_others() {
+    // RFC 7692 §7.2.3.4: BFINAL is set, so that the stream ends and the next message begins another.
+    let last = [0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00, 0x00];
+    let (mut client, mut relay) = scripted(DEFLATE).await;
+    for message in [&last[..], &last, &deflated(b"Hello"), &last] {
+        client.frame(FIN | RSV1 | TEXT, message).await;
+        assert_eq!(receive(&mut relay).await, "Hello");
+    }
+    let twice = [&last[..7], &last].concat();
+    client.frame(FIN | RSV1 | TEXT, &twice).await;
+    assert_eq!(receive(&mut relay).await, "HelloHello");
+    let and_noise = [&last[..7], &[0x07, 1, 2, 3]].concat();
+    let frames = [(FIN | RSV1 | TEXT, &and_noise[..])];
+    check_refused(DEFLATE, "noise behind a final block", &frames, CloseCode::InvalidData).await;
+}
+
+#[tokio::test]
 async fn broken_framing_is_a_protocol_error() {
     for headers in [PLAIN, DEFLATE, ZSTD] {
         let cases: [(&str, Vec<u8>); 6] = [

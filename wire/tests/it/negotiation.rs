@@ -3,14 +3,14 @@
 use codecs::Format;
 use proptest::prelude::*;
 use wire::{
-    Compression, DeflateParams, Offer, Support, Token,
-    negotiate::{self, Decision, Direction, Refusal},
+    Agreement, Compression, DeflateParams, Direction, Offer, Support, Token,
+    negotiate::{self, Refusal},
 };
 
 use crate::common::{offer, support};
 
 fn chosen(offered: &str, support: &Support) -> Option<String> {
-    negotiate::accept(Some(offered), None, support).unwrap().agreement.token
+    negotiate::accept(Some(offered), None, support).unwrap().token
 }
 
 #[test]
@@ -43,9 +43,9 @@ fn every_token_is_accepted_and_spoken_by_both_ends() {
             let offer = Offer { formats: vec![format], compression: name.parse().unwrap() };
             let request = negotiate::request(&offer);
             let relay = negotiate::accept(Some(&request.protocols), None, &support(&["zstd"])).unwrap();
-            let client = negotiate::check_answer(&offer, relay.agreement.token.as_deref(), None).unwrap();
+            let client = negotiate::check_answer(&offer, relay.token.as_deref(), None).unwrap();
             assert_eq!(client, relay, "{format} {name}");
-            assert_eq!((client.agreement.format, client.agreement.compression.name()), (format, name));
+            assert_eq!((client.format, client.compression.name()), (format, name));
         }
     }
 }
@@ -70,15 +70,15 @@ fn no_offer_and_no_match_mean_json_unless_the_relay_is_strict() {
     let mut support = support(&[]);
     for strict in [false, true] {
         support.strict = strict;
-        let decision = negotiate::accept(None, None, &support).unwrap();
-        assert_eq!((decision.agreement.format, decision.agreement.token), (Format::JSON, None));
+        let agreement = negotiate::accept(None, None, &support).unwrap();
+        assert_eq!((agreement.format, agreement.token), (Format::JSON, None));
     }
     let refusal = negotiate::accept(Some("chat"), None, &support).unwrap_err();
     let Refusal::NoToken { enabled } = refusal else { panic!("{refusal:?}") };
     assert!(enabled.contains(&"nostr.json".to_owned()), "{enabled:?}");
     support.strict = false;
-    let decision = negotiate::accept(Some("chat"), None, &support).unwrap();
-    assert_eq!((decision.agreement.format, decision.agreement.token), (Format::JSON, None));
+    let agreement = negotiate::accept(Some("chat"), None, &support).unwrap();
+    assert_eq!((agreement.format, agreement.token), (Format::JSON, None));
 }
 
 #[test]
@@ -93,20 +93,27 @@ fn only_enabled_formats_are_accepted_and_json_always_is() {
 #[test]
 fn compressions_are_never_stacked() {
     let support = support(&Compression::NAMES);
-    let decision =
+    let agreement =
         negotiate::accept(Some("nostr.json+zstd, nostr.json"), Some("permessage-deflate"), &support).unwrap();
-    assert_eq!(decision.agreement.compression.name(), "zstd");
-    assert_eq!((decision.agreement.extensions, decision.deflate), (None, None));
+    assert_eq!(agreement.compression.name(), "zstd");
+    assert_eq!(agreement.extensions, None);
 }
 
 /// The relay's answer, its own direction and the client's.
 type Granted<'a> = (&'a str, Direction, Direction);
 
-/// What this end sends with and what it receives.
+/// What the client sends with and what the relay does.
 type Directions = (Direction, Direction);
 
-const KEPT: Direction = Direction { takeover: true, window_bits: 15 };
-const DROPPED: Direction = Direction { takeover: false, window_bits: 15 };
+const KEPT: Direction = Direction::STANDING;
+const DROPPED: Direction = Direction::NO_TAKEOVER;
+
+fn deflate(agreement: &Agreement) -> Option<DeflateParams> {
+    match agreement.compression {
+        Compression::Deflate(params) => Some(params),
+        Compression::None | Compression::Zstd(_) => None,
+    }
+}
 
 fn bits(direction: Direction, window_bits: u8) -> Direction {
     Direction { window_bits, ..direction }
@@ -114,9 +121,9 @@ fn bits(direction: Direction, window_bits: u8) -> Direction {
 
 /// What the relay answers and does (relay's direction, client's direction); `None`: declined.
 fn check_accept(support: &Support, header: &str, expected: Option<Granted<'_>>) {
-    let Decision { agreement, deflate } = negotiate::accept(None, Some(header), support).unwrap();
-    let found = agreement.extensions.as_deref().zip(deflate);
-    let found = found.map(|(answer, setup)| (answer, setup.send, setup.receive));
+    let agreement = negotiate::accept(None, Some(header), support).unwrap();
+    let found = agreement.extensions.as_deref().zip(deflate(&agreement));
+    let found = found.map(|(answer, agreed)| (answer, agreed.to_client, agreed.to_relay));
     assert_eq!(found, expected, "offer {header:?}");
     assert_eq!(agreement.compression == Compression::None, expected.is_none(), "offer {header:?}");
 }
@@ -198,7 +205,8 @@ fn the_relay_can_insist_on_no_takeover_and_on_smaller_windows() {
         "permessage-deflate; client_max_window_bits",
         Some((answer, DROPPED, DROPPED)),
     );
-    let params = DeflateParams { window_bits: 11, ..DeflateParams::STANDING };
+    let eleven = bits(KEPT, 11);
+    let params = DeflateParams { to_client: eleven, to_relay: eleven, ..DeflateParams::STANDING };
     let small = Support { compressions: vec![Compression::Deflate(params)], ..support(&[]) };
     check_accept(
         &small,
@@ -235,7 +243,8 @@ fn check_client(offer: &Offer, answer: Option<&str>, expected: Result<Option<Dir
     let found = negotiate::check_answer(offer, Some("nostr.json"), answer);
     match (found, expected) {
         (Ok(found), Ok(expected)) => {
-            assert_eq!(found.deflate.map(|setup| (setup.send, setup.receive)), expected, "answer {answer:?}");
+            let found = deflate(&found).map(|agreed| (agreed.to_relay, agreed.to_client));
+            assert_eq!(found, expected, "answer {answer:?}");
         }
         (Err(found), Err(expected)) => assert!(found.contains(expected), "answer {answer:?}: {found}"),
         (found, expected) => panic!("answer {answer:?}: expected {expected:?}, found {found:?}"),
@@ -280,7 +289,8 @@ fn the_client_checks_the_answer() {
         check_client(&offer(compression), Some("permessage-deflate"), Err("not offered"));
     }
 
-    let params = DeflateParams { window_bits: 10, ..DeflateParams::STANDING };
+    let ten = bits(KEPT, 10);
+    let params = DeflateParams { to_client: ten, to_relay: ten, ..DeflateParams::STANDING };
     let small = Offer { formats: vec![], compression: Compression::Deflate(params) };
     check_client(&small, Some("permessage-deflate"), Err("server_max_window_bits=10"));
     check_client(
@@ -292,20 +302,16 @@ fn the_client_checks_the_answer() {
 
 #[test]
 fn what_the_client_offers_the_relay_grants() {
-    for name in ["deflate", "deflate-no-takeover"] {
-        for window_bits in 9..=15 {
-            let Compression::Deflate(params) = name.parse().unwrap() else { panic!("{name} is deflate") };
-            let compression = Compression::Deflate(DeflateParams { window_bits, ..params });
-            let offer = Offer { formats: vec![], compression };
-            let request = negotiate::request(&offer);
-            let support = support(&["deflate", "deflate-no-takeover"]);
-            let relay = negotiate::accept(None, request.extensions.as_deref(), &support).unwrap();
-            let client =
-                negotiate::check_answer(&offer, None, relay.agreement.extensions.as_deref()).unwrap();
-            assert_eq!(client.agreement.compression, compression);
-            let (client, relay) = (client.deflate.unwrap(), relay.deflate.unwrap());
-            assert_eq!((client.send, client.receive), (relay.receive, relay.send), "{name} {window_bits}");
-        }
+    let directions = || (9..=15).flat_map(|window_bits| [KEPT, DROPPED].map(|kind| bits(kind, window_bits)));
+    for (to_client, to_relay) in directions().flat_map(|down| directions().map(move |up| (down, up))) {
+        let params = DeflateParams { to_client, to_relay, ..DeflateParams::STANDING };
+        let offer = Offer { formats: vec![], compression: Compression::Deflate(params) };
+        let request = negotiate::request(&offer);
+        let support = support(&["deflate", "deflate-no-takeover"]);
+        let relay = negotiate::accept(None, request.extensions.as_deref(), &support).unwrap();
+        let client = negotiate::check_answer(&offer, None, relay.extensions.as_deref()).unwrap();
+        assert_eq!(client, relay, "{request:?}");
+        assert_eq!(client.compression, offer.compression, "{request:?}");
     }
     assert_eq!(
         negotiate::request(&offer("deflate")).extensions.unwrap(),
@@ -325,11 +331,12 @@ proptest! {
     ) {
         let support = support(&["deflate", "deflate-no-takeover"]);
         let _: Result<_, _> = negotiate::check_answer(&offer("deflate"), Some(&header), Some(&header));
-        if let Ok(Decision { agreement, deflate: Some(relay) }) =
-            negotiate::accept(Some(&header), Some(&header), &support)
+        if let Ok(agreement) = negotiate::accept(Some(&header), Some(&header), &support)
+            && let Some(agreed) = deflate(&agreement)
         {
             prop_assert!(header.contains("permessage-deflate"));
-            prop_assert!((9..=15).contains(&relay.send.window_bits) && (9..=15).contains(&relay.receive.window_bits));
+            prop_assert!((9..=15).contains(&agreed.to_client.window_bits));
+            prop_assert!((9..=15).contains(&agreed.to_relay.window_bits));
             prop_assert!(agreement.extensions.is_some());
         }
     }
@@ -345,7 +352,7 @@ fn a_token_that_was_not_offered_fails_the_handshake() {
 
 #[test]
 fn a_relay_without_subprotocols_is_spoken_to_in_plain_json() {
-    let agreement = negotiate::check_answer(&offer("zstd"), None, None).unwrap().agreement;
+    let agreement = negotiate::check_answer(&offer("zstd"), None, None).unwrap();
     assert_eq!(
         (agreement.format, agreement.compression, agreement.token),
         (Format::JSON, Compression::None, None)
