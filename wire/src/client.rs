@@ -21,23 +21,60 @@ const MAX_EXCERPT_CHARS: usize = 300;
 /// Connects to a relay and makes the offer. `TCP_NODELAY` is set before the first byte.
 ///
 /// A relay that accepts the WebSocket but names no subprotocol is spoken to in plain JSON on the same connection,
-/// as RFC 6455 allows; the agreement then has no token.
+/// as RFC 6455 allows; the agreement then has no token. One that refuses the request with an HTTP status which may be
+/// about the unknown header is asked once more without it (docs/decisions/subprotocol-fallback.md).
 ///
 /// # Errors
 /// [`WireError::Handshake`] says what the relay answered; with its HTTP status where it refused.
 pub async fn connect(url: &str, offer: &Offer, limits: &WireLimits) -> Result<Connection, WireError> {
     let target = Target::parse(url)?;
+    match attempt(url, &target, offer, Tokens::Offered, limits).await {
+        Err(WireError::Handshake { reason, status: Some(status) }) if may_be_about_tokens(status) => {
+            attempt(url, &target, offer, Tokens::LeftOut, limits).await.map_err(|again| {
+                let reason = format!("{reason}; and without Sec-WebSocket-Protocol: {again}");
+                WireError::Handshake { reason, status: Some(status) }
+            })
+        }
+        outcome => outcome,
+    }
+}
+
+/// Whether the request has a `Sec-WebSocket-Protocol` header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tokens {
+    Offered,
+    LeftOut,
+}
+
+/// A client's fault, other than: not logged in (401), not allowed (403), too often (429), which a second request
+/// would only repeat or make worse.
+fn may_be_about_tokens(status: u16) -> bool {
+    matches!(status, 400..=499) && !matches!(status, 401 | 403 | 429)
+}
+
+async fn attempt(
+    url: &str,
+    target: &Target,
+    offer: &Offer,
+    tokens: Tokens,
+    limits: &WireLimits,
+) -> Result<Connection, WireError> {
     let timeout = limits.handshake_timeout;
-    time::timeout(timeout, handshake(&target, offer, limits))
+    time::timeout(timeout, handshake(target, offer, tokens, limits))
         .await
         .map_err(|_| WireError::handshake(format!("no complete handshake with {url} within {timeout:?}")))?
 }
 
-async fn handshake(target: &Target, offer: &Offer, limits: &WireLimits) -> Result<Connection, WireError> {
+async fn handshake(
+    target: &Target,
+    offer: &Offer,
+    tokens: Tokens,
+    limits: &WireLimits,
+) -> Result<Connection, WireError> {
     let mut stream = TcpStream::connect((target.host.as_str(), target.port)).await?;
     stream.set_nodelay(true)?;
     let key = generate_key();
-    let request = target.request(&key, &negotiate::request(offer));
+    let request = target.request(&key, &negotiate::request(offer), tokens);
     stream.write_all(request.as_bytes()).await?;
 
     let head =
@@ -52,6 +89,10 @@ async fn handshake(target: &Target, offer: &Offer, limits: &WireLimits) -> Resul
     check_upgrade(&head, &key)?;
     let header = |name| http::list(&head.headers, name);
     let (protocol, extensions) = (header("sec-websocket-protocol"), header("sec-websocket-extensions"));
+    if let (Tokens::LeftOut, Some(protocol)) = (tokens, &protocol) {
+        let reason = format!("the relay chose the subprotocol {protocol:?}, although none was offered");
+        return Err(WireError::handshake(reason));
+    }
     let agreement = negotiate::check_answer(offer, protocol.as_deref(), extensions.as_deref())
         .map_err(WireError::handshake)?;
     let bytes = HandshakeBytes { sent: request.len() as u64, received: head.head_bytes };
@@ -112,13 +153,15 @@ impl Target {
         })
     }
 
-    fn request(&self, key: &str, offer: &negotiate::Request) -> String {
+    fn request(&self, key: &str, offer: &negotiate::Request, tokens: Tokens) -> String {
         let Target { path, authority, .. } = self;
-        let protocols = &offer.protocols;
         let mut text = format!(
             "GET {path} HTTP/1.1\r\nHost: {authority}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Protocol: {protocols}\r\n"
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
         );
+        if tokens == Tokens::Offered {
+            text.push_str(&format!("Sec-WebSocket-Protocol: {}\r\n", offer.protocols));
+        }
         if let Some(extensions) = &offer.extensions {
             text.push_str(&format!("Sec-WebSocket-Extensions: {extensions}\r\n"));
         }

@@ -1,6 +1,12 @@
 //! Handshakes with peers that do, and do not, what is expected; and plain HTTP.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use codecs::Format;
 use tokio::{net::TcpListener, task::JoinHandle};
@@ -201,18 +207,70 @@ async fn an_answer_that_was_not_offered_fails_the_handshake() {
     }
 }
 
+const BAD_REQUEST: &str = "HTTP/1.1 400 Bad Request\r\n\r\nno subprotocols";
+
+/// A server that answers a request which offers subprotocols with `refusal`, and accepts one without.
+async fn without_subprotocols(refusal: &'static str) -> (Result<Connection, WireError>, usize) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}/", listener.local_addr().unwrap());
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&requests);
+    let server = tokio::spawn(async move {
+        loop {
+            let mut server = Scripted::server(listener.accept().await.unwrap().0);
+            let request = server.read_head().await;
+            counter.fetch_add(1, Ordering::Relaxed);
+            if request.contains("Sec-WebSocket-Protocol") {
+                server.write(refusal.as_bytes()).await;
+            } else {
+                let extensions = "Sec-WebSocket-Extensions: permessage-deflate\r\n";
+                server.write(upgrade_answer(&request, extensions).as_bytes()).await;
+            }
+        }
+    });
+    let connected = patiently(wire::connect(&url, &offer("deflate"), &WireLimits::default())).await;
+    server.abort();
+    (connected, requests.load(Ordering::Relaxed))
+}
+
+#[tokio::test]
+async fn a_relay_that_refuses_the_header_is_asked_once_more_without_it() {
+    let (connected, requests) = without_subprotocols(BAD_REQUEST).await;
+    let client = connected.unwrap();
+    assert_eq!(requests, 2);
+    assert_eq!((client.agreement().format, &client.agreement().token), (Format::JSON, &None));
+    assert_eq!(client.agreement().compression.name(), "deflate", "extensions are offered all the same");
+}
+
+#[tokio::test]
+async fn a_refusal_for_another_reason_is_final() {
+    for (refusal, expected) in [
+        ("HTTP/1.1 401 Unauthorized\r\n\r\n", 401),
+        ("HTTP/1.1 403 Forbidden\r\n\r\n", 403),
+        ("HTTP/1.1 429 Too Many Requests\r\n\r\n", 429),
+        ("HTTP/1.1 503 Service Unavailable\r\n\r\n", 503),
+    ] {
+        let (connected, requests) = without_subprotocols(refusal).await;
+        let error = connected.unwrap_err();
+        let WireError::Handshake { status, .. } = error else { panic!("{error}") };
+        assert_eq!((status, requests), (Some(expected), 1));
+    }
+}
+
 /// Connects to a server that answers with these bytes, whatever it is asked, and closes.
 async fn against_raw(answer: &'static str) -> WireError {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = tokio::spawn(async move {
-        let mut server = Scripted::server(listener.accept().await.unwrap().0);
-        server.read_head().await;
-        server.write(answer.as_bytes()).await;
+        loop {
+            let mut server = Scripted::server(listener.accept().await.unwrap().0);
+            server.read_head().await;
+            server.write(answer.as_bytes()).await;
+        }
     });
     let limits = WireLimits { max_head_bytes: 1000, ..WireLimits::default() };
     let error = wire::connect(&format!("ws://{address}"), &offer("none"), &limits).await.unwrap_err();
-    server.await.unwrap();
+    server.abort();
     error
 }
 
