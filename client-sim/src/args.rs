@@ -20,9 +20,13 @@ pub struct Args {
     #[arg(long, value_name = "NAME|FILE")]
     pub scenario: String,
 
-    /// The relay (ws://host:port). Without it a relay is started as a process of its own.
+    /// The relay (ws://host:port or wss://host:port). Without it a relay is started as a process of its own.
     #[arg(long)]
     pub url: Option<String>,
+
+    /// Root certificates (PEM) to trust for wss:// instead of the platform's.
+    #[arg(long, requires = "url", value_name = "FILE")]
+    pub ca: Option<PathBuf>,
 
     /// Process id of the relay behind --url, when it runs on this machine: its CPU time is then reported.
     #[arg(long, requires = "url", value_name = "PID")]

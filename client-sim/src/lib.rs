@@ -39,7 +39,7 @@ use clap::Parser;
 use codecs::Format;
 use corpus::Corpus;
 use measure::{RelayProcess, RunRecord, Status, Verdict};
-use wire::{Compression, Offer, WireLimits};
+use wire::{ClientTls, Compression, Offer, WireLimits};
 
 use crate::{
     args::Args,
@@ -104,8 +104,10 @@ fn run(args: &Args) -> anyhow::Result<RunRecord> {
         None => Some(OwnRelay::start(&relay_flags(args)).context("the relay of our own did not start")?),
     };
     let url = args.url.clone().or_else(|| own_relay.as_ref().map(|relay| relay.url.clone()));
+    let url = url.context("there is a relay of our own when no --url is given")?;
     let target = Target {
-        url: url.context("there is a relay of our own when no --url is given")?,
+        tls: trusted(args, &url).map_err(UsageError)?,
+        url,
         offer: Offer { formats: vec![args.format], compression: args.compression },
         limits: WireLimits::default(),
         implementation: args.implementation,
@@ -173,6 +175,15 @@ fn plan(args: &Args) -> anyhow::Result<(Corpus, Workload, u64)> {
         }
     }
     Ok((corpus, workload, seed))
+}
+
+/// Read once, not for each connection.
+fn trusted(args: &Args, url: &str) -> anyhow::Result<Option<ClientTls>> {
+    if !url.starts_with("wss:") {
+        return Ok(None);
+    }
+    let trusted = args.ca.as_deref().map_or_else(ClientTls::platform, ClientTls::from_file);
+    Ok(Some(trusted.context("cannot check the relay's certificate")?))
 }
 
 fn relay_flags(args: &Args) -> Vec<OsString> {

@@ -23,7 +23,7 @@ const WINDOW: usize = 64;
 /// When the relay cannot be reached, agreed on something else than asked, does not speak what it agreed to, or
 /// refuses an event.
 pub(crate) async fn prepare(target: &Target, workload: &Workload) -> anyhow::Result<Agreement> {
-    let connection = wire::connect(&target.url, &target.offer, &target.limits)
+    let connection = wire::connect_with(&target.url, &target.offer, &target.limits, target.tls.as_ref())
         .await
         .with_context(|| format!("cannot connect to {}", target.url))?;
     let agreement = connection.agreement().clone();

@@ -10,15 +10,17 @@ use std::{
 
 use codecs::Implementation;
 use tokio::sync::Notify;
-use wire::{Offer, WireLimits};
+use wire::{ClientTls, Offer, WireLimits};
 
 use crate::workload::Workload;
 
 /// Whom to connect to, and how.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// `ws://…`
+    /// `ws://…` or `wss://…`
     pub url: String,
+    /// Whom to trust, for `wss://`.
+    pub tls: Option<ClientTls>,
     /// Formats and compression to offer.
     pub offer: Offer,
     /// Buffers, limits, timeouts.

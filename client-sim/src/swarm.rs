@@ -216,7 +216,7 @@ async fn connect(
     id: usize,
 ) -> anyhow::Result<(usize, Client)> {
     let target = &shared.target;
-    let connection = wire::connect(&target.url, &target.offer, &target.limits)
+    let connection = wire::connect_with(&target.url, &target.offer, &target.limits, target.tls.as_ref())
         .await
         .with_context(|| format!("connection {id} to {} failed", target.url))?;
     let client = Client::open(Arc::clone(&shared), recorder, connection, id).await;

@@ -4,6 +4,7 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -221,4 +222,38 @@ fn ctrl_c_keeps_what_was_measured() {
     let record = setup.record();
     assert_eq!(record.status, Status::Incomplete { reason: "interrupted".to_owned() });
     assert!(record.counts.deliveries > 0);
+}
+
+#[test]
+fn a_relay_behind_tls_is_measured_like_any_other_and_checked() {
+    let setup = Setup::new();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (cert, key) = (setup.path("cert.pem"), setup.path("key.pem"));
+    fs::write(&cert, made.cert.pem()).unwrap();
+    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let mut relay = Command::new(env!("CARGO_BIN_EXE_client-sim"))
+        .args(["role:relay", "--listen", "127.0.0.1:0", "--announce", "--verify", "id", "--tls-cert"])
+        .arg(&cert)
+        .arg("--tls-key")
+        .arg(&key)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(relay.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let (_, port) = line.split_once("wss://127.0.0.1:").expect("the announcement has the URL");
+    let port: String = port.chars().take_while(char::is_ascii_digit).collect();
+    let url = format!("wss://localhost:{port}");
+
+    let refused = setup.run(&["--url", &url, "--ca", setup.path("absent.pem").to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("absent.pem"), "{}", stderr(&refused));
+    let output = setup.run(&["--url", &url, "--ca", cert.to_str().unwrap(), "--compression", "deflate"]);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+    let record = setup.record();
+    record.counts.balanced().unwrap();
+    assert_eq!((record.status, record.cell.compression.as_str()), (Status::Complete, "deflate"));
+    drop(relay.stdin.take());
+    assert!(relay.wait().unwrap().success());
 }

@@ -24,7 +24,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
-use wire::Compression;
+use wire::{Compression, ServerTls};
 
 use crate::{
     config::{Config, known_compressions},
@@ -40,6 +40,8 @@ Examples:
       one format besides JSON, nothing compressed, nothing checked: what the format itself costs
   relay-sim --corpus data/sample.pb.gz --listen 127.0.0.1:0
       starts with stored events, on a free port
+  relay-sim --tls-cert cert.pem --tls-key key.pem
+      the same on wss://, for client-sim --url wss://localhost:7777 --ca cert.pem
   websocat ws://127.0.0.1:7777 <<< '[\"REQ\",\"a\",{\"kinds\":[1],\"limit\":3}]'
       any Nostr client speaks to it; without a subprotocol it is a plain NIP-01 relay
   curl -H 'Accept: application/nostr+json' http://127.0.0.1:7777
@@ -90,6 +92,14 @@ struct Args {
     /// Send every client a NIP-42 challenge; who answers may publish protected events (NIP-70)
     #[arg(long)]
     auth: bool,
+
+    /// A certificate chain (PEM): clients then come by wss:// and by nothing else
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// The certificate's private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
 
     /// A host name that clients reach this relay by, for the check of AUTH; may be repeated
     #[arg(long, value_name = "NAME")]
@@ -205,12 +215,13 @@ fn run(args: Args) -> Result<()> {
     } else {
         tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()
     };
+    let scheme = if config.tls.is_some() { "wss" } else { "ws" };
     runtime.context("cannot start the async runtime")?.block_on(async {
         let listener = bind(listen)?;
         let address = listener.local_addr().context("the listening socket has no address")?;
         let stop = stop_signal(announce)?;
         info!(
-            url = %format_args!("ws://{address}"),
+            url = %format_args!("{scheme}://{address}"),
             formats = %names(&config.formats),
             implementation = %config.implementation,
             compressions = %names(&config.compressions),
@@ -219,7 +230,7 @@ fn run(args: Args) -> Result<()> {
             "listening; stop with Ctrl-C"
         );
         if announce {
-            say(&serde_json::json!({ "listening": format!("ws://{address}"), "pid": std::process::id() }));
+            say(&serde_json::json!({ "listening": format!("{scheme}://{address}"), "pid": std::process::id() }));
         }
         let totals = serve(listener, config, stop).await?;
         server::log(&totals, "stopped");
@@ -249,6 +260,11 @@ impl Args {
             ..Config::default()
         };
         config.wire.max_message_bytes = self.max_message_bytes;
+        if let (Some(certificate), Some(key)) = (self.tls_cert, self.tls_key) {
+            config.tls = Some(
+                ServerTls::from_files(&certificate, &key).context("cannot use --tls-cert and --tls-key")?,
+            );
+        }
         config.codecs().context("choose another --format or --implementation")?;
         if let Some(path) = self.corpus {
             let corpus = Corpus::read(&path).context("cannot preload --corpus")?;

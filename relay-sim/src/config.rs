@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use codecs::{Codec, Event, Format, Implementation, Limits, UnknownName, VerifyLevel};
-use wire::{Compression, Support, WireLimits};
+use wire::{Compression, ServerTls, Support, WireLimits};
 
 use crate::store::QueryLimits;
 
@@ -43,6 +43,8 @@ pub struct Config {
     pub ping_interval: Duration,
     /// How long a stopping relay waits for its sessions.
     pub stop_timeout: Duration,
+    /// The certificate, where clients shall come by `wss://`.
+    pub tls: Option<ServerTls>,
     /// Limits of the transport.
     pub wire: WireLimits,
     /// Events that are stored before the first connection, unverified.
@@ -68,6 +70,7 @@ impl Default for Config {
             max_connections: None,
             ping_interval: Duration::from_secs(55),
             stop_timeout: Duration::from_secs(5),
+            tls: None,
             wire: WireLimits::default(),
             preload: Vec::new(),
         }

@@ -41,6 +41,7 @@ pub async fn serve(
         support: config.support(),
         limits: config.wire,
         relay_info: nip11::document(&config),
+        tls: config.tls.clone(),
     });
     let relay = Arc::new(Relay::new(config)?);
     if !preload.is_empty() {

@@ -33,6 +33,7 @@ async fn echo(stream: TcpStream) {
         },
         limits: WireLimits { max_message_bytes: MAX_MESSAGE_BYTES, ..WireLimits::default() },
         relay_info: "{}".into(),
+        tls: None,
     };
     let mut connection = match wire::accept(stream, &config).await {
         Ok(Accepted::WebSocket(connection)) => *connection,

@@ -13,12 +13,15 @@ use crate::{
     error::WireError,
     http::{self, Head, HeadError, StatusLine},
     negotiate,
+    socket::{Counted, Socket},
+    tls::ClientTls,
 };
 
 /// How much of a refusing server's body is repeated in the error.
 const MAX_EXCERPT_CHARS: usize = 300;
 
-/// Connects to a relay and makes the offer. `TCP_NODELAY` is set before the first byte.
+/// Connects to a relay and makes the offer. `TCP_NODELAY` is set before the first byte. For `wss://` the platform's roots
+/// are trusted; they are read each time, so that whoever connects often uses [`connect_with`].
 ///
 /// A relay that accepts the WebSocket but names no subprotocol is spoken to in plain JSON on the same connection,
 /// as RFC 6455 allows; the agreement then has no token. One that refuses the request with an HTTP status which may be
@@ -27,7 +30,24 @@ const MAX_EXCERPT_CHARS: usize = 300;
 /// # Errors
 /// [`WireError::Handshake`] says what the relay answered; with its HTTP status where it refused.
 pub async fn connect(url: &str, offer: &Offer, limits: &WireLimits) -> Result<Connection, WireError> {
-    let target = Target::parse(url)?;
+    connect_with(url, offer, limits, None).await
+}
+
+/// [`connect`] with roots of the caller's choice; `None` stands for the platform's.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_with(
+    url: &str,
+    offer: &Offer,
+    limits: &WireLimits,
+    tls: Option<&ClientTls>,
+) -> Result<Connection, WireError> {
+    let mut target = Target::parse(url)?;
+    if target.secure {
+        let tls = tls.cloned().map_or_else(ClientTls::platform, Ok);
+        target.tls = Some(tls.map_err(|error| WireError::handshake(error.to_string()))?);
+    }
     match attempt(url, &target, offer, Tokens::Offered, limits).await {
         Err(WireError::Handshake { reason, status: Some(status) }) if may_be_about_tokens(status) => {
             attempt(url, &target, offer, Tokens::LeftOut, limits).await.map_err(|again| {
@@ -71,11 +91,17 @@ async fn handshake(
     tokens: Tokens,
     limits: &WireLimits,
 ) -> Result<Connection, WireError> {
-    let mut stream = TcpStream::connect((target.host.as_str(), target.port)).await?;
-    stream.set_nodelay(true)?;
+    let tcp = TcpStream::connect((target.host.as_str(), target.port)).await?;
+    tcp.set_nodelay(true)?;
+    let tcp = Counted::new(tcp);
+    let mut stream = match &target.tls {
+        Some(tls) => Socket::Tls(Box::new(tls.connect(&target.host, tcp).await?)),
+        None => Socket::Plain(tcp),
+    };
     let key = generate_key();
     let request = target.request(&key, &negotiate::request(offer), tokens);
     stream.write_all(request.as_bytes()).await?;
+    stream.flush().await?;
 
     let head =
         http::read_response(&mut stream, limits.max_head_bytes).await.map_err(|error| match error {
@@ -95,7 +121,7 @@ async fn handshake(
     }
     let agreement = negotiate::check_answer(offer, protocol.as_deref(), extensions.as_deref())
         .map_err(WireError::handshake)?;
-    let bytes = HandshakeBytes { sent: request.len() as u64, received: head.head_bytes };
+    let bytes = HandshakeBytes::of(&stream, &head.early);
     Connection::new(stream, Role::Client, head.early, agreement, limits, bytes).await
 }
 
@@ -120,9 +146,12 @@ fn check_upgrade(head: &Head<StatusLine>, key: &str) -> Result<(), WireError> {
     Ok(())
 }
 
-/// Where a `ws://` URL leads.
+/// Where a URL leads.
 #[derive(Debug)]
 struct Target {
+    /// Whether it is `wss://`.
+    secure: bool,
+    tls: Option<ClientTls>,
     host: String,
     port: u16,
     /// Host and port as the URL has them.
@@ -134,20 +163,18 @@ impl Target {
     fn parse(url: &str) -> Result<Target, WireError> {
         let uri: Uri =
             url.parse().map_err(|error| WireError::handshake(format!("{url:?} is not a URL: {error}")))?;
-        match uri.scheme_str() {
-            Some("ws") => {}
-            Some("wss") => {
-                let reason = "wss:// needs TLS, which is left out here because it would be measured along; \
-                              use ws://, through a local TLS proxy if need be";
-                return Err(WireError::handshake(reason));
-            }
-            _ => return Err(WireError::handshake(format!("{url:?} does not begin with ws://"))),
-        }
+        let secure = match uri.scheme_str() {
+            Some("ws") => false,
+            Some("wss") => true,
+            _ => return Err(WireError::handshake(format!("{url:?} does not begin with ws:// or wss://"))),
+        };
         let authority =
             uri.authority().ok_or_else(|| WireError::handshake(format!("{url:?} has no host")))?;
         Ok(Target {
+            secure,
+            tls: None,
             host: authority.host().trim_start_matches('[').trim_end_matches(']').to_owned(),
-            port: authority.port_u16().unwrap_or(80),
+            port: authority.port_u16().unwrap_or(if secure { 443 } else { 80 }),
             authority: authority.as_str().to_owned(),
             path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
         })

@@ -10,7 +10,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use codecs::Opcode;
 use futures::{Sink, SinkExt, StreamExt};
-use tokio::{io::AsyncWriteExt, net::TcpStream, time};
+use tokio::{io::AsyncWriteExt, time};
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
@@ -31,6 +31,7 @@ use crate::{
     deflate::{Deflater, Inflater},
     error::{CloseCode, WireError},
     http,
+    socket::Socket,
     tap::{Arrival, Tap},
     traffic::{Flow, Traffic},
     zstd,
@@ -71,11 +72,24 @@ pub struct Message {
     pub payload: Bytes,
 }
 
-/// What a handshake cost.
+/// What of the socket's bytes the handshake was: the HTTP head and, with it, TLS's own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HandshakeBytes {
     pub(crate) sent: u64,
     pub(crate) received: u64,
+}
+
+impl HandshakeBytes {
+    /// Everything so far but `early`, the plain bytes behind the peer's HTTP head.
+    pub(crate) fn of(socket: &Socket, early: &[u8]) -> HandshakeBytes {
+        let tcp = socket.tcp();
+        let early_bytes = match socket {
+            Socket::Plain(_) => early.len() as u64,
+            // They came inside records that the head may share.
+            Socket::Tls(_) => 0,
+        };
+        HandshakeBytes { sent: tcp.sent_bytes, received: tcp.received_bytes - early_bytes }
+    }
 }
 
 /// What happens between payload and frame.
@@ -116,21 +130,22 @@ enum State {
 impl Connection {
     /// A connection over a socket behind its handshake; `early` came along with the peer's HTTP head.
     pub(crate) async fn new(
-        stream: TcpStream,
+        socket: Socket,
         role: Role,
         mut early: Vec<u8>,
         agreement: Agreement,
         limits: &WireLimits,
         handshake: HandshakeBytes,
     ) -> Result<Connection, WireError> {
-        let (peer_addr, local_addr) = (stream.peer_addr()?, stream.local_addr()?);
+        let tcp = socket.tcp().stream();
+        let (peer_addr, local_addr) = (tcp.peer_addr()?, tcp.local_addr()?);
         let transform = match agreement.compression {
             Compression::None => Transform::Plain,
             Compression::Deflate(params) => Transform::deflate(&params, role),
             Compression::Zstd(params) => Transform::Zstd(params),
         };
         let max_outgoing_bytes = limits.max_message_bytes.saturating_mul(OUTGOING_FACTOR);
-        let tap = Tap::new(stream, matches!(transform, Transform::Deflate { .. }), &mut early);
+        let tap = Tap::new(socket, matches!(transform, Transform::Deflate { .. }), &mut early);
         let config = websocket_config(limits, max_outgoing_bytes);
         Ok(Connection {
             websocket: WebSocketStream::from_partially_read(tap, early, role, Some(config)).await,
@@ -155,10 +170,10 @@ impl Connection {
 
     /// Counts so far. Messages count when they are fed or yielded, wire bytes when they pass the socket.
     pub fn traffic(&self) -> Traffic {
-        let tap = self.websocket.get_ref();
+        let tcp = self.websocket.get_ref().socket.tcp();
         Traffic {
-            sent: Flow { wire_bytes: tap.sent_bytes, ..self.sent },
-            received: Flow { wire_bytes: tap.received_bytes, ..self.received },
+            sent: Flow { wire_bytes: tcp.sent_bytes - self.handshake.sent, ..self.sent },
+            received: Flow { wire_bytes: tcp.received_bytes - self.handshake.received, ..self.received },
             handshake_sent_bytes: self.handshake.sent,
             handshake_received_bytes: self.handshake.received,
         }
@@ -176,7 +191,7 @@ impl Connection {
 
     /// When the last bytes of any kind came from the peer.
     pub fn last_heard(&self) -> Instant {
-        self.websocket.get_ref().last_heard
+        self.websocket.get_ref().socket.tcp().last_heard
     }
 
     /// The next data message. Pings are answered with their own payload on the way. `None` when the connection
@@ -289,7 +304,7 @@ impl Connection {
                     acknowledged |= matches!(message, tungstenite::Message::Close(_));
                 }
             }
-            let stream = &mut self.websocket.get_mut().stream;
+            let stream = &mut self.websocket.get_mut().socket;
             if stream.shutdown().await.is_ok() && !acknowledged {
                 http::discard(stream).await;
             }
@@ -302,7 +317,7 @@ impl Connection {
     async fn peer_closed(&mut self) -> Option<WireError> {
         let state = std::mem::replace(&mut self.state, State::Closed);
         // An error means that the peer ended TCP first.
-        let _: std::io::Result<()> = self.websocket.get_mut().stream.shutdown().await;
+        let _: std::io::Result<()> = self.websocket.get_mut().socket.shutdown().await;
         match state {
             State::PeerCloses { error, .. } => error,
             State::Open | State::Failed | State::Closed => None,
@@ -421,13 +436,14 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("ws://{}", listener.local_addr().unwrap());
         let support = Support { formats: vec![], compressions: vec![], strict: false };
-        let config = ServerConfig { support, limits: WireLimits::default(), relay_info: String::new() };
+        let config =
+            ServerConfig { support, limits: WireLimits::default(), relay_info: String::new(), tls: None };
         let offer = Offer { formats: vec![], compression: Compression::None };
         let (client, accepted) = tokio::join!(crate::connect(&url, &offer, &config.limits), async {
             crate::accept(listener.accept().await.unwrap().0, &config).await
         });
         let Accepted::WebSocket(relay) = accepted.unwrap() else { panic!("a WebSocket was expected") };
-        assert!(client.unwrap().websocket.get_ref().stream.nodelay().unwrap());
-        assert!(relay.websocket.get_ref().stream.nodelay().unwrap());
+        assert!(client.unwrap().websocket.get_ref().socket.tcp().stream().nodelay().unwrap());
+        assert!(relay.websocket.get_ref().socket.tcp().stream().nodelay().unwrap());
     }
 }

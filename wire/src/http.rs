@@ -5,12 +5,11 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
     time,
 };
 use tokio_tungstenite::tungstenite::http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::error::WireError;
+use crate::{error::WireError, socket::Socket};
 
 /// More than any client sends; httparse wants a fixed table.
 const MAX_HEADERS: usize = 64;
@@ -24,8 +23,6 @@ pub(crate) struct Head<S> {
     /// What the start line says.
     pub(crate) start: S,
     pub(crate) headers: HeaderMap,
-    /// The size of the head.
-    pub(crate) head_bytes: u64,
     /// Bytes behind the head that arrived together with it.
     pub(crate) early: Vec<u8>,
 }
@@ -55,7 +52,7 @@ pub(crate) enum HeadError {
 
 /// Reads a request's head of at most `max_bytes`.
 pub(crate) async fn read_request(
-    stream: &mut TcpStream,
+    stream: &mut Socket,
     max_bytes: usize,
 ) -> Result<Head<RequestLine>, HeadError> {
     read_head(stream, max_bytes, |bytes, headers| {
@@ -73,7 +70,7 @@ pub(crate) async fn read_request(
 
 /// Reads a response's head of at most `max_bytes`.
 pub(crate) async fn read_response(
-    stream: &mut TcpStream,
+    stream: &mut Socket,
     max_bytes: usize,
 ) -> Result<Head<StatusLine>, HeadError> {
     read_head(stream, max_bytes, |bytes, headers| {
@@ -88,7 +85,7 @@ pub(crate) async fn read_response(
 type Parsed<S> = Result<Option<(usize, S, HeaderMap)>, httparse::Error>;
 
 async fn read_head<S>(
-    stream: &mut TcpStream,
+    stream: &mut Socket,
     max_bytes: usize,
     parse: impl for<'h, 'b> Fn(&'b [u8], &'h mut [httparse::Header<'b>]) -> Parsed<S>,
 ) -> Result<Head<S>, HeadError> {
@@ -107,7 +104,7 @@ async fn read_head<S>(
                 parse(&buffer, &mut headers).map_err(|error| HeadError::Malformed(error.to_string()))?;
             if let Some((len, start, headers)) = parsed.filter(|(len, ..)| *len <= max_bytes) {
                 let early = buffer[len..].to_vec();
-                return Ok(Head { start, headers, head_bytes: len as u64, early });
+                return Ok(Head { start, headers, early });
             }
         }
         if buffer.len() >= max_bytes {
@@ -142,7 +139,7 @@ pub(crate) fn list_contains(headers: &HeaderMap, name: &str, word: &str) -> bool
 }
 
 /// A complete HTTP answer, after which this end closes.
-pub(crate) async fn answer(stream: &mut TcpStream, status: &str, headers: &[(&str, &str)], body: &str) {
+pub(crate) async fn answer(stream: &mut Socket, status: &str, headers: &[(&str, &str)], body: &str) {
     let mut text = format!("HTTP/1.1 {status}\r\n");
     for (name, value) in headers {
         text.push_str(&format!("{name}: {value}\r\n"));
@@ -156,7 +153,7 @@ pub(crate) async fn answer(stream: &mut TcpStream, status: &str, headers: &[(&st
 
 /// Reads to the end and forgets it. A socket that closes with unread bytes sends a reset, which can destroy
 /// what this end has just written. The caller sets a timeout.
-pub(crate) async fn discard(stream: &mut TcpStream) {
+pub(crate) async fn discard(stream: &mut Socket) {
     let mut buffer = [0; 4096];
     while stream.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
 }

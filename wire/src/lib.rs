@@ -23,14 +23,17 @@ mod http;
 pub mod negotiate;
 mod scratch;
 mod server;
+mod socket;
 mod tap;
+mod tls;
 mod traffic;
 mod zstd;
 
 pub use agreement::{Agreement, Offer, Support, Token, WireLimits};
-pub use client::connect;
+pub use client::{connect, connect_with};
 pub use compression::{Compression, DeflateParams, Direction, ZstdParams};
 pub use connection::{Connection, Message};
 pub use error::{CloseCode, WireError};
 pub use server::{Accepted, ServerConfig, accept};
+pub use tls::{ClientTls, ServerTls, TlsError};
 pub use traffic::{Flow, Traffic};

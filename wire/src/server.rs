@@ -13,6 +13,8 @@ use crate::{
     error::WireError,
     http::{self, Head, HeadError, RequestLine},
     negotiate,
+    socket::{Counted, Socket},
+    tls::ServerTls,
 };
 
 /// What a relay says in handshakes and plain HTTP.
@@ -24,6 +26,8 @@ pub struct ServerConfig {
     pub limits: WireLimits,
     /// The relay information document of NIP-11, as JSON.
     pub relay_info: String,
+    /// The certificate, where clients shall come by `wss://`.
+    pub tls: Option<ServerTls>,
 }
 
 /// What came of an incoming connection.
@@ -57,8 +61,13 @@ pub async fn accept(stream: TcpStream, config: &ServerConfig) -> Result<Accepted
         .map_err(|_| WireError::handshake(format!("no complete HTTP request within {timeout:?}")))?
 }
 
-async fn handshake(mut stream: TcpStream, config: &ServerConfig) -> Result<Accepted, WireError> {
+async fn handshake(stream: TcpStream, config: &ServerConfig) -> Result<Accepted, WireError> {
     let limits = &config.limits;
+    let tcp = Counted::new(stream);
+    let mut stream = match &config.tls {
+        Some(tls) => Socket::Tls(Box::new(tls.accept(tcp).await?)),
+        None => Socket::Plain(tcp),
+    };
     let head = match http::read_request(&mut stream, limits.max_head_bytes).await {
         Ok(head) => head,
         Err(HeadError::Wire(error)) => return Err(error),
@@ -80,7 +89,8 @@ async fn handshake(mut stream: TcpStream, config: &ServerConfig) -> Result<Accep
         }
         Ok(Upgrade { response, agreement }) => {
             stream.write_all(&response).await?;
-            let bytes = HandshakeBytes { sent: response.len() as u64, received: head.head_bytes };
+            stream.flush().await?;
+            let bytes = HandshakeBytes::of(&stream, &head.early);
             let connection =
                 Connection::new(stream, Role::Server, head.early, agreement, limits, bytes).await?;
             Ok(Accepted::WebSocket(Box::new(connection)))

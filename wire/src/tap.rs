@@ -1,4 +1,4 @@
-//! The layer under tungstenite that counts bytes and takes the mark of compressed messages away.
+//! The layer under tungstenite that takes the mark of compressed messages away.
 //!
 //! tungstenite refuses RSV1, the bit that marks a compressed message (RFC 7692 §6), when it reads. The tap walks
 //! the frame headers in the read buffer, clears the bit on the first frame of a compressed message, turns Text
@@ -10,23 +10,18 @@ use std::{
     io,
     pin::Pin,
     task::{Context, Poll, ready},
-    time::Instant,
 };
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::socket::Socket;
 
 /// A socket seen through the tap.
 #[derive(Debug)]
 pub(crate) struct Tap {
-    pub(crate) stream: TcpStream,
+    pub(crate) socket: Socket,
     /// Present where permessage-deflate is agreed; nobody pays for it elsewhere.
     walker: Option<Walker>,
-    pub(crate) sent_bytes: u64,
-    pub(crate) received_bytes: u64,
-    pub(crate) last_heard: Instant,
 }
 
 /// How a data message was marked when it came.
@@ -38,14 +33,8 @@ pub(crate) struct Arrival {
 
 impl Tap {
     /// A tap on a socket behind its handshake. `early` are the bytes that came along with the peer's HTTP head.
-    pub(crate) fn new(stream: TcpStream, deflate: bool, early: &mut [u8]) -> Tap {
-        let mut tap = Tap {
-            stream,
-            walker: deflate.then(Walker::default),
-            sent_bytes: 0,
-            received_bytes: 0,
-            last_heard: Instant::now(),
-        };
+    pub(crate) fn new(socket: Socket, deflate: bool, early: &mut [u8]) -> Tap {
+        let mut tap = Tap { socket, walker: deflate.then(Walker::default) };
         tap.pass(early);
         tap
     }
@@ -56,7 +45,6 @@ impl Tap {
     }
 
     fn pass(&mut self, fresh: &mut [u8]) {
-        self.received_bytes += fresh.len() as u64;
         if let Some(walker) = &mut self.walker {
             walker.walk(fresh);
         }
@@ -67,30 +55,23 @@ impl AsyncRead for Tap {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let tap = self.get_mut();
         let before = buf.filled().len();
-        ready!(Pin::new(&mut tap.stream).poll_read(cx, buf))?;
-        let fresh = &mut buf.filled_mut()[before..];
-        if !fresh.is_empty() {
-            tap.last_heard = Instant::now();
-            tap.pass(fresh);
-        }
+        ready!(Pin::new(&mut tap.socket).poll_read(cx, buf))?;
+        tap.pass(&mut buf.filled_mut()[before..]);
         Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncWrite for Tap {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let tap = self.get_mut();
-        let written = ready!(Pin::new(&mut tap.stream).poll_write(cx, buf))?;
-        tap.sent_bytes += written as u64;
-        Poll::Ready(Ok(written))
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        Pin::new(&mut self.socket).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        Pin::new(&mut self.socket).poll_shutdown(cx)
     }
 }
 

@@ -9,9 +9,9 @@ pub struct Traffic {
     pub sent: Flow,
     /// From the peer to this end.
     pub received: Flow,
-    /// The HTTP head that this end wrote.
+    /// The HTTP head that this end wrote, with the TLS handshake where there is TLS.
     pub handshake_sent_bytes: u64,
-    /// The HTTP head that the peer wrote.
+    /// The HTTP head that the peer wrote, with the TLS handshake where there is TLS.
     pub handshake_received_bytes: u64,
 }
 
@@ -22,7 +22,8 @@ pub struct Flow {
     pub messages: u64,
     /// Their payloads before compression.
     pub payload_bytes: u64,
-    /// What passed the socket after the handshake: frame headers, masks, compressed payloads, control frames.
+    /// What passed the socket after the handshake: frame headers, masks, compressed payloads, control frames;
+    /// with TLS, as its records.
     pub wire_bytes: u64,
 }
 

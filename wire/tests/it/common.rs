@@ -17,7 +17,12 @@ pub(crate) fn support(compressions: &[&str]) -> Support {
 }
 
 pub(crate) fn config(support: Support) -> ServerConfig {
-    ServerConfig { support, limits: WireLimits::default(), relay_info: r#"{"name":"test"}"#.into() }
+    ServerConfig {
+        support,
+        limits: WireLimits::default(),
+        relay_info: r#"{"name":"test"}"#.into(),
+        tls: None,
+    }
 }
 
 /// A relay that takes one connection.

@@ -9,3 +9,4 @@ mod hostile;
 mod interop;
 mod negotiation;
 mod scripted;
+mod tls;

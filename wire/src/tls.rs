@@ -1,0 +1,135 @@
+//! TLS for `wss://`, through rustls with ring's cryptography: it builds with no more than a C compiler.
+
+use std::{path::Path, sync::Arc};
+
+use rustls::{
+    RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+};
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+
+use crate::{error::WireError, socket::Counted};
+
+/// Whom a client trusts. Without it, [`crate::connect`] trusts whom the platform trusts.
+#[derive(Clone)]
+pub struct ClientTls(TlsConnector);
+
+/// What a relay shows to clients, who then speak `wss://` to it and nothing else.
+#[derive(Clone)]
+pub struct ServerTls(TlsAcceptor);
+
+/// Why certificates or keys cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file that is not there, or not PEM with what was expected in it.
+    #[error("cannot read {what} from {path}: {why}; expected a PEM file")]
+    File {
+        /// What was expected.
+        what: &'static str,
+        /// The file.
+        path: String,
+        /// What came instead.
+        why: String,
+    },
+    /// The platform has no usable roots.
+    #[error("the platform has no root certificates: {0}; name a file of them (--ca FILE)")]
+    NoRoots(String),
+    /// rustls refuses them.
+    #[error("{0}")]
+    Refused(#[from] rustls::Error),
+}
+
+impl ClientTls {
+    /// Trusts the roots that the platform trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` override them).
+    ///
+    /// # Errors
+    /// [`TlsError::NoRoots`].
+    pub fn platform() -> Result<ClientTls, TlsError> {
+        let found = rustls_native_certs::load_native_certs();
+        let mut roots = RootCertStore::empty();
+        let (usable, _) = roots.add_parsable_certificates(found.certs);
+        if usable == 0 {
+            let why = found.errors.first().map_or_else(|| "none was found".to_owned(), ToString::to_string);
+            return Err(TlsError::NoRoots(why));
+        }
+        ClientTls::trusting(roots)
+    }
+
+    /// Trusts the certificates in a PEM file, and no others.
+    ///
+    /// # Errors
+    /// [`TlsError::File`], and [`TlsError::Refused`] for certificates that cannot be roots.
+    pub fn from_file(path: &Path) -> Result<ClientTls, TlsError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(path)? {
+            roots.add(certificate)?;
+        }
+        ClientTls::trusting(roots)
+    }
+
+    fn trusting(roots: RootCertStore) -> Result<ClientTls, TlsError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(ClientTls(TlsConnector::from(Arc::new(config))))
+    }
+
+    pub(crate) async fn connect(&self, host: &str, tcp: Counted) -> Result<TlsStream<Counted>, WireError> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| WireError::handshake(format!("{host:?} is neither a host name nor an address")))?;
+        let stream = self.0.connect(name, tcp).await.map_err(|error| {
+            WireError::handshake(format!("no TLS with {host}: {error}; --ca FILE names other roots to trust"))
+        })?;
+        Ok(stream.into())
+    }
+}
+
+impl ServerTls {
+    /// A certificate chain, the relay's own certificate first, and its private key, in PEM files.
+    ///
+    /// # Errors
+    /// [`TlsError::File`], and [`TlsError::Refused`] for a key that does not fit.
+    pub fn from_files(certificate: &Path, key: &Path) -> Result<ServerTls, TlsError> {
+        let chain = certificates(certificate)?;
+        let key = PrivateKeyDer::from_pem_file(key).map_err(|error| file("a private key", key, &error))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)?;
+        Ok(ServerTls(TlsAcceptor::from(Arc::new(config))))
+    }
+
+    pub(crate) async fn accept(&self, tcp: Counted) -> Result<TlsStream<Counted>, WireError> {
+        let stream = self.0.accept(tcp).await;
+        stream
+            .map(Into::into)
+            .map_err(|error| WireError::handshake(format!("no TLS with the client: {error}")))
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let what = "certificates";
+    let read = CertificateDer::pem_file_iter(path).map_err(|error| file(what, path, &error))?;
+    let list: Vec<_> = read.collect::<Result<_, _>>().map_err(|error| file(what, path, &error))?;
+    if list.is_empty() { Err(file(what, path, &"there are none in it")) } else { Ok(list) }
+}
+
+fn file(what: &'static str, path: &Path, why: &dyn std::fmt::Display) -> TlsError {
+    TlsError::File { what, path: path.display().to_string(), why: why.to_string() }
+}
+
+impl std::fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClientTls(..)")
+    }
+}
+
+impl std::fmt::Debug for ServerTls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ServerTls(..)")
+    }
+}
