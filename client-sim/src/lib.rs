@@ -36,7 +36,7 @@ use std::{
 
 use anyhow::Context;
 use clap::Parser;
-use codecs::Format;
+use codecs::{Format, Implementation};
 use corpus::Corpus;
 use measure::{RelayProcess, RunRecord, Status, Verdict};
 use wire::{ClientTls, Compression, Offer, WireLimits};
@@ -58,6 +58,13 @@ pub fn known_formats() -> Vec<&'static str> {
 /// Names of the wire formats of the question, which a comparison takes when it is not told otherwise.
 pub fn core_formats() -> Vec<&'static str> {
     Format::core().map(Format::name).collect()
+}
+
+/// Names of the implementations that a format has; none of a name that is no format.
+pub fn known_implementations(format: &str) -> Vec<&'static str> {
+    let Ok(format) = format.parse::<Format>() else { return Vec::new() };
+    let has = |implementation: &Implementation| format.codec(*implementation).is_ok();
+    Implementation::ALL.into_iter().filter(has).map(Implementation::name).collect()
 }
 
 /// Names of all compressions, in the order of every table.
@@ -98,7 +105,7 @@ struct UsageError(anyhow::Error);
 
 /// Plans, prepares, runs and writes the record.
 fn run(args: &Args) -> anyhow::Result<RunRecord> {
-    let (corpus, workload, seed) = plan(args).map_err(UsageError)?;
+    let (corpus, workload, seed, window) = plan(args).map_err(UsageError)?;
     let own_relay = match &args.url {
         Some(_) => None,
         None => Some(OwnRelay::start(&relay_flags(args)).context("the relay of our own did not start")?),
@@ -142,6 +149,7 @@ fn run(args: &Args) -> anyhow::Result<RunRecord> {
         agreement: &agreement,
         relay,
         started_utc,
+        window,
         wait_ns: wait_before.zip(wait_after).map(|(before, after)| after.saturating_sub(before)),
     };
     let record = record::record(&shared, outcome, &facts);
@@ -150,7 +158,7 @@ fn run(args: &Args) -> anyhow::Result<RunRecord> {
 }
 
 /// Everything that can be wrong with what the user asked for.
-fn plan(args: &Args) -> anyhow::Result<(Corpus, Workload, u64)> {
+fn plan(args: &Args) -> anyhow::Result<(Corpus, Workload, u64, Duration)> {
     args.format.codec(args.implementation)?;
     let mut scenario = Scenario::load(&args.scenario)?;
     if let Some(seconds) = args.seconds {
@@ -174,7 +182,7 @@ fn plan(args: &Args) -> anyhow::Result<(Corpus, Workload, u64)> {
             report(&format!("set aside {events} of {} corpus events: {reason}", corpus.events.len()));
         }
     }
-    Ok((corpus, workload, seed))
+    Ok((corpus, workload, seed, Duration::from_secs_f64(scenario.seconds)))
 }
 
 /// Read once, not for each connection.

@@ -1,5 +1,7 @@
 //! From a run to the record it leaves.
 
+use std::time::Duration;
+
 use corpus::Corpus;
 use measure::{
     AgreementRecord, Cell, CorpusRecord, Environment, FlowRecord, Quantile, Rate, RelayProcess, RunRecord,
@@ -24,6 +26,8 @@ pub(crate) struct Facts<'a> {
     pub relay: Option<RelayProcess>,
     /// Wall clock at the start.
     pub started_utc: String,
+    /// How long work was to be started for.
+    pub window: Duration,
     /// Time this process was ready to run but did not, in nanoseconds, since it began.
     pub wait_ns: Option<u64>,
 }
@@ -118,7 +122,8 @@ fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Fa
         generator_cpu_ns: outcome.client_cpu.total_ns,
         generator_wait_ns: facts.wait_ns,
         generator_cores: u64::from(facts.args.workers),
-        elapsed_ns: u64::try_from(outcome.wall.as_nanos()).unwrap_or(u64::MAX),
+        // A run ends when all is done. The rest after the last burst belongs to the load as much as that between two.
+        elapsed_ns: u64::try_from(outcome.wall.max(facts.window).as_nanos()).unwrap_or(u64::MAX),
         cpu_pressure_percent: measure::cpu_pressure_percent(),
     }
     .judge()

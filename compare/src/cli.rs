@@ -16,7 +16,7 @@ use measure::{Environment, Status, utc};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    Config, Header, Known, Plan, Profile, ResultFile, cells, git,
+    Config, Header, Known, Matrix, Plan, Profile, ResultFile, cells, git,
     progress::Progress,
     report,
     run::{self, Outcome, Request, Stopped},
@@ -40,8 +40,8 @@ const BLOCK_OVERHEAD: Duration = Duration::from_secs(2);
         rounds, and shows what each would buy against JSON.",
     after_long_help = "Examples:\n  \
         compare run                      every format, uncompressed, deflate and zstd, briefly\n  \
-        compare run --profile standard   12 rounds of 10 s: numbers to decide by\n  \
-        compare run --formats json,capnp --compressions none\n  \
+        compare run --profile standard   12 rounds of 10 s\n  \
+        compare run --formats json,capnp --compressions none --verify full,none\n  \
         compare report results/20261121T080509Z-1a2b3c4d-1\n\n\
         Exit codes: 0 fine, 1 error, 2 usage, 3 a cell has no valid block, 4 events lost or altered, 5 relay lost, \
         130 interrupted (what was measured is kept)."
@@ -54,7 +54,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Measure, write a result folder, show the table
-    Run(Run),
+    Run(Box<Run>),
     /// Show the table of a result folder again and rewrite its summary.md, from result.json alone
     Report {
         /// The folder that `compare run` wrote
@@ -64,22 +64,30 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Run {
-    /// What is sent: a scenario's name, or a TOML file
-    #[arg(long, default_value = "mixed-day")]
-    scenario: String,
+    /// A TOML file that states any of scenarios, formats, compressions, implementations, verifications, rates_per_s;
+    /// flags replace what it says
+    #[arg(long, value_name = "FILE")]
+    matrix: Option<PathBuf>,
+    /// What is sent: scenario names or TOML files, separated by commas [default: mixed-day]
+    #[arg(long, value_delimiter = ',')]
+    scenario: Option<Vec<String>>,
     /// Wire formats, separated by commas, core (those of the question) or all. JSON without compression is always
-    /// measured: every ratio refers to it
-    #[arg(long, value_delimiter = ',', default_value = "core")]
-    formats: Vec<String>,
-    /// Compressions, separated by commas, or all
-    #[arg(long, value_delimiter = ',', default_value = "none,deflate,zstd")]
-    compressions: Vec<String>,
-    /// Who wrote the codecs: library is what an adopter gets today, tuned is what the format can do
-    #[arg(long, default_value = "library")]
-    implementation: String,
-    /// What the relay checks before it accepts an event: full, id or none
-    #[arg(long, default_value = "full")]
-    verify: String,
+    /// measured: every ratio refers to it [default: core]
+    #[arg(long, value_delimiter = ',')]
+    formats: Option<Vec<String>>,
+    /// Compressions, separated by commas, or all [default: none,deflate,zstd]
+    #[arg(long, value_delimiter = ',')]
+    compressions: Option<Vec<String>>,
+    /// Who wrote the codecs, separated by commas, or all: library is what an adopter gets today, tuned is what the format
+    /// can do [default: library]
+    #[arg(long, value_delimiter = ',')]
+    implementation: Option<Vec<String>>,
+    /// What the relay checks before it accepts an event, separated by commas: full, id or none [default: full]
+    #[arg(long, value_delimiter = ',')]
+    verify: Option<Vec<String>>,
+    /// Events published per second, separated by commas, instead of the scenario's rate; several draw p99 against rate
+    #[arg(long, value_delimiter = ',', value_name = "PER_SECOND")]
+    rates: Option<Vec<u32>>,
     /// Events to send: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz [default: the bundled sample]
     #[arg(long)]
     corpus: Option<String>,
@@ -87,7 +95,7 @@ struct Run {
     #[arg(long, value_enum, default_value = "quick")]
     profile: Profile,
     /// Rounds, instead of the profile's. Intervals need 6 or more
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(crate::stats::MAX_PAIRS)))]
     rounds: Option<u32>,
     /// Seconds a block, instead of the profile's
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3600))]
@@ -106,13 +114,33 @@ struct Run {
     client_args: Vec<String>,
 }
 
+impl Run {
+    fn matrix(&self) -> Result<Matrix> {
+        let mut matrix = self.matrix.as_deref().map_or_else(|| Ok(Matrix::default()), Matrix::read)?;
+        let replace = |names: &mut Vec<String>, flag: &Option<Vec<String>>| {
+            if let Some(flag) = flag {
+                names.clone_from(flag);
+            }
+        };
+        replace(&mut matrix.scenarios, &self.scenario);
+        replace(&mut matrix.formats, &self.formats);
+        replace(&mut matrix.compressions, &self.compressions);
+        replace(&mut matrix.implementations, &self.implementation);
+        replace(&mut matrix.verifications, &self.verify);
+        if let Some(rates) = &self.rates {
+            matrix.rates_per_s.clone_from(rates);
+        }
+        Ok(matrix)
+    }
+}
+
 /// Does what the command line says. `args` begins with the program's name; `known` are the names the client knows.
 pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
     let args: Vec<OsString> = args.collect();
     let names = format!(
         "Formats: {}\nCompressions: {}\n\nExample:\n  compare run --scenario note-stream --formats all --compressions none,deflate \
          --rounds 6",
-        known.formats.join(" "),
+        known.formats.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" "),
         known.compressions.join(" ")
     );
     let command = Cli::command().mut_subcommand("run", |run| run.after_help(names));
@@ -146,20 +174,19 @@ fn rerender(dir: &Path) -> Result<()> {
 }
 
 fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
-    let cells = cells(known, &flags.formats, &flags.compressions)?;
+    let matrix = flags.matrix()?;
+    let cells = cells(known, &matrix)?;
     let (rounds, seconds) = flags.profile.size();
     let config = Config {
-        scenario: flags.scenario.clone(),
+        scenarios: matrix.scenarios,
         profile: flags.profile.name().to_owned(),
         rounds: flags.rounds.unwrap_or(rounds),
         seconds: flags.seconds.unwrap_or(seconds),
-        implementation: flags.implementation.clone(),
-        verify: flags.verify.clone(),
         seed: flags.seed,
         corpus: flags.corpus.clone(),
         client_args: flags.client_args.clone(),
     };
-    let plan = Plan::new(cells.len(), config.rounds, config.seed);
+    let plan = Plan::new(&cells, config.rounds, config.seed);
     let started = SystemTime::now();
     let git = git::current();
     let commit = git.as_ref().map_or("nogit", |git| git.commit.get(..8).unwrap_or(&git.commit));

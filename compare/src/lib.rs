@@ -14,7 +14,8 @@ pub mod progress;
 pub mod report;
 mod result;
 pub mod run;
+mod stats;
 
-pub use matrix::{CellSpec, Known, UnknownName, cells};
+pub use matrix::{CellSpec, Known, Matrix, Role, UnknownName, cells};
 pub use plan::{Plan, Profile};
 pub use result::{Block, CellResult, Config, Git, Header, RESULT_FILE, ResultFile};

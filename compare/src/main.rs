@@ -11,6 +11,8 @@ fn main() -> ExitCode {
         Some("role:client") => client_sim::main(env::args_os().skip(2)),
         _ => {
             let formats = client_sim::known_formats();
+            let formats =
+                formats.into_iter().map(|name| (name, client_sim::known_implementations(name))).collect();
             let compressions = client_sim::known_compressions();
             let core_formats = client_sim::core_formats();
             cli::main(env::args_os(), &Known { formats, core_formats, compressions })

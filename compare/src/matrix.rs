@@ -1,6 +1,10 @@
-//! Which cells are measured: formats × compressions, checked against the names the client knows.
+//! Which cells are measured: the factors and their values, checked against the names the client knows.
 
-use std::fmt;
+use std::{fmt, fs, path::Path};
+
+use anyhow::Context;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// The format every ratio refers to.
 pub(crate) const BASE_FORMAT: &str = "json";
@@ -8,37 +12,108 @@ pub(crate) const BASE_FORMAT: &str = "json";
 /// The compression every ratio refers to.
 pub(crate) const BASE_COMPRESSION: &str = "none";
 
+/// The second name of JSON without compression: whatever differs from itself is noise.
+pub(crate) const CONTROL: &str = "json-control";
+
 /// The names the client side knows, in the order of every table.
 #[derive(Debug, Clone)]
 pub struct Known {
-    /// Wire formats.
-    pub formats: Vec<&'static str>,
+    /// Wire formats, each with its implementations.
+    pub formats: Vec<(&'static str, Vec<&'static str>)>,
     /// Those of the question, which `core` stands for.
     pub core_formats: Vec<&'static str>,
     /// Compressions.
     pub compressions: Vec<&'static str>,
 }
 
+/// The values of every factor. A matrix file has these keys; what it leaves out keeps its default.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Matrix {
+    /// Scenario names or files.
+    pub scenarios: Vec<String>,
+    /// Wire formats, `core` (those of the question) or `all`.
+    pub formats: Vec<String>,
+    /// Compressions, or `all`.
+    pub compressions: Vec<String>,
+    /// `library`, `tuned`, or `all`; formats without one of them are measured with the others.
+    pub implementations: Vec<String>,
+    /// What the relay checks: `full`, `id`, `none`.
+    pub verifications: Vec<String>,
+    /// Events published per second; empty for the scenario's own rate.
+    pub rates_per_s: Vec<u32>,
+}
+
+impl Default for Matrix {
+    fn default() -> Matrix {
+        let one = |name: &str| vec![name.to_owned()];
+        Matrix {
+            scenarios: one("mixed-day"),
+            formats: one("core"),
+            compressions: ["none", "deflate", "zstd"].map(str::to_owned).to_vec(),
+            implementations: one("library"),
+            verifications: one("full"),
+            rates_per_s: Vec::new(),
+        }
+    }
+}
+
+impl Matrix {
+    /// Reads a TOML file whose keys are the factors.
+    ///
+    /// # Errors
+    /// When it cannot be read or has an unknown key; the text names the known ones.
+    pub fn read(path: &Path) -> anyhow::Result<Matrix> {
+        let text =
+            fs::read_to_string(path).with_context(|| format!("cannot read matrix {}", path.display()))?;
+        toml::from_str(&text).with_context(|| format!("{} is not a matrix", path.display()))
+    }
+}
+
+/// What a cell is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// One of the matrix.
+    Cell,
+    /// JSON without compression, at every fourth place: what the others are divided by.
+    Anchor,
+    /// The same under another name: a standing A/A test.
+    Control,
+}
+
 /// One cell of the matrix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CellSpec {
+    /// The cell's name in files and on the terminal: `json+deflate`, with the factors that have several values behind.
+    pub id: String,
+    /// What it is for.
+    pub role: Role,
+    /// The scenario's name or file.
+    pub scenario: String,
+    /// Events published per second, instead of the scenario's own.
+    pub rate_per_s: Option<u32>,
     /// The wire format's name.
     pub format: String,
     /// The compression's name.
     pub compression: String,
+    /// Who wrote the codec.
+    pub implementation: String,
+    /// What the relay checks.
+    pub verify: String,
 }
 
 impl CellSpec {
-    /// The cell's name in files and on the terminal: `json+deflate`.
-    pub fn id(&self) -> String {
-        format!("{}+{}", self.format, self.compression)
+    /// What is offered: cells compare only under the same load.
+    pub(crate) fn load(&self) -> (&str, Option<u32>) {
+        (&self.scenario, self.rate_per_s)
     }
 }
 
 /// A name nobody here knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownName {
-    what: &'static str,
+    what: String,
     name: String,
     known: Vec<&'static str>,
     /// Names that stand for several.
@@ -54,37 +129,107 @@ impl fmt::Display for UnknownName {
 
 impl std::error::Error for UnknownName {}
 
-/// Every chosen format with every chosen compression, in the order of the known names. JSON without compression is
-/// always among them, because every ratio refers to it.
+/// Every combination of the factors that exists, in the order of the known names. For each load JSON without
+/// compression leads as the anchor, because every ratio refers to it, and its control follows.
 ///
 /// # Errors
 /// [`UnknownName`]; the text lists those that are known.
-pub fn cells(
-    known: &Known,
-    formats: &[String],
-    compressions: &[String],
-) -> Result<Vec<CellSpec>, UnknownName> {
-    let groups = [("core", &known.core_formats), ("all", &known.formats)];
-    let formats = choose("format", &known.formats, &groups, formats)?;
-    let groups = [("all", &known.compressions)];
-    let compressions = choose("compression", &known.compressions, &groups, compressions)?;
-    let cell = |format: &str, compression: &str| CellSpec {
-        format: format.to_owned(),
-        compression: compression.to_owned(),
+pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownName> {
+    let names: Vec<&'static str> = known.formats.iter().map(|(name, _)| *name).collect();
+    let formats =
+        choose("format", &names, &[("core", &known.core_formats), ("all", &names)], &matrix.formats)?;
+    let compressions =
+        choose("compression", &known.compressions, &[("all", &known.compressions)], &matrix.compressions)?;
+    let mut all_implementations: Vec<&'static str> = Vec::new();
+    for implementation in known.formats.iter().flat_map(|(_, implementations)| implementations) {
+        if !all_implementations.contains(implementation) {
+            all_implementations.push(implementation);
+        }
+    }
+    let implementations = choose(
+        "implementation",
+        &all_implementations,
+        &[("all", &all_implementations)],
+        &matrix.implementations,
+    )?;
+    let has = |format: &str, implementation: &&'static str| {
+        known.formats.iter().any(|(name, has)| *name == format && has.contains(implementation))
     };
-    let mut cells: Vec<CellSpec> = formats
-        .iter()
-        .flat_map(|format| compressions.iter().map(|compression| cell(format, compression)))
-        .collect();
-    let base = cell(BASE_FORMAT, BASE_COMPRESSION);
-    if !cells.contains(&base) {
-        cells.insert(0, base);
+    for format in formats.iter().filter(|format| matrix.formats.iter().any(|named| named == *format)) {
+        if !implementations.iter().any(|implementation| has(format, implementation)) {
+            let (_, known) =
+                known.formats.iter().find(|(name, _)| name == format).expect("it was chosen from them");
+            let what = format!("implementation of {format}");
+            return Err(UnknownName {
+                what,
+                name: implementations.join(","),
+                known: known.clone(),
+                groups: vec!["all"],
+            });
+        }
+    }
+    let rates: Vec<Option<u32>> = match matrix.rates_per_s.as_slice() {
+        [] => vec![None],
+        rates => rates.iter().copied().map(Some).collect(),
+    };
+    let anchor_implementation = implementations.iter().copied().find(|name| has(BASE_FORMAT, name));
+    let anchor_implementation =
+        anchor_implementation.or(all_implementations.first().copied()).unwrap_or("library");
+    let verifications = &matrix.verifications;
+    let mut cells = Vec::new();
+    for scenario in &matrix.scenarios {
+        for rate_per_s in &rates {
+            let cell = |role, format: &str, compression: &str, implementation: &str, verify: &str| {
+                let mut id = match role {
+                    Role::Control => CONTROL.to_owned(),
+                    _ => format!("{format}+{compression}"),
+                };
+                let mut also = |several: bool, name: &str| {
+                    if several {
+                        // A scenario may be a path, and the id becomes a file's name.
+                        let file = name.rsplit('/').next().unwrap_or(name);
+                        id = format!("{id}+{}", file.strip_suffix(".toml").unwrap_or(file));
+                    }
+                };
+                also(implementations.len() > 1, implementation);
+                also(verifications.len() > 1, verify);
+                also(matrix.scenarios.len() > 1, scenario);
+                also(rates.len() > 1, &format!("{}-per-s", rate_per_s.unwrap_or_default()));
+                CellSpec {
+                    id,
+                    role,
+                    scenario: scenario.clone(),
+                    rate_per_s: *rate_per_s,
+                    format: format.to_owned(),
+                    compression: compression.to_owned(),
+                    implementation: implementation.to_owned(),
+                    verify: verify.to_owned(),
+                }
+            };
+            let anchor_verify = verifications.first().map_or("full", String::as_str);
+            let anchor =
+                |role| cell(role, BASE_FORMAT, BASE_COMPRESSION, anchor_implementation, anchor_verify);
+            let first = cells.len();
+            cells.extend([anchor(Role::Anchor), anchor(Role::Control)]);
+            for format in &formats {
+                for compression in &compressions {
+                    for implementation in implementations.iter().filter(|name| has(format, name)) {
+                        for verify in verifications {
+                            let cell = cell(Role::Cell, format, compression, implementation, verify);
+                            if cell.id != cells[first].id {
+                                cells.push(cell);
+                            }
+                        }
+                    }
+                }
+            }
+        }
     }
     Ok(cells)
 }
 
 fn choose(
-    what: &'static str,
+    what: &str,
     known: &[&'static str],
     groups: &[(&'static str, &Vec<&'static str>)],
     wanted: &[String],
@@ -95,8 +240,9 @@ fn choose(
             Some((_, members)) => chosen.extend(members.iter()),
             None if known.contains(&name) => chosen.push(name),
             None => {
+                let (what, name) = (what.to_owned(), name.to_owned());
                 let groups = groups.iter().map(|(group, _)| *group).collect();
-                return Err(UnknownName { what, name: name.to_owned(), known: known.to_vec(), groups });
+                return Err(UnknownName { what, name, known: known.to_vec(), groups });
             }
         }
     }
@@ -107,32 +253,72 @@ fn choose(
 mod tests {
     use super::*;
 
-    fn ids(formats: &str, compressions: &str) -> Result<String, UnknownName> {
+    fn list(text: &str) -> Vec<String> {
+        text.split(',').map(str::to_owned).collect()
+    }
+
+    fn ids_of(matrix: &Matrix) -> Result<String, UnknownName> {
         let known = Known {
-            formats: vec!["json", "cbor", "proto", "tlv"],
+            formats: vec![
+                ("json", vec!["library", "tuned"]),
+                ("cbor", vec!["library", "tuned"]),
+                ("proto", vec!["library"]),
+                ("tlv", vec!["library"]),
+            ],
             core_formats: vec!["json", "cbor", "proto"],
             compressions: vec!["none", "deflate", "zstd"],
         };
-        let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
-        let cells = cells(&known, &list(formats), &list(compressions))?;
-        Ok(cells.iter().map(CellSpec::id).collect::<Vec<_>>().join(" "))
+        let cells = cells(&known, matrix)?;
+        Ok(cells.iter().map(|cell| cell.id.as_str()).collect::<Vec<_>>().join(" "))
+    }
+
+    fn ids(formats: &str, compressions: &str) -> Result<String, UnknownName> {
+        ids_of(&Matrix { formats: list(formats), compressions: list(compressions), ..Matrix::default() })
     }
 
     #[test]
     fn the_matrix_follows_the_order_of_the_known_names() {
         assert_eq!(
             ids("proto,json", "deflate,none").unwrap(),
-            "json+none json+deflate proto+none proto+deflate"
+            "json+none json-control json+deflate proto+none proto+deflate"
         );
-        assert_eq!(ids("all", "none").unwrap(), "json+none cbor+none proto+none tlv+none");
-        assert_eq!(ids("core", "none").unwrap(), "json+none cbor+none proto+none");
+        assert_eq!(ids("all", "none").unwrap(), "json+none json-control cbor+none proto+none tlv+none");
+        assert_eq!(ids("core", "none").unwrap(), "json+none json-control cbor+none proto+none");
         assert_eq!(ids("tlv,core", "none").unwrap(), ids("all", "none").unwrap());
-        assert_eq!(ids("json,json", "none,none").unwrap(), "json+none");
+        assert_eq!(ids("json,json", "none,none").unwrap(), "json+none json-control");
     }
 
     #[test]
     fn json_without_compression_is_always_measured() {
-        assert_eq!(ids("cbor", "zstd").unwrap(), "json+none cbor+zstd");
+        assert_eq!(ids("cbor", "zstd").unwrap(), "json+none json-control cbor+zstd");
+    }
+
+    #[test]
+    fn factors_with_several_values_are_named_and_missing_implementations_left_out() {
+        let matrix = Matrix {
+            formats: list("cbor,proto"),
+            compressions: list("none"),
+            implementations: list("all"),
+            verifications: list("full,none"),
+            ..Matrix::default()
+        };
+        assert_eq!(
+            ids_of(&matrix).unwrap(),
+            "json+none+library+full json-control+library+full cbor+none+library+full cbor+none+library+none \
+             cbor+none+tuned+full cbor+none+tuned+none proto+none+library+full proto+none+library+none"
+        );
+        let matrix = Matrix {
+            formats: list("json"),
+            compressions: list("none"),
+            scenarios: list("a,some/b.toml"),
+            rates_per_s: vec![10, 20],
+            ..Matrix::default()
+        };
+        assert_eq!(
+            ids_of(&matrix).unwrap(),
+            "json+none+a+10-per-s json-control+a+10-per-s json+none+a+20-per-s json-control+a+20-per-s \
+             json+none+b+10-per-s json-control+b+10-per-s json+none+b+20-per-s json-control+b+20-per-s"
+        );
     }
 
     #[test]
@@ -141,5 +327,23 @@ mod tests {
         assert_eq!(error, "unknown format \"xml\"; known: json cbor proto tlv (or: core all)");
         let error = ids("json", "none,brotli").unwrap_err().to_string();
         assert_eq!(error, "unknown compression \"brotli\"; known: none deflate zstd (or: all)");
+        let tuned =
+            |formats| Matrix { formats: list(formats), implementations: list("tuned"), ..Matrix::default() };
+        let error = ids_of(&tuned("proto")).unwrap_err().to_string();
+        assert_eq!(error, "unknown implementation of proto \"tuned\"; known: library (or: all)");
+        assert!(ids_of(&tuned("all")).unwrap().ends_with("cbor+zstd"));
+    }
+
+    #[test]
+    fn a_matrix_file_states_what_differs_from_the_default() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("m.toml");
+        fs::write(&file, "formats = [\"json\"]\nverifications = [\"full\", \"none\"]\n").unwrap();
+        let matrix = Matrix::read(&file).unwrap();
+        assert_eq!((matrix.formats, matrix.verifications), (list("json"), list("full,none")));
+        assert_eq!(matrix.compressions, Matrix::default().compressions);
+        fs::write(&file, "format = [\"json\"]\n").unwrap();
+        let error = format!("{:#}", Matrix::read(&file).unwrap_err());
+        assert!(error.contains("unknown field `format`") && error.contains("rates_per_s"), "{error}");
     }
 }

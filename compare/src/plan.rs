@@ -1,27 +1,35 @@
-//! When each cell is measured: every cell once a round, in an order drawn anew for each round.
+//! When each cell is measured: every cell once a round, in an order drawn anew for each round, anchors between them.
 //!
 //! Run one cell after the other, 43 % of comparisons of a workload with itself came out "different" on a shared
-//! machine, because the machine drifted; in random order within rounds, 3 %.
+//! machine, because the machine drifted; as randomised pairs of neighbours, 3 %.
 
 use clap::ValueEnum;
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
+use crate::{CellSpec, matrix::Role};
+
+/// Cells between two anchors: the anchor runs at every fourth place.
+const BETWEEN_ANCHORS: usize = 3;
+
 /// How much is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Profile {
-    /// 3 rounds of 2 s blocks, for trying things, not for decisions
+    /// 6 rounds of 1 s blocks, for trying things, not for decisions
     Quick,
-    /// 12 rounds of 10 s blocks, for decisions
+    /// 12 rounds of 10 s blocks, for everyday
     Standard,
+    /// 20 rounds of 20 s blocks, for claims
+    Publish,
 }
 
 impl Profile {
     /// Rounds and seconds a block.
     pub fn size(self) -> (u32, u32) {
         match self {
-            Profile::Quick => (3, 2),
+            Profile::Quick => (6, 1),
             Profile::Standard => (12, 10),
+            Profile::Publish => (20, 20),
         }
     }
 
@@ -30,6 +38,7 @@ impl Profile {
         match self {
             Profile::Quick => "quick",
             Profile::Standard => "standard",
+            Profile::Publish => "publish",
         }
     }
 }
@@ -37,17 +46,36 @@ impl Profile {
 /// The order of every block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// For each round the indexes of all cells in the order they run.
+    /// For each round the indexes of the cells in the order they run; anchors stand in it several times.
     pub rounds: Vec<Vec<usize>>,
 }
 
 impl Plan {
-    /// Draws the order from the seed; the same arguments give the same plan.
-    pub fn new(cells: usize, rounds: u32, seed: u64) -> Plan {
+    /// Draws the order from the seed; the same arguments give the same plan. Cells of one load (scenario and rate) stay
+    /// together in a round, because an anchor says something only about its own load.
+    pub fn new(cells: &[CellSpec], rounds: u32, seed: u64) -> Plan {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut loads: Vec<(usize, Vec<usize>)> = Vec::new();
+        for (index, cell) in cells.iter().enumerate() {
+            match loads.iter_mut().find(|(anchor, _)| cells[*anchor].load() == cell.load()) {
+                Some((_, others)) => others.push(index),
+                None => {
+                    assert!(cell.role == Role::Anchor, "the first cell of a load is its anchor");
+                    loads.push((index, Vec::new()));
+                }
+            }
+        }
         let round = |_| {
-            let mut order: Vec<usize> = (0..cells).collect();
-            order.shuffle(&mut random);
+            loads.shuffle(&mut random);
+            let mut order = Vec::new();
+            for (anchor, others) in &mut loads {
+                others.shuffle(&mut random);
+                for some in others.chunks(BETWEEN_ANCHORS) {
+                    order.push(*anchor);
+                    order.extend(some);
+                }
+                order.push(*anchor);
+            }
             order
         };
         Plan { rounds: (0..rounds).map(round).collect() }
@@ -68,25 +96,53 @@ pub(crate) fn round_seed(seed: u64, round: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Known, Matrix, cells};
+
+    fn matrix(scenarios: &[&str]) -> Vec<CellSpec> {
+        let formats = ["json", "a", "b", "c", "d"].map(|name| (name, vec!["library"])).to_vec();
+        let known = Known { formats, core_formats: vec!["json"], compressions: vec!["none", "zstd"] };
+        let all = || vec!["all".to_owned()];
+        let scenarios = scenarios.iter().map(|name| (*name).to_owned()).collect();
+        let matrix = Matrix { scenarios, formats: all(), compressions: all(), ..Matrix::default() };
+        cells(&known, &matrix).unwrap()
+    }
 
     #[test]
-    fn every_cell_runs_once_a_round() {
-        let plan = Plan::new(14, 12, 7);
-        assert_eq!((plan.rounds.len(), plan.blocks()), (12, 168));
+    fn every_cell_runs_once_a_round_between_anchors() {
+        // 11 cells with the control; the 10 besides the anchor stand in four groups between five anchors.
+        let cells = matrix(&["one"]);
+        let plan = Plan::new(&cells, 12, 7);
+        assert_eq!((plan.rounds.len(), plan.blocks()), (12, 12 * 15));
         for round in &plan.rounds {
-            let mut sorted = round.clone();
-            sorted.sort_unstable();
-            assert_eq!(sorted, (0..14).collect::<Vec<_>>());
+            let anchors: Vec<usize> =
+                (0..round.len()).filter(|at| cells[round[*at]].role == Role::Anchor).collect();
+            assert_eq!(anchors, [0, 4, 8, 12, 14]);
+            let mut others: Vec<usize> = round.iter().copied().filter(|cell| *cell != 0).collect();
+            others.sort_unstable();
+            assert_eq!(others, (1..11).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn each_load_has_its_own_anchors_around_it() {
+        let cells = matrix(&["one", "two"]);
+        for round in Plan::new(&cells, 4, 1).rounds {
+            let scenarios: Vec<&str> = round.iter().map(|cell| cells[*cell].scenario.as_str()).collect();
+            assert_eq!(scenarios.chunk_by(|a, b| a == b).count(), 2, "{scenarios:?}");
+            for half in round.chunks(15) {
+                assert!([half[0], half[14]].iter().all(|cell| cells[*cell].role == Role::Anchor));
+            }
         }
     }
 
     #[test]
     fn the_seed_decides_the_order_and_rounds_differ() {
-        assert_eq!(Plan::new(14, 12, 7), Plan::new(14, 12, 7));
-        assert_ne!(Plan::new(14, 12, 7), Plan::new(14, 12, 8));
-        let plan = Plan::new(14, 12, 7);
+        let cells = matrix(&["one"]);
+        let plan = Plan::new(&cells, 12, 7);
+        assert_eq!(plan, Plan::new(&cells, 12, 7));
+        assert_ne!(plan, Plan::new(&cells, 12, 8));
         assert_ne!(plan.rounds[0], plan.rounds[1]);
         // A longer run begins like a shorter one, so more rounds refine a result instead of replacing it.
-        assert_eq!(Plan::new(14, 3, 7).rounds, plan.rounds[..3]);
+        assert_eq!(Plan::new(&cells, 3, 7).rounds, plan.rounds[..3]);
     }
 }

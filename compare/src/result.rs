@@ -2,17 +2,23 @@
 
 use std::{fs, path::Path};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use measure::{Cell, CorpusRecord, Environment, RunRecord, SCHEMA_VERSION, Status, Tool, Verdict};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CellSpec, Plan, report::Merged};
+use crate::{
+    CellSpec, Plan,
+    matrix::Role,
+    report::{Comparison, Merged, comparisons},
+    stats::MAX_PAIRS,
+};
 
 /// The name of the result file in its folder.
 pub const RESULT_FILE: &str = "result.json";
 
 /// One comparison.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ResultFile {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema_version: String,
@@ -36,10 +42,12 @@ pub struct ResultFile {
     pub schedule: Vec<Vec<String>>,
     /// What was measured, in the order of every table.
     pub cells: Vec<CellResult>,
+    /// Each cell against its reference: for other readers. Reports compute it anew from the blocks.
+    pub comparisons: Vec<Comparison>,
 }
 
 /// The source tree.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Git {
     /// The commit in full.
     pub commit: String,
@@ -48,20 +56,16 @@ pub struct Git {
 }
 
 /// What was asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Config {
-    /// The scenario's name or file.
-    pub scenario: String,
+    /// Scenario names or files.
+    pub scenarios: Vec<String>,
     /// The profile's name.
     pub profile: String,
     /// Rounds.
     pub rounds: u32,
     /// Seconds a block.
     pub seconds: u32,
-    /// Who wrote the codecs: `library` or `tuned`.
-    pub implementation: String,
-    /// What the relay checks before it accepts an event.
-    pub verify: String,
     /// The seed of the order; block seeds follow from it.
     pub seed: u64,
     /// The corpus file, when another than the bundled one.
@@ -71,31 +75,35 @@ pub struct Config {
 }
 
 /// One cell: all its blocks, and their sum.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CellResult {
     /// The cell's name, such as `json+deflate`.
     pub id: String,
+    /// What it is for.
+    pub role: Role,
+    /// Events published per second, where the matrix sets it.
+    pub rate_per_s: Option<u32>,
     /// The cell as its runs stated it.
     pub cell: Cell,
-    /// In the order of the rounds.
+    /// In the order they ran: one a round, several of an anchor.
     pub blocks: Vec<Block>,
     /// The usable blocks together: for other readers. Reports compute it anew from the blocks.
     pub merged: Merged,
 }
 
 impl CellResult {
-    fn new(spec: &CellSpec, config: &Config, blocks: Vec<Block>) -> CellResult {
+    fn new(spec: &CellSpec, blocks: Vec<Block>) -> CellResult {
         let stated = blocks.iter().find_map(|block| Some(block.record.as_ref()?.cell.clone()));
         let cell = stated.unwrap_or_else(|| Cell {
-            scenario: config.scenario.clone(),
+            scenario: spec.scenario.clone(),
             format: spec.format.clone(),
-            implementation: config.implementation.clone(),
+            implementation: spec.implementation.clone(),
             compression: spec.compression.clone(),
             compression_parameters: String::new(),
-            verify: config.verify.clone(),
+            verify: spec.verify.clone(),
         });
         let merged = Merged::of(blocks.iter().filter_map(Block::usable));
-        CellResult { id: spec.id(), cell, blocks, merged }
+        CellResult { id: spec.id.clone(), role: spec.role, rate_per_s: spec.rate_per_s, cell, blocks, merged }
     }
 }
 
@@ -117,7 +125,7 @@ pub struct Header {
 }
 
 /// One run of one cell.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Block {
     /// The round, from 0.
     pub round: u32,
@@ -162,7 +170,16 @@ impl ResultFile {
             &name,
             value.get("schema_version").and_then(|version| version.as_str()),
         )?;
-        serde_json::from_value(value).with_context(|| format!("{name} is not a result of this tool"))
+        let result: ResultFile =
+            serde_json::from_value(value).with_context(|| format!("{name} is not a result of this tool"))?;
+        let rounds = result.config.rounds;
+        ensure!(rounds <= MAX_PAIRS, "{name} states {rounds} rounds; this tool makes at most {MAX_PAIRS}");
+        let known = |block: &Block| block.round < rounds;
+        ensure!(
+            result.cells.iter().flat_map(|cell| &cell.blocks).all(known),
+            "{name} has blocks beyond its rounds"
+        );
+        Ok(result)
     }
 
     /// Writes the result into its folder.
@@ -189,12 +206,10 @@ impl ResultFile {
         }
         let records = || by_cell.iter().flatten().filter_map(|block| block.record.as_ref());
         let corpus = records().next().map(|record| record.corpus.clone());
-        let ids = |round: &Vec<usize>| round.iter().map(|cell| cells[*cell].id()).collect();
+        let ids = |round: &Vec<usize>| round.iter().map(|cell| cells[*cell].id.clone()).collect();
         let schedule = plan.rounds.iter().map(ids).collect();
-        let cells =
-            cells.iter().zip(by_cell).map(|(spec, blocks)| CellResult::new(spec, &header.config, blocks));
-        let cells = cells.collect();
-        ResultFile {
+        let cells = cells.iter().zip(by_cell).map(|(spec, blocks)| CellResult::new(spec, blocks)).collect();
+        let mut result = ResultFile {
             schema_version: SCHEMA_VERSION.to_owned(),
             tool: Tool { name: "compare".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
             command: header.command,
@@ -206,6 +221,9 @@ impl ResultFile {
             corpus,
             schedule,
             cells,
-        }
+            comparisons: Vec::new(),
+        };
+        result.comparisons = comparisons(&result);
+        result
     }
 }

@@ -1,7 +1,7 @@
 //! Runs the plan: one client process for each block, which starts and stops its own relay.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     env, fs,
     future::Future,
     path::Path,
@@ -102,7 +102,7 @@ pub async fn run(
     for (round, order) in request.plan.rounds.iter().enumerate() {
         for (position, &cell) in order.iter().enumerate() {
             let place = Place { round, position, cell: &request.cells[cell], started };
-            progress.block(round, request.plan.rounds.len(), &place.cell.id());
+            progress.block(round, request.plan.rounds.len(), &place.cell.id);
             let (block, interrupted) = run_block(request, &place, interrupt.as_mut()).await?;
             progress.finish_block();
             if !interrupted {
@@ -137,7 +137,7 @@ struct Place<'a> {
 }
 
 fn report_trouble(progress: &Progress, place: &Place<'_>, block: &Block) {
-    let id = place.cell.id();
+    let id = &place.cell.id;
     let round = place.round + 1;
     if let Some(failure) = &block.failure {
         progress.note(&format!("round {round}, {id}: {failure}"));
@@ -154,7 +154,7 @@ async fn run_block(
 ) -> Result<(Block, bool)> {
     let seed = plan::round_seed(request.config.seed, place.round);
     let file =
-        request.folder.join(format!("{:03}-{:03}-{}.json", place.round, place.position, place.cell.id()));
+        request.folder.join(format!("{:03}-{:03}-{}.json", place.round, place.position, place.cell.id));
     let began = Instant::now();
     let child = command(request, place.cell, seed, &file)
         .spawn()
@@ -171,7 +171,7 @@ async fn run_block(
         failure: ending.failure(limit),
         record: None,
     };
-    take_record(request, place, &file, &mut block);
+    take_record(place, &file, &mut block);
     Ok((block, ending.interrupted))
 }
 
@@ -182,11 +182,14 @@ fn nanoseconds(duration: Duration) -> u64 {
 fn command(request: &Request<'_>, cell: &CellSpec, seed: u64, record: &Path) -> Command {
     let config = request.config;
     let mut command = Command::new(request.client);
-    command.args(["role:client", "--scenario", &config.scenario]);
+    command.args(["role:client", "--scenario", &cell.scenario]);
     command.args(["--format", &cell.format, "--compression", &cell.compression]);
-    let formats: Vec<&str> = request.cells.iter().map(|cell| cell.format.as_str()).collect();
-    command.args(["--comparable-with", &formats.join(",")]);
-    command.args(["--implementation", &config.implementation, "--verify", &config.verify]);
+    let formats: BTreeSet<&str> = request.cells.iter().map(|cell| cell.format.as_str()).collect();
+    command.args(["--comparable-with", &Vec::from_iter(formats).join(",")]);
+    command.args(["--implementation", &cell.implementation, "--verify", &cell.verify]);
+    if let Some(rate) = cell.rate_per_s {
+        command.args(["--rate", &rate.to_string()]);
+    }
     if let Some(corpus) = &config.corpus {
         command.args(["--corpus", corpus]);
     }
@@ -299,7 +302,7 @@ impl Tail {
 }
 
 /// Moves the record, if the client left one, into the block. The client's verdict is checked, not believed.
-fn take_record(request: &Request<'_>, place: &Place<'_>, file: &Path, block: &mut Block) {
+fn take_record(place: &Place<'_>, file: &Path, block: &mut Block) {
     let expected =
         block.failure.is_none() || block.exit_code.is_some_and(|code| KEPT_EXIT_CODES.contains(&code));
     if !file.exists() {
@@ -312,7 +315,7 @@ fn take_record(request: &Request<'_>, place: &Place<'_>, file: &Path, block: &mu
         Ok(record) => record,
         Err(error) => return add_failure(block, error.to_string()),
     };
-    if let Some(difference) = difference(request.config, place.cell, block.seed, &record) {
+    if let Some(difference) = difference(place.cell, block.seed, &record) {
         return add_failure(block, difference);
     }
     let mut invalid = |reason: String| {
@@ -342,13 +345,13 @@ fn add_failure(block: &mut Block, text: String) {
 }
 
 /// Why a record is not about the block that asked for it.
-fn difference(config: &Config, cell: &CellSpec, seed: u64, record: &RunRecord) -> Option<String> {
+fn difference(cell: &CellSpec, seed: u64, record: &RunRecord) -> Option<String> {
     let (asked_seed, found_seed) = (seed.to_string(), record.seed.to_string());
     let pairs = [
         ("format", &cell.format, &record.cell.format),
         ("compression", &cell.compression, &record.cell.compression),
-        ("implementation", &config.implementation, &record.cell.implementation),
-        ("verify", &config.verify, &record.cell.verify),
+        ("implementation", &cell.implementation, &record.cell.implementation),
+        ("verify", &cell.verify, &record.cell.verify),
         ("seed", &asked_seed, &found_seed),
     ];
     let (what, asked, found) = pairs.into_iter().find(|(_, asked, found)| asked != found)?;

@@ -9,10 +9,11 @@ use nix::{
     time::{ClockId, clock_getcpuclockid, clock_gettime},
     unistd::Pid,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// CPU time in nanoseconds, summed over a process's threads, those that ended included.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuTime {
     /// User and system together, from the process's CPU clock.
     pub total_ns: u64,

@@ -2,10 +2,11 @@
 
 use std::{fs, thread};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What of the machine can change a result. Fields the system does not tell are empty, never guessed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     /// The processor's name.
     pub cpu: Option<String>,

@@ -8,6 +8,7 @@ use hdrhistogram::{
     Histogram,
     serialization::{Deserializer, Serializer, V2DeflateSerializer},
 };
+use schemars::JsonSchema;
 use serde::{
     Deserialize, Deserializer as SerdeDeserializer, Serialize, Serializer as SerdeSerializer, de, ser,
 };
@@ -29,7 +30,8 @@ const SAMPLES_ABOVE_BRACKETED: u64 = 10;
 const MAX_INFLATED_BYTES: u64 = 512 * 1024;
 
 /// A histogram of durations: 1 ns to 60 s, three significant digits, the same bounds everywhere so that any two merge.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, JsonSchema)]
+#[schemars(with = "Stored")]
 pub struct Latency {
     histogram: Histogram<u64>,
     clipped: u64,
@@ -224,10 +226,14 @@ pub enum LatencyError {
 }
 
 /// How a [`Latency`] stands in a file: the sample count is for human readers and checked on the way in.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Latency")]
 struct Stored {
+    /// Samples, clipped ones included.
     samples: u64,
+    /// Samples beyond 60 s.
     clipped: u64,
+    /// The HdrHistogram in V2 DEFLATE form, base64; nanoseconds.
     v2_deflate: String,
 }
 

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fs, io, ops::Add, path::Path};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{CpuTime, Environment, Latency, Validity};
@@ -11,7 +12,7 @@ use crate::{CpuTime, Environment, Latency, Validity};
 pub const SCHEMA_VERSION: &str = "1.0";
 
 /// What one run did, how long it took and whether that may be believed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunRecord {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema_version: String,
@@ -135,7 +136,7 @@ pub enum RecordError {
 }
 
 /// A program and its version.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tool {
     /// The binary's name.
     pub name: String,
@@ -144,7 +145,7 @@ pub struct Tool {
 }
 
 /// What one number of the table belongs to.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
     /// The scenario's name.
     pub scenario: String,
@@ -161,7 +162,7 @@ pub struct Cell {
 }
 
 /// The events a run sent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CorpusRecord {
     /// The file's name without its folder.
     pub name: String,
@@ -176,7 +177,7 @@ pub struct CorpusRecord {
 }
 
 /// Whether a run reached its end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Status {
     /// Everything planned was attempted.
@@ -189,7 +190,7 @@ pub enum Status {
 }
 
 /// What client and relay agreed on in the handshake.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgreementRecord {
     /// The subprotocol as the relay echoed it.
     pub token: Option<String>,
@@ -200,7 +201,7 @@ pub struct AgreementRecord {
 }
 
 /// The relay's process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RelayProcess {
     /// Its process id, where it runs on this machine.
     pub pid: Option<u32>,
@@ -213,7 +214,7 @@ pub struct RelayProcess {
 }
 
 /// The ledger: what became of everything planned and everything expected.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     /// Events the plan wanted published.
     pub planned: u64,
@@ -333,7 +334,7 @@ impl Add for Counts {
 }
 
 /// Messages and bytes in one direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowRecord {
     /// Protocol messages.
     pub messages: u64,
@@ -356,7 +357,7 @@ impl Add for FlowRecord {
 }
 
 /// What crossed the sockets of all connections of a run, counted by the client.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TrafficRecord {
     /// From client to relay.
     pub to_relay: FlowRecord,

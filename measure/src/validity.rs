@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Counts, Quantile};
@@ -29,7 +30,7 @@ const PRESSURE_SUSPECT_ABOVE: f64 = 20.0;
 const PRESSURE_INVALID_ABOVE: f64 = 60.0;
 
 /// Whether a run's numbers may be used, and why not.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Validity {
     /// The worst of the reasons.
     pub verdict: Verdict,
@@ -38,7 +39,7 @@ pub struct Validity {
 }
 
 /// The classes of [`Validity`], best first.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// No rule fired.

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result};
 use measure::log::{self, IntervalLog};
 
-use super::View;
+use super::views;
 use crate::ResultFile;
 
 /// Writes `hlog/<cell>.hlog` (every metric, one interval for each usable block) and `hgrm/<cell>.hgrm` (the latency of
@@ -19,18 +19,20 @@ use crate::ResultFile;
 /// # Errors
 /// When a file cannot be written.
 pub fn write_logs(result: &ResultFile, started: SystemTime, folder: &Path) -> Result<()> {
-    let view = View::new(result);
     let (hlogs, hgrms) = (folder.join("hlog"), folder.join("hgrm"));
     for folder in [&hlogs, &hgrms] {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
-    for (cell, merged) in &view.cells {
+    for (latency, view) in
+        views(result).iter().flat_map(|load| load.cells.iter().map(|view| (load.latency.0, view)))
+    {
+        let (cell, merged) = (view.cell, &view.merged);
         if merged.blocks == 0 {
             continue;
         }
         let path = hlogs.join(format!("{}.hlog", cell.id));
         let write = || -> std::io::Result<()> {
-            let comment = format!("{} of {}; usable blocks only", cell.id, result.config.scenario);
+            let comment = format!("{} of {}; usable blocks only", cell.id, cell.cell.scenario);
             let mut log = IntervalLog::begin(BufWriter::new(File::create(&path)?), started, &comment)?;
             for (block, record) in cell.blocks.iter().filter_map(|block| Some((block, block.usable()?))) {
                 let from = Duration::from_nanos(block.started_after_ns);
@@ -42,7 +44,7 @@ pub fn write_logs(result: &ResultFile, started: SystemTime, folder: &Path) -> Re
             Ok(())
         };
         write().with_context(|| format!("cannot write {}", path.display()))?;
-        if let Some(latency) = merged.latency.get(view.latency.0) {
+        if let Some(latency) = merged.latency.get(latency) {
             let path = hgrms.join(format!("{}.hgrm", cell.id));
             let mut table = Vec::new();
             log::percentiles(&mut table, latency).context("a vector takes everything")?;

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use measure::{Counts, CpuTime, Latency, Quantile, RunRecord, TrafficRecord};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What some blocks of one cell measured together.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Merged {
     /// How many blocks.
     pub blocks: u64,
@@ -55,7 +56,8 @@ fn known(zero: CpuTime) -> CpuTime {
 }
 
 /// A column of the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Metric {
     /// Deliveries (publishes where nothing is delivered) for each second with work outstanding.
     EnvelopesPerSecond,
@@ -85,6 +87,23 @@ impl Metric {
         Metric::ClientCpu,
     ];
 
+    /// What verdicts speak of, all of them costs: lower is better. The rate is the plan's, so it is a check, no score.
+    pub const JUDGED: [Metric; 5] =
+        [Metric::WireBytes, Metric::RelayCpu, Metric::ClientCpu, Metric::LatencyP50, Metric::LatencyP99];
+
+    /// The name in a verdict.
+    pub fn short(self) -> &'static str {
+        match self {
+            Metric::EnvelopesPerSecond => "envelopes/s",
+            Metric::LatencyP50 => "p50",
+            Metric::LatencyP99 => "p99",
+            Metric::LatencyP999 => "p99.9",
+            Metric::WireBytes => "wire bytes",
+            Metric::RelayCpu => "relay CPU",
+            Metric::ClientCpu => "client CPU",
+        }
+    }
+
     /// The column's heading with its unit.
     pub fn heading(self) -> &'static str {
         match self {
@@ -95,6 +114,15 @@ impl Metric {
             Metric::WireBytes => "wire B/event",
             Metric::RelayCpu => "relay µs/event",
             Metric::ClientCpu => "client µs/event",
+        }
+    }
+
+    /// How many base units make one of the column's.
+    pub(crate) fn unit(self) -> f64 {
+        match self {
+            Metric::LatencyP50 | Metric::LatencyP99 | Metric::LatencyP999 => 1e6,
+            Metric::RelayCpu | Metric::ClientCpu => 1e3,
+            Metric::EnvelopesPerSecond | Metric::WireBytes => 1.0,
         }
     }
 
@@ -109,7 +137,8 @@ impl Metric {
     }
 
     /// The value in the base unit (a second, a byte, a nanosecond), unless it was not measured.
-    pub(crate) fn value(self, measured: &Measured<'_>) -> Option<f64> {
+    /// `latency` names the metric of the latency columns.
+    pub(crate) fn value(self, measured: &Merged, latency: &str) -> Option<f64> {
         let envelopes = Some(measured.counts.envelopes()).filter(|envelopes| *envelopes > 0)? as f64;
         match self {
             Metric::EnvelopesPerSecond => {
@@ -120,45 +149,8 @@ impl Metric {
             Metric::RelayCpu => Some(measured.relay_cpu?.total_ns as f64 / envelopes),
             Metric::ClientCpu => Some(measured.client_cpu.total_ns as f64 / envelopes),
             Metric::LatencyP50 | Metric::LatencyP99 | Metric::LatencyP999 => {
-                Some(measured.latency?.quantile_ns(self.quantile()?).ns()? as f64)
+                Some(measured.quantile(latency, self.quantile()?).ns()? as f64)
             }
-        }
-    }
-}
-
-/// What metrics are computed from: one block, or several merged.
-#[derive(Debug)]
-pub(crate) struct Measured<'a> {
-    counts: Counts,
-    traffic: TrafficRecord,
-    active_ns: u64,
-    client_cpu: CpuTime,
-    relay_cpu: Option<CpuTime>,
-    latency: Option<&'a Latency>,
-}
-
-impl<'a> Measured<'a> {
-    /// One block; `latency` names the metric of the latency columns.
-    pub(crate) fn block(record: &'a RunRecord, latency: &str) -> Measured<'a> {
-        Measured {
-            counts: record.counts,
-            traffic: record.traffic,
-            active_ns: record.active_ns,
-            client_cpu: record.client_cpu,
-            relay_cpu: record.relay_cpu,
-            latency: record.latency.get(latency),
-        }
-    }
-
-    /// Several blocks.
-    pub(crate) fn merged(merged: &'a Merged, latency: &str) -> Measured<'a> {
-        Measured {
-            counts: merged.counts,
-            traffic: merged.traffic,
-            active_ns: merged.active_ns,
-            client_cpu: merged.client_cpu,
-            relay_cpu: merged.relay_cpu,
-            latency: merged.latency.get(latency),
         }
     }
 }

@@ -4,66 +4,91 @@ use std::fmt::Write as _;
 
 use measure::{Counts, Status, Verdict as Validity};
 
-use super::{Metric, Verdict, View, number, table};
-use crate::{Block, CellResult, Profile, ResultFile, matrix};
+use super::{
+    BAND, Comparison, LoadView,
+    comparison::{Control, control_of},
+    number, views,
+};
+use crate::{Block, CellResult, Profile, ResultFile, stats};
 
 /// How many left-out blocks the summary lists; the result file has all of them.
 const LISTED_BLOCKS: usize = 20;
 
-/// The columns a verdict speaks of, with their names in it.
-const JUDGED: [(Metric, &str); 4] = [
-    (Metric::WireBytes, "bytes"),
-    (Metric::RelayCpu, "relay CPU"),
-    (Metric::ClientCpu, "client CPU"),
-    (Metric::LatencyP50, "p50"),
-];
-
 /// The summary in Markdown. Its first line is the command that made the result.
 pub fn summary(result: &ResultFile) -> String {
-    let view = View::new(result);
-    let config = &result.config;
-    let mut text = format!("`{}`\n\n# {}: wire formats compared\n\n", command(result), config.scenario);
-    for warning in warnings(&view) {
-        line(&mut text, format_args!("> **{warning}**\n>"));
+    let loads = views(result);
+    let mut text =
+        format!("`{}`\n\n# {}: wire formats compared\n", command(result), result.config.scenarios.join(", "));
+    for (i, warning) in warnings(result, &loads).iter().enumerate() {
+        line(&mut text, format_args!("{}> **{warning}**", if i == 0 { "\n" } else { ">\n" }));
     }
-    if text.ends_with(">\n") {
-        text.truncate(text.len() - 2);
-        text.push('\n');
-    }
-    line(&mut text, format_args!("{}\n", headline(result)));
-    text.push_str(&table(result).markdown());
-    text.push_str("\n## Verdicts\n\n");
-    for (heading, parts) in verdicts(&view) {
-        line(&mut text, format_args!("- {heading}. {}.", parts.join(". ")));
+    line(&mut text, format_args!("\n{}", headline(result)));
+    for load in &loads {
+        let comparisons = load.comparisons();
+        if loads.len() > 1 {
+            line(&mut text, format_args!("\n## {}", load.name()));
+        }
+        let (latency, meaning) = load.latency;
+        line(&mut text, format_args!("\np50, p99 and p99.9 are of `{latency}`: {meaning}.\n"));
+        text.push_str(&load.costs().markdown());
+        line(&mut text, format_args!("\n### Verdicts\n\n{}\n", control_line(load, &comparisons)));
+        text.push_str(&load.verdicts(&comparisons, false).markdown());
     }
     text.push_str(&left_out(result));
     text.push_str("\n## How to read this\n\n");
-    text.push_str(&reading(&view));
+    text.push_str(&reading(result, &loads));
     text.push_str("\n## What was measured\n\n");
     text.push_str(&provenance(result));
     text
 }
 
-/// The same for a terminal: warnings, the headline, the table, the verdicts.
+/// The same for a terminal: warnings, the headline, the tables, the verdicts.
 pub fn terminal(result: &ResultFile) -> String {
-    let view = View::new(result);
+    let loads = views(result);
     let mut text = String::new();
-    for warning in warnings(&view) {
+    for warning in warnings(result, &loads) {
         line(&mut text, format_args!("{warning}"));
     }
-    line(&mut text, format_args!("{}\n", headline(result)));
-    text.push_str(&table(result).text());
-    let (latency, meaning) = view.latency;
-    line(
-        &mut text,
-        format_args!("p50, p99, p99.9: {latency}, {meaning}. × is to JSON without compression.\n"),
-    );
-    for (heading, parts) in verdicts(&view) {
-        line(&mut text, format_args!("{}", heading.replace("**", "")));
-        for part in parts {
-            line(&mut text, format_args!("  {part}"));
-        }
+    line(&mut text, format_args!("{}", headline(result)));
+    for load in &loads {
+        let comparisons = load.comparisons();
+        let (latency, meaning) = load.latency;
+        line(&mut text, format_args!("\n{}, × is to JSON without compression", load.name()));
+        text.push_str(&load.costs().text());
+        line(&mut text, format_args!("p50, p99, p99.9: {latency}, {meaning}."));
+        line(
+            &mut text,
+            format_args!(
+                "\nVerdicts, against JSON with the same compression (JSON itself: without compression); [95 % interval]"
+            ),
+        );
+        text.push_str(&load.verdicts(&comparisons, true).text());
+        line(&mut text, format_args!("{}", control_line(load, &comparisons)));
     }
+    text
+}
+
+/// What the A/A control says, in a sentence.
+pub(crate) fn control_line(load: &LoadView<'_>, comparisons: &[Comparison]) -> String {
+    let Some(control) = load.control() else { return "There is no A/A control.".to_owned() };
+    let of_control = || comparisons.iter().filter(|comparison| comparison.cell == control.cell.id);
+    if of_control().next().is_none() {
+        return "The A/A control has no usable block.".to_owned();
+    }
+    let named = |which| {
+        let names: Vec<String> = of_control()
+            .filter(|comparison| control_of(comparison) == which)
+            .map(|comparison| format!("{} {comparison}", comparison.metric.short()))
+            .collect();
+        names.join(", ")
+    };
+    let (broken, suspect) = (named(Control::Broken), named(Control::Suspect));
+    let mut text = "A/A control (JSON against itself): ".to_owned();
+    text.push_str(&match (broken.as_str(), suspect.as_str()) {
+        ("", "") => "no interval excludes 1.".to_owned(),
+        ("", suspect) => format!("suspect in {suspect}; differences of that size may be noise."),
+        (broken, _) => format!("failed in {broken}; all verdicts there are withheld."),
+    });
     text
 }
 
@@ -72,7 +97,7 @@ fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
 }
 
 /// The command as one would type it again.
-fn command(result: &ResultFile) -> String {
+pub(crate) fn command(result: &ResultFile) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=:+".contains(c);
     let quoted = |word: &String| {
         let simple = !word.is_empty() && word.chars().all(plain);
@@ -82,8 +107,7 @@ fn command(result: &ResultFile) -> String {
 }
 
 /// What a reader must know before any number.
-fn warnings(view: &View<'_>) -> Vec<String> {
-    let result = view.result;
+pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<String> {
     let mut warnings = Vec::new();
     if result.config.profile == Profile::Quick.name() {
         warnings.push("Quick profile: not for decisions.".to_owned());
@@ -96,8 +120,11 @@ fn warnings(view: &View<'_>) -> Vec<String> {
             "Unoptimised build: no number here says anything about a format. Use --release.".to_owned(),
         );
     }
-    if view.base().is_none_or(|base| view.cells[base].1.blocks == 0) {
+    if loads.iter().any(|load| load.anchor().is_none_or(|anchor| anchor.merged.blocks == 0)) {
         warnings.push("JSON without compression has no usable block, so there are no ratios.".to_owned());
+    }
+    if result.config.rounds < 6 {
+        warnings.push("Fewer than six rounds: no intervals, so every verdict is inconclusive.".to_owned());
     }
     let records =
         || result.cells.iter().flat_map(|cell| &cell.blocks).filter_map(|block| block.record.as_ref());
@@ -110,7 +137,7 @@ fn warnings(view: &View<'_>) -> Vec<String> {
 }
 
 /// How many blocks there are and how many are left out, in one sentence each.
-fn headline(result: &ResultFile) -> String {
+pub(crate) fn headline(result: &ResultFile) -> String {
     let blocks: Vec<&Block> = result.cells.iter().flat_map(|cell| &cell.blocks).collect();
     let scheduled: usize = result.schedule.iter().map(Vec::len).sum();
     let verdict = |validity: Validity| {
@@ -149,59 +176,6 @@ fn headline(result: &ResultFile) -> String {
     text
 }
 
-/// For each format what it is compared with, and a part for each of its cells: JSON with the same compression; JSON
-/// itself without compression.
-fn verdicts(view: &View<'_>) -> Vec<(String, Vec<String>)> {
-    let mut verdicts: Vec<(&str, Vec<String>)> = Vec::new();
-    for (index, (cell, _)) in view.cells.iter().enumerate() {
-        let format = cell.cell.format.as_str();
-        if verdicts.last().is_none_or(|(last, _)| *last != format) {
-            verdicts.push((format, Vec::new()));
-        }
-        if let (Some(verdict), Some((_, parts))) = (verdict(view, index), verdicts.last_mut()) {
-            parts.push(verdict);
-        }
-    }
-    let against = |format: &str| match format {
-        matrix::BASE_FORMAT => "against no compression",
-        _ => "against JSON with the same compression",
-    };
-    let compared = verdicts.into_iter().filter(|(_, parts)| !parts.is_empty());
-    compared.map(|(format, parts)| (format!("**{format}** {}", against(format)), parts)).collect()
-}
-
-/// What one cell is against its reference, or `None` for the reference itself.
-fn verdict(view: &View<'_>, cell: usize) -> Option<String> {
-    let names = &view.cells[cell].0.cell;
-    let like_for_like = view.find(matrix::BASE_FORMAT, &names.compression).filter(|json| *json != cell);
-    let (reference, note) = match like_for_like {
-        Some(json) if names.format != matrix::BASE_FORMAT => (json, ""),
-        _ if names.format == matrix::BASE_FORMAT => (view.base()?, ""),
-        _ => (view.base()?, " (against JSON without compression)"),
-    };
-    if reference == cell {
-        return None;
-    }
-    let parts: Vec<String> = JUDGED
-        .into_iter()
-        .filter_map(|(metric, name)| {
-            let ratio = view.ratio(cell, reference, metric)?;
-            let value = number::ratio(ratio.value);
-            Some(match ratio.interval {
-                Some((low, high)) => format!("{name} {value} [{low:.2}, {high:.2}] {}", ratio.verdict()),
-                None => format!("{name} {value}"),
-            })
-        })
-        .collect();
-    let few = JUDGED
-        .into_iter()
-        .filter_map(|(metric, _)| view.ratio(cell, reference, metric))
-        .any(|ratio| ratio.verdict() == Verdict::TooFewRounds);
-    let what = if parts.is_empty() { "no usable block".to_owned() } else { parts.join(", ") };
-    let few = if few { " (too few paired rounds for an interval)" } else { "" };
-    Some(format!("{}{note}: {what}{few}", names.compression))
-}
-
 /// Blocks that the tables do not use, and why.
 fn left_out(result: &ResultFile) -> String {
     let blocks = result.cells.iter().flat_map(|cell| cell.blocks.iter().map(move |block| (cell, block)));
@@ -235,30 +209,56 @@ fn why(block: &Block) -> String {
     reasons.join("; ")
 }
 
-fn reading(view: &View<'_>) -> String {
-    let (latency, meaning) = view.latency;
+fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
+    let cells = loads.iter().map(|load| load.cells.len().saturating_sub(2)).max().unwrap_or(0);
+    let smallest = stats::wilcoxon_smallest(result.config.rounds as usize);
+    let correction = if smallest * cells as f64 <= stats::SIGNIFICANT {
+        format!("corrected by Holm over the {cells} cells")
+    } else {
+        format!(
+            "not corrected for {cells} cells: with {} rounds no correction could find anything, so each verdict stands \
+             alone at 5 %",
+            result.config.rounds
+        )
+    };
     format!(
         "- An envelope is one event delivered to one subscriber (an acknowledged publish where nothing is delivered). \
          Envelopes/s divides by the time in which work was outstanding. In open-loop scenarios the plan sets the rate, \
          so it is a check, not a score.\n\
-         - p50, p99 and p99.9 are of `{latency}`: {meaning}. They are quantiles of all usable blocks' samples merged. \
-         [Brackets] mean 10 to 99 samples lie above, – that fewer do.\n\
+         - Quantiles are of all usable blocks' samples merged. [Brackets] mean 10 to 99 samples lie above, – that fewer \
+         do.\n\
          - Wire bytes are counted at the socket, both ways, with frames and masks, without handshakes. On loopback part \
          of the receiver's kernel work is charged to the sender.\n\
          - CPU is what the whole process spent (relay and clients apart), divided by the envelopes; verifying \
          signatures, matching and the network stack are in it for every format alike.\n\
-         - × is the ratio to JSON without compression: the median over rounds of the ratio within a round, or the ratio \
-         of the merged blocks where single blocks have too few samples. Verdicts compare with JSON under the same \
-         compression.\n\
-         - [low, high] contains the true median ratio in at least 95 % of repetitions (order statistics, from six \
-         rounds on, not corrected for the number of comparisons). lower and higher: the interval lies beyond ±2 %. \
-         same: within ±2 %. inconclusive is an answer.\n\
+         - × is the median over rounds of a block divided by its nearest anchors: JSON without compression runs at every \
+         fourth place. Where single blocks have too few samples it is the ratio of the merged blocks.\n\
+         - Verdicts compare like with like: a format with JSON under the same compression, JSON itself with no \
+         compression. [low, high] is the 95 % bootstrap interval of the median over rounds (10,000 resamples of rounds, \
+         seed {}).\n\
+         - better and worse: the interval lies wholly beyond ±{:.0} % and Wilcoxon's signed-rank test agrees \
+         (p ≤ {}; {correction}). same: the interval lies within ±{:.0} %. inconclusive is an answer.\n\
          - Invalid blocks stay in {}, leave the tables, and are counted above. Suspect blocks are used.\n",
+        result.config.seed,
+        BAND * 100.0,
+        stats::SIGNIFICANT,
+        BAND * 100.0,
         crate::RESULT_FILE
     )
 }
 
-fn provenance(result: &ResultFile) -> String {
+/// The values a factor has in this result.
+fn distinct<'a>(result: &'a ResultFile, of: impl Fn(&'a CellResult) -> &'a String) -> String {
+    let mut values: Vec<&str> = Vec::new();
+    for cell in &result.cells {
+        if !values.contains(&of(cell).as_str()) {
+            values.push(of(cell));
+        }
+    }
+    values.join(", ")
+}
+
+pub(crate) fn provenance(result: &ResultFile) -> String {
     let mut text = String::new();
     let unknown = || "unknown".to_owned();
     match &result.corpus {
@@ -278,8 +278,13 @@ fn provenance(result: &ResultFile) -> String {
     line(
         &mut text,
         format_args!(
-            "- Codecs: {} implementation. Relay verifies: {}. Seed: {}. Profile: {}",
-            config.implementation, config.verify, config.seed, config.profile
+            "- Codecs: {}. Relay verifies: {}. Seed: {}. Profile: {}, {} rounds of {} s",
+            distinct(result, |cell| &cell.cell.implementation),
+            distinct(result, |cell| &cell.cell.verify),
+            config.seed,
+            config.profile,
+            config.rounds,
+            config.seconds
         ),
     );
     let mut compressions: Vec<(&str, &str)> = Vec::new();

@@ -1,47 +1,114 @@
-//! The table of cells, aligned for a terminal or as Markdown.
+//! Tables of cells, aligned for a terminal or as Markdown.
 
 use measure::Quantile;
 
-use super::{Merged, Metric, View, merged::Measured, number};
-use crate::{CellResult, ResultFile};
+use super::{Comparison, LoadView, Merged, Metric, number, view::CellView};
+use crate::{CellResult, matrix, matrix::Role, stats};
 
 /// What stands where nothing was measured or too little to say.
-const NOTHING: &str = "–";
+pub(crate) const NOTHING: &str = "–";
 
-/// Rows of text under headings; the first two columns are names, the others numbers.
+/// Rows of text under headings; the first columns are names, the others numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    headings: Vec<String>,
-    rows: Vec<Vec<String>>,
+    pub(crate) names: usize,
+    pub(crate) headings: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
 }
 
-/// The table of a result: one row a cell, ratios to JSON without compression behind the numbers.
-pub fn table(result: &ResultFile) -> Table {
-    let view = View::new(result);
-    let mut headings = vec!["format".to_owned(), "compression".to_owned()];
-    headings.extend(Metric::ALL.map(|metric| metric.heading().to_owned()));
-    headings.extend(["valid".to_owned(), "ledger".to_owned()]);
-    let base = view.base();
-    let row = |index: usize| {
-        let (cell, merged) = &view.cells[index];
-        let mut row = vec![cell.cell.format.clone(), cell.cell.compression.clone()];
+impl LoadView<'_> {
+    /// The names of a cell that differ within this load: format and compression always, the others when they vary.
+    pub(crate) fn labels(&self, cell: &CellResult) -> Vec<String> {
+        let format = if cell.role == Role::Control { matrix::CONTROL } else { &cell.cell.format };
+        let mut labels = vec![format.to_owned(), cell.cell.compression.clone()];
+        if self.varies(|cell| &cell.cell.implementation) {
+            labels.push(cell.cell.implementation.clone());
+        }
+        if self.varies(|cell| &cell.cell.verify) {
+            labels.push(cell.cell.verify.clone());
+        }
+        labels
+    }
+
+    fn label_headings(&self) -> Vec<String> {
+        let mut headings = vec!["format", "compression"];
+        headings.extend(self.varies(|cell| &cell.cell.implementation).then_some("code"));
+        headings.extend(self.varies(|cell| &cell.cell.verify).then_some("verify"));
+        headings.into_iter().map(str::to_owned).collect()
+    }
+
+    fn varies<'c>(&'c self, of: impl Fn(&'c CellResult) -> &'c String) -> bool {
+        self.cells.iter().any(|view| of(view.cell) != of(self.cells[0].cell))
+    }
+
+    /// One row a cell: what it cost, and behind it the ratio to JSON without compression.
+    pub(crate) fn costs(&self) -> Table {
+        let mut headings = self.label_headings();
+        let names = headings.len();
+        headings.extend(Metric::ALL.map(|metric| metric.heading().to_owned()));
+        headings.extend(["valid".to_owned(), "ledger".to_owned()]);
+        Table { names, headings, rows: self.cells.iter().map(|view| self.cost_row(view)).collect() }
+    }
+
+    fn cost_row(&self, view: &CellView<'_>) -> Vec<String> {
+        let mut row = self.labels(view.cell);
         for metric in Metric::ALL {
-            let ratio = base.and_then(|base| view.ratio(index, base, metric));
-            let value = shown(metric, merged, view.latency.0);
+            let value = shown(metric, &view.merged, self.latency.0);
             // A ratio of something that cannot be shown would be a number from nowhere.
-            row.push(match ratio.filter(|_| value != NOTHING) {
-                Some(ratio) => format!("{value} {}", number::ratio(ratio.value)),
+            row.push(match self.ratio_to_anchor(view, metric).filter(|_| value != NOTHING) {
+                Some(ratio) => format!("{value} {}", number::ratio(ratio)),
                 None => value,
             });
         }
-        row.push(format!("{}/{}", merged.blocks, cell.blocks.len()));
-        row.push(ledger(cell));
+        row.push(format!("{}/{}", view.merged.blocks, view.cell.blocks.len()));
+        row.push(ledger(view.cell));
         row
-    };
-    Table { headings, rows: (0..view.cells.len()).map(row).collect() }
+    }
+
+    /// The median over rounds of the ratio to the nearest anchors; of the merged blocks where single ones have too few
+    /// samples.
+    pub(crate) fn ratio_to_anchor(&self, view: &CellView<'_>, metric: Metric) -> Option<f64> {
+        let anchor = self.anchor()?;
+        if view.cell.role == Role::Anchor {
+            return None;
+        }
+        let logs: Vec<f64> = self.log_ratios(view, anchor, metric).into_values().collect();
+        let merged = || {
+            let value =
+                |view: &CellView<'_>| metric.value(&view.merged, self.latency.0).filter(|value| *value > 0.0);
+            Some(value(view)? / value(anchor)?)
+        };
+        stats::median(&logs).map(f64::exp).or_else(merged)
+    }
+
+    /// One row a cell: what it is against its reference, with interval and verdict. The short form leaves out the
+    /// reference and p99, so that it fits a terminal.
+    pub(crate) fn verdicts(&self, comparisons: &[Comparison], short: bool) -> Table {
+        let mut headings = self.label_headings();
+        let names = headings.len() + usize::from(!short);
+        let judged: Vec<Metric> = Metric::JUDGED
+            .into_iter()
+            .filter(|metric| !short || *metric != Metric::LatencyP99)
+            .filter(|metric| comparisons.iter().any(|c| c.metric == *metric))
+            .collect();
+        headings.extend((!short).then(|| "against".to_owned()));
+        headings.extend(judged.iter().map(|metric| metric.short().to_owned()));
+        let row = |view: &CellView<'_>| {
+            let mut row = self.labels(view.cell);
+            let reference = self.reference(view)?.cell.id.clone();
+            row.extend((!short).then_some(reference));
+            row.extend(judged.iter().map(|metric| {
+                let found = comparisons.iter().find(|c| c.cell == view.cell.id && c.metric == *metric);
+                found.map_or_else(|| NOTHING.to_owned(), Comparison::to_string)
+            }));
+            Some(row)
+        };
+        Table { names, headings, rows: self.cells.iter().filter_map(row).collect() }
+    }
 }
 
-fn shown(metric: Metric, merged: &Merged, latency: &str) -> String {
+/// A metric of merged blocks in the unit of its column; brackets and dashes say how far the samples carry.
+pub(crate) fn shown(metric: Metric, merged: &Merged, latency: &str) -> String {
     let nothing = || NOTHING.to_owned();
     if let Some(q) = metric.quantile() {
         let ms = |ns: u64| number::three(ns as f64 / 1e6);
@@ -51,11 +118,7 @@ fn shown(metric: Metric, merged: &Merged, latency: &str) -> String {
             Quantile::Missing => nothing(),
         };
     }
-    let unit = match metric {
-        Metric::RelayCpu | Metric::ClientCpu => 1e3,
-        _ => 1.0,
-    };
-    metric.value(&Measured::merged(merged, latency)).map_or_else(nothing, |value| number::three(value / unit))
+    metric.value(merged, latency).map_or_else(nothing, |value| number::three(value / metric.unit()))
 }
 
 /// Whether every block of the cell that left a record accounts for everything, unusable ones included.
@@ -85,7 +148,7 @@ impl Table {
             for (column, (field, width)) in line.iter().zip(&widths).enumerate() {
                 match column {
                     0 => fields.push_str(&format!("{field:<width$}")),
-                    1 => fields.push_str(&format!("  {field:<width$}")),
+                    _ if column < self.names => fields.push_str(&format!("  {field:<width$}")),
                     _ => fields.push_str(&format!("  {field:>width$}")),
                 }
             }
@@ -98,7 +161,7 @@ impl Table {
     /// A Markdown table with numbers on the right.
     pub fn markdown(&self) -> String {
         let line = |fields: &[String]| format!("| {} |\n", fields.join(" | "));
-        let alignment = |column: usize| if column < 2 { "---" } else { "---:" }.to_owned();
+        let alignment = |column: usize| if column < self.names { "---" } else { "---:" }.to_owned();
         let alignments: Vec<String> = (0..self.headings.len()).map(alignment).collect();
         let rows: String = self.rows.iter().map(|row| line(row)).collect();
         line(&self.headings) + &line(&alignments) + &rows

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use compare::{Block, CellSpec, Config, Git, Header, Plan, ResultFile};
+use compare::{Block, CellSpec, Config, Git, Header, Known, Matrix, Plan, ResultFile, Role, cells};
 use measure::{
     AgreementRecord, Cell, CorpusRecord, Counts, CpuTime, Environment, FlowRecord, Latency, RelayProcess,
     RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, Validity,
@@ -26,19 +26,26 @@ pub(crate) const PLAIN: Run = Run {
     latency_us: 1_000,
 };
 
-pub(crate) fn spec(id: &str) -> CellSpec {
-    let (format, compression) = id.split_once('+').unwrap();
-    CellSpec { format: format.to_owned(), compression: compression.to_owned() }
+/// The cells with these ids, the anchor and its control in front.
+pub(crate) fn matrix(ids: &[&str]) -> Vec<CellSpec> {
+    let known = Known {
+        formats: ["json", "cbor", "cbor-packed", "proto"].map(|name| (name, vec!["library"])).to_vec(),
+        core_formats: vec!["json"],
+        compressions: vec!["none", "deflate"],
+    };
+    let all = || vec!["all".to_owned()];
+    let matrix = Matrix { formats: all(), compressions: all(), ..Matrix::default() };
+    let mut cells = cells(&known, &matrix).unwrap();
+    cells.retain(|cell| cell.role != Role::Cell || ids.contains(&cell.id.as_str()));
+    cells
 }
 
 pub(crate) fn config(profile: &str, rounds: u32) -> Config {
     Config {
-        scenario: "mixed-day".to_owned(),
+        scenarios: vec!["mixed-day".to_owned()],
         profile: profile.to_owned(),
         rounds,
         seconds: 2,
-        implementation: "library".to_owned(),
-        verify: "full".to_owned(),
         seed: 1,
         corpus: None,
         client_args: Vec::new(),
@@ -46,7 +53,8 @@ pub(crate) fn config(profile: &str, rounds: u32) -> Config {
 }
 
 pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
-    let CellSpec { format, compression } = spec(id);
+    let id = if id == "json-control" { "json+none" } else { id };
+    let (format, compression) = id.split_once('+').map(|(f, c)| (f.to_owned(), c.to_owned())).unwrap();
     let parameters = if compression == "deflate" { "level=6 window_bits=15 takeover=true" } else { "" };
     let Run { deliveries, .. } = run;
     let cpu = |us: u64| CpuTime { total_ns: us * 1_000 * deliveries, user_ns: None, system_ns: None };
@@ -122,15 +130,15 @@ pub(crate) fn host() -> Environment {
     }
 }
 
-/// A result with one block for each cell and round; `measure` makes the record of (cell id, round).
+/// A result with the blocks of a plan; `measure` makes the record of (cell id, round, position).
 pub(crate) fn result(
     profile: &str,
     rounds: u32,
     ids: &[&str],
-    mut measure: impl FnMut(&str, u32) -> RunRecord,
+    mut measure: impl FnMut(&str, u32, u32) -> RunRecord,
 ) -> ResultFile {
-    let cells: Vec<CellSpec> = ids.iter().map(|id| spec(id)).collect();
-    let plan = Plan::new(cells.len(), rounds, 1);
+    let cells = matrix(ids);
+    let plan = Plan::new(&cells, rounds, 1);
     let mut blocks = Vec::new();
     for (round, order) in (0..).zip(&plan.rounds) {
         for (position, cell) in (0..).zip(order) {
@@ -144,7 +152,7 @@ pub(crate) fn result(
                     process_ns: 2_500_000_000,
                     exit_code: Some(0),
                     failure: None,
-                    record: Some(measure(ids[*cell], round)),
+                    record: Some(measure(&cells[*cell].id, round, position)),
                 },
             ));
         }

@@ -6,3 +6,5 @@ mod common;
 mod report;
 #[cfg(test)]
 mod run;
+#[cfg(test)]
+mod verdicts;

@@ -10,7 +10,7 @@ const CELLS: [&str; 5] =
     ["json+none", "json+deflate", "cbor-packed+none", "cbor-packed+deflate", "proto+none"];
 
 /// Twelve rounds in which JSON's cost drifts, cbor-packed costs a fixed share of it, and proto is JSON with noise.
-fn measured(id: &str, round: u32) -> measure::RunRecord {
+fn measured(id: &str, round: u32, _position: u32) -> measure::RunRecord {
     let drift = 100 + u64::from(round);
     let share = |percent: u64| Run {
         wire_bytes_per_event: 900 * percent / 100,
@@ -20,7 +20,7 @@ fn measured(id: &str, round: u32) -> measure::RunRecord {
         ..PLAIN
     };
     let run = match id {
-        "json+none" => share(100),
+        "json+none" | "json-control" => share(100),
         "json+deflate" => Run { relay_us_per_event: 90 * drift / 100, ..share(40) },
         "cbor-packed+none" => share(60),
         "cbor-packed+deflate" => Run { relay_us_per_event: 85 * drift / 100, ..share(38) },
@@ -43,17 +43,18 @@ fn check_snapshot(name: &str, text: &str) {
 /// A result with one of everything that can go wrong with a block.
 fn troubled() -> ResultFile {
     let mut result = result("quick", 3, &CELLS, measured);
-    let invalid = &mut result.cells[2].blocks[1];
+    // The cells are the anchor, its control, json+deflate, cbor-packed, cbor-packed+deflate, proto.
+    let invalid = &mut result.cells[3].blocks[1];
     let validity = &mut invalid.record.as_mut().unwrap().validity;
     validity.add(Verdict::Invalid, "host busy: CPU pressure (some, 10 s) 71.0 %".to_owned());
     let suspect = &mut result.cells[0].blocks[0].record.as_mut().unwrap().validity;
     suspect.add(Verdict::Suspect, "host busy: CPU pressure (some, 10 s) 31.0 %".to_owned());
-    let lost = &mut result.cells[3].blocks[0];
+    let lost = &mut result.cells[4].blocks[0];
     (lost.exit_code, lost.failure) = (Some(4), Some("events were lost or altered".to_owned()));
     let record = lost.record.as_mut().unwrap();
     (record.counts.deliveries, record.counts.deliveries_lost) = (3_999, 1);
     record.validity.add(Verdict::Invalid, record.counts.balanced().unwrap_err());
-    let dead = &mut result.cells[4].blocks[2];
+    let dead = &mut result.cells[5].blocks[2];
     (dead.exit_code, dead.failure, dead.record) =
         (Some(1), Some("the client ended with exit code 1; it wrote:\nerror: no relay".to_owned()), None);
     result.status = Status::Incomplete { reason: "interrupted".to_owned() };
@@ -77,10 +78,10 @@ fn the_first_line_is_the_command() {
 }
 
 #[test]
-fn the_table_fits_a_terminal_of_150_columns() {
+fn the_tables_fit_a_terminal_of_160_columns() {
     for result in [result("standard", 12, &CELLS, measured), troubled()] {
-        for line in report::table(&result).text().lines() {
-            assert!(line.chars().count() <= 150, "{} columns: {line}", line.chars().count());
+        for line in report::terminal(&result).lines().skip_while(|line| !line.starts_with("format")) {
+            assert!(line.chars().count() <= 160, "{} columns: {line}", line.chars().count());
         }
     }
 }
@@ -139,14 +140,16 @@ fn quantiles_are_of_merged_samples() {
 
 /// The table as a map from cell id to its fields by heading.
 fn fields(result: &ResultFile) -> BTreeMap<String, BTreeMap<String, String>> {
-    let markdown = report::table(result).markdown();
+    let summary = report::summary(result);
+    let from = summary.find("| format").unwrap();
+    let markdown = summary[from..].split("\n\n").next().unwrap();
     let split = |line: &str| {
         line.trim_matches('|').split('|').map(|field| field.trim().to_owned()).collect::<Vec<_>>()
     };
     let mut lines = markdown.lines().map(split);
     let headings = lines.next().unwrap();
     let rows = lines.skip(1).map(|row| {
-        let id = format!("{}+{}", row[0], row[1]);
+        let id = if row[0] == "json-control" { row[0].clone() } else { format!("{}+{}", row[0], row[1]) };
         (id, headings.iter().cloned().zip(row).collect())
     });
     rows.collect()
@@ -156,18 +159,44 @@ fn fields(result: &ResultFile) -> BTreeMap<String, BTreeMap<String, String>> {
 fn costs_are_divided_by_deliveries_and_ratios_pair_rounds() {
     let fields = fields(&result("standard", 12, &CELLS, measured));
     let (json, cbor) = (&fields["json+none"], &fields["cbor-packed+none"]);
-    assert_eq!(json["wire B/event"], "900 ×1.00");
+    assert_eq!(json["wire B/event"], "900");
+    assert_eq!(fields["json-control"]["wire B/event"], "900 ×1.00");
     assert_eq!(cbor["wire B/event"], "540 ×0.60");
-    // 48,000 deliveries in 12 × 1.6 s.
-    assert_eq!(json["envelopes/s"], "2,500 ×1.00");
+    // 144,000 deliveries of the three anchors a round in 36 × 1.6 s.
+    assert_eq!(json["envelopes/s"], "2,500");
     // JSON drifts from 60 to 66 µs; a pairing by round gives exactly the share in every round.
     assert!(json["relay µs/event"].starts_with("62."), "{}", json["relay µs/event"]);
     assert!(cbor["relay µs/event"].ends_with("×0.60"), "{}", cbor["relay µs/event"]);
 }
 
 #[test]
+fn a_block_is_divided_by_the_anchors_next_to_it() {
+    // From the fifth place on the machine is twice as slow. Cells in the middle of either half do not see it.
+    let result = result("standard", 6, &CELLS, |id, round, position| {
+        let relay_us_per_event = if position < 4 { 50 } else { 100 };
+        record(id, 1 + u64::from(round), Run { relay_us_per_event, ..PLAIN })
+    });
+    let fields = fields(&result);
+    let ratios: Vec<&str> =
+        fields.values().filter_map(|row| Some(row["relay µs/event"].split_once('×')?.1)).collect();
+    assert_eq!(ratios.len(), 5);
+    // Places 1 to 3 stand between the fast anchor at 0 and the slow one at 4: 50 ÷ 75; 5 and 6 between slow ones.
+    let per_round: Vec<f64> = ratios.iter().map(|ratio| ratio.parse().unwrap()).collect();
+    assert!(per_round.iter().all(|ratio| (0.66..=1.0).contains(ratio)), "{ratios:?}");
+    let of_position = |position: u32| if position < 4 { 0.67 } else { 1.0 };
+    for cell in &result.cells[1..] {
+        let mut expected: Vec<f64> = cell.blocks.iter().map(|block| of_position(block.position)).collect();
+        expected.sort_by(f64::total_cmp);
+        let median = (expected[2] * expected[3]).sqrt();
+        let id = if cell.id == "json-control" { "json-control" } else { cell.id.as_str() };
+        let shown: f64 = fields[id]["relay µs/event"].split_once('×').unwrap().1.parse().unwrap();
+        assert!((shown - median).abs() < 0.011, "{id}: {shown}, expected {median}");
+    }
+}
+
+#[test]
 fn publishes_count_where_nothing_is_delivered() {
-    let result = result("quick", 1, &["json+none"], |id, _| {
+    let result = result("quick", 1, &["json+none"], |id, _, _| {
         let mut record = record(id, 1, PLAIN);
         (record.counts.deliveries, record.counts.deliveries_expected) = (0, 0);
         record.latency = BTreeMap::from([("publish_ok".to_owned(), record.latency["response"].clone())]);
@@ -175,40 +204,40 @@ fn publishes_count_where_nothing_is_delivered() {
     });
     let fields = fields(&result);
     // 1,000 acknowledged publishes in 1.6 s, 900 × 4,000 bytes between them.
-    assert_eq!(fields["json+none"]["envelopes/s"], "625 ×1.00");
-    assert_eq!(fields["json+none"]["wire B/event"], "3,600 ×1.00");
-    assert!(fields["json+none"]["p50 ms"].starts_with("0.999 "));
+    assert_eq!(fields["json+none"]["envelopes/s"], "625");
+    assert_eq!(fields["json+none"]["wire B/event"], "3,600");
+    assert!(fields["json+none"]["p50 ms"].starts_with("0.999"));
     assert!(report::summary(&result).contains("are of `publish_ok`"));
 }
 
 #[test]
 fn invalid_blocks_leave_the_numbers_and_are_counted() {
-    let mut result = result("standard", 2, &["json+none", "cbor+none"], |id, round| {
+    let mut result = result("standard", 2, &["json+none", "cbor+none"], |id, round, _| {
         let wire_bytes_per_event = if round == 0 { 900 } else { 90_000 };
         record(id, 1 + u64::from(round), Run { wire_bytes_per_event, ..PLAIN })
     });
-    let spoiled = &mut result.cells[1].blocks[1].record.as_mut().unwrap().validity;
+    let spoiled = &mut result.cells[2].blocks[1].record.as_mut().unwrap().validity;
     spoiled.add(Verdict::Invalid, "host busy".to_owned());
     let fields = fields(&result);
     assert_eq!(fields["cbor+none"]["valid"], "1/2");
     // Only round 0 pairs, so the ratio does not see JSON's second round either.
     assert_eq!(fields["cbor+none"]["wire B/event"], "900 ×1.00");
     let summary = report::summary(&result);
-    assert!(summary.contains("1 of 4 blocks invalid"), "{summary}");
+    assert!(summary.contains("1 of 8 blocks invalid"), "{summary}");
     assert!(summary.contains("- round 2, cbor+none: host busy"), "{summary}");
 }
 
 #[test]
 fn a_quantile_with_few_samples_is_bracketed_or_missing() {
     let deliveries = |count: u64| {
-        let result = result("quick", 1, &["json+none"], move |id, _| {
+        let result = result("quick", 1, &["json+none"], move |id, _, _| {
             record(id, 1, Run { deliveries: count, ..PLAIN })
         });
-        let row = fields(&result).remove("json+none").unwrap();
+        let row = fields(&result).remove("json-control").unwrap();
         ["p50 ms", "p99 ms", "p99.9 ms"].map(|heading| row[heading].clone())
     };
     let [p50, p99, p999] = deliveries(1_000);
-    assert!(p50.starts_with("0.999 ") && p99.starts_with("[1.49] ") && p999 == "–", "{p50} {p99} {p999}");
+    assert!(p50 == "0.999 ×1.00" && p99 == "[1.49] ×1.00" && p999 == "–", "{p50} {p99} {p999}");
     let [p50, p99, p999] = deliveries(40);
     assert!(p50.starts_with("[0.9") && p99 == "–" && p999 == "–", "{p50} {p99} {p999}");
     let [_, p99, p999] = deliveries(40_000);
@@ -217,8 +246,8 @@ fn a_quantile_with_few_samples_is_bracketed_or_missing() {
 
 #[test]
 fn without_the_base_there_are_no_ratios() {
-    let mut result = result("quick", 1, &["json+none", "cbor+none"], |id, _| record(id, 1, PLAIN));
-    result.cells[0].blocks[0].record = None;
+    let mut result = result("quick", 1, &["json+none", "cbor+none"], |id, _, _| record(id, 1, PLAIN));
+    result.cells[0].blocks.iter_mut().for_each(|block| block.record = None);
     let fields = fields(&result);
     assert_eq!(fields["cbor+none"]["wire B/event"], "900");
     assert_eq!(fields["json+none"]["wire B/event"], "–");
@@ -233,6 +262,6 @@ fn logs_hold_one_interval_for_each_usable_block() {
         let text = fs::read_to_string(folder.path().join(format!("hlog/{cell}.hlog"))).unwrap();
         text.lines().filter(|line| line.starts_with("Tag=response,")).count()
     };
-    assert_eq!((intervals("json+none"), intervals("cbor-packed+none"), intervals("proto+none")), (3, 2, 2));
+    assert_eq!((intervals("json+none"), intervals("cbor-packed+none"), intervals("proto+none")), (9, 2, 2));
     assert!(folder.path().join("hgrm/json+none.hgrm").exists());
 }

@@ -1,0 +1,193 @@
+//! One cell as a multiple of another, with an interval, a test and a verdict.
+
+use std::{collections::BTreeMap, fmt};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{LoadView, Metric, number};
+use crate::{
+    matrix::Role,
+    stats::{self, Bootstrap},
+};
+
+/// Differences within ±2 % are "same": half the width of an A/A interval as it was seen on a shared machine.
+pub const BAND: f64 = 0.02;
+
+/// A cell divided by its reference in one metric.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Comparison {
+    /// The cell's name.
+    pub cell: String,
+    /// The name of the cell it is divided by.
+    pub reference: String,
+    /// What is compared.
+    pub metric: Metric,
+    /// The median over rounds of the ratio, taken in logarithms.
+    pub ratio: f64,
+    /// Its 95 % bootstrap interval; absent below six rounds.
+    pub interval: Option<(f64, f64)>,
+    /// Rounds in which both were measured.
+    pub rounds: u32,
+    /// Wilcoxon's signed-rank test, two-sided, corrected as [`Comparison::corrected`] says.
+    pub p: f64,
+    /// True when Holm's correction over all cells was applied. With fewer rounds than it needs to find anything at all
+    /// it is left out, and each verdict stands alone.
+    pub corrected: bool,
+    /// What it says.
+    pub verdict: Verdict,
+}
+
+/// What a [`Comparison`] says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Costs less: the interval lies wholly below the band, and the test agrees.
+    Better,
+    /// Costs more: the interval lies wholly above the band, and the test agrees.
+    Worse,
+    /// The interval lies within the band.
+    Same,
+    /// Anything else. An answer, too.
+    Inconclusive,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Verdict::Better => "better",
+            Verdict::Worse => "worse",
+            Verdict::Same => "same",
+            Verdict::Inconclusive => "inconclusive",
+        })
+    }
+}
+
+impl fmt::Display for Comparison {
+    /// `×0.46 [0.44, 0.48] better`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ratio = number::ratio(self.ratio);
+        match self.interval {
+            Some((low, high)) => write!(f, "{ratio} [{low:.2}, {high:.2}] {}", self.verdict),
+            None => write!(f, "{ratio} {}", self.verdict),
+        }
+    }
+}
+
+/// What the control cell, which is the anchor under another name, says about a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Control {
+    /// Its interval contains 1, or there is none.
+    Calm,
+    /// Its interval excludes 1.
+    Suspect,
+    /// Its interval lies wholly outside the band: the metric's verdicts are withheld.
+    Broken,
+}
+
+fn verdict(interval: Option<(f64, f64)>, p: f64) -> Verdict {
+    let Some((low, high)) = interval else { return Verdict::Inconclusive };
+    let (below, above) = (1.0 - BAND, 1.0 + BAND);
+    if low >= below && high <= above {
+        Verdict::Same
+    } else if p > stats::SIGNIFICANT {
+        Verdict::Inconclusive
+    } else if high < below {
+        Verdict::Better
+    } else if low > above {
+        Verdict::Worse
+    } else {
+        Verdict::Inconclusive
+    }
+}
+
+impl LoadView<'_> {
+    /// Every cell against its reference in every judged metric.
+    pub(crate) fn comparisons(&self) -> Vec<Comparison> {
+        Metric::JUDGED.into_iter().flat_map(|metric| self.compare(metric)).collect()
+    }
+
+    fn compare(&self, metric: Metric) -> Vec<Comparison> {
+        let mut bootstraps: BTreeMap<usize, Bootstrap> = BTreeMap::new();
+        let mut found = Vec::new();
+        for view in &self.cells {
+            let Some(reference) = self.reference(view) else { continue };
+            let log_ratios: Vec<f64> = self.log_ratios(view, reference, metric).into_values().collect();
+            let Some(ratio) = stats::median(&log_ratios) else { continue };
+            let n = log_ratios.len();
+            let bootstrap = bootstraps.entry(n).or_insert_with(|| Bootstrap::new(n, self.result.config.seed));
+            let interval = bootstrap.interval(&log_ratios);
+            let comparison = Comparison {
+                cell: view.cell.id.clone(),
+                reference: reference.cell.id.clone(),
+                metric,
+                ratio: ratio.exp(),
+                interval: interval.map(|(low, high)| (low.exp(), high.exp())),
+                rounds: u32::try_from(n).expect("a round number is a u32"),
+                p: stats::wilcoxon(&log_ratios),
+                corrected: false,
+                verdict: Verdict::Inconclusive,
+            };
+            found.push((view.cell.role, comparison));
+        }
+        let family: Vec<f64> = found
+            .iter()
+            .filter(|(role, _)| *role == Role::Cell)
+            .map(|(_, comparison)| comparison.p)
+            .collect();
+        // Decided by the plan, before any number is known.
+        let rounds = self.result.config.rounds as usize;
+        let possible = stats::wilcoxon_smallest(rounds) * family.len() as f64 <= stats::SIGNIFICANT;
+        let mut corrected = stats::holm(&family).into_iter();
+        for (role, comparison) in &mut found {
+            if *role == Role::Cell {
+                let p = corrected.next().expect("one for each cell");
+                if possible {
+                    (comparison.p, comparison.corrected) = (p, true);
+                }
+            }
+            comparison.verdict = verdict(comparison.interval, comparison.p);
+        }
+        let broken = found
+            .iter()
+            .any(|(role, comparison)| *role == Role::Control && control_of(comparison) == Control::Broken);
+        let comparisons = found.into_iter().map(|(role, mut comparison)| {
+            if broken && role == Role::Cell {
+                comparison.verdict = Verdict::Inconclusive;
+            }
+            comparison
+        });
+        comparisons.collect()
+    }
+}
+
+/// What a comparison says when its cell is the control.
+pub(crate) fn control_of(comparison: &Comparison) -> Control {
+    match comparison.interval {
+        Some((low, high)) if high < 1.0 - BAND || low > 1.0 + BAND => Control::Broken,
+        Some((low, high)) if high < 1.0 || low > 1.0 => Control::Suspect,
+        _ => Control::Calm,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_needs_interval_and_test() {
+        for (low, high, p, expected) in [
+            (0.50, 0.97, 0.01, Verdict::Better),
+            (0.50, 0.97, 0.06, Verdict::Inconclusive),
+            (0.50, 0.99, 0.01, Verdict::Inconclusive),
+            (1.03, 1.30, 0.05, Verdict::Worse),
+            (1.01, 1.30, 0.01, Verdict::Inconclusive),
+            (0.98, 1.02, 0.01, Verdict::Same),
+            (0.98, 1.02, 1.00, Verdict::Same),
+            (0.90, 1.10, 0.50, Verdict::Inconclusive),
+        ] {
+            assert_eq!(verdict(Some((low, high)), p), expected, "[{low}, {high}], p {p}");
+        }
+        assert_eq!(verdict(None, 0.0), Verdict::Inconclusive);
+    }
+}

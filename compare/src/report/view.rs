@@ -1,0 +1,177 @@
+//! A result as reports look at it: the cells of one load with their usable blocks merged, and each block as a multiple
+//! of the anchors next to it.
+
+use std::collections::BTreeMap;
+
+use measure::RunRecord;
+
+use super::{Merged, Metric};
+use crate::{Block, CellResult, ResultFile, matrix, matrix::Role};
+
+/// What stands in the latency columns, best known first: the first that any usable block has samples of.
+const LATENCIES: [(&str, &str); 3] = [
+    ("response", "from the instant an event was due to its delivery"),
+    ("publish_ok", "from the instant an event was due to the relay's OK"),
+    ("eose", "from the instant a request was due to the end of its stored events"),
+];
+
+/// Logarithms of ratios by round.
+pub(crate) type LogRatios = BTreeMap<u32, f64>;
+
+/// The cells of one scenario at one rate.
+pub(crate) struct LoadView<'a> {
+    pub(crate) result: &'a ResultFile,
+    /// In the order of every table.
+    pub(crate) cells: Vec<CellView<'a>>,
+    /// The metric of the latency columns, and what it means.
+    pub(crate) latency: (&'static str, &'static str),
+}
+
+/// One cell.
+pub(crate) struct CellView<'a> {
+    pub(crate) cell: &'a CellResult,
+    /// Its usable blocks together.
+    pub(crate) merged: Merged,
+    /// For each metric its blocks divided by the anchors next to them.
+    to_anchor: BTreeMap<Metric, LogRatios>,
+}
+
+/// The loads of a result, in the order of its cells.
+pub(crate) fn views(result: &ResultFile) -> Vec<LoadView<'_>> {
+    let mut loads: Vec<Vec<&CellResult>> = Vec::new();
+    for cell in &result.cells {
+        match loads.iter_mut().find(|load| load[0].load() == cell.load()) {
+            Some(load) => load.push(cell),
+            None => loads.push(vec![cell]),
+        }
+    }
+    loads.into_iter().map(|cells| LoadView::new(result, &cells)).collect()
+}
+
+impl<'a> LoadView<'a> {
+    fn new(result: &'a ResultFile, cells: &[&'a CellResult]) -> LoadView<'a> {
+        let measured = |name: &str| {
+            let mut records = cells.iter().flat_map(|cell| &cell.blocks).filter_map(Block::usable);
+            records.any(|record| record.latency.get(name).is_some_and(|latency| !latency.is_empty()))
+        };
+        let latency = LATENCIES.into_iter().find(|(name, _)| measured(name)).unwrap_or(LATENCIES[0]);
+        let anchors = Anchors::of(cells.iter().copied().find(|cell| cell.role == Role::Anchor));
+        let view = |cell: &&'a CellResult| CellView {
+            cell,
+            merged: Merged::of(cell.blocks.iter().filter_map(Block::usable)),
+            to_anchor: if cell.role == Role::Anchor {
+                BTreeMap::new()
+            } else {
+                anchors.divide(cell, latency.0)
+            },
+        };
+        LoadView { result, cells: cells.iter().map(view).collect(), latency }
+    }
+
+    /// What is offered, as a heading: the scenario and, where the matrix sets it, the rate.
+    pub(crate) fn name(&self) -> String {
+        let cell = self.cells[0].cell;
+        let rate = cell.rate_per_s.map_or_else(String::new, |rate| format!(" at {rate} events/s"));
+        format!("{}{rate}", cell.cell.scenario)
+    }
+
+    /// JSON without compression, to which the ratios of the table refer.
+    pub(crate) fn anchor(&self) -> Option<&CellView<'a>> {
+        self.cells.iter().find(|view| view.cell.role == Role::Anchor)
+    }
+
+    /// The anchor under its other name.
+    pub(crate) fn control(&self) -> Option<&CellView<'a>> {
+        self.cells.iter().find(|view| view.cell.role == Role::Control)
+    }
+
+    /// What a cell is compared with, like with like: a format with JSON under the same compression, by the same kind of
+    /// code, with the same checks; a JSON cell with JSON without compression; what has no such partner with the next
+    /// simpler cell, at last the anchor. `None` for the anchor.
+    pub(crate) fn reference(&self, view: &CellView<'a>) -> Option<&CellView<'a>> {
+        let cell = &view.cell.cell;
+        if view.cell.role == Role::Anchor {
+            return None;
+        }
+        let find = |format: &str, compression: &str, implementation: &str| {
+            self.cells.iter().find(|other| {
+                let names = &other.cell.cell;
+                other.cell.role != Role::Control
+                    && other.cell.id != view.cell.id
+                    && (names.format.as_str(), names.compression.as_str()) == (format, compression)
+                    && (names.implementation.as_str(), &names.verify) == (implementation, &cell.verify)
+            })
+        };
+        let json = |compression| find(matrix::BASE_FORMAT, compression, &cell.implementation);
+        let is_json = cell.format == matrix::BASE_FORMAT;
+        let like = if is_json { None } else { json(&cell.compression) };
+        // Code of another kind never ranks formats: a tuned format without tuned JSON is compared with its own library.
+        let others = self.cells.iter().map(|other| other.cell.cell.implementation.as_str());
+        let other = others.into_iter().find(|name| *name != cell.implementation);
+        like.or_else(|| json(matrix::BASE_COMPRESSION))
+            .or_else(|| find(&cell.format, &cell.compression, other?))
+            .or_else(|| self.anchor())
+    }
+
+    /// One cell as multiples of another, by round, from what both are to their anchors.
+    pub(crate) fn log_ratios(
+        &self,
+        view: &CellView<'a>,
+        reference: &CellView<'a>,
+        metric: Metric,
+    ) -> LogRatios {
+        let none = LogRatios::new();
+        let of = view.to_anchor.get(&metric).unwrap_or(&none);
+        if reference.cell.role == Role::Anchor {
+            return of.clone();
+        }
+        let base = reference.to_anchor.get(&metric).unwrap_or(&none);
+        of.iter().filter_map(|(round, value)| Some((*round, value - base.get(round)?))).collect()
+    }
+}
+
+/// The usable anchor blocks of a load.
+struct Anchors<'a>(Vec<((u32, u32), &'a RunRecord)>);
+
+impl<'a> Anchors<'a> {
+    fn of(cell: Option<&'a CellResult>) -> Anchors<'a> {
+        let blocks = cell.into_iter().flat_map(|cell| &cell.blocks);
+        let mut anchors: Vec<_> =
+            blocks.filter_map(|block| Some(((block.round, block.position), block.usable()?))).collect();
+        anchors.sort_by_key(|(place, _)| *place);
+        Anchors(anchors)
+    }
+
+    /// The last anchor before and the first behind a place in the same round, pooled: quantiles are of their samples
+    /// together, never means of quantiles.
+    fn around(&self, round: u32, position: u32) -> Option<Merged> {
+        let next = self.0.partition_point(|(place, _)| *place < (round, position));
+        let same_round =
+            |at: usize| self.0.get(at).filter(|(place, _)| place.0 == round).map(|(_, record)| *record);
+        let before = next.checked_sub(1).and_then(same_round);
+        let pooled = Merged::of(before.into_iter().chain(same_round(next)));
+        (pooled.blocks > 0).then_some(pooled)
+    }
+
+    fn divide(&self, cell: &CellResult, latency: &str) -> BTreeMap<Metric, LogRatios> {
+        let mut ratios: BTreeMap<Metric, LogRatios> = BTreeMap::new();
+        for block in &cell.blocks {
+            let Some(record) = block.usable() else { continue };
+            let Some(anchors) = self.around(block.round, block.position) else { continue };
+            let own = Merged::of([record]);
+            for metric in Metric::ALL {
+                let value = |merged| metric.value(merged, latency).filter(|value| *value > 0.0);
+                if let Some((own, anchor)) = value(&own).zip(value(&anchors)) {
+                    ratios.entry(metric).or_default().insert(block.round, (own / anchor).ln());
+                }
+            }
+        }
+        ratios
+    }
+}
+
+impl CellResult {
+    fn load(&self) -> (&str, Option<u32>) {
+        (&self.cell.scenario, self.rate_per_s)
+    }
+}
