@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use crate::{ClientMessage, Event, RelayMessage};
+use crate::{ClientMessage, Event, EventHead, EventView, FlatEvent, RelayMessage};
 
 /// Reads and writes events. Formats that define only an event implement this and get whole messages from the
 /// common envelope; see [`Codec`].
@@ -18,6 +18,33 @@ pub trait EventCodec: Debug + Send + Sync + 'static {
     /// # Errors
     /// [`DecodeError`] for anything the format's strict profile does not allow.
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError>;
+
+    /// Checks one event that fills `bytes` exactly and leaves it there. Accepts what
+    /// [`EventCodec::decode_event`] accepts and says the same of it; a tuned implementation allocates nothing for
+    /// the form that its encoder writes. Libraries without views decode, which is what this costs with them.
+    ///
+    /// # Errors
+    /// See [`EventCodec::decode_event`].
+    fn view_event<'a>(&self, bytes: &'a [u8]) -> Result<EventView<'a>, DecodeError> {
+        self.decode_event(bytes).map(EventView::decoded)
+    }
+
+    /// Reads one event that fills `bytes` exactly into few allocations.
+    ///
+    /// # Errors
+    /// See [`EventCodec::decode_event`].
+    fn flat_event(&self, bytes: &[u8]) -> Result<FlatEvent, DecodeError> {
+        self.decode_event(bytes).map(|event| FlatEvent::from(&event))
+    }
+
+    /// Reads the head of an event and, in a tuned implementation, as little else as the layout allows: what comes
+    /// after may be malformed. Right for every event that [`EventCodec::decode_event`] accepts.
+    ///
+    /// # Errors
+    /// See [`EventCodec::decode_event`].
+    fn peek(&self, bytes: &[u8]) -> Result<EventHead, DecodeError> {
+        self.decode_event(bytes).map(|event| EventHead::from(&event))
+    }
 }
 
 /// Reads and writes whole messages.

@@ -24,8 +24,8 @@
 use std::{borrow::Cow, convert::Infallible};
 
 use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Filter, RelayMessage,
-    TagFilter, hex,
+    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, EventHead, EventView,
+    Filter, FlatEvent, RelayMessage, TagFilter, hex,
     reader::{MAX_FILTERS, Reader, write_sized, write_varint},
 };
 
@@ -48,6 +48,18 @@ impl<E: EventCodec> EventCodec for Common<E> {
 
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
         self.event.decode_event(bytes)
+    }
+
+    fn view_event<'a>(&self, bytes: &'a [u8]) -> Result<EventView<'a>, DecodeError> {
+        self.event.view_event(bytes)
+    }
+
+    fn flat_event(&self, bytes: &[u8]) -> Result<FlatEvent, DecodeError> {
+        self.event.flat_event(bytes)
+    }
+
+    fn peek(&self, bytes: &[u8]) -> Result<EventHead, DecodeError> {
+        self.event.peek(bytes)
     }
 }
 

@@ -1,7 +1,9 @@
 //! Lowercase hex, and the rule by which binary formats store hex text as bytes.
 //!
-//! `faster-hex` does the work: SIMD where the processor has it, chosen at run time, scalar elsewhere. Its
-//! case-checking calls are not reachable from outside the crate (0.10.1), so capitals are refused here.
+//! `faster-hex` converts: SIMD where the processor has it, chosen at run time, scalar elsewhere. Whether text is
+//! lowercase hex is found out here, because the crate's case-checking calls are not reachable (0.10.1).
+
+use crate::{DecodeError, TextView};
 
 /// Writes `bytes` as lowercase hex into `buffer` and returns it as text.
 ///
@@ -24,6 +26,26 @@ pub fn encode_into(bytes: &[u8], out: &mut Vec<u8>) {
     faster_hex::hex_encode(bytes, &mut out[start..]).expect("the space is twice as long as the bytes");
 }
 
+/// Appends lowercase hex of `bytes` to `out`.
+pub fn push_text(bytes: &[u8], out: &mut String) {
+    let mut buffer = [0; 128];
+    for chunk in bytes.chunks(64) {
+        let digits = &mut buffer[..2 * chunk.len()];
+        out.push_str(faster_hex::hex_encode(chunk, digits).expect("the space is twice as long as the bytes"));
+    }
+}
+
+/// Whether `text` is the lowercase hex of `bytes`.
+pub fn spells(text: &str, bytes: &[u8]) -> bool {
+    let mut buffer = [0; 128];
+    let mut chunks = text.as_bytes().chunks(128).zip(bytes.chunks(64));
+    text.len() == 2 * bytes.len()
+        && chunks.all(|(digits, chunk)| {
+            let spelled = faster_hex::hex_encode(chunk, &mut buffer[..2 * chunk.len()]);
+            spelled.is_ok_and(|spelled| spelled.as_bytes() == digits)
+        })
+}
+
 /// Reads exactly `2 * N` lowercase hex digits; `None` for anything else, capitals included (an id in capitals
 /// would not be written back the same).
 pub fn decode_array<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
@@ -37,31 +59,62 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     (text.len().is_multiple_of(2) && decode_lower(text, &mut bytes)).then_some(bytes)
 }
 
-/// Appends the bytes that `text` spells.
-///
-/// # Panics
-/// When `text` is not hex of even length: ask [`is_compactable`] first.
+/// Appends the bytes that `text` spells. Ask [`is_compactable`] first: for anything else the bytes mean nothing.
 pub fn decode_into(text: &str, out: &mut Vec<u8>) {
+    if let Ok(digits) = <&[u8; 64]>::try_from(text.as_bytes()) {
+        // Ids and keys, nearly all of what is asked for, need no zeroed space and no length checks.
+        let mut bytes = [0; 32];
+        faster_hex::hex_decode_unchecked(digits, &mut bytes);
+        out.extend_from_slice(&bytes);
+        return;
+    }
     let start = out.len();
     out.resize(start + text.len() / 2, 0);
-    faster_hex::hex_decode(text.as_bytes(), &mut out[start..]).expect("the caller checked that this is hex");
+    faster_hex::hex_decode_unchecked(text.as_bytes(), &mut out[start..]);
 }
 
 /// Whether `text` may be stored as bytes under a rule with this shortest length: even, lowercase hex, so that
 /// printing the bytes gives the identical text back.
 pub fn is_compactable(text: &str, min_len: usize) -> bool {
-    text.len() >= min_len
-        && text.len().is_multiple_of(2)
-        && faster_hex::hex_check(text.as_bytes())
-        && has_no_capitals(text.as_bytes())
+    text.len() >= min_len && text.len().is_multiple_of(2) && is_lower(text.as_bytes())
 }
 
+/// Text that a format stored under such a rule, which must be the choice that the rule makes.
+pub(crate) fn read_stored<'a>(
+    is_hex: bool,
+    stored: &'a [u8],
+    min_len: usize,
+    what: &'static str,
+) -> Result<TextView<'a>, DecodeError> {
+    if is_hex {
+        return match 2 * stored.len() >= min_len {
+            true => Ok(TextView::Hex(stored)),
+            false => Err(DecodeError::NotCanonical(what)),
+        };
+    }
+    let text = str::from_utf8(stored).map_err(|_| DecodeError::Utf8(what))?;
+    match is_compactable(text, min_len) {
+        true => Err(DecodeError::NotCanonical(what)),
+        false => Ok(TextView::Plain(text)),
+    }
+}
+
+/// Reads digits into half as many bytes; false, and anything in `bytes`, where a byte is no lowercase digit.
 fn decode_lower(text: &[u8], bytes: &mut [u8]) -> bool {
-    has_no_capitals(text) && faster_hex::hex_decode(text, bytes).is_ok()
+    let is_hex = is_lower(text);
+    if is_hex {
+        faster_hex::hex_decode_unchecked(text, bytes);
+    }
+    is_hex
 }
 
-fn has_no_capitals(text: &[u8]) -> bool {
-    !text.iter().any(u8::is_ascii_uppercase)
+/// Whether all bytes are lowercase hex digits. The chunks let the compiler use SIMD, and text that is no hex is
+/// mostly found out by the first.
+fn is_lower(text: &[u8]) -> bool {
+    let is_digit = |byte: &u8| byte.wrapping_sub(b'0') < 10 || byte.wrapping_sub(b'a') < 6;
+    let (chunks, rest) = text.as_chunks::<16>();
+    chunks.iter().all(|chunk| chunk.iter().fold(true, |all, byte| all & is_digit(byte)))
+        && rest.iter().all(is_digit)
 }
 
 #[cfg(test)]

@@ -14,10 +14,11 @@ mod formats;
 pub mod hex;
 mod model;
 mod reader;
+mod walk;
 
 pub use codec::{Codec, DecodeError, EncodeError, EventCodec};
 pub use formats::{FORMATS, Format, FormatSpec, Group, Implementation, Opcode, UnknownName};
 pub use model::{
-    ClientMessage, EoseHints, Event, Filter, KindClass, Limits, RelayMessage, Tag, TagFilter, VerifyError,
-    VerifyLevel,
+    ClientMessage, EoseHints, Event, EventHead, EventView, Filter, FlatEvent, KindClass, Limits,
+    RelayMessage, Tag, TagFilter, TagView, TextView, VerifyError, VerifyLevel,
 };

@@ -46,6 +46,16 @@ impl<'a> Reader<'a> {
 
     /// An unsigned LEB128 number in its shortest form.
     pub(crate) fn varint(&mut self, what: &'static str) -> Result<u64, DecodeError> {
+        match self.rest.split_first() {
+            Some((byte, rest)) if *byte < 0x80 => {
+                self.rest = rest;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(what),
+        }
+    }
+
+    fn long_varint(&mut self, what: &'static str) -> Result<u64, DecodeError> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.u8(what)?;
@@ -66,6 +76,11 @@ impl<'a> Reader<'a> {
         str::from_utf8(self.bytes(len, what)?).map_err(|_| DecodeError::Utf8(what))
     }
 
+    /// What is left, which stays.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// Everything left.
     pub(crate) fn take_rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
@@ -76,10 +91,12 @@ impl<'a> Reader<'a> {
         str::from_utf8(self.take_rest()).map_err(|_| DecodeError::Utf8(what))
     }
 
-    /// How many of `claimed` entries (24 bytes each in memory) to make room for at once: what follows can pay
-    /// for one in every 8 bytes. More arrive as they prove to be there.
+    /// How many of `claimed` entries (24 bytes each in memory) to make room for at once: a few, for small tags at
+    /// the end of a message, or as many as what follows can pay for at 8 bytes each. More arrive as they prove to
+    /// be there.
     pub(crate) fn capacity(&self, claimed: u64) -> usize {
-        usize::try_from(claimed).unwrap_or(usize::MAX).min(self.rest.len() / 8)
+        const FEW: usize = 8;
+        usize::try_from(claimed).unwrap_or(usize::MAX).min(FEW.max(self.rest.len() / 8))
     }
 
     /// Fails when bytes remain.

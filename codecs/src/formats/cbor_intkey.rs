@@ -18,6 +18,8 @@ pub(super) struct CborIntkey;
 impl Dialect for CborIntkey {
     const SPELLED: bool = false;
     const COMPACT: bool = true;
+    const EVENT_HEAD: u8 = 0xa7;
+    const KEYS: [&'static [u8]; 7] = [&[0], &[1], &[2], &[3], &[4], &[5], &[6]];
 
     fn write_event<S: Serializer>(event: &Event<'_>, serializer: S) -> Result<S::Ok, S::Error> {
         cbor::write_map::<Self, S>(event, serializer)

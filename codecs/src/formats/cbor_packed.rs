@@ -24,6 +24,8 @@ pub(super) struct CborPacked;
 impl Dialect for CborPacked {
     const SPELLED: bool = false;
     const COMPACT: bool = true;
+    const EVENT_HEAD: u8 = 0x87;
+    const KEYS: [&'static [u8]; 7] = [&[]; 7];
 
     fn write_event<S: Serializer>(event: &Event<'_>, serializer: S) -> Result<S::Ok, S::Error> {
         let mut array = serializer.serialize_seq(Some(7))?;

@@ -18,6 +18,9 @@ pub(super) struct CborSchemaless;
 impl Dialect for CborSchemaless {
     const SPELLED: bool = true;
     const COMPACT: bool = false;
+    const EVENT_HEAD: u8 = 0xa7;
+    const KEYS: [&'static [u8]; 7] =
+        [b"\x62id", b"\x66pubkey", b"\x6acreated_at", b"\x64kind", b"\x64tags", b"\x67content", b"\x63sig"];
 
     fn write_event<S: Serializer>(event: &Event<'_>, serializer: S) -> Result<S::Ok, S::Error> {
         cbor::write_map::<Self, S>(event, serializer)

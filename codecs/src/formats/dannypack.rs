@@ -13,13 +13,13 @@
 //! behind the content.
 //!
 //! The format has one implementation in the seeds, whose decoder reads out of bounds, so this is ours, written by
-//! hand. Not optimised: UTF-8 is checked value by value, and compacted text is looked at twice (rule, conversion).
-
-use std::borrow::Cow;
+//! hand, and stands for `library` and `tuned` alike. Not optimised: UTF-8 is checked value by value.
 
 use crate::{
-    DecodeError, EncodeError, Event, EventCodec, Tag, hex,
+    DecodeError, EncodeError, Event, EventCodec, EventHead, EventView, FlatEvent, Tag, TextView, hex,
+    model::TagLayout,
     reader::{Reader, write_sized, write_varint},
+    walk::{self, TagSink, Walk, Walked},
 };
 
 /// Shortest hex text stored as bytes.
@@ -45,21 +45,19 @@ impl EventCodec for DannyPack {
     }
 
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let event = Event {
-            id: reader.array("id")?,
-            pubkey: reader.array("pubkey")?,
-            sig: reader.array("sig")?,
-            created_at: i64::from_le_bytes(reader.array("created_at")?),
-            kind: u16::from_le_bytes(reader.array("kind")?),
-            tags: {
-                let len = reader.varint("length of the tags")?;
-                read_tags(Reader::new(reader.bytes(len, "tags")?))?
-            },
-            content: read_string(&mut reader, "content")?,
-        };
-        reader.finish()?;
-        Ok(event)
+        walk::decode::<Self>(bytes)
+    }
+
+    fn view_event<'a>(&self, bytes: &'a [u8]) -> Result<EventView<'a>, DecodeError> {
+        walk::view::<Self>(bytes)
+    }
+
+    fn flat_event(&self, bytes: &[u8]) -> Result<FlatEvent, DecodeError> {
+        walk::flat::<Self>(bytes)
+    }
+
+    fn peek(&self, bytes: &[u8]) -> Result<EventHead, DecodeError> {
+        read_fixed(&mut Reader::new(bytes)).map(|(head, _)| head)
     }
 }
 
@@ -98,22 +96,59 @@ fn write_head(mark: u8, len: usize, out: &mut Vec<u8>) {
     }
 }
 
-fn read_tags(mut block: Reader<'_>) -> Result<Vec<Tag<'_>>, DecodeError> {
-    let count = block.varint("number of tags")?;
-    let mut tags = Vec::with_capacity(block.capacity(count));
-    for _ in 0..count {
-        let values = block.u8("number of values in a tag")?;
-        let mut tag = Tag::with_capacity(block.capacity(u64::from(values)));
-        for _ in 0..values {
-            tag.push(read_string(&mut block, "tag value")?);
-        }
-        tags.push(tag);
+impl Walk for DannyPack {
+    const LAYOUT: &'static dyn TagLayout = &DannyPack;
+
+    fn walk<'a>(bytes: &'a [u8], tags: &mut impl TagSink<'a>) -> Result<Walked<'a>, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let (head, sig) = read_fixed(&mut reader)?;
+        let len = reader.varint("length of the tags")?;
+        let tag_bytes = read_tags(Reader::new(reader.bytes(len, "tags")?), tags)?;
+        let content = read_string(&mut reader, "content")?;
+        reader.finish()?;
+        Ok(Walked { head, sig, content, tags: tag_bytes })
     }
-    block.finish()?;
-    Ok(tags)
 }
 
-fn read_string<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<Cow<'a, str>, DecodeError> {
+impl TagLayout for DannyPack {
+    fn next_tag<'a>(&self, tags: &mut &'a [u8]) -> Option<&'a [u8]> {
+        let count = |reader: &mut Reader<'a>| reader.u8("number of values in a tag").map(u64::from);
+        walk::counted_tag(tags, count, |reader| read_stored(reader, "tag value").map(drop))
+    }
+
+    fn next_value<'a>(&self, tag: &mut &'a [u8]) -> Option<TextView<'a>> {
+        let mut reader = Reader::new(tag);
+        let value = read_string(&mut reader, "tag value").ok()?;
+        *tag = reader.rest();
+        Some(value)
+    }
+}
+
+fn read_fixed(reader: &mut Reader<'_>) -> Result<(EventHead, [u8; 64]), DecodeError> {
+    let (id, pubkey, sig) = (reader.array("id")?, reader.array("pubkey")?, reader.array("sig")?);
+    let created_at = i64::from_le_bytes(reader.array("created_at")?);
+    let kind = u16::from_le_bytes(reader.array("kind")?);
+    Ok((EventHead { id, pubkey, created_at, kind }, sig))
+}
+
+/// Reads the tag block and returns what stands behind its count.
+fn read_tags<'a>(mut block: Reader<'a>, tags: &mut impl TagSink<'a>) -> Result<&'a [u8], DecodeError> {
+    let count = block.varint("number of tags")?;
+    let tag_bytes = block.rest();
+    tags.expect_tags(block.capacity(count));
+    for _ in 0..count {
+        let values = block.u8("number of values in a tag")?;
+        tags.tag(block.capacity(u64::from(values)));
+        for _ in 0..values {
+            tags.value(read_string(&mut block, "tag value")?);
+        }
+    }
+    block.finish()?;
+    Ok(tag_bytes)
+}
+
+/// What is stored for a string: whether it is hex, and the bytes.
+fn read_stored<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<(bool, &'a [u8]), DecodeError> {
     let head = reader.u8(what)?;
     let len = match head & !HEX {
         LONG => match reader.varint(what)? {
@@ -122,15 +157,10 @@ fn read_string<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<Cow<'a
         },
         len => u64::from(len),
     };
-    if head & HEX != 0 {
-        if len < MIN_HEX_CHARS as u64 / 2 {
-            return Err(DecodeError::NotCanonical(what));
-        }
-        return Ok(Cow::Owned(hex::encode(reader.bytes(len, what)?)));
-    }
-    let text = reader.text(len, what)?;
-    if hex::is_compactable(text, MIN_HEX_CHARS) {
-        return Err(DecodeError::NotCanonical(what));
-    }
-    Ok(Cow::Borrowed(text))
+    Ok((head & HEX != 0, reader.bytes(len, what)?))
+}
+
+fn read_string<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<TextView<'a>, DecodeError> {
+    let (is_hex, bytes) = read_stored(reader, what)?;
+    hex::read_stored(is_hex, bytes, MIN_HEX_CHARS, what)
 }

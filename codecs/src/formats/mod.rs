@@ -19,9 +19,11 @@ mod proto_compact;
 mod proto_string;
 mod protobuf;
 mod tlv;
+mod tuned;
 
 use std::{fmt, str::FromStr};
 
+use self::tuned::Tuned;
 use crate::{codec::Codec, envelope::Common};
 
 /// Every format. One file and one entry here make a format; everything else follows.
@@ -41,8 +43,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.cbor-schemaless.v1",
         opcode: Opcode::Binary,
         layout: "CBOR map with JSON's field names, ids as bytes",
-        library: &cbor::Cbor(cbor_schemaless::CborSchemaless),
-        tuned: None,
+        library: &cbor::Cbor::<cbor_schemaless::CborSchemaless>::NEW,
+        tuned: Some(&Tuned(cbor::Hand::<cbor_schemaless::CborSchemaless>::NEW)),
     },
     FormatSpec {
         name: "cbor-packed",
@@ -50,8 +52,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.cbor-packed.v1",
         opcode: Opcode::Binary,
         layout: "CBOR array, hex tag values as bytes",
-        library: &cbor::Cbor(cbor_packed::CborPacked),
-        tuned: None,
+        library: &cbor::Cbor::<cbor_packed::CborPacked>::NEW,
+        tuned: Some(&Tuned(cbor::Hand::<cbor_packed::CborPacked>::NEW)),
     },
     FormatSpec {
         name: "cbor-intkey",
@@ -59,8 +61,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.cbor-intkey.v1",
         opcode: Opcode::Binary,
         layout: "CBOR map with integer keys, hex tag values as bytes",
-        library: &cbor::Cbor(cbor_intkey::CborIntkey),
-        tuned: None,
+        library: &cbor::Cbor::<cbor_intkey::CborIntkey>::NEW,
+        tuned: Some(&Tuned(cbor::Hand::<cbor_intkey::CborIntkey>::NEW)),
     },
     FormatSpec {
         name: "proto-string",
@@ -69,7 +71,7 @@ pub static FORMATS: &[FormatSpec] = &[
         opcode: Opcode::Binary,
         layout: "protobuf, ids and keys as hex text",
         library: &proto_string::ProtoString,
-        tuned: None,
+        tuned: Some(&Tuned(protobuf::Hand::<proto_string::ProtoString>::NEW)),
     },
     FormatSpec {
         name: "proto-binary",
@@ -78,7 +80,7 @@ pub static FORMATS: &[FormatSpec] = &[
         opcode: Opcode::Binary,
         layout: "protobuf, ids and keys as bytes",
         library: &proto_binary::ProtoBinary,
-        tuned: None,
+        tuned: Some(&Tuned(protobuf::Hand::<proto_binary::ProtoBinary>::NEW)),
     },
     FormatSpec {
         name: "capnp",
@@ -96,7 +98,7 @@ pub static FORMATS: &[FormatSpec] = &[
         opcode: Opcode::Binary,
         layout: "fixed fields first, hex compacted, common envelope",
         library: &Common { name: "dannypack", event: dannypack::DannyPack },
-        tuned: None,
+        tuned: Some(&Common { name: "dannypack", event: dannypack::DannyPack }),
     },
     FormatSpec {
         name: "notepack",
@@ -105,7 +107,7 @@ pub static FORMATS: &[FormatSpec] = &[
         opcode: Opcode::Binary,
         layout: "varints, hex compacted, common envelope",
         library: &Common { name: "notepack", event: notepack::Notepack },
-        tuned: None,
+        tuned: Some(&Common { name: "notepack", event: notepack::Tuned }),
     },
     FormatSpec {
         name: "capnp-packed",

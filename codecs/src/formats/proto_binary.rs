@@ -26,6 +26,11 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct ProtoBinary;
 
+impl protobuf::Dialect for ProtoBinary {
+    const LIBRARY: &'static dyn Codec = &ProtoBinary;
+    const SPELLED: bool = false;
+}
+
 protobuf_codec!(ProtoBinary, "proto-binary", Text);
 
 fn to_key(bytes: &[u8]) -> Vec<u8> {

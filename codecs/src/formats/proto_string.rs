@@ -25,6 +25,11 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct ProtoString;
 
+impl protobuf::Dialect for ProtoString {
+    const LIBRARY: &'static dyn Codec = &ProtoString;
+    const SPELLED: bool = true;
+}
+
 protobuf_codec!(ProtoString, "proto-string", Text);
 
 fn to_key(bytes: &[u8]) -> String {

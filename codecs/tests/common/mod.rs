@@ -7,6 +7,8 @@
     reason = "each test file compiles this module for itself and uses a part"
 )]
 
+pub mod any;
+
 use std::{
     borrow::Cow,
     collections::BTreeMap,
@@ -215,6 +217,19 @@ pub fn event_of(json: &str) -> Event<'static> {
         content: text(&value["content"]),
         sig: bytes(&value["sig"]),
     }
+}
+
+/// The events of a file of `varint length, ProtoEvent` records: the layout of proto-string.
+pub fn events_of_pb(mut bytes: &[u8]) -> Vec<Event<'_>> {
+    let codec = "proto-string".parse::<Format>().unwrap().spec().library;
+    let mut events = Vec::new();
+    while !bytes.is_empty() {
+        let head = bytes.iter().take_while(|byte| **byte >= 0x80).count() + 1;
+        let len = bytes[..head].iter().rev().fold(0, |len, byte| len << 7 | usize::from(byte & 0x7f));
+        events.push(codec.decode_event(&bytes[head..head + len]).unwrap());
+        bytes = &bytes[head + len..];
+    }
+    events
 }
 
 /// A small event with text, hex and empty values.

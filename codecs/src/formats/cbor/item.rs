@@ -11,7 +11,7 @@ use super::Dialect;
 use crate::hex;
 
 /// Shortest text that travels as bytes (hex rule B).
-const MIN_HEX_LEN: usize = 8;
+pub(super) const MIN_HEX_LEN: usize = 8;
 
 /// Writes a byte string.
 pub(in crate::formats) struct Bytes<'b>(pub(in crate::formats) &'b [u8]);

@@ -4,23 +4,26 @@
 //! into such a struct, and decoding moves them out of one. That is what an adopter pays.
 
 pub(in crate::formats) mod strict;
+mod tuned;
 
+pub(super) use self::tuned::{Dialect, Hand};
 use crate::reader::{varint_len, write_varint};
 
 /// Writes `RelayMsg { event: SubEvent { sub, event } }` around an event that is already encoded.
 pub(super) fn wrap_event(subscription: &str, event: &[u8], out: &mut Vec<u8>) {
     let sized = |len: usize| 1 + varint_len(len as u64) + len;
     let subscription_len = if subscription.is_empty() { 0 } else { sized(subscription.len()) };
-    bytes_field(1, &[], subscription_len + sized(event.len()), out);
+    out.push(1 << 3 | 2);
+    write_varint((subscription_len + sized(event.len())) as u64, out);
     if !subscription.is_empty() {
-        bytes_field(1, subscription.as_bytes(), subscription.len(), out);
+        write_bytes(1 << 3 | 2, subscription.as_bytes(), out);
     }
-    bytes_field(2, event, event.len(), out);
+    write_bytes(2 << 3 | 2, event, out);
 }
 
-fn bytes_field(number: u8, bytes: &[u8], len: usize, out: &mut Vec<u8>) {
-    out.push(number << 3 | 2);
-    write_varint(len as u64, out);
+fn write_bytes(key: u8, bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(key);
+    write_varint(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
 

@@ -87,7 +87,7 @@ const fn shape(fields: &'static [Field]) -> Shape {
     Shape { fields, unknown: Unknown::Refuse }
 }
 
-const KIND_MAX: u64 = u16::MAX as u64;
+pub(super) const KIND_MAX: u64 = u16::MAX as u64;
 
 pub(in crate::formats) static EVENT: Shape = Shape {
     fields: &[

@@ -1,4 +1,4 @@
-//! notepack, through the `notepack` crate.
+//! notepack, through the `notepack` crate, and by hand in `tuned.rs`.
 //!
 //! ```text
 //! vi(1)  id[32] pubkey[32] sig[64]  vi(created_at) vi(kind)  vi(length) content
@@ -14,10 +14,13 @@
 //! overlong varints and trailing bytes, so [`check`] walks the message first and the crate only ever sees what its
 //! own encoder could have written. The walk is part of our decoding time and not of the crate's.
 
+mod tuned;
+
 use std::borrow::Cow;
 
 use notepack::{NoteBuf, NoteParser, StringType};
 
+pub(super) use self::tuned::Tuned;
 use crate::{DecodeError, EncodeError, Event, EventCodec, Tag, hex, reader::Reader};
 
 /// Shortest hex text stored as bytes.

@@ -1,0 +1,256 @@
+//! The three CBOR formats by hand: events go straight into the caller's buffer, and one walk checks as it reads.
+//! Fields of a later version, which may follow in a map, are left to the library.
+
+use std::{borrow::Cow, marker::PhantomData};
+
+use super::{Cbor, Dialect, item::MIN_HEX_LEN};
+use crate::{
+    Codec, DecodeError, EncodeError, Event, EventHead, TextView,
+    formats::tuned::{Tune, Verb},
+    hex,
+    model::TagLayout,
+    reader::Reader,
+    walk::{self, TagSink, Walk, Walked},
+};
+
+/// A CBOR format by hand.
+#[derive(Debug)]
+pub(in crate::formats) struct Hand<D>(PhantomData<D>);
+
+impl<D> Hand<D> {
+    pub(in crate::formats) const NEW: Self = Hand(PhantomData);
+}
+
+const UINT: u8 = 0;
+const NEGATIVE: u8 = 1;
+const BYTES: u8 = 2;
+const TEXT: u8 = 3;
+const ARRAY: u8 = 4;
+
+impl<D: Dialect> Tune for Hand<D> {
+    const LIBRARY: &'static dyn Codec = &Cbor::<D>::NEW;
+
+    fn write_event(event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let [id, pubkey, created_at, kind, tags, content, sig] = D::KEYS;
+        out.push(D::EVENT_HEAD);
+        write_fixed(id, &event.id, out);
+        write_fixed(pubkey, &event.pubkey, out);
+        out.extend_from_slice(created_at);
+        match u64::try_from(event.created_at) {
+            Ok(time) => write_head(UINT, time, out),
+            Err(_) => write_head(NEGATIVE, !event.created_at.cast_unsigned(), out),
+        }
+        out.extend_from_slice(kind);
+        write_head(UINT, u64::from(event.kind), out);
+        out.extend_from_slice(tags);
+        write_head(ARRAY, event.tags.len() as u64, out);
+        for tag in &event.tags {
+            write_head(ARRAY, tag.len() as u64, out);
+            tag.iter().for_each(|value| write_value::<D>(value, out));
+        }
+        out.extend_from_slice(content);
+        write_text(&event.content, out);
+        write_fixed(sig, &event.sig, out);
+        Ok(())
+    }
+
+    fn read_head(bytes: &[u8]) -> Result<EventHead, DecodeError> {
+        read_head::<D>(&mut Reader::new(bytes))
+    }
+
+    fn write_client(verb: Verb, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        write_head(ARRAY, 2, out);
+        out.extend_from_slice(if verb == Verb::Event { D::EVENT } else { D::CLIENT_AUTH });
+        Self::write_event(event, out)
+    }
+
+    fn split_client(bytes: &[u8]) -> Option<(Verb, &[u8])> {
+        let rest = bytes.strip_prefix(&[ARRAY << 5 | 2])?;
+        match rest.strip_prefix(D::EVENT) {
+            Some(event) => Some((Verb::Event, event)),
+            None => rest.strip_prefix(D::CLIENT_AUTH).map(|event| (Verb::Auth, event)),
+        }
+    }
+
+    fn write_relay(subscription: &str, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        Self::wrap(subscription, &[], out);
+        Self::write_event(event, out)
+    }
+
+    fn split_relay(bytes: &[u8]) -> Option<(Cow<'_, str>, &[u8])> {
+        let mut reader = Reader::new(bytes.strip_prefix(&[ARRAY << 5 | 3])?.strip_prefix(D::EVENT)?);
+        let subscription = read_text(&mut reader, "subscription").ok()?;
+        Some((subscription.into(), reader.rest()))
+    }
+
+    fn wrap(subscription: &str, event: &[u8], out: &mut Vec<u8>) {
+        write_head(ARRAY, 3, out);
+        out.extend_from_slice(D::EVENT);
+        write_text(subscription, out);
+        out.extend_from_slice(event);
+    }
+}
+
+// --- writing -------------------------------------------------------------------------------------------------
+
+/// Writes a head with its argument in the shortest form (RFC 8949 §4.2.1).
+fn write_head(major: u8, argument: u64, out: &mut Vec<u8>) {
+    let [.., c, b, a] = argument.to_be_bytes();
+    match argument {
+        0..=23 => out.push(major << 5 | a),
+        24..=0xff => out.extend_from_slice(&[major << 5 | 24, a]),
+        0x100..=0xffff => out.extend_from_slice(&[major << 5 | 25, b, a]),
+        0x1_0000..=0xffff_ffff => {
+            let [.., d, _, _, _] = argument.to_be_bytes();
+            out.extend_from_slice(&[major << 5 | 26, d, c, b, a]);
+        }
+        _ => {
+            out.push(major << 5 | 27);
+            out.extend_from_slice(&argument.to_be_bytes());
+        }
+    }
+}
+
+fn write_fixed(key: &[u8], bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(key);
+    write_head(BYTES, bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    write_head(TEXT, text.len() as u64, out);
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn write_value<D: Dialect>(value: &str, out: &mut Vec<u8>) {
+    if D::COMPACT && hex::is_compactable(value, MIN_HEX_LEN) {
+        write_head(BYTES, value.len() as u64 / 2, out);
+        hex::decode_into(value, out);
+    } else {
+        write_text(value, out);
+    }
+}
+
+// --- reading -------------------------------------------------------------------------------------------------
+
+impl<D: Dialect> Walk for Hand<D> {
+    const LAYOUT: &'static dyn TagLayout = &Layout::<D>(PhantomData);
+
+    fn walk<'a>(bytes: &'a [u8], tags: &mut impl TagSink<'a>) -> Result<Walked<'a>, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let head = read_head::<D>(&mut reader)?;
+        let [.., tags_key, content_key, sig_key] = D::KEYS;
+        read_key(&mut reader, tags_key, "tags")?;
+        let count = read_argument(&mut reader, ARRAY, "tags")?;
+        let tag_bytes = reader.rest();
+        tags.expect_tags(reader.capacity(count));
+        for _ in 0..count {
+            let values = read_argument(&mut reader, ARRAY, "tag")?;
+            tags.tag(reader.capacity(values));
+            for _ in 0..values {
+                tags.value(read_value::<D>(&mut reader)?);
+            }
+        }
+        let tag_bytes = &tag_bytes[..tag_bytes.len() - reader.rest().len()];
+        read_key(&mut reader, content_key, "content")?;
+        let content = TextView::Plain(read_text(&mut reader, "content")?);
+        let sig = read_fixed(&mut reader, sig_key, "sig")?;
+        reader.finish()?;
+        Ok(Walked { head, sig, content, tags: tag_bytes })
+    }
+}
+
+#[derive(Debug)]
+struct Layout<D>(PhantomData<D>);
+
+impl<D: Dialect> TagLayout for Layout<D> {
+    fn next_tag<'a>(&self, tags: &mut &'a [u8]) -> Option<&'a [u8]> {
+        let count = |reader: &mut Reader<'a>| read_argument(reader, ARRAY, "tag");
+        walk::counted_tag(tags, count, |reader| read_stored(reader).map(drop))
+    }
+
+    fn next_value<'a>(&self, tag: &mut &'a [u8]) -> Option<TextView<'a>> {
+        let mut reader = Reader::new(tag);
+        let value = read_value::<D>(&mut reader).ok()?;
+        *tag = reader.rest();
+        Some(value)
+    }
+}
+
+fn read_head<D: Dialect>(reader: &mut Reader<'_>) -> Result<EventHead, DecodeError> {
+    let [id, pubkey, created_at, kind, ..] = D::KEYS;
+    if reader.u8("event")? != D::EVENT_HEAD {
+        return Err(DecodeError::Malformed("event"));
+    }
+    let (id, pubkey) = (read_fixed(reader, id, "id")?, read_fixed(reader, pubkey, "pubkey")?);
+    read_key(reader, created_at, "created_at")?;
+    let created_at = read_time(reader)?;
+    read_key(reader, kind, "kind")?;
+    let kind =
+        u16::try_from(read_argument(reader, UINT, "kind")?).map_err(|_| DecodeError::OutOfRange("kind"))?;
+    Ok(EventHead { id, pubkey, created_at, kind })
+}
+
+fn read_time(reader: &mut Reader<'_>) -> Result<i64, DecodeError> {
+    let what = "created_at";
+    let is_negative = reader.rest().first().is_some_and(|head| head >> 5 == NEGATIVE);
+    let argument = read_argument(reader, if is_negative { NEGATIVE } else { UINT }, what)?;
+    let size = i64::try_from(argument).map_err(|_| DecodeError::OutOfRange(what))?;
+    Ok(if is_negative { !size } else { size })
+}
+
+fn read_key(reader: &mut Reader<'_>, key: &[u8], what: &'static str) -> Result<(), DecodeError> {
+    match reader.bytes(key.len() as u64, what)? == key {
+        true => Ok(()),
+        false => Err(DecodeError::Missing(what)),
+    }
+}
+
+fn read_fixed<const N: usize>(
+    reader: &mut Reader<'_>,
+    key: &[u8],
+    what: &'static str,
+) -> Result<[u8; N], DecodeError> {
+    read_key(reader, key, what)?;
+    match read_argument(reader, BYTES, what)? == N as u64 {
+        true => reader.array(what),
+        false => Err(DecodeError::Malformed(what)),
+    }
+}
+
+fn read_text<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<&'a str, DecodeError> {
+    let len = read_argument(reader, TEXT, what)?;
+    reader.text(len, what)
+}
+
+fn read_value<'a, D: Dialect>(reader: &mut Reader<'a>) -> Result<TextView<'a>, DecodeError> {
+    if !D::COMPACT {
+        return read_text(reader, "tag value").map(TextView::Plain);
+    }
+    let (is_bytes, stored) = read_stored(reader)?;
+    hex::read_stored(is_bytes, stored, MIN_HEX_LEN, "tag value")
+}
+
+fn read_stored<'a>(reader: &mut Reader<'a>) -> Result<(bool, &'a [u8]), DecodeError> {
+    let what = "tag value";
+    let is_bytes = reader.rest().first().is_some_and(|head| head >> 5 == BYTES);
+    let len = read_argument(reader, if is_bytes { BYTES } else { TEXT }, what)?;
+    Ok((is_bytes, reader.bytes(len, what)?))
+}
+
+/// The argument of a head that must be of this major type and in its shortest form.
+fn read_argument(reader: &mut Reader<'_>, major: u8, what: &'static str) -> Result<u64, DecodeError> {
+    let head = reader.u8(what)?;
+    if head >> 5 != major {
+        return Err(DecodeError::Malformed(what));
+    }
+    let (argument, smallest) = match head & 0x1f {
+        small @ 0..=23 => return Ok(small.into()),
+        24 => (u64::from(reader.u8(what)?), 24),
+        25 => (u64::from(u16::from_be_bytes(reader.array(what)?)), 1 << 8),
+        26 => (u64::from(u32::from_be_bytes(reader.array(what)?)), 1 << 16),
+        27 => (u64::from_be_bytes(reader.array(what)?), 1 << 32),
+        _ => return Err(DecodeError::NotCanonical(what)),
+    };
+    if argument < smallest { Err(DecodeError::NotCanonical(what)) } else { Ok(argument) }
+}

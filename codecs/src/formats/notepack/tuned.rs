@@ -1,0 +1,118 @@
+//! notepack by hand: straight from the event into the caller's buffer, and one walk that checks as it reads.
+
+use super::MIN_HEX_CHARS;
+use crate::{
+    DecodeError, EncodeError, Event, EventCodec, EventHead, EventView, FlatEvent, TextView, hex,
+    model::TagLayout,
+    reader::{Reader, write_varint},
+    walk::{self, TagSink, Walk, Walked},
+};
+
+/// The only version.
+const VERSION: u8 = 1;
+
+#[derive(Debug)]
+pub(in crate::formats) struct Tuned;
+
+impl EventCodec for Tuned {
+    fn encode_event(&self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        out.push(VERSION);
+        out.extend_from_slice(&event.id);
+        out.extend_from_slice(&event.pubkey);
+        out.extend_from_slice(&event.sig);
+        write_varint(event.created_at.cast_unsigned(), out);
+        write_varint(u64::from(event.kind), out);
+        write_varint(event.content.len() as u64, out);
+        out.extend_from_slice(event.content.as_bytes());
+        write_varint(event.tags.len() as u64, out);
+        for tag in &event.tags {
+            write_varint(tag.len() as u64, out);
+            tag.iter().for_each(|value| write_value(value, out));
+        }
+        Ok(())
+    }
+
+    fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
+        walk::decode::<Self>(bytes)
+    }
+
+    fn view_event<'a>(&self, bytes: &'a [u8]) -> Result<EventView<'a>, DecodeError> {
+        walk::view::<Self>(bytes)
+    }
+
+    fn flat_event(&self, bytes: &[u8]) -> Result<FlatEvent, DecodeError> {
+        walk::flat::<Self>(bytes)
+    }
+
+    fn peek(&self, bytes: &[u8]) -> Result<EventHead, DecodeError> {
+        read_head(&mut Reader::new(bytes)).map(|(head, _)| head)
+    }
+}
+
+fn write_value(value: &str, out: &mut Vec<u8>) {
+    if hex::is_compactable(value, MIN_HEX_CHARS) {
+        write_varint(value.len() as u64 | 1, out); // twice the bytes is the number of digits
+        hex::decode_into(value, out);
+    } else {
+        write_varint(2 * value.len() as u64, out);
+        out.extend_from_slice(value.as_bytes());
+    }
+}
+
+impl Walk for Tuned {
+    const LAYOUT: &'static dyn TagLayout = &Tuned;
+
+    fn walk<'a>(bytes: &'a [u8], tags: &mut impl TagSink<'a>) -> Result<Walked<'a>, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let (head, sig) = read_head(&mut reader)?;
+        let content_len = reader.varint("content's length")?;
+        let content = TextView::Plain(reader.text(content_len, "content")?);
+        let count = reader.varint("number of tags")?;
+        let tag_bytes = reader.rest();
+        tags.expect_tags(reader.capacity(count));
+        for _ in 0..count {
+            let values = reader.varint("number of values in a tag")?;
+            tags.tag(reader.capacity(values));
+            for _ in 0..values {
+                tags.value(read_value(&mut reader)?);
+            }
+        }
+        reader.finish()?;
+        Ok(Walked { head, sig, content, tags: tag_bytes })
+    }
+}
+
+impl TagLayout for Tuned {
+    fn next_tag<'a>(&self, tags: &mut &'a [u8]) -> Option<&'a [u8]> {
+        let count = |reader: &mut Reader<'a>| reader.varint("number of values in a tag");
+        walk::counted_tag(tags, count, |reader| read_stored(reader).map(drop))
+    }
+
+    fn next_value<'a>(&self, tag: &mut &'a [u8]) -> Option<TextView<'a>> {
+        let mut reader = Reader::new(tag);
+        let value = read_value(&mut reader).ok()?;
+        *tag = reader.rest();
+        Some(value)
+    }
+}
+
+fn read_head(reader: &mut Reader<'_>) -> Result<(EventHead, [u8; 64]), DecodeError> {
+    if reader.varint("version")? != u64::from(VERSION) {
+        return Err(DecodeError::OutOfRange("version (only 1 is known)"));
+    }
+    let (id, pubkey, sig) = (reader.array("id")?, reader.array("pubkey")?, reader.array("sig")?);
+    let created_at = reader.varint("created_at")?.cast_signed();
+    let kind = u16::try_from(reader.varint("kind")?).map_err(|_| DecodeError::OutOfRange("kind"))?;
+    Ok((EventHead { id, pubkey, created_at, kind }, sig))
+}
+
+fn read_stored<'a>(reader: &mut Reader<'a>) -> Result<(bool, &'a [u8]), DecodeError> {
+    let what = "tag value";
+    let head = reader.varint(what)?;
+    Ok((head & 1 == 1, reader.bytes(head >> 1, what)?))
+}
+
+fn read_value<'a>(reader: &mut Reader<'a>) -> Result<TextView<'a>, DecodeError> {
+    let (is_bytes, stored) = read_stored(reader)?;
+    hex::read_stored(is_bytes, stored, MIN_HEX_CHARS, "tag value")
+}

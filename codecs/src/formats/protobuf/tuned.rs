@@ -1,0 +1,270 @@
+//! The two protobuf formats by hand: lengths are counted before they are written, so that events go straight into
+//! the caller's buffer, and one walk checks as it reads. Fields of a later version, which may follow the last one,
+//! are left to the library.
+
+use std::{borrow::Cow, fmt, marker::PhantomData};
+
+use super::{strict::KIND_MAX, write_bytes};
+use crate::{
+    Codec, DecodeError, EncodeError, Event, EventHead, Tag, TextView,
+    formats::tuned::{Tune, Verb},
+    hex,
+    model::TagLayout,
+    reader::{Reader, varint_len, write_sized, write_varint},
+    walk::{TagSink, Walk, Walked},
+};
+
+/// What the two formats differ in.
+pub(in crate::formats) trait Dialect: fmt::Debug + Send + Sync + 'static {
+    /// The format through prost.
+    const LIBRARY: &'static dyn Codec;
+
+    /// Ids, keys and signatures are hex text; otherwise bytes.
+    const SPELLED: bool;
+}
+
+/// A protobuf format by hand.
+#[derive(Debug)]
+pub(in crate::formats) struct Hand<D>(PhantomData<D>);
+
+impl<D> Hand<D> {
+    pub(in crate::formats) const NEW: Self = Hand(PhantomData);
+}
+
+// The keys of an event's fields: number and wire type (0 varint, 2 length and bytes).
+const ID: u8 = 1 << 3 | 2;
+const PUBKEY: u8 = 2 << 3 | 2;
+const CREATED_AT: u8 = 3 << 3;
+const KIND: u8 = 4 << 3;
+const TAG: u8 = 5 << 3 | 2;
+const CONTENT: u8 = 6 << 3 | 2;
+const SIG: u8 = 7 << 3 | 2;
+/// In a tag.
+const VALUE: u8 = 1 << 3 | 2;
+/// In a client's message: members 1 and 4 of the oneof.
+const CLIENT_EVENT: u8 = 1 << 3 | 2;
+const CLIENT_AUTH: u8 = 4 << 3 | 2;
+/// In a relay's message, and in the message that it is there.
+const RELAY_EVENT: u8 = 1 << 3 | 2;
+const SUB: u8 = 1 << 3 | 2;
+const SUB_EVENT: u8 = 2 << 3 | 2;
+
+impl<D: Dialect> Tune for Hand<D> {
+    const LIBRARY: &'static dyn Codec = D::LIBRARY;
+
+    fn write_event(event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        write_fixed::<D, 32, 64>(ID, &event.id, out);
+        write_fixed::<D, 32, 64>(PUBKEY, &event.pubkey, out);
+        if event.created_at != 0 {
+            out.push(CREATED_AT);
+            write_varint(event.created_at.cast_unsigned(), out);
+        }
+        if event.kind != 0 {
+            out.push(KIND);
+            write_varint(event.kind.into(), out);
+        }
+        for tag in &event.tags {
+            out.push(TAG);
+            write_varint(tag_len(tag) as u64, out);
+            tag.iter().for_each(|value| write_bytes(VALUE, value.as_bytes(), out));
+        }
+        if !event.content.is_empty() {
+            write_bytes(CONTENT, event.content.as_bytes(), out);
+        }
+        write_fixed::<D, 64, 128>(SIG, &event.sig, out);
+        Ok(())
+    }
+
+    fn read_head(bytes: &[u8]) -> Result<EventHead, DecodeError> {
+        read_head::<D>(&mut Reader::new(bytes))
+    }
+
+    fn write_client(verb: Verb, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        out.push(if verb == Verb::Event { CLIENT_EVENT } else { CLIENT_AUTH });
+        write_sized(out, |out| Self::write_event(event, out))
+    }
+
+    fn split_client(bytes: &[u8]) -> Option<(Verb, &[u8])> {
+        let (key, rest) = bytes.split_first()?;
+        let verb = match *key {
+            CLIENT_EVENT => Verb::Event,
+            CLIENT_AUTH => Verb::Auth,
+            _ => return None,
+        };
+        last_field(rest).map(|event| (verb, event))
+    }
+
+    fn write_relay(subscription: &str, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        out.push(RELAY_EVENT);
+        write_sized(out, |out| {
+            if !subscription.is_empty() {
+                write_bytes(SUB, subscription.as_bytes(), out);
+            }
+            out.push(SUB_EVENT);
+            write_sized(out, |out| Self::write_event(event, out))
+        })
+    }
+
+    fn split_relay(bytes: &[u8]) -> Option<(Cow<'_, str>, &[u8])> {
+        let mut reader = Reader::new(last_field(bytes.strip_prefix(&[RELAY_EVENT])?)?);
+        let subscription = match optional_bytes(&mut reader, SUB, "subscription").ok()? {
+            Some(subscription) => str::from_utf8(subscription).ok()?,
+            None => "",
+        };
+        let event = last_field(reader.rest().strip_prefix(&[SUB_EVENT])?)?;
+        Some((subscription.into(), event))
+    }
+}
+
+// --- writing -------------------------------------------------------------------------------------------------
+
+fn write_fixed<D: Dialect, const N: usize, const M: usize>(key: u8, bytes: &[u8; N], out: &mut Vec<u8>) {
+    if D::SPELLED {
+        write_bytes(key, hex::encode_array(bytes, &mut [0; M]).as_bytes(), out);
+    } else {
+        write_bytes(key, bytes, out);
+    }
+}
+
+fn tag_len(tag: &Tag<'_>) -> usize {
+    tag.iter().map(|value| 1 + varint_len(value.len() as u64) + value.len()).sum()
+}
+
+// --- reading -------------------------------------------------------------------------------------------------
+
+impl<D: Dialect> Walk for Hand<D> {
+    const LAYOUT: &'static dyn TagLayout = &Layout;
+
+    fn walk<'a>(bytes: &'a [u8], tags: &mut impl TagSink<'a>) -> Result<Walked<'a>, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let head = read_head::<D>(&mut reader)?;
+        let tag_bytes = reader.rest();
+        while has_key(&mut reader, TAG) {
+            let len = reader.varint("tag")?;
+            let mut values = Reader::new(reader.bytes(len, "tag")?);
+            tags.tag(count_values(values));
+            while !values.is_empty() {
+                tags.value(read_value(&mut values)?);
+            }
+        }
+        let tag_bytes = &tag_bytes[..tag_bytes.len() - reader.rest().len()];
+        let content = match optional_bytes(&mut reader, CONTENT, "content")? {
+            Some(content) => str::from_utf8(content).map_err(|_| DecodeError::Utf8("content"))?,
+            None => "",
+        };
+        let sig = read_fixed::<D, 64>(&mut reader, SIG, "sig")?;
+        reader.finish()?;
+        Ok(Walked { head, sig, content: TextView::Plain(content), tags: tag_bytes })
+    }
+}
+
+#[derive(Debug)]
+struct Layout;
+
+impl TagLayout for Layout {
+    fn next_tag<'a>(&self, tags: &mut &'a [u8]) -> Option<&'a [u8]> {
+        let mut reader = Reader::new(tags.strip_prefix(&[TAG])?);
+        let len = reader.varint("tag").ok()?;
+        let tag = reader.bytes(len, "tag").ok()?;
+        *tags = reader.rest();
+        Some(tag)
+    }
+
+    fn next_value<'a>(&self, tag: &mut &'a [u8]) -> Option<TextView<'a>> {
+        let mut reader = Reader::new(tag);
+        let value = read_value(&mut reader).ok()?;
+        *tag = reader.rest();
+        Some(value)
+    }
+}
+
+fn read_head<D: Dialect>(reader: &mut Reader<'_>) -> Result<EventHead, DecodeError> {
+    let (id, pubkey) =
+        (read_fixed::<D, 32>(reader, ID, "id")?, read_fixed::<D, 32>(reader, PUBKEY, "pubkey")?);
+    let created_at = optional_varint(reader, CREATED_AT, u64::MAX, "created_at")?.cast_signed();
+    let kind = optional_varint(reader, KIND, KIND_MAX, "kind")?;
+    let kind = u16::try_from(kind).map_err(|_| DecodeError::OutOfRange("kind"))?;
+    Ok(EventHead { id, pubkey, created_at, kind })
+}
+
+/// Takes a key, if it is the next.
+fn has_key(reader: &mut Reader<'_>, key: u8) -> bool {
+    let has = reader.rest().first() == Some(&key);
+    if has {
+        *reader = Reader::new(&reader.rest()[1..]);
+    }
+    has
+}
+
+fn read_fixed<D: Dialect, const N: usize>(
+    reader: &mut Reader<'_>,
+    key: u8,
+    what: &'static str,
+) -> Result<[u8; N], DecodeError> {
+    if !has_key(reader, key) {
+        return Err(DecodeError::Missing(what));
+    }
+    let len = reader.varint(what)?;
+    let stored = reader.bytes(len, what)?;
+    let fixed = if D::SPELLED { hex::decode_array(stored) } else { stored.try_into().ok() };
+    fixed.ok_or(DecodeError::Malformed(what))
+}
+
+/// A number that is absent when it is zero, and only then.
+fn optional_varint(
+    reader: &mut Reader<'_>,
+    key: u8,
+    max: u64,
+    what: &'static str,
+) -> Result<u64, DecodeError> {
+    if !has_key(reader, key) {
+        return Ok(0);
+    }
+    match reader.varint(what)? {
+        0 => Err(DecodeError::NotCanonical(what)),
+        value if value > max => Err(DecodeError::OutOfRange(what)),
+        value => Ok(value),
+    }
+}
+
+/// Bytes that are absent when they are empty, and only then.
+fn optional_bytes<'a>(
+    reader: &mut Reader<'a>,
+    key: u8,
+    what: &'static str,
+) -> Result<Option<&'a [u8]>, DecodeError> {
+    if !has_key(reader, key) {
+        return Ok(None);
+    }
+    match reader.varint(what)? {
+        0 => Err(DecodeError::NotCanonical(what)),
+        len => reader.bytes(len, what).map(Some),
+    }
+}
+
+fn read_value<'a>(reader: &mut Reader<'a>) -> Result<TextView<'a>, DecodeError> {
+    if !has_key(reader, VALUE) {
+        return Err(DecodeError::Malformed("tag value"));
+    }
+    let len = reader.varint("tag value")?;
+    reader.text(len, "tag value").map(TextView::Plain)
+}
+
+/// How many values a tag seems to hold: room for so many is made at once.
+fn count_values(mut values: Reader<'_>) -> usize {
+    let mut count = 0;
+    while has_key(&mut values, VALUE)
+        && let Ok(len) = values.varint("tag value")
+        && values.bytes(len, "tag value").is_ok()
+    {
+        count += 1;
+    }
+    count
+}
+
+/// Length and bytes, behind which nothing stands.
+fn last_field(bytes: &[u8]) -> Option<&[u8]> {
+    let mut reader = Reader::new(bytes);
+    let len = reader.varint("length").ok()?;
+    (reader.rest().len() as u64 == len).then(|| reader.rest())
+}
