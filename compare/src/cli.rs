@@ -55,7 +55,7 @@ struct Cli {
 enum Command {
     /// Measure, write a result folder, show the table
     Run(Box<Run>),
-    /// Show the table of a result folder again and rewrite its summary.md, from result.json alone
+    /// Show the table of a result folder again and rewrite its summary.md and report.html, from result.json alone
     Report {
         /// The folder that `compare run` wrote
         dir: PathBuf,
@@ -169,7 +169,7 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
 fn rerender(dir: &Path) -> Result<()> {
     let result = ResultFile::read(dir)?;
     let folder = if dir.is_dir() { dir } else { dir.parent().unwrap_or(Path::new(".")) };
-    write_summary(&result, folder)?;
+    write_reports(&result, folder)?;
     show(&result)
 }
 
@@ -217,7 +217,7 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
     let result = ResultFile::assemble(header, &cells, &plan, blocks);
     result.write(&folder)?;
     report::write_logs(&result, started, &folder)?;
-    write_summary(&result, &folder)?;
+    write_reports(&result, &folder)?;
     // Holds only what could not be read; empty after a good run, and then it goes.
     let _ = fs::remove_dir(&running);
     show(&result)?;
@@ -247,9 +247,13 @@ fn run_until_signal(request: &Request<'_>, progress: &mut Progress) -> Result<Ou
     })
 }
 
-fn write_summary(result: &ResultFile, folder: &Path) -> Result<()> {
-    let file = folder.join("summary.md");
-    fs::write(&file, report::summary(result)).with_context(|| format!("cannot write {}", file.display()))
+fn write_reports(result: &ResultFile, folder: &Path) -> Result<()> {
+    let write = |name: &str, text: String| {
+        let file = folder.join(name);
+        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+    };
+    write("summary.md", report::summary(result))?;
+    write("report.html", report::html(result)?)
 }
 
 fn show(result: &ResultFile) -> Result<()> {

@@ -155,6 +155,11 @@ impl Block {
 }
 
 impl ResultFile {
+    /// The JSON schema of the file, generated from these types.
+    pub fn json_schema() -> serde_json::Value {
+        schemars::schema_for!(ResultFile).to_value()
+    }
+
     /// Reads a result. `path` is its folder or the file itself.
     ///
     /// # Errors

@@ -1,6 +1,8 @@
 //! From a result to tables and verdicts: pure functions, the same text from the same file for ever.
 
 mod comparison;
+mod figures;
+mod html;
 mod logs;
 mod merged;
 mod number;
@@ -9,6 +11,7 @@ mod table;
 mod view;
 
 pub use comparison::{BAND, Comparison, Verdict};
+pub use html::html;
 pub use logs::write_logs;
 pub use merged::{Merged, Metric};
 pub use summary::{summary, terminal};

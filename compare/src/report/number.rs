@@ -12,6 +12,27 @@ pub(crate) fn three(value: f64) -> String {
     if decimals > 0 { text } else { grouped(&text) }
 }
 
+/// A tick of an axis: no more digits than it needs, thousands as k.
+pub(crate) fn short(value: f64) -> String {
+    let (value, unit) = if value >= 1e6 {
+        (value / 1e6, "M")
+    } else if value >= 10_000.0 {
+        (value / 1e3, "k")
+    } else {
+        (value, "")
+    };
+    let decimals = if value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        3
+    };
+    let text = format!("{value:.decimals$}");
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text}{unit}")
+}
+
 /// A ratio: `×0.63`, `×12.5`.
 pub(crate) fn ratio(value: f64) -> String {
     let decimals = if value < 9.995 { 2 } else { 1 };
@@ -48,6 +69,17 @@ mod tests {
             (1_234_567.0, "1,234,567"),
         ] {
             assert_eq!(three(value), text);
+        }
+        for (value, text) in [
+            (0.05, "0.05"),
+            (1.0, "1"),
+            (1.2, "1.2"),
+            (50.0, "50"),
+            (9_000.0, "9000"),
+            (20_000.0, "20k"),
+            (1e6, "1M"),
+        ] {
+            assert_eq!(short(value), text);
         }
         assert_eq!((ratio(0.631), ratio(12.54)), ("×0.63".to_owned(), "×12.5".to_owned()));
     }

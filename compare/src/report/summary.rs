@@ -56,6 +56,9 @@ pub fn terminal(result: &ResultFile) -> String {
         line(&mut text, format_args!("\n{}, × is to JSON without compression", load.name()));
         text.push_str(&load.costs().text());
         line(&mut text, format_args!("p50, p99, p99.9: {latency}, {meaning}."));
+        if comparisons.is_empty() {
+            continue;
+        }
         line(
             &mut text,
             format_args!(
@@ -98,12 +101,21 @@ fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
 
 /// The command as one would type it again.
 pub(crate) fn command(result: &ResultFile) -> String {
+    quoted(&result.command)
+}
+
+/// The same without the program's name.
+pub(crate) fn arguments(result: &ResultFile) -> String {
+    quoted(result.command.get(1..).unwrap_or_default())
+}
+
+fn quoted(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=:+".contains(c);
     let quoted = |word: &String| {
         let simple = !word.is_empty() && word.chars().all(plain);
         if simple { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) }
     };
-    result.command.iter().map(quoted).collect::<Vec<_>>().join(" ")
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 /// What a reader must know before any number.
@@ -209,7 +221,7 @@ fn why(block: &Block) -> String {
     reasons.join("; ")
 }
 
-fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
+pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
     let cells = loads.iter().map(|load| load.cells.len().saturating_sub(2)).max().unwrap_or(0);
     let smallest = stats::wilcoxon_smallest(result.config.rounds as usize);
     let correction = if smallest * cells as f64 <= stats::SIGNIFICANT {

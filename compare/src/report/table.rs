@@ -30,6 +30,12 @@ impl LoadView<'_> {
         labels
     }
 
+    /// The ids behind the rows of [`LoadView::costs`], or of [`LoadView::verdicts`], where the anchor has none.
+    pub(crate) fn row_ids(&self, verdicts: bool) -> Vec<&str> {
+        let shown = self.cells.iter().filter(|view| !verdicts || self.reference(view).is_some());
+        shown.map(|view| view.cell.id.as_str()).collect()
+    }
+
     fn label_headings(&self) -> Vec<String> {
         let mut headings = vec!["format", "compression"];
         headings.extend(self.varies(|cell| &cell.cell.implementation).then_some("code"));

@@ -1,6 +1,6 @@
 //! Records and results made by hand.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs, path::Path};
 
 use compare::{Block, CellSpec, Config, Git, Header, Known, Matrix, Plan, ResultFile, Role, cells};
 use measure::{
@@ -166,4 +166,15 @@ pub(crate) fn result(
         config: config(profile, rounds),
     };
     ResultFile::assemble(header, &cells, &plan, blocks)
+}
+
+/// Compares with a committed file; `UPDATE_SNAPSHOTS=1 cargo test -p compare` rewrites it for review.
+pub(crate) fn check_snapshot(path: &Path, text: &str) {
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let committed = fs::read_to_string(path).unwrap_or_default();
+    let name = path.display();
+    assert!(committed == text, "{name} differs; run with UPDATE_SNAPSHOTS=1 and review the change:\n{text}");
 }

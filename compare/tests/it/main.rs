@@ -3,8 +3,12 @@
 #[cfg(test)]
 mod common;
 #[cfg(test)]
+mod html;
+#[cfg(test)]
 mod report;
 #[cfg(test)]
 mod run;
+#[cfg(test)]
+mod schema;
 #[cfg(test)]
 mod verdicts;

@@ -2,15 +2,15 @@
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
-use crate::common::{PLAIN, Run, record, result};
+use crate::common::{self, PLAIN, Run, record, result};
 use compare::{ResultFile, report};
 use measure::{Quantile, Status, Verdict};
 
-const CELLS: [&str; 5] =
+pub(crate) const CELLS: [&str; 5] =
     ["json+none", "json+deflate", "cbor-packed+none", "cbor-packed+deflate", "proto+none"];
 
 /// Twelve rounds in which JSON's cost drifts, cbor-packed costs a fixed share of it, and proto is JSON with noise.
-fn measured(id: &str, round: u32, _position: u32) -> measure::RunRecord {
+pub(crate) fn measured(id: &str, round: u32, _position: u32) -> measure::RunRecord {
     let drift = 100 + u64::from(round);
     let share = |percent: u64| Run {
         wire_bytes_per_event: 900 * percent / 100,
@@ -29,19 +29,15 @@ fn measured(id: &str, round: u32, _position: u32) -> measure::RunRecord {
     record(id, 1 + u64::from(round), run)
 }
 
-/// Compares with a committed file; `UPDATE_SNAPSHOTS=1 cargo test -p compare` rewrites it for review.
 fn check_snapshot(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/snapshots").join(name);
-    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, text).unwrap();
-    }
-    let committed = fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == text, "{name} differs; run with UPDATE_SNAPSHOTS=1 and review the change:\n{text}");
+    common::check_snapshot(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/snapshots").join(name),
+        text,
+    );
 }
 
 /// A result with one of everything that can go wrong with a block.
-fn troubled() -> ResultFile {
+pub(crate) fn troubled() -> ResultFile {
     let mut result = result("quick", 3, &CELLS, measured);
     // The cells are the anchor, its control, json+deflate, cbor-packed, cbor-packed+deflate, proto.
     let invalid = &mut result.cells[3].blocks[1];

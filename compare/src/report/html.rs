@@ -1,0 +1,184 @@
+//! `report.html`: one file that makes no request, reads without JavaScript and is interactive with it.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::{
+    Comparison, LoadView, Metric, Table,
+    figures::{self, escape},
+    summary, table, views,
+};
+use crate::{ResultFile, matrix::Role};
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// The page.
+///
+/// # Errors
+/// When a figure cannot be drawn.
+pub fn html(result: &ResultFile) -> Result<String> {
+    let loads = views(result);
+    let mut body = String::new();
+    add(
+        &mut body,
+        format_args!("<p class=\"first\"><code>{}</code></p>\n", escape(&summary::command(result))),
+    );
+    add(
+        &mut body,
+        format_args!("<h1>{}: wire formats compared</h1>\n", escape(&result.config.scenarios.join(", "))),
+    );
+    for warning in summary::warnings(result, &loads) {
+        add(&mut body, format_args!("<p class=\"warning\">{}</p>\n", escape(&warning)));
+    }
+    add(&mut body, format_args!("<p>{}</p>\n", escape(&summary::headline(result))));
+    for load in &loads {
+        section(&mut body, load)?;
+    }
+    for scenario in &result.config.scenarios {
+        if let Some(svg) = figures::p99_against_rate(&loads, scenario)? {
+            let caption = format!("p99 against rate, {scenario}");
+            add(&mut body, format_args!("<div class=\"figures\">{}</div>", figure(&caption, &svg)));
+        }
+    }
+    body.push_str(&list("How to read this", &summary::reading(result, &loads)));
+    body.push_str(&list("What was measured", &summary::provenance(result)));
+    let reproduce = format!(
+        "git checkout {}\ncargo run --release -p compare -- {}",
+        result.git.as_ref().map_or("COMMIT", |git| git.commit.as_str()),
+        summary::arguments(result)
+    );
+    add(&mut body, format_args!("<h2>How to reproduce</h2>\n<pre>{}</pre>\n", escape(&reproduce)));
+    add(
+        &mut body,
+        format_args!("<script type=\"application/json\" id=\"data\">{}</script>\n", data(result, &loads)?),
+    );
+    // The policy names the one script by its hash, so nothing that a file smuggles in would run.
+    let hash = BASE64.encode(Sha256::digest(SCRIPT));
+    Ok(format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
+         script-src 'sha256-{hash}'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}: wire formats compared</title>\n\
+         <style>{STYLE}</style>\n</head>\n<body>\n{body}<script>{SCRIPT}</script>\n</body>\n</html>\n",
+        escape(&result.config.scenarios.join(", "))
+    ))
+}
+
+fn add(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    text.write_fmt(arguments).expect("writing to a string does not fail");
+}
+
+fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
+    let comparisons = load.comparisons();
+    add(body, format_args!("<h2>{}</h2>\n<h3>Verdicts</h3>\n<ul>\n", escape(&load.name())));
+    for line in verdict_lines(load, &comparisons) {
+        add(body, format_args!("<li>{line}</li>\n"));
+    }
+    add(body, format_args!("</ul>\n<p>{}</p>\n", escape(&summary::control_line(load, &comparisons))));
+    body.push_str("<h3>Ratios to the reference, with 95 % intervals</h3>\n");
+    body.push_str(&table_html(&load.verdicts(&comparisons, false), &load.row_ids(true)));
+    body.push_str("<h3>What it cost</h3>\n");
+    body.push_str(&table_html(&load.costs(), &load.row_ids(false)));
+    add(body, format_args!("<p>p50, p99, p99.9: {}, {}.</p>\n", load.latency.0, load.latency.1));
+    body.push_str(&figures::legend(load));
+    body.push_str("<div class=\"figures\">\n");
+    for (cpu, who) in [(Metric::RelayCpu, "relay"), (Metric::ClientCpu, "client")] {
+        let caption = format!("Wire bytes against {who} CPU, frontier drawn (lower left is better)");
+        body.push_str(&figure(&caption, &figures::pareto(load, cpu)?));
+    }
+    if let Some(svg) = figures::time_series(load)? {
+        body.push_str(&figure("Every block over time, spans left out shaded", &svg));
+    }
+    for metric in Metric::JUDGED.into_iter().filter(|metric| comparisons.iter().any(|c| c.metric == *metric))
+    {
+        let caption = format!("{} against the reference (grey: ±2 %, thick: a verdict)", metric.short());
+        body.push_str(&figure(&caption, &figures::forest(load, &comparisons, metric)?));
+    }
+    for compression in figures::compressions(load) {
+        if let Some(svg) = figures::percentiles(load, compression)? {
+            body.push_str(&figure(&format!("Latency by percentile, {compression}"), &svg));
+        }
+    }
+    body.push_str("</div>\n");
+    Ok(())
+}
+
+/// A line for each format: its cell without compression, or the first it has.
+fn verdict_lines(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<String> {
+    let mut seen = Vec::new();
+    let mut lines = Vec::new();
+    for view in load.cells.iter().filter(|view| view.cell.role == Role::Cell) {
+        let of_cell: Vec<String> = (comparisons.iter().filter(|c| c.cell == view.cell.id))
+            .map(|c| {
+                format!(
+                    "{} <span class=\"{}\">{}</span>",
+                    c.metric.short(),
+                    c.verdict,
+                    escape(&c.to_string())
+                )
+            })
+            .collect();
+        if !seen.contains(&&view.cell.cell.format) && !of_cell.is_empty() {
+            seen.push(&view.cell.cell.format);
+            let reference = load.reference(view).map_or("", |reference| reference.cell.id.as_str());
+            let id = &view.cell.id;
+            lines.push(format!(
+                "<b>{}</b> against {}: {}",
+                escape(id),
+                escape(reference),
+                of_cell.join(", ")
+            ));
+        }
+    }
+    lines
+}
+
+fn figure(caption: &str, svg: &str) -> String {
+    format!("<figure><figcaption>{}</figcaption>{svg}</figure>\n", escape(caption))
+}
+
+/// Markdown list items as HTML.
+fn list(heading: &str, items: &str) -> String {
+    let items: String =
+        items.lines().map(|item| format!("<li>{}</li>\n", escape(item.trim_start_matches("- ")))).collect();
+    format!("<h2>{heading}</h2>\n<ul>\n{items}</ul>\n")
+}
+
+fn table_html(table: &Table, ids: &[&str]) -> String {
+    let class = |column: usize| if column < table.names { " class=\"name\"" } else { "" };
+    let mut html = "<div class=\"scroll\"><table>\n<thead><tr>".to_owned();
+    for (column, heading) in table.headings.iter().enumerate() {
+        add(&mut html, format_args!("<th{}>{}</th>", class(column), escape(heading)));
+    }
+    html.push_str("</tr></thead>\n<tbody>\n");
+    for (row, id) in table.rows.iter().zip(ids) {
+        add(&mut html, format_args!("<tr data-cell=\"{}\">", escape(id)));
+        for (column, field) in row.iter().enumerate() {
+            add(&mut html, format_args!("<td{}>{}</td>", class(column), escape(field)));
+        }
+        html.push_str("</tr>\n");
+    }
+    html + "</tbody></table></div>\n"
+}
+
+/// All numbers of the page, for whoever wants to go on from here.
+fn data(result: &ResultFile, loads: &[LoadView<'_>]) -> Result<String> {
+    let cells: Vec<_> = (loads.iter().flat_map(|load| load.cells.iter().map(move |view| (load, view))))
+        .map(|(load, view)| {
+            let metrics = Metric::ALL.map(|metric| (metric, metric.value(&view.merged, load.latency.0)));
+            let metrics: Vec<_> = metrics.iter().map(|(metric, value)| json!({"metric": metric, "value": value, "shown": table::shown(*metric, &view.merged, load.latency.0)})).collect();
+            json!({"id": view.cell.id, "cell": view.cell.cell, "rate_per_s": view.cell.rate_per_s, "metrics": metrics})
+        })
+        .collect();
+    let data = json!({
+        "command": result.command, "git": result.git, "host": result.host, "config": result.config,
+        "corpus": result.corpus, "cells": cells, "comparisons": super::comparisons(result),
+    });
+    // Inside a script element only "<" could begin something else; it stands in strings alone.
+    Ok(serde_json::to_string(&data)?.replace('<', "\\u003c"))
+}
