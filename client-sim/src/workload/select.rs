@@ -1,0 +1,88 @@
+//! Which events of a corpus can be streamed.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use codecs::{Event, Format, KindClass};
+use corpus::Corpus;
+
+/// Well below every relay's message limit of 1 MiB, with room for the envelope.
+const MAX_EVENT_BYTES: usize = 1_000_000;
+
+/// The corpus events that each of `formats` can carry and that a relay keeps as long as the run lasts.
+pub(super) fn select<'c>(
+    corpus: &'c Corpus,
+    formats: &[Format],
+) -> (Vec<&'c Event<'static>>, BTreeMap<&'static str, usize>) {
+    let mut newest = HashMap::new();
+    for event in &corpus.events {
+        if matches!(event.class(), KindClass::Replaceable | KindClass::Addressable) {
+            let best = newest.entry((event.pubkey, event.kind, event.address())).or_insert(event);
+            if (event.created_at, std::cmp::Reverse(event.id)) > (best.created_at, std::cmp::Reverse(best.id))
+            {
+                *best = event;
+            }
+        }
+    }
+    let ids: HashSet<[u8; 32]> = corpus.events.iter().map(|e| e.id).collect();
+    let mut set_aside = BTreeMap::new();
+    let mut buffer = Vec::new();
+    let mut eligible = Vec::new();
+    for event in &corpus.events {
+        let newest = newest.get(&(event.pubkey, event.kind, event.address()));
+        let reason = if newest.is_some_and(|best| best.id != event.id) {
+            "a newer version of it is in the corpus"
+        } else if event.kind == 22_242 || event.tags.iter().any(|t| t.first().is_some_and(|n| n == "-")) {
+            "relays take it only from its author (NIP-42, NIP-70)"
+        } else if event.kind == 5 && deletes_another(event, &ids) {
+            "it deletes another event of the corpus"
+        } else if !every_format_holds(formats, event, &mut buffer) {
+            "not every format can hold it in one message"
+        } else {
+            eligible.push(event);
+            continue;
+        };
+        *set_aside.entry(reason).or_default() += 1;
+    }
+    (eligible, set_aside)
+}
+
+/// Whether a deletion (NIP-09) names an event of the corpus, or any address.
+fn deletes_another(event: &Event<'_>, ids: &HashSet<[u8; 32]>) -> bool {
+    event.tags.iter().any(|tag| match tag.as_slice() {
+        [name, id, ..] if name == "e" => {
+            codecs::hex::decode_array(id.as_bytes()).is_some_and(|id| ids.contains(&id))
+        }
+        [name, ..] => name == "a",
+        [] => false,
+    })
+}
+
+fn every_format_holds(formats: &[Format], event: &Event<'_>, buffer: &mut Vec<u8>) -> bool {
+    formats.iter().map(|format| format.spec().library).all(|codec| {
+        buffer.clear();
+        codec.encode_event(event, buffer).is_ok() && buffer.len() <= MAX_EVENT_BYTES
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_not_every_format_holds_is_set_aside_for_all() {
+        let mut corpus = Corpus::bundled();
+        corpus.events.truncate(50);
+        let formats: Vec<_> = Format::core().collect();
+        let before = select(&corpus, &formats).0.len();
+        let mut event = corpus.events[0].clone();
+        event.id = [7; 32];
+        event.kind = 1;
+        event.tags = vec![vec!["summary".into(), "x".repeat(40_000).into()]];
+        corpus.events.push(event);
+        let (eligible, set_aside) = select(&corpus, &formats);
+        assert_eq!(eligible.len(), before, "Cap'n Proto holds 32,767 bytes in a tag value");
+        assert_eq!(set_aside.get("not every format can hold it in one message"), Some(&1));
+        let json = select(&corpus, &[Format::JSON]).0;
+        assert_eq!(json.len(), before + 1, "only the formats that are compared count");
+    }
+}
