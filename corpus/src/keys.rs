@@ -44,6 +44,12 @@ pub(crate) fn sign(event: &mut Event<'_>, key: &Keypair) {
     event.sig = SECP256K1.sign_schnorr_with_aux_rand(&event.id, key, &[0; 32]).to_byte_array();
 }
 
+/// Makes the event that of the key whose secret is SHA-256("relay-sim key of" || words): sets author, id and
+/// signature. For events that belong to a simulated client rather than to a corpus, such as its AUTH (NIP-42).
+pub fn sign_as(event: &mut Event<'_>, words: &str) {
+    sign(event, &derive("relay-sim key of", &[words.as_bytes()]));
+}
+
 /// `make(0)`, `make(1)`, …, made on all cores; the result does not depend on how many there are.
 pub(crate) fn in_parallel<T: Send>(count: usize, make: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);

@@ -25,6 +25,7 @@ pub use corpus::Corpus;
 pub use error::{CorpusError, RecordError};
 pub use files::{FileFormat, MAX_RECORD_BYTES, write};
 pub use fingerprint::Fingerprint;
-pub use keys::AUTHOR_KEYS;
+pub use keys::{AUTHOR_KEYS, sign_as};
 pub use origin::Origin;
+pub use random::Random;
 pub use sampler::Sampler;

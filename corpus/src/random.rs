@@ -10,13 +10,13 @@ use rand_chacha::{
 };
 use sha2::{Digest, Sha256};
 
-/// A seeded stream of random numbers.
+/// A seeded stream of random numbers, the same on every machine and with every library version.
 #[derive(Debug, Clone)]
-pub(crate) struct Random(ChaCha8Rng);
+pub struct Random(ChaCha8Rng);
 
 impl Random {
     /// The stream for `purpose`; different purposes are independent under the same seed.
-    pub(crate) fn new(purpose: &str, seed: u64) -> Random {
+    pub fn new(purpose: &str, seed: u64) -> Random {
         let key = Sha256::new().chain_update(purpose).chain_update(seed.to_be_bytes()).finalize();
         Random(ChaCha8Rng::from_seed(key.into()))
     }
@@ -25,7 +25,7 @@ impl Random {
     ///
     /// # Panics
     /// When `bound` is 0: there is nothing to draw.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         assert!(bound > 0, "nothing to draw from");
         let bound = bound as u64;
         let last = u64::MAX - u64::MAX % bound;
@@ -38,7 +38,7 @@ impl Random {
     }
 
     /// Uniform in 0..1, in steps of 2^-53.
-    pub(crate) fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
@@ -58,14 +58,25 @@ impl Random {
     }
 
     /// Random order.
-    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, self.below(i + 1));
         }
     }
 
+    /// Draws `count` of the items without replacement, or all where there are fewer, and moves them to the front in
+    /// drawn order. A longer draw begins with the shorter one.
+    pub fn draw<'t, T>(&mut self, items: &'t mut [T], count: usize) -> &'t mut [T] {
+        let count = count.min(items.len());
+        for i in 0..count {
+            let other = i + self.below(items.len() - i);
+            items.swap(i, other);
+        }
+        &mut items[..count]
+    }
+
     /// 32 bytes that look like an id or a key.
-    pub(crate) fn bytes32(&mut self) -> [u8; 32] {
+    pub fn bytes32(&mut self) -> [u8; 32] {
         let mut bytes = [0; 32];
         self.fill(&mut bytes);
         bytes

@@ -30,14 +30,7 @@ impl Sampler {
         let mut indices: Vec<_> = (0..events.len())
             .filter(|&i| self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&events[i].kind)))
             .collect();
-        let count = count.min(indices.len());
-        let mut random = Random::new("relay-sim sampler", self.seed);
-        for i in 0..count {
-            let other = i + random.below(indices.len() - i);
-            indices.swap(i, other);
-        }
-        indices.truncate(count);
-        indices
+        Random::new("relay-sim sampler", self.seed).draw(&mut indices, count).to_vec()
     }
 
     /// The events at [`Sampler::indices`].
