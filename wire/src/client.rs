@@ -85,6 +85,28 @@ async fn attempt(
         .map_err(|_| WireError::handshake(format!("no complete handshake with {url} within {timeout:?}")))?
 }
 
+/// [`connect`] over a stream that the caller made: bound to an address of its choice, with buffers of its choice. `url`
+/// still says what to ask for; it begins with `ws://`, and a refusal is final, because a second request needs a second
+/// stream.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_over(
+    stream: TcpStream,
+    url: &str,
+    offer: &Offer,
+    limits: &WireLimits,
+) -> Result<Connection, WireError> {
+    let target = Target::parse(url)?;
+    if target.secure {
+        return Err(WireError::handshake("a stream of the caller's carries ws://, not wss://"));
+    }
+    let timeout = limits.handshake_timeout;
+    time::timeout(timeout, handshake_over(stream, &target, offer, Tokens::Offered, limits))
+        .await
+        .map_err(|_| WireError::handshake(format!("no complete handshake with {url} within {timeout:?}")))?
+}
+
 async fn handshake(
     target: &Target,
     offer: &Offer,
@@ -92,6 +114,16 @@ async fn handshake(
     limits: &WireLimits,
 ) -> Result<Connection, WireError> {
     let tcp = TcpStream::connect((target.host.as_str(), target.port)).await?;
+    handshake_over(tcp, target, offer, tokens, limits).await
+}
+
+async fn handshake_over(
+    tcp: TcpStream,
+    target: &Target,
+    offer: &Offer,
+    tokens: Tokens,
+    limits: &WireLimits,
+) -> Result<Connection, WireError> {
     tcp.set_nodelay(true)?;
     let tcp = Counted::new(tcp);
     let mut stream = match &target.tls {

@@ -30,7 +30,7 @@ mod traffic;
 mod zstd;
 
 pub use agreement::{Agreement, Offer, Support, Token, WireLimits};
-pub use client::{connect, connect_with};
+pub use client::{connect, connect_over, connect_with};
 pub use compression::{Compression, DeflateParams, Direction, ZstdParams};
 pub use connection::{Connection, Message};
 pub use error::{CloseCode, WireError};
