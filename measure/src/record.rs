@@ -9,7 +9,7 @@ use crate::{CpuTime, Environment, Latency, Validity};
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second number; any other
 /// change raises the first, and readers refuse a first number they do not know.
-pub const SCHEMA_VERSION: &str = "1.0";
+pub const SCHEMA_VERSION: &str = "1.1";
 
 /// What one run did, how long it took and whether that may be believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -52,8 +52,12 @@ pub struct RunRecord {
     pub relay_cpu: Option<CpuTime>,
     /// Whether the numbers may be used.
     pub validity: Validity,
+    /// What connections take, where it was looked at.
+    #[serde(default)]
+    pub memory: Option<MemoryRecord>,
     /// By metric: `response` (delivered − intended), `service` (delivered − sent), `send_lag` (sent − intended),
-    /// `publish_ok`, `eose`. Metrics a scenario does not have are absent.
+    /// `publish_ok`, `eose`, `first_event` and `fiftieth_event` (of a step), `session`, `handshake`, `auth`; with a
+    /// dot and a name for one population of clients. Metrics a scenario does not have are absent.
     pub latency: BTreeMap<String, Latency>,
 }
 
@@ -213,6 +217,36 @@ pub struct RelayProcess {
     pub own: bool,
 }
 
+/// Resident memory of both processes, before the connections and with all of them open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryRecord {
+    /// Connections made between the two readings.
+    pub connections: u64,
+    /// Of the client process, before.
+    pub client_before_bytes: u64,
+    /// Of the client process, after.
+    pub client_after_bytes: u64,
+    /// Of the relay process, before, where it runs on this machine.
+    pub relay_before_bytes: Option<u64>,
+    /// Of the relay process, after.
+    pub relay_after_bytes: Option<u64>,
+    /// The most that the relay process ever had, its events included.
+    pub relay_peak_bytes: Option<u64>,
+}
+
+impl MemoryRecord {
+    /// What one connection takes in the client.
+    pub fn client_bytes_per_connection(&self) -> u64 {
+        self.client_after_bytes.saturating_sub(self.client_before_bytes) / self.connections.max(1)
+    }
+
+    /// What one connection takes in the relay.
+    pub fn relay_bytes_per_connection(&self) -> Option<u64> {
+        let grown = self.relay_after_bytes?.saturating_sub(self.relay_before_bytes?);
+        Some(grown / self.connections.max(1))
+    }
+}
+
 /// The ledger: what became of everything planned and everything expected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
@@ -248,6 +282,12 @@ pub struct Counts {
     pub deliveries_unexpected: u64,
     /// Frames that could not be decoded.
     pub decode_errors: u64,
+    /// Clients that read slowly on purpose and that the relay disconnected for it.
+    #[serde(default)]
+    pub readers_cut_off: u64,
+    /// What would have been due to them after that: neither expected nor lost.
+    #[serde(default)]
+    pub deliveries_cut_off: u64,
 }
 
 impl Counts {
@@ -329,6 +369,8 @@ impl Add for Counts {
             deliveries_altered: self.deliveries_altered + other.deliveries_altered,
             deliveries_unexpected: self.deliveries_unexpected + other.deliveries_unexpected,
             decode_errors: self.decode_errors + other.decode_errors,
+            readers_cut_off: self.readers_cut_off + other.readers_cut_off,
+            deliveries_cut_off: self.deliveries_cut_off + other.deliveries_cut_off,
         }
     }
 }

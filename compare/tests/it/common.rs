@@ -111,6 +111,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
         client_cpu: cpu(run.client_us_per_event),
         relay_cpu: Some(cpu(run.relay_us_per_event)),
         validity: Validity::default(),
+        memory: None,
         latency: BTreeMap::from([("response".to_owned(), response)]),
     }
 }
