@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use codecs::{Format, Implementation, VerifyLevel};
 use wire::Compression;
 
@@ -14,11 +14,25 @@ use crate::scenario::Scenario;
 /// costs both ends in CPU. Events are due when the plan says, whether or not anyone is ready, and every planned
 /// event and every expected delivery is accounted for.
 #[derive(Debug, Parser)]
-#[command(name = "client-sim", version, after_help = examples())]
+#[command(
+    name = "client-sim",
+    version,
+    after_help = examples(),
+    subcommand_negates_reqs = true,
+    args_conflicts_with_subcommands = true
+)]
 pub struct Args {
+    /// Something else than a run.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
     /// What to play: a built-in scenario, or the path of a .toml file.
-    #[arg(long, value_name = "NAME|FILE")]
-    pub scenario: String,
+    #[arg(long, value_name = "NAME|FILE", required = true)]
+    pub scenario: Option<String>,
+
+    /// Change the scenario: a key with dots, as in publish.arrival.rate_per_s=500; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
 
     /// The relay (ws://host:port or wss://host:port). Without it a relay is started as a process of its own.
     #[arg(long)]
@@ -91,10 +105,44 @@ pub struct Args {
     pub quiet: bool,
 }
 
+/// What to do instead of a run.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List the built-in scenarios with their questions.
+    Scenarios,
+    /// Print a scenario's plan: how many clients, events, bytes and deliveries, before anything runs.
+    Explain(Explain),
+}
+
+/// Which plan to print.
+#[derive(Debug, clap::Args)]
+pub struct Explain {
+    /// A built-in scenario, or the path of a .toml file.
+    #[arg(value_name = "NAME|FILE")]
+    pub scenario: String,
+
+    /// Change the scenario, as in a run.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+
+    /// Events to stream, as in a run.
+    #[arg(long, value_name = "FILE")]
+    pub corpus: Option<PathBuf>,
+
+    /// As in a run.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+
+    /// How long work is started for, instead of the scenario's own time.
+    #[arg(long)]
+    pub seconds: Option<f64>,
+}
+
 impl Args {
     /// The scenario's name: without folder and ending when a file was given.
     pub fn scenario_name(&self) -> &str {
-        let file = self.scenario.rsplit('/').next().unwrap_or(&self.scenario);
+        let scenario = self.scenario.as_deref().unwrap_or_default();
+        let file = scenario.rsplit('/').next().unwrap_or(scenario);
         file.strip_suffix(".toml").unwrap_or(file)
     }
 }
@@ -105,7 +153,7 @@ fn examples() -> String {
     let scenarios: Vec<_> = Scenario::names()
         .into_iter()
         .filter_map(|name| Scenario::load(name).ok())
-        .map(|scenario| format!("  {:<18} {}", scenario.name, scenario.question))
+        .map(|scenario| format!("  {:<22} {}", scenario.name, scenario.question))
         .collect();
     format!(
         "\
@@ -118,6 +166,8 @@ Formats:
 Examples:
   client-sim --scenario follow-list-burst
   client-sim --scenario follow-list-burst --format proto-binary --compression zstd
+  client-sim --scenario publish-flood --set publish.flood.window=16
+  client-sim explain mixed-day
   client-sim --scenario note-stream --url ws://127.0.0.1:7777 --relay-pid $(pidof strfry)
 
 Exit codes: 0 fine, 1 failed before the start, 2 usage, 3 invalid measurement, 4 events lost or altered,

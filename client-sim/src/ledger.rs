@@ -3,10 +3,11 @@
 use measure::Counts;
 
 use crate::{
+    bits::Bits,
     client::nanos,
     shared::{Fate, Shared},
     swarm::Outcome,
-    workload::{Role, Workload},
+    workload::Workload,
 };
 
 /// Closes the ledger of a run: sums what the clients saw, and compares it with the plan.
@@ -37,33 +38,48 @@ pub fn close(shared: &Shared, outcome: &Outcome) -> Counts {
         counts.decode_errors += client.decode_errors;
     }
     counts.requests_failed = counts.requests - counts.requests_completed;
-    close_live(shared, workload, outcome, &mut counts);
+    for (role, client) in workload.roles.iter().zip(&outcome.clients) {
+        for (live, seen) in role.filters().iter().zip(&client.seen) {
+            let matches = &workload.live[*live as usize].matches;
+            if client.cut_off.is_some() {
+                // The relay ended it; what it had until then must be right, the rest is its own misfortune.
+                close_live(shared, matches, seen, |n| seen.contains(n), &mut counts);
+                let owed = matches.iter().filter(|n| shared.fate(*n) == Fate::Acked && !seen.contains(*n));
+                counts.deliveries_cut_off += owed.count() as u64;
+            } else {
+                close_live(shared, matches, seen, |_| true, &mut counts);
+            }
+        }
+        for stay in &client.stays {
+            let matches = &workload.live[stay.live as usize].matches;
+            let owed = |n| stay.during.contains(n) || stay.seen.contains(n);
+            close_live(shared, matches, &stay.seen, owed, &mut counts);
+        }
+        counts.readers_cut_off += u64::from(client.cut_off.is_some());
+    }
     counts.deliveries_lost = counts.deliveries_expected - counts.deliveries;
     counts
 }
 
-/// Each accepted publication is due once at each live subscription that matches it, and at no other.
-fn close_live(shared: &Shared, workload: &Workload, outcome: &Outcome, counts: &mut Counts) {
-    for (role, client) in workload.roles.iter().zip(&outcome.clients) {
-        let Role::Subscriber(filters) = role else { continue };
-        for (filter, seen) in filters.iter().zip(&client.seen) {
-            for (n, publication) in workload.publications.iter().enumerate() {
-                let matches = filter.matches(&workload.events[publication.event as usize]);
-                match (seen.contains(n), matches && shared.fate(n) == Fate::Acked) {
-                    (true, true) => {
-                        counts.deliveries_expected += 1;
-                        counts.deliveries += 1;
-                    }
-                    (false, true) => counts.deliveries_expected += 1,
-                    // Delivered although its OK never came: the relay had taken it, and said so by delivering.
-                    (true, false) if matches && shared.fate(n) == Fate::Planned => {
-                        counts.deliveries_expected += 1;
-                        counts.deliveries += 1;
-                    }
-                    (true, false) => counts.deliveries_unexpected += 1,
-                    (false, false) => {}
-                }
+/// Each accepted publication is due once at each live subscription that matches it while it is owed, and at no other.
+fn close_live(
+    shared: &Shared,
+    matches: &Bits,
+    seen: &Bits,
+    owed: impl Fn(usize) -> bool,
+    counts: &mut Counts,
+) {
+    counts.deliveries_unexpected += seen.iter().filter(|n| !matches.contains(*n)).count() as u64;
+    for n in matches.iter() {
+        match (seen.contains(n), shared.fate(n)) {
+            // Delivered although its OK never came: the relay had taken it, and said so by delivering.
+            (true, Fate::Acked | Fate::Planned) => {
+                counts.deliveries_expected += 1;
+                counts.deliveries += 1;
             }
+            (true, Fate::Rejected | Fate::Dropped) => counts.deliveries_unexpected += 1,
+            (false, Fate::Acked) => counts.deliveries_expected += u64::from(owed(n)),
+            (false, _) => {}
         }
     }
 }

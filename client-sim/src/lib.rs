@@ -11,10 +11,16 @@
 compile_error!("client-sim paces with timerfd and reads other processes' CPU clocks: it needs Linux");
 
 pub mod args;
+pub mod bits;
 mod client;
+pub mod dial;
+pub mod expect;
+pub mod explain;
 pub mod ledger;
+mod memory;
 pub mod own_relay;
 mod pacer;
+pub mod plan_facts;
 mod prepare;
 mod progress;
 mod record;
@@ -29,6 +35,7 @@ pub mod workload;
 use std::{
     ffi::OsString,
     io::{IsTerminal, stderr},
+    path::Path,
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -42,8 +49,10 @@ use measure::{RelayProcess, RunRecord, Status, Verdict};
 use wire::{ClientTls, Compression, Offer, WireLimits};
 
 use crate::{
-    args::Args,
+    args::{Args, Command, Explain},
+    dial::Dialer,
     own_relay::OwnRelay,
+    plan_facts::PlanFacts,
     record::Facts,
     scenario::Scenario,
     shared::{Shared, Target},
@@ -89,6 +98,15 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         .with_writer(stderr)
         .with_ansi(stderr().is_terminal())
         .init();
+    if let Some(command) = &args.command {
+        return match say(command) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                report(&format!("client-sim: {error:#}"));
+                ExitCode::from(2)
+            }
+        };
+    }
     match run(&args) {
         Ok(record) => exit_code(&record),
         Err(error) => {
@@ -98,6 +116,22 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// Prints what was asked for instead of a run.
+fn say(command: &Command) -> anyhow::Result<()> {
+    let text = match command {
+        Command::Scenarios => explain::list()?,
+        Command::Explain(Explain { scenario, set, corpus, seed, seconds }) => {
+            let (scenario, corpus) = load(scenario, set, *seconds, corpus.as_deref())?;
+            let formats: Vec<_> = Format::core().collect();
+            let workload = plan_over(&scenario, &corpus, *seed, &formats)?;
+            explain::explain(&scenario, &corpus, &workload, *seed)?
+        }
+    };
+    // Whoever closes the pipe has read enough.
+    std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()).ok();
+    Ok(())
+}
+
 /// A mistake of the user's; the text says how to mend it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
@@ -105,10 +139,15 @@ struct UsageError(anyhow::Error);
 
 /// Plans, prepares, runs and writes the record.
 fn run(args: &Args) -> anyhow::Result<RunRecord> {
-    let (corpus, workload, seed, window) = plan(args).map_err(UsageError)?;
+    let (scenario, corpus, workload, seed) = plan(args).map_err(UsageError)?;
+    let facts = PlanFacts::of(&workload);
+    dial::raise_descriptor_limit(workload.roles.len()).map_err(UsageError)?;
     let own_relay = match &args.url {
         Some(_) => None,
-        None => Some(OwnRelay::start(&relay_flags(args)).context("the relay of our own did not start")?),
+        None => {
+            let relay = OwnRelay::start(&relay_flags(args, &workload));
+            Some(relay.context("the relay of our own did not start")?)
+        }
     };
     let url = args.url.clone().or_else(|| own_relay.as_ref().map(|relay| relay.url.clone()));
     let url = url.context("there is a relay of our own when no --url is given")?;
@@ -128,61 +167,57 @@ fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (shared, agreement, started_utc, wait_before, outcome) = runtime.block_on(async {
         let agreement = prepare::prepare(&target, &workload).await?;
-        let shared = Arc::new(Shared::new(workload, target));
+        let dialer = Arc::new(Dialer::new(target, usize::try_from(facts.connections_made)?));
+        let shared = Arc::new(Shared::new(workload));
         let started_utc = measure::utc::format(std::time::SystemTime::now());
         let wait_before = measure::runnable_wait_ns().ok();
-        let outcome = swarm::run(Arc::clone(&shared), &options).await?;
+        let outcome = swarm::run(Arc::clone(&shared), &dialer, &options).await?;
         anyhow::Ok((shared, agreement, started_utc, wait_before, outcome))
     })?;
     let wait_after = measure::runnable_wait_ns().ok();
     let complaint = outcome.clients.iter().find_map(|client| client.complaint.clone());
+    let cut_off = outcome.clients.iter().find_map(|client| client.cut_off.clone());
     let relay = options.relay_pid.map(|pid| RelayProcess {
         pid: Some(pid),
         software: if own_relay.is_some() { "relay-sim" } else { "unknown" }.to_owned(),
         version: if own_relay.is_some() { env!("CARGO_PKG_VERSION") } else { "unknown" }.to_owned(),
         own: own_relay.is_some(),
     });
-    let facts = Facts {
+    let run_facts = Facts {
         args,
         corpus: &corpus,
         seed,
         agreement: &agreement,
         relay,
         started_utc,
-        window,
+        window: Duration::from_secs_f64(scenario.seconds),
         wait_ns: wait_before.zip(wait_after).map(|(before, after)| after.saturating_sub(before)),
     };
-    let record = record::record(&shared, outcome, &facts);
+    let mut record = record::record(&shared, outcome, &run_facts);
+    record.validity = expect::judge(&scenario, &record, &facts);
+    let complaint = complaint.or_else(|| cut_off.map(|why| format!("to a slow reader, {why}")));
     finish(args, &record, complaint.as_deref(), own_relay)?;
     Ok(record)
 }
 
 /// Everything that can be wrong with what the user asked for.
-fn plan(args: &Args) -> anyhow::Result<(Corpus, Workload, u64, Duration)> {
+fn plan(args: &Args) -> anyhow::Result<(Scenario, Corpus, Workload, u64)> {
     args.format.codec(args.implementation)?;
-    let mut scenario = Scenario::load(&args.scenario)?;
-    if let Some(seconds) = args.seconds {
-        anyhow::ensure!(seconds > 0.0 && seconds <= 3_600.0, "--seconds must be above 0 and at most 3600");
-        scenario.seconds = seconds;
-    }
+    let name = args.scenario.as_deref().context("--scenario is required")?;
+    let (mut scenario, corpus) = load(name, &args.set, args.seconds, args.corpus.as_deref())?;
     if let Some(rate) = args.rate {
         scenario.set_publish_rate(rate).context("--rate")?;
     }
-    let corpus = match &args.corpus {
-        Some(path) => Corpus::read(path)?,
-        None => Corpus::bundled(),
-    };
-    let seed = args.seed.unwrap_or_else(|| if args.url.is_some() { rand::random() } else { 1 });
+    let seed = args.seed.unwrap_or_else(|| if args.url.is_some() { any_seed() } else { 1 });
     let formats: Vec<_> =
         Format::core().chain([args.format]).chain(args.comparable_with.iter().copied()).collect();
-    let workload = Workload::plan(&scenario, &corpus, seed, &formats)
-        .with_context(|| format!("cannot play scenario {} with corpus {}", scenario.name, corpus.name))?;
+    let workload = plan_over(&scenario, &corpus, seed, &formats)?;
     if !args.quiet && !workload.set_aside.is_empty() {
         for (reason, events) in &workload.set_aside {
             report(&format!("set aside {events} of {} corpus events: {reason}", corpus.events.len()));
         }
     }
-    Ok((corpus, workload, seed, Duration::from_secs_f64(scenario.seconds)))
+    Ok((scenario, corpus, workload, seed))
 }
 
 /// Read once, not for each connection.
@@ -194,8 +229,40 @@ fn trusted(args: &Args, url: &str) -> anyhow::Result<Option<ClientTls>> {
     Ok(Some(trusted.context("cannot check the relay's certificate")?))
 }
 
-fn relay_flags(args: &Args) -> Vec<OsString> {
-    [
+fn load(
+    name: &str,
+    set: &[String],
+    seconds: Option<f64>,
+    corpus: Option<&Path>,
+) -> anyhow::Result<(Scenario, Corpus)> {
+    let mut scenario = Scenario::load_with(name, set)?;
+    if let Some(seconds) = seconds {
+        scenario.set_seconds(seconds)?;
+    }
+    let corpus = match corpus {
+        Some(path) => Corpus::read(path)?,
+        None => Corpus::bundled(),
+    };
+    Ok((scenario, corpus))
+}
+
+fn plan_over(
+    scenario: &Scenario,
+    corpus: &Corpus,
+    seed: u64,
+    formats: &[Format],
+) -> anyhow::Result<Workload> {
+    Workload::plan(scenario, corpus, seed, formats)
+        .with_context(|| format!("cannot play scenario {} with corpus {}", scenario.name, corpus.name))
+}
+
+/// One that no earlier run had: the standard library seeds its hash maps from the system.
+fn any_seed() -> u64 {
+    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id())
+}
+
+fn relay_flags(args: &Args, workload: &Workload) -> Vec<OsString> {
+    let flags = [
         ("--format", args.format.to_string()),
         ("--compression", args.compression.name().to_owned()),
         ("--implementation", args.implementation.to_string()),
@@ -203,8 +270,8 @@ fn relay_flags(args: &Args) -> Vec<OsString> {
         ("--threads", args.relay_threads.to_string()),
     ]
     .into_iter()
-    .flat_map(|(flag, value)| [OsString::from(flag), value.into()])
-    .collect()
+    .flat_map(|(flag, value)| [OsString::from(flag), value.into()]);
+    flags.chain(workload.auth.then(|| "--auth".into())).collect()
 }
 
 /// Prints and stores what was measured, whatever became of the run.

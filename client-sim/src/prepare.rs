@@ -82,9 +82,7 @@ impl Link {
                 RelayMessage::Eose { .. } => break,
                 RelayMessage::Closed { text, .. } => bail!("the relay refused the first request: {text}"),
                 RelayMessage::Notice { text } => bail!("the relay answered the first request with: {text}"),
-                RelayMessage::Auth { .. } => {
-                    bail!("the relay asks for AUTH (NIP-42), which client-sim does not do")
-                }
+                // A challenge is no refusal: a relay that insists answers CLOSED, with its reason.
                 _ => {}
             }
         }

@@ -9,7 +9,7 @@ use measure::{
 };
 use wire::{Agreement, Flow, Traffic};
 
-use crate::{args::Args, ledger, shared::Shared, swarm::Outcome};
+use crate::{args::Args, ledger, recorder::Metric, shared::Shared, swarm::Outcome};
 
 /// What is known of a run beside its outcome.
 #[derive(Debug)]
@@ -78,7 +78,8 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         client_cpu: outcome.client_cpu,
         relay_cpu: outcome.relay_cpu,
         validity,
-        latency: outcome.recorder.into_named(),
+        memory: outcome.memory,
+        latency: outcome.recorder.into_named(&shared.workload.labels),
     }
 }
 
@@ -101,24 +102,14 @@ fn flow(flow: Flow) -> FlowRecord {
 
 /// MEASUREMENT §7, for one run.
 fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Facts<'_>) -> Validity {
-    let p99 = |latency: &measure::Latency| latency.quantile_ns(0.99);
-    let recorder = &outcome.recorder;
-    let response = if recorder.response.is_empty() { &recorder.publish_ok } else { &recorder.response };
+    let p99 = |metric| outcome.recorder.all(metric).map_or(Quantile::Missing, |l| l.quantile_ns(0.99));
+    let response = p99(Metric::Response);
     Signals {
         counts,
-        clipped: [
-            &recorder.response,
-            &recorder.service,
-            &recorder.send_lag,
-            &recorder.publish_ok,
-            &recorder.eose,
-        ]
-        .into_iter()
-        .map(|latency| latency.clipped())
-        .sum(),
+        clipped: outcome.recorder.clipped(),
         rate_per_second: rate(shared, outcome),
-        send_lag_ns_p99: p99(&recorder.send_lag),
-        response_ns_p99: if response.is_empty() { Quantile::Missing } else { p99(response) },
+        send_lag_ns_p99: p99(Metric::SendLag),
+        response_ns_p99: if response == Quantile::Missing { p99(Metric::PublishOk) } else { response },
         generator_cpu_ns: outcome.client_cpu.total_ns,
         generator_wait_ns: facts.wait_ns,
         generator_cores: u64::from(facts.args.workers),
@@ -129,15 +120,22 @@ fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Fa
     .judge()
 }
 
-/// The rate that the schedule asked for and the rate at which publications really left.
+/// The rate that the schedule asked for and the rate at which publications really left. A closed loop has no rate to
+/// keep.
 fn rate(shared: &Shared, outcome: &Outcome) -> Option<Rate> {
-    let planned = shared.workload.publications.len();
-    let (first, last) = (shared.workload.first_due(), shared.workload.last_due());
-    let span_s = (last - first).as_secs_f64();
-    if planned < 100 || span_s <= 0.0 || outcome.incomplete.is_some() {
+    let publications = &shared.workload.publications;
+    if publications.len() < 100 || outcome.incomplete.is_some() || shared.workload.is_closed() {
         return None;
     }
-    let sent = (0..planned).filter(|n| shared.was_sent(*n)).count();
+    let (first, last) = (publications.first()?.at, publications.last()?.at);
+    let span_s = (last - first).as_secs_f64();
+    if span_s <= 0.0 {
+        return None;
+    }
+    let sent = (0..publications.len()).filter(|n| shared.was_sent(*n)).count();
     let last_sent_s = shared.last_sent_ns() as f64 / 1e9 - first.as_secs_f64();
-    Some(Rate { offered: planned as f64 / span_s, achieved: sent as f64 / last_sent_s.max(span_s) })
+    Some(Rate {
+        offered: publications.len() as f64 / span_s,
+        achieved: sent as f64 / last_sent_s.max(span_s),
+    })
 }

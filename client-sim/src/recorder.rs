@@ -4,40 +4,106 @@ use std::collections::BTreeMap;
 
 use measure::Latency;
 
-/// Everything in nanoseconds.
-#[derive(Debug, Default)]
-pub struct Recorder {
+/// What is timed. All of it in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Metric {
     /// From the instant an event or request was due to its delivery: what a user waits.
-    pub response: Latency,
+    Response,
     /// From the instant it was sent to its delivery.
-    pub service: Latency,
+    Service,
     /// From the instant it was due to the instant it was sent: what the generator itself added.
-    pub send_lag: Latency,
+    SendLag,
     /// From the instant an event was due to its OK.
-    pub publish_ok: Latency,
+    PublishOk,
     /// From the instant a request was due to its EOSE.
-    pub eose: Latency,
+    Eose,
+    /// From the instant a step was due to its first event.
+    FirstEvent,
+    /// From the instant a step was due to its fiftieth event: a first screen.
+    FiftiethEvent,
+    /// From the instant a session was due to the last EOSE of its last step, a handshake included where it makes one.
+    Session,
+    /// From the first byte of TCP to the end of the WebSocket handshake.
+    Handshake,
+    /// From sending AUTH to its OK.
+    Auth,
 }
 
+impl Metric {
+    /// In the order of every table.
+    pub const ALL: [Metric; 10] = [
+        Metric::Response,
+        Metric::Service,
+        Metric::SendLag,
+        Metric::PublishOk,
+        Metric::Eose,
+        Metric::FirstEvent,
+        Metric::FiftiethEvent,
+        Metric::Session,
+        Metric::Handshake,
+        Metric::Auth,
+    ];
+
+    /// The name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::Response => "response",
+            Metric::Service => "service",
+            Metric::SendLag => "send_lag",
+            Metric::PublishOk => "publish_ok",
+            Metric::Eose => "eose",
+            Metric::FirstEvent => "first_event",
+            Metric::FiftiethEvent => "fiftieth_event",
+            Metric::Session => "session",
+            Metric::Handshake => "handshake",
+            Metric::Auth => "auth",
+        }
+    }
+}
+
+/// Latencies by metric, for all clients together and for each named population.
+#[derive(Debug, Default)]
+pub struct Recorder(BTreeMap<(Metric, Option<usize>), Latency>);
+
 impl Recorder {
-    /// Adds what another worker recorded.
-    pub fn merge(&mut self, other: &Recorder) {
-        self.response.merge(&other.response);
-        self.service.merge(&other.service);
-        self.send_lag.merge(&other.send_lag);
-        self.publish_ok.merge(&other.publish_ok);
-        self.eose.merge(&other.eose);
+    /// Adds a value of a client whose population has the label, if it has one.
+    pub fn record(&mut self, label: Option<usize>, metric: Metric, ns: u64) {
+        self.0.entry((metric, None)).or_default().record(ns);
+        self.record_apart(label, metric, ns);
     }
 
-    /// By the names used in results; those without a value are left out.
-    pub fn into_named(self) -> BTreeMap<String, Latency> {
-        let named = [
-            ("response", self.response),
-            ("service", self.service),
-            ("send_lag", self.send_lag),
-            ("publish_ok", self.publish_ok),
-            ("eose", self.eose),
-        ];
-        named.into_iter().filter(|(_, l)| !l.is_empty()).map(|(name, l)| (name.to_owned(), l)).collect()
+    /// Adds a value that belongs only to its population, because all clients together would say nothing with it.
+    pub fn record_apart(&mut self, label: Option<usize>, metric: Metric, ns: u64) {
+        if label.is_some() {
+            self.0.entry((metric, label)).or_default().record(ns);
+        }
+    }
+
+    /// Adds what another worker recorded.
+    pub fn merge(&mut self, other: &Recorder) {
+        for (key, latency) in &other.0 {
+            self.0.entry(*key).or_default().merge(latency);
+        }
+    }
+
+    /// All clients' values of a metric.
+    pub fn all(&self, metric: Metric) -> Option<&Latency> {
+        self.0.get(&(metric, None))
+    }
+
+    /// Values beyond the histograms' range.
+    pub fn clipped(&self) -> u64 {
+        self.0.values().map(Latency::clipped).sum()
+    }
+
+    /// By the names used in results: `eose`, and `eose.home` for the population of that name. Metrics without a
+    /// value are left out.
+    pub fn into_named(self, labels: &[String]) -> BTreeMap<String, Latency> {
+        let name = |(metric, label): (Metric, Option<usize>)| match label.and_then(|label| labels.get(label))
+        {
+            Some(label) => format!("{}.{label}", metric.name()),
+            None => metric.name().to_owned(),
+        };
+        self.0.into_iter().map(|(key, latency)| (name(key), latency)).collect()
     }
 }

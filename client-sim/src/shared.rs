@@ -12,7 +12,7 @@ use codecs::Implementation;
 use tokio::sync::Notify;
 use wire::{ClientTls, Offer, WireLimits};
 
-use crate::workload::Workload;
+use crate::{bits::Bits, client::nanos, workload::Workload};
 
 /// Whom to connect to, and how.
 #[derive(Debug, Clone)]
@@ -48,8 +48,6 @@ pub enum Fate {
 pub struct Shared {
     /// The plan.
     pub workload: Workload,
-    /// The relay.
-    pub target: Target,
     /// When each publication was sent, in nanoseconds from the start; 0 before that.
     pub sent_ns: Vec<AtomicU64>,
     /// Woken when everything is done, or something failed.
@@ -63,11 +61,12 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// For a run of `workload` against `target`.
-    pub fn new(workload: Workload, target: Target) -> Self {
+    /// For a run of `workload`.
+    pub fn new(workload: Workload) -> Self {
         let fan_out = workload.fan_out();
         let deliveries: i64 = fan_out.iter().copied().map(i64::from).sum();
-        let work = workload.publications.len() + workload.sessions.len();
+        let slow = workload.roles.iter().filter(|role| role.reads_slowly()).count();
+        let work = workload.publications.len() + workload.sessions.len() + slow;
         Shared {
             sent_ns: workload.publications.iter().map(|_| AtomicU64::new(0)).collect(),
             changed: Notify::new(),
@@ -77,7 +76,6 @@ impl Shared {
             deliveries: AtomicU64::new(0),
             failures: Mutex::default(),
             workload,
-            target,
             fan_out,
         }
     }
@@ -88,6 +86,11 @@ impl Shared {
     /// When called twice: a run starts once.
     pub fn set_start(&self, start: Instant) {
         self.start.set(start).expect("a run starts once");
+    }
+
+    /// Whether the clock runs.
+    pub fn has_started(&self) -> bool {
+        self.start.get().is_some()
     }
 
     /// The instant that the plan's times count from.
@@ -121,6 +124,11 @@ impl Shared {
         }
     }
 
+    /// How much is left to do; falls with every answer.
+    pub fn outstanding(&self) -> i64 {
+        self.outstanding.load(Ordering::Acquire)
+    }
+
     /// Whether every publication has its fate, every session its end and every delivery arrived.
     pub fn is_done(&self) -> bool {
         self.outstanding.load(Ordering::Acquire) <= 0
@@ -146,6 +154,17 @@ impl Shared {
     /// Whether a publication was handed to its connection's socket.
     pub fn was_sent(&self, publication: usize) -> bool {
         self.sent_ns[publication].load(Ordering::Relaxed) > 0
+    }
+
+    /// When a publication was due, in nanoseconds from the start: planned, or in a closed loop when it was sent.
+    pub fn due_ns(&self, publication: usize) -> u64 {
+        let planned = &self.workload.publications[publication];
+        if planned.closed { self.sent_ns[publication].load(Ordering::Relaxed) } else { nanos(planned.at) }
+    }
+
+    /// The publications that were sent by now.
+    pub fn sent(&self) -> Bits {
+        (0..self.sent_ns.len()).map(|publication| self.was_sent(publication)).collect()
     }
 
     /// When the last publication was sent, in nanoseconds from the start; 0 when none was.

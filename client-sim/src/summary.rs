@@ -41,7 +41,7 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
             .into_iter()
             .map(|(label, q)| format!("{label} {:>10}", milliseconds(latency.quantile_ns(q))))
             .collect();
-        writeln!(out, "  {name:<16} {}   ({} values)", quantiles.join("  "), latency.len())?;
+        writeln!(out, "  {name:<22} {}   ({} values)", quantiles.join("  "), latency.len())?;
     }
     let per_envelope = |total: u64| total as f64 / envelopes.max(1) as f64;
     let traffic = &record.traffic;
@@ -54,6 +54,17 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
         )?;
     }
     let cpu = |cpu: &CpuTime| format!("{:.2} µs an envelope", per_envelope(cpu.total_ns) / 1e3);
+    if let Some(memory) = &record.memory {
+        let here = memory.client_bytes_per_connection() / 1024;
+        let relay = memory.relay_bytes_per_connection();
+        let relay = relay.map_or_else(|| "unknown".to_owned(), |bytes| format!("{} KiB", bytes / 1024));
+        let peak = memory.relay_peak_bytes.unwrap_or(0) >> 20;
+        writeln!(
+            out,
+            "  memory           {here} KiB a connection here, {relay} in the relay ({} connections; its peak {peak} MiB)",
+            memory.connections
+        )?;
+    }
     writeln!(out, "  relay CPU        {}", record.relay_cpu.as_ref().map_or("unknown".to_owned(), cpu))?;
     writeln!(out, "  client CPU       {}", cpu(&record.client_cpu))?;
     writeln!(
@@ -76,6 +87,13 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
         counts.deliveries_altered,
         counts.deliveries_unexpected
     )?;
+    if counts.readers_cut_off > 0 {
+        writeln!(
+            out,
+            "  cut off          {} slow readers, with {} events undelivered",
+            counts.readers_cut_off, counts.deliveries_cut_off
+        )?;
+    }
     if let Status::Incomplete { reason } = &record.status {
         writeln!(out, "  INCOMPLETE       {reason}")?;
     }

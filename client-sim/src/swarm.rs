@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context;
 use futures::{StreamExt, TryStreamExt};
-use measure::{CpuClock, CpuTime};
+use measure::{CpuClock, CpuTime, MemoryRecord};
 use tokio::{
     runtime,
     sync::{mpsc, oneshot, watch},
@@ -19,6 +19,8 @@ use tokio::{
 
 use crate::{
     client::{Client, ClientReport, Due},
+    dial::Dialer,
+    memory,
     pacer::Pacer,
     progress::Progress,
     recorder::Recorder,
@@ -63,6 +65,8 @@ pub struct Outcome {
     pub relay_cpu: Option<CpuTime>,
     /// Wall time from start to end.
     pub wall: Duration,
+    /// What the connections take.
+    pub memory: Option<MemoryRecord>,
     /// Why the run is incomplete.
     pub incomplete: Option<String>,
 }
@@ -81,15 +85,18 @@ struct Worker {
 /// # Errors
 /// When a connection cannot be made before the start. After the start nothing is an error: what was measured is
 /// kept, and [`Outcome::incomplete`] says why it ended.
-pub async fn run(shared: Arc<Shared>, options: &Options) -> anyhow::Result<Outcome> {
+pub async fn run(shared: Arc<Shared>, dialer: &Arc<Dialer>, options: &Options) -> anyhow::Result<Outcome> {
+    let before = memory::before(options.relay_pid);
     let (start, stop) = (watch::channel(false), watch::channel(false));
     let mut workers: Vec<Worker> = (0..options.workers)
-        .map(|index| spawn_worker(index, options.workers, &shared, &start.1, &stop.1))
+        .map(|index| spawn_worker(index, options.workers, (&shared, dialer), &start.1, &stop.1))
         .collect();
     let mut all_ready = true;
     for worker in &mut workers {
         all_ready &= (&mut worker.ready).await.is_ok();
     }
+    let connected = shared.workload.roles.iter().filter(|role| role.connects_before()).count();
+    let memory = before.and_then(|before| memory::after(before, options.relay_pid, connected));
     let own = CpuClock::this_process();
     let relay = options.relay_pid.map(CpuClock::of_process).transpose();
     let relay = relay.context("cannot read the CPU clock of the relay's process")?;
@@ -112,6 +119,10 @@ pub async fn run(shared: Arc<Shared>, options: &Options) -> anyhow::Result<Outco
         client_cpu,
         relay_cpu,
         wall,
+        memory: memory.map(|memory| MemoryRecord {
+            relay_peak_bytes: options.relay_pid.and_then(memory::resident).map(|relay| relay.peak_bytes),
+            ..memory
+        }),
         incomplete,
     };
     let mut clients = Vec::new();
@@ -130,14 +141,21 @@ pub async fn run(shared: Arc<Shared>, options: &Options) -> anyhow::Result<Outco
 /// is incomplete.
 async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
     let last = shared.workload.last_due();
-    let deadline = tokio::time::Instant::from_std(shared.start() + last + options.drain);
+    let mut deadline = tokio::time::Instant::from_std(shared.start() + last + options.drain);
+    let mut outstanding = shared.outstanding();
     let mut progress = Progress::new(shared, options.quiet);
     let mut interrupted = Box::pin(tokio::signal::ctrl_c());
     loop {
         tokio::select! {
             () = shared.changed.notified() => {}
             () = tokio::time::sleep_until(deadline) => return None,
-            () = progress.tick() => {}
+            () = progress.tick() => {
+                // A closed loop takes as long as answers take: only standing still ends it.
+                if shared.workload.is_closed() && shared.outstanding() < outstanding {
+                    outstanding = shared.outstanding();
+                    deadline = deadline.max(tokio::time::Instant::now() + options.drain);
+                }
+            }
             _ = &mut interrupted => return Some(INTERRUPTED.to_owned()),
         }
         if let Some(failure) = shared.first_failure() {
@@ -153,19 +171,20 @@ async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
 fn spawn_worker(
     index: usize,
     workers: usize,
-    shared: &Arc<Shared>,
+    (shared, dialer): (&Arc<Shared>, &Arc<Dialer>),
     start: &watch::Receiver<bool>,
     stop: &watch::Receiver<bool>,
 ) -> Worker {
     let (ready_sender, ready) = oneshot::channel();
-    let (shared, start, stop) = (Arc::clone(shared), start.clone(), stop.clone());
+    let (shared, dialer) = (Arc::clone(shared), Arc::clone(dialer));
+    let (start, stop) = (start.clone(), stop.clone());
     let thread = thread::Builder::new()
         .name(format!("worker-{index}"))
         .spawn(move || {
             let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
             let local = LocalSet::new();
             let connections = (index..shared.workload.roles.len()).step_by(workers).collect();
-            local.block_on(&runtime, work(shared, connections, ready_sender, start, stop))
+            local.block_on(&runtime, work(shared, dialer, connections, ready_sender, start, stop))
         })
         .expect("the system starts a thread for each worker");
     Worker { thread, ready }
@@ -173,6 +192,7 @@ fn spawn_worker(
 
 async fn work(
     shared: Arc<Shared>,
+    dialer: Arc<Dialer>,
     connections: Vec<usize>,
     ready: oneshot::Sender<()>,
     mut start: watch::Receiver<bool>,
@@ -180,7 +200,7 @@ async fn work(
 ) -> anyhow::Result<WorkerReport> {
     let recorder = Rc::new(RefCell::new(Recorder::default()));
     let clients: Vec<(usize, Client)> = futures::stream::iter(connections)
-        .map(|id| connect(Arc::clone(&shared), Rc::clone(&recorder), id))
+        .map(|id| open(Arc::clone(&shared), Rc::clone(&recorder), Arc::clone(&dialer), id))
         .buffered(CONNECTING)
         .try_collect()
         .await?;
@@ -210,16 +230,13 @@ async fn work(
     Ok((recorder, reports))
 }
 
-async fn connect(
+async fn open(
     shared: Arc<Shared>,
     recorder: Rc<RefCell<Recorder>>,
+    dialer: Arc<Dialer>,
     id: usize,
 ) -> anyhow::Result<(usize, Client)> {
-    let target = &shared.target;
-    let connection = wire::connect_with(&target.url, &target.offer, &target.limits, target.tls.as_ref())
-        .await
-        .with_context(|| format!("connection {id} to {} failed", target.url))?;
-    let client = Client::open(Arc::clone(&shared), recorder, connection, id).await;
+    let client = Client::open(shared, recorder, dialer, id).await;
     Ok((id, client.with_context(|| format!("connection {id}"))?))
 }
 
@@ -235,15 +252,24 @@ async fn release(
         pacer.until(start + *at).await?;
         let queue = queues[*connection].as_ref().context("a worker only releases what its own clients do")?;
         if queue.try_send(*due).is_err() {
-            match due {
-                Due::Publication(n) => shared.settle(*n as usize, Fate::Dropped),
-                Due::Session(_) => shared.done(1),
-            }
+            drop_due(shared, *due);
         }
         // With many due at once, clients get their turn in between.
         tokio::task::consume_budget().await;
     }
     Ok(())
+}
+
+/// What a full queue turned away is accounted for.
+fn drop_due(shared: &Shared, due: Due) {
+    match due {
+        Due::Publication(n) => shared.settle(n as usize, Fate::Dropped),
+        Due::Flood(n) => {
+            let flood = shared.workload.floods[n as usize];
+            (flood.first..flood.first + flood.count).for_each(|n| shared.settle(n as usize, Fate::Dropped));
+        }
+        Due::Session(_) | Due::CatchUp => shared.done(1),
+    }
 }
 
 async fn join_all(

@@ -1,41 +1,87 @@
 //! One simulated client: a task that owns its connection and does what the plan says, when it says so.
 
+mod connect;
+mod live;
+mod publish;
 mod report;
+mod session;
 
 use std::{
-    borrow::Cow,
     cell::RefCell,
-    collections::HashMap,
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
     rc::Rc,
-    sync::{Arc, atomic::Ordering},
-    time::Instant,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
-use codecs::{ClientMessage, Codec, Event, Filter, RelayMessage};
+use codecs::{ClientMessage, Codec, Filter, RelayMessage};
 use futures::FutureExt;
-use tokio::sync::{mpsc, watch};
-use wire::{CloseCode, Connection, Message, Traffic};
+use tokio::{
+    sync::{mpsc, watch},
+    time::sleep_until,
+};
+use wire::{Connection, Message, Traffic, WireError};
 
-pub(crate) use self::report::{Bits, ClientReport};
+pub(crate) use self::report::ClientReport;
+use self::{
+    live::{live_index, live_name, visit_index},
+    publish::OpenFlood,
+    session::{OpenRequest, OpenSession},
+};
 use crate::{
-    recorder::Recorder,
-    shared::{Fate, Shared},
-    workload::{PlannedRequest, Role},
+    bits::Bits,
+    dial::Dialer,
+    recorder::{Metric, Recorder},
+    shared::Shared,
+    workload::Task,
 };
 
 /// Messages written between two flushes at most. Reading in between keeps a relay that waits for us to read from
 /// blocking us for ever.
 const BATCH: usize = 64;
 
+/// What the kernel holds for a client that reads slowly; otherwise megabytes would wait there unseen.
+const SLOW_RECEIVE_BUFFER_BYTES: u32 = 16 << 10;
+
 /// Something that is due now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// Publish `publications[n]`.
     Publication(u32),
+    /// Begin `floods[n]`.
+    Flood(u32),
     /// Start `sessions[n]`.
     Session(u32),
+    /// Read on as fast as possible.
+    CatchUp,
+}
+
+/// What a client wants to be woken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Wake {
+    /// Start `sessions[n]`, due at so many nanoseconds.
+    Start(u32, u64),
+    /// Stop wanting more of `sessions[n]`.
+    Leave(u32),
+    /// End `sessions[n]` as soon as everything owed to it is there.
+    LeaveWhenAllIsThere(u32),
+    /// Read on.
+    Read,
+    /// End a slow reader as soon as everything owed to it is there.
+    CaughtUp,
+}
+
+/// A client that reads slowly.
+#[derive(Debug)]
+struct Reader {
+    bytes_per_s: u64,
+    /// Set until it may read on.
+    pausing: bool,
+    /// Set once it reads as fast as it can.
+    catching_up: bool,
 }
 
 /// A connected client, ready to start.
@@ -43,75 +89,81 @@ pub enum Due {
 pub(crate) struct Client {
     shared: Arc<Shared>,
     recorder: Rc<RefCell<Recorder>>,
-    connection: Connection,
+    dialer: Arc<Dialer>,
+    link: Option<Connection>,
+    /// Counts of the connection before the clock started.
+    before: Traffic,
     codec: &'static dyn Codec,
     id: usize,
+    label: Option<usize>,
     buffer: Vec<u8>,
+    unflushed: bool,
     report: ClientReport,
     in_flight: HashMap<[u8; 32], u32>,
+    flood: Option<OpenFlood>,
     requests: HashMap<String, OpenRequest>,
     sessions: HashMap<u32, OpenSession>,
-}
-
-/// A session that waits for the last EOSE of its step.
-#[derive(Debug)]
-struct OpenSession {
-    due_ns: u64,
-    step: usize,
-    waiting_for: usize,
-}
-
-/// A request that waits for its EOSE.
-#[derive(Debug)]
-struct OpenRequest {
-    session: u32,
-    step: usize,
-    request: usize,
-    due_ns: u64,
-    sent_ns: u64,
-    seen: Bits,
+    reader: Option<Reader>,
+    wakes: BinaryHeap<Reverse<(Instant, Wake)>>,
 }
 
 impl Client {
-    /// Takes a connection; a subscriber opens its live subscriptions and waits for their EOSE.
+    /// Makes a client and, where its role has one before the start, its connection; a subscriber opens its live
+    /// subscriptions and waits for their EOSE.
     ///
     /// # Errors
-    /// When the relay refuses a subscription or answers in another format.
+    /// When the relay cannot be reached, refuses a subscription or answers in another format.
     pub(crate) async fn open(
         shared: Arc<Shared>,
         recorder: Rc<RefCell<Recorder>>,
-        connection: Connection,
+        dialer: Arc<Dialer>,
         id: usize,
     ) -> anyhow::Result<Client> {
-        let codec = connection.agreement().format.codec(shared.target.implementation)?;
+        let role = &shared.workload.roles[id];
+        let reader = match role.task {
+            Task::Subscriber { read_bytes_per_s: Some(bytes_per_s), .. } => {
+                Some(Reader { bytes_per_s, pausing: bytes_per_s == 0, catching_up: false })
+            }
+            _ => None,
+        };
+        let format = *dialer.target().offer.formats.first().context("a target has a format to offer")?;
         let mut client = Client {
+            label: role.label,
+            codec: format.codec(dialer.target().implementation)?,
             shared: Arc::clone(&shared),
             recorder,
-            connection,
-            codec,
+            dialer,
+            link: None,
+            before: Traffic::default(),
             id,
             buffer: Vec::new(),
+            unflushed: false,
             report: ClientReport::default(),
             in_flight: HashMap::new(),
+            flood: None,
             requests: HashMap::new(),
             sessions: HashMap::new(),
+            reader,
+            wakes: BinaryHeap::new(),
         };
-        if let Role::Subscriber(filters) = &shared.workload.roles[id] {
-            client.report.seen = vec![Bits::of_len(shared.workload.publications.len()); filters.len()];
-            client.subscribe(filters).await?;
+        if role.connects_before() {
+            client.connect().await?;
+            client.subscribe(role.filters()).await?;
+            client.before = client.link.as_ref().map(Connection::traffic).unwrap_or_default();
         }
-        client.report.traffic = client.connection.traffic();
         Ok(client)
     }
 
-    async fn subscribe(&mut self, filters: &[Filter]) -> anyhow::Result<()> {
-        for (n, filter) in filters.iter().enumerate() {
-            self.feed_request(&live_subscription(n), filter).await?;
+    async fn subscribe(&mut self, filters: &[u32]) -> anyhow::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        self.report.seen = vec![Bits::of_len(shared.workload.publications.len()); filters.len()];
+        for (n, live) in filters.iter().enumerate() {
+            self.feed_request(&live_name(n), &shared.workload.live[*live as usize].filter).await?;
         }
-        self.connection.flush().await?;
+        self.flush().await?;
         let mut waiting_for = filters.len();
         while waiting_for > 0 {
-            let message = self.connection.next().await.context("the relay closed the connection")??;
+            let message = self.next_answer().await?;
             match self.codec.decode_relay(&message.payload)? {
                 RelayMessage::Eose { .. } => waiting_for -= 1,
                 RelayMessage::Closed { text, .. } | RelayMessage::Notice { text } => {
@@ -129,19 +181,14 @@ impl Client {
         mut due: mpsc::Receiver<Due>,
         mut stop: watch::Receiver<bool>,
     ) -> ClientReport {
-        let before = self.report.traffic;
         if let Err(error) = self.work(&mut due, &mut stop).await {
             let failure = format!("connection {}: {error:#}", self.id);
             self.shared.report_failure(&failure);
             self.report.failure = Some(failure);
         }
-        let traffic = self.connection.traffic();
-        self.report.traffic = Traffic {
-            sent: traffic.sent - before.sent,
-            received: traffic.received - before.received,
-            ..traffic
-        };
-        self.connection.close(CloseCode::Normal, "").await;
+        let open: Vec<_> = self.sessions.drain().filter_map(|(_, session)| session.visit).collect();
+        open.into_iter().for_each(|visit| self.keep_visit(visit));
+        self.close_link().await;
         self.report
     }
 
@@ -152,6 +199,7 @@ impl Client {
     ) -> anyhow::Result<()> {
         let mut batch = Vec::with_capacity(BATCH);
         loop {
+            let wake = self.wakes.peek().map(|Reverse((at, _))| *at);
             // What is due goes first: a sender never waits for replies.
             tokio::select! {
                 biased;
@@ -160,65 +208,97 @@ impl Client {
                     if received > 0 {
                         self.start(&mut batch).await?;
                     }
-                    while let Some(message) = self.connection.next().now_or_never() {
-                        self.receive(message.context("the relay closed the connection")??).await?;
-                    }
+                    self.read_what_is_there().await?;
                 }
-                message = self.connection.next() => {
-                    self.receive(message.context("the relay closed the connection")??).await?;
+                () = sleep_until(wake.unwrap_or_else(Instant::now).into()), if wake.is_some() => {
+                    self.wake().await?;
+                }
+                message = next(self.link.as_mut()), if self.may_read() => {
+                    self.take(message).await?;
+                    self.read_what_is_there().await?;
                 }
             }
+            self.flush().await?;
         }
+    }
+
+    fn may_read(&self) -> bool {
+        self.link.is_some() && self.reader.as_ref().is_none_or(|reader| !reader.pausing)
+    }
+
+    /// Takes messages that wait already, a batch at most.
+    async fn read_what_is_there(&mut self) -> anyhow::Result<()> {
+        for _ in 0..BATCH {
+            if !self.may_read() {
+                break;
+            }
+            let Some(message) = next(self.link.as_mut()).now_or_never() else { break };
+            self.take(message).await?;
+        }
+        Ok(())
+    }
+
+    /// A message, or the end of the connection.
+    async fn take(&mut self, message: Option<Result<Message, WireError>>) -> anyhow::Result<()> {
+        let ended = match message {
+            Some(Ok(message)) => {
+                self.pause_after(message.payload.len());
+                return self.receive(message).await;
+            }
+            Some(Err(error)) => anyhow::Error::from(error),
+            None => anyhow::anyhow!("the relay closed the connection"),
+        };
+        // Relays may, and should, end a connection that is read too slowly.
+        if self.reader.is_none() {
+            return Err(ended);
+        }
+        self.report.cut_off = Some(format!("{ended:#}"));
+        self.drop_link();
+        self.wakes.clear();
+        self.shared.done(1);
+        Ok(())
     }
 
     async fn start(&mut self, batch: &mut Vec<Due>) -> anyhow::Result<()> {
         for due in batch.drain(..) {
             match due {
-                Due::Publication(n) => self.publish(n).await?,
+                Due::Publication(n) => self.publish_due(n).await?,
+                Due::Flood(n) => self.start_flood(n).await?,
                 Due::Session(n) => {
                     let due_ns = nanos(self.shared.workload.sessions[n as usize].at);
-                    let session = OpenSession { due_ns, step: 0, waiting_for: 0 };
-                    self.recorder.borrow_mut().send_lag.record(self.now_ns().saturating_sub(due_ns));
-                    self.start_step(n, session).await?;
+                    self.start_session(n, due_ns).await?;
                 }
+                Due::CatchUp => self.catch_up(),
             }
         }
-        self.connection.flush().await?;
         Ok(())
     }
 
-    async fn publish(&mut self, n: u32) -> anyhow::Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let publication = &shared.workload.publications[n as usize];
-        let event = &shared.workload.events[publication.event as usize];
-        let sent_ns = self.now_ns();
-        shared.sent_ns[n as usize].store(sent_ns, Ordering::Relaxed);
-        self.recorder.borrow_mut().send_lag.record(sent_ns.saturating_sub(nanos(publication.at)));
-        self.in_flight.insert(event.id, n);
-        self.feed(&ClientMessage::Event(Cow::Borrowed(event))).await
-    }
-
-    /// Sends the requests of a step.
-    async fn start_step(&mut self, n: u32, mut session: OpenSession) -> anyhow::Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let requests = &shared.workload.sessions[n as usize].steps[session.step];
-        session.waiting_for = requests.len();
-        let sent_ns = self.now_ns();
-        for (i, PlannedRequest { filter, expected }) in requests.iter().enumerate() {
-            let subscription = format!("s{n}-{}-{i}", session.step);
-            self.feed_request(&subscription, filter).await?;
-            let open = OpenRequest {
-                session: n,
-                step: session.step,
-                request: i,
-                due_ns: session.due_ns,
-                sent_ns,
-                seen: Bits::of_len(expected.len()),
-            };
-            self.requests.insert(subscription, open);
+    /// Does what it wanted to be woken for.
+    async fn wake(&mut self) -> anyhow::Result<()> {
+        let Some(Reverse((_, wake))) = self.wakes.pop() else { return Ok(()) };
+        match wake {
+            Wake::Start(n, due_ns) => self.start_session(n, due_ns).await,
+            Wake::Leave(n) => {
+                self.want_to_leave(n);
+                self.leave(n).await
+            }
+            Wake::LeaveWhenAllIsThere(n) => self.leave(n).await,
+            Wake::Read => {
+                if let Some(reader) = &mut self.reader {
+                    reader.pausing = false;
+                }
+                Ok(())
+            }
+            Wake::CaughtUp => {
+                self.end_when_caught_up();
+                Ok(())
+            }
         }
-        self.sessions.insert(n, session);
-        Ok(())
+    }
+
+    fn wake_after(&mut self, wait: Duration, wake: Wake) {
+        self.wakes.push(Reverse((Instant::now() + wait, wake)));
     }
 
     async fn receive(&mut self, message: Message) -> anyhow::Result<()> {
@@ -234,123 +314,32 @@ impl Client {
         match decoded {
             RelayMessage::Event { subscription, event } => {
                 self.report.last_ns = now_ns;
-                match live_index(&subscription) {
-                    Some(n) => self.live_delivery(n, &event, now_ns),
-                    None => self.stored_delivery(&subscription, &event, now_ns),
+                if let Some(n) = live_index(&subscription) {
+                    self.live_delivery(n, &event, now_ns);
+                } else if let Some(visit) = visit_index(&subscription) {
+                    self.visit_delivery(visit, &event, now_ns);
+                } else {
+                    self.stored_delivery(&subscription, &event, now_ns);
                 }
             }
             RelayMessage::Ok { id, accepted, text } => {
                 self.report.last_ns = now_ns;
                 self.acknowledged(id, accepted, &text, now_ns);
+                self.go_on_flooding().await?;
             }
             RelayMessage::Eose { subscription, .. } => self.end_of_stored(&subscription, now_ns).await?,
             RelayMessage::Closed { subscription, text } => {
                 self.complain(|| format!("CLOSED {subscription}: {text}"));
-                if let Some(request) = self.requests.remove(&*subscription) {
-                    self.sessions.remove(&request.session);
-                    self.shared.done(1);
+                let visit = visit_index(&subscription).map(|(session, _)| session);
+                let request = self.requests.remove(&*subscription).map(|request| request.session);
+                if let Some(session) = request.or(visit).filter(|session| self.sessions.contains_key(session))
+                {
+                    self.end_session(session).await?;
                 }
             }
             RelayMessage::Notice { text } => self.complain(|| format!("NOTICE {text}")),
             RelayMessage::Auth { .. } | RelayMessage::Count { .. } => {}
         }
-        Ok(())
-    }
-
-    fn live_delivery(&mut self, subscription: usize, event: &Event<'_>, now_ns: u64) {
-        let shared = &*self.shared;
-        let Some((publication, seen)) =
-            shared.publication_of(&event.id).zip(self.report.seen.get_mut(subscription))
-        else {
-            self.report.unexpected += 1;
-            return;
-        };
-        let planned = &shared.workload.publications[publication];
-        if shared.workload.events[planned.event as usize] != *event {
-            self.report.altered += 1;
-        } else if seen.insert(publication) {
-            let sent_ns = shared.sent_ns[publication].load(Ordering::Relaxed);
-            let mut recorder = self.recorder.borrow_mut();
-            recorder.response.record(now_ns.saturating_sub(nanos(planned.at)));
-            recorder.service.record(now_ns.saturating_sub(sent_ns));
-            shared.delivered(1);
-            shared.done(1);
-        } else {
-            self.report.duplicated += 1;
-        }
-    }
-
-    fn stored_delivery(&mut self, subscription: &str, event: &Event<'_>, now_ns: u64) {
-        let workload = &self.shared.workload;
-        let Some(found) = workload.find(&event.id) else {
-            self.report.unexpected += 1;
-            return;
-        };
-        let Some(request) = self.requests.get_mut(subscription) else {
-            // A live event may overtake our CLOSE; a stored one may not.
-            self.report.unexpected += u64::from((found as usize) < workload.stored);
-            return;
-        };
-        let session = &workload.sessions[request.session as usize];
-        let expected = &session.steps[request.step][request.request].expected;
-        let Ok(position) = expected.binary_search(&found) else {
-            self.report.unexpected += u64::from((found as usize) < workload.stored);
-            return;
-        };
-        if workload.events[found as usize] != *event {
-            self.report.altered += 1;
-        } else if request.seen.insert(position) {
-            self.report.deliveries += 1;
-            let mut recorder = self.recorder.borrow_mut();
-            recorder.response.record(now_ns.saturating_sub(request.due_ns));
-            recorder.service.record(now_ns.saturating_sub(request.sent_ns));
-            self.shared.delivered(1);
-        } else {
-            self.report.duplicated += 1;
-        }
-    }
-
-    fn acknowledged(&mut self, id: [u8; 32], accepted: bool, text: &str, now_ns: u64) {
-        let Some(n) = self.in_flight.remove(&id) else {
-            self.complain(|| format!("OK for an event that was not in flight: {text}"));
-            return;
-        };
-        let planned = &self.shared.workload.publications[n as usize];
-        self.recorder.borrow_mut().publish_ok.record(now_ns.saturating_sub(nanos(planned.at)));
-        // A relay that had the event already says true and delivers nothing.
-        let duplicate = text.starts_with("duplicate:");
-        if accepted && !duplicate {
-            self.shared.settle(n as usize, Fate::Acked);
-        } else {
-            self.shared.settle(n as usize, Fate::Rejected);
-            self.complain(|| format!("OK {accepted}: {text}"));
-        }
-    }
-
-    async fn end_of_stored(&mut self, subscription: &str, now_ns: u64) -> anyhow::Result<()> {
-        let Some(request) = self.requests.remove(subscription) else {
-            self.report.unexpected += 1;
-            return Ok(());
-        };
-        self.report.requests_completed += 1;
-        self.report.last_ns = now_ns;
-        self.recorder.borrow_mut().eose.record(now_ns.saturating_sub(request.due_ns));
-        self.feed(&ClientMessage::Close { subscription: subscription.into() }).await?;
-        if let Some(mut session) = self.sessions.remove(&request.session) {
-            session.waiting_for -= 1;
-            let planned = &self.shared.workload.sessions[request.session as usize];
-            if session.waiting_for > 0 {
-                self.sessions.insert(request.session, session);
-            } else if session.step + 1 < planned.steps.len() {
-                session.step += 1;
-                session.due_ns = now_ns;
-                self.start_step(request.session, session).await?;
-            } else {
-                self.report.busy_ns.push((nanos(planned.at), now_ns));
-                self.shared.done(1);
-            }
-        }
-        self.connection.flush().await?;
         Ok(())
     }
 
@@ -362,8 +351,25 @@ impl Client {
     async fn feed(&mut self, message: &ClientMessage<'_>) -> anyhow::Result<()> {
         self.buffer.clear();
         self.codec.encode_client(message, &mut self.buffer)?;
-        self.connection.feed(Bytes::copy_from_slice(&self.buffer)).await?;
+        let link = self.link.as_mut().context("a client connects before it sends")?;
+        link.feed(Bytes::copy_from_slice(&self.buffer)).await?;
+        self.unflushed = true;
         Ok(())
+    }
+
+    async fn flush(&mut self) -> anyhow::Result<()> {
+        if let Some(link) = self.link.as_mut().filter(|_| self.unflushed) {
+            link.flush().await?;
+        }
+        self.unflushed = false;
+        Ok(())
+    }
+
+    /// Records from when something was due to now, unless that was in a warm-up.
+    fn record(&self, metric: Metric, since_ns: u64, now_ns: u64) {
+        if self.shared.workload.is_measured(since_ns) {
+            self.recorder.borrow_mut().record(self.label, metric, now_ns.saturating_sub(since_ns));
+        }
     }
 
     fn complain(&mut self, text: impl FnOnce() -> String) {
@@ -377,16 +383,15 @@ impl Client {
     }
 }
 
-/// The id of a live subscription.
-fn live_subscription(n: usize) -> String {
-    format!("live-{n}")
-}
-
-fn live_index(subscription: &str) -> Option<usize> {
-    subscription.strip_prefix("live-")?.parse().ok()
+/// The next message of a connection; for ever where there is none.
+async fn next(link: Option<&mut Connection>) -> Option<Result<Message, WireError>> {
+    match link {
+        Some(link) => link.next().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Nanoseconds; a `u64` holds 584 years of them.
-pub(crate) fn nanos(duration: std::time::Duration) -> u64 {
+pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -2,10 +2,12 @@
 
 use wire::Traffic;
 
+use crate::bits::Bits;
+
 /// What one client saw.
 #[derive(Debug, Default)]
 pub struct ClientReport {
-    /// Bytes and messages since the start.
+    /// Bytes and messages since the start, over all its connections.
     pub traffic: Traffic,
     /// Requests that ended with EOSE.
     pub requests_completed: u64,
@@ -19,37 +21,30 @@ pub struct ClientReport {
     pub unexpected: u64,
     /// Messages that are not of the agreed format.
     pub decode_errors: u64,
-    /// For each live subscription, which publications came.
+    /// For each live subscription of a subscriber, which publications came.
     pub seen: Vec<Bits>,
+    /// Live subscriptions of sessions.
+    pub stays: Vec<Stay>,
     /// From when to when sessions were at work, in nanoseconds from the start.
     pub busy_ns: Vec<(u64, u64)>,
     /// When the last delivery or acknowledgement came, in nanoseconds from the start.
     pub last_ns: u64,
     /// The first notice or refusal, in the relay's words.
     pub complaint: Option<String>,
+    /// Why the relay ended the connection of a slow reader.
+    pub cut_off: Option<String>,
     /// Why the connection ended early.
     pub failure: Option<String>,
 }
 
-/// A set of publications.
-#[derive(Debug, Default, Clone)]
-pub struct Bits(Vec<u64>);
-
-impl Bits {
-    pub(crate) fn of_len(len: usize) -> Self {
-        Bits(vec![0; len.div_ceil(64)])
-    }
-
-    /// Adds a member; false when it was one already.
-    pub fn insert(&mut self, member: usize) -> bool {
-        let (word, bit) = (member / 64, 1 << (member % 64));
-        let fresh = self.0[word] & bit == 0;
-        self.0[word] |= bit;
-        fresh
-    }
-
-    /// Whether `member` is in the set.
-    pub fn contains(&self, member: usize) -> bool {
-        self.0[member / 64] & (1 << (member % 64)) != 0
-    }
+/// A live subscription of a session, from its EOSE to its end.
+#[derive(Debug)]
+pub struct Stay {
+    /// Its filter, as a place in the plan.
+    pub live: u32,
+    /// The publications that were sent after its EOSE and before its client wanted to leave: those that match are
+    /// owed. What was sent before or after may come or not.
+    pub during: Bits,
+    /// The publications that came.
+    pub seen: Bits,
 }

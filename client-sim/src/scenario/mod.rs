@@ -3,120 +3,25 @@
 //! A scenario is one TOML file under `scenarios/`; the files there are part of the program. Format and compression
 //! are not in it: they are what a scenario is run with.
 
-use std::{fs, path::Path};
+mod change;
+mod check;
+#[cfg(test)]
+mod reference;
+mod schema;
 
-use anyhow::{Context, bail, ensure};
+use std::{borrow::Cow, fs, path::Path};
+
+use anyhow::{Context, bail};
 use codecs::UnknownName;
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 
+pub use self::schema::{
+    Arrival, Bound, Connect, Draw, Hot, LiveFilter, Phase, Publish, Request, Scenario, Shares, Span, Step,
+    Subscribe, TagChoice,
+};
+
 static BUILT_IN: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../scenarios");
-
-/// What a scenario file says. Unknown keys are errors.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Scenario {
-    /// File name without `.toml`.
-    #[serde(skip)]
-    pub name: String,
-    /// What the scenario finds out.
-    pub question: String,
-    /// What a NIP author takes from the answer.
-    pub learn: String,
-    /// Where the parameters come from.
-    #[serde(default)]
-    pub sources: Vec<String>,
-    /// How long work is started for, in seconds.
-    pub seconds: f64,
-    /// Clients that ask for stored events.
-    #[serde(default)]
-    pub request: Vec<Request>,
-    /// Clients that publish.
-    #[serde(default)]
-    pub publish: Vec<Publish>,
-    /// Clients that keep live subscriptions.
-    #[serde(default)]
-    pub subscribe: Vec<Subscribe>,
-}
-
-/// Clients that ask for stored events: each arrival is a session that runs through all steps.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Request {
-    /// How many clients.
-    pub connections: usize,
-    /// When sessions start.
-    pub arrival: Arrival,
-    /// What a session asks, one step after the other.
-    pub step: Vec<Step>,
-}
-
-/// One step of a session: requests sent together; the step ends with the EOSE of the last.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Step {
-    /// Kinds asked for.
-    pub kinds: Vec<u16>,
-    /// Authors asked for, drawn anew for every session.
-    pub authors: usize,
-    /// How many of the authors have such events at the relay; all when absent.
-    pub known: Option<usize>,
-    /// Authors in one REQ; all in one when absent.
-    pub chunk: Option<usize>,
-}
-
-/// Clients that publish.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Publish {
-    /// How many clients share the rate.
-    pub connections: usize,
-    /// When events are due.
-    pub arrival: Arrival,
-    /// Which kinds of the corpus; all when absent.
-    pub kinds: Option<Vec<u16>>,
-}
-
-/// Clients that keep live subscriptions.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Subscribe {
-    /// How many clients.
-    pub connections: usize,
-    /// One subscription each.
-    pub filter: Vec<LiveFilter>,
-}
-
-/// A live subscription.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LiveFilter {
-    /// Kinds subscribed to.
-    pub kinds: Vec<u16>,
-    /// How many of the publishing authors, drawn anew for every connection; any author when absent.
-    pub authors: Option<usize>,
-}
-
-/// When things are due. The whole schedule is computed from the seed before the run.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(tag = "shape", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Arrival {
-    /// Every connection at once, again and again.
-    Burst {
-        /// From one burst to the next.
-        period_ms: u64,
-    },
-    /// Evenly spaced over all connections together.
-    Constant {
-        /// Arrivals per second over all connections together.
-        rate_per_s: f64,
-    },
-    /// Independent arrivals: exponential gaps.
-    Poisson {
-        /// Mean arrivals per second over all connections together.
-        rate_per_s: f64,
-    },
-}
 
 impl Scenario {
     /// The built-in scenarios' names, in alphabetical order.
@@ -134,17 +39,16 @@ impl Scenario {
     /// # Errors
     /// Names the file and the place in it, or lists the known scenarios.
     pub fn load(name: &str) -> anyhow::Result<Scenario> {
-        if let Some(stem) = name.strip_suffix(".toml") {
-            let text = fs::read_to_string(name).with_context(|| format!("cannot read scenario {name}"))?;
-            let stem = Path::new(stem).file_name().map_or(stem.into(), |f| f.to_string_lossy());
-            return Scenario::parse(&stem, &text).with_context(|| format!("in scenario {name}"));
-        }
-        let Some(file) = BUILT_IN.get_file(format!("{name}.toml")) else {
-            let unknown = UnknownName::new("scenario", name, Scenario::names());
-            bail!("{unknown} (or the path of a file that ends in .toml)");
-        };
-        let text = file.contents_utf8().with_context(|| format!("scenario {name} is not UTF-8"))?;
-        Scenario::parse(name, text).with_context(|| format!("in scenario {name}"))
+        Scenario::load_with(name, &[])
+    }
+
+    /// Loads a scenario and applies `key=value` changes to it.
+    ///
+    /// # Errors
+    /// As [`Scenario::load`]; and where a change makes no sense.
+    pub fn load_with(name: &str, changes: &[String]) -> anyhow::Result<Scenario> {
+        let (stem, text) = read(name)?;
+        Scenario::parse_with(&stem, &text, changes).with_context(|| format!("in scenario {name}"))
     }
 
     /// Reads the text of a scenario file.
@@ -152,80 +56,39 @@ impl Scenario {
     /// # Errors
     /// Says what is wrong, where, and what is allowed there.
     pub fn parse(name: &str, text: &str) -> anyhow::Result<Scenario> {
+        Scenario::parse_with(name, text, &[])
+    }
+
+    fn parse_with(name: &str, text: &str, changes: &[String]) -> anyhow::Result<Scenario> {
+        // Straight from the text where it can be: only then does an error show the line.
         let mut scenario: Scenario = toml::from_str(text)?;
+        if !changes.is_empty() {
+            let mut table = text.parse().context("it was TOML a moment ago")?;
+            for change in changes {
+                change::set(&mut table, change)?;
+            }
+            scenario = Scenario::deserialize(table)
+                .with_context(|| format!("after --set {}", changes.join(" --set ")))?;
+        }
         name.clone_into(&mut scenario.name);
         scenario.check()?;
         Ok(scenario)
     }
-
-    fn check(&self) -> anyhow::Result<()> {
-        ensure!(self.seconds > 0.0 && self.seconds <= 3_600.0, "seconds must be above 0 and at most 3600");
-        ensure!(
-            !(self.request.is_empty() && self.publish.is_empty()),
-            "nothing happens: a scenario needs a [[request]] or a [[publish]]"
-        );
-        ensure!(
-            self.subscribe.is_empty() || !self.publish.is_empty(),
-            "[[subscribe]] without [[publish]]: nothing would be delivered"
-        );
-        for request in &self.request {
-            check_population(request.connections, request.arrival).context("in [[request]]")?;
-            ensure!(!request.step.is_empty(), "a [[request]] needs at least one [[request.step]]");
-            for step in &request.step {
-                ensure!(!step.kinds.is_empty(), "kinds of a [[request.step]] must not be empty");
-                ensure!(step.authors > 0, "authors of a [[request.step]] must be at least 1");
-                ensure!(step.chunk != Some(0), "chunk of a [[request.step]] must be at least 1");
-                ensure!(
-                    step.known.is_none_or(|known| known <= step.authors),
-                    "known of a [[request.step]] must not exceed its authors"
-                );
-            }
-        }
-        for publish in &self.publish {
-            check_population(publish.connections, publish.arrival).context("in [[publish]]")?;
-        }
-        for subscribe in &self.subscribe {
-            ensure!(subscribe.connections > 0, "connections of a [[subscribe]] must be at least 1");
-            ensure!(!subscribe.filter.is_empty(), "a [[subscribe]] needs at least one [[subscribe.filter]]");
-        }
-        Ok(())
-    }
-
-    /// How many clients connect.
-    pub fn connections(&self) -> usize {
-        self.publish.iter().map(|p| p.connections).sum::<usize>()
-            + self.subscribe.iter().map(|s| s.connections).sum::<usize>()
-            + self.request.iter().map(|r| r.connections).sum::<usize>()
-    }
-
-    /// Sets the rate of every population that has one.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub fn set_publish_rate(&mut self, rate: f64) -> anyhow::Result<()> {
-        ensure!(rate > 0.0 && rate.is_finite(), "a rate must be above 0");
-        ensure!(!self.publish.is_empty(), "scenario {} publishes nothing, so it has no rate", self.name);
-        for publish in &mut self.publish {
-            match &mut publish.arrival {
-                Arrival::Constant { rate_per_s } | Arrival::Poisson { rate_per_s } => *rate_per_s = rate,
-                Arrival::Burst { .. } => {
-                    bail!("scenario {} publishes in bursts, which have no rate", self.name)
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
-fn check_population(connections: usize, arrival: Arrival) -> anyhow::Result<()> {
-    ensure!(connections > 0, "connections must be at least 1");
-    match arrival {
-        Arrival::Burst { period_ms } => ensure!(period_ms > 0, "period_ms must be at least 1"),
-        Arrival::Constant { rate_per_s } | Arrival::Poisson { rate_per_s } => {
-            ensure!(rate_per_s > 0.0 && rate_per_s.is_finite(), "rate_per_s must be above 0");
-        }
+/// The scenario's name and its text.
+fn read(name: &str) -> anyhow::Result<(String, Cow<'static, str>)> {
+    if let Some(stem) = name.strip_suffix(".toml") {
+        let text = fs::read_to_string(name).with_context(|| format!("cannot read scenario {name}"))?;
+        let stem = Path::new(stem).file_name().map_or(stem.into(), |f| f.to_string_lossy());
+        return Ok((stem.into_owned(), text.into()));
     }
-    Ok(())
+    let Some(file) = BUILT_IN.get_file(format!("{name}.toml")) else {
+        let unknown = UnknownName::new("scenario", name, Scenario::names());
+        bail!("{unknown} (or the path of a file that ends in .toml)");
+    };
+    let text = file.contents_utf8().with_context(|| format!("scenario {name} is not UTF-8"))?;
+    Ok((name.to_owned(), text.into()))
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub(super) fn select<'c>(
         } else if event.kind == 22_242 || event.tags.iter().any(|t| t.first().is_some_and(|n| n == "-")) {
             "relays take it only from its author (NIP-42, NIP-70)"
         } else if event.kind == 5 && deletes_another(event, &ids) {
-            "it deletes another event of the corpus"
+            "it deletes an event of the corpus, or whatever has an address"
         } else if !every_format_holds(formats, event, &mut buffer) {
             "not every format can hold it in one message"
         } else {

@@ -1,33 +1,157 @@
 //! What the relay holds before the clock starts, and what it must answer.
 
-use std::collections::BTreeMap;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+};
 
-use codecs::Event;
+use anyhow::ensure;
+use codecs::{Event, Filter};
 
-/// Stored events by author and kind.
-pub(super) struct StoredIndex(BTreeMap<([u8; 32], u16), Vec<u32>>);
+/// Relays answer a request without a limit with 500 events at least (PROTOCOL: default_limit), so a plan that
+/// expected more would blame the relay for it.
+const MAX_EXPECTED: usize = 500;
 
-impl StoredIndex {
-    pub(super) fn new(events: &[Event<'_>]) -> Self {
-        let mut index = BTreeMap::<_, Vec<u32>>::new();
+/// The stored events by what filters ask for.
+pub(super) struct Stored<'e> {
+    events: &'e [Event<'static>],
+    by_author: BTreeMap<([u8; 32], u16), Vec<u32>>,
+    by_kind: BTreeMap<u16, Vec<u32>>,
+    /// By tag name of one letter, then by value.
+    by_tag: HashMap<char, HashMap<&'e str, Vec<u32>>>,
+    /// The latest `created_at`.
+    pub(super) newest: i64,
+}
+
+impl<'e> Stored<'e> {
+    pub(super) fn new(events: &'e [Event<'static>]) -> Self {
+        let mut stored = Stored {
+            events,
+            by_author: BTreeMap::new(),
+            by_kind: BTreeMap::new(),
+            by_tag: HashMap::new(),
+            newest: newest(events),
+        };
         for (position, event) in (0..).zip(events) {
-            index.entry((event.pubkey, event.kind)).or_default().push(position);
+            stored.by_author.entry((event.pubkey, event.kind)).or_default().push(position);
+            stored.by_kind.entry(event.kind).or_default().push(position);
+            for (letter, value) in conditions(event) {
+                let positions = stored.by_tag.entry(letter).or_default().entry(value).or_default();
+                if positions.last() != Some(&position) {
+                    positions.push(position);
+                }
+            }
         }
-        StoredIndex(index)
+        stored
     }
 
-    pub(super) fn authors(&self, kinds: &[u16]) -> Vec<[u8; 32]> {
+    /// Those who have events of these kinds, in a fixed order.
+    pub(super) fn authors(&self, kinds: Option<&[u16]>) -> Vec<[u8; 32]> {
+        let wanted = |kind: &u16| kinds.is_none_or(|kinds| kinds.contains(kind));
         let mut authors: Vec<_> =
-            self.0.keys().filter(|(_, kind)| kinds.contains(kind)).map(|(author, _)| *author).collect();
+            self.by_author.keys().filter(|(_, kind)| wanted(kind)).map(|(author, _)| *author).collect();
         authors.dedup();
         authors
     }
 
-    pub(super) fn expected(&self, authors: &[[u8; 32]], kinds: &[u16]) -> Vec<u32> {
-        let keys = authors.iter().flat_map(|author| kinds.iter().map(|kind| (*author, *kind)));
-        let mut expected: Vec<_> = keys.filter_map(|key| self.0.get(&key)).flatten().copied().collect();
-        expected.sort_unstable();
-        expected.dedup();
-        expected
+    /// The values of a tag in events of these kinds and authors, the most frequent first.
+    pub(super) fn values(
+        &self,
+        letter: char,
+        kinds: Option<&[u16]>,
+        authors: Option<&[[u8; 32]]>,
+    ) -> Vec<String> {
+        let filter = Filter {
+            kinds: kinds.map(<[u16]>::to_vec),
+            authors: authors.map(<[[u8; 32]]>::to_vec),
+            ..Filter::default()
+        };
+        let mut counted: Vec<(Reverse<usize>, &str)> = self
+            .by_tag
+            .get(&letter)
+            .into_iter()
+            .flatten()
+            .map(|(value, positions)| {
+                let matching = positions.iter().filter(|p| filter.matches(&self.events[**p as usize]));
+                (Reverse(matching.count()), *value)
+            })
+            .filter(|(Reverse(count), _)| *count > 0)
+            .collect();
+        counted.sort_unstable();
+        counted.into_iter().map(|(_, value)| value.to_owned()).collect()
     }
+
+    /// The events that must answer the filter: newest first, ties by lowest id, up to its limit.
+    pub(super) fn answer(&self, filter: &Filter) -> Vec<u32> {
+        let mut found = self.candidates(filter);
+        found.retain(|position| filter.matches(&self.events[*position as usize]));
+        found.sort_unstable_by_key(|position| {
+            let event = &self.events[*position as usize];
+            (Reverse(event.created_at), event.id)
+        });
+        found.dedup();
+        if let Some(limit) = filter.limit {
+            found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        }
+        found
+    }
+
+    /// As [`Stored::answer`], when that is certain.
+    ///
+    /// # Errors
+    /// When a relay may send fewer than match.
+    pub(super) fn certain_answer(&self, filter: &Filter) -> anyhow::Result<Vec<u32>> {
+        let found = self.answer(filter);
+        ensure!(
+            filter.limit.is_some() || found.len() <= MAX_EXPECTED,
+            "a request would be answered with {} events, but relays send {MAX_EXPECTED} unless asked for more: \
+             give it a limit, or lower its chunk or known",
+            found.len()
+        );
+        Ok(found)
+    }
+
+    /// When the event at a position was made.
+    pub(super) fn created_at(&self, position: u32) -> i64 {
+        self.events[position as usize].created_at
+    }
+
+    fn candidates(&self, filter: &Filter) -> Vec<u32> {
+        let all = |lists: &mut dyn Iterator<Item = &Vec<u32>>| lists.flatten().copied().collect();
+        match (&filter.authors, filter.tags.first(), &filter.kinds) {
+            (Some(authors), _, Some(kinds)) => {
+                let mut keys = authors.iter().flat_map(|author| kinds.iter().map(|kind| (*author, *kind)));
+                all(&mut keys.by_ref().filter_map(|key| self.by_author.get(&key)))
+            }
+            (Some(authors), _, None) => {
+                let mut ranges = authors
+                    .iter()
+                    .flat_map(|author| self.by_author.range((*author, 0)..=(*author, u16::MAX)))
+                    .map(|(_, positions)| positions);
+                all(&mut ranges)
+            }
+            (None, Some(tag), _) => {
+                let by_value = self.by_tag.get(&tag.letter);
+                let mut lists =
+                    tag.values.iter().filter_map(|value| by_value.and_then(|map| map.get(value.as_str())));
+                all(&mut lists)
+            }
+            (None, None, Some(kinds)) => all(&mut kinds.iter().filter_map(|kind| self.by_kind.get(kind))),
+            (None, None, None) => (0..).take(self.events.len()).collect(),
+        }
+    }
+}
+
+/// The latest `created_at`; 0 where there is no event.
+pub(super) fn newest(events: &[Event<'_>]) -> i64 {
+    events.iter().map(|event| event.created_at).max().unwrap_or(0)
+}
+
+/// What tag conditions can ask of an event: single letters and the first values.
+pub(super) fn conditions<'e>(event: &'e Event<'_>) -> impl Iterator<Item = (char, &'e str)> {
+    event.tags.iter().filter_map(|tag| {
+        let (name, value) = (tag.first()?, tag.get(1)?);
+        let letter = name.chars().next().filter(|c| c.is_ascii_alphabetic() && name.len() == 1)?;
+        Some((letter, value.as_ref()))
+    })
 }

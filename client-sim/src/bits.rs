@@ -1,0 +1,75 @@
+//! Sets of publications.
+
+/// A set of publications, by their place in the plan.
+#[derive(Debug, Default, Clone)]
+pub struct Bits(Vec<u64>);
+
+impl Bits {
+    /// An empty set whose members are below `len`.
+    pub fn of_len(len: usize) -> Self {
+        Bits(vec![0; len.div_ceil(64)])
+    }
+
+    /// Adds a member; false when it was one already.
+    pub fn insert(&mut self, member: usize) -> bool {
+        let (word, bit) = (member / 64, 1 << (member % 64));
+        let fresh = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        fresh
+    }
+
+    /// Whether `member` is in the set.
+    pub fn contains(&self, member: usize) -> bool {
+        self.0[member / 64] & (1 << (member % 64)) != 0
+    }
+
+    /// The members, in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().enumerate().flat_map(|(n, word)| {
+            let mut rest = *word;
+            std::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| rest.trailing_zeros() as usize)?;
+                rest &= rest - 1;
+                Some(n * 64 + bit)
+            })
+        })
+    }
+
+    /// How many members there are.
+    pub fn count(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+}
+
+impl FromIterator<bool> for Bits {
+    fn from_iter<I: IntoIterator<Item = bool>>(members: I) -> Self {
+        let mut bits = Bits::default();
+        for (n, member) in members.into_iter().enumerate() {
+            if n % 64 == 0 {
+                bits.0.push(0);
+            }
+            if member {
+                bits.insert(n);
+            }
+        }
+        bits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_holds_what_was_put_into_it() {
+        let mut bits = Bits::of_len(130);
+        for member in [0, 63, 64, 129] {
+            assert!(bits.insert(member) && !bits.insert(member));
+        }
+        assert_eq!(bits.iter().collect::<Vec<_>>(), [0, 63, 64, 129]);
+        assert_eq!(bits.count(), 4);
+        let same: Bits = (0..130).map(|n| [0, 63, 64, 129].contains(&n)).collect();
+        assert_eq!(same.iter().collect::<Vec<_>>(), [0, 63, 64, 129]);
+        assert!(!same.contains(1) && same.contains(129));
+    }
+}

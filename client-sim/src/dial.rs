@@ -1,0 +1,128 @@
+//! How connections are made when there are many: from several loopback addresses where one has too few ports, and
+//! with as many descriptors as the system allows.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use anyhow::{Context, ensure};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tokio::net::{TcpSocket, TcpStream};
+use wire::{Connection, WireError};
+
+use crate::shared::Target;
+
+/// Connections from one source address. The usual range of ports has 28,232, of which those that closed last stay
+/// taken for a minute.
+const CONNECTIONS_PER_SOURCE: usize = 10_000;
+
+/// Descriptors beside the connections: the runtime's, timers, standard streams, a record, a relay's pipes.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// Makes connections to the relay.
+#[derive(Debug)]
+pub struct Dialer {
+    target: Target,
+    /// Where the relay is, when it is on this machine and addresses are chosen.
+    local: Option<SocketAddr>,
+    sources: usize,
+    made: AtomicUsize,
+}
+
+impl Dialer {
+    /// For `connections` over the whole run, reconnections included.
+    pub fn new(target: Target, connections: usize) -> Self {
+        let sources = connections.div_ceil(CONNECTIONS_PER_SOURCE).max(1);
+        let local = loopback(&target.url);
+        Dialer {
+            sources: if local.is_some() { sources } else { 1 },
+            target,
+            local,
+            made: AtomicUsize::new(0),
+        }
+    }
+
+    /// From how many addresses connections are made.
+    pub fn sources(&self) -> usize {
+        self.sources
+    }
+
+    /// Whom to connect to, and how.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Connects; with `receive_buffer_bytes` the kernel holds back about that much for a slow reader.
+    ///
+    /// # Errors
+    /// What the system or the handshake says.
+    pub async fn dial(&self, receive_buffer_bytes: Option<u32>) -> Result<Connection, WireError> {
+        let Target { url, offer, limits, tls, .. } = &self.target;
+        let made = self.made.fetch_add(1, Ordering::Relaxed);
+        match self.local {
+            Some(relay) if self.sources > 1 || receive_buffer_bytes.is_some() => {
+                let stream = self.stream(relay, made, receive_buffer_bytes).await?;
+                wire::connect_over(stream, url, offer, limits).await
+            }
+            _ => wire::connect_with(url, offer, limits, tls.as_ref()).await,
+        }
+    }
+
+    async fn stream(
+        &self,
+        relay: SocketAddr,
+        made: usize,
+        receive_buffer_bytes: Option<u32>,
+    ) -> std::io::Result<TcpStream> {
+        let socket = TcpSocket::new_v4()?;
+        if let Some(bytes) = receive_buffer_bytes {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        if self.sources > 1 {
+            let host = u32::try_from(made % self.sources).unwrap_or(0);
+            let source = Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + host);
+            socket.bind(SocketAddr::new(IpAddr::V4(source), 0))?;
+        }
+        socket.connect(relay).await
+    }
+}
+
+/// The address of a relay on this machine, if the URL names it by number.
+fn loopback(url: &str) -> Option<SocketAddr> {
+    let authority = url.strip_prefix("ws://")?.split('/').next()?;
+    let address: SocketAddr = authority.parse().ok()?;
+    (address.is_ipv4() && address.ip().is_loopback()).then_some(address)
+}
+
+/// Raises the limit of open descriptors as far as it goes.
+///
+/// # Errors
+/// When that is too little for so many connections; the text says what would help.
+pub fn raise_descriptor_limit(connections: usize) -> anyhow::Result<()> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("cannot read the limit of descriptors")?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context("cannot raise the limit of descriptors")?;
+    let needed = connections as u64 + OTHER_DESCRIPTORS;
+    ensure!(
+        needed <= hard,
+        "{connections} connections need {needed} descriptors, and a process may open {hard} here: raise that with \
+         ulimit -Hn as root, or connect fewer with --set"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_numbered_loopback_address_gets_chosen_sources() {
+        assert!(loopback("ws://127.0.0.1:7777").is_some());
+        assert!(loopback("ws://127.9.9.9:7777/path").is_some());
+        for url in
+            ["ws://localhost:7777", "ws://10.0.0.1:80", "ws://[::1]:80", "wss://127.0.0.1:1", "nonsense"]
+        {
+            assert_eq!(loopback(url), None, "{url}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! How much memory processes have, as the kernel sees it.
+
+use std::fs;
+
+use measure::MemoryRecord;
+
+/// A process's resident memory, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Resident {
+    pub(crate) now_bytes: u64,
+    pub(crate) peak_bytes: u64,
+}
+
+/// Reads `/proc/PID/status`; `None` when the process is gone.
+pub(crate) fn resident(pid: u32) -> Option<Resident> {
+    parse(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+fn parse(status: &str) -> Option<Resident> {
+    let kib = |name: &str| {
+        let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
+        rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    };
+    Some(Resident { now_bytes: kib("VmRSS:")? * 1024, peak_bytes: kib("VmHWM:")? * 1024 })
+}
+
+/// Both processes before their connections.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Before {
+    client_bytes: u64,
+    relay_bytes: Option<u64>,
+}
+
+/// Reads both processes before any of the run's connections exists.
+pub(crate) fn before(relay_pid: Option<u32>) -> Option<Before> {
+    let relay_bytes = relay_pid.and_then(resident).map(|resident| resident.now_bytes);
+    Some(Before { client_bytes: resident(std::process::id())?.now_bytes, relay_bytes })
+}
+
+/// Reads them again when `connections` are open.
+pub(crate) fn after(before: Before, relay_pid: Option<u32>, connections: usize) -> Option<MemoryRecord> {
+    let relay = relay_pid.and_then(resident);
+    Some(MemoryRecord {
+        connections: connections as u64,
+        client_before_bytes: before.client_bytes,
+        client_after_bytes: resident(std::process::id())?.now_bytes,
+        relay_before_bytes: before.relay_bytes,
+        relay_after_bytes: relay.map(|resident| resident.now_bytes),
+        relay_peak_bytes: relay.map(|resident| resident.peak_bytes),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_memory_and_its_peak_is_no_less() {
+        let own = resident(std::process::id()).unwrap();
+        assert!(own.now_bytes > 100_000 && own.peak_bytes >= own.now_bytes, "{own:?}");
+        assert!(parse("Name:\tx\nVmRSS:\t 12 kB\n").is_none(), "no peak");
+    }
+}

@@ -1,0 +1,154 @@
+//! Changes to a scenario from the command line: `--set`, `--seconds`, `--rate`.
+
+use anyhow::{Context, bail, ensure};
+use toml::{Table, Value};
+
+use super::{Arrival, Scenario};
+
+/// Applies `key=value` to the text's tables. The key is a path of names with dots; a member of a list is named by
+/// its number from 0 or by its `name`, and the number may be left out where the list has one member.
+///
+/// # Errors
+/// Says which part of the key leads nowhere, and what is there.
+pub(super) fn set(scenario: &mut Table, assignment: &str) -> anyhow::Result<()> {
+    let (path, value) = assignment
+        .split_once('=')
+        .with_context(|| format!("--set {assignment}: expected key=value, such as seconds=5"))?;
+    let keys: Vec<&str> = path.trim().split('.').collect();
+    let (last, parents) = keys.split_last().context("a split gives one part at least")?;
+    let mut table = scenario;
+    let mut parents = parents.iter().peekable();
+    while let Some(key) = parents.next() {
+        let names: Vec<String> = table.keys().cloned().collect();
+        let Some(child) = table.get_mut(*key) else {
+            bail!("--set {path}: there is no {key:?} here; there are: {}", names.join(" "));
+        };
+        table = match child {
+            Value::Table(table) => table,
+            Value::Array(list) => {
+                let chosen = parents.peek().and_then(|next| member(list, next));
+                if chosen.is_some() {
+                    parents.next();
+                }
+                let count = list.len();
+                let index = match chosen {
+                    Some(index) => index,
+                    None if count == 1 => 0,
+                    None => bail!(
+                        "--set {path}: {key} has {count} members; say which, as in {key}.0 or by its name"
+                    ),
+                };
+                list[index].as_table_mut().with_context(|| format!("--set {path}: {key} holds no tables"))?
+            }
+            _ => bail!("--set {path}: {key} is a value and holds no other"),
+        };
+    }
+    table.insert((*last).to_owned(), value_of(value.trim()));
+    Ok(())
+}
+
+fn member(list: &[Value], key: &str) -> Option<usize> {
+    let by_number = key.parse().ok().filter(|index| *index < list.len());
+    by_number.or_else(|| list.iter().position(|v| v.get("name").and_then(Value::as_str) == Some(key)))
+}
+
+/// A value as TOML has it; what is none is taken as text.
+fn value_of(text: &str) -> Value {
+    format!("value = {text}")
+        .parse::<Table>()
+        .ok()
+        .and_then(|mut table| table.remove("value"))
+        .unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+impl Scenario {
+    /// Makes the run as long as that: phases, bursts' windows and closed rounds shrink or grow in proportion.
+    ///
+    /// # Errors
+    /// When the time makes no sense.
+    pub fn set_seconds(&mut self, seconds: f64) -> anyhow::Result<()> {
+        ensure!(seconds > 0.0 && seconds <= 3_600.0, "--seconds must be above 0 and at most 3600");
+        let factor = seconds / self.seconds;
+        self.seconds = seconds;
+        for phase in &mut self.phase {
+            phase.seconds *= factor;
+        }
+        let arrivals = self.publish.iter_mut().map(|p| &mut p.arrival);
+        for arrival in arrivals.chain(self.request.iter_mut().map(|r| &mut r.arrival)) {
+            match arrival {
+                Arrival::Closed { rounds, .. } => *rounds = scaled(*rounds as f64, factor),
+                Arrival::Spread { over_ms } => *over_ms = scaled(*over_ms as f64, factor) as u64,
+                Arrival::Burst { .. } | Arrival::Constant { .. } | Arrival::Poisson { .. } => {}
+            }
+        }
+        for stay_ms in self.request.iter_mut().filter_map(|request| request.stay_ms.as_mut()) {
+            *stay_ms = scaled(*stay_ms as f64, factor) as u64;
+        }
+        Ok(())
+    }
+
+    /// Sets the rate of every publishing population that has one.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn set_publish_rate(&mut self, rate: f64) -> anyhow::Result<()> {
+        ensure!(rate > 0.0 && rate.is_finite(), "a rate must be above 0");
+        let mut found = false;
+        for publish in &mut self.publish {
+            if let Arrival::Constant { rate_per_s } | Arrival::Poisson { rate_per_s } = &mut publish.arrival {
+                *rate_per_s = rate;
+                found = true;
+            }
+        }
+        ensure!(found, "scenario {} publishes nothing at a rate", self.name);
+        Ok(())
+    }
+}
+
+/// At least 1.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "rounds and milliseconds are far below 2^53, and the maximum with 1 is positive"
+)]
+fn scaled(value: f64, factor: f64) -> usize {
+    (value * factor).round().max(1.0) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "seconds = 1\n[[publish]]\nname = \"a\"\nconnections = 1\n[[publish]]\nname = \"b\"\n\
+                        connections = 2\n[[request]]\nconnections = 3\narrival = { shape = \"burst\", period_ms = 1 }";
+
+    fn with(assignment: &str) -> anyhow::Result<Table> {
+        let mut table = TEXT.parse().unwrap();
+        set(&mut table, assignment).map(|()| table)
+    }
+
+    #[test]
+    fn a_member_is_named_by_number_by_name_or_not_at_all_when_it_is_alone() {
+        assert_eq!(with("seconds = 2.5").unwrap()["seconds"], Value::Float(2.5));
+        assert_eq!(with("publish.1.connections=7").unwrap()["publish"][1]["connections"], Value::Integer(7));
+        assert_eq!(with("publish.b.connections=7").unwrap()["publish"][1]["connections"], Value::Integer(7));
+        let burst = with("request.arrival.period_ms=9").unwrap();
+        assert_eq!(burst["request"][0]["arrival"]["period_ms"], Value::Integer(9));
+        let text = with("request.arrival={ shape = \"closed\", rounds = 2 }").unwrap();
+        assert_eq!(text["request"][0]["arrival"]["rounds"], Value::Integer(2));
+        assert_eq!(with("question=Why?").unwrap()["question"], Value::String("Why?".to_owned()));
+    }
+
+    #[test]
+    fn a_key_that_leads_nowhere_is_answered_with_what_is_there() {
+        for (assignment, expected) in [
+            ("seconds", "expected key=value"),
+            ("publish.connections=1", "publish has 2 members; say which, as in publish.0 or by its name"),
+            ("nothing.here=1", "there is no \"nothing\" here; there are: publish request seconds"),
+            ("seconds.x=1", "seconds is a value"),
+        ] {
+            let text = with(assignment).unwrap_err().to_string();
+            assert!(text.contains(expected), "{text}");
+        }
+    }
+}

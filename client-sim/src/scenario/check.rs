@@ -1,0 +1,189 @@
+//! What a scenario may not say although its keys are right.
+
+use anyhow::{Context, ensure};
+
+use super::schema::{Arrival, Bound, Connect, LiveFilter, Request, Scenario, Step, TagChoice};
+use crate::expect;
+
+/// Stored events that a relay sends for one filter at most (PROTOCOL: max_limit).
+const MAX_LIMIT: u64 = 5_000;
+
+impl Scenario {
+    pub(super) fn check(&mut self) -> anyhow::Result<()> {
+        self.check_time()?;
+        ensure!(
+            !(self.request.is_empty() && self.publish.is_empty()),
+            "nothing happens: a scenario needs a [[request]] or a [[publish]]"
+        );
+        ensure!(
+            self.subscribe.is_empty() || !self.publish.is_empty(),
+            "[[subscribe]] without [[publish]]: nothing would be delivered"
+        );
+        for request in &self.request {
+            self.check_request(request).context("in [[request]]")?;
+        }
+        for publish in &self.publish {
+            self.check_population(publish.connections, publish.arrival, publish.phases.as_deref())
+                .and_then(|()| check_name(publish.name.as_deref()))
+                .context("in [[publish]]")?;
+            let closed = matches!(publish.arrival, Arrival::Closed { .. });
+            ensure!(
+                publish.window.is_none() || closed,
+                "window of a [[publish]] needs arrival = {{ shape = \"closed\", … }}: open arrivals never wait"
+            );
+            ensure!(publish.window != Some(0), "window of a [[publish]] must be at least 1");
+            ensure!(
+                publish.shares.as_ref().is_none_or(|s| !s.0.is_empty() && s.0.values().all(|v| *v > 0.0)),
+                "shares of a [[publish]] must be above 0"
+            );
+            ensure!(
+                publish.shares.is_none() || publish.kinds.is_none(),
+                "a [[publish]] has kinds or shares, not both"
+            );
+            ensure!(publish.hot.as_ref().is_none_or(|h| h.values > 0), "values of hot must be at least 1");
+        }
+        for subscribe in &self.subscribe {
+            ensure!(subscribe.connections > 0, "connections of a [[subscribe]] must be at least 1");
+            ensure!(!subscribe.filter.is_empty(), "a [[subscribe]] needs at least one [[subscribe.filter]]");
+            check_name(subscribe.name.as_deref()).context("in [[subscribe]]")?;
+            check_live(&subscribe.filter).context("in [[subscribe.filter]]")?;
+        }
+        for (figure, Bound { min, max }) in &self.expect {
+            expect::check_name(figure).context("in [expect]")?;
+            ensure!(min.or(*max).is_some(), "[expect] {figure} needs a min or a max");
+        }
+        Ok(())
+    }
+
+    fn check_time(&mut self) -> anyhow::Result<()> {
+        for (n, phase) in self.phase.iter().enumerate() {
+            ensure!(phase.seconds > 0.0, "seconds of phase {:?} must be above 0", phase.name);
+            ensure!(
+                phase.load.iter().all(|load| (0.0..=1e3).contains(load))
+                    && phase.load.iter().any(|l| *l > 0.0),
+                "load of phase {:?} is two shares, [from, to], not both 0",
+                phase.name
+            );
+            ensure!(
+                self.phase[..n].iter().all(|earlier| earlier.name != phase.name),
+                "two phases are called {:?}",
+                phase.name
+            );
+        }
+        if !self.phase.is_empty() {
+            ensure!(self.seconds == 0.0, "seconds belongs to each [[phase]] where there are phases");
+            self.seconds = self.phase.iter().map(|phase| phase.seconds).sum();
+        }
+        ensure!(self.seconds > 0.0 && self.seconds <= 3_600.0, "seconds must be above 0 and at most 3600");
+        Ok(())
+    }
+
+    fn check_request(&self, request: &Request) -> anyhow::Result<()> {
+        self.check_population(request.connections, request.arrival, request.phases.as_deref())?;
+        check_name(request.name.as_deref())?;
+        ensure!(
+            !request.step.is_empty() || !request.live.is_empty(),
+            "it needs at least one [[request.step]] or [[request.live]]"
+        );
+        for step in &request.step {
+            check_step(step).context("in [[request.step]]")?;
+        }
+        ensure!(
+            !request.step.first().is_some_and(|s| s.with_previous),
+            "with_previous: there is no step before"
+        );
+        check_live(&request.live).context("in [[request.live]]")?;
+        ensure!(
+            request.live.is_empty() || !self.publish.is_empty(),
+            "[[request.live]] without [[publish]]: nothing would be delivered"
+        );
+        ensure!(
+            request.live.is_empty() == request.stay_ms.is_none(),
+            "stay_ms says how long [[request.live]] lasts: give both or neither"
+        );
+        ensure!(
+            request.connect == Connect::Before || !matches!(request.arrival, Arrival::Burst { .. }),
+            "a burst with connect = \"{}\" has no bound on when connections are made; use shape = \"spread\"",
+            if request.connect == Connect::Again { "again" } else { "per-session" }
+        );
+        Ok(())
+    }
+
+    fn check_population(
+        &self,
+        connections: usize,
+        arrival: Arrival,
+        phases: Option<&[String]>,
+    ) -> anyhow::Result<()> {
+        ensure!(connections > 0, "connections must be at least 1");
+        for name in phases.unwrap_or_default() {
+            let known: Vec<_> = self.phase.iter().map(|phase| phase.name.as_str()).collect();
+            ensure!(
+                known.contains(&name.as_str()),
+                "unknown phase {name:?}; known: {}",
+                if known.is_empty() { "none".to_owned() } else { known.join(" ") }
+            );
+        }
+        ensure!(phases.is_none_or(|phases| !phases.is_empty()), "phases must not be empty");
+        match arrival {
+            Arrival::Burst { period_ms } => ensure!(period_ms > 0, "period_ms must be at least 1"),
+            Arrival::Constant { rate_per_s } | Arrival::Poisson { rate_per_s } => {
+                ensure!(rate_per_s > 0.0 && rate_per_s.is_finite(), "rate_per_s must be above 0");
+            }
+            Arrival::Spread { over_ms } => ensure!(over_ms > 0, "over_ms must be at least 1"),
+            Arrival::Closed { rounds, .. } => ensure!(rounds > 0, "rounds must be at least 1"),
+        }
+        Ok(())
+    }
+}
+
+/// Names become parts of metric names, which become tags in histogram logs.
+fn check_name(name: Option<&str>) -> anyhow::Result<()> {
+    ensure!(
+        name.is_none_or(|name| !name.is_empty()
+            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')),
+        "a name has lower-case letters, digits and hyphens, unlike {name:?}"
+    );
+    Ok(())
+}
+
+fn check_step(step: &Step) -> anyhow::Result<()> {
+    ensure!(step.kinds.as_ref().is_none_or(|kinds| !kinds.is_empty()), "kinds must not be empty");
+    ensure!(step.authors != Some(0), "authors must be at least 1");
+    ensure!(step.chunk != Some(0), "chunk must be at least 1");
+    ensure!(step.times != Some(0), "times must be at least 1");
+    ensure!(step.pages != Some(0), "pages must be at least 1");
+    check_tag(step.tag.as_ref())?;
+    let drawn = step.authors.or(step.tag.as_ref().map(|tag| tag.values));
+    for (key, value) in [("known", step.known), ("chunk", step.chunk)] {
+        ensure!(value.is_none() || drawn.is_some(), "{key} needs authors or a tag to count");
+    }
+    ensure!(step.known <= drawn, "known must not exceed what is asked for");
+    ensure!(
+        step.limit.is_none_or(|limit| (1..=MAX_LIMIT).contains(&limit)),
+        "limit must be 1 to {MAX_LIMIT}, the most that relay-sim sends for one filter"
+    );
+    ensure!(step.pages.is_none() || step.limit.is_some(), "pages needs a limit: it is the length of a page");
+    ensure!(step.pages.is_none() || step.newest.is_none(), "a step has pages or newest, not both");
+    ensure!(
+        step.kinds.is_some() || drawn.is_some() || step.limit.is_some() || step.newest.is_some(),
+        "a step that asks for everything needs a limit"
+    );
+    Ok(())
+}
+
+fn check_live(filters: &[LiveFilter]) -> anyhow::Result<()> {
+    for filter in filters {
+        ensure!(filter.kinds.as_ref().is_none_or(|kinds| !kinds.is_empty()), "kinds must not be empty");
+        ensure!(filter.authors != Some(0), "authors must be at least 1");
+        check_tag(filter.tag.as_ref())?;
+    }
+    Ok(())
+}
+
+fn check_tag(tag: Option<&TagChoice>) -> anyhow::Result<()> {
+    let Some(tag) = tag else { return Ok(()) };
+    ensure!(tag.name.is_ascii_alphabetic(), "a tag condition has a single letter, unlike {:?}", tag.name);
+    ensure!(tag.values > 0, "values of a tag must be at least 1");
+    Ok(())
+}

@@ -1,0 +1,320 @@
+//! What a scenario file may say, table by table. `scenarios/README.md` explains every key; a test compares the two.
+
+use std::{collections::BTreeMap, str::FromStr, time::Duration};
+
+use serde::{Deserialize, Deserializer, de};
+
+/// What a scenario file says. Unknown keys are errors.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// File name without `.toml`.
+    #[serde(skip)]
+    pub name: String,
+    /// What the scenario finds out.
+    pub question: String,
+    /// What a NIP author takes from the answer.
+    pub learn: String,
+    /// Where the parameters come from.
+    #[serde(default)]
+    pub sources: Vec<String>,
+    /// How long work is started for, in seconds; the sum of the phases where there are any.
+    #[serde(default)]
+    pub seconds: f64,
+    /// Whether every client answers the relay's challenge (NIP-42) before anything else.
+    #[serde(default)]
+    pub auth: bool,
+    /// Parts of the run, one after the other.
+    #[serde(default)]
+    pub phase: Vec<Phase>,
+    /// Clients that ask for stored events.
+    #[serde(default)]
+    pub request: Vec<Request>,
+    /// Clients that publish.
+    #[serde(default)]
+    pub publish: Vec<Publish>,
+    /// Clients that keep live subscriptions.
+    #[serde(default)]
+    pub subscribe: Vec<Subscribe>,
+    /// Figures that a run must reach to count as evidence, by name.
+    #[serde(default)]
+    pub expect: BTreeMap<String, Bound>,
+}
+
+/// A part of the run.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phase {
+    /// What populations call it by.
+    pub name: String,
+    /// How long it lasts, in seconds.
+    pub seconds: f64,
+    /// The share of every rate at its start and at its end; all of it when absent.
+    #[serde(default = "full_load")]
+    pub load: [f64; 2],
+    /// Whether latencies of what is due in it are left out.
+    #[serde(default)]
+    pub warm_up: bool,
+}
+
+fn full_load() -> [f64; 2] {
+    [1.0, 1.0]
+}
+
+/// Clients that ask for stored events: each arrival is a session that runs through all steps.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Sets these clients' latencies apart in the result.
+    pub name: Option<String>,
+    /// How many clients.
+    pub connections: usize,
+    /// When sessions start.
+    pub arrival: Arrival,
+    /// The phases in which they do; all when absent.
+    pub phases: Option<Vec<String>>,
+    /// Whose connection a session uses.
+    #[serde(default)]
+    pub connect: Connect,
+    /// What a session asks, one step after the other.
+    #[serde(default)]
+    pub step: Vec<Step>,
+    /// Live subscriptions that a session opens after its last step.
+    #[serde(default)]
+    pub live: Vec<LiveFilter>,
+    /// How long it keeps them.
+    pub stay_ms: Option<u64>,
+}
+
+/// What a session does about its connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Connect {
+    /// Every client connects before the start and stays connected.
+    #[default]
+    Before,
+    /// Every client connects before the start; each session drops that connection without a word, as when a relay
+    /// restarts, and makes a new one.
+    Again,
+    /// A client connects when its session starts and leaves when it ends.
+    PerSession,
+}
+
+/// One step of a session: requests sent together; the step ends with the EOSE of the last.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// Kinds asked for; any when absent.
+    pub kinds: Option<Vec<u16>>,
+    /// Authors asked for, drawn anew for every session; anyone when absent.
+    pub authors: Option<usize>,
+    /// How many of the authors, or else of the tag's values, the relay has such events of; all when absent.
+    pub known: Option<usize>,
+    /// Authors, or else values of the tag, in one REQ; all in one when absent.
+    pub chunk: Option<usize>,
+    /// A tag condition.
+    pub tag: Option<TagChoice>,
+    /// At most so many stored events.
+    pub limit: Option<u64>,
+    /// Asks with `since`, so that only about so many of the newest matching events come.
+    pub newest: Option<usize>,
+    /// Pages of `limit` events, each asked for with `until` when the one before it is there.
+    pub pages: Option<usize>,
+    /// Such requests in one step, each drawn anew; 1 when absent.
+    pub times: Option<usize>,
+    /// Sent together with the step before, without waiting for it.
+    #[serde(default)]
+    pub with_previous: bool,
+}
+
+/// A tag condition of a filter, `#e` or another.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TagChoice {
+    /// A single letter.
+    pub name: char,
+    /// How many values.
+    pub values: usize,
+    /// Which values are drawn.
+    #[serde(default)]
+    pub draw: Draw,
+}
+
+/// Which of the values that occur.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Draw {
+    /// Each as likely.
+    #[default]
+    Any,
+    /// From the quarter of the values that occur most.
+    Popular,
+}
+
+/// Clients that publish.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Publish {
+    /// Sets these clients' latencies apart in the result.
+    pub name: Option<String>,
+    /// How many clients share the rate.
+    pub connections: usize,
+    /// When events are due.
+    pub arrival: Arrival,
+    /// The phases in which they are; all when absent.
+    pub phases: Option<Vec<String>>,
+    /// Which kinds of the corpus; all when absent.
+    pub kinds: Option<Vec<u16>>,
+    /// The share of each kind, where the corpus's own mix is not what is wanted.
+    pub shares: Option<Shares>,
+    /// Lets every event refer to one of a few notes.
+    pub hot: Option<Hot>,
+    /// With closed arrivals: events a client may have unanswered.
+    pub window: Option<usize>,
+}
+
+/// Shares by kind; TOML's keys are text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shares(pub BTreeMap<u16, f64>);
+
+impl<'de> Deserialize<'de> for Shares {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let named = BTreeMap::<String, f64>::deserialize(deserializer)?;
+        let parsed = named.into_iter().map(|(kind, share)| {
+            let number = u16::from_str(&kind)
+                .map_err(|_| de::Error::custom(format!("{kind:?} is not a kind; expected 0 to 65535")))?;
+            Ok((number, share))
+        });
+        Ok(Shares(parsed.collect::<Result<_, _>>()?))
+    }
+}
+
+/// A few notes that everyone reacts to: the last such tag of each event gets the id of one of them.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hot {
+    /// The tag, `e` as a rule.
+    pub tag: char,
+    /// How many notes; the nth is drawn n times less often than the first.
+    pub values: usize,
+}
+
+/// Clients that keep live subscriptions.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Subscribe {
+    /// Sets these clients' latencies apart in the result.
+    pub name: Option<String>,
+    /// How many clients.
+    pub connections: usize,
+    /// One subscription each.
+    pub filter: Vec<LiveFilter>,
+    /// How fast they read while events are due; 0 reads nothing. As fast as they can when absent.
+    pub read_bytes_per_s: Option<u64>,
+}
+
+/// A live subscription.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LiveFilter {
+    /// Kinds subscribed to; any when absent.
+    pub kinds: Option<Vec<u16>>,
+    /// How many of the publishing authors, drawn anew for every connection; any author when absent.
+    pub authors: Option<usize>,
+    /// A tag condition over the values that are published.
+    pub tag: Option<TagChoice>,
+}
+
+/// When things are due. The whole schedule is computed from the seed before the run.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(tag = "shape", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Arrival {
+    /// Every connection at once, again and again.
+    Burst {
+        /// From one burst to the next.
+        period_ms: u64,
+    },
+    /// Evenly spaced over all connections together.
+    Constant {
+        /// Arrivals per second over all connections together.
+        rate_per_s: f64,
+    },
+    /// Independent arrivals: exponential gaps.
+    Poisson {
+        /// Mean arrivals per second over all connections together.
+        rate_per_s: f64,
+    },
+    /// Every connection once, at a random instant within a time.
+    Spread {
+        /// That time, from the start of each phase.
+        over_ms: u64,
+    },
+    /// Closed loop: every connection starts when the phase does, and goes on when the answer is there.
+    Closed {
+        /// How many sessions, or events, of each connection.
+        rounds: usize,
+        /// The pause of a client before its next session.
+        #[serde(default)]
+        think_ms: u64,
+    },
+}
+
+/// What a figure of a run must be.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bound {
+    /// Not less.
+    pub min: Option<f64>,
+    /// Not more.
+    pub max: Option<f64>,
+}
+
+/// A stretch of time in which a population is at work, and the share of its rate at both ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Span {
+    /// From the start of the run.
+    pub from: Duration,
+    /// From the start of the run.
+    pub to: Duration,
+    /// At `from` and at `to`.
+    pub load: [f64; 2],
+}
+
+impl Scenario {
+    /// When the populations of these phases are at work; of all phases when `None`.
+    pub fn spans(&self, phases: Option<&[String]>) -> Vec<Span> {
+        if self.phase.is_empty() {
+            return vec![Span { from: Duration::ZERO, to: seconds(self.seconds), load: full_load() }];
+        }
+        let mut from = Duration::ZERO;
+        let mut spans = Vec::new();
+        for phase in &self.phase {
+            let to = from + seconds(phase.seconds);
+            if phases.is_none_or(|names| names.contains(&phase.name)) {
+                spans.push(Span { from, to, load: phase.load });
+            }
+            from = to;
+        }
+        spans
+    }
+
+    /// The stretches whose latencies are left out.
+    pub fn warm_up(&self) -> Vec<(Duration, Duration)> {
+        let names: Vec<_> = self.phase.iter().filter(|p| p.warm_up).map(|p| p.name.clone()).collect();
+        if names.is_empty() {
+            return Vec::new();
+        }
+        self.spans(Some(&names)).into_iter().map(|span| (span.from, span.to)).collect()
+    }
+
+    /// How many clients connect, at most, at one time.
+    pub fn connections(&self) -> usize {
+        self.publish.iter().map(|p| p.connections).sum::<usize>()
+            + self.subscribe.iter().map(|s| s.connections).sum::<usize>()
+            + self.request.iter().map(|r| r.connections).sum::<usize>()
+    }
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}

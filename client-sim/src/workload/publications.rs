@@ -1,0 +1,178 @@
+//! Which events are published, by whom and when.
+
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
+
+use anyhow::ensure;
+use codecs::Event;
+use corpus::{Random, fresh};
+
+use super::{Flood, Publication, Role, Task, Workload, sessions::position, stored};
+use crate::{
+    scenario::{Arrival, Hot, Publish, Scenario, Shares},
+    schedule,
+};
+
+/// Unanswered events of a closed-loop publisher where the scenario does not say.
+const DEFAULT_WINDOW: usize = 64;
+
+impl Workload {
+    pub(super) fn plan_publications(
+        &mut self,
+        scenario: &Scenario,
+        eligible: &[&Event<'static>],
+        seed: u64,
+    ) -> anyhow::Result<()> {
+        let newest = stored::newest(&self.events);
+        let mut unused: Vec<&Event<'static>> = eligible.to_vec();
+        schedule::stream(seed, "unused", 0).shuffle(&mut unused);
+        for (population, publish) in scenario.publish.iter().enumerate() {
+            let due = self.plan_publishers(scenario, population, publish, seed);
+            let mut random = schedule::stream(seed, "publish events", population);
+            let mut maker = Maker::new(publish, eligible, &mut random)?;
+            let mut events: Vec<Event<'static>> = Vec::with_capacity(due.len());
+            // What a session asks for must be known beforehand, so beside sessions only new events are published.
+            if scenario.request.is_empty() && publish.shares.is_none() && publish.hot.is_none() {
+                unused.retain(|event| {
+                    let take = events.len() < due.len() && wanted(publish, event);
+                    if take {
+                        events.push((*event).clone());
+                    }
+                    !take
+                });
+            }
+            let missing = due.len() - events.len();
+            self.fresh += missing;
+            let later = (!scenario.request.is_empty()).then_some(newest);
+            let templates: Vec<_> = (0..missing).map(|n| maker.template(n, later, &mut random)).collect();
+            let templates: Vec<_> = templates.iter().map(Cow::as_ref).collect();
+            events.extend(fresh::events(&templates, missing, seed ^ (population as u64 + 1)));
+            let closed = matches!(publish.arrival, Arrival::Closed { .. });
+            for ((at, connection), event) in due.into_iter().zip(events) {
+                let event_position = position(self.events.len())?;
+                self.events.push(event);
+                self.publications.push(Publication { at, connection, event: event_position, closed });
+            }
+        }
+        self.publications.sort_unstable();
+        self.publication_of = vec![0; self.publications.len()];
+        for (n, publication) in self.publications.iter().enumerate() {
+            self.publication_of[publication.event as usize - self.stored] = n;
+        }
+        self.find_floods()
+    }
+
+    /// Adds the connections of a population; returns when, and from which of them, its events are due.
+    fn plan_publishers(
+        &mut self,
+        scenario: &Scenario,
+        population: usize,
+        publish: &Publish,
+        seed: u64,
+    ) -> Vec<(Duration, usize)> {
+        let spans = scenario.spans(publish.phases.as_deref());
+        let label = self.label(publish.name.as_deref());
+        let mut due = Vec::new();
+        for c in 0..publish.connections {
+            let mut random = schedule::stream(seed, &format!("publish {population}"), c);
+            let times = schedule::arrivals(publish.arrival, publish.connections, c, &spans, &mut random);
+            due.extend(times.into_iter().map(|at| (at, self.roles.len())));
+            let window = publish.window.unwrap_or(DEFAULT_WINDOW);
+            self.roles.push(Role { label, task: Task::Publisher { window } });
+        }
+        due.sort_unstable();
+        due
+    }
+
+    /// Closed-loop publications of one connection stand together, because they are due at the same instant.
+    fn find_floods(&mut self) -> anyhow::Result<()> {
+        let mut n = 0;
+        for chunk in self.publications.chunk_by(|a, b| a.closed && b.closed && a.connection == b.connection) {
+            let first = &chunk[0];
+            if first.closed {
+                let (at, connection) = (first.at, first.connection);
+                self.floods.push(Flood {
+                    at,
+                    connection,
+                    first: position(n)?,
+                    count: position(chunk.len())?,
+                });
+            }
+            n += chunk.len();
+        }
+        Ok(())
+    }
+}
+
+fn wanted(publish: &Publish, event: &Event<'_>) -> bool {
+    publish.kinds.as_ref().is_none_or(|kinds| kinds.contains(&event.kind))
+}
+
+/// Chooses the corpus events that new ones are made after.
+struct Maker<'e> {
+    /// The events to choose from, by kind where shares decide, all together otherwise.
+    pools: Vec<(f64, Vec<&'e Event<'static>>)>,
+    taken: Vec<usize>,
+    hot: Option<(String, Vec<String>)>,
+}
+
+impl<'e> Maker<'e> {
+    fn new(publish: &Publish, eligible: &[&'e Event<'static>], random: &mut Random) -> anyhow::Result<Self> {
+        let pools = match &publish.shares {
+            None => vec![(1.0, eligible.iter().copied().filter(|e| wanted(publish, e)).collect())],
+            Some(Shares(shares)) => shares
+                .iter()
+                .map(|(kind, share)| (*share, eligible.iter().copied().filter(|e| e.kind == *kind).collect()))
+                .collect::<Vec<(f64, Vec<_>)>>(),
+        };
+        ensure!(
+            pools.iter().all(|(_, events)| !events.is_empty()),
+            "the corpus lacks events of a kind to publish; it has {:?}, wanted are {:?}{:?}",
+            eligible.iter().fold(BTreeMap::<u16, usize>::new(), |mut kinds, event| {
+                *kinds.entry(event.kind).or_default() += 1;
+                kinds
+            }),
+            publish.kinds,
+            publish.shares
+        );
+        let hot = publish.hot.as_ref().map(|Hot { tag, values }| {
+            (tag.to_string(), (0..*values).map(|_| codecs::hex::encode(&random.bytes32())).collect())
+        });
+        Ok(Maker { taken: vec![0; pools.len()], pools, hot })
+    }
+
+    /// The template of the nth new event; with `later`, made after that second.
+    fn template(&mut self, n: usize, later: Option<i64>, random: &mut Random) -> Cow<'e, Event<'static>> {
+        let pool = weighted(self.pools.iter().map(|(share, _)| *share), random);
+        let events = &self.pools[pool].1;
+        let template = events[self.taken[pool] % events.len()];
+        self.taken[pool] += 1;
+        let mut template = Cow::Borrowed(template);
+        if let Some(newest) = later {
+            template.to_mut().created_at = newest + 1 + i64::try_from(n).unwrap_or(0);
+        }
+        if let Some((name, values)) = &self.hot {
+            let note = weighted((1..=values.len()).map(|rank| 1.0 / rank as f64), random);
+            let event = template.to_mut();
+            let is_reference = |tag: &&mut Vec<Cow<'static, str>>| tag.len() > 1 && tag[0] == *name;
+            match event.tags.iter_mut().rev().find(is_reference) {
+                Some(tag) => tag[1] = values[note].clone().into(),
+                None => event.tags.push(vec![name.clone().into(), values[note].clone().into()]),
+            }
+        }
+        template
+    }
+}
+
+/// A position, drawn in proportion to its weight.
+fn weighted(weights: impl Iterator<Item = f64> + Clone, random: &mut Random) -> usize {
+    let mut drawn = random.unit() * weights.clone().sum::<f64>();
+    let mut last = 0;
+    for (n, weight) in weights.enumerate() {
+        last = n;
+        drawn -= weight;
+        if drawn < 0.0 {
+            break;
+        }
+    }
+    last
+}

@@ -1,0 +1,174 @@
+//! Who asks for which stored events, and which must come.
+
+use anyhow::{Context, ensure};
+use codecs::{Filter, TagFilter};
+use corpus::Random;
+
+use super::{PlannedRequest, stored::Stored};
+use crate::scenario::{Draw, Request, Step, TagChoice};
+
+/// Plans the requests of one session after the other.
+pub(super) struct Asker<'s, 'e> {
+    stored: &'s Stored<'e>,
+    steps: Vec<Asked<'s>>,
+}
+
+/// A step with what it draws from.
+struct Asked<'s> {
+    step: &'s Step,
+    authors: Vec<[u8; 32]>,
+    values: Vec<String>,
+}
+
+impl<'s, 'e> Asker<'s, 'e> {
+    /// # Errors
+    /// When the relay would hold nothing that a step could ask for.
+    pub(super) fn new(stored: &'s Stored<'e>, request: &'s Request) -> anyhow::Result<Self> {
+        let steps = request.step.iter().map(|step| Asked::new(stored, step)).collect::<Result<_, _>>()?;
+        Ok(Asker { stored, steps })
+    }
+
+    /// The requests of a session, step after step.
+    ///
+    /// # Errors
+    /// When an answer is not certain.
+    pub(super) fn session(&self, random: &mut Random) -> anyhow::Result<Vec<Vec<PlannedRequest>>> {
+        let mut steps: Vec<Vec<PlannedRequest>> = Vec::new();
+        for asked in &self.steps {
+            let mut filters = Vec::new();
+            for _ in 0..asked.step.times.unwrap_or(1) {
+                filters.extend(asked.filters(self.stored, random));
+            }
+            if let Some(pages) = asked.step.pages {
+                for filter in filters {
+                    steps.extend(self.paged(&filter, pages)?.into_iter().map(|page| vec![page]));
+                }
+                continue;
+            }
+            let requests = filters
+                .into_iter()
+                .map(|filter| self.request(asked.step, filter))
+                .collect::<anyhow::Result<Vec<_>>>()?;
+            match steps.last_mut().filter(|_| asked.step.with_previous) {
+                Some(last) => last.extend(requests),
+                None => steps.push(requests),
+            }
+        }
+        Ok(steps)
+    }
+
+    fn request(&self, step: &Step, mut filter: Filter) -> anyhow::Result<PlannedRequest> {
+        if let Some(newest) = step.newest {
+            let matching = self.stored.answer(&Filter { limit: None, ..filter.clone() });
+            // Of the same second all come; with none wanted, or none there, only what is yet to be written.
+            let oldest = newest.checked_sub(1).and_then(|n| matching.get(n).or(matching.last()));
+            let since = oldest.map(|position| self.stored.created_at(*position));
+            filter.since = Some(since.unwrap_or(self.stored.newest + 1));
+        }
+        self.planned(filter)
+    }
+
+    fn planned(&self, filter: Filter) -> anyhow::Result<PlannedRequest> {
+        let mut expected = self.stored.certain_answer(&filter)?;
+        expected.sort_unstable();
+        Ok(PlannedRequest { filter, expected })
+    }
+
+    /// Page after page from the newest back in time. A page begins at the second at which the one before it ended,
+    /// so that no event of that second is missed and some come twice; where a page brings nothing new it ends.
+    fn paged(&self, filter: &Filter, pages: usize) -> anyhow::Result<Vec<PlannedRequest>> {
+        let mut planned: Vec<PlannedRequest> = Vec::new();
+        let mut until = filter.until;
+        for _ in 0..pages {
+            let page = Filter { until, ..filter.clone() };
+            let Some(oldest) = self.stored.answer(&page).last().map(|p| self.stored.created_at(*p)) else {
+                break;
+            };
+            if planned.last().is_some_and(|earlier| earlier.filter.until == Some(oldest)) {
+                break;
+            }
+            planned.push(self.planned(page)?);
+            until = Some(oldest);
+        }
+        Ok(planned)
+    }
+}
+
+impl<'s> Asked<'s> {
+    fn new(stored: &Stored<'_>, step: &'s Step) -> anyhow::Result<Self> {
+        let kinds = step.kinds.as_deref();
+        let authors = if step.authors.is_some() { stored.authors(kinds) } else { Vec::new() };
+        let nothing = || format!("the corpus has no event to ask for: kinds {kinds:?}, tag {:?}", step.tag);
+        ensure!(step.authors.is_none() || !authors.is_empty(), nothing());
+        let values = match &step.tag {
+            // With authors the values depend on whom a session draws.
+            Some(tag) if step.authors.is_none() => eligible(tag, stored.values(tag.name, kinds, None)),
+            _ => Vec::new(),
+        };
+        let anything = step.tag.is_none() || step.authors.is_some() || !values.is_empty();
+        ensure!(anything, nothing());
+        Ok(Asked { step, authors, values })
+    }
+
+    /// The filters of one round of this step: one for each chunk.
+    fn filters(&self, stored: &Stored<'_>, random: &mut Random) -> Vec<Filter> {
+        let step = self.step;
+        let base = Filter {
+            kinds: step.kinds.clone(),
+            limit: step.limit,
+            // Without authors a filter may also match what is published meanwhile, which is newer.
+            until: step.authors.is_none().then_some(stored.newest),
+            ..Filter::default()
+        };
+        let Some(count) = step.authors else {
+            let Some(tag) = &step.tag else { return vec![base] };
+            let values = draw(&self.values, tag.values, step.known, random, |random| {
+                codecs::hex::encode(&random.bytes32())
+            });
+            let chunks = values.chunks(step.chunk.unwrap_or(tag.values));
+            let condition = |values: &[String]| vec![TagFilter { letter: tag.name, values: values.to_vec() }];
+            return chunks.map(|chunk| Filter { tags: condition(chunk), ..base.clone() }).collect();
+        };
+        let asked = draw(&self.authors, count, step.known, random, Random::bytes32);
+        let of_authors = |authors: &[[u8; 32]], random: &mut Random| {
+            let tags = step.tag.iter().map(|tag| {
+                let values = eligible(tag, stored.values(tag.name, step.kinds.as_deref(), Some(authors)));
+                let values = draw(&values, tag.values.min(values.len().max(1)), None, random, |random| {
+                    codecs::hex::encode(&random.bytes32())
+                });
+                TagFilter { letter: tag.name, values }
+            });
+            Filter { authors: Some(authors.to_vec()), tags: tags.collect(), ..base.clone() }
+        };
+        asked.chunks(step.chunk.unwrap_or(count)).map(|chunk| of_authors(chunk, random)).collect()
+    }
+}
+
+/// The values that a choice draws from; `values` come with the most frequent first.
+pub(super) fn eligible(tag: &TagChoice, mut values: Vec<String>) -> Vec<String> {
+    if tag.draw == Draw::Popular {
+        values.truncate((values.len() / 4).max(tag.values));
+    }
+    values
+}
+
+/// `count` of which `known` are from the list, as far as it goes, and the rest is made up; in random order.
+fn draw<T: Clone>(
+    list: &[T],
+    count: usize,
+    known: Option<usize>,
+    random: &mut Random,
+    make_up: impl Fn(&mut Random) -> T,
+) -> Vec<T> {
+    let mut places: Vec<usize> = (0..list.len()).collect();
+    let known = random.draw(&mut places, known.unwrap_or(count));
+    let mut drawn: Vec<T> = known.iter().map(|place| list[*place].clone()).collect();
+    drawn.resize_with(count, || make_up(random));
+    random.shuffle(&mut drawn);
+    drawn
+}
+
+/// The number of a position, wherever positions are kept in 32 bits.
+pub(super) fn position(n: usize) -> anyhow::Result<u32> {
+    u32::try_from(n).context("a plan holds fewer than 2^32 events")
+}
