@@ -84,11 +84,11 @@ pub struct Args {
     #[arg(long)]
     pub seconds: Option<f64>,
 
-    /// Events published per second, instead of the scenario's own rate.
+    /// Events published per second by each population that has a rate, instead of the scenario's own.
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<f64>,
 
-    /// How long to wait for answers after the last event was due.
+    /// After the last event was due: how long no answer may come before the rest is given up.
     #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub drain_seconds: u64,
 

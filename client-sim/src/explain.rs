@@ -82,7 +82,7 @@ pub fn explain(
     if let Some(bytes) = facts.event_json_bytes() {
         writeln!(out, "  {bytes:>12.0} bytes an event in JSON, on average")?;
     }
-    writeln!(out, "\nPayload bytes before compression (ours or the ecosystem's code: the same bytes):")?;
+    writeln!(out, "\nPayload bytes before compression:")?;
     let mut json_bytes = None;
     for format in Format::core() {
         let (to_relay, to_client) = plan_facts::payload(workload, format.codec(Implementation::Library)?);

@@ -54,7 +54,7 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
         )?;
     }
     let cpu = |cpu: &CpuTime| format!("{:.2} µs an envelope", per_envelope(cpu.total_ns) / 1e3);
-    if let Some(memory) = &record.memory {
+    if let Some(memory) = record.memory.as_ref().filter(|memory| memory.connections > 0) {
         let here = memory.client_bytes_per_connection() / 1024;
         let relay = memory.relay_bytes_per_connection();
         let relay = relay.map_or_else(|| "unknown".to_owned(), |bytes| format!("{} KiB", bytes / 1024));

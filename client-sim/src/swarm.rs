@@ -44,7 +44,7 @@ pub const INTERRUPTED: &str = "interrupted";
 pub struct Options {
     /// Threads that carry the connections.
     pub workers: usize,
-    /// How long to wait for answers after the last thing was due.
+    /// How long nothing may come after the last thing was due.
     pub drain: Duration,
     /// The relay's process, when it can be watched.
     pub relay_pid: Option<u32>,
@@ -150,8 +150,8 @@ async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
             () = shared.changed.notified() => {}
             () = tokio::time::sleep_until(deadline) => return None,
             () = progress.tick() => {
-                // A closed loop takes as long as answers take: only standing still ends it.
-                if shared.workload.is_closed() && shared.outstanding() < outstanding {
+                // Late answers are latency, and a closed loop takes as long as they take: only standing still ends a run.
+                if shared.outstanding() < outstanding {
                     outstanding = shared.outstanding();
                     deadline = deadline.max(tokio::time::Instant::now() + options.drain);
                 }

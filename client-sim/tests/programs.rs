@@ -186,7 +186,7 @@ fn start_long(setup: &Setup) -> Child {
 /// Waits until a process has a child, and returns it.
 fn wait_for_children(pid: u32) -> i32 {
     let path = format!("/proc/{pid}/task/{pid}/children");
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let children = fs::read_to_string(Path::new(&path)).unwrap_or_default();
         if let Some(child) = children.split_whitespace().next() {

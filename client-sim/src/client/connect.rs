@@ -16,6 +16,9 @@ use crate::{recorder::Metric, shared::Fate};
 /// How long the relay may take for one answer while a connection is set up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// tokio's timer counts in milliseconds.
+const TIMER_STEP: Duration = Duration::from_millis(1);
+
 /// How often a slow reader looks whether it has everything, once it reads as fast as it can.
 const CATCH_UP_POLL: Duration = Duration::from_millis(50);
 
@@ -123,9 +126,15 @@ impl Client {
     /// After a message a slow reader waits as long as its speed demands.
     pub(super) fn pause_after(&mut self, payload_bytes: usize) {
         let Some(reader) = self.reader.as_mut().filter(|reader| !reader.catching_up) else { return };
-        reader.pausing = true;
         let wait = Duration::from_secs_f64(payload_bytes as f64 / reader.bytes_per_s.max(1) as f64);
-        self.wake_after(wait, Wake::Read);
+        let now = Instant::now();
+        reader.free_at = reader.free_at.max(now) + wait;
+        let debt = reader.free_at - now;
+        // What a timer cannot wait for adds up until it can.
+        if debt >= TIMER_STEP {
+            reader.pausing = true;
+            self.wake_after(debt, Wake::Read);
+        }
     }
 
     /// From now on a slow reader reads as fast as it can, until it has everything.

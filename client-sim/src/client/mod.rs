@@ -78,6 +78,8 @@ enum Wake {
 #[derive(Debug)]
 struct Reader {
     bytes_per_s: u64,
+    /// When everything that it read so far is paid for, at its speed.
+    free_at: Instant,
     /// Set until it may read on.
     pausing: bool,
     /// Set once it reads as fast as it can.
@@ -122,7 +124,8 @@ impl Client {
         let role = &shared.workload.roles[id];
         let reader = match role.task {
             Task::Subscriber { read_bytes_per_s: Some(bytes_per_s), .. } => {
-                Some(Reader { bytes_per_s, pausing: bytes_per_s == 0, catching_up: false })
+                let pausing = bytes_per_s == 0;
+                Some(Reader { bytes_per_s, free_at: Instant::now(), pausing, catching_up: false })
             }
             _ => None,
         };

@@ -1,0 +1,205 @@
+//! Every scenario, by the real program: it is listed, explained, and played with a balanced ledger.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+use std::{
+    collections::HashMap,
+    fs,
+    io::{BufRead, BufReader},
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+};
+
+use codecs::KindClass;
+use corpus::Corpus;
+use measure::{RunRecord, Status, Verdict};
+use tempfile::TempDir;
+
+/// Events of each kind: enough that everyone finds somebody, few enough that a debug build stores them at once.
+const EVENTS_OF_A_KIND: usize = 25;
+
+/// What makes a scenario small enough for a debug build on a busy machine, beside a shorter time.
+const SMALLER: &[(&str, &[&str])] = &[
+    (
+        "firehose-mirror",
+        &["publish.day.arrival.rate_per_s=100", "request.step.limit=40", "request.step.pages=3"],
+    ),
+    ("follow-list-burst", &["request.lists.connections=5"]),
+    ("home-feed-cold-start", &["request.connections=8", "publish.arrival.rate_per_s=30"]),
+    ("long-form-read", &["request.connections=6"]),
+    ("mixed-day", &["subscribe.connections=6", "request.opener.connections=6"]),
+    ("note-stream", &["publish.arrival.rate_per_s=200"]),
+    ("publish-flood", &["publish.ramp.arrival.rate_per_s=100"]),
+    ("reaction-storm", &["subscribe.connections=20", "publish.arrival.rate_per_s=60"]),
+    ("reconnect-storm", &["request.connections=20"]),
+    ("relay-list-discovery", &["request.many.connections=4", "request.chunked.connections=2"]),
+    ("slow-consumer", &["subscribe.fast.connections=5", "publish.arrival.rate_per_s=60"]),
+];
+
+struct Setup {
+    folder: TempDir,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let mut events = Corpus::bundled().events;
+        let mut kinds: HashMap<u16, usize> = HashMap::new();
+        events.retain(|event| {
+            let count = kinds.entry(event.kind).or_default();
+            *count += 1;
+            *count <= EVENTS_OF_A_KIND && event.class() != KindClass::Ephemeral
+        });
+        corpus::write(&folder.path().join("small.jsonl"), &events).unwrap();
+        Setup { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn run(&self, scenario: &str, extra: &[&str]) -> (Output, Option<RunRecord>) {
+        let record = self.path("record.json");
+        fs::remove_file(&record).ok();
+        let mut command = program();
+        command.args(["--scenario", scenario]).arg("--corpus").arg(self.path("small.jsonl"));
+        let output = command.arg("--record").arg(&record).args(extra).output().unwrap();
+        (output, RunRecord::read(&record).ok())
+    }
+}
+
+fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_client-sim"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn every_scenario_in(format: &str) {
+    let setup = Setup::new();
+    for scenario in client_sim::scenario::Scenario::names() {
+        let mut extra = vec!["--format", format, "--seconds", "0.4", "--verify", "none"];
+        let smaller =
+            SMALLER.iter().find(|(name, _)| *name == scenario).map_or(&[] as &[_], |(_, sets)| sets);
+        extra.extend(smaller.iter().flat_map(|set| ["--set", set]));
+        let (output, record) = setup.run(scenario, &extra);
+        let stderr = text(&output.stderr);
+        // 3 is allowed: so small a run misses figures and timings, never its ledger.
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{scenario} over {format}: {stderr}");
+        let record = record.unwrap();
+        record.counts.balanced().unwrap();
+        assert_eq!(record.status, Status::Complete, "{scenario}");
+        let counts = record.counts;
+        assert!(counts.deliveries + counts.acked > 0, "{scenario} did nothing: {counts:?}");
+        assert_eq!((counts.requests_failed, counts.rejected, counts.timed_out), (0, 0, 0), "{scenario}");
+        let expected: &[&str] = match scenario {
+            "home-feed-cold-start" => &["first_event", "handshake", "session", "eose.home"],
+            "dm-inbox-sync" => &["auth", "handshake"],
+            "slow-consumer" => &["response.fast", "response.slow", "response.stalled"],
+            "reconnect-storm" => &["handshake", "session"],
+            "publish-flood" => &["publish_ok.ramp", "publish_ok.flood"],
+            _ => &[],
+        };
+        for metric in expected {
+            assert!(record.latency.contains_key(*metric), "{scenario} lacks {metric}");
+        }
+    }
+}
+
+#[test]
+fn every_scenario_plays_in_json_with_a_balanced_ledger() {
+    every_scenario_in("json");
+}
+
+#[test]
+fn every_scenario_plays_in_a_binary_format_with_a_balanced_ledger() {
+    every_scenario_in("notepack");
+}
+
+#[test]
+fn scenarios_are_listed_with_their_questions_and_explained_before_anything_runs() {
+    let listed = text(&program().arg("scenarios").output().unwrap().stdout);
+    let setup = Setup::new();
+    for scenario in client_sim::scenario::Scenario::names() {
+        let line = listed.lines().find(|line| line.split(' ').next() == Some(scenario)).unwrap();
+        assert!(line.ends_with('?'), "{line}");
+    }
+    let mut explain = program();
+    explain.args(["explain", "slow-consumer", "--set", "subscribe.fast.connections=12", "--corpus"]);
+    let output = explain.arg(setup.path("small.jsonl")).output().unwrap();
+    let plan = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for words in [
+        "30 clients connected at once",
+        "10 clients read slowly",
+        "proto-binary",
+        "deliveries_per_published is",
+    ] {
+        assert!(plan.contains(words), "{words:?} is missing in:\n{plan}");
+    }
+}
+
+#[test]
+fn a_run_that_misses_what_its_scenario_expects_is_no_evidence() {
+    let setup = Setup::new();
+    let small = ["--seconds", "0.2", "--verify", "none", "--set", "publish.arrival.rate_per_s=100"];
+    let mut extra = small.to_vec();
+    extra.extend(["--set", "expect.deliveries_per_published.min=9"]);
+    let (output, record) = setup.run("note-stream", &extra);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    let validity = record.unwrap().validity;
+    assert_eq!(validity.verdict, Verdict::Invalid);
+    let reason = "deliveries_per_published is 8.0, expected at least 9";
+    assert!(validity.reasons.iter().any(|r| r == reason), "{:?}", validity.reasons);
+    let (output, record) = setup.run("note-stream", &["--set", "publish.arrival.rate=100"]);
+    assert_eq!((output.status.code(), record), (Some(2), None));
+    assert!(text(&output.stderr).contains("unknown field `rate`"), "{}", text(&output.stderr));
+}
+
+/// The relay's role of the same program, with flags of its own.
+struct Relay {
+    child: Child,
+    url: String,
+}
+
+impl Relay {
+    fn start(flags: &[&str]) -> Self {
+        let mut command = program();
+        command.args(["role:relay", "--listen", "127.0.0.1:0", "--announce", "--verify", "none"]).args(flags);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let url = line.split('"').find(|part| part.starts_with("ws://")).unwrap().to_owned();
+        Relay { child, url }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+#[test]
+fn a_reader_that_the_relay_gives_up_is_counted_and_not_blamed_on_it() {
+    let setup = Setup::new();
+    let relay = Relay::start(&["--outbox-bytes", "500000"]);
+    // Follow lists of some 10 KB: the stalled two are owed more than the outbox and the 4 MB of a socket's send buffer.
+    let extra = [
+        ["--url", &relay.url],
+        ["--seconds", "2"],
+        ["--set", "subscribe.fast.connections=2"],
+        ["--set", "subscribe.slow.connections=1"],
+        ["--set", "subscribe.slow.read_bytes_per_s=100000000"],
+        ["--set", "publish.arrival.rate_per_s=500"],
+        ["--set", "publish.kinds=[3]"],
+    ];
+    let (output, record) = setup.run("slow-consumer", extra.as_flattened());
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", text(&output.stderr));
+    let counts = record.unwrap().counts;
+    counts.balanced().unwrap();
+    assert_eq!(counts.readers_cut_off, 2, "{}", text(&output.stderr));
+    assert!(counts.deliveries_cut_off > 0);
+}
