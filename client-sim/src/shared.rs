@@ -56,6 +56,8 @@ pub struct Shared {
     fan_out: Vec<u32>,
     start: OnceLock<Instant>,
     outstanding: AtomicI64,
+    /// Slow readers that have not caught up.
+    behind: AtomicI64,
     deliveries: AtomicU64,
     failures: Mutex<Vec<String>>,
 }
@@ -66,12 +68,13 @@ impl Shared {
         let fan_out = workload.fan_out();
         let deliveries: i64 = fan_out.iter().copied().map(i64::from).sum();
         let slow = workload.roles.iter().filter(|role| role.reads_slowly()).count();
-        let work = workload.publications.len() + workload.sessions.len() + slow;
+        let work = workload.publications.len() + workload.sessions.len();
         Shared {
             sent_ns: workload.publications.iter().map(|_| AtomicU64::new(0)).collect(),
             changed: Notify::new(),
             fates: workload.publications.iter().map(|_| AtomicU8::new(Fate::Planned as u8)).collect(),
             start: OnceLock::new(),
+            behind: AtomicI64::new(i64::try_from(slow).unwrap_or(i64::MAX)),
             outstanding: AtomicI64::new(deliveries + i64::try_from(work).expect("plans fit into memory")),
             deliveries: AtomicU64::new(0),
             failures: Mutex::default(),
@@ -126,12 +129,23 @@ impl Shared {
 
     /// How much is left to do; falls with every answer.
     pub fn outstanding(&self) -> i64 {
-        self.outstanding.load(Ordering::Acquire)
+        self.outstanding.load(Ordering::Acquire) + self.behind.load(Ordering::Acquire)
+    }
+
+    /// Notes that a slow reader has everything, or was cut off.
+    pub fn caught_up(&self) {
+        self.behind.fetch_sub(1, Ordering::AcqRel);
+        self.changed.notify_one();
+    }
+
+    /// Whether only slow readers have something left to do.
+    pub fn waits_for_slow_readers(&self) -> bool {
+        self.outstanding.load(Ordering::Acquire) <= 0
     }
 
     /// Whether every publication has its fate, every session its end and every delivery arrived.
     pub fn is_done(&self) -> bool {
-        self.outstanding.load(Ordering::Acquire) <= 0
+        self.waits_for_slow_readers() && self.behind.load(Ordering::Acquire) <= 0
     }
 
     /// Decides the fate of a publication. One that was not accepted is delivered to nobody.

@@ -30,6 +30,9 @@ use crate::{
 /// Commands a client may have waiting. Beyond that its publications are dropped, which makes the run invalid.
 const QUEUE: usize = 1 << 16;
 
+/// How often a worker looks whether everything but its slow readers is done.
+const CATCH_UP_POLL: Duration = Duration::from_millis(10);
+
 /// Handshakes under way at once in one worker.
 const CONNECTING: usize = 64;
 
@@ -257,6 +260,16 @@ async fn release(
         // With many due at once, clients get their turn in between.
         tokio::task::consume_budget().await;
     }
+    let slow: Vec<_> = (queues.iter().zip(&shared.workload.roles))
+        .filter_map(|(queue, role)| queue.as_ref().filter(|_| role.reads_slowly()))
+        .collect();
+    while !slow.is_empty() && !shared.waits_for_slow_readers() {
+        tokio::time::sleep(CATCH_UP_POLL).await;
+    }
+    for queue in slow {
+        // One whose queue is gone was cut off.
+        queue.try_send(Due::CatchUp).ok();
+    }
     Ok(())
 }
 
@@ -268,7 +281,8 @@ fn drop_due(shared: &Shared, due: Due) {
             let flood = shared.workload.floods[n as usize];
             (flood.first..flood.first + flood.count).for_each(|n| shared.settle(n as usize, Fate::Dropped));
         }
-        Due::Session(_) | Due::CatchUp => shared.done(1),
+        Due::Session(_) => shared.done(1),
+        Due::CatchUp => {}
     }
 }
 

@@ -156,7 +156,7 @@ impl Client {
             owed.all(|p| matches!(shared.fate(p), Fate::Rejected | Fate::Dropped))
         });
         if caught_up {
-            self.shared.done(1);
+            self.shared.caught_up();
         } else {
             self.wake_after(CATCH_UP_POLL, Wake::CaughtUp);
         }

@@ -258,7 +258,7 @@ impl Client {
         self.report.cut_off = Some(format!("{ended:#}"));
         self.drop_link();
         self.wakes.clear();
-        self.shared.done(1);
+        self.shared.caught_up();
         Ok(())
     }
 

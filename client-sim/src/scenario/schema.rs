@@ -209,7 +209,7 @@ pub struct Subscribe {
     pub connections: usize,
     /// One subscription each.
     pub filter: Vec<LiveFilter>,
-    /// How fast they read while events are due; 0 reads nothing. As fast as they can when absent.
+    /// How fast they read until everybody else is done; 0 reads nothing. As fast as they can when absent.
     pub read_bytes_per_s: Option<u64>,
 }
 

@@ -82,7 +82,7 @@ pub enum Task {
     Subscriber {
         /// The filters of its subscriptions, as places in [`Workload::live`].
         filters: Vec<u32>,
-        /// How fast it reads while events are due.
+        /// How fast it reads until everybody else is done.
         read_bytes_per_s: Option<u64>,
     },
     /// Asks for stored events.
@@ -234,13 +234,9 @@ impl Workload {
         let floods = (0..).zip(&self.floods).map(|(n, f)| (f.at, f.connection, Due::Flood(n)));
         let sessions = (0..).zip(&self.sessions).filter(|(_, s)| !s.follows);
         let sessions = sessions.map(|(n, s)| (s.at, s.connection, Due::Session(n)));
-        let last = self.last_due();
-        let slow = (0..).zip(&self.roles).filter(|(_, role)| role.reads_slowly());
-        let catch_up = slow.map(|(connection, _)| (last, connection, Due::CatchUp));
         let mut timeline: Vec<_> = publications
             .chain(floods)
             .chain(sessions)
-            .chain(catch_up)
             .filter(|(_, connection, _)| chosen(*connection))
             .collect();
         timeline.sort_by_key(|(at, _, _)| *at);
@@ -355,7 +351,7 @@ impl Role {
         }
     }
 
-    /// Whether it holds back while events are due.
+    /// Whether it holds back until everybody else is done.
     pub fn reads_slowly(&self) -> bool {
         matches!(self.task, Task::Subscriber { read_bytes_per_s: Some(_), .. })
     }
