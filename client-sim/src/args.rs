@@ -55,7 +55,8 @@ pub struct Args {
     #[arg(long, value_name = "FORMATS", value_delimiter = ',')]
     pub comparable_with: Vec<Format>,
 
-    /// Compression: none, deflate, deflate-no-takeover or zstd.
+    /// Compression: none, deflate, deflate-no-takeover, deflate-shared, zstd or zstd-stream; with parameters if need be,
+    /// as in deflate:level=4:window_bits=12:upload_takeover=no:min_bytes=100.
     #[arg(long, default_value = "none")]
     pub compression: Compression,
 

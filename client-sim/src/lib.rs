@@ -264,7 +264,7 @@ fn any_seed() -> u64 {
 fn relay_flags(args: &Args, workload: &Workload) -> Vec<OsString> {
     let flags = [
         ("--format", args.format.to_string()),
-        ("--compression", args.compression.name().to_owned()),
+        ("--compression", args.compression.spelled_out()),
         ("--implementation", args.implementation.to_string()),
         ("--verify", args.verify.to_string()),
         ("--threads", args.relay_threads.to_string()),

@@ -67,7 +67,8 @@ mod tests {
         config.compressions = crate::config::known_compressions();
         config.auth = true;
         let all = parsed(&config);
-        assert_eq!(all["wire"]["tokens"], serde_json::json!(["nostr.json", "nostr.json+zstd"]));
+        let tokens = serde_json::json!(["nostr.json", "nostr.json+zstd", "nostr.json+zstd-stream"]);
+        assert_eq!(all["wire"]["tokens"], tokens);
         assert_eq!(all["wire"]["extensions"], serde_json::json!(["permessage-deflate"]));
         assert!(all["supported_nips"].as_array().unwrap().contains(&AUTH.into()));
     }

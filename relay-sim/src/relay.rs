@@ -118,7 +118,7 @@ impl Relay {
                 let delivery = Delivery {
                     subscription: Arc::clone(subscription),
                     event: Arc::clone(event),
-                    payload_bytes: encoded.len(),
+                    payload_bytes: encoded.bytes.len(),
                 };
                 match subscription.outbox.push(delivery) {
                     Ok(()) => {}

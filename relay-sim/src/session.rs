@@ -24,7 +24,7 @@ use crate::{
     fanout::{Delivery, Inbound, Outbox, Stop},
     peer::{Answer, Peer},
     relay::Relay,
-    store::StoredEvent,
+    store::{Encoded, StoredEvent},
     subscriptions::Subscription,
     totals::add,
 };
@@ -231,9 +231,7 @@ impl Session {
         for event in events {
             match event.encoded(self.format, self.codec) {
                 Ok(encoded) => {
-                    self.scratch.clear();
-                    self.codec.wrap_event(&subscription.name, encoded, &mut self.scratch);
-                    self.write().await?;
+                    self.write_event(&subscription.name, encoded).await?;
                     sent += 1;
                 }
                 Err(error) => {
@@ -259,9 +257,7 @@ impl Session {
                 dropped += 1;
                 continue;
             }
-            self.scratch.clear();
-            self.codec.wrap_event(&subscription.name, encoded, &mut self.scratch);
-            self.write().await?;
+            self.write_event(&subscription.name, encoded).await?;
             sent += 1;
         }
         if sent + dropped > 0 {
@@ -271,12 +267,31 @@ impl Session {
         Ok(())
     }
 
+    /// Hands an event for a subscription to the connection.
+    async fn write_event(&mut self, subscription: &str, encoded: &Encoded) -> Result<(), End> {
+        self.scratch.clear();
+        self.codec.wrap_event(subscription, &encoded.bytes, &mut self.scratch);
+        let prefix_bytes = begin_of(&encoded.bytes, &self.scratch);
+        let payload = self.payload();
+        self.conn.feed_shared(payload, prefix_bytes, &encoded.shared).await?;
+        self.flush_when_full().await
+    }
+
     /// Hands `scratch` to the connection.
     async fn write(&mut self) -> Result<(), End> {
+        let payload = self.payload();
+        self.conn.feed(payload).await?;
+        self.flush_when_full().await
+    }
+
+    /// What is in `scratch`, counted as written.
+    fn payload(&mut self) -> Bytes {
         self.written_bytes += self.scratch.len();
         self.chunk.extend_from_slice(&self.scratch);
-        let payload: Bytes = self.chunk.split().freeze();
-        self.conn.feed(payload).await?;
+        self.chunk.split().freeze()
+    }
+
+    async fn flush_when_full(&mut self) -> Result<(), End> {
         if self.written_bytes >= FLUSH_BYTES {
             self.flush().await?;
         }
@@ -401,6 +416,16 @@ impl Session {
         add(&self.relay.counters.deliveries_dropped, left as u64);
         self.relay.counters.add_traffic(self.conn.traffic());
     }
+}
+
+/// Where the event begins in a message that a codec wrapped around it. What follows the event is the same in every
+/// message: a bracket, or padding to a word. A message that is unlike that has nothing to share.
+fn begin_of(event: &[u8], message: &[u8]) -> usize {
+    const MAX_TRAILER_BYTES: usize = 8;
+    (0..MAX_TRAILER_BYTES)
+        .filter_map(|trailer_bytes| message.len().checked_sub(event.len() + trailer_bytes))
+        .find(|&begin| message[begin..].starts_with(event))
+        .unwrap_or(message.len())
 }
 
 /// What ended a wait for the peer to take what was written.

@@ -15,12 +15,21 @@ use std::{
 
 use bytes::Bytes;
 use codecs::{Codec, EncodeError, Event, FORMATS, Filter, Format, hex};
+use wire::SharedDeflate;
 
 /// An event, and its encoding in each format that somebody asked for so far.
 #[derive(Debug)]
 pub(crate) struct StoredEvent {
     pub(crate) event: Event<'static>,
-    encoded: Box<[OnceLock<Result<Bytes, EncodeError>>]>,
+    encoded: Box<[OnceLock<Result<Encoded, EncodeError>>]>,
+}
+
+/// An event in one format.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    pub(crate) bytes: Bytes,
+    /// What its messages have in common, compressed, where a connection shares that.
+    pub(crate) shared: SharedDeflate,
 }
 
 impl StoredEvent {
@@ -29,12 +38,12 @@ impl StoredEvent {
     }
 
     /// The event as the format's codec writes it; the first call for a format does the work, and says so.
-    pub(crate) fn encoded(&self, format: Format, codec: &dyn Codec) -> Result<&Bytes, &EncodeError> {
+    pub(crate) fn encoded(&self, format: Format, codec: &dyn Codec) -> Result<&Encoded, &EncodeError> {
         self.encoded[format.index()]
             .get_or_init(|| {
                 let mut out = Vec::with_capacity(512 + self.event.content.len());
                 codec.encode_event(&self.event, &mut out)?;
-                Ok(out.into())
+                Ok(Encoded { bytes: out.into(), shared: SharedDeflate::default() })
             })
             .as_ref()
     }

@@ -11,8 +11,19 @@ use crate::compression::Compression;
 pub struct Token {
     /// The format of the messages.
     pub format: Format,
-    /// Whether the zstd layer is around them.
-    pub zstd: bool,
+    /// What is around them.
+    pub layer: Layer,
+}
+
+/// What a token's suffix says about compression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Layer {
+    /// No suffix: messages as the format has them, perhaps under a WebSocket extension.
+    None,
+    /// `+zstd`: each message may be a zstd frame.
+    Zstd,
+    /// `+zstd-stream`: each message may be the next block of its direction's zstd stream.
+    ZstdStream,
 }
 
 /// What a client asks for.
@@ -78,8 +89,8 @@ impl Default for WireLimits {
 impl Offer {
     /// The tokens to offer, in order, each once, plain JSON last.
     pub fn tokens(&self) -> Vec<Token> {
-        let zstd = matches!(self.compression, Compression::Zstd(_));
-        let wanted = self.formats.iter().map(|&format| Token { format, zstd });
+        let layer = Layer::of(&self.compression);
+        let wanted = self.formats.iter().map(|&format| Token { format, layer });
         once_each(wanted.chain([Token::JSON]))
     }
 }
@@ -87,10 +98,10 @@ impl Offer {
 impl Support {
     /// The tokens that this relay accepts, for NIP-11 and for refusals.
     pub fn tokens(&self) -> Vec<Token> {
-        let zstd = self.zstd().is_some();
         let formats = [Format::JSON].into_iter().chain(self.formats.iter().copied());
-        let layers = |format| [false, true].map(|zstd| Token { format, zstd });
-        once_each(formats.flat_map(layers).filter(|token| zstd || !token.zstd))
+        let layers = |format| Layer::ALL.map(|layer| Token { format, layer });
+        let enabled = |token: &Token| token.layer == Layer::None || self.zstd(token.layer).is_some();
+        once_each(formats.flat_map(layers).filter(enabled))
     }
 
     /// The WebSocket extensions that this relay accepts, for NIP-11.
@@ -99,22 +110,41 @@ impl Support {
         if deflate { &[crate::extensions::PERMESSAGE_DEFLATE] } else { &[] }
     }
 
-    pub(crate) fn zstd(&self) -> Option<Compression> {
-        self.compressions.iter().copied().find(|c| matches!(c, Compression::Zstd(_)))
+    /// The zstd compression behind a token with this layer; `None` for [`Layer::None`].
+    pub(crate) fn zstd(&self, layer: Layer) -> Option<Compression> {
+        self.compressions.iter().copied().find(|c| layer != Layer::None && Layer::of(c) == layer)
+    }
+}
+
+impl Layer {
+    const ALL: [Layer; 3] = [Layer::None, Layer::Zstd, Layer::ZstdStream];
+
+    fn of(compression: &Compression) -> Layer {
+        match compression {
+            Compression::None | Compression::Deflate(_) => Layer::None,
+            Compression::Zstd(params) if params.stream => Layer::ZstdStream,
+            Compression::Zstd(_) => Layer::Zstd,
+        }
+    }
+
+    fn suffix(self) -> &'static str {
+        match self {
+            Layer::None => "",
+            Layer::Zstd => "+zstd",
+            Layer::ZstdStream => "+zstd-stream",
+        }
     }
 }
 
 impl Token {
     /// Plain NIP-01.
-    pub const JSON: Token = Token { format: Format::JSON, zstd: false };
+    pub const JSON: Token = Token { format: Format::JSON, layer: Layer::None };
 }
-
-const ZSTD_SUFFIX: &str = "+zstd";
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.format.spec().token)?;
-        f.write_str(if self.zstd { ZSTD_SUFFIX } else { "" })
+        f.write_str(self.layer.suffix())
     }
 }
 
@@ -122,14 +152,12 @@ impl FromStr for Token {
     type Err = UnknownName;
 
     fn from_str(text: &str) -> Result<Self, UnknownName> {
-        let (base, zstd) = match text.strip_suffix(ZSTD_SUFFIX) {
-            Some(base) => (base, true),
-            None => (text, false),
-        };
+        let suffix = text.find('+').unwrap_or(text.len());
+        let layer = Layer::ALL.into_iter().find(|layer| layer.suffix() == &text[suffix..]);
         let known = || Format::all().map(|format| format.spec().token);
         Format::all()
-            .find(|format| format.spec().token == base)
-            .map(|format| Token { format, zstd })
+            .find(|format| format.spec().token == &text[..suffix])
+            .and_then(|format| Some(Token { format, layer: layer? }))
             .ok_or_else(|| UnknownName::new("subprotocol token", text, known()))
     }
 }

@@ -1,6 +1,6 @@
 //! The compressions under comparison, with every parameter written out.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, ops::RangeInclusive, str::FromStr};
 
 use codecs::UnknownName;
 
@@ -11,7 +11,7 @@ pub enum Compression {
     None,
     /// The WebSocket extension permessage-deflate (RFC 7692).
     Deflate(DeflateParams),
-    /// One self-contained zstd frame a message, agreed by the `+zstd` suffix of the subprotocol token.
+    /// Our own zstd layer, agreed by a suffix of the subprotocol token.
     Zstd(ZstdParams),
 }
 
@@ -26,6 +26,9 @@ pub struct DeflateParams {
     pub to_client: Direction,
     /// What the client compresses with.
     pub to_relay: Direction,
+    /// Whether the relay compresses an event once for all its connections ([`crate::Connection::feed_shared`]). On the wire
+    /// it is permessage-deflate without the relay's context takeover, so that a client cannot ask for it.
+    pub shared: bool,
 }
 
 /// One direction of permessage-deflate.
@@ -40,10 +43,14 @@ pub struct Direction {
 /// Parameters of the zstd layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZstdParams {
-    /// zstd's level, 1 to 22; negative levels are its fast modes.
+    /// zstd's level of this end, 1 to 22; negative levels are its fast modes.
     pub level: i32,
-    /// Smaller payloads are sent uncompressed.
+    /// Base-2 logarithm of this end's window, 10 to 27; for streams up to 17, because the peer keeps one for each.
+    pub window_bits: u32,
+    /// This end sends smaller payloads uncompressed.
     pub min_bytes: usize,
+    /// Whether all messages of a direction are one stream, rather than each a frame of its own.
+    pub stream: bool,
 }
 
 impl DeflateParams {
@@ -54,6 +61,7 @@ impl DeflateParams {
         min_bytes: 0,
         to_client: Direction::STANDING,
         to_relay: Direction::STANDING,
+        shared: false,
     };
 }
 
@@ -66,28 +74,76 @@ impl Direction {
 
 impl ZstdParams {
     /// What `zstd` means on the command line: level 1, because higher levels gain little on messages of a
-    /// kilobyte and cost several times as much, and from 256 bytes, below which a frame saves nothing.
-    pub const STANDING: ZstdParams = ZstdParams { level: 1, min_bytes: 256 };
+    /// kilobyte and cost several times as much, and from 256 bytes, below which a frame saves nothing. The window is
+    /// that of level 1; a message never needs a larger one than itself.
+    pub const STANDING: ZstdParams = ZstdParams { level: 1, window_bits: 19, min_bytes: 256, stream: false };
+
+    /// What `zstd-stream` means: a window of 128 KiB, the most that a peer has to keep for us. A stream knows what a
+    /// small message repeats, so that it pays to compress every one.
+    pub const STREAM: ZstdParams =
+        ZstdParams { window_bits: ZSTD_STREAM_MAX_WINDOW_BITS, min_bytes: 0, stream: true, ..Self::STANDING };
+}
+
+/// The largest window of a stream, at either end.
+pub(crate) const ZSTD_STREAM_MAX_WINDOW_BITS: u32 = 17;
+
+/// Why text is no compression.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompressionError {
+    /// A name that is not known.
+    #[error(transparent)]
+    Name(#[from] UnknownName),
+    /// A parameter that the compression does not have.
+    #[error("{compression} has no parameter {parameter:?}; known: {known}, as in {compression}:{example}")]
+    Parameter {
+        /// The compression's name.
+        compression: &'static str,
+        /// What was asked for.
+        parameter: String,
+        /// What there is.
+        known: String,
+        /// All of them with their standing values.
+        example: String,
+    },
+    /// A value out of its range.
+    #[error("{parameter}={value}: expected {expected}")]
+    Value {
+        /// The parameter.
+        parameter: &'static str,
+        /// The value.
+        value: String,
+        /// What is possible.
+        expected: String,
+    },
 }
 
 impl Compression {
     /// Every name, in the order of every table.
-    pub const NAMES: [&str; 4] = ["none", "deflate", "deflate-no-takeover", "zstd"];
+    pub const NAMES: [&'static str; 6] =
+        ["none", "deflate", "deflate-no-takeover", "deflate-shared", "zstd", "zstd-stream"];
 
-    /// The standing parameters of that name.
+    /// The compression of that name, with its standing parameters.
     ///
     /// # Errors
     /// [`UnknownName`] lists the known names.
     pub fn named(name: &str) -> Result<Compression, UnknownName> {
+        let standing = DeflateParams::STANDING;
         match name {
             "none" => Ok(Compression::None),
-            "deflate" => Ok(Compression::Deflate(DeflateParams::STANDING)),
+            "deflate" => Ok(Compression::Deflate(standing)),
             "deflate-no-takeover" => Ok(Compression::Deflate(DeflateParams {
                 to_client: Direction::NO_TAKEOVER,
                 to_relay: Direction::NO_TAKEOVER,
-                ..DeflateParams::STANDING
+                ..standing
+            })),
+            "deflate-shared" => Ok(Compression::Deflate(DeflateParams {
+                to_client: Direction::NO_TAKEOVER,
+                shared: true,
+                ..standing
             })),
             "zstd" => Ok(Compression::Zstd(ZstdParams::STANDING)),
+            "zstd-stream" => Ok(Compression::Zstd(ZstdParams::STREAM)),
             _ => Err(UnknownName::new("compression", name, Self::NAMES)),
         }
     }
@@ -97,33 +153,111 @@ impl Compression {
         match self {
             Compression::None => "none",
             Compression::Deflate(params) if params.to_client.takeover => "deflate",
+            Compression::Deflate(params) if params.shared => "deflate-shared",
             Compression::Deflate(_) => "deflate-no-takeover",
+            Compression::Zstd(params) if params.stream => "zstd-stream",
             Compression::Zstd(_) => "zstd",
         }
     }
 
-    /// Every parameter, for results: `level=6 window_bits=15 takeover=yes …`; empty for none. What begins with
-    /// `upload` is the client's direction, the rest the relay's or both.
+    /// Every parameter, for results: `level=6 window_bits=15 …`; empty for none. What begins with `upload` is the
+    /// client's direction, the rest the relay's or both.
     pub fn parameters(&self) -> String {
+        let list: Vec<String> =
+            self.list().into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        list.join(" ")
+    }
+
+    /// Name and every parameter, as [`FromStr`] reads them: `zstd:level=1:window_bits=19:min_bytes=256`.
+    pub fn spelled_out(&self) -> String {
+        let list = self.list().into_iter().map(|(name, value)| format!(":{name}={value}"));
+        list.fold(self.name().to_owned(), |text, parameter| text + &parameter)
+    }
+
+    fn list(&self) -> Vec<(&'static str, String)> {
         match self {
-            Compression::None => String::new(),
-            Compression::Deflate(DeflateParams { level, min_bytes, to_client, to_relay }) => format!(
-                "level={level} window_bits={} takeover={} upload_window_bits={} upload_takeover={} \
-                 min_bytes={min_bytes}",
-                to_client.window_bits,
-                yes_or_no(to_client.takeover),
-                to_relay.window_bits,
-                yes_or_no(to_relay.takeover),
-            ),
-            Compression::Zstd(ZstdParams { level, min_bytes }) => {
-                format!("level={level} min_bytes={min_bytes}")
+            Compression::None => Vec::new(),
+            Compression::Deflate(DeflateParams { level, min_bytes, to_client, to_relay, shared: _ }) => vec![
+                (LEVEL, level.to_string()),
+                (WINDOW_BITS, to_client.window_bits.to_string()),
+                (UPLOAD_WINDOW_BITS, to_relay.window_bits.to_string()),
+                (UPLOAD_TAKEOVER, if to_relay.takeover { YES } else { NO }.to_owned()),
+                (MIN_BYTES, min_bytes.to_string()),
+            ],
+            Compression::Zstd(ZstdParams { level, window_bits, min_bytes, stream: _ }) => vec![
+                (LEVEL, level.to_string()),
+                (WINDOW_BITS, window_bits.to_string()),
+                (MIN_BYTES, min_bytes.to_string()),
+            ],
+        }
+    }
+
+    fn set(&mut self, parameter: &str, value: &str) -> Result<(), CompressionError> {
+        match (&mut *self, parameter) {
+            (Compression::Deflate(params), LEVEL) => params.level = number(LEVEL, value, 0..=9)?,
+            (Compression::Deflate(params), WINDOW_BITS) => {
+                params.to_client.window_bits = number(WINDOW_BITS, value, 9..=15)?;
+            }
+            (Compression::Deflate(params), UPLOAD_WINDOW_BITS) => {
+                params.to_relay.window_bits = number(UPLOAD_WINDOW_BITS, value, 9..=15)?;
+            }
+            (Compression::Deflate(params), UPLOAD_TAKEOVER) => {
+                params.to_relay.takeover = yes_or_no(UPLOAD_TAKEOVER, value)?;
+            }
+            (Compression::Deflate(params), MIN_BYTES) => {
+                params.min_bytes = number(MIN_BYTES, value, 0..=usize::MAX)?;
+            }
+            (Compression::Zstd(params), LEVEL) => params.level = number(LEVEL, value, -7..=22)?,
+            (Compression::Zstd(params), WINDOW_BITS) => {
+                let max = if params.stream { ZSTD_STREAM_MAX_WINDOW_BITS } else { 27 };
+                params.window_bits = number(WINDOW_BITS, value, 10..=max)?;
+            }
+            (Compression::Zstd(params), MIN_BYTES) => {
+                params.min_bytes = number(MIN_BYTES, value, 0..=usize::MAX)?;
+            }
+            _ => {
+                let known: Vec<_> = self.list().into_iter().map(|(name, _)| name).collect();
+                return Err(CompressionError::Parameter {
+                    compression: self.name(),
+                    parameter: parameter.to_owned(),
+                    known: if known.is_empty() { "none at all".to_owned() } else { known.join(" ") },
+                    example: self.parameters().replace(' ', ":"),
+                });
             }
         }
+        Ok(())
     }
 }
 
-fn yes_or_no(answer: bool) -> &'static str {
-    if answer { "yes" } else { "no" }
+const LEVEL: &str = "level";
+const WINDOW_BITS: &str = "window_bits";
+const UPLOAD_WINDOW_BITS: &str = "upload_window_bits";
+const UPLOAD_TAKEOVER: &str = "upload_takeover";
+const MIN_BYTES: &str = "min_bytes";
+const YES: &str = "yes";
+const NO: &str = "no";
+
+fn number<N: FromStr + PartialOrd + fmt::Display>(
+    parameter: &'static str,
+    value: &str,
+    range: RangeInclusive<N>,
+) -> Result<N, CompressionError> {
+    value.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| CompressionError::Value {
+        parameter,
+        value: value.to_owned(),
+        expected: format!("a number from {} to {}", range.start(), range.end()),
+    })
+}
+
+fn yes_or_no(parameter: &'static str, value: &str) -> Result<bool, CompressionError> {
+    match value {
+        YES => Ok(true),
+        NO => Ok(false),
+        _ => {
+            let expected = format!("{YES} or {NO}");
+            Err(CompressionError::Value { parameter, value: value.to_owned(), expected })
+        }
+    }
 }
 
 impl fmt::Display for Compression {
@@ -132,11 +266,18 @@ impl fmt::Display for Compression {
     }
 }
 
+/// A name, and parameters that differ from the standing ones: `deflate`, `deflate:level=4:min_bytes=100`.
 impl FromStr for Compression {
-    type Err = UnknownName;
+    type Err = CompressionError;
 
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        Self::named(name)
+    fn from_str(text: &str) -> Result<Self, CompressionError> {
+        let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
+        let mut compression = Self::named(name)?;
+        for parameter in parameters.split(':').filter(|parameter| !parameter.is_empty()) {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            compression.set(name, value)?;
+        }
+        Ok(compression)
     }
 }
 
@@ -145,15 +286,53 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_names_itself() {
+    fn every_name_names_itself_and_spells_itself_out() {
         for name in Compression::NAMES {
-            assert_eq!(Compression::named(name).unwrap().name(), name);
+            let compression = Compression::named(name).unwrap();
+            assert_eq!(compression.name(), name);
+            assert_eq!(compression.spelled_out().parse(), Ok(compression), "{}", compression.spelled_out());
         }
     }
 
     #[test]
-    fn an_unknown_name_lists_the_known_ones() {
-        let error = "gzip".parse::<Compression>().unwrap_err().to_string();
-        assert_eq!(error, "unknown compression \"gzip\"; known: none deflate deflate-no-takeover zstd");
+    fn parameters_change_what_they_name() {
+        for (text, expected) in [
+            (
+                "deflate:level=1",
+                "level=1 window_bits=15 upload_window_bits=15 upload_takeover=yes min_bytes=0",
+            ),
+            (
+                "deflate-shared:window_bits=9:upload_window_bits=10:upload_takeover=no:min_bytes=100",
+                "level=6 window_bits=9 upload_window_bits=10 upload_takeover=no min_bytes=100",
+            ),
+            ("zstd:level=-5:min_bytes=0", "level=-5 window_bits=19 min_bytes=0"),
+            ("zstd-stream:level=3:window_bits=15", "level=3 window_bits=15 min_bytes=0"),
+        ] {
+            let compression: Compression = text.parse().unwrap();
+            assert_eq!(compression.parameters(), expected);
+            assert_eq!(compression.spelled_out().parse(), Ok(compression));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_answered_with_what_would_be_right() {
+        for (text, expected) in [
+            (
+                "gzip",
+                "unknown compression \"gzip\"; known: none deflate deflate-no-takeover deflate-shared zstd zstd-stream",
+            ),
+            ("deflate:level=10", "level=10: expected a number from 0 to 9"),
+            ("deflate:level", "level=: expected a number from 0 to 9"),
+            ("deflate:window_bits=8", "window_bits=8: expected a number from 9 to 15"),
+            ("zstd-stream:window_bits=18", "window_bits=18: expected a number from 10 to 17"),
+            ("deflate:upload_takeover=maybe", "upload_takeover=maybe: expected yes or no"),
+            (
+                "zstd:upload_takeover=no",
+                "zstd has no parameter \"upload_takeover\"; known: level window_bits min_bytes, as in \
+                 zstd:level=1:window_bits=19:min_bytes=256",
+            ),
+        ] {
+            assert_eq!(text.parse::<Compression>().unwrap_err().to_string(), expected);
+        }
     }
 }

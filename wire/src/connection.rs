@@ -27,14 +27,14 @@ use tokio_tungstenite::{
 
 use crate::{
     agreement::{Agreement, WireLimits},
-    compression::{Compression, DeflateParams, ZstdParams},
-    deflate::{Deflater, Inflater},
+    compression::{Compression, DeflateParams},
+    deflate::{Deflater, Inflater, SharedDeflate},
     error::{CloseCode, WireError},
     http,
     socket::Socket,
     tap::{Arrival, Tap},
     traffic::{Flow, Traffic},
-    zstd,
+    zstd::ZstdLayer,
 };
 
 /// How long a closing connection may wait for its peer. RFC 6455 §7.1.1 lets the server end TCP first, so a
@@ -51,6 +51,8 @@ pub struct Connection {
     websocket: WebSocketStream<Tap>,
     agreement: Agreement,
     transform: Transform,
+    /// Whether [`Connection::feed_shared`] compresses once for all.
+    shares: bool,
     limits: WireLimits,
     max_outgoing_bytes: usize,
     /// Compressed messages on their way into the write buffer; its memory is used again for each.
@@ -71,6 +73,9 @@ pub struct Message {
     /// After decompression. It may share its memory with the read buffer: copy before storing. Text is UTF-8.
     pub payload: Bytes,
 }
+
+/// How long the part of a message is that is not shared, and the part that is.
+type Spliced<'a> = (usize, &'a SharedDeflate);
 
 /// What of the socket's bytes the handshake was: the HTTP head and, with it, TLS's own.
 #[derive(Debug, Clone, Copy)]
@@ -97,7 +102,7 @@ impl HandshakeBytes {
 enum Transform {
     Plain,
     Deflate { deflater: Deflater, inflater: Inflater, min_bytes: usize },
-    Zstd(ZstdParams),
+    Zstd(ZstdLayer),
 }
 
 impl Transform {
@@ -142,8 +147,9 @@ impl Connection {
         let transform = match agreement.compression {
             Compression::None => Transform::Plain,
             Compression::Deflate(params) => Transform::deflate(&params, role),
-            Compression::Zstd(params) => Transform::Zstd(params),
+            Compression::Zstd(params) => Transform::Zstd(ZstdLayer::new(params)),
         };
+        let shares = matches!(agreement.compression, Compression::Deflate(params) if params.shared);
         let max_outgoing_bytes = limits.max_message_bytes.saturating_mul(OUTGOING_FACTOR);
         let tap = Tap::new(socket, matches!(transform, Transform::Deflate { .. }), &mut early);
         let config = websocket_config(limits, max_outgoing_bytes);
@@ -151,6 +157,7 @@ impl Connection {
             websocket: WebSocketStream::from_partially_read(tap, early, role, Some(config)).await,
             agreement,
             transform,
+            shares,
             limits: *limits,
             max_outgoing_bytes,
             outgoing: BytesMut::new(),
@@ -254,6 +261,30 @@ impl Connection {
     /// # Errors
     /// As [`Connection::feed`].
     pub async fn feed_message(&mut self, message: Message) -> Result<(), WireError> {
+        self.feed_frame(message, None).await
+    }
+
+    /// [`Connection::feed`] for a message that begins with what is only this subscription's, in `prefix_bytes`, and
+    /// goes on as all messages do that are fed with the same `shared`. Under `deflate-shared` what they have in common
+    /// is compressed once; otherwise this is `feed`.
+    ///
+    /// # Errors
+    /// As [`Connection::feed`].
+    ///
+    /// # Panics
+    /// When the prefix is longer than the message.
+    pub async fn feed_shared(
+        &mut self,
+        payload: Bytes,
+        prefix_bytes: usize,
+        shared: &SharedDeflate,
+    ) -> Result<(), WireError> {
+        let opcode = self.agreement.format.spec().opcode;
+        let spliced = self.shares.then_some((prefix_bytes, shared));
+        self.feed_frame(Message { opcode, payload }, spliced).await
+    }
+
+    async fn feed_frame(&mut self, message: Message, spliced: Option<Spliced<'_>>) -> Result<(), WireError> {
         let Message { opcode, payload } = message;
         if payload.len() > self.max_outgoing_bytes {
             return Err(WireError::TooLarge { limit_bytes: self.max_outgoing_bytes, inflated: false });
@@ -261,7 +292,7 @@ impl Connection {
         // Before compression: a message that is compressed into a shared context must be sent.
         self.ready().await?;
         let payload_bytes = payload.len() as u64;
-        let frame = self.frame(opcode, payload);
+        let frame = self.frame(opcode, payload, spliced)?;
         self.websocket.start_send_unpin(tungstenite::Message::Frame(frame))?;
         self.sent.messages += 1;
         self.sent.payload_bytes += payload_bytes;
@@ -330,24 +361,34 @@ impl Connection {
     }
 
     /// The frame that carries a payload. Compressed or not, it takes the same way from here.
-    fn frame(&mut self, opcode: Opcode, payload: Bytes) -> Frame {
+    fn frame(
+        &mut self,
+        opcode: Opcode,
+        payload: Bytes,
+        spliced: Option<Spliced<'_>>,
+    ) -> Result<Frame, WireError> {
         let opcode = match opcode {
             Opcode::Text => Data::Text,
             Opcode::Binary => Data::Binary,
         };
         let (opcode, rsv1, payload) = match &mut self.transform {
             Transform::Deflate { deflater, min_bytes, .. } if payload.len() >= *min_bytes => {
-                deflater.compress(&payload, &mut self.outgoing);
+                match spliced {
+                    Some((prefix_bytes, shared)) => {
+                        deflater.splice(&payload, prefix_bytes, shared, &mut self.outgoing);
+                    }
+                    None => deflater.compress(&payload, &mut self.outgoing),
+                }
                 (opcode, true, self.outgoing.split().freeze())
             }
             Transform::Plain | Transform::Deflate { .. } => (opcode, false, payload),
-            Transform::Zstd(params) => {
-                zstd::compress(params, &payload, &mut self.outgoing);
+            Transform::Zstd(layer) => {
+                layer.compress(&payload, &mut self.outgoing)?;
                 (Data::Binary, false, self.outgoing.split().freeze())
             }
         };
         let header = FrameHeader { rsv1, opcode: OpCode::Data(opcode), ..FrameHeader::default() };
-        Frame::from_payload(header, payload)
+        Ok(Frame::from_payload(header, payload))
     }
 
     /// The data message in what tungstenite yields, if it is one.
@@ -384,8 +425,8 @@ impl Connection {
             Transform::Zstd(_) if opcode == Opcode::Text => {
                 Err(WireError::Unsupported("text frame on a connection with the zstd layer, which is binary"))
             }
-            Transform::Zstd(_) => {
-                let payload = zstd::decompress(&payload, limit_bytes)?;
+            Transform::Zstd(layer) => {
+                let payload = layer.decompress(&payload, limit_bytes)?;
                 checked(self.agreement.format.spec().opcode, payload)
             }
         }

@@ -3,9 +3,9 @@
 //! States are large (zlib-rs: 371 KB to compress, 47 KB to inflate, at window 15), so they are created when the
 //! first message needs them, and those without context takeover are shared by all connections of a thread.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, sync::OnceLock};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 
 use crate::{compression::Direction, error::WireError, scratch};
@@ -48,19 +48,72 @@ impl Deflater {
         let (level, bits) = (self.level, self.direction.window_bits);
         if self.direction.takeover {
             compress(self.context.get_or_insert_with(|| Box::new(new_compress(level, bits))), payload, out);
-            return;
+        } else {
+            compress_fresh(level, bits, payload, out);
         }
-        POOL.with_borrow_mut(|pool| {
-            let states = &mut pool.compress;
-            let at = states.iter().position(|&(l, b, _)| (l, b) == (level, bits)).unwrap_or_else(|| {
-                states.push((level, bits, new_compress(level, bits)));
-                states.len() - 1
-            });
-            let state = &mut states[at].2;
-            state.reset();
-            compress(state, payload, out);
-        });
     }
+
+    /// Appends the compressed message to `out`: the first `prefix_bytes` in a stored block, then the rest as `shared`
+    /// has it. The rest is compressed when it is first asked for. What a stored block cannot hold is left to
+    /// [`Deflater::compress`].
+    pub(crate) fn splice(
+        &mut self,
+        payload: &[u8],
+        prefix_bytes: usize,
+        shared: &SharedDeflate,
+        out: &mut BytesMut,
+    ) {
+        let (prefix, rest) = payload.split_at(prefix_bytes);
+        let Ok(len) = u16::try_from(prefix.len()) else { return self.compress(payload, out) };
+        if rest.is_empty() {
+            return self.compress(payload, out);
+        }
+        let (level, bits) = (self.level, self.direction.window_bits);
+        let body = shared.bodies[usize::from(bits.clamp(9, 15) - 9)].get_or_init(|| {
+            let mut body = BytesMut::new();
+            compress_fresh(level, bits, rest, &mut body);
+            body.freeze()
+        });
+        out.reserve(STORED_HEADER_BYTES + prefix.len() + body.len());
+        out.put_u8(0); // BFINAL 0, BTYPE 00, and padding to the byte (RFC 1951 §3.2.4)
+        out.put_u16_le(len);
+        out.put_u16_le(!len);
+        out.put_slice(prefix);
+        out.put_slice(body);
+    }
+}
+
+/// What follows the subscription id in the messages that carry one event, compressed once for every connection. Such
+/// messages differ in what stands before: a stored block carries that, and the shared part never refers to it.
+///
+/// One value belongs to one event in one format.
+#[derive(Debug, Default)]
+pub struct SharedDeflate {
+    /// By window, 9 to 15 bits.
+    bodies: [OnceLock<Bytes>; 7],
+}
+
+impl SharedDeflate {
+    /// What it holds in memory.
+    pub fn held_bytes(&self) -> usize {
+        self.bodies.iter().filter_map(OnceLock::get).map(Bytes::len).sum()
+    }
+}
+
+/// The type, the length and its complement.
+const STORED_HEADER_BYTES: usize = 5;
+
+fn compress_fresh(level: u32, window_bits: u8, payload: &[u8], out: &mut BytesMut) {
+    POOL.with_borrow_mut(|pool| {
+        let states = &mut pool.compress;
+        let at = states.iter().position(|&(l, b, _)| (l, b) == (level, window_bits)).unwrap_or_else(|| {
+            states.push((level, window_bits, new_compress(level, window_bits)));
+            states.len() - 1
+        });
+        let state = &mut states[at].2;
+        state.reset();
+        compress(state, payload, out);
+    });
 }
 
 fn new_compress(level: u32, window_bits: u8) -> Compress {
@@ -261,6 +314,38 @@ mod tests {
         for _ in 0..3 {
             let bytes = compressed(&mut deflater, &far_apart);
             assert_eq!(inflater.inflate(&bytes, LIMIT).unwrap(), far_apart);
+        }
+    }
+
+    #[test]
+    fn a_spliced_message_inflates_to_what_it_was_made_of_with_and_without_takeover() {
+        let rest = sample(5);
+        for bits in [9, 12, 15] {
+            let shared = SharedDeflate::default();
+            let mut deflater = Deflater::new(6, Direction { window_bits: bits, ..FRESH });
+            for takeover in [true, false] {
+                let mut inflater = Inflater::new(Direction { takeover, window_bits: bits });
+                for prefix_bytes in [0, 1, 23, 1000, 65_535, 65_536] {
+                    let payload = [&vec![b'p'; prefix_bytes][..], &rest].concat();
+                    let mut out = BytesMut::new();
+                    deflater.splice(&payload, prefix_bytes, &shared, &mut out);
+                    assert_eq!(
+                        inflater.inflate(&out, LIMIT).unwrap(),
+                        payload,
+                        "{bits} {takeover} {prefix_bytes}"
+                    );
+                    let plain = compressed(&mut deflater, b"between");
+                    assert_eq!(inflater.inflate(&plain, LIMIT).unwrap(), "between");
+                }
+            }
+            let mut alone = BytesMut::new();
+            deflater.splice(b"prefix", 6, &shared, &mut alone);
+            assert_eq!(Inflater::new(FRESH).inflate(&alone, LIMIT).unwrap(), "prefix", "nothing is shared");
+            assert_eq!(
+                shared.held_bytes(),
+                compressed(&mut deflater, &rest).len(),
+                "compressed once a window"
+            );
         }
     }
 

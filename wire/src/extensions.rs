@@ -26,7 +26,7 @@ pub(crate) fn offer(params: &DeflateParams) -> String {
     if !params.to_relay.takeover {
         text.push_str("; client_no_context_takeover");
     }
-    if !params.to_client.takeover {
+    if !params.to_client.takeover && !params.shared {
         text.push_str("; server_no_context_takeover");
     }
     text
@@ -117,7 +117,7 @@ pub(crate) fn check_answer(
     if server_limit < MAX_WINDOW_BITS && server_bits.is_none_or(|bits| bits > server_limit) {
         return Err(format!("the relay did not grant server_max_window_bits={server_limit}"));
     }
-    if !params.to_client.takeover && !answer.server_no_context_takeover {
+    if !params.to_client.takeover && !params.shared && !answer.server_no_context_takeover {
         return Err("the relay did not grant server_no_context_takeover".into());
     }
     let client_limit = answer.client_max_window_bits.map_or(MAX_WINDOW_BITS, Bits::value_or_max);

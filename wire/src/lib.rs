@@ -29,10 +29,11 @@ mod tls;
 mod traffic;
 mod zstd;
 
-pub use agreement::{Agreement, Offer, Support, Token, WireLimits};
+pub use agreement::{Agreement, Layer, Offer, Support, Token, WireLimits};
 pub use client::{connect, connect_over, connect_with};
-pub use compression::{Compression, DeflateParams, Direction, ZstdParams};
+pub use compression::{Compression, CompressionError, DeflateParams, Direction, ZstdParams};
 pub use connection::{Connection, Message};
+pub use deflate::SharedDeflate;
 pub use error::{CloseCode, WireError};
 pub use server::{Accepted, ServerConfig, accept};
 pub use tls::{ClientTls, ServerTls, TlsError};

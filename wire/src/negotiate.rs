@@ -3,7 +3,7 @@
 use codecs::Format;
 
 use crate::{
-    agreement::{Agreement, Offer, Support, Token},
+    agreement::{Agreement, Layer, Offer, Support, Token},
     compression::{Compression, DeflateParams},
     extensions,
 };
@@ -71,7 +71,7 @@ pub fn accept(
     let deflate = extensions::accept(extensions.unwrap_or_default(), &enabled).map_err(Refusal::Malformed)?;
 
     let chosen = token.unwrap_or(Token::JSON);
-    let zstd = support.zstd().filter(|_| chosen.zstd);
+    let zstd = support.zstd(chosen.layer);
     let deflate = deflate.filter(|_| zstd.is_none());
     let (extensions, deflate) = deflate.unzip();
     Ok(Agreement {
@@ -115,7 +115,7 @@ pub fn check_answer(
         Compression::None | Compression::Zstd(_) => None,
     };
     let deflate = extensions::check_answer(extensions.unwrap_or_default(), params)?;
-    let zstd = token.filter(|token| token.zstd).map(|_| offer.compression);
+    let zstd = token.filter(|token| token.layer != Layer::None).map(|_| offer.compression);
     Ok(Agreement {
         format: token.map_or(Format::JSON, |token| token.format),
         compression: compression(zstd, deflate),

@@ -1,43 +1,167 @@
-//! The zstd layer of the `+zstd` tokens: every message is binary, its first byte tells the transform.
+//! The zstd layer of the `+zstd` and `+zstd-stream` tokens: every message is binary, its first byte tells the transform.
 //!
 //! ```text
 //! 00 payload              as it is
 //! 01 one zstd frame       self-contained: no dictionary, no state from earlier messages
+//! 02 flushed blocks       what comes next in the one zstd frame of this direction; only on `+zstd-stream`
 //! ```
 //!
-//! Contexts carry nothing from one message to the next, so those of a thread serve all its connections.
+//! Contexts of single frames carry nothing from one message to the next, so those of a thread serve all its
+//! connections. A stream has contexts of its own, made when its first message needs them.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, fmt};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use zstd::zstd_safe::{self, CCtx, DCtx};
+use zstd::zstd_safe::{
+    self, CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, zstd_sys::ZSTD_EndDirective::ZSTD_e_flush,
+};
 
-use crate::{compression::ZstdParams, error::WireError, scratch};
+use crate::{
+    compression::{ZSTD_STREAM_MAX_WINDOW_BITS, ZstdParams},
+    error::WireError,
+    scratch,
+};
 
 const PLAIN: u8 = 0;
 const FRAME: u8 = 1;
+const STREAM: u8 = 2;
 
 thread_local! {
-    static COMPRESS: RefCell<CCtx<'static>> = RefCell::new(CCtx::create());
+    /// With the parameters it was set to.
+    static COMPRESS: RefCell<Option<(ZstdParams, CCtx<'static>)>> = const { RefCell::new(None) };
     static DECOMPRESS: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
 }
 
-/// Appends the message for `payload` to `out`: compressed from `min_bytes` on, and only where that is smaller.
-pub(crate) fn compress(params: &ZstdParams, payload: &[u8], out: &mut BytesMut) {
-    if payload.len() >= params.min_bytes && compress_smaller(params.level, payload, out) {
-        return;
-    }
-    out.reserve(1 + payload.len());
-    out.put_u8(PLAIN);
-    out.put_slice(payload);
+/// Both directions of one connection.
+pub(crate) struct ZstdLayer {
+    params: ZstdParams,
+    compress: Option<CCtx<'static>>,
+    decompress: Option<DCtx<'static>>,
 }
 
-fn compress_smaller(level: i32, payload: &[u8], out: &mut BytesMut) -> bool {
+impl ZstdLayer {
+    pub(crate) fn new(params: ZstdParams) -> ZstdLayer {
+        ZstdLayer { params, compress: None, decompress: None }
+    }
+
+    /// Appends the message for `payload` to `out`: compressed from `min_bytes` on, and, where each message is by
+    /// itself, only if that is smaller.
+    ///
+    /// # Errors
+    /// [`WireError::Protocol`] when zstd fails, which it does for want of memory only.
+    pub(crate) fn compress(&mut self, payload: &[u8], out: &mut BytesMut) -> Result<(), WireError> {
+        if payload.len() >= self.params.min_bytes && !payload.is_empty() {
+            if self.params.stream {
+                return self.compress_next(payload, out);
+            }
+            if compress_smaller(&self.params, payload, out) {
+                return Ok(());
+            }
+        }
+        out.reserve(1 + payload.len());
+        out.put_u8(PLAIN);
+        out.put_slice(payload);
+        Ok(())
+    }
+
+    fn compress_next(&mut self, payload: &[u8], out: &mut BytesMut) -> Result<(), WireError> {
+        let failed =
+            |code| WireError::Protocol(format!("zstd cannot compress: {}", zstd_safe::get_error_name(code)));
+        let context = match &mut self.compress {
+            Some(context) => context,
+            None => self.compress.insert(new_compress(&self.params).map_err(failed)?),
+        };
+        out.put_u8(STREAM);
+        scratch::with(zstd_safe::compress_bound(payload.len()) + 64, |buffer| {
+            let mut input = InBuffer::around(payload);
+            loop {
+                let mut output = OutBuffer::around(&mut buffer[..]);
+                let left = context.compress_stream2(&mut output, &mut input, ZSTD_e_flush).map_err(failed)?;
+                out.put_slice(output.as_slice());
+                if left == 0 && input.pos == payload.len() {
+                    return Ok(());
+                }
+            }
+        })
+    }
+
+    /// The payload of a message. No more than `limit_bytes` and one are ever produced, whatever the frame claims.
+    ///
+    /// # Errors
+    /// [`WireError::Protocol`] without a transform of this layer, [`WireError::Inflate`] for bytes that are not what it
+    /// says, [`WireError::TooLarge`].
+    pub(crate) fn decompress(&mut self, message: &Bytes, limit_bytes: usize) -> Result<Bytes, WireError> {
+        match message.first() {
+            Some(&PLAIN) => Ok(message.slice(1..)),
+            Some(&FRAME) if !self.params.stream => decompress_frame(&message[1..], limit_bytes),
+            Some(&STREAM) if self.params.stream => self.decompress_next(&message[1..], limit_bytes),
+            Some(other) => Err(WireError::Protocol(format!(
+                "message begins with transform {other}; known here: {PLAIN} plain, {}",
+                if self.params.stream { "2 next in the zstd stream" } else { "1 zstd frame" }
+            ))),
+            None => Err(WireError::Protocol("empty message; a transform byte was expected".into())),
+        }
+    }
+
+    fn decompress_next(&mut self, blocks: &[u8], limit_bytes: usize) -> Result<Bytes, WireError> {
+        let context = match &mut self.decompress {
+            Some(context) => context,
+            None => self.decompress.insert(new_decompress().map_err(broken)?),
+        };
+        scratch::with(limit_bytes + 1, |buffer| {
+            // A bounded slice: one byte over the limit tells that there would be more.
+            let mut output = OutBuffer::around(&mut buffer[..=limit_bytes]);
+            let mut input = InBuffer::around(blocks);
+            loop {
+                let (before_in, before_out) = (input.pos, output.pos());
+                let hint = context.decompress_stream(&mut output, &mut input).map_err(broken)?;
+                if output.pos() > limit_bytes {
+                    return Err(WireError::TooLarge { limit_bytes, inflated: true });
+                }
+                if hint == 0 {
+                    return Err(WireError::Inflate(
+                        "the zstd stream ended; it lasts as long as the connection".into(),
+                    ));
+                }
+                // The decoder may hold output back only when it had no room.
+                if input.pos == blocks.len() || (input.pos, output.pos()) == (before_in, before_out) {
+                    return Ok(Bytes::copy_from_slice(output.as_slice()));
+                }
+            }
+        })
+    }
+}
+
+impl fmt::Debug for ZstdLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ZstdLayer").field("params", &self.params).finish_non_exhaustive()
+    }
+}
+
+fn new_compress(params: &ZstdParams) -> Result<CCtx<'static>, zstd_safe::ErrorCode> {
+    let mut context = CCtx::create();
+    context.set_parameter(CParameter::CompressionLevel(params.level))?;
+    context.set_parameter(CParameter::WindowLog(params.window_bits))?;
+    Ok(context)
+}
+
+fn new_decompress() -> Result<DCtx<'static>, zstd_safe::ErrorCode> {
+    let mut context = DCtx::create();
+    context.set_parameter(DParameter::WindowLogMax(ZSTD_STREAM_MAX_WINDOW_BITS))?;
+    Ok(context)
+}
+
+fn compress_smaller(params: &ZstdParams, payload: &[u8], out: &mut BytesMut) -> bool {
     scratch::with(payload.len(), |buffer| {
         // The slice is one byte shorter than the payload: a frame that does not fit would save nothing.
         let room = payload.len().saturating_sub(1);
-        let result =
-            COMPRESS.with_borrow_mut(|context| context.compress(&mut buffer[..room], payload, level));
+        let result = COMPRESS.with_borrow_mut(|slot| {
+            let context = match slot {
+                Some((set_to, context)) if set_to == params => context,
+                other => &mut other.insert((*params, new_compress(params)?)).1,
+            };
+            context.compress2(&mut buffer[..room], payload)
+        });
         let Ok(written) = result else { return false };
         out.reserve(1 + written);
         out.put_u8(FRAME);
@@ -46,25 +170,12 @@ fn compress_smaller(level: i32, payload: &[u8], out: &mut BytesMut) -> bool {
     })
 }
 
-/// The payload of a message. No more than `limit_bytes` are ever produced, whatever the frame claims.
-///
-/// # Errors
-/// [`WireError::Protocol`] without a known transform, [`WireError::Inflate`] for anything but exactly one frame,
-/// [`WireError::TooLarge`].
-pub(crate) fn decompress(message: &Bytes, limit_bytes: usize) -> Result<Bytes, WireError> {
-    match message.first() {
-        Some(&PLAIN) => Ok(message.slice(1..)),
-        Some(&FRAME) => decompress_frame(&message[1..], limit_bytes),
-        Some(other) => Err(WireError::Protocol(format!(
-            "message begins with transform {other}; known: {PLAIN} plain, {FRAME} zstd frame"
-        ))),
-        None => Err(WireError::Protocol("empty message; a transform byte was expected".into())),
-    }
+fn broken(code: zstd_safe::ErrorCode) -> WireError {
+    WireError::Inflate(zstd_safe::get_error_name(code).to_owned())
 }
 
 fn decompress_frame(frame: &[u8], limit_bytes: usize) -> Result<Bytes, WireError> {
     let too_large = || WireError::TooLarge { limit_bytes, inflated: true };
-    let broken = |code| WireError::Inflate(zstd_safe::get_error_name(code).to_owned());
     if zstd_safe::find_frame_compressed_size(frame).map_err(broken)? != frame.len() {
         return Err(WireError::Inflate("bytes after the zstd frame".into()));
     }

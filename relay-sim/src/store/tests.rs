@@ -249,6 +249,6 @@ fn a_full_store_refuses_and_forgets_nothing() {
 fn an_event_is_encoded_once_per_format() {
     let stored = StoredEvent::new(event(1));
     let codec = Format::JSON.spec().library;
-    let first = stored.encoded(Format::JSON, codec).unwrap().as_ptr();
-    assert_eq!(stored.encoded(Format::JSON, codec).unwrap().as_ptr(), first);
+    let first = stored.encoded(Format::JSON, codec).unwrap().bytes.as_ptr();
+    assert_eq!(stored.encoded(Format::JSON, codec).unwrap().bytes.as_ptr(), first);
 }

@@ -166,5 +166,6 @@ pub(crate) fn kinds(kinds: &[u16]) -> Vec<Filter> {
 }
 
 pub(crate) fn compressions() -> impl Iterator<Item = Compression> {
-    Compression::NAMES.into_iter().map(|name| Compression::named(name).unwrap())
+    let named = Compression::NAMES.into_iter().map(|name| Compression::named(name).unwrap());
+    named.filter(|compression| !matches!(compression, Compression::Deflate(params) if params.shared))
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use codecs::Format;
 use tokio::{net::TcpListener, task::JoinHandle};
-use wire::{Accepted, Compression, Connection, Offer, ServerConfig, Support, WireError, WireLimits};
+use wire::{Accepted, Connection, Offer, ServerConfig, Support, WireError, WireLimits};
 
 pub(crate) fn offer(compression: &str) -> Offer {
     Offer { formats: vec![Format::JSON], compression: compression.parse().unwrap() }
@@ -49,10 +49,6 @@ pub(crate) async fn pair(offer: &Offer, config: ServerConfig) -> (Connection, Co
     let (address, accepted) = listen(config).await;
     let client = wire::connect(&format!("ws://{address}/"), offer, &limits).await.unwrap();
     (client, connection(accepted.await.unwrap().unwrap()))
-}
-
-pub(crate) async fn pair_with(compression: &str) -> (Connection, Connection) {
-    pair(&offer(compression), config(support(&Compression::NAMES))).await
 }
 
 pub(crate) async fn send(connection: &mut Connection, payload: impl Into<Bytes>) {

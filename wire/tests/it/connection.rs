@@ -1,12 +1,12 @@
 //! Both ends against each other, over real sockets.
 
-use crate::common::{pair_with, receive, sample, send};
-use wire::{CloseCode, Compression};
+use crate::common::{config, offer, pair, receive, sample, send, support};
+use wire::{CloseCode, Compression, SharedDeflate};
 
 #[tokio::test]
 async fn messages_of_every_size_arrive_unaltered_under_every_compression_in_both_directions() {
     for name in Compression::NAMES {
-        let (mut client, mut relay) = pair_with(name).await;
+        let (mut client, mut relay) = pair(&offer(name), config(support(&[name]))).await;
         assert_eq!(client.agreement().compression.name(), name);
         assert_eq!(relay.agreement(), client.agreement());
         for (seed, bytes) in
@@ -32,5 +32,32 @@ async fn messages_of_every_size_arrive_unaltered_under_every_compression_in_both
         tokio::join!(client.close(CloseCode::Normal, ""), async {
             assert!(relay.next().await.is_none(), "{name}: an orderly close is no error");
         });
+    }
+}
+
+#[tokio::test]
+async fn what_subscriptions_have_in_common_is_sent_to_each_under_its_own_prefix() {
+    for name in Compression::NAMES {
+        let shared = SharedDeflate::default();
+        let event = sample(7, 900);
+        let mut wire_bytes = Vec::new();
+        for subscription in ["a", "another", &"s".repeat(64)] {
+            let (mut client, mut relay) = pair(&offer(name), config(support(&[name]))).await;
+            // Between two spliced messages an ordinary one, as an EOSE would be.
+            for round in 0..2 {
+                let payload = [subscription.as_bytes(), &event].concat();
+                relay.feed_shared(payload.clone().into(), subscription.len(), &shared).await.unwrap();
+                send(&mut relay, sample(round, 300)).await;
+                assert!(receive(&mut client).await == payload, "{name} {subscription}");
+                assert!(receive(&mut client).await == sample(round, 300), "{name} {subscription}");
+            }
+            wire_bytes.push(relay.traffic().sent.wire_bytes);
+        }
+        if name == "deflate-shared" {
+            assert!(shared.held_bytes() > 0);
+            assert!(wire_bytes.iter().all(|&bytes| bytes < 2 * 1200), "{wire_bytes:?}");
+        } else {
+            assert_eq!(shared.held_bytes(), 0, "{name}");
+        }
     }
 }

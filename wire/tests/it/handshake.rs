@@ -61,7 +61,7 @@ async fn plain_http_is_answered() {
         (format!("GET /info HTTP/1.1\r\n{nip_11}\r\n"), "404 Not Found", &[]),
         (elsewhere, "404 Not Found", &[]),
         ("POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}".into(), "405 Method Not Allowed", &["Allow: GET"]),
-        (unknown, "400 Bad Request", &["enabled: nostr.json nostr.json+zstd"]),
+        (unknown, "400 Bad Request", &["enabled: nostr.json nostr.json+zstd nostr.json+zstd-stream"]),
         (old, "426 Upgrade Required", &["Sec-WebSocket-Version: 13"]),
         (keyless, "400 Bad Request", &["Sec-WebSocket-Key"]),
         (malformed, "400 Bad Request", &["malformed Sec-WebSocket-Extensions"]),

@@ -16,6 +16,7 @@ use crate::{
 
 const DEFLATE: &str = "Sec-WebSocket-Extensions: permessage-deflate\r\n";
 const ZSTD: &str = "Sec-WebSocket-Protocol: nostr.json+zstd\r\n";
+const ZSTD_STREAM: &str = "Sec-WebSocket-Protocol: nostr.json+zstd-stream\r\n";
 const PLAIN: &str = "";
 
 /// First byte and payload.
@@ -23,7 +24,7 @@ type RawFrame<'a> = (u8, &'a [u8]);
 
 /// A scripted client that upgraded with these header lines, and the relay's end.
 async fn scripted(headers: &str) -> (Scripted, Connection) {
-    let (address, accepted) = listen(config(support(&["deflate", "zstd"]))).await;
+    let (address, accepted) = listen(config(support(&["deflate", "zstd", "zstd-stream"]))).await;
     let (client, _) = Scripted::upgraded(address, headers).await;
     (client, connection(accepted.await.unwrap().unwrap()))
 }
@@ -257,6 +258,54 @@ async fn the_zstd_layer_is_binary_and_begins_with_a_known_transform() {
     }
 }
 
+/// A stream's messages, as another implementation would write them.
+fn zstd_stream_messages(window_bits: u32, payloads: &[&[u8]]) -> Vec<Vec<u8>> {
+    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.window_log(window_bits).unwrap();
+    let messages = payloads.iter().map(|payload| {
+        encoder.write_all(payload).unwrap();
+        encoder.flush().unwrap();
+        [&[2], &std::mem::take(encoder.get_mut())[..]].concat()
+    });
+    messages.collect()
+}
+
+#[tokio::test]
+async fn a_zstd_stream_goes_on_from_message_to_message_and_plain_ones_pass_it_by() {
+    let (first, second) = (sample(1, 900), [sample(1, 900), b"and more".to_vec()].concat());
+    let messages = zstd_stream_messages(17, &[&first, &second, b"x"]);
+    let (mut client, mut relay) = scripted(ZSTD_STREAM).await;
+    for message in [&messages[0], &b"\0plain".to_vec(), &messages[1], &messages[2]] {
+        client.frame(FIN | BINARY, message).await;
+    }
+    for expected in [&first[..], b"plain", &second, b"x"] {
+        assert_eq!(receive(&mut relay).await, expected);
+    }
+    assert!(messages[1].len() < messages[0].len() / 4, "the second refers to the first");
+}
+
+#[tokio::test]
+async fn a_zstd_stream_that_lies_ends_the_connection() {
+    let bomb = vec![b' '; 8 << 20];
+    let messages = zstd_stream_messages(17, &[&bomb, &sample(1, 900)]);
+    let wide = zstd_stream_messages(20, &[&sample(1, 900)]);
+    let mut ended = zstd_message(b"a frame with an end");
+    ended[0] = 2;
+    let frame = |payload| [(FIN | BINARY, payload)];
+    check_refused(ZSTD_STREAM, "a bomb", &frame(&messages[0][..]), CloseCode::TooLarge).await;
+    let cases: [(&str, &[u8]); 4] = [
+        ("a message in the middle", &messages[1]),
+        ("a window over 128 KiB", &wide[0]),
+        ("an end", &ended),
+        ("noise", b"\x02hello"),
+    ];
+    for (what, payload) in cases {
+        check_refused(ZSTD_STREAM, what, &frame(payload), CloseCode::InvalidData).await;
+    }
+    check_refused(ZSTD_STREAM, "a single frame", &frame(&zstd_message(b"x")), CloseCode::Protocol).await;
+    check_refused(ZSTD_STREAM, "a text frame", &[(FIN | TEXT, b"[]")], CloseCode::Unsupported).await;
+}
+
 #[tokio::test]
 async fn a_close_of_the_peer_is_answered_and_reported_unless_it_is_orderly() {
     for (payload, expected) in [
@@ -328,7 +377,7 @@ async fn feeding_waits_for_a_slow_reader_and_loses_nothing() {
 
 #[tokio::test]
 async fn only_messages_from_min_bytes_on_are_compressed() {
-    let mut support = support(&["deflate", "zstd"]);
+    let mut support = support(&["deflate", "zstd", "zstd-stream"]);
     for compression in &mut support.compressions {
         match compression {
             wire::Compression::Deflate(params) => params.min_bytes = 100,

@@ -6,7 +6,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use wire::{Accepted, CloseCode, Compression, WireLimits};
+use wire::{Accepted, CloseCode, Compression, SharedDeflate, WireLimits};
 
 use crate::{
     common::{config, connection, listen, offer, receive, sample, send, support},
@@ -71,6 +71,31 @@ async fn our_client_talks_to_a_python_server() {
 }
 
 #[tokio::test]
+async fn a_python_client_reads_events_that_were_compressed_once_and_spliced() {
+    if !is_installed() {
+        return;
+    }
+    let clients = [r"{}", r#"{"server_no_context_takeover": true}"#, r#"{"server_max_window_bits": 9}"#];
+    let shared = SharedDeflate::default();
+    for parameters in clients {
+        let (address, accepted) = listen(config(support(&["deflate-shared"]))).await;
+        let mut client = python(&["client", parameters, &format!("ws://{address}/")]);
+        let mut relay = connection(patiently(accepted).await.unwrap().unwrap());
+        let mut common = None;
+        while let Some(message) = patiently(relay.next()).await {
+            let payload = message.unwrap_or_else(|error| panic!("{parameters}: {error}")).payload;
+            // Every message is sent with a prefix of its own length; one of them is sent as the shared part.
+            let own = SharedDeflate::default();
+            let common = common.get_or_insert_with(|| payload.clone());
+            let shared = if payload == *common { &shared } else { &own };
+            relay.feed_shared(payload.clone(), payload.len().min(17), shared).await.unwrap();
+            relay.flush().await.unwrap();
+        }
+        assert!(client.wait().unwrap().success(), "{parameters}");
+    }
+}
+
+#[tokio::test]
 async fn a_python_client_talks_to_our_relay() {
     if !is_installed() {
         return;
@@ -92,7 +117,7 @@ async fn a_python_client_talks_to_our_relay() {
         ),
     ];
     for (parameters, expected) in clients {
-        let (address, accepted) = listen(config(support(&Compression::NAMES))).await;
+        let (address, accepted) = listen(config(support(&["deflate", "deflate-no-takeover"]))).await;
         let mut client = python(&["client", parameters, &format!("ws://{address}/")]);
         let accepted: Accepted = patiently(accepted).await.unwrap().unwrap();
         let mut relay = connection(accepted);

@@ -17,7 +17,10 @@ fn chosen(offered: &str, support: &Support) -> Option<String> {
 fn the_first_enabled_token_of_the_client_wins() {
     let all = support(&["none", "zstd"]);
     let without_zstd = support(&["none"]);
-    let cases: [(&str, &Support, Option<&str>); 12] = [
+    let cases: [(&str, &Support, Option<&str>); 15] = [
+        ("nostr.json+zstd-stream, nostr.json", &all, Some("nostr.json")),
+        ("nostr.json+zstd-stream", &support(&["zstd-stream"]), Some("nostr.json+zstd-stream")),
+        ("nostr.json+zstd", &support(&["zstd-stream"]), None),
         ("nostr.json", &all, Some("nostr.json")),
         ("nostr.json+zstd, nostr.json", &all, Some("nostr.json+zstd")),
         ("nostr.json, nostr.json+zstd", &all, Some("nostr.json")),
@@ -39,10 +42,11 @@ fn the_first_enabled_token_of_the_client_wins() {
 #[test]
 fn every_token_is_accepted_and_spoken_by_both_ends() {
     for format in Format::all() {
-        for name in ["none", "zstd"] {
+        for name in ["none", "zstd", "zstd-stream"] {
             let offer = Offer { formats: vec![format], compression: name.parse().unwrap() };
             let request = negotiate::request(&offer);
-            let relay = negotiate::accept(Some(&request.protocols), None, &support(&["zstd"])).unwrap();
+            let relay = negotiate::accept(Some(&request.protocols), None, &support(&["zstd", "zstd-stream"]))
+                .unwrap();
             let client = negotiate::check_answer(&offer, relay.token.as_deref(), None).unwrap();
             assert_eq!(client, relay, "{format} {name}");
             assert_eq!((client.format, client.compression.name()), (format, name));
@@ -215,6 +219,23 @@ fn the_relay_can_insist_on_no_takeover_and_on_smaller_windows() {
     );
     // Without the client's leave its window cannot be limited (RFC 7692 §7.1.2.2).
     check_accept(&small, "permessage-deflate", Some(("permessage-deflate", bits(KEPT, 11), KEPT)));
+}
+
+#[test]
+fn a_relay_that_shares_compressed_events_promises_no_takeover_of_its_own() {
+    let answer = "permessage-deflate; server_no_context_takeover";
+    let shared = support(&["deflate-shared"]);
+    check_accept(&shared, "permessage-deflate; client_max_window_bits", Some((answer, DROPPED, KEPT)));
+    let agreement = negotiate::accept(None, Some("permessage-deflate"), &shared).unwrap();
+    assert_eq!(agreement.compression.name(), "deflate-shared");
+
+    // A client cannot ask for it: it offers what everybody offers, and tells from the answer what it got.
+    let shared = offer("deflate-shared");
+    assert_eq!(negotiate::request(&shared), negotiate::request(&offer("deflate")));
+    for (answer, name) in [(answer, "deflate-shared"), ("permessage-deflate", "deflate")] {
+        let agreement = negotiate::check_answer(&shared, None, Some(answer)).unwrap();
+        assert_eq!(agreement.compression.name(), name);
+    }
 }
 
 #[test]
