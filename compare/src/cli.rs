@@ -24,6 +24,10 @@ use crate::{
 
 /// Something unexpected: an unreadable file, a client that cannot be started.
 const EXIT_ERROR: u8 = 1;
+/// `diff` found something worse.
+const EXIT_REGRESSION: u8 = 100;
+/// `diff --strict` could not tell.
+const EXIT_INCONCLUSIVE: u8 = 101;
 /// 128 + SIGINT, as shells have it.
 const EXIT_INTERRUPTED: u8 = 130;
 
@@ -44,7 +48,7 @@ const BLOCK_OVERHEAD: Duration = Duration::from_secs(2);
         compare run --formats json,capnp --compressions none --verify full,none\n  \
         compare report results/20261121T080509Z-1a2b3c4d-1\n\n\
         Exit codes: 0 fine, 1 error, 2 usage, 3 a cell has no valid block, 4 events lost or altered, 5 relay lost, \
-        130 interrupted (what was measured is kept)."
+        100 diff found a regression, 101 diff --strict is inconclusive, 130 interrupted (what was measured is kept)."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -59,6 +63,19 @@ enum Command {
     Report {
         /// The folder that `compare run` wrote
         dir: PathBuf,
+    },
+    /// Say what became better or worse between two results, each cell compared with JSON in its own run
+    Diff {
+        /// The folder of the earlier result
+        before: PathBuf,
+        /// The folder of the later result
+        after: PathBuf,
+        /// Compare even if corpus, scenarios or host differ
+        #[arg(long)]
+        force: bool,
+        /// Exit with 101 when anything is inconclusive
+        #[arg(long)]
+        strict: bool,
     },
 }
 
@@ -155,6 +172,7 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
     let done = match cli.command {
         Command::Run(flags) => measure(&flags, &args, known),
         Command::Report { dir } => rerender(&dir).map(|()| 0),
+        Command::Diff { before, after, force, strict } => diff(&before, &after, force, strict),
     };
     match done {
         Ok(code) => ExitCode::from(code),
@@ -164,6 +182,25 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
             ExitCode::from(if usage { narrow(run::EXIT_USAGE) } else { EXIT_ERROR })
         }
     }
+}
+
+fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<u8> {
+    let (before, after) = (ResultFile::read(before)?, ResultFile::read(after)?);
+    let unlike = report::unlike(&before, &after);
+    if !unlike.is_empty() {
+        let _ = writeln!(io::stderr(), "not comparable: {}", unlike.join("; "));
+        if !force {
+            let _ = writeln!(io::stderr(), "--force compares them all the same");
+            return Ok(narrow(run::EXIT_USAGE));
+        }
+    }
+    let diff = report::diff(&before, &after);
+    io::stdout().write_all(diff.terminal().as_bytes()).context("cannot write to stdout")?;
+    Ok(match () {
+        () if diff.any(report::Verdict::Worse) => EXIT_REGRESSION,
+        () if strict && diff.any(report::Verdict::Inconclusive) => EXIT_INCONCLUSIVE,
+        () => 0,
+    })
 }
 
 fn rerender(dir: &Path) -> Result<()> {

@@ -1,6 +1,7 @@
 //! From a result to tables and verdicts: pure functions, the same text from the same file for ever.
 
 mod comparison;
+mod diff;
 mod figures;
 mod html;
 mod logs;
@@ -11,6 +12,7 @@ mod table;
 mod view;
 
 pub use comparison::{BAND, Comparison, Verdict};
+pub use diff::{Change, Diff, diff, unlike};
 pub use html::html;
 pub use logs::write_logs;
 pub use merged::{Merged, Metric};

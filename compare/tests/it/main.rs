@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod common;
 #[cfg(test)]
+mod diff;
+#[cfg(test)]
 mod html;
 #[cfg(test)]
 mod report;

@@ -1,0 +1,98 @@
+//! Two results against each other: did a cell become dearer, compared with JSON in its own run?
+
+use std::fmt::Write as _;
+
+use super::{BAND, Comparison, Table, Verdict, comparisons, number};
+use crate::ResultFile;
+
+/// What became of the cells that two results share.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Diff {
+    /// One for each shared cell and metric; better and worse are of the second against the first.
+    pub changes: Vec<Change>,
+}
+
+/// One cell in one metric.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// In the first result.
+    pub before: Comparison,
+    /// In the second.
+    pub after: Comparison,
+    /// The second ratio ÷ the first.
+    pub change: f64,
+    /// From the ends of both intervals that lie furthest apart: wider than 95 %, because nothing pairs two runs.
+    pub interval: Option<(f64, f64)>,
+    /// What it says; better and worse need the interval wholly beyond ±2 %.
+    pub verdict: Verdict,
+}
+
+/// Why two results do not compare; empty when they do.
+pub fn unlike(before: &ResultFile, after: &ResultFile) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let mut check = |what: &str, one: String, other: String| {
+        if one != other {
+            reasons.push(format!("{what}: {one} and {other}"));
+        }
+    };
+    let corpus = |result: &ResultFile| {
+        result.corpus.as_ref().map_or("none".to_owned(), |corpus| corpus.sha256.clone())
+    };
+    let host = |result: &ResultFile| {
+        let host = &result.host;
+        let cpu = host.cpu.as_deref().unwrap_or("unknown");
+        let kernel = host.kernel.as_deref().unwrap_or("unknown");
+        let build = if host.optimised { "optimised" } else { "not optimised" };
+        format!("{cpu}, {} cores, {:?} bytes, kernel {kernel}, {build}", host.cores, host.memory_bytes)
+    };
+    check("corpus", corpus(before), corpus(after));
+    check("scenarios", before.config.scenarios.join(","), after.config.scenarios.join(","));
+    check("host", host(before), host(after));
+    reasons
+}
+
+/// Compares the ratios that two results give to the same cells.
+pub fn diff(before: &ResultFile, after: &ResultFile) -> Diff {
+    let earlier = comparisons(before);
+    let changes = comparisons(after).into_iter().filter_map(|after| {
+        let same = |c: &&Comparison| {
+            (&c.cell, &c.reference, c.metric) == (&after.cell, &after.reference, after.metric)
+        };
+        let before = earlier.iter().find(same)?.clone();
+        let interval = before.interval.zip(after.interval).map(|(b, a)| (a.0 / b.1, a.1 / b.0));
+        let verdict = match interval {
+            Some((_, high)) if high < 1.0 - BAND => Verdict::Better,
+            Some((low, _)) if low > 1.0 + BAND => Verdict::Worse,
+            Some((low, high)) if low >= 1.0 - BAND && high <= 1.0 + BAND => Verdict::Same,
+            _ => Verdict::Inconclusive,
+        };
+        Some(Change { change: after.ratio / before.ratio, before, after, interval, verdict })
+    });
+    Diff { changes: changes.collect() }
+}
+
+impl Diff {
+    /// True when any change is called so.
+    pub fn any(&self, verdict: Verdict) -> bool {
+        self.changes.iter().any(|change| change.verdict == verdict)
+    }
+
+    /// For a terminal.
+    pub fn terminal(&self) -> String {
+        let headings = ["cell", "metric", "before", "after", "change"].map(str::to_owned).to_vec();
+        let row = |change: &Change| {
+            let mut what = number::ratio(change.change);
+            if let Some((low, high)) = change.interval {
+                write!(what, " [{low:.2}, {high:.2}]").expect("writing to a string does not fail");
+            }
+            vec![
+                change.after.cell.clone(),
+                change.after.metric.short().to_owned(),
+                number::ratio(change.before.ratio),
+                number::ratio(change.after.ratio),
+                format!("{what} {}", change.verdict),
+            ]
+        };
+        Table { names: 2, headings, rows: self.changes.iter().map(row).collect() }.text()
+    }
+}

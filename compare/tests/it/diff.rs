@@ -1,0 +1,69 @@
+//! `compare diff`: what it finds, what it refuses, and its exit codes.
+
+use std::{path::Path, process::Command};
+
+use crate::{
+    common::{Run, record, result},
+    report::{CELLS, measured},
+};
+use compare::ResultFile;
+
+/// Everything as usual, but relay CPU of cbor-packed without compression is so many percent of the usual.
+fn run(percent: u64) -> ResultFile {
+    result("standard", 12, &CELLS, |id, round, position| {
+        let mut record = measured(id, round, position);
+        if id == "cbor-packed+none" {
+            let cpu = record.relay_cpu.as_mut().unwrap();
+            cpu.total_ns = cpu.total_ns * percent / 100;
+        }
+        record
+    })
+}
+
+fn diff(before: &ResultFile, after: &ResultFile, flags: &[&str]) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |result: &ResultFile, name: &str| {
+        let folder = folder.path().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        result.write(&folder).unwrap();
+        folder
+    };
+    let (before, after) = (write(before, "before"), write(after, "after"));
+    let program = Path::new(env!("CARGO_BIN_EXE_compare"));
+    let output = Command::new(program).arg("diff").args([before, after]).args(flags).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn a_regression_is_found_and_an_improvement_is_none() {
+    let (code, text) = diff(&run(100), &run(110), &[]);
+    assert_eq!(code, Some(100), "{text}");
+    let line =
+        text.lines().find(|line| line.starts_with("cbor-packed+none") && line.contains("relay CPU")).unwrap();
+    assert!(line.ends_with("worse") && line.contains("×0.60") && line.contains("×1.10 ["), "{line}");
+    let (code, text) = diff(&run(100), &run(90), &[]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("better"), "{text}");
+    assert_eq!(diff(&run(100), &run(100), &[]).0, Some(0));
+}
+
+#[test]
+fn inconclusive_counts_only_when_strict() {
+    // proto's relay CPU is noise in these runs.
+    assert_eq!(diff(&run(100), &run(100), &["--strict"]).0, Some(101));
+}
+
+#[test]
+fn unlike_results_are_refused_unless_forced() {
+    let mut other = result("standard", 12, &CELLS, |id, _, _| {
+        record(id, 1, Run { deliveries: 40, ..crate::common::PLAIN })
+    });
+    other.host.cores = 64;
+    other.corpus.as_mut().unwrap().sha256 = "another".to_owned();
+    let (code, text) = diff(&run(100), &other, &[]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("corpus: ") && text.contains("64 cores") && text.contains("--force"), "{text}");
+    let (_, text) = diff(&run(100), &other, &["--force"]);
+    assert!(text.contains("not comparable") && text.contains("cbor-packed+none"), "{text}");
+}
