@@ -144,7 +144,7 @@ fn mistakes_are_answered_with_what_is_known_and_leave_no_record() {
     let cases: [(&[&str], &[&str]); 6] = [
         (&["--format", "xml"], &["unknown format \"xml\"", "proto-binary"]),
         (&["--compression", "lz4"], &["unknown compression \"lz4\"", "deflate-no-takeover"]),
-        (&["--implementation", "tuned"], &["unknown implementation of json", "library"]),
+        (&["--implementation", "mine"], &["unknown implementation \"mine\"", "library tuned"]),
         (&["--scenario", "nope"], &["unknown scenario \"nope\"", "follow-list-burst"]),
         (&["--scenario", &typo], &["typo.toml", "secnods"]),
         (&["--corpus", &broken], &["broken.jsonl", "line 1"]),

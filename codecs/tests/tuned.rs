@@ -172,13 +172,13 @@ fn corpus(path: &Path, step: usize) {
 
 #[test]
 fn the_bundled_corpus_gets_the_librarys_bytes() {
-    corpus(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../data/sample.pb.gz")), 20);
+    corpus(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../data/sample.pb.gz")), 40);
 }
 
 #[test]
 fn real_events_get_the_librarys_bytes() {
     let Some(path) = common::shared("corpus/mix.pb.gz") else { return };
-    corpus(&path, 7);
+    corpus(&path, 20);
 }
 
 /// Vectors hold the events that layouts are worst at.

@@ -35,7 +35,7 @@ pub static FORMATS: &[FormatSpec] = &[
         opcode: Opcode::Text,
         layout: "JSON array, exactly NIP-01",
         library: &json::Json,
-        tuned: None,
+        tuned: Some(&Tuned(json::Hand)),
     },
     FormatSpec {
         name: "cbor-schemaless",
@@ -89,7 +89,7 @@ pub static FORMATS: &[FormatSpec] = &[
         opcode: Opcode::Binary,
         layout: "Cap'n Proto, three blobs, hex compacted",
         library: &capnp::Capnp,
-        tuned: None,
+        tuned: Some(&Tuned(capnp::Hand)),
     },
     FormatSpec {
         name: "dannypack",

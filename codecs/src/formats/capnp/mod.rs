@@ -12,7 +12,7 @@
 //! and are refused. An event inside a message is a whole message of its own, as `Data`: pointers are relative, so
 //! an embedded struct could not be spliced.
 //!
-//! Written by the crate's builder with its usual allocator (first segment 8 KiB, zeroed, for every message): what
+//! The library's row is written by the crate's builder with its usual allocator (first segment 8 KiB, zeroed, for every message): what
 //! an adopter gets. Only [`Codec::wrap_event`] lays out its five words by hand, so that a fan-out copies the event
 //! once. tagData is collected in a vector before the builder copies it.
 //!
@@ -23,6 +23,7 @@
 //! reported as an unknown field when it holds anything.
 
 mod messages;
+mod tuned;
 
 use std::borrow::Cow;
 
@@ -32,9 +33,11 @@ use capnp::{
     text,
 };
 
+pub(super) use self::tuned::Hand;
 use super::generated::nostr_capnp::{client_msg, nostr_event, relay_msg};
 use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, RelayMessage, Tag, hex, reader::Reader,
+    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, EventHead, RelayMessage, Tag,
+    TextView, hex, reader::Reader,
 };
 
 /// Shortest hex text stored as bytes.
@@ -44,6 +47,8 @@ const HEX: u16 = 0x8000;
 /// The crate asserts that a list has fewer than 2^29 elements, and a text one more for its NUL.
 const MAX_BLOB_BYTES: usize = (1 << 29) - 2;
 const WORD_BYTES: usize = 8;
+/// A pointer to a list of bytes; its length goes into the bits from 35 on.
+const BYTE_LIST: u64 = 1 | 2 << 32;
 
 #[derive(Debug)]
 pub(super) struct Capnp;
@@ -84,19 +89,15 @@ impl EventCodec for Capnp {
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
         let message = open(bytes)?;
         let root = message.get_root::<nostr_event::Reader<'_>>().map_err(library)?;
-        let fixed_data: [u8; 138] = root
-            .get_fixed_data()
-            .map_err(library)?
-            .try_into()
-            .map_err(|_| DecodeError::Malformed("fixedData, which has 138 bytes"))?;
-        let mut fixed = Reader::new(&fixed_data);
+        let (head, sig) = read_fixed(root.get_fixed_data().map_err(library)?)?;
+        let EventHead { id, pubkey, created_at, kind } = head;
         let tag_data = root.get_tag_data().map_err(library)?;
         Ok(Event {
-            id: fixed.array("id")?,
-            pubkey: fixed.array("pubkey")?,
-            sig: fixed.array("sig")?,
-            created_at: i64::from_le_bytes(fixed.array("created_at")?),
-            kind: u16::from_le_bytes(fixed.array("kind")?),
+            id,
+            pubkey,
+            created_at,
+            kind,
+            sig,
             tags: read_tags(Reader::new(in_frame(bytes, tag_data)?))?,
             content: read_text(bytes, root.has_content(), root.get_content(), "content")?,
         })
@@ -138,25 +139,25 @@ impl Codec for Capnp {
 
 // --- writing -------------------------------------------------------------------------------------------------
 
-/// The words of a relay's EVENT in front of the event. One segment: the root struct, its union's data word,
-/// `SubEvent`'s two pointers, then the blobs.
+/// The words of a relay's EVENT in front of the event.
 pub(super) fn event_head(subscription: &str, event_bytes: usize, out: &mut Vec<u8>) {
-    const BYTE_LIST: u64 = 1 | 2 << 32;
+    out.extend_from_slice(wrapping(subscription, event_bytes).map(u64::to_le_bytes).as_flattened());
+    write_subscription(subscription, out);
+}
+
+/// What stands before subscription and event in a relay's EVENT of one segment: the segment table, the root struct,
+/// its union's data word, and `SubEvent`'s two pointers.
+fn wrapping(subscription: &str, event_bytes: usize) -> [u64; 6] {
     let subscription_words = subscription.len() / WORD_BYTES + 1; // with a NUL
     let words = 5 + subscription_words + event_bytes.div_ceil(WORD_BYTES);
-    for word in [
-        (words as u64) << 32, // segment table: one segment
+    [
+        (words as u64) << 32, // one segment
         1 << 32 | 1 << 48,    // RelayMsg: 1 data word, 1 pointer
         0,                    // its union says event
         2 << 48,              // SubEvent: 2 pointers
         BYTE_LIST | 1 << 2 | (subscription.len() as u64 + 1) << 35,
         BYTE_LIST | (subscription_words as u64) << 2 | (event_bytes as u64) << 35,
-    ] {
-        out.extend_from_slice(&word.to_le_bytes());
-    }
-    let start = out.len();
-    out.extend_from_slice(subscription.as_bytes());
-    out.resize(start + subscription_words * WORD_BYTES, 0);
+    ]
 }
 
 /// The crate's own settings, spelled out: they decide where segments break, and so the bytes.
@@ -180,6 +181,12 @@ fn fits<'b, B: AsRef<[u8]> + ?Sized>(blob: &'b B, what: &'static str) -> Result<
 
 fn too_large(what: &'static str, actual: usize, max: usize) -> EncodeError {
     EncodeError::TooLarge { format: "capnp", what, actual, max }
+}
+
+/// The text, a NUL, and zeros up to a whole word.
+fn write_subscription(subscription: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(subscription.as_bytes());
+    out.resize(out.len() + WORD_BYTES - subscription.len() % WORD_BYTES, 0);
 }
 
 fn fixed_data(event: &Event<'_>) -> [u8; 138] {
@@ -284,7 +291,7 @@ fn read_tags(mut reader: Reader<'_>) -> Result<Vec<Tag<'_>>, DecodeError> {
         let values = reader.u8("number of values in a tag")?;
         let mut tag = Tag::with_capacity(reader.capacity(u64::from(values)));
         for _ in 0..values {
-            tag.push(read_element(&mut reader)?);
+            tag.push(read_value(&mut reader)?.to_text());
         }
         tags.push(tag);
     }
@@ -292,21 +299,24 @@ fn read_tags(mut reader: Reader<'_>) -> Result<Vec<Tag<'_>>, DecodeError> {
     Ok(tags)
 }
 
-fn read_element<'a>(reader: &mut Reader<'a>) -> Result<Cow<'a, str>, DecodeError> {
+fn read_fixed(fixed: &[u8]) -> Result<(EventHead, [u8; 64]), DecodeError> {
+    let mut fixed = Reader::new(fixed);
+    let (id, pubkey, sig) = (fixed.array("id")?, fixed.array("pubkey")?, fixed.array("sig")?);
+    let created_at = i64::from_le_bytes(fixed.array("created_at")?);
+    let kind = u16::from_le_bytes(fixed.array("kind")?);
+    fixed.finish()?;
+    Ok((EventHead { id, pubkey, created_at, kind }, sig))
+}
+
+fn read_stored<'a>(reader: &mut Reader<'a>) -> Result<(bool, &'a [u8]), DecodeError> {
     let what = "tag value";
     let head = u16::from_le_bytes(reader.array(what)?);
-    let len = u64::from(head & !HEX);
-    if head & HEX == 0 {
-        let text = reader.text(len, what)?;
-        if hex::is_compactable(text, MIN_HEX_CHARS) {
-            return Err(DecodeError::NotCanonical(what));
-        }
-        return Ok(Cow::Borrowed(text));
-    }
-    if len < MIN_HEX_CHARS as u64 / 2 {
-        return Err(DecodeError::NotCanonical(what));
-    }
-    Ok(Cow::Owned(hex::encode(reader.bytes(len, what)?)))
+    Ok((head & HEX != 0, reader.bytes(u64::from(head & !HEX), what)?))
+}
+
+fn read_value<'a>(reader: &mut Reader<'a>) -> Result<TextView<'a>, DecodeError> {
+    let (is_hex, stored) = read_stored(reader)?;
+    hex::read_stored(is_hex, stored, MIN_HEX_CHARS, "tag value")
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "map_err hands the error over")]

@@ -11,14 +11,17 @@
 //! Escapes are serde_json's, the ones every deployed implementation hashes. Read in any field order, unknown
 //! event fields ignored, duplicates and capitals in hex refused.
 //!
-//! Not optimised: serde_json checks UTF-8 and numbers generically, and ids pass through a stack buffer as hex text.
+//! What the library costs: serde_json checks UTF-8 and numbers generically, and ids pass through a stack buffer as hex
+//! text. `tuned.rs` reads and writes events without it.
 
 mod read;
+mod tuned;
 mod write;
 
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::read::Text;
+pub(super) use self::tuned::Hand;
 use self::{
     read::{Known, OwnedEvent},
     write::{CountJson, EventJson, Request},
