@@ -493,8 +493,9 @@ mod tests {
     #[test]
     fn a_session_expects_exactly_the_stored_events_that_match() {
         let workload = plan("follow-list-burst", 1);
-        assert_eq!(workload.sessions.len(), 100, "50 clients, two bursts");
-        for session in &workload.sessions {
+        let lists: Vec<_> = workload.sessions.iter().filter(|session| session.steps.len() == 2).collect();
+        assert_eq!(lists.len(), 100, "50 clients, two bursts");
+        for session in lists {
             assert_eq!(session.steps[0][0].expected.len(), 1, "one follow list");
             assert_eq!(session.steps[1].len(), 2, "two chunks");
             for request in session.steps.iter().flatten() {
