@@ -5,7 +5,7 @@
 //!
 //! One task owns a connection (`session.rs`) and asks its `Peer` (`peer.rs`, no sockets) what to answer. All
 //! peers share the store and the subscriptions behind one lock (`relay.rs`); live events go to each connection
-//! through its bounded outbox (`fanout/`).
+//! through its bounded outbox (`fanout/`). `benches/floor` compares the whole with a relay that does no Nostr work.
 //!
 //! To add a rule of the protocol, change `peer.rs` or `store.rs`; to add a setting, change `config.rs` and
 //! `args.rs`; to count something, add a line in `totals.rs`.
@@ -14,6 +14,7 @@ mod args;
 mod config;
 mod fanout;
 mod nip11;
+mod outgoing;
 mod peer;
 mod relay;
 mod server;

@@ -258,7 +258,7 @@ mod tests {
     use std::{net::Ipv4Addr, thread};
 
     use super::*;
-    use crate::{Config, fanout::Inbound, testing::event};
+    use crate::{Config, fanout::Delivery, testing::event};
 
     fn relay(change: impl FnOnce(&mut Config)) -> Arc<Relay> {
         let mut config = Config { verify: VerifyLevel::None, ..Config::default() };
@@ -266,9 +266,17 @@ mod tests {
         Arc::new(Relay::new(config).unwrap())
     }
 
-    fn peer(relay: &Arc<Relay>) -> (Peer, Inbound) {
-        let (outbox, inbound) = Outbox::new(relay.config.outbox_bytes);
-        (Peer::new(Arc::clone(relay), Format::JSON, outbox, Ipv4Addr::LOCALHOST.into()), inbound)
+    fn peer(relay: &Arc<Relay>) -> (Peer, Arc<Outbox>) {
+        let outbox = Outbox::new(relay.config.outbox_bytes);
+        let peer =
+            Peer::new(Arc::clone(relay), Format::JSON, Arc::clone(&outbox), Ipv4Addr::LOCALHOST.into());
+        (peer, outbox)
+    }
+
+    fn queued(outbox: &Outbox) -> Vec<Delivery> {
+        let mut deliveries = Vec::new();
+        outbox.take(&mut deliveries);
+        deliveries
     }
 
     fn publish(peer: &mut Peer, event: Event<'static>) -> (bool, String) {
@@ -287,8 +295,9 @@ mod tests {
     }
 
     /// Which live events a session would send now.
-    fn live(inbound: &mut Inbound) -> Vec<(String, u8)> {
-        std::iter::from_fn(|| inbound.deliveries.try_recv().ok())
+    fn live(outbox: &Outbox) -> Vec<(String, u8)> {
+        queued(outbox)
+            .into_iter()
             .filter(|delivery| !delivery.subscription.ended())
             .map(|delivery| (delivery.subscription.name.clone(), delivery.event.event.id[0]))
             .collect()
@@ -296,7 +305,7 @@ mod tests {
 
     #[test]
     fn publish_is_answered_by_what_became_of_the_event() {
-        let (mut peer, _inbound) = peer(&relay(|_| {}));
+        let (mut peer, _outbox) = peer(&relay(|_| {}));
         assert_eq!(publish(&mut peer, event(1)), (true, String::new()));
         let (accepted, text) = publish(&mut peer, event(1));
         assert!(accepted && text.starts_with("duplicate: "), "{text}");
@@ -312,7 +321,7 @@ mod tests {
         for (level, accepts) in
             [(VerifyLevel::None, true), (VerifyLevel::Id, false), (VerifyLevel::Full, false)]
         {
-            let (mut peer, _inbound) = peer(&relay(|config| config.verify = level));
+            let (mut peer, _outbox) = peer(&relay(|config| config.verify = level));
             let (accepted, text) = publish(&mut peer, event(1));
             assert_eq!(accepted, accepts, "{level}: {text}");
             assert!(accepted || text == "invalid: event id does not match", "{text}");
@@ -322,45 +331,45 @@ mod tests {
     #[test]
     fn subscriptions_get_live_events_until_they_are_closed_or_replaced() {
         let relay = relay(|_| {});
-        let (mut publisher, _inbound) = peer(&relay);
-        let (mut reader, mut inbound) = peer(&relay);
+        let (mut publisher, _outbox) = peer(&relay);
+        let (mut reader, outbox) = peer(&relay);
         let kind = |kind| vec![Filter { kinds: Some(vec![kind]), ..Filter::default() }];
         assert_eq!(request(&mut reader, "a", kind(1)), Ok(vec![]));
         assert_eq!(request(&mut reader, "b", kind(7)), Ok(vec![]));
         publish(&mut publisher, event(1));
-        assert_eq!(live(&mut inbound), [("a".into(), 1)]);
+        assert_eq!(live(&outbox), [("a".into(), 1)]);
 
         publish(&mut publisher, event(2)); // stays in the outbox, where the replacement makes it void
         assert_eq!(request(&mut reader, "a", kind(7)), Ok(vec![]));
         publish(&mut publisher, event(3));
-        assert_eq!(live(&mut inbound), []);
+        assert_eq!(live(&outbox), []);
         publish(&mut publisher, Event { kind: 7, ..event(4) });
-        let mut got = live(&mut inbound);
+        let mut got = live(&outbox);
         got.sort();
         assert_eq!(got, [("a".into(), 4), ("b".into(), 4)]);
 
         assert!(matches!(reader.answer(ClientMessage::Close { subscription: "a".into() }), Answer::Silence));
         drop(publisher);
-        let (mut publisher, _inbound) = peer(&relay);
+        let (mut publisher, _outbox) = peer(&relay);
         publish(&mut publisher, Event { kind: 7, ..event(5) });
-        assert_eq!(live(&mut inbound), [("b".into(), 5)]);
+        assert_eq!(live(&outbox), [("b".into(), 5)]);
     }
 
     #[test]
     fn several_matching_filters_give_an_event_once() {
         let relay = relay(|_| {});
-        let (mut reader, mut inbound) = peer(&relay);
+        let (mut reader, outbox) = peer(&relay);
         let kinds = Filter { kinds: Some(vec![1, 1]), ..Filter::default() };
         let authors = Filter { authors: Some(vec![event(1).pubkey]), ..Filter::default() };
         request(&mut reader, "a", vec![Filter::default(), kinds, authors]).unwrap();
         publish(&mut reader, event(1));
-        assert_eq!(live(&mut inbound), [("a".into(), 1)]);
+        assert_eq!(live(&outbox), [("a".into(), 1)]);
     }
 
     #[test]
     fn requests_over_a_limit_are_closed_and_end_their_predecessor() {
         let relay = relay(|config| config.max_subscriptions = 2);
-        let (mut reader, mut inbound) = peer(&relay);
+        let (mut reader, outbox) = peer(&relay);
         let all = || vec![Filter::default()];
         let unknown = || vec![Filter { unknown: Some("colour".into()), ..Filter::default() }];
         assert_eq!(request(&mut reader, "a", all()), Ok(vec![]));
@@ -371,12 +380,12 @@ mod tests {
         assert!(request(&mut reader, "", all()).unwrap_err().starts_with("invalid: "));
         assert!(request(&mut reader, &"x".repeat(65), all()).unwrap_err().starts_with("invalid: "));
         publish(&mut reader, event(1));
-        assert_eq!(live(&mut inbound), [("b".into(), 1)]);
+        assert_eq!(live(&outbox), [("b".into(), 1)]);
     }
 
     #[test]
     fn count_ignores_limits() {
-        let (mut peer, _inbound) = peer(&relay(|_| {}));
+        let (mut peer, _outbox) = peer(&relay(|_| {}));
         for n in 1..=20 {
             publish(&mut peer, event(n));
         }
@@ -398,7 +407,7 @@ mod tests {
             config.max_limit = usize::MAX;
         });
         let publish_all = |first: u32| {
-            let (mut peer, _inbound) = peer(&relay);
+            let (mut peer, _outbox) = peer(&relay);
             for n in (first..EVENTS).step_by(2) {
                 let mut id = [0; 32];
                 id[..4].copy_from_slice(&n.to_be_bytes());
@@ -409,24 +418,24 @@ mod tests {
             let publishers = [0, 1].map(|first| scope.spawn(move || publish_all(first)));
             let mut readers = Vec::new();
             while !publishers.iter().all(thread::ScopedJoinHandle::is_finished) {
-                let (mut peer, inbound) = peer(&relay);
+                let (mut peer, outbox) = peer(&relay);
                 let filters = vec![Filter { kinds: Some(vec![1]), ..Filter::default() }];
                 let Answer::Stored(_, stored) =
                     peer.answer(ClientMessage::Req { subscription: "r".into(), filters })
                 else {
                     panic!("a plain REQ is served")
                 };
-                readers.push((peer, inbound, stored));
+                readers.push((peer, outbox, stored));
                 thread::sleep(std::time::Duration::from_millis(10));
             }
             readers
         });
         assert!(readers.len() >= 2);
         let mut raced = 0;
-        for (_peer, mut inbound, stored) in readers {
-            let live = std::iter::from_fn(|| inbound.deliveries.try_recv().ok());
+        for (_peer, outbox, stored) in readers {
+            let live = queued(&outbox);
             let mut ids: Vec<_> =
-                stored.iter().map(|s| s.event.id).chain(live.map(|d| d.event.event.id)).collect();
+                stored.iter().map(|s| s.event.id).chain(live.iter().map(|d| d.event.event.id)).collect();
             raced += usize::from((1..EVENTS as usize).contains(&stored.len()));
             assert_eq!(ids.len(), EVENTS as usize);
             ids.sort_unstable();
@@ -452,7 +461,7 @@ mod tests {
     #[test]
     fn auth_proves_an_author_for_this_connection_and_challenge() {
         let relay = relay(|config| config.auth = true);
-        let (mut peer, _inbound) = peer(&relay);
+        let (mut peer, _outbox) = peer(&relay);
         let Some(RelayMessage::Auth { challenge }) = peer.greeting() else { panic!("expected a challenge") };
         let now = 1_700_000_000;
         let tag = |name: &'static str, value: &str| vec![name.into(), value.to_owned().into()];

@@ -12,7 +12,7 @@ use wire::{Accepted, ServerConfig};
 
 use crate::{
     config::Config,
-    fanout::{Inbound, Outbox, Stop},
+    fanout::{Outbox, Stop},
     nip11,
     relay::Relay,
     session,
@@ -120,9 +120,9 @@ impl Sessions {
             add(&relay.counters.connections_refused, 1);
             return;
         }
-        let (outbox, inbound) = Outbox::new(relay.config.outbox_bytes);
+        let outbox = Outbox::new(relay.config.outbox_bytes);
         let wire = Arc::clone(&self.wire);
-        let task = self.tasks.spawn(connection(stream, relay, wire, Arc::clone(&outbox), inbound));
+        let task = self.tasks.spawn(connection(stream, relay, wire, Arc::clone(&outbox)));
         self.live.insert(task.id(), outbox);
     }
 
@@ -155,22 +155,16 @@ impl Sessions {
     }
 }
 
-async fn connection(
-    stream: TcpStream,
-    relay: Arc<Relay>,
-    wire: Arc<ServerConfig>,
-    outbox: Arc<Outbox>,
-    mut inbound: Inbound,
-) {
+async fn connection(stream: TcpStream, relay: Arc<Relay>, wire: Arc<ServerConfig>, outbox: Arc<Outbox>) {
     let accepted = tokio::select! {
         accepted = wire::accept(stream, &wire) => accepted,
-        _ = &mut inbound.stop => return,
+        _ = outbox.stopped() => return,
     };
     match accepted {
         Ok(Accepted::WebSocket(conn)) => {
             add(&relay.counters.connections, 1);
             debug!(peer = ?conn.peer_addr(), agreement = ?conn.agreement(), "connected");
-            session::run(relay, *conn, outbox, inbound).await;
+            session::run(relay, *conn, outbox).await;
         }
         Ok(Accepted::Http) => add(&relay.counters.http_requests, 1),
         Err(error) => {

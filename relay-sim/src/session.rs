@@ -6,6 +6,7 @@
 
 use std::{
     collections::VecDeque,
+    convert::Infallible,
     future::{Future, poll_fn},
     pin::pin,
     sync::Arc,
@@ -13,7 +14,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::{Bytes, BytesMut};
 use codecs::{Codec, DecodeError, Format, Opcode, RelayMessage};
 use futures::FutureExt;
 use tokio::time::{MissedTickBehavior, timeout};
@@ -21,30 +21,28 @@ use tracing::debug;
 use wire::{CloseCode, Connection, Message, WireError};
 
 use crate::{
-    fanout::{Delivery, Inbound, Outbox, Stop},
+    fanout::{Delivery, Outbox, Stop},
+    outgoing::Outgoing,
     peer::{Answer, Peer},
     relay::Relay,
-    store::{Encoded, StoredEvent},
+    store::StoredEvent,
     subscriptions::Subscription,
     totals::add,
 };
 
 /// How long a session works before it flushes and lets others run; a flush for every message would cost more
 /// than the messages (TRANSPORT: 1,434 ns a message at 2 in a flush, 208 at 64).
-const TURN: Duration = Duration::from_micros(500);
+const TURN: Duration = Duration::from_millis(2);
 
-/// Deliveries taken from the outbox at once.
+/// Room for deliveries that a session keeps when it has none.
 const DELIVERIES: usize = 64;
-
-/// Written bytes that are flushed before more are added, so that `feed` finds room in the write buffer.
-const FLUSH_BYTES: usize = 32 << 10;
 
 /// How long the peer has to take what is left for it when the relay stops.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Serves one connection until it ends, and counts what it moved.
-pub(crate) async fn run(relay: Arc<Relay>, conn: Connection, outbox: Arc<Outbox>, inbound: Inbound) {
-    let mut session = Session::new(relay, conn, outbox, inbound);
+pub(crate) async fn run(relay: Arc<Relay>, conn: Connection, outbox: Arc<Outbox>) {
+    let mut session = Session::new(relay, conn, outbox);
     let end = match session.serve().await {
         Ok(never) => match never {},
         Err(end) => end,
@@ -59,14 +57,12 @@ struct Session {
     codec: &'static dyn Codec,
     peer: Peer,
     outbox: Arc<Outbox>,
-    inbound: Inbound,
     /// Messages that arrived while a flush waited for the peer.
     unread: VecDeque<Message>,
     unread_bytes: usize,
-    written_bytes: usize,
-    /// Where a message is put together; it moves to `chunk`, from which the connection gets its share.
-    scratch: Vec<u8>,
-    chunk: BytesMut,
+    outgoing: Outgoing,
+    /// Of deliveries that went into `outgoing`, or nowhere, and still count in the outbox.
+    delivered_bytes: usize,
 }
 
 /// Why a session ended.
@@ -92,7 +88,7 @@ impl From<WireError> for End {
 enum Never {}
 
 impl Session {
-    fn new(relay: Arc<Relay>, conn: Connection, outbox: Arc<Outbox>, inbound: Inbound) -> Self {
+    fn new(relay: Arc<Relay>, conn: Connection, outbox: Arc<Outbox>) -> Self {
         let format = conn.agreement().format;
         let local = conn.local_addr().ip();
         Session {
@@ -102,12 +98,10 @@ impl Session {
             conn,
             format,
             outbox,
-            inbound,
             unread: VecDeque::new(),
             unread_bytes: 0,
-            written_bytes: 0,
-            scratch: Vec::new(),
-            chunk: BytesMut::new(),
+            outgoing: Outgoing::default(),
+            delivered_bytes: 0,
         }
     }
 
@@ -123,13 +117,11 @@ impl Session {
         loop {
             tokio::select! {
                 biased;
-                stop = &mut self.inbound.stop => return Err(End::Stopped(stop.unwrap_or(Stop::Shutdown))),
+                stop = self.outbox.stopped() => return Err(End::Stopped(stop)),
                 message = read(&mut self.conn, &mut self.unread, &mut self.unread_bytes) => {
                     self.handle(message?).await?;
                 }
-                _ = self.inbound.deliveries.recv_many(&mut deliveries, DELIVERIES) => {
-                    self.deliver(&mut deliveries).await?;
-                }
+                () = self.outbox.deliveries(&mut deliveries) => self.deliver(&mut deliveries).await?,
                 _ = pings.tick() => self.ping().await?,
             }
             let turn_is_over = self.take_what_is_ready(&mut deliveries).await?;
@@ -149,11 +141,7 @@ impl Session {
             if let Some(message) = message {
                 self.handle(message?).await?;
             }
-            while deliveries.len() < DELIVERIES
-                && let Ok(delivery) = self.inbound.deliveries.try_recv()
-            {
-                deliveries.push(delivery);
-            }
+            self.outbox.take(deliveries);
             idle &= deliveries.is_empty();
             self.deliver(deliveries).await?;
             if idle {
@@ -211,13 +199,34 @@ impl Session {
     }
 
     async fn send(&mut self, message: &RelayMessage<'_>) -> Result<(), End> {
-        self.scratch.clear();
-        if let Err(error) = self.codec.encode_relay(message, &mut self.scratch) {
+        if let Err(error) = self.outgoing.add(|out| self.codec.encode_relay(message, out)) {
             add(&self.relay.counters.unencodable, 1);
             debug!(%error, "an answer is left out");
             return Ok(());
         }
-        self.write().await
+        self.flush_if_full().await
+    }
+
+    /// Writes an event for a subscription, unless the format cannot hold it. Returns whether it could.
+    async fn send_event(&mut self, subscription: &str, event: Arc<StoredEvent>) -> Result<bool, End> {
+        let encoded = match event.encoded(self.format, self.codec) {
+            Ok(encoded) => encoded,
+            Err(error) => {
+                add(&self.relay.counters.unencodable, 1);
+                debug!(id = codecs::hex::encode(&event.event.id), %error, "an event is left out");
+                return Ok(false);
+            }
+        };
+        let mut prefix_bytes = 0;
+        let Ok(()) = self.outgoing.add(|out| {
+            let start = out.len();
+            self.codec.wrap_event(subscription, &encoded.bytes, out);
+            prefix_bytes = begin_of(&encoded.bytes, &out[start..]);
+            Ok::<_, Infallible>(())
+        });
+        self.outgoing.share(prefix_bytes, event);
+        self.flush_if_full().await?;
+        Ok(true)
     }
 
     /// The answer to a REQ: its stored events straight from the store's snapshot, then EOSE. What is published
@@ -229,16 +238,7 @@ impl Session {
     ) -> Result<(), End> {
         let mut sent = 0;
         for event in events {
-            match event.encoded(self.format, self.codec) {
-                Ok(encoded) => {
-                    self.write_event(&subscription.name, encoded).await?;
-                    sent += 1;
-                }
-                Err(error) => {
-                    add(&self.relay.counters.unencodable, 1);
-                    debug!(id = codecs::hex::encode(&event.event.id), %error, "a stored event is left out");
-                }
-            }
+            sent += u64::from(self.send_event(&subscription.name, Arc::clone(event)).await?);
         }
         add(&self.relay.counters.deliveries_stored, sent);
         let eose = RelayMessage::Eose {
@@ -251,15 +251,14 @@ impl Session {
     async fn deliver(&mut self, deliveries: &mut Vec<Delivery>) -> Result<(), End> {
         let (mut sent, mut dropped) = (0, 0);
         for Delivery { subscription, event, payload_bytes } in deliveries.drain(..) {
-            self.outbox.taken(payload_bytes);
-            let Ok(encoded) = event.encoded(self.format, self.codec) else { continue };
+            self.delivered_bytes += payload_bytes;
             if subscription.ended() {
                 dropped += 1;
                 continue;
             }
-            self.write_event(&subscription.name, encoded).await?;
-            sent += 1;
+            sent += u64::from(self.send_event(&subscription.name, event).await?);
         }
+        deliveries.shrink_to(DELIVERIES);
         if sent + dropped > 0 {
             add(&self.relay.counters.deliveries_live, sent);
             add(&self.relay.counters.deliveries_dropped, dropped);
@@ -267,47 +266,37 @@ impl Session {
         Ok(())
     }
 
-    /// Hands an event for a subscription to the connection.
-    async fn write_event(&mut self, subscription: &str, encoded: &Encoded) -> Result<(), End> {
-        self.scratch.clear();
-        self.codec.wrap_event(subscription, &encoded.bytes, &mut self.scratch);
-        let prefix_bytes = begin_of(&encoded.bytes, &self.scratch);
-        let payload = self.payload();
-        self.conn.feed_shared(payload, prefix_bytes, &encoded.shared).await?;
-        self.flush_when_full().await
+    async fn flush_if_full(&mut self) -> Result<(), End> {
+        if self.outgoing.is_full() { self.flush().await } else { Ok(()) }
     }
 
-    /// Hands `scratch` to the connection.
-    async fn write(&mut self) -> Result<(), End> {
-        let payload = self.payload();
-        self.conn.feed(payload).await?;
-        self.flush_when_full().await
-    }
-
-    /// What is in `scratch`, counted as written.
-    fn payload(&mut self) -> Bytes {
-        self.written_bytes += self.scratch.len();
-        self.chunk.extend_from_slice(&self.scratch);
-        self.chunk.split().freeze()
-    }
-
-    async fn flush_when_full(&mut self) -> Result<(), End> {
-        if self.written_bytes >= FLUSH_BYTES {
-            self.flush().await?;
+    /// Sends what is there, and waits until the peer took it.
+    async fn flush(&mut self) -> Result<(), End> {
+        if !self.outgoing.is_empty() {
+            self.hand_over().await?;
+            match self.conn.flush().now_or_never() {
+                Some(result) => result?,
+                None => self.flush_to_a_slow_peer().await?,
+            }
+        }
+        if self.delivered_bytes > 0 {
+            self.outbox.written(std::mem::take(&mut self.delivered_bytes));
         }
         Ok(())
     }
 
-    /// Waits until the peer took what was written.
-    async fn flush(&mut self) -> Result<(), End> {
-        if self.written_bytes == 0 {
-            return Ok(());
+    /// After the last flush there is room for everything, so that this does not wait.
+    async fn hand_over(&mut self) -> Result<(), End> {
+        for (payload, shared) in self.outgoing.take() {
+            let encoded = shared.as_ref().and_then(|shared| {
+                let encoded = shared.event.encoded(self.format, self.codec).ok()?;
+                Some((shared.prefix_bytes, &encoded.shared))
+            });
+            match encoded {
+                Some((prefix_bytes, shared)) => self.conn.feed_shared(payload, prefix_bytes, shared).await?,
+                None => self.conn.feed(payload).await?,
+            }
         }
-        match self.conn.flush().now_or_never() {
-            Some(result) => result?,
-            None => self.flush_to_a_slow_peer().await?,
-        }
-        self.written_bytes = 0;
         Ok(())
     }
 
@@ -341,13 +330,13 @@ impl Session {
     }
 
     async fn flushed_or_arrived(&mut self) -> Meanwhile {
-        let Session { conn, inbound, .. } = self;
+        let Session { conn, outbox, .. } = self;
         poll_fn(|cx| {
             if let Poll::Ready(result) = pin!(conn.flush()).poll(cx) {
                 return Poll::Ready(Meanwhile::Flushed(result));
             }
-            if let Poll::Ready(stop) = inbound.stop.poll_unpin(cx) {
-                return Poll::Ready(Meanwhile::Stopped(stop.unwrap_or(Stop::Shutdown)));
+            if let Poll::Ready(stop) = outbox.poll_stopped(cx) {
+                return Poll::Ready(Meanwhile::Stopped(stop));
             }
             pin!(conn.next()).poll(cx).map(Meanwhile::Arrived)
         })
@@ -362,7 +351,7 @@ impl Session {
                 Ok(result) => Ok(result?),
                 Err(_) => self.check_life(self.conn.last_heard()),
             },
-            stop = &mut self.inbound.stop => Err(End::Stopped(stop.unwrap_or(Stop::Shutdown))),
+            stop = self.outbox.stopped() => Err(End::Stopped(stop)),
         }
     }
 
@@ -380,10 +369,8 @@ impl Session {
     /// What was accepted before the relay was told to stop still reaches its subscribers.
     async fn deliver_the_rest(&mut self) -> Result<(), End> {
         let mut deliveries = Vec::new();
-        while let Ok(delivery) = self.inbound.deliveries.try_recv() {
-            deliveries.push(delivery);
-            self.deliver(&mut deliveries).await?;
-        }
+        self.outbox.take(&mut deliveries);
+        self.deliver(&mut deliveries).await?;
         self.flush().await
     }
 
@@ -409,11 +396,11 @@ impl Session {
             End::Close(code, reason) => Some((code, reason)),
         };
         if let Some((code, reason)) = close {
+            // What was answered before goes before; a peer that takes nothing gets nothing.
+            let _ = self.hand_over().now_or_never();
             self.conn.close(code, &reason).await;
         }
-        self.inbound.deliveries.close();
-        let left = std::iter::from_fn(|| self.inbound.deliveries.try_recv().ok()).count();
-        add(&self.relay.counters.deliveries_dropped, left as u64);
+        add(&self.relay.counters.deliveries_dropped, self.outbox.close() as u64);
         self.relay.counters.add_traffic(self.conn.traffic());
     }
 }

@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn an_event_finds_exactly_the_filters_that_match_it() {
-        let (outbox, _inbound) = Outbox::new(0);
+        let outbox = Outbox::new(0);
         let mut subscriptions = Subscriptions::default();
         for (n, filter) in filters().into_iter().enumerate() {
             subscriptions.add(n.to_string(), Format::JSON, Arc::clone(&outbox), vec![filter]);
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn ended_subscriptions_leave_nothing_behind() {
-        let (outbox, _inbound) = Outbox::new(0);
+        let outbox = Outbox::new(0);
         let mut subscriptions = Subscriptions::default();
         let added: Vec<_> = (0..3)
             .map(|n| subscriptions.add(n.to_string(), Format::JSON, Arc::clone(&outbox), filters()))

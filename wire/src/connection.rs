@@ -4,6 +4,7 @@ use std::{
     future::poll_fn,
     net::SocketAddr,
     pin::Pin,
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
@@ -63,6 +64,10 @@ pub struct Connection {
     peer_addr: SocketAddr,
     local_addr: SocketAddr,
     state: State,
+    /// tungstenite asked for more bytes and has nothing else to do.
+    drained: bool,
+    /// It may hold an answer to the peer's last Ping.
+    answering: bool,
 }
 
 /// A data message as its sender meant it.
@@ -167,6 +172,8 @@ impl Connection {
             peer_addr,
             local_addr,
             state: State::Open,
+            drained: false,
+            answering: false,
         })
     }
 
@@ -212,7 +219,7 @@ impl Connection {
     pub async fn next(&mut self) -> Option<Result<Message, WireError>> {
         loop {
             let item = match &self.state {
-                State::Open => self.websocket.next().await,
+                State::Open => poll_fn(|cx| self.poll_websocket(cx)).await,
                 State::PeerCloses { deadline, .. } => {
                     time::timeout_at(*deadline, self.websocket.next()).await.ok().flatten()
                 }
@@ -304,7 +311,9 @@ impl Connection {
     /// # Errors
     /// What the socket says.
     pub async fn flush(&mut self) -> Result<(), WireError> {
-        Ok(self.websocket.flush().await?)
+        self.websocket.flush().await?;
+        self.answering = false;
+        Ok(())
     }
 
     /// Sends a Ping at once. The answer shows in [`Connection::last_heard`].
@@ -355,6 +364,20 @@ impl Connection {
         }
     }
 
+    /// tungstenite fills its read buffer with zeros before it asks the socket, 8 KiB for nothing on most polls of
+    /// a connection that mostly sends. So the socket is asked first where that is all there is to do.
+    fn poll_websocket(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<tungstenite::Message, tungstenite::Error>>> {
+        if self.drained && self.websocket.get_ref().socket.has_nothing_to_read(cx) {
+            return Poll::Pending;
+        }
+        let polled = self.websocket.poll_next_unpin(cx);
+        self.drained = polled.is_pending() && !self.answering;
+        polled
+    }
+
     async fn ready(&mut self) -> Result<(), WireError> {
         poll_fn(|cx| Pin::new(&mut self.websocket).poll_ready(cx)).await?;
         Ok(())
@@ -401,9 +424,11 @@ impl Connection {
                 self.state = State::PeerCloses { deadline: time::Instant::now() + CLOSE_TIMEOUT, error };
                 return Ok(None);
             }
-            tungstenite::Message::Ping(_)
-            | tungstenite::Message::Pong(_)
-            | tungstenite::Message::Frame(_) => return Ok(None),
+            tungstenite::Message::Ping(_) => {
+                self.answering = true;
+                return Ok(None);
+            }
+            tungstenite::Message::Pong(_) | tungstenite::Message::Frame(_) => return Ok(None),
         };
         let message = self.restore(opcode, payload)?;
         self.received.messages += 1;

@@ -38,6 +38,15 @@ impl Socket {
             Socket::Tls(tls) => tls.get_ref().0,
         }
     }
+
+    /// Whether a read would certainly bring nothing now; if so, the task is woken when one would. With TLS nobody
+    /// knows before reading.
+    pub(crate) fn has_nothing_to_read(&self, cx: &mut Context<'_>) -> bool {
+        match self {
+            Socket::Plain(tcp) => tcp.stream.poll_read_ready(cx).is_pending(),
+            Socket::Tls(_) => false,
+        }
+    }
 }
 
 impl Counted {

@@ -2,4 +2,4 @@
 
 mod outbox;
 
-pub(crate) use outbox::{Delivery, Dropped, Inbound, Outbox, Stop};
+pub(crate) use outbox::{Delivery, Dropped, Outbox, Stop};

@@ -1,15 +1,14 @@
 //! A connection's queue of live events, bounded by what the peer has yet to take.
 //!
 //! Publishers push without waiting: a peer that does not read must never hold up the others. Beyond the bound
-//! the connection is told to stop instead.
+//! the connection is told to stop instead. A push is one short lock, and the session takes all that is queued
+//! under another: at 500 subscribers an event, this is most of what a relay does beside writing.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    future::poll_fn,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
 };
-
-use futures::{FutureExt, future::Fuse};
-use tokio::sync::{mpsc, oneshot};
 
 use crate::{store::StoredEvent, subscriptions::Subscription};
 
@@ -40,118 +39,209 @@ pub(crate) enum Dropped {
     Ended,
 }
 
-/// The end that publishers and the relay hold.
+/// The queue. Publishers and the relay hold it to push and to stop; what a session alone may call says so.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    queue: mpsc::UnboundedSender<Delivery>,
-    queued_bytes: AtomicUsize,
     max_bytes: usize,
-    stopped: AtomicBool,
-    stop: Mutex<Option<oneshot::Sender<Stop>>>,
+    state: Mutex<State>,
 }
 
-/// The end that the session holds.
-#[derive(Debug)]
-pub(crate) struct Inbound {
-    pub(crate) deliveries: mpsc::UnboundedReceiver<Delivery>,
-    /// Never completes twice.
-    pub(crate) stop: Fuse<oneshot::Receiver<Stop>>,
+#[derive(Debug, Default)]
+struct State {
+    queue: Vec<Delivery>,
+    /// Of the queue, and of what the session took and has not written yet.
+    unwritten_bytes: usize,
+    /// Nothing is queued any more.
+    stopped: bool,
+    /// Why, until the session heard it.
+    reason: Option<Stop>,
+    session: Option<Waker>,
+    /// Whether the session sleeps until something is queued.
+    awaits_deliveries: bool,
 }
 
 impl Outbox {
     /// A queue for encoded events of `max_bytes` together.
-    pub(crate) fn new(max_bytes: usize) -> (Arc<Outbox>, Inbound) {
-        let (queue, deliveries) = mpsc::unbounded_channel();
-        let (sender, stop) = oneshot::channel();
-        let outbox = Outbox {
-            queue,
-            queued_bytes: AtomicUsize::new(0),
-            max_bytes,
-            stopped: AtomicBool::new(false),
-            stop: Mutex::new(Some(sender)),
-        };
-        (Arc::new(outbox), Inbound { deliveries, stop: stop.fuse() })
+    pub(crate) fn new(max_bytes: usize) -> Arc<Outbox> {
+        Arc::new(Outbox { max_bytes, state: Mutex::default() })
     }
 
     /// Queues a delivery, or says why it is dropped.
     pub(crate) fn push(&self, delivery: Delivery) -> Result<(), Dropped> {
-        if self.stopped.load(Ordering::Relaxed) {
+        let mut state = self.lock();
+        if state.stopped {
             return Err(Dropped::Ended);
         }
-        let bytes = delivery.payload_bytes;
-        let before = self.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before > 0 && before.saturating_add(bytes) > self.max_bytes {
-            return Err(if self.stop(Stop::SlowConsumer) { Dropped::Overflow } else { Dropped::Ended });
+        let unwritten_bytes = state.unwritten_bytes.saturating_add(delivery.payload_bytes);
+        if state.unwritten_bytes > 0 && unwritten_bytes > self.max_bytes {
+            stop(state, Stop::SlowConsumer);
+            return Err(Dropped::Overflow);
         }
-        self.queue.send(delivery).map_err(|_| Dropped::Ended)
+        state.unwritten_bytes = unwritten_bytes;
+        state.queue.push(delivery);
+        if std::mem::take(&mut state.awaits_deliveries) {
+            wake(state);
+        }
+        Ok(())
     }
 
-    /// Tells that deliveries of so many bytes went from the queue to the connection.
-    pub(crate) fn taken(&self, bytes: usize) {
-        self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    /// Asks the session to end; the first reason counts.
+    pub(crate) fn stop(&self, reason: Stop) {
+        let state = self.lock();
+        if !state.stopped {
+            stop(state, reason);
+        }
     }
 
-    /// Asks the session to end; the first reason counts. Returns whether this was it.
-    pub(crate) fn stop(&self, reason: Stop) -> bool {
-        self.stopped.store(true, Ordering::Relaxed);
-        let sender = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
-        sender.is_some_and(|sender| sender.send(reason).is_ok())
+    // --- for the session -------------------------------------------------------------------------------------
+
+    /// Takes all that is queued; `into` is empty. It counts towards the bound until it is [`Outbox::written`].
+    pub(crate) fn take(&self, into: &mut Vec<Delivery>) {
+        debug_assert!(into.is_empty(), "what was taken before is written first");
+        std::mem::swap(&mut self.lock().queue, into);
     }
+
+    /// Waits until something is queued, and takes it.
+    pub(crate) async fn deliveries(&self, into: &mut Vec<Delivery>) {
+        poll_fn(|cx| {
+            let mut state = self.lock();
+            if state.queue.is_empty() {
+                state.awaits_deliveries = true;
+                return sleep(&mut state, cx);
+            }
+            std::mem::swap(&mut state.queue, into);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Tells that deliveries of so many bytes went to the connection, or nowhere.
+    pub(crate) fn written(&self, bytes: usize) {
+        self.lock().unwritten_bytes -= bytes;
+    }
+
+    /// Waits until the session should end. The reason is told once.
+    pub(crate) async fn stopped(&self) -> Stop {
+        poll_fn(|cx| self.poll_stopped(cx)).await
+    }
+
+    /// [`Outbox::stopped`], polled.
+    pub(crate) fn poll_stopped(&self, cx: &mut Context<'_>) -> Poll<Stop> {
+        let mut state = self.lock();
+        match state.reason.take() {
+            Some(reason) => Poll::Ready(reason),
+            None => sleep(&mut state, cx),
+        }
+    }
+
+    /// Ends the queue with its session, and returns how many deliveries were left in it.
+    pub(crate) fn close(&self) -> usize {
+        let mut state = self.lock();
+        state.stopped = true;
+        let left = std::mem::take(&mut state.queue);
+        drop(state);
+        left.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that could panic half-way runs under this lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn stop(mut state: MutexGuard<'_, State>, reason: Stop) {
+    state.stopped = true;
+    state.reason = Some(reason);
+    wake(state);
+}
+
+fn wake(mut state: MutexGuard<'_, State>) {
+    let session = state.session.take();
+    drop(state);
+    if let Some(session) = session {
+        session.wake();
+    }
+}
+
+fn sleep<T>(state: &mut State, cx: &Context<'_>) -> Poll<T> {
+    if !state.session.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+        state.session = Some(cx.waker().clone());
+    }
+    Poll::Pending
 }
 
 #[cfg(test)]
 mod tests {
-    use codecs::{Event, Format};
+    use codecs::Format;
+    use futures::FutureExt;
 
     use super::*;
-    use crate::subscriptions::Subscriptions;
+    use crate::{subscriptions::Subscriptions, testing::event};
 
     fn delivery(outbox: &Arc<Outbox>, payload_bytes: usize) -> Delivery {
         let subscription = Subscriptions::default().add("s".into(), Format::JSON, Arc::clone(outbox), vec![]);
-        let event = Event {
-            id: [0; 32],
-            pubkey: [0; 32],
-            created_at: 0,
-            kind: 1,
-            tags: vec![],
-            content: "".into(),
-            sig: [0; 64],
-        };
-        Delivery { subscription, event: Arc::new(StoredEvent::new(event)), payload_bytes }
+        Delivery { subscription, event: Arc::new(StoredEvent::new(event(0))), payload_bytes }
+    }
+
+    fn taken(outbox: &Outbox) -> Vec<Delivery> {
+        let mut deliveries = Vec::new();
+        outbox.take(&mut deliveries);
+        deliveries
     }
 
     #[test]
     fn a_peer_over_its_bound_is_stopped_once_and_gets_nothing_more() {
-        let (outbox, mut inbound) = Outbox::new(100);
+        let outbox = Outbox::new(100);
         assert_eq!(outbox.push(delivery(&outbox, 60)), Ok(()));
         assert_eq!(outbox.push(delivery(&outbox, 40)), Ok(()));
         assert_eq!(outbox.push(delivery(&outbox, 1)), Err(Dropped::Overflow), "the byte too many");
         assert_eq!(outbox.push(delivery(&outbox, 1)), Err(Dropped::Ended), "and reported once");
-        assert_eq!((&mut inbound.stop).now_or_never(), Some(Ok(Stop::SlowConsumer)));
-        assert_eq!(std::iter::from_fn(|| inbound.deliveries.try_recv().ok()).count(), 2);
+        assert_eq!(outbox.stopped().now_or_never(), Some(Stop::SlowConsumer));
+        assert_eq!(outbox.stopped().now_or_never(), None, "the session heard it already");
+        assert_eq!(outbox.close(), 2);
     }
 
     #[test]
-    fn what_the_session_takes_makes_room() {
-        let (outbox, _inbound) = Outbox::new(100);
+    fn what_was_taken_makes_room_when_it_is_written() {
+        let outbox = Outbox::new(100);
         for _ in 0..1_000 {
             assert_eq!(outbox.push(delivery(&outbox, 90)), Ok(()));
-            outbox.taken(90);
+            assert_eq!(taken(&outbox).len(), 1);
+            outbox.written(90);
         }
+        assert_eq!(outbox.push(delivery(&outbox, 90)), Ok(()));
+        assert_eq!(taken(&outbox).len(), 1);
+        assert_eq!(outbox.push(delivery(&outbox, 90)), Err(Dropped::Overflow), "taken is not written");
     }
 
     #[test]
     fn an_event_larger_than_the_bound_passes_an_empty_queue() {
-        let (outbox, _inbound) = Outbox::new(100);
+        let outbox = Outbox::new(100);
         assert_eq!(outbox.push(delivery(&outbox, 1_000)), Ok(()));
         assert_eq!(outbox.push(delivery(&outbox, 1)), Err(Dropped::Overflow));
     }
 
     #[test]
     fn the_first_reason_to_stop_counts() {
-        let (outbox, mut inbound) = Outbox::new(100);
-        assert!(outbox.stop(Stop::Shutdown));
-        assert!(!outbox.stop(Stop::SlowConsumer));
-        assert_eq!((&mut inbound.stop).now_or_never(), Some(Ok(Stop::Shutdown)));
+        let outbox = Outbox::new(100);
+        outbox.stop(Stop::Shutdown);
+        outbox.stop(Stop::SlowConsumer);
+        assert_eq!(outbox.stopped().now_or_never(), Some(Stop::Shutdown));
+    }
+
+    #[tokio::test]
+    async fn a_session_that_waits_is_woken_for_what_it_waits_for() {
+        let outbox = Outbox::new(100);
+        let session = Arc::clone(&outbox);
+        let sleeper = tokio::spawn(async move {
+            let mut deliveries = Vec::new();
+            session.deliveries(&mut deliveries).await;
+            (deliveries.len(), session.stopped().await)
+        });
+        tokio::task::yield_now().await;
+        assert_eq!(outbox.push(delivery(&outbox, 1)), Ok(()));
+        tokio::task::yield_now().await;
+        outbox.stop(Stop::Shutdown);
+        assert_eq!(sleeper.await.unwrap(), (1, Stop::Shutdown));
     }
 }

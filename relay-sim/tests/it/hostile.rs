@@ -183,7 +183,7 @@ async fn a_slow_consumer_is_closed_with_1013_and_nobody_else_notices() {
     quick.expect(r#"["EOSE","a"]"#).await;
 
     // More than the outbox and any send buffer hold. Ephemeral, so the same event is new every time.
-    const EVENTS: usize = 80;
+    const EVENTS: usize = 60;
     let event = codecs::Event { content: "x".repeat(100 << 10).into(), kind: 20_001, ..note(1, 5) };
     let mut publisher = relay.json_client().await;
     for n in 0..EVENTS {

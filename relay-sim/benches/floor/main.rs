@@ -1,0 +1,291 @@
+//! What does relay-sim cost beside a relay that does no Nostr work?
+//!
+//! `cargo bench -p relay-sim --bench floor` plays the same events against both, each in a process of its own on
+//! one core with the clients on another, in alternation, and prints relay CPU as ratios of the same run.
+//! docs/relay-cost.md says how to read it.
+
+mod driver;
+mod relay;
+
+use std::{
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    process::{Child, Command, ExitCode, Stdio},
+};
+
+use anyhow::{Context, bail, ensure};
+use clap::Parser;
+use codecs::{ClientMessage, Event, Format, Implementation};
+use corpus::Corpus;
+use driver::{Load, Outcome, masked};
+use measure::{CpuClock, CpuTime};
+use nix::{
+    sched::{CpuSet, sched_setaffinity},
+    unistd::Pid,
+};
+use secp256k1::{SECP256K1, XOnlyPublicKey, schnorr::Signature};
+
+/// Relay CPU for each delivery and each OK, beside a relay that does no Nostr work.
+#[derive(Debug, Parser)]
+#[command(name = "floor")]
+struct Args {
+    /// How often everything is played; ratios are medians over the rounds.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+
+    /// Events that a publisher leaves unanswered at most: fewer, and every flush carries less.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    window: u16,
+
+    /// Whose JSON code relay-sim runs.
+    #[arg(long, default_value_t = Implementation::Library)]
+    implementation: Implementation,
+
+    /// Which parts: fan-out, publish, threads.
+    #[arg(long, value_delimiter = ',', default_values_t = ["fan-out", "publish", "threads"].map(str::to_owned))]
+    parts: Vec<String>,
+
+    /// Subscribers of the fan-outs.
+    #[arg(long, value_delimiter = ',', default_values_t = [8, 500], value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    subscribers: Vec<u16>,
+
+    /// What `cargo bench` passes.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// Deliveries of one fan-out: a third of a second of a relay at the floor.
+const DELIVERIES: usize = 400_000;
+
+const FLOOR_ROLE: &str = "role:floor";
+const RELAY_ROLE: &str = "role:relay";
+
+/// Where relays run, and where clients do.
+const RELAY_CORE: usize = 0;
+const CLIENT_CORE: usize = 1;
+
+fn main() -> ExitCode {
+    let args: Vec<_> = std::env::args_os().skip(1).collect();
+    match args.first().and_then(|role| role.to_str()) {
+        Some(RELAY_ROLE) => relay_sim::main(args.into_iter().skip(1)),
+        Some(FLOOR_ROLE) => exit_code(floor_relay()),
+        _ => exit_code(bench(&Args::parse())),
+    }
+}
+
+fn exit_code(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn floor_relay() -> anyhow::Result<()> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    say(&serde_json::json!({ "listening": format!("ws://{}", listener.local_addr()?) }));
+    relay::serve(listener)
+}
+
+#[expect(clippy::print_stdout, reason = "a bench's result, and a relay's announcement to its parent")]
+fn say(line: &impl std::fmt::Display) {
+    println!("{line}");
+}
+
+fn bench(args: &Args) -> anyhow::Result<()> {
+    pin(&[CLIENT_CORE])?;
+    let wants = |part: &str| args.parts.iter().any(|wanted| wanted == part);
+    say(&format!("{} rounds, window {}, JSON ({})", args.rounds, args.window, args.implementation));
+    if wants("fan-out") {
+        args.subscribers.iter().try_for_each(|&subscribers| fan_out(args, subscribers.into()))?;
+    }
+    if wants("publish") {
+        publish(args)?;
+    }
+    if wants("threads") {
+        threads(args)?;
+    }
+    Ok(())
+}
+
+// --- the parts -----------------------------------------------------------------------------------------------
+
+fn fan_out(args: &Args, subscribers: usize) -> anyhow::Result<()> {
+    let events = DELIVERIES.div_ceil(subscribers);
+    let frames = frames(&notes(events));
+    let load = Load { frames: &frames, publishers: 1, subscribers, window: args.window.into() };
+    let deliveries = (events * subscribers) as f64;
+    let mut rounds = Vec::new();
+    for _ in 0..args.rounds {
+        let floor = play(&[FLOOR_ROLE.into()], &[RELAY_CORE], &load)?;
+        let ours = play(&relay_sim(args, "none", 1), &[RELAY_CORE], &load)?;
+        ensure!(
+            floor.delivered_bytes == ours.delivered_bytes,
+            "the floor relay delivered {} bytes and relay-sim {}: not the same work",
+            floor.delivered_bytes,
+            ours.delivered_bytes
+        );
+        rounds.push((floor, ours));
+    }
+    let each = |outcome: &Outcome| outcome.relay_cpu_ns as f64 / deliveries / 1e3;
+    let rate = |outcome: &Outcome| deliveries / outcome.elapsed.as_secs_f64();
+    say(&format!(
+        "fan-out 1 -> {subscribers}: floor {:.2} µs CPU a delivery, relay-sim {:.2} µs: {:.2} x  ({:.0} and {:.0} deliveries/s)",
+        median(rounds.iter().map(|(floor, _)| each(floor))),
+        median(rounds.iter().map(|(_, ours)| each(ours))),
+        median(rounds.iter().map(|(floor, ours)| each(ours) / each(floor))),
+        median(rounds.iter().map(|(floor, _)| rate(floor))),
+        median(rounds.iter().map(|(_, ours)| rate(ours))),
+    ));
+    Ok(())
+}
+
+fn publish(args: &Args) -> anyhow::Result<()> {
+    let events = notes(20_000);
+    let frames = frames(&events);
+    let load = Load { frames: &frames, publishers: 8, subscribers: 0, window: args.window.into() };
+    let mut rounds = Vec::new();
+    for _ in 0..args.rounds {
+        let check = signature_checks(&events)?.total_ns;
+        let floor = play(&[FLOOR_ROLE.into()], &[RELAY_CORE], &load)?.relay_cpu_ns;
+        let unverified = play(&relay_sim(args, "none", 1), &[RELAY_CORE], &load)?.relay_cpu_ns;
+        let verified = play(&relay_sim(args, "full", 1), &[RELAY_CORE], &load)?.relay_cpu_ns;
+        rounds.push([check, floor, unverified, verified].map(|ns| ns as f64 / events.len() as f64 / 1e3));
+    }
+    let column = |n: usize| median(rounds.iter().map(|round| round[n]));
+    say(&format!(
+        "publish: BIP-340 check alone {:.2} µs, floor {:.2} µs CPU an OK, relay-sim {:.2} µs unverified and {:.2} µs with \
+         --verify full: {:.2} x the check",
+        column(0),
+        column(1),
+        column(2),
+        column(3),
+        median(rounds.iter().map(|round| round[3] / round[0])),
+    ));
+    Ok(())
+}
+
+fn threads(args: &Args) -> anyhow::Result<()> {
+    let frames = frames(&notes(20_000));
+    let load = Load { frames: &frames, publishers: 8, subscribers: 0, window: args.window.into() };
+    let both = [RELAY_CORE, CLIENT_CORE];
+    let mut rounds = Vec::new();
+    for _ in 0..args.rounds {
+        let rate = |threads| -> anyhow::Result<f64> {
+            let outcome = play(&relay_sim(args, "full", threads), &both, &load)?;
+            Ok(frames.len() as f64 / outcome.elapsed.as_secs_f64())
+        };
+        rounds.push((rate(1)?, rate(2)?));
+    }
+    say(&format!(
+        "threads: {:.0} OK/s with one and {:.0} with two, --verify full: {:.2} x",
+        median(rounds.iter().map(|(one, _)| *one)),
+        median(rounds.iter().map(|(_, two)| *two)),
+        median(rounds.iter().map(|(one, two)| two / one)),
+    ));
+    Ok(())
+}
+
+/// What libsecp256k1 alone needs for the signatures, on the core of the relays.
+fn signature_checks(events: &[Event<'_>]) -> anyhow::Result<CpuTime> {
+    pin(&[RELAY_CORE])?;
+    let clock = CpuClock::this_process();
+    let before = clock.read()?;
+    for event in events {
+        let key = XOnlyPublicKey::from_byte_array(event.pubkey)?;
+        SECP256K1.verify_schnorr(&Signature::from_byte_array(event.sig), &event.id, &key)?;
+    }
+    let spent = clock.read()?.since(before);
+    pin(&[CLIENT_CORE])?;
+    Ok(spent)
+}
+
+// --- events --------------------------------------------------------------------------------------------------
+
+/// Notes like those of the bundled sample, each with an id and a signature of its own.
+fn notes(count: usize) -> Vec<Event<'static>> {
+    let bundled = Corpus::bundled();
+    let templates: Vec<_> = bundled.events.iter().filter(|event| event.kind == 1).collect();
+    corpus::fresh::events(&templates, count, 1)
+}
+
+fn frames(events: &[Event<'static>]) -> Vec<Vec<u8>> {
+    let json = Format::JSON.spec().library;
+    let mut payload = Vec::new();
+    let frames = events.iter().map(|event| {
+        payload.clear();
+        json.encode_client(&ClientMessage::Event(std::borrow::Cow::Borrowed(event)), &mut payload)
+            .expect("JSON holds every event");
+        masked(&payload)
+    });
+    frames.collect()
+}
+
+// --- processes -----------------------------------------------------------------------------------------------
+
+fn relay_sim(args: &Args, verify: &str, threads: usize) -> Vec<String> {
+    let implementation = args.implementation.to_string();
+    let threads = threads.to_string();
+    let flags = [
+        RELAY_ROLE,
+        "--announce",
+        "--listen",
+        "127.0.0.1:0",
+        "--format",
+        "json",
+        "--compression",
+        "none",
+        "--implementation",
+        &implementation,
+        "--verify",
+        verify,
+        "--threads",
+        &threads,
+    ];
+    flags.map(str::to_owned).to_vec()
+}
+
+/// A relay's process; killed when it is dropped.
+struct Relay(Child);
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+fn play(relay: &[String], cores: &[usize], load: &Load<'_>) -> anyhow::Result<Outcome> {
+    let program = std::env::current_exe()?;
+    pin(cores)?; // the child inherits it
+    let child = Command::new(program).args(relay).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    pin(&[CLIENT_CORE])?;
+    let mut relay = Relay(child.context("cannot start a relay")?);
+    let mut line = String::new();
+    BufReader::new(relay.0.stdout.take().context("the relay's output was asked for")?)
+        .read_line(&mut line)?;
+    let line: serde_json::Value =
+        serde_json::from_str(&line).context("the relay did not say where it listens")?;
+    let Some(address) = line["listening"].as_str().and_then(|url| url.strip_prefix("ws://")) else {
+        bail!("not an announcement: {line}");
+    };
+    let address: SocketAddr = address.parse()?;
+    driver::play(address, &CpuClock::of_process(relay.0.id())?, load)
+}
+
+fn pin(cores: &[usize]) -> anyhow::Result<()> {
+    let mut set = CpuSet::new();
+    cores.iter().try_for_each(|&core| set.set(core))?;
+    sched_setaffinity(Pid::from_raw(0), &set)
+        .context("this bench needs two cores: one for relays, one for clients")
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<_> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) }
+}

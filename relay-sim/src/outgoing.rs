@@ -1,0 +1,124 @@
+//! Messages that wait for the connection, put together one behind the other in one buffer.
+//!
+//! A buffer for each message would cost an allocation or a copy for each; this costs one allocation for as many
+//! as fit in a flush.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::store::StoredEvent;
+
+/// Written bytes that are flushed before more are added. A little less than the connection's write buffer, which
+/// also holds the frames' headers: so all of them fit, and only the last message may find it full.
+const FLUSH_BYTES: usize = 32 << 10;
+
+/// The longest header of a frame without a mask (RFC 6455 §5.2), as counted towards [`FLUSH_BYTES`].
+const HEADER_BYTES: usize = 10;
+
+/// The messages of one flush.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    bytes: Vec<u8>,
+    messages: Vec<Message>,
+    /// The buffer before this one grew so far.
+    expected_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Message {
+    end: usize,
+    shared: Option<Shared>,
+}
+
+/// What a message has in common with those of other subscriptions: all behind its prefix.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) prefix_bytes: usize,
+    pub(crate) event: Arc<StoredEvent>,
+}
+
+impl Outgoing {
+    /// Adds the message that `write` appends. When it fails, nothing is added.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    pub(crate) fn add<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
+        if self.bytes.capacity() == 0 {
+            self.bytes.reserve(self.expected_bytes);
+        }
+        let start = self.bytes.len();
+        write(&mut self.bytes).inspect_err(|_| self.bytes.truncate(start))?;
+        self.messages.push(Message { end: self.bytes.len(), shared: None });
+        Ok(())
+    }
+
+    /// Says of the message that was added last which event it carries behind so many bytes of its own.
+    pub(crate) fn share(&mut self, prefix_bytes: usize, event: Arc<StoredEvent>) {
+        if let Some(message) = self.messages.last_mut() {
+            message.shared = Some(Shared { prefix_bytes, event });
+        }
+    }
+
+    /// Whether it is time to flush.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes.len() + HEADER_BYTES * self.messages.len() >= FLUSH_BYTES
+    }
+
+    /// Whether there is nothing to send.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Takes the messages in their order.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = (Bytes, Option<Shared>)> {
+        let bytes = Bytes::from(std::mem::take(&mut self.bytes));
+        self.expected_bytes = bytes.len().min(FLUSH_BYTES);
+        let mut start = 0;
+        self.messages.drain(..).map(move |Message { end, shared }| {
+            (bytes.slice(std::mem::replace(&mut start, end)..end), shared)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(outgoing: &mut Outgoing, message: &[u8]) {
+        let Ok(()) = outgoing.add(|out| {
+            out.extend(message);
+            Ok::<_, std::convert::Infallible>(())
+        });
+    }
+
+    #[test]
+    fn messages_come_out_as_they_went_in() {
+        let mut outgoing = Outgoing::default();
+        for _ in 0..2 {
+            for text in ["one", "", "three"] {
+                add(&mut outgoing, text.as_bytes());
+            }
+            let failed = outgoing.add(|out| {
+                out.extend(b"half");
+                Err("cannot")
+            });
+            assert_eq!(failed, Err("cannot"));
+            let messages: Vec<_> = outgoing.take().map(|(message, _)| message).collect();
+            assert_eq!(messages, ["one", "", "three"]);
+            assert!(outgoing.is_empty());
+        }
+    }
+
+    #[test]
+    fn it_is_full_before_the_write_buffer_is() {
+        let mut outgoing = Outgoing::default();
+        let mut on_the_wire = 0;
+        while !outgoing.is_full() {
+            assert!(on_the_wire < wire::WireLimits::default().write_buffer_bytes);
+            add(&mut outgoing, &[0; 100]);
+            on_the_wire += 100 + HEADER_BYTES;
+        }
+        assert!(!outgoing.is_empty());
+    }
+}
