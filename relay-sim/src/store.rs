@@ -14,7 +14,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use codecs::{Codec, EncodeError, Event, FORMATS, Filter, Format, hex};
+use codecs::{Codec, EncodeError, Event, FORMATS, Filter, Format, KindClass, hex};
 use wire::SharedDeflate;
 
 /// An event, and its encoding in each format that somebody asked for so far.
@@ -65,26 +65,6 @@ impl StoredEvent {
 type Key = (Reverse<i64>, [u8; 32]);
 type Ordered = BTreeMap<Key, Arc<StoredEvent>>;
 
-/// What NIP-01 says a kind is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KindClass {
-    Regular,
-    Replaceable,
-    Ephemeral,
-    Addressable,
-}
-
-impl KindClass {
-    pub(crate) fn of(kind: u16) -> Self {
-        match kind {
-            0 | 3 | 10_000..=19_999 => KindClass::Replaceable,
-            20_000..=29_999 => KindClass::Ephemeral,
-            30_000..=39_999 => KindClass::Addressable,
-            _ => KindClass::Regular,
-        }
-    }
-}
-
 /// NIP-09.
 const DELETION: u16 = 5;
 
@@ -99,12 +79,12 @@ struct Address {
 
 impl Address {
     fn of(event: &Event<'_>) -> Option<Self> {
-        let d = match KindClass::of(event.kind) {
-            KindClass::Replaceable => "",
-            KindClass::Addressable => event.first_tag_value("d").unwrap_or(""),
-            KindClass::Regular | KindClass::Ephemeral => return None,
-        };
-        Some(Address { kind: event.kind, pubkey: event.pubkey, d: d.to_owned() })
+        match event.class() {
+            KindClass::Replaceable | KindClass::Addressable => {
+                Some(Address { kind: event.kind, pubkey: event.pubkey, d: event.address().to_owned() })
+            }
+            KindClass::Regular | KindClass::Ephemeral => None,
+        }
     }
 
     /// Reads the value of an `a` tag, `kind:pubkey:d`.
@@ -185,7 +165,7 @@ impl Store {
         if self.events.contains_key(&event.id) {
             return Outcome::Duplicate;
         }
-        if KindClass::of(event.kind) == KindClass::Ephemeral {
+        if event.class() == KindClass::Ephemeral {
             return Outcome::Ephemeral;
         }
         if event.kind != DELETION && self.deleted_ids.contains(&(event.id, event.pubkey)) {
