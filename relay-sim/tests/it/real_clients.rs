@@ -1,10 +1,9 @@
 //! Programs that know nothing of this project talk to the relay. See `docs/real-clients.md`.
 //!
-//! They need Node with nostr-tools and ws, or Python with websockets; where these are not installed the tests say
-//! so and pass. Nothing is downloaded here.
+//! They need Node with nostr-tools and ws on NODE_PATH, or websockets in the first python3 on PATH, as `.ci/run` sets
+//! them up; where these are not installed the tests say so and pass. Nothing is downloaded here.
 
 use std::{
-    env,
     path::{Path, PathBuf},
     process::{Output, Stdio},
 };
@@ -15,12 +14,6 @@ use tokio::{io::AsyncWriteExt, process::Command};
 
 use crate::common::{TestRelay, event_json};
 
-/// A folder with `node_modules`, where nostr-tools and ws are installed.
-const NODE_DIRECTORY: &str = "RELAY_SIM_NODE_DIR";
-
-/// A Python that has websockets; `python3` otherwise.
-const PYTHON: &str = "RELAY_SIM_PYTHON";
-
 fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
 }
@@ -28,18 +21,6 @@ fn script(name: &str) -> PathBuf {
 async fn succeeds(command: &mut Command) -> bool {
     let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status().await;
     status.is_ok_and(|status| status.success())
-}
-
-fn node() -> Command {
-    let mut node = Command::new("node");
-    if let Ok(directory) = env::var(NODE_DIRECTORY) {
-        node.env("NODE_PATH", Path::new(&directory).join("node_modules"));
-    }
-    node
-}
-
-fn python() -> Command {
-    Command::new(env::var(PYTHON).unwrap_or_else(|_| "python3".to_owned()))
 }
 
 fn check(Output { status, stdout, stderr }: &Output) {
@@ -51,12 +32,12 @@ fn check(Output { status, stdout, stderr }: &Output) {
 #[tokio::test]
 async fn nostr_tools_is_served_unmodified() {
     let probe = "require.resolve('nostr-tools/relay'); require.resolve('ws')";
-    if !succeeds(node().args(["-e", probe])).await {
-        eprintln!("skipped: node with nostr-tools and ws is not installed, or not named by {NODE_DIRECTORY}");
+    if !succeeds(Command::new("node").args(["-e", probe])).await {
+        eprintln!("skipped: node, nostr-tools and ws are not found by NODE_PATH");
         return;
     }
     let relay = TestRelay::start(|config| config.auth = true).await;
-    check(&node().arg(script("nostr_tools.cjs")).arg(&relay.url).output().await.unwrap());
+    check(&Command::new("node").arg(script("nostr_tools.cjs")).arg(&relay.url).output().await.unwrap());
     let totals = relay.stop().await;
     assert_eq!((totals.connections, totals.events_accepted, totals.events_rejected), (2, 3, 2));
     assert_eq!((totals.malformed, totals.unsupported), (0, 0));
@@ -64,8 +45,8 @@ async fn nostr_tools_is_served_unmodified() {
 
 #[tokio::test]
 async fn python_websockets_exchanges_compressed_messages() {
-    if !succeeds(python().args(["-c", "import websockets.asyncio.client"])).await {
-        eprintln!("skipped: python with websockets is not installed, or not named by {PYTHON}");
+    if !succeeds(Command::new("python3").args(["-c", "import websockets.asyncio.client"])).await {
+        eprintln!("skipped: the first python3 on PATH has no websockets");
         return;
     }
     // Kinds that are kept side by side, so that all of them come back.
@@ -73,7 +54,7 @@ async fn python_websockets_exchanges_compressed_messages() {
     let events = corpus.events.iter().filter(|event| [1, 6, 7].contains(&event.kind)).take(50);
     let lines: String = events.map(|event| event_json(event) + "\n").collect();
     let relay = TestRelay::start(|config| config.verify = VerifyLevel::Full).await;
-    let mut child = python()
+    let mut child = Command::new("python3")
         .arg(script("websockets_deflate.py"))
         .arg(&relay.url)
         .stdin(Stdio::piped())
