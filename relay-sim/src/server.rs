@@ -141,6 +141,10 @@ impl Sessions {
     }
 
     async fn stop(mut self) {
+        while let Some(ended) = self.tasks.try_join_next_with_id() {
+            self.ended(ended);
+        }
+        add(&self.relay.counters.sessions_left, self.tasks.len() as u64);
         for outbox in self.live.values() {
             outbox.stop(Stop::Shutdown);
         }

@@ -81,6 +81,8 @@ counters! {
     silent_peers,
     /// Connections that broke off, or that the peer closed with an error.
     connections_failed,
+    /// Sessions that still ran when the relay was told to stop: one for each client that was there.
+    sessions_left,
     /// Sessions that ended in a panic: a bug of this program.
     sessions_panicked,
 }

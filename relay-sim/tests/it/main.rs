@@ -6,4 +6,5 @@ mod common;
 mod hostile;
 mod processes;
 mod real_clients;
+mod resources;
 mod sessions;

@@ -22,8 +22,14 @@ fn run(args: &[&str]) -> (Option<i32>, String) {
 }
 
 /// A relay that announced itself, its URL, and the rest of its stdout.
-fn announced(args: &[&str]) -> (Child, String, BufReader<ChildStdout>) {
-    let mut child = program().args(["--announce", "--listen", "127.0.0.1:0"]).args(args).spawn().unwrap();
+pub(crate) fn announced(args: &[&str]) -> (Child, String, BufReader<ChildStdout>) {
+    announced_by(program(), args)
+}
+
+/// The same, started by a command that takes relay-sim's arguments.
+pub(crate) fn announced_by(mut command: Command, args: &[&str]) -> (Child, String, BufReader<ChildStdout>) {
+    command.env_remove("RUST_LOG").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.args(["--announce", "--listen", "127.0.0.1:0"]).args(args).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     stdout.read_line(&mut line).unwrap();

@@ -4,9 +4,12 @@ use std::borrow::Cow;
 
 use codecs::{ClientMessage, Filter, Format, VerifyLevel};
 use corpus::Corpus;
+use futures::{SinkExt, StreamExt};
+use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
 use wire::Compression;
 
-use crate::common::{TestRelay, compressions, delivery, kinds, note, ok, signed};
+use crate::common::{PATIENCE, TestRelay, compressions, delivery, event_json, kinds, note, ok, signed};
 
 /// Publish, OK, stored events, EOSE, live events, COUNT, CLOSE.
 async fn check_session(relay: &TestRelay, format: Format, compression: Compression) {
@@ -283,4 +286,62 @@ fn unsigned(n: usize, created_at: i64) -> codecs::Event<'static> {
         content: "x".repeat(500).into(),
         sig: [0; 64],
     }
+}
+
+/// 64 characters may be 256 bytes, more than the binary envelopes can say. A subscription id only ever goes back in
+/// the format it came in.
+#[tokio::test]
+async fn a_subscription_id_longer_than_other_formats_hold_is_served_where_it_came() {
+    let relay = TestRelay::start(|_| {}).await;
+    let long = "\u{1f980}".repeat(64);
+    assert!(long.len() > usize::from(u8::MAX));
+    let mut json = relay.json_client().await;
+    json.request(&long, kinds(&[1])).await;
+    json.expect(&format!(r#"["EOSE","{long}"]"#)).await;
+    let mut others = Vec::new();
+    for format in Format::all() {
+        let mut client = relay.client(format, Compression::None).await;
+        client.request("a", kinds(&[1])).await;
+        client.expect(r#"["EOSE","a"]"#).await;
+        others.push(client);
+    }
+    let event = note(1, 1);
+    let mut publisher = relay.client(Format::all().last().unwrap(), Compression::None).await;
+    publisher.publish(&event).await;
+    publisher.expect(&ok(&event)).await;
+    json.expect(&delivery(&long, &event)).await;
+    for client in &mut others {
+        client.expect(&delivery("a", &event)).await;
+    }
+    json.send_bytes(format!(r#"["REQ","{long}",{{"colour":"red"}}]"#).into_bytes()).await;
+    assert!(json.hear().await.unwrap().starts_with(&format!(r#"["CLOSED","{long}","unsupported: "#)));
+    assert_eq!(relay.stop().await.sessions_panicked, 0);
+}
+
+/// Each publishes more than all buffers hold before it reads anything; each gets what the other published.
+#[tokio::test]
+async fn two_peers_that_only_feed_each_other_do_not_stall() {
+    const EVENTS: usize = 120;
+    let relay = TestRelay::start(|config| config.verify = VerifyLevel::None).await;
+    let event = codecs::Event { content: "x".repeat(100 << 10).into(), kind: 20_001, ..note(1, 5) };
+    let frame = tokio_tungstenite::tungstenite::Message::text(format!(r#"["EVENT",{}]"#, event_json(&event)));
+    let peer = async || {
+        let mut peer = tokio_tungstenite::connect_async(relay.url.as_str()).await.unwrap().0;
+        peer.send(r#"["REQ","a",{"kinds":[20001]}]"#.into()).await.unwrap();
+        peer.next().await.unwrap().unwrap();
+        peer
+    };
+    let feed_then_read = async |mut peer: WebSocketStream<_>| {
+        for _ in 0..EVENTS {
+            peer.send(frame.clone()).await.unwrap();
+        }
+        // What both published, and the OKs.
+        for _ in 0..3 * EVENTS {
+            assert!(peer.next().await.unwrap().unwrap().is_text());
+        }
+    };
+    let (one, other) = (peer().await, peer().await);
+    let both = async { tokio::join!(feed_then_read(one), feed_then_read(other)) };
+    timeout(3 * PATIENCE, both).await.expect("nobody waits for the other");
+    assert_eq!(relay.stop().await.slow_consumers, 0);
 }
