@@ -37,12 +37,17 @@ pub enum CorpusError {
         reason: io::Error,
     },
     /// A line of a JSON file is not an event, or the file ends or is damaged there.
-    #[error("{path:?}, line {line}: {reason} ({events_read} events read before it)")]
+    #[error(
+        "{path:?}, line {line}, byte {offset_bytes} of the decompressed stream: {reason} \
+         ({events_read} events read before it)"
+    )]
     Line {
         /// The file.
         path: PathBuf,
         /// Counted from 1.
         line: u64,
+        /// Where the line starts, counted from 0.
+        offset_bytes: u64,
         /// Events before that line.
         events_read: usize,
         /// What is wrong.

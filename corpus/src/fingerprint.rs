@@ -14,17 +14,29 @@ pub struct Fingerprint([u8; 32]);
 impl Fingerprint {
     /// The fingerprint of these events in this order.
     pub fn of(events: &[Event<'_>]) -> Fingerprint {
-        let mut hasher = Sha256::new();
-        for event in events {
-            hasher.update(event.id);
-            hasher.update(event.sig);
-        }
-        Fingerprint(hasher.finalize().into())
+        let mut hasher = FingerprintHasher::default();
+        events.iter().for_each(|event| hasher.add(event));
+        hasher.finish()
     }
 
     /// The 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+}
+
+/// A [`Fingerprint`] in the making.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FingerprintHasher(Sha256);
+
+impl FingerprintHasher {
+    pub(crate) fn add(&mut self, event: &Event<'_>) {
+        self.0.update(event.id);
+        self.0.update(event.sig);
+    }
+
+    pub(crate) fn finish(self) -> Fingerprint {
+        Fingerprint(self.0.finalize().into())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The generator's keys: derived from published words, so that anyone can tell generated events from real ones.
 
-use std::{num::NonZero, thread};
+use std::{num::NonZero, sync::mpsc, thread};
 
 use codecs::Event;
 use secp256k1::{Keypair, SECP256K1, SecretKey};
@@ -10,24 +10,49 @@ use sha2::{Digest, Sha256};
 /// enough that the public keys can be derived in some 40 ms when a file's origin is asked.
 pub const AUTHOR_KEYS: usize = 4_096;
 
+/// NIP-59.
+const GIFT_WRAP: u16 = 1059;
+
 /// The key of author `index`: its secret is SHA-256("relay-sim key" || index as 8 bytes, big-endian).
 pub(crate) fn author(index: usize) -> Keypair {
     derive("relay-sim key", &[&(index as u64).to_be_bytes()])
 }
 
-/// The key of a gift wrap (NIP-59: a new one each): its secret is SHA-256("relay-sim gift wrap key" || content).
-pub(crate) fn gift_wrap(content: &str) -> Keypair {
-    derive("relay-sim gift wrap key", &[content.as_bytes()])
+/// The key of an author of one event, see [`once_secret`].
+pub(crate) fn once(event: &Event<'_>) -> Keypair {
+    keypair(once_secret(event))
+}
+
+/// The secret of an author of one event. For a gift wrap (NIP-59: a new key each) SHA-256("relay-sim gift wrap key" ||
+/// content), for others SHA-256("relay-sim key of one event" || the id that it would have if its author's key were
+/// all zeros).
+pub(crate) fn once_secret(event: &Event<'_>) -> [u8; 32] {
+    match event.kind {
+        GIFT_WRAP => secret("relay-sim gift wrap key", &[event.content.as_bytes()]),
+        _ => {
+            let anonymous = Event { pubkey: [0; 32], ..event.clone() };
+            secret("relay-sim key of one event", &[&anonymous.compute_id()])
+        }
+    }
 }
 
 /// The key whose secret is SHA-256(`words` || every part).
 pub(crate) fn derive(words: &str, parts: &[&[u8]]) -> Keypair {
+    keypair(secret(words, parts))
+}
+
+fn secret(words: &str, parts: &[&[u8]]) -> [u8; 32] {
     let mut hasher = Sha256::new().chain_update(words);
     for part in parts {
         hasher.update(part);
     }
-    let secret = SecretKey::from_byte_array(hasher.finalize().into())
-        .expect("a hash is 0 or beyond the curve order once in 2^128");
+    hasher.finalize().into()
+}
+
+/// The key with this secret, which must be a hash.
+pub(crate) fn keypair(secret: [u8; 32]) -> Keypair {
+    let secret =
+        SecretKey::from_byte_array(secret).expect("a hash is 0 or beyond the curve order once in 2^128");
     Keypair::from_secret_key(SECP256K1, &secret)
 }
 
@@ -50,10 +75,43 @@ pub fn sign_as(event: &mut Event<'_>, words: &str) {
     sign(event, &derive("relay-sim key of", &[words.as_bytes()]));
 }
 
+/// Gives `make(0)`, `make(1)`, … to `take` in this order until it fails. All cores make them, and none is more than
+/// two ahead of what was taken.
+pub(crate) fn in_order<T: Send, E>(
+    count: u64,
+    make: impl Fn(u64) -> T + Sync,
+    mut take: impl FnMut(T) -> Result<(), E>,
+) -> Result<(), E> {
+    let workers = cores();
+    let make = &make;
+    thread::scope(|scope| {
+        let made: Vec<_> = (0..count.min(workers as u64))
+            .map(|first| {
+                let (sender, receiver) = mpsc::sync_channel(1);
+                scope.spawn(move || {
+                    for index in (first..count).step_by(workers) {
+                        if sender.send(make(index)).is_err() {
+                            break;
+                        }
+                    }
+                });
+                receiver
+            })
+            .collect();
+        for receiver in made.iter().cycle().take(usize::try_from(count).unwrap_or(usize::MAX)) {
+            take(receiver.recv().expect("a worker panics only where the caller would"))?;
+        }
+        Ok(())
+    })
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
 /// `make(0)`, `make(1)`, …, made on all cores; the result does not depend on how many there are.
 pub(crate) fn in_parallel<T: Send>(count: usize, make: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let share = count.div_ceil(cores).max(1);
+    let share = count.div_ceil(cores()).max(1);
     let make = &make;
     thread::scope(|scope| {
         let workers: Vec<_> = (0..count)

@@ -10,6 +10,8 @@
 //!
 //! To add a file format, add a variant to [`FileFormat`] and its reader and writer beside `files/jsonl.rs`.
 
+pub mod analysis;
+mod census;
 mod corpus;
 mod error;
 mod files;
@@ -21,11 +23,12 @@ mod origin;
 mod random;
 mod sampler;
 
+pub use census::{Census, Counted, MAX_IDS};
 pub use corpus::Corpus;
 pub use error::{CorpusError, RecordError};
-pub use files::{FileFormat, MAX_RECORD_BYTES, write};
+pub use files::{EventReader, EventWriter, FileFormat, MAX_RECORD_BYTES, write};
 pub use fingerprint::Fingerprint;
 pub use keys::{AUTHOR_KEYS, sign_as};
 pub use origin::Origin;
 pub use random::Random;
-pub use sampler::Sampler;
+pub use sampler::{Reservoir, Sampler};

@@ -4,13 +4,10 @@ use std::{collections::HashSet, fmt, sync::LazyLock};
 
 use codecs::Event;
 
-use crate::keys;
+use crate::{keys, random::Random};
 
 /// Enough that a tenth of foreign events is missed once in 10^11 files.
 const SIGNERS_CHECKED: usize = 256;
-
-/// NIP-59.
-const GIFT_WRAP: u16 = 1059;
 
 /// Who made the events of a corpus. Results state it, because generated events compress otherwise than real ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,26 +21,11 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Looks at the signers of up to 256 events spread evenly over the list. Costs some 40 ms once per process.
+    /// Looks at the signers of 256 events drawn from the list. Costs some 40 ms once per process.
     pub fn of(events: &[Event<'_>]) -> Origin {
-        static AUTHORS: LazyLock<HashSet<[u8; 32]>> = LazyLock::new(|| {
-            keys::in_parallel(keys::AUTHOR_KEYS, |index| keys::public(&keys::author(index)))
-                .into_iter()
-                .collect()
-        });
-        let checked = events.len().min(SIGNERS_CHECKED);
-        let generated = (0..checked)
-            .map(|i| &events[i * events.len() / checked])
-            .filter(|event| match event.kind {
-                GIFT_WRAP => keys::public(&keys::gift_wrap(&event.content)) == event.pubkey,
-                _ => AUTHORS.contains(&event.pubkey),
-            })
-            .count();
-        match generated {
-            0 => Origin::Real,
-            n if n == checked => Origin::Generated,
-            _ => Origin::Mixed,
-        }
+        let mut sample = SignerSample::default();
+        events.iter().for_each(|event| sample.add(event));
+        sample.origin()
     }
 
     /// The word in results.
@@ -59,5 +41,59 @@ impl Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+/// The signers of up to 256 events, each as likely to be among them, however many come.
+#[derive(Debug)]
+pub(crate) struct SignerSample {
+    signers: Vec<Signer>,
+    seen: usize,
+    random: Random,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Signer {
+    pubkey: [u8; 32],
+    /// The secret that would be its author's if the generator had made it as the only one of its author.
+    once_secret: [u8; 32],
+}
+
+impl Default for SignerSample {
+    fn default() -> SignerSample {
+        SignerSample { signers: Vec::new(), seen: 0, random: Random::new("relay-sim signers", 0) }
+    }
+}
+
+impl SignerSample {
+    pub(crate) fn add(&mut self, event: &Event<'_>) {
+        self.seen += 1;
+        // Reservoir sampling: the n-th event replaces one of the kept with probability 256 / n.
+        let place = if self.seen <= SIGNERS_CHECKED { self.seen - 1 } else { self.random.below(self.seen) };
+        if place >= SIGNERS_CHECKED {
+            return;
+        }
+        let signer = Signer { pubkey: event.pubkey, once_secret: keys::once_secret(event) };
+        match self.signers.get_mut(place) {
+            Some(kept) => *kept = signer,
+            None => self.signers.push(signer),
+        }
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        static AUTHORS: LazyLock<HashSet<[u8; 32]>> = LazyLock::new(|| {
+            keys::in_parallel(keys::AUTHOR_KEYS, |index| keys::public(&keys::author(index)))
+                .into_iter()
+                .collect()
+        });
+        let is_generated = |signer: &&Signer| {
+            AUTHORS.contains(&signer.pubkey)
+                || keys::public(&keys::keypair(signer.once_secret)) == signer.pubkey
+        };
+        match self.signers.iter().filter(is_generated).count() {
+            0 => Origin::Real,
+            n if n == self.signers.len() => Origin::Generated,
+            _ => Origin::Mixed,
+        }
     }
 }

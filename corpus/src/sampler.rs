@@ -1,5 +1,7 @@
 //! Which events of a corpus take part.
 
+use std::{cmp::Ordering, collections::BinaryHeap};
+
 use codecs::Event;
 
 use crate::random::Random;
@@ -36,5 +38,80 @@ impl Sampler {
     /// The events at [`Sampler::indices`].
     pub fn take<'c>(&self, events: &'c [Event<'static>], count: usize) -> Vec<&'c Event<'static>> {
         self.indices(events, count).into_iter().map(|i| &events[i]).collect()
+    }
+}
+
+/// Draws events from a stream of unknown length, each as likely as any other, and holds no more than it draws.
+/// The same seed draws the same ones on every machine, and a longer draw holds the shorter one.
+#[derive(Debug)]
+pub struct Reservoir {
+    count: usize,
+    random: Random,
+    seen: u64,
+    /// The events with the smallest draws so far, the largest of them on top.
+    kept: BinaryHeap<Drawn>,
+}
+
+#[derive(Debug)]
+struct Drawn {
+    draw: u64,
+    /// The event's place in the stream.
+    place: u64,
+    event: Event<'static>,
+}
+
+impl Drawn {
+    fn key(&self) -> (u64, u64) {
+        (self.draw, self.place)
+    }
+}
+
+impl PartialEq for Drawn {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Drawn {}
+
+impl PartialOrd for Drawn {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Drawn {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl Reservoir {
+    /// Will hold `count` events.
+    pub fn new(count: usize, seed: u64) -> Reservoir {
+        let random = Random::new("relay-sim reservoir", seed);
+        Reservoir { count, random, seen: 0, kept: BinaryHeap::new() }
+    }
+
+    /// Offers the next event.
+    pub fn add(&mut self, event: Event<'static>) {
+        let draw = self.random.bits();
+        let place = self.seen;
+        self.seen += 1;
+        let full = self.kept.len() >= self.count;
+        if full && self.kept.peek().is_none_or(|largest| largest.key() <= (draw, place)) {
+            return;
+        }
+        self.kept.push(Drawn { draw, place, event });
+        if full {
+            self.kept.pop();
+        }
+    }
+
+    /// The drawn events in the order in which they came.
+    pub fn finish(self) -> Vec<Event<'static>> {
+        let mut drawn = self.kept.into_vec();
+        drawn.sort_by_key(|drawn| drawn.place);
+        drawn.into_iter().map(|drawn| drawn.event).collect()
     }
 }

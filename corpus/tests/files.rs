@@ -129,7 +129,17 @@ fn a_bad_line_is_named() {
         ("x.jsonl.zst", zstd::encode_all(lines.join("\n").as_bytes(), 1).unwrap()),
     ] {
         match read_bytes(name, &bytes).unwrap_err() {
-            CorpusError::Line { line: 5, events_read: 3, reason: RecordError::Decode(_), .. } => {}
+            CorpusError::Line {
+                line: 5,
+                events_read: 3,
+                offset_bytes,
+                reason: RecordError::Decode(_),
+                ..
+            } => {
+                let before: usize =
+                    lines[..4].iter().map(|line| line.len() + if name == "x.jsonl" { 2 } else { 1 }).sum();
+                assert_eq!(offset_bytes, before as u64, "{name}");
+            }
             error => panic!("{name}: {error}"),
         }
     }

@@ -4,55 +4,71 @@ use std::io::{BufRead, Read, Write};
 
 use codecs::{Codec, Event, Format, Implementation};
 
-use super::{MAX_RECORD_BYTES, WriteError};
+use super::{Damage, MAX_RECORD_BYTES, WriteError};
 use crate::RecordError;
 
-/// Appends every line's event; the error carries the line, counted from 1. Empty lines are skipped.
-pub(super) fn read(
-    mut input: impl BufRead,
-    events: &mut Vec<Event<'static>>,
-) -> Result<(), (u64, RecordError)> {
-    let codec = codec();
-    let mut line = Vec::new();
-    for number in 1.. {
-        if !read_line(&mut input, &mut line).map_err(|error| (number, error))? {
-            break;
-        }
-        let text = line.trim_ascii();
-        if text.is_empty() {
-            continue;
-        }
-        let event = codec.decode_event(text).map_err(|error| (number, error.into()))?;
-        events.push(event.into_owned());
-    }
-    Ok(())
+/// Reads line after line; empty ones are skipped.
+#[derive(Debug)]
+pub(super) struct Lines<R> {
+    input: R,
+    codec: &'static dyn Codec,
+    line: Vec<u8>,
+    /// Of the line in `line`, from 1.
+    number: u64,
+    /// Where it starts.
+    offset: u64,
+    /// Where the next one starts.
+    next_offset: u64,
 }
 
-/// Whether there was another line.
-fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool, RecordError> {
+impl<R: BufRead> Lines<R> {
+    pub(super) fn new(input: R) -> Lines<R> {
+        Lines { input, codec: codec(), line: Vec::new(), number: 0, offset: 0, next_offset: 0 }
+    }
+
+    /// The next event; `None` at the end of the file.
+    pub(super) fn next(&mut self) -> Result<Option<Event<'static>>, Damage> {
+        loop {
+            self.number += 1;
+            self.offset = self.next_offset;
+            if !self.read_line().map_err(|reason| self.damage(reason))? {
+                return Ok(None);
+            }
+            let text = self.line.trim_ascii();
+            if !text.is_empty() {
+                let event = self.codec.decode_event(text).map(Event::into_owned);
+                return event.map(Some).map_err(|reason| self.damage(reason.into()));
+            }
+        }
+    }
+
+    /// Whether there was another line.
+    fn read_line(&mut self) -> Result<bool, RecordError> {
+        self.line.clear();
+        // One more than allowed, and the line feed.
+        let limit = MAX_RECORD_BYTES as u64 + 2;
+        let read = (&mut self.input).take(limit).read_until(b'\n', &mut self.line)?;
+        self.next_offset += read as u64;
+        if self.line.last() == Some(&b'\n') {
+            self.line.pop();
+        }
+        if self.line.len() > MAX_RECORD_BYTES {
+            return Err(RecordError::TooLarge);
+        }
+        Ok(read > 0)
+    }
+
+    fn damage(&self, reason: RecordError) -> Damage {
+        Damage { line: Some(self.number), offset_bytes: self.offset, reason }
+    }
+}
+
+/// Writes one line; `line` is room to do it in.
+pub(super) fn write(event: &Event<'_>, line: &mut Vec<u8>, out: &mut impl Write) -> Result<(), WriteError> {
     line.clear();
-    // One more than allowed, and the line feed.
-    let limit = MAX_RECORD_BYTES as u64 + 2;
-    let read = input.take(limit).read_until(b'\n', line)?;
-    if line.last() == Some(&b'\n') {
-        line.pop();
-    }
-    if line.len() > MAX_RECORD_BYTES {
-        return Err(RecordError::TooLarge);
-    }
-    Ok(read > 0)
-}
-
-pub(super) fn write(events: &[Event<'_>], out: &mut impl Write) -> Result<(), WriteError> {
-    let codec = codec();
-    let mut line = Vec::new();
-    for (index, event) in events.iter().enumerate() {
-        line.clear();
-        codec.encode_event(event, &mut line).map_err(|reason| WriteError::Encode { index, reason })?;
-        line.push(b'\n');
-        out.write_all(&line)?;
-    }
-    Ok(())
+    codec().encode_event(event, line).map_err(WriteError::Encode)?;
+    line.push(b'\n');
+    Ok(out.write_all(line)?)
 }
 
 fn codec() -> &'static dyn Codec {

@@ -4,9 +4,10 @@ mod jsonl;
 mod proto;
 
 use std::{
+    fmt,
     fs::File,
     io::{self, BufRead, BufReader, BufWriter, Read, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use codecs::Event;
@@ -75,80 +76,206 @@ impl FileFormat {
 /// [`CorpusError`] when the file cannot be written, or its format cannot hold an event. A part may have been
 /// written.
 pub fn write(path: &Path, events: &[Event<'_>]) -> Result<(), CorpusError> {
-    let format = FileFormat::of(path)?;
-    let file = File::create(path).map_err(|reason| io_error("create", path, reason))?;
-    let mut file = BufWriter::new(file);
-    let written = match format {
-        FileFormat::Jsonl => jsonl::write(events, &mut file),
-        FileFormat::JsonlGzip => {
-            let mut encoder = gzip(&mut file);
-            jsonl::write(events, &mut encoder).and_then(|()| Ok(encoder.try_finish()?))
-        }
-        FileFormat::JsonlZstd => {
-            zstd::Encoder::new(&mut file, ZSTD_LEVEL).map_err(WriteError::from).and_then(|mut encoder| {
-                encoder.include_checksum(true)?;
-                jsonl::write(events, &mut encoder)?;
-                encoder.finish()?;
-                Ok(())
-            })
-        }
-        FileFormat::ProtoGzip => {
-            let mut encoder = gzip(&mut file);
-            proto::write(events, &mut encoder).and_then(|()| Ok(encoder.try_finish()?))
-        }
-    };
-    written.and_then(|()| Ok(file.flush()?)).map_err(|error| match error {
-        WriteError::Io(reason) => io_error("write", path, reason),
-        WriteError::Encode { index, reason } => CorpusError::Encode { path: path.to_owned(), index, reason },
-    })
+    let mut writer = EventWriter::create(path)?;
+    for event in events {
+        writer.write(event)?;
+    }
+    writer.finish()
 }
 
 /// Reads every event of a file, in order, duplicates included.
 pub(crate) fn read(path: &Path) -> Result<Vec<Event<'static>>, CorpusError> {
-    let format = FileFormat::of(path);
-    let file = File::open(path).map_err(|reason| match reason.kind() {
-        io::ErrorKind::NotFound => CorpusError::NotFound { path: path.to_owned() },
-        _ => io_error("open", path, reason),
-    })?;
-    let file = BufReader::new(file);
-    match format? {
-        FileFormat::Jsonl => read_lines(path, file),
-        FileFormat::JsonlGzip => read_lines(path, BufReader::new(MultiGzDecoder::new(file))),
-        FileFormat::JsonlZstd => {
-            let decoder =
-                zstd::Decoder::with_buffer(file).map_err(|reason| io_error("open", path, reason))?;
-            read_lines(path, BufReader::new(decoder))
-        }
-        FileFormat::ProtoGzip => read_records(path, file),
-    }
+    EventReader::open(path)?.collect()
 }
 
 /// Reads a `.pb.gz` file that is part of this program.
-pub(crate) fn read_bundled(bytes: &[u8]) -> Result<Vec<Event<'static>>, CorpusError> {
-    read_records(Path::new("sample.pb.gz"), bytes)
+pub(crate) fn read_bundled(bytes: &'static [u8]) -> Result<Vec<Event<'static>>, CorpusError> {
+    EventReader::new(Path::new("sample.pb.gz"), FileFormat::ProtoGzip, bytes)?.collect()
 }
 
-fn read_lines(path: &Path, input: impl BufRead) -> Result<Vec<Event<'static>>, CorpusError> {
-    let mut events = Vec::new();
-    jsonl::read(input, &mut events).map_err(|(line, reason)| CorpusError::Line {
-        path: path.to_owned(),
-        line,
-        events_read: events.len(),
-        reason,
-    })?;
-    Ok(events)
+/// Reads a file event by event, in constant memory. Ends at the first damage: half a corpus answers another question.
+#[derive(Debug)]
+pub struct EventReader {
+    path: PathBuf,
+    source: Source,
+    events_read: usize,
+    ended: bool,
 }
 
-fn read_records(path: &Path, compressed: impl BufRead) -> Result<Vec<Event<'static>>, CorpusError> {
-    let mut events = Vec::new();
-    let input = BufReader::new(MultiGzDecoder::new(compressed));
-    proto::read(input, &mut events).map_err(|(offset_bytes, reason)| CorpusError::Offset {
-        path: path.to_owned(),
-        offset_bytes,
-        events_read: events.len(),
-        reason,
-    })?;
-    Ok(events)
+enum Source {
+    Lines(jsonl::Lines<Box<dyn BufRead + Send>>),
+    Records(proto::Records<Box<dyn BufRead + Send>>),
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Source::Lines(_) => "Lines",
+            Source::Records(_) => "Records",
+        })
+    }
+}
+
+impl EventReader {
+    /// Opens a file whose name announces its format.
+    ///
+    /// # Errors
+    /// [`CorpusError`] when there is none, it cannot be opened, or the name announces no known format.
+    pub fn open(path: &Path) -> Result<EventReader, CorpusError> {
+        let format = FileFormat::of(path);
+        let file = File::open(path).map_err(|reason| match reason.kind() {
+            io::ErrorKind::NotFound => CorpusError::NotFound { path: path.to_owned() },
+            _ => io_error("open", path, reason),
+        })?;
+        EventReader::new(path, format?, BufReader::new(file))
+    }
+
+    fn new(
+        path: &Path,
+        format: FileFormat,
+        input: impl BufRead + Send + 'static,
+    ) -> Result<EventReader, CorpusError> {
+        let source = match format {
+            FileFormat::Jsonl => Source::Lines(jsonl::Lines::new(Box::new(input))),
+            FileFormat::JsonlGzip => Source::Lines(jsonl::Lines::new(gunzip(input))),
+            FileFormat::JsonlZstd => {
+                let decoder =
+                    zstd::Decoder::with_buffer(input).map_err(|reason| io_error("open", path, reason))?;
+                Source::Lines(jsonl::Lines::new(Box::new(BufReader::new(decoder))))
+            }
+            FileFormat::ProtoGzip => Source::Records(proto::Records::new(gunzip(input))),
+        };
+        Ok(EventReader { path: path.to_owned(), source, events_read: 0, ended: false })
+    }
+}
+
+impl Iterator for EventReader {
+    type Item = Result<Event<'static>, CorpusError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let read = match &mut self.source {
+            Source::Lines(lines) => lines.next(),
+            Source::Records(records) => records.next(),
+        };
+        match read {
+            Ok(Some(event)) => {
+                self.events_read += 1;
+                Some(Ok(event))
+            }
+            Ok(None) => {
+                self.ended = true;
+                None
+            }
+            Err(damage) => {
+                self.ended = true;
+                Some(Err(damage.at(&self.path, self.events_read)))
+            }
+        }
+    }
+}
+
+/// Writes a file event by event, in constant memory. Without [`EventWriter::finish`] the file is cut short.
+pub struct EventWriter {
+    path: PathBuf,
+    format: FileFormat,
+    sink: Sink,
+    index: usize,
+    record: Vec<u8>,
+}
+
+enum Sink {
+    Plain(BufWriter<File>),
+    Gzip(GzEncoder<BufWriter<File>>),
+    Zstd(zstd::Encoder<'static, BufWriter<File>>),
+}
+
+impl fmt::Debug for EventWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventWriter")
+            .field("path", &self.path)
+            .field("events", &self.index)
+            .finish_non_exhaustive()
+    }
+}
+
+impl EventWriter {
+    /// Creates, or empties, a file whose name announces its format.
+    ///
+    /// # Errors
+    /// [`CorpusError`] when the name announces no known format or the file cannot be created.
+    pub fn create(path: &Path) -> Result<EventWriter, CorpusError> {
+        let format = FileFormat::of(path)?;
+        let file = BufWriter::new(File::create(path).map_err(|reason| io_error("create", path, reason))?);
+        let sink = match format {
+            FileFormat::Jsonl => Sink::Plain(file),
+            FileFormat::JsonlGzip | FileFormat::ProtoGzip => Sink::Gzip(gzip(file)),
+            FileFormat::JsonlZstd => {
+                let encoder = zstd::Encoder::new(file, ZSTD_LEVEL).and_then(|mut encoder| {
+                    encoder.include_checksum(true)?;
+                    Ok(encoder)
+                });
+                Sink::Zstd(encoder.map_err(|reason| io_error("create", path, reason))?)
+            }
+        };
+        Ok(EventWriter { path: path.to_owned(), format, sink, index: 0, record: Vec::new() })
+    }
+
+    /// Appends an event.
+    ///
+    /// # Errors
+    /// [`CorpusError`] when the file cannot be written, or its format cannot hold the event.
+    pub fn write(&mut self, event: &Event<'_>) -> Result<(), CorpusError> {
+        let written = match self.format {
+            FileFormat::ProtoGzip => proto::write(event, &mut self.record, &mut self.sink),
+            _ => jsonl::write(event, &mut self.record, &mut self.sink),
+        };
+        written.map_err(|error| match error {
+            WriteError::Io(reason) => io_error("write", &self.path, reason),
+            WriteError::Encode(reason) => {
+                CorpusError::Encode { path: self.path.clone(), index: self.index, reason }
+            }
+        })?;
+        self.index += 1;
+        Ok(())
+    }
+
+    /// Writes what is still in buffers and the end of the compressed stream.
+    ///
+    /// # Errors
+    /// [`CorpusError::Io`] when the file cannot be written.
+    pub fn finish(self) -> Result<(), CorpusError> {
+        let finished = match self.sink {
+            Sink::Plain(mut file) => file.flush(),
+            Sink::Gzip(encoder) => encoder.finish().and_then(|mut file| file.flush()),
+            Sink::Zstd(encoder) => encoder.finish().and_then(|mut file| file.flush()),
+        };
+        finished.map_err(|reason| io_error("write", &self.path, reason))
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Sink::Plain(out) => out.write(bytes),
+            Sink::Gzip(out) => out.write(bytes),
+            Sink::Zstd(out) => out.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Sink::Plain(out) => out.flush(),
+            Sink::Gzip(out) => out.flush(),
+            Sink::Zstd(out) => out.flush(),
+        }
+    }
+}
+
+fn gunzip(input: impl BufRead + Send + 'static) -> Box<dyn BufRead + Send> {
+    Box::new(BufReader::new(MultiGzDecoder::new(input)))
 }
 
 fn gzip<W: Write>(out: W) -> GzEncoder<W> {
@@ -159,11 +286,32 @@ fn io_error(action: &'static str, path: &Path, reason: io::Error) -> CorpusError
     CorpusError::Io { action, path: path.to_owned(), reason }
 }
 
-/// Why writing stopped; [`write`] adds the path.
+/// Where a file stopped to be readable, and why; the reader adds the path.
+#[derive(Debug)]
+struct Damage {
+    /// From 1, in formats that have lines.
+    line: Option<u64>,
+    /// Where the record starts, in the decompressed stream.
+    offset_bytes: u64,
+    reason: RecordError,
+}
+
+impl Damage {
+    fn at(self, path: &Path, events_read: usize) -> CorpusError {
+        let Damage { line, offset_bytes, reason } = self;
+        let path = path.to_owned();
+        match line {
+            Some(line) => CorpusError::Line { path, line, offset_bytes, events_read, reason },
+            None => CorpusError::Offset { path, offset_bytes, events_read, reason },
+        }
+    }
+}
+
+/// Why writing stopped; the writer adds the path.
 #[derive(Debug)]
 enum WriteError {
     Io(io::Error),
-    Encode { index: usize, reason: codecs::EncodeError },
+    Encode(codecs::EncodeError),
 }
 
 impl From<io::Error> for WriteError {

@@ -5,7 +5,7 @@ use std::io::{BufRead, Write};
 use codecs::{DecodeError, Event, hex};
 use prost::Message;
 
-use super::{MAX_RECORD_BYTES, WriteError, read_up_to};
+use super::{Damage, MAX_RECORD_BYTES, WriteError, read_up_to};
 use crate::RecordError;
 
 /// All text, ids included.
@@ -33,26 +33,37 @@ struct ProtoTag {
     values: Vec<String>,
 }
 
-/// Appends every record's event; the error carries the offset of the record's length.
-pub(super) fn read(
-    mut input: impl BufRead,
-    events: &mut Vec<Event<'static>>,
-) -> Result<(), (u64, RecordError)> {
-    let mut offset = 0;
-    let mut record = Vec::new();
-    loop {
-        let prefix = read_varint(&mut input).map_err(|error| (offset, error))?;
-        let Some((length, prefix_bytes)) = prefix else { return Ok(()) };
+/// Reads record after record.
+#[derive(Debug)]
+pub(super) struct Records<R> {
+    input: R,
+    record: Vec<u8>,
+    /// Where the next record's length starts.
+    offset: u64,
+}
+
+impl<R: BufRead> Records<R> {
+    pub(super) fn new(input: R) -> Records<R> {
+        Records { input, record: Vec::new(), offset: 0 }
+    }
+
+    /// The next event; `None` at the end of the file.
+    pub(super) fn next(&mut self) -> Result<Option<Event<'static>>, Damage> {
+        self.read().map_err(|reason| Damage { line: None, offset_bytes: self.offset, reason })
+    }
+
+    fn read(&mut self) -> Result<Option<Event<'static>>, RecordError> {
+        let Some((length, prefix_bytes)) = read_varint(&mut self.input)? else { return Ok(None) };
         if length > MAX_RECORD_BYTES as u64 {
-            return Err((offset, RecordError::TooLarge));
+            return Err(RecordError::TooLarge);
         }
-        let read = read_up_to(&mut input, length, &mut record).map_err(|error| (offset, error))?;
+        let read = read_up_to(&mut self.input, length, &mut self.record)?;
         if read < length {
-            return Err((offset, RecordError::Truncated { missing_bytes: length - read }));
+            return Err(RecordError::Truncated { missing_bytes: length - read });
         }
-        let event = ProtoEvent::decode(record.as_slice()).map_err(|error| (offset, error.into()))?;
-        events.push(event.into_event().map_err(|error| (offset, error.into()))?);
-        offset += prefix_bytes + length;
+        let event = ProtoEvent::decode(self.record.as_slice())?.into_event()?;
+        self.offset += prefix_bytes + length;
+        Ok(Some(event))
     }
 }
 
@@ -76,16 +87,11 @@ fn read_varint(input: &mut impl BufRead) -> Result<Option<(u64, u64)>, RecordErr
     Err(RecordError::Length)
 }
 
-pub(super) fn write(events: &[Event<'_>], out: &mut impl Write) -> Result<(), WriteError> {
-    let mut record = Vec::new();
-    for event in events {
-        record.clear();
-        ProtoEvent::from_event(event)
-            .encode_length_delimited(&mut record)
-            .expect("a Vec grows as far as it must");
-        out.write_all(&record)?;
-    }
-    Ok(())
+/// Writes one record; `record` is room to do it in.
+pub(super) fn write(event: &Event<'_>, record: &mut Vec<u8>, out: &mut impl Write) -> Result<(), WriteError> {
+    record.clear();
+    ProtoEvent::from_event(event).encode_length_delimited(record).expect("a Vec grows as far as it must");
+    Ok(out.write_all(record)?)
 }
 
 impl ProtoEvent {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 
 use crate::random::{Random, power};
 
@@ -15,6 +15,8 @@ pub(super) struct Calibration {
     quantiles: Vec<f64>,
     /// How many events of each kind an audit of 50,000 found.
     pub(super) kind_counts: BTreeMap<u16, usize>,
+    /// How many of each kind were among 561 that a relay sent live.
+    pub(super) live_kind_counts: BTreeMap<u16, usize>,
     kinds: BTreeMap<u16, Shape>,
 }
 
@@ -24,9 +26,36 @@ pub(super) struct Calibration {
 pub(super) struct Shape {
     #[serde(rename = "events_measured")]
     _events_measured: usize,
+    #[serde(default)]
+    json_bytes: Vec<f64>,
     content_bytes: Vec<f64>,
     tags: Vec<f64>,
+    /// From which fraction on a tag count between two quantiles counts as the next whole one.
+    #[serde(default = "half")]
+    tags_round_up_from: f64,
+    /// What the tests hold generated events to.
+    #[serde(default, rename = "compression")]
+    _compression: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(super) reuse: Reuse,
     pub(super) tag_names: Vec<TagName>,
+}
+
+fn half() -> f64 {
+    0.5
+}
+
+/// In which share of draws something that recent events of the kind had comes again: threads are between few, and
+/// clients and services publish many events. Fitted to how real events of the kind compress as a stream.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Reuse {
+    /// The author.
+    pub(super) author: f64,
+    /// A `p` value; in follow lists, how often a run shared with an earlier list begins.
+    pub(super) key: f64,
+    /// An `e` or `a` value, or the note that is answered.
+    pub(super) id: f64,
 }
 
 /// A tag that occurs in events of a kind.
@@ -67,28 +96,17 @@ impl Calibration {
 
     /// Content bytes at this place of the distribution, 0..1.
     pub(super) fn content_bytes(&self, shape: &Shape, place: f64) -> usize {
-        interpolate(&self.quantiles, &shape.content_bytes, place)
+        interpolate(&self.quantiles, &shape.content_bytes, place, half())
+    }
+
+    /// Bytes as JSON at this place of the distribution, 0..1, where they were measured.
+    pub(super) fn json_bytes(&self, shape: &Shape, place: f64) -> Option<usize> {
+        (!shape.json_bytes.is_empty()).then(|| interpolate(&self.quantiles, &shape.json_bytes, place, half()))
     }
 
     /// Number of tags at this place of the distribution, 0..1.
     pub(super) fn tags(&self, shape: &Shape, place: f64) -> usize {
-        interpolate(&self.quantiles, &shape.tags, place)
-    }
-
-    /// How many of `count` events each kind gets: its share, rounded by largest remainder. Kinds too rare for
-    /// `count` get none.
-    pub(super) fn apportion(&self, count: usize) -> BTreeMap<u16, usize> {
-        let total: usize = self.kind_counts.values().sum();
-        let mut shares: BTreeMap<u16, usize> =
-            self.kind_counts.iter().map(|(&kind, &n)| (kind, n * count / total)).collect();
-        let mut remainders: Vec<_> =
-            self.kind_counts.iter().map(|(&kind, &n)| (n * count % total, kind)).collect();
-        remainders.sort_unstable_by_key(|&(remainder, kind)| (std::cmp::Reverse(remainder), kind));
-        let missing = count - shares.values().sum::<usize>();
-        for (_, kind) in &remainders[..missing] {
-            *shares.entry(*kind).or_default() += 1;
-        }
-        shares
+        interpolate(&self.quantiles, &shape.tags, place, shape.tags_round_up_from)
     }
 }
 
@@ -118,13 +136,13 @@ impl TagName {
     clippy::cast_sign_loss,
     reason = "quantiles are small and positive"
 )]
-fn interpolate(quantiles: &[f64], values: &[f64], place: f64) -> usize {
+fn interpolate(quantiles: &[f64], values: &[f64], place: f64, round_up_from: f64) -> usize {
     let above = quantiles.partition_point(|&q| q <= place).clamp(1, quantiles.len() - 1);
     let (low, high) = (values[above - 1], values[above]);
     let part = (place - quantiles[above - 1]) / (quantiles[above] - quantiles[above - 1]);
     let value =
         if low > 0.0 && high > 3.0 * low { low * power(high / low, part) } else { low + (high - low) * part };
-    (value + 0.5) as usize
+    (value + 1.0 - round_up_from) as usize
 }
 
 #[cfg(test)]
@@ -138,19 +156,10 @@ mod tests {
             for values in [&shape.content_bytes, &shape.tags] {
                 assert_eq!(values.len(), calibration.quantiles.len());
                 for (&place, &value) in calibration.quantiles.iter().zip(values).take(10) {
-                    let drawn = interpolate(&calibration.quantiles, values, place) as f64;
+                    let drawn = interpolate(&calibration.quantiles, values, place, half()) as f64;
                     assert!((drawn - value).abs() < 0.51, "{value} at {place}, not {drawn}");
                 }
             }
         }
-    }
-
-    #[test]
-    fn apportioned_counts_add_up() {
-        for count in [1, 99, 5_000, 50_000] {
-            let shares = Calibration::get().apportion(count);
-            assert_eq!(shares.values().sum::<usize>(), count);
-        }
-        assert_eq!(Calibration::get().apportion(50_000), Calibration::get().kind_counts);
     }
 }

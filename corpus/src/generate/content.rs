@@ -1,13 +1,16 @@
 //! The content of each kind.
 
-use codecs::Event;
+use super::{
+    builder::{Builder, Context, again, remember},
+    text,
+};
+use crate::random::Random;
 
-use super::{Builder, Context, author_keys, json, text};
-use crate::{keys, random::Random};
+/// Content lengths of real gift wraps cluster on NIP-44's padding steps.
+const GIFT_WRAP_BYTES: [usize; 8] = [944, 1284, 1456, 1466, 1707, 1796, 2140, 2844];
 
-/// Content lengths of real gift wraps cluster on NIP-44's padding steps; out of 131.
-const GIFT_WRAP_BYTES: [(usize, usize); 8] =
-    [(1707, 40), (1466, 36), (1456, 13), (1796, 11), (2844, 8), (2140, 7), (944, 3), (1284, 3)];
+/// Where two thirds of lists have nothing, a line drawn between quantiles of 0 and 420 bytes would give too many one.
+const SHORTEST_RELAY_MAP_BYTES: usize = 250;
 
 /// Reactions, out of 575.
 const REACTIONS: [(&str, usize); 10] = [
@@ -23,22 +26,24 @@ const REACTIONS: [(&str, usize); 10] = [
     ("😭", 17),
 ];
 
-impl Builder {
+impl Builder<'_> {
     pub(super) fn content(&mut self, context: &Context, bytes: usize) -> String {
         match context.kind {
             0 => self.profile(bytes),
             3 => self.relay_map(bytes),
             4 => nip04(&mut self.random, bytes),
-            6 | 16 => self.repost(context, bytes),
+            6 | 16 => self.repost(context),
             7 => draw(&mut self.random, &REACTIONS).to_owned(),
             1059 => self.gift_wrap(bytes),
             // Lists keep their private part encrypted; wallets, drafts and groups are encrypted whole.
             13 | 445 | 1060 | 7374..=7376 | 10_000..=10_015 | 17_375 | 30_000..=30_003 | 31_234 | 37_375 => {
                 base64(&mut self.random, bytes)
             }
-            6_000..=6_999 => self.search_result(bytes),
-            30_023 | 30_024 | 30_040 | 30_041 | 30_818 => self.vocabulary.text(&mut self.random, bytes, 1),
-            _ => self.vocabulary.text(&mut self.random, bytes, 3),
+            6_000..=6_999 => self.search_result(context, bytes),
+            30_023 | 30_024 | 30_040 | 30_041 | 30_818 => {
+                self.generator.vocabulary.article(&mut self.random, bytes)
+            }
+            _ => self.generator.vocabulary.text(&mut self.random, bytes, 3),
         }
     }
 
@@ -48,15 +53,15 @@ impl Builder {
             return "{}".to_owned();
         }
         let random = &mut self.random;
-        let name = self.vocabulary.name(random).to_owned();
+        let name = self.generator.vocabulary.name(random).to_owned();
         let host = random.pick(&text::HOSTS);
         let mut fields = vec![("name", name.clone())];
         for (field, share, value) in [
-            ("display_name", 0.76, format!("{name} {}", self.vocabulary.name(random))),
-            ("picture", 0.91, text::address(random, "jpg")),
+            ("display_name", 0.76, format!("{name} {}", self.generator.vocabulary.name(random))),
+            ("picture", 0.91, text::upload(random)),
             ("nip05", 0.75, format!("{name}@{host}")),
             ("lud16", 0.77, format!("{name}@{host}")),
-            ("banner", 0.77, text::address(random, "jpg")),
+            ("banner", 0.77, text::upload(random)),
             ("website", 0.66, format!("https://{host}/{name}")),
         ] {
             if random.chance(share) {
@@ -68,19 +73,19 @@ impl Builder {
             fields.pop();
         }
         let rest = bytes.saturating_sub(profile_json(&fields).len() + 11);
-        fields.insert(1, ("about", self.vocabulary.text(random, rest, 3)));
+        fields.insert(1, ("about", self.generator.vocabulary.text(random, rest, 3)));
         profile_json(&fields)
     }
 
     /// Kind 3: what clients once kept there, `{"wss://…":{"read":true,"write":true},…}`; nothing in two thirds.
     fn relay_map(&mut self, bytes: usize) -> String {
-        if bytes == 0 {
+        if bytes < SHORTEST_RELAY_MAP_BYTES {
             return String::new();
         }
         let mut relays: Vec<String> = Vec::new();
         let mut length = 2;
         while length < bytes && relays.len() < 400 {
-            let relay = self.relays.draw(&mut self.random);
+            let relay = self.generator.relays.draw(&mut self.random);
             let entry = format!("\"{relay}\":{{\"read\":true,\"write\":{}}}", self.random.chance(0.8));
             length += entry.len() + 1;
             relays.push(entry);
@@ -88,17 +93,10 @@ impl Builder {
         format!("{{{}}}", relays.join(","))
     }
 
-    /// Kinds 6 and 16: the reposted event, or nothing.
-    fn repost(&mut self, context: &Context, bytes: usize) -> String {
-        match context.answers.or(self.notes.last().copied()) {
-            Some(note) if bytes > 0 => self.embedded(note),
-            _ => String::new(),
-        }
-    }
-
     fn gift_wrap(&mut self, bytes: usize) -> String {
         let random = &mut self.random;
-        let bytes = if random.chance(121.0 / 131.0) { draw(random, &GIFT_WRAP_BYTES) } else { bytes };
+        let step = GIFT_WRAP_BYTES.into_iter().min_by_key(|step| step.abs_diff(bytes)).unwrap_or(bytes);
+        let bytes = if step.abs_diff(bytes) * 8 < bytes { step } else { bytes };
         match random.chance(0.36) {
             // NIP-44: the first byte, 2, is the version.
             true => format!("Ag{}", base64(random, bytes.saturating_sub(2))),
@@ -107,44 +105,20 @@ impl Builder {
     }
 
     /// Kinds 6000 to 6999: a JSON list of `["e", id]`.
-    fn search_result(&mut self, bytes: usize) -> String {
+    fn search_result(&mut self, context: &Context, bytes: usize) -> String {
+        let recent = self.recent.entry(context.kind).or_default();
         let mut list = String::from("[");
         while list.len() + 73 <= bytes {
             let separator = if list.len() == 1 { "" } else { "," };
-            list += &format!("{separator}[\"e\",\"{}\"]", codecs::hex::encode(&self.random.bytes32()));
+            let id = again(&mut self.random, &recent.ids, context.reuse.id).unwrap_or_else(|| {
+                let id = self.random.bytes32();
+                remember(&mut recent.ids, id);
+                id
+            });
+            list += &format!("{separator}[\"e\",\"{}\"]", codecs::hex::encode(&id));
         }
         list.push(']');
         list
-    }
-
-    /// The zap request (kind 9734) or job request (kind 5300) that a receipt or a result quotes.
-    pub(super) fn quoted_request(&mut self, context: &mut Context, kind: u16) -> String {
-        let author = self.random.below(author_keys().len());
-        let mut tags = vec![vec!["p".into(), codecs::hex::encode(&self.mention(context)).into()]];
-        if kind == 9734 {
-            let note = self.answered_id(context);
-            tags.push(vec!["e".into(), note.into()]);
-            tags.push(vec!["amount".into(), format!("{}000", self.random.between(21, 9_999)).into()]);
-        } else {
-            let alt = self.vocabulary.text(&mut self.random, 30, 0);
-            tags.push(vec!["alt".into(), alt.into()]);
-        }
-        let mut relays = vec!["relays".into()];
-        for _ in 0..self.random.between(2, 8) {
-            relays.push(self.relays.draw(&mut self.random).to_owned().into());
-        }
-        tags.push(relays);
-        let mut request = Event {
-            id: [0; 32],
-            pubkey: [0; 32],
-            created_at: context.created_at,
-            kind,
-            tags,
-            content: "".into(),
-            sig: [0; 64],
-        };
-        keys::sign(&mut request, &author_keys()[author]);
-        json(&request)
     }
 }
 

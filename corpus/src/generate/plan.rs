@@ -1,69 +1,148 @@
 //! Who publishes what and when, before any event exists.
+//!
+//! Events are planned in blocks that do not depend on each other, so that all cores make them and memory holds a few.
 
-use super::{GenerateError, calibration::Calibration};
+use std::collections::BTreeMap;
+
+use super::{GenerateError, Mix, calibration::Calibration};
 use crate::{
     keys::AUTHOR_KEYS,
     random::{Random, Weighted},
 };
 
+/// Events in a block: enough that each commoner kind follows its distribution inside one, some 10 MB of memory.
+pub(super) const BLOCK: usize = 1_000;
+
 /// 2025-09-20, when the audited archive begins; it spans eight days.
 const FIRST_CREATED_AT: i64 = 1_758_326_400;
-const SPAN_SECONDS: usize = 8 * 86_400;
+const SPAN_SECONDS: u64 = 8 * 86_400;
 
 /// An event to be.
+#[derive(Debug, Clone)]
 pub(super) struct Planned {
     pub(super) kind: u16,
+    /// The event's place among all, from 0.
+    pub(super) index: u64,
     pub(super) created_at: i64,
-    /// Which author; `None` for a gift wrap, which has a key of its own.
-    pub(super) author: Option<usize>,
-    /// Place in the distribution of content lengths of its kind, 0..1.
+    pub(super) author: Author,
+    /// Place in the distribution of sizes of its kind, 0..1.
     pub(super) content_place: f64,
     /// Place in the distribution of tag counts of its kind, 0..1.
     pub(super) tags_place: f64,
 }
 
-/// Plans `count` events in order of time.
-pub(super) fn plan(count: usize, seed: u64) -> Result<Vec<Planned>, GenerateError> {
-    let calibration = Calibration::get();
-    let counts = calibration.apportion(count);
-    if counts.iter().any(|(&kind, &n)| has_one_per_author(kind) && n > AUTHOR_KEYS) {
-        return Err(GenerateError::TooMany { asked: count, max: most_events(calibration) });
+/// Who signs an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Author {
+    /// One of the authors, by rank of activity.
+    Known(usize),
+    /// A key of its own: gift wraps, and lists beyond one for each author.
+    Once,
+}
+
+/// The plan of all blocks.
+#[derive(Debug)]
+pub(super) struct Plan {
+    count: u64,
+    seed: u64,
+    /// The mix's kinds, each spread evenly, repeated as often as events need; so any stretch of it has the mix.
+    deck: Vec<u16>,
+    /// For each kind of which an author has one, the authors in the order in which they get theirs.
+    once: BTreeMap<u16, Vec<usize>>,
+    authors: Authors,
+}
+
+impl Plan {
+    pub(super) fn new(mix: &Mix, count: u64, seed: u64) -> Result<Plan, GenerateError> {
+        let deck = deck(mix)?;
+        let mut random = Random::new("relay-sim list authors", seed);
+        let once = mix.kinds.keys().filter(|&&kind| has_one_per_author(kind)).map(|&kind| {
+            let mut authors: Vec<_> = (0..AUTHOR_KEYS).collect();
+            random.shuffle(&mut authors);
+            (kind, authors)
+        });
+        let once = once.collect();
+        Ok(Plan { count, seed, deck, once, authors: Authors::new(count) })
     }
-    let mut random = Random::new("relay-sim plan", seed);
-    let mut authors = Authors::new(count);
-    let mut plan = Vec::with_capacity(count);
-    for (kind, n) in counts {
-        let content_places = strata(n, &mut random);
-        let tags_places = strata(n, &mut random);
-        let mut once = has_one_per_author(kind).then(|| authors.each_once(&mut random));
-        for (content_place, tags_place) in content_places.into_iter().zip(tags_places) {
-            let author = match &mut once {
-                _ if kind == 1059 => None,
-                Some(once) => Some(once.pop().expect("checked above")),
-                None => Some(authors.draw(&mut random)),
-            };
-            plan.push(Planned { kind, created_at: 0, author, content_place, tags_place });
+
+    pub(super) fn blocks(&self) -> u64 {
+        self.count.div_ceil(BLOCK as u64)
+    }
+
+    /// One block's events in order of time.
+    pub(super) fn block(&self, block: u64) -> Vec<Planned> {
+        let start = block * BLOCK as u64;
+        let end = self.count.min(start + BLOCK as u64);
+        let mut random = Random::new("relay-sim plan", self.seed ^ block.rotate_left(32));
+        let mut ordinals = self.before(start);
+        let mut places: BTreeMap<u16, Vec<(f64, f64)>> = BTreeMap::new();
+        let kinds: Vec<u16> = (start..end).map(|index| self.kind(index)).collect();
+        for &kind in &kinds {
+            places.entry(kind).or_default().push((0.0, 0.0));
         }
+        for places in places.values_mut() {
+            let strata = strata(places.len(), &mut random).into_iter().zip(strata(places.len(), &mut random));
+            places.iter_mut().zip(strata).for_each(|(place, drawn)| *place = drawn);
+        }
+        let mut planned = Vec::with_capacity(kinds.len());
+        for kind in kinds {
+            let ordinal = ordinals.entry(kind).or_insert(0);
+            let author = match self.once.get(&kind) {
+                _ if kind == 1059 => Author::Once,
+                Some(authors) => {
+                    let position = usize::try_from(*ordinal).unwrap_or(usize::MAX);
+                    authors.get(position).map_or(Author::Once, |&author| Author::Known(author))
+                }
+                None => Author::Known(self.authors.draw(&mut random)),
+            };
+            *ordinal += 1;
+            let (content_place, tags_place) =
+                places.get_mut(&kind).and_then(Vec::pop).expect("one for each event of the kind");
+            planned.push(Planned { kind, index: 0, created_at: 0, author, content_place, tags_place });
+        }
+        random.shuffle(&mut planned);
+        for (planned, index) in planned.iter_mut().zip(start..) {
+            planned.index = index;
+            let seconds = u128::from(index) * u128::from(SPAN_SECONDS) / u128::from(self.count);
+            planned.created_at = FIRST_CREATED_AT + i64::try_from(seconds).expect("less than eight days");
+        }
+        planned
     }
-    random.shuffle(&mut plan);
-    for (i, planned) in plan.iter_mut().enumerate() {
-        let seconds = i64::try_from(i * SPAN_SECONDS / count).expect("less than eight days");
-        planned.created_at = FIRST_CREATED_AT + seconds;
+
+    fn kind(&self, index: u64) -> u16 {
+        self.deck[usize::try_from(index % self.deck.len() as u64).expect("below a length")]
     }
-    Ok(plan)
+
+    /// How many events of each kind precede `index`.
+    fn before(&self, index: u64) -> BTreeMap<u16, u64> {
+        let length = self.deck.len() as u64;
+        let (rounds, rest) = (index / length, usize::try_from(index % length).expect("below a length"));
+        let mut counts = BTreeMap::new();
+        for (position, &kind) in self.deck.iter().enumerate() {
+            *counts.entry(kind).or_insert(0) += rounds + u64::from(position < rest);
+        }
+        counts
+    }
+}
+
+/// A kind with n of N events stands at every N/n-th place, from a start of its own; rare ones anywhere.
+fn deck(mix: &Mix) -> Result<Vec<u16>, GenerateError> {
+    let mut random = Random::new("relay-sim kinds", 0);
+    let mut places: Vec<(f64, u16)> = Vec::new();
+    for (&kind, &n) in &mix.kinds {
+        let start = random.unit();
+        places.extend((0..n).map(|i| ((i as f64 + start) / n as f64, kind)));
+    }
+    if places.is_empty() {
+        return Err(GenerateError::NoKinds);
+    }
+    places.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    Ok(places.into_iter().map(|(_, kind)| kind).collect())
 }
 
 /// NIP-01: a relay keeps only the newest event of such a kind and author.
 fn has_one_per_author(kind: u16) -> bool {
     matches!(kind, 0 | 3 | 10_000..=19_999)
-}
-
-/// The largest plan: beyond it the commonest such kind needs more authors than there are.
-fn most_events(calibration: &Calibration) -> usize {
-    let counts = &calibration.kind_counts;
-    let total: usize = counts.values().sum();
-    let commonest = counts.iter().filter(|&(&kind, _)| has_one_per_author(kind)).map(|(_, &n)| n).max();
-    AUTHOR_KEYS * total / commonest.unwrap_or(1)
 }
 
 /// One random place in each of `n` equal parts of 0..1, shuffled: even a few events follow the distribution.
@@ -74,14 +153,15 @@ fn strata(n: usize, random: &mut Random) -> Vec<f64> {
 }
 
 /// Few write much and many write once: ten authors write a sixth of real events, and 100 events have 56 authors.
+#[derive(Debug)]
 struct Authors {
     pool: usize,
     by_activity: Weighted,
 }
 
 impl Authors {
-    fn new(count: usize) -> Authors {
-        let pool = count.clamp(100, AUTHOR_KEYS);
+    fn new(count: u64) -> Authors {
+        let pool = usize::try_from(count).unwrap_or(AUTHOR_KEYS).clamp(100, AUTHOR_KEYS);
         let by_activity = Weighted::new((1..=pool).map(|rank| 1.0 / rank as f64));
         Authors { pool, by_activity }
     }
@@ -92,11 +172,17 @@ impl Authors {
             false => random.below(self.pool),
         }
     }
+}
 
-    /// All authors in random order, to be taken from the end.
-    fn each_once(&mut self, random: &mut Random) -> Vec<usize> {
-        let mut authors: Vec<_> = (0..AUTHOR_KEYS).collect();
-        random.shuffle(&mut authors);
-        authors
+impl Mix {
+    /// The kinds of an audit of the 50,000 events of the binostr archive, eight days of September 2025.
+    pub fn audit() -> Mix {
+        Mix { kinds: Calibration::get().kind_counts.clone() }
+    }
+
+    /// The kinds of 561 events that one relay sent live in 13 minutes of March 2025: fewer notes and follow lists,
+    /// more reactions and deletions than in the archive.
+    pub fn live() -> Mix {
+        Mix { kinds: Calibration::get().live_kind_counts.clone() }
     }
 }

@@ -3,9 +3,9 @@
 use codecs::{Tag, hex};
 
 use super::{
-    Builder, Context, author_keys,
+    builder::{Builder, Context, again, author_keys, remember, target_keys},
     calibration::{Shape, TagName},
-    target_keys, text,
+    text,
 };
 use crate::{keys, random::Weighted};
 
@@ -17,6 +17,12 @@ const REQUIRED: f64 = 0.9;
 
 /// Up to so many tags, names occur as often as events have them; longer lists consist of what makes lists long.
 const SHORT: usize = 6;
+
+/// As above for deletions: the longer of them have more names, the longest more ids.
+const SHORT_DELETION: usize = 8;
+
+/// Lists consist of one name in this share of their tags.
+const MOSTLY: f64 = 0.8;
 
 /// 2100-01-01: a relay may drop what has expired (NIP-40), and a loaded corpus must stay whole.
 const EXPIRATION: usize = 4_102_444_800;
@@ -36,7 +42,7 @@ const CLIENTS: [&str; 12] = [
     "Saltmarsh",
 ];
 
-impl Builder {
+impl Builder<'_> {
     /// `count` tags of the names this kind has; more where the kind needs more, fewer where it has no more.
     pub(super) fn tags(&mut self, context: &mut Context, shape: &Shape, count: usize) -> Vec<Tag<'static>> {
         let count = count.min(MAX_TAGS);
@@ -58,16 +64,14 @@ impl Builder {
             .iter()
             .filter(|name| name.name != "d" && (name.repeats || name.event_share < REQUIRED))
             .collect();
+        let short = if context.kind == 5 { SHORT_DELETION } else { SHORT };
         while names.len() < count && !left.is_empty() {
-            let weights = Weighted::new(left.iter().map(|name| match name.event_share {
-                _ if count > SHORT => name.tag_share(),
-                // A second tag of a required name is the exception where there are few.
-                share if share >= REQUIRED => 0.1,
-                share => share,
-            }));
+            let weights = left.iter().map(|name| extra_weight(name, context.kind, count > short));
+            let weights = Weighted::new(weights);
             let drawn = weights.draw(&mut self.random);
             // Where one repeats, the rest of a long list is mostly of it.
-            let repeats = if left[drawn].repeats { (count - names.len()).div_ceil(2) } else { 1 };
+            let many = left[drawn].repeats && (context.kind != 5 || count > short);
+            let repeats = if many { (count - names.len()).div_ceil(2) } else { 1 };
             names.extend(std::iter::repeat_n(left[drawn], repeats));
             if !left[drawn].repeats {
                 left.remove(drawn);
@@ -89,27 +93,51 @@ impl Builder {
         match element {
             "empty" => String::new(),
             "H64" => self.hex_value(context, name, position),
-            "wss" => self.relays.draw(&mut self.random).to_owned(),
+            "wss" => self.generator.relays.draw(&mut self.random).to_owned(),
             "http" => self.http_value(name),
             "num" => self.number(context, name, position),
-            "addr" => {
-                let kind = if context.kind == 1311 { 30_311 } else { 30_023 };
-                let author = hex::encode(&target_keys()[self.by_popularity.draw(&mut self.random)]);
-                format!("{kind}:{author}:{}", text::digits(&mut self.random, 36, 12))
-            }
+            "addr" => self.address(context),
             "txt" => self.text_value(context, name, position),
             word => word.to_owned(),
         }
     }
 
+    /// kind:key:name, as `a` tags have it.
+    fn address(&mut self, context: &Context) -> String {
+        let recent = self.recent.entry(context.kind).or_default();
+        if let Some(address) = again(&mut self.random, &recent.addresses, context.reuse.id) {
+            return address;
+        }
+        let kind = if context.kind == 1311 { 30_311 } else { 30_023 };
+        // A deletion names what its author wrote (NIP-09).
+        let author = match (context.kind, context.author) {
+            (5, Some(author)) => keys::public(&author_keys()[author]),
+            _ => target_keys()[self.generator.by_popularity.draw(&mut self.random)],
+        };
+        let name = match context.kind {
+            5 => self.generator.vocabulary.slug(&mut self.random, 18),
+            _ => text::digits(&mut self.random, 36, 36),
+        };
+        let address = format!("{kind}:{}:{name}", hex::encode(&author));
+        remember(&mut recent.addresses, address.clone());
+        address
+    }
+
     fn hex_value(&mut self, context: &mut Context, name: &str, position: usize) -> String {
         match (name, position) {
+            ("p", 0) if context.kind == 9735 => hex::encode(&self.zap(context).recipient),
+            ("e", 0) if context.kind == 9735 => self.zap(context).note,
+            ("P", 0) if context.kind == 9735 => {
+                hex::encode(&keys::public(&author_keys()[self.zap(context).sender]))
+            }
             // A deletion must not delete anything that is here.
             ("e", 0) if context.kind != 5 => self.answered_id(context),
+            ("p", 0) if context.kind == 6 && !context.mentioned.is_empty() => self.mentioned_there(context),
             ("p", 0) => match context.answers {
                 Some(note) if context.kind != 3 && context.mentioned.is_empty() => {
-                    context.mentioned.insert(usize::MAX);
-                    hex::encode(&self.events[note].pubkey)
+                    let author = self.events[note].pubkey;
+                    context.mentioned.insert(author);
+                    hex::encode(&author)
                 }
                 _ => hex::encode(&self.mention(context)),
             },
@@ -121,20 +149,40 @@ impl Builder {
         }
     }
 
-    /// The id of the note that the event answers, the first time; any id otherwise.
+    /// Reposts mention whom the note mentions, then others.
+    fn mentioned_there(&mut self, context: &mut Context) -> String {
+        let note = context.answers.map(|note| &self.events[note]);
+        let there = note.into_iter().flat_map(|note| &note.tags).filter(|tag| tag.len() > 1 && tag[0] == "p");
+        for tag in there {
+            if let Some(key) = hex::decode_array(tag[1].as_bytes())
+                && context.mentioned.insert(key)
+            {
+                return tag[1].to_string();
+            }
+        }
+        hex::encode(&self.mention(context))
+    }
+
+    /// The id of the note that the event answers, the first time; that of an event elsewhere otherwise.
     pub(super) fn answered_id(&mut self, context: &mut Context) -> String {
         let answered = std::mem::replace(&mut context.answered, true);
-        match context.answers {
-            Some(note) if !answered => hex::encode(&self.events[note].id),
-            _ => hex::encode(&self.random.bytes32()),
+        if let (Some(note), false) = (context.answers, answered) {
+            return hex::encode(&self.events[note].id);
         }
+        let recent = self.recent.entry(context.kind).or_default();
+        let id = again(&mut self.random, &recent.ids, context.reuse.id).unwrap_or_else(|| {
+            let id = self.random.bytes32();
+            remember(&mut recent.ids, id);
+            id
+        });
+        hex::encode(&id)
     }
 
     fn http_value(&mut self, name: &str) -> String {
         let random = &mut self.random;
         match name {
             "proxy" => {
-                let (host, user) = (random.pick(&text::HOSTS), self.vocabulary.name(random));
+                let (host, user) = (random.pick(&text::HOSTS), self.generator.vocabulary.name(random));
                 format!("https://{host}/users/{user}/statuses/11{}", text::digits(random, 10, 16))
             }
             "server" => format!("https://{}", random.pick(&text::HOSTS)),
@@ -154,12 +202,12 @@ impl Builder {
 
     fn text_value(&mut self, context: &mut Context, name: &str, position: usize) -> String {
         match name {
-            "description" if context.kind == 9735 => return self.quoted_request(context, 9734),
-            "request" => return self.quoted_request(context, 5300),
+            "description" if context.kind == 9735 => return self.zap_request(context),
+            "request" => return self.job_request(context),
             _ => {}
         }
         let random = &mut self.random;
-        let vocabulary = &self.vocabulary;
+        let vocabulary = &self.generator.vocabulary;
         match name {
             "t" | "name" | "display_name" => vocabulary.name(random).to_owned(),
             "client" => random.pick(&CLIENTS).to_owned(),
@@ -171,8 +219,8 @@ impl Builder {
                 _ => format!("x {}", hex::encode(&random.bytes32())),
             },
             "bolt11" => {
-                let (amount, length) = (random.between(1, 999), random.between(260, 440));
-                format!("lnbc{amount}0n1p{}", text::digits(random, 36, length))
+                let (amount, length) = (random.between(1, 999), random.between(350, 440));
+                format!("lnbc{amount}0n1p{}", text::digits(random, 32, length))
             }
             "proxy" => "activitypub".to_owned(),
             "lud16" | "nip05" => format!("{}@{}", vocabulary.name(random), random.pick(&text::HOSTS)),
@@ -182,6 +230,7 @@ impl Builder {
             "emoji" => "wave".to_owned(),
             _ => {
                 let bytes = match name {
+                    "alt" if context.kind == 5 => random.between(14, 20),
                     "alt" => random.between(12, 60),
                     "title" => random.between(15, 90),
                     "summary" | "about" | "description" => random.between(60, 300),
@@ -190,5 +239,23 @@ impl Builder {
                 vocabulary.text(random, bytes, 1).replace("\n\n", " - ")
             }
         }
+    }
+}
+
+/// How likely a tag beyond the required ones has this name.
+fn extra_weight(name: &TagName, kind: u16, long: bool) -> f64 {
+    let required = name.event_share >= REQUIRED;
+    match kind {
+        // Long deletions are of addresses more often than of ids, short ones name few of either.
+        5 if long && name.name == "a" => 2.0 * name.tag_share(),
+        5 if !long && required => 0.03,
+        5 if !long && name.repeats => 0.42 * name.event_share,
+        // Long relay lists are of relays.
+        10_002 if long && !name.repeats => 0.2 * name.tag_share(),
+        _ if long => name.tag_share(),
+        _ if required && name.tag_share() >= MOSTLY => 3.0,
+        // Elsewhere a second tag of a required name is the exception where there are few.
+        _ if required => 0.1,
+        _ => name.event_share,
     }
 }

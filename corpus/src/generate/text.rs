@@ -8,12 +8,18 @@ use crate::random::{Random, Weighted};
 const WORDS: usize = 1_500;
 const PHRASES: usize = 400;
 
-/// Of 100 draws, how many are an address with a random tail …
-const ADDRESSES: usize = 3;
-/// … a span of 3 to 10 words said before in the same text …
-const REPEATS: usize = 10;
-/// … one of the fixed phrases. The rest are single words.
-const PHRASE_DRAWS: usize = 15;
+/// Of 100 draws, how many are what; the rest are single words.
+#[derive(Debug, Clone, Copy)]
+struct Shares {
+    /// An address with a random tail.
+    addresses: usize,
+    /// An emoji or a word not in Latin letters.
+    exotic: usize,
+    /// A span of 3 to 10 words said before in the same text.
+    repeats: usize,
+    /// One of the fixed phrases.
+    phrases: usize,
+}
 
 const SYLLABLES: [&str; 40] = [
     "a", "be", "ca", "do", "e", "fi", "go", "ha", "in", "ju", "ka", "lo", "me", "no", "or", "pa", "qui",
@@ -119,8 +125,28 @@ impl Vocabulary {
         &self.words[random.between(300, WORDS - 1)]
     }
 
+    /// Several words joined by hyphens, of exactly `bytes` bytes.
+    pub(super) fn slug(&self, random: &mut Random, bytes: usize) -> String {
+        let mut slug = String::new();
+        while slug.len() < bytes {
+            slug.push_str(self.word(random));
+            slug.push('-');
+        }
+        slug.truncate(bytes);
+        slug
+    }
+
     /// Text of exactly `bytes` bytes; `exotic` of 100 words are emoji or not in Latin letters.
     pub(super) fn text(&self, random: &mut Random, bytes: usize, exotic: usize) -> String {
+        self.write(random, bytes, Shares { addresses: 3, exotic, repeats: 10, phrases: 15 })
+    }
+
+    /// As [`Vocabulary::text`]; long texts repeat less of themselves.
+    pub(super) fn article(&self, random: &mut Random, bytes: usize) -> String {
+        self.write(random, bytes, Shares { addresses: 4, exotic: 1, repeats: 3, phrases: 6 })
+    }
+
+    fn write(&self, random: &mut Random, bytes: usize, shares: Shares) -> String {
         let mut text = String::with_capacity(bytes + 64);
         // Of words.
         let mut starts = Vec::new();
@@ -135,7 +161,7 @@ impl Vocabulary {
                 });
             }
             let start = text.len();
-            self.push_draw(&mut text, &starts, random, exotic);
+            self.push_draw(&mut text, &starts, random, shares);
             starts.push(start);
             let spaces = text[start..].match_indices(' ').map(|(space, _)| start + space + 1);
             starts.extend(spaces);
@@ -144,23 +170,23 @@ impl Vocabulary {
         text
     }
 
-    fn push_draw(&self, text: &mut String, starts: &[usize], random: &mut Random, exotic: usize) {
+    fn push_draw(&self, text: &mut String, starts: &[usize], random: &mut Random, shares: Shares) {
         let mut draw = random.below(100);
         let mut falls_in = |share: usize| {
             let falls = draw < share;
             draw = draw.wrapping_sub(share);
             falls
         };
-        if falls_in(ADDRESSES) {
+        if falls_in(shares.addresses) {
             text.push_str(&address(random, "jpg"));
-        } else if falls_in(exotic) {
+        } else if falls_in(shares.exotic) {
             text.push_str(random.pick(&EXOTIC));
-        } else if falls_in(REPEATS) && starts.len() > 4 {
+        } else if falls_in(shares.repeats) && starts.len() > 4 {
             let first = random.below(starts.len() - 4);
             let length = random.between(3, 10).min(starts.len() - 1 - first);
             let said = text[starts[first]..starts[first + length]].trim_end().to_owned();
             text.push_str(&said);
-        } else if falls_in(PHRASE_DRAWS) {
+        } else if falls_in(shares.phrases) {
             text.push_str(&self.phrases[self.by_phrase_rank.draw(random)]);
         } else {
             text.push_str(self.word(random));
@@ -173,6 +199,13 @@ pub(super) fn address(random: &mut Random, extension: &str) -> String {
     let host = random.pick(&HOSTS);
     let length = random.between(8, 24);
     format!("https://{host}/{}.{extension}", digits(random, 36, length))
+}
+
+/// The address of an uploaded picture: hosts name files by long random names.
+pub(super) fn upload(random: &mut Random) -> String {
+    let host = random.pick(&HOSTS);
+    let length = random.between(24, 44);
+    format!("https://{host}/{}.jpg", digits(random, 62, length))
 }
 
 /// Random digits of this base (at most 62).

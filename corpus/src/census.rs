@@ -1,0 +1,75 @@
+//! What a file is, without holding it.
+
+use std::collections::HashSet;
+
+use codecs::Event;
+
+use crate::{Fingerprint, Origin, fingerprint::FingerprintHasher, origin::SignerSample};
+
+/// How many ids are remembered to find repeated ones: some 150 MB, and more events than a run streams.
+pub const MAX_IDS: usize = 4_000_000;
+
+/// Counts events as they pass: how many, which of them repeat an id, whose they are, and their fingerprint.
+#[derive(Debug, Default)]
+pub struct Census {
+    /// The first half of each id: 2^64 ids would have to be tried to make two alike.
+    ids: HashSet<[u8; 16]>,
+    fingerprint: FingerprintHasher,
+    signers: SignerSample,
+    events: u64,
+    duplicates: u64,
+    unchecked: u64,
+}
+
+/// What a [`Census`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    /// Events without the duplicates.
+    pub events: u64,
+    /// Events whose id came before.
+    pub duplicates: u64,
+    /// Events that came after [`MAX_IDS`] others; whether they are duplicates is not known.
+    pub unchecked: u64,
+    /// Of the events without the duplicates, in order.
+    pub fingerprint: Fingerprint,
+    /// Who made them.
+    pub origin: Origin,
+}
+
+impl Census {
+    /// Counts one event; false when its id came before.
+    pub fn add(&mut self, event: &Event<'_>) -> bool {
+        let half = event.id.first_chunk().copied().expect("an id has 32 bytes");
+        if self.ids.len() < MAX_IDS {
+            if !self.ids.insert(half) {
+                self.duplicates += 1;
+                return false;
+            }
+        } else if self.ids.contains(&half) {
+            self.duplicates += 1;
+            return false;
+        } else {
+            self.unchecked += 1;
+        }
+        self.events += 1;
+        self.fingerprint.add(event);
+        self.signers.add(event);
+        true
+    }
+
+    /// What was counted so far, duplicates left out.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The sums.
+    pub fn finish(self) -> Counted {
+        Counted {
+            events: self.events,
+            duplicates: self.duplicates,
+            unchecked: self.unchecked,
+            origin: self.signers.origin(),
+            fingerprint: self.fingerprint.finish(),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! `corpus generate`
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Context;
+use clap::ValueEnum;
+use corpus::{
+    Census, CorpusError, EventWriter,
+    generate::{Generator, Mix},
+};
+
+use super::{Progress, say};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How many; millions take minutes and some 100 MB of memory.
+    #[arg(long, default_value_t = 5_000)]
+    events: u64,
+    /// Another number, other events.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Which kinds of events in which shares.
+    #[arg(long, value_enum, default_value_t = KindMix::Audit)]
+    mix: KindMix,
+    /// Where to; the name decides the format. An existing file is replaced.
+    #[arg(long)]
+    out: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum KindMix {
+    /// As an audit of 50,000 archived events found: 42% notes, 12% reactions, 9% encrypted messages, 6% follow lists.
+    Audit,
+    /// As one relay sent 561 events live: 32% notes, 22% reactions, 8% deletions, 5% follow lists.
+    Live,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mix = match args.mix {
+        KindMix::Audit => Mix::audit(),
+        KindMix::Live => Mix::live(),
+    };
+    let generator = Generator::new(&mix, args.events, args.seed)?;
+    let mut writer = EventWriter::create(&args.out)?;
+    let mut progress = Progress::new("made", Some(args.events), "events");
+    let mut census = Census::default();
+    generator.stream(|block| {
+        for event in &block {
+            census.add(event);
+            writer.write(event)?;
+        }
+        progress.report(census.events());
+        Ok::<(), CorpusError>(())
+    })?;
+    writer.finish()?;
+    let counted = census.finish();
+    let bytes =
+        std::fs::metadata(&args.out).with_context(|| format!("cannot find {:?} again", args.out))?.len();
+    say(&format!(
+        "{}: {} events, {bytes} bytes, fingerprint {}",
+        args.out.display(),
+        counted.events,
+        counted.fingerprint
+    ));
+    Ok(ExitCode::SUCCESS)
+}

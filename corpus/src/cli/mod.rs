@@ -1,0 +1,95 @@
+//! The commands.
+
+mod analyze;
+mod files;
+mod generate;
+mod verify;
+
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use clap::{Parser, Subcommand};
+
+/// Progress is for those who wait: none in the first two seconds, then one line every two.
+const PROGRESS_EVERY: Duration = Duration::from_secs(2);
+
+/// Files of Nostr events for load tests: make, verify, convert, sample and describe them.
+///
+/// A file's format follows from its name: .jsonl .jsonl.gz .jsonl.zst (one NIP-01 object a line) or .pb.gz
+/// (length-delimited ProtoEvent). Files of any length are worked on in bounded memory. data/README.md says what the
+/// bundled sample is and how to get real events.
+#[derive(Debug, Parser)]
+#[command(name = "corpus", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make signed events shaped like real ones; the same arguments make the same events on every machine.
+    Generate(generate::Args),
+    /// Check every id and signature; fails and lists the first 20 bad ones when any is wrong.
+    Verify(verify::Args),
+    /// Copy a corpus into another format, events in the same order.
+    Convert(files::ConvertArgs),
+    /// Draw events at random, without repeats; they keep their order.
+    Sample(files::SampleArgs),
+    /// Describe a corpus: kinds, sizes, tags, share of hex, and how well it compresses.
+    Analyze(analyze::Args),
+}
+
+/// Runs a command. Bad events are an exit code, everything else that goes wrong is an error.
+pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        Command::Generate(args) => generate::run(&args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Convert(args) => files::convert(&args),
+        Command::Sample(args) => files::sample(&args),
+        Command::Analyze(args) => analyze::run(&args),
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the answer of a command")]
+fn say(text: &str) {
+    println!("{}", text.trim_end());
+}
+
+/// Refuses to write where something is.
+fn must_not_exist(path: &PathBuf) -> anyhow::Result<()> {
+    corpus::FileFormat::of(path)?;
+    anyhow::ensure!(!path.exists(), "{path:?} exists already; this command never overwrites");
+    Ok(())
+}
+
+struct Progress {
+    verb: &'static str,
+    total: Option<u64>,
+    unit: &'static str,
+    started: Instant,
+    last: Instant,
+}
+
+impl Progress {
+    fn new(verb: &'static str, total: Option<u64>, unit: &'static str) -> Progress {
+        let now = Instant::now();
+        Progress { verb, total, unit, started: now, last: now }
+    }
+
+    fn report(&mut self, done: u64) {
+        if self.last.elapsed() < PROGRESS_EVERY {
+            return;
+        }
+        self.last = Instant::now();
+        let per_second = done as f64 / self.started.elapsed().as_secs_f64();
+        match self.total {
+            Some(total) => {
+                eprintln!("{} {done} of {total} {}, {per_second:.0} a second", self.verb, self.unit);
+            }
+            None => eprintln!("{} {done} {}, {per_second:.0} a second", self.verb, self.unit),
+        }
+    }
+}

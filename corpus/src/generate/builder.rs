@@ -1,0 +1,281 @@
+//! One block of events in the making.
+
+use std::{
+    collections::{BTreeMap, HashSet, VecDeque},
+    sync::LazyLock,
+};
+
+use codecs::{Event, Format, Implementation, Tag};
+use secp256k1::Keypair;
+use sha2::{Digest, Sha256};
+
+use super::{
+    Generator,
+    calibration::{Calibration, Reuse, Shape},
+    plan::{Author, Planned},
+};
+use crate::{keys, random::Random};
+
+/// Keys that follow lists and mentions choose from; the first [`keys::AUTHOR_KEYS`] are the authors.
+pub(super) const TARGETS: usize = 40_000;
+
+/// How many authors, keys and ids of a kind are remembered: conversations are between few and soon over.
+const REMEMBERED: usize = 24;
+
+/// An event of a five-digit kind without tags and content, as JSON.
+const EMPTY_BYTES: usize = 346;
+
+/// Events so far, and what the next one is made of.
+#[derive(Debug)]
+pub(super) struct Builder<'g> {
+    pub(super) generator: &'g Generator,
+    pub(super) random: Random,
+    pub(super) calibration: &'static Calibration,
+    pub(super) events: Vec<Event<'static>>,
+    /// Kind 1, for replies, reactions, reposts and zaps.
+    pub(super) notes: Vec<Note>,
+    pub(super) recent: BTreeMap<u16, Recent>,
+}
+
+/// A note of this block.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Note {
+    /// Its position.
+    pub(super) event: usize,
+    /// Its size.
+    pub(super) json_bytes: usize,
+}
+
+/// What the last events of one kind were about.
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    authors: VecDeque<usize>,
+    pub(super) keys: VecDeque<[u8; 32]>,
+    pub(super) ids: VecDeque<[u8; 32]>,
+    pub(super) addresses: VecDeque<String>,
+    /// Follow lists, for the runs that later ones share with them.
+    pub(super) lists: VecDeque<Vec<[u8; 32]>>,
+    /// Authors of the zap requests in receipts.
+    pub(super) senders: VecDeque<usize>,
+    /// Positions of notes that were answered or reposted.
+    pub(super) notes: VecDeque<usize>,
+}
+
+/// What the parts of one event have in common.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) kind: u16,
+    pub(super) created_at: i64,
+    /// The event's place in the corpus, which makes addresses unique.
+    pub(super) index: u64,
+    pub(super) author: Option<usize>,
+    /// The note that it answers.
+    pub(super) answers: Option<usize>,
+    /// Whether an `e` tag names that note already.
+    pub(super) answered: bool,
+    /// Keys in its `p` tags so far, also in order for a follow list.
+    pub(super) mentioned: HashSet<[u8; 32]>,
+    pub(super) list: Vec<[u8; 32]>,
+    /// The rest of a run of follows shared with an earlier list.
+    pub(super) run: Vec<[u8; 32]>,
+    pub(super) reuse: Reuse,
+    /// What a zap receipt repeats from the request in it.
+    pub(super) zap: Option<Zap>,
+}
+
+/// Who zapped whom for what.
+#[derive(Debug, Clone)]
+pub(super) struct Zap {
+    pub(super) sender: usize,
+    pub(super) recipient: [u8; 32],
+    pub(super) note: String,
+}
+
+impl<'g> Builder<'g> {
+    pub(super) fn new(generator: &'g Generator, block: u64) -> Builder<'g> {
+        Builder {
+            generator,
+            random: Random::new("relay-sim events", generator.seed ^ block.rotate_left(32)),
+            calibration: Calibration::get(),
+            events: Vec::with_capacity(super::plan::BLOCK),
+            notes: Vec::new(),
+            recent: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn build(&mut self, planned: &Planned) {
+        let shape = self.calibration.shape(planned.kind);
+        let mut context = self.context(planned, shape);
+        let tag_count = self.calibration.tags(shape, planned.tags_place);
+        // Relay maps are from the older clients, whose lists are longer.
+        let follows = planned.kind == 3 && self.random.chance(0.5);
+        let content_place = if follows { planned.tags_place } else { planned.content_place };
+        let mut content_bytes = self.calibration.content_bytes(shape, content_place);
+        if planned.kind == 6 || planned.kind == 16 {
+            self.choose_repost(&mut context, content_bytes);
+        }
+        let tags = self.tags(&mut context, shape, tag_count);
+        if planned.kind == 30_023
+            && let Some(size) = self.calibration.json_bytes(shape, planned.content_place)
+        {
+            // Real articles keep text in long tags and in escapes; here all of it is content.
+            content_bytes = size.saturating_sub(EMPTY_BYTES + tags.iter().map(tag_json_bytes).sum::<usize>());
+        }
+        let content = self.content(&context, content_bytes);
+        let mut event = Event {
+            id: [0; 32],
+            pubkey: [0; 32],
+            created_at: planned.created_at,
+            kind: planned.kind,
+            tags,
+            content: content.into(),
+            sig: [0; 64],
+        };
+        match context.author {
+            Some(author) => keys::sign(&mut event, &author_keys()[author]),
+            None => {
+                let key = keys::once(&event);
+                keys::sign(&mut event, &key);
+            }
+        }
+        if planned.kind == 1 {
+            let note = Note { event: self.events.len(), json_bytes: json(&event).len() };
+            self.notes.push(note);
+        }
+        if planned.kind == 3 {
+            let recent = self.recent.entry(3).or_default();
+            remember(&mut recent.lists, context.list);
+        }
+        self.events.push(event);
+    }
+
+    fn context(&mut self, planned: &Planned, shape: &Shape) -> Context {
+        let recent = self.recent.entry(planned.kind).or_default();
+        // Most real answers point at events that a sample does not hold.
+        let answers = (!self.notes.is_empty() && self.random.chance(0.5)).then(|| {
+            again(&mut self.random, &recent.notes, shape.reuse.id).unwrap_or_else(|| {
+                let note = self.notes[self.random.below(self.notes.len())].event;
+                remember(&mut recent.notes, note);
+                note
+            })
+        });
+        let lists = matches!(planned.kind, 0 | 3 | 10_000..=19_999);
+        let author = match planned.author {
+            Author::Once => None,
+            Author::Known(author) if lists => Some(author),
+            Author::Known(author) => {
+                let again = again(&mut self.random, &recent.authors, shape.reuse.author);
+                if again.is_none() {
+                    remember(&mut recent.authors, author);
+                }
+                Some(again.unwrap_or(author))
+            }
+        };
+        Context {
+            kind: planned.kind,
+            created_at: planned.created_at,
+            index: planned.index,
+            author,
+            answers,
+            answered: false,
+            mentioned: HashSet::new(),
+            list: Vec::new(),
+            run: Vec::new(),
+            reuse: shape.reuse,
+            zap: None,
+        }
+    }
+
+    pub(super) fn finish(self) -> Vec<Event<'static>> {
+        self.events
+    }
+
+    /// A key that many or few follow, each at most once in an event.
+    pub(super) fn mention(&mut self, context: &mut Context) -> [u8; 32] {
+        if context.kind == 3 {
+            return self.follow(context);
+        }
+        let recent = self.recent.entry(context.kind).or_default();
+        if let Some(key) = again(&mut self.random, &recent.keys, context.reuse.key)
+            && context.mentioned.insert(key)
+        {
+            return key;
+        }
+        loop {
+            let key = target_keys()[self.generator.by_popularity.draw(&mut self.random)];
+            if context.mentioned.insert(key) {
+                remember(&mut recent.keys, key);
+                return key;
+            }
+        }
+    }
+
+    /// Lists share runs: people follow packs, and start from the list of someone else.
+    fn follow(&mut self, context: &mut Context) -> [u8; 32] {
+        if context.run.is_empty() && self.random.chance(context.reuse.key) {
+            let lists = &self.recent.entry(3).or_default().lists;
+            if !lists.is_empty() {
+                let list = &lists[self.random.below(lists.len())];
+                if !list.is_empty() {
+                    let start = self.random.below(list.len());
+                    let end = list.len().min(start + self.random.between(5, 40));
+                    context.run = list[start..end].iter().rev().copied().collect();
+                }
+            }
+        }
+        loop {
+            let key = match context.run.pop() {
+                Some(key) => key,
+                None => target_keys()[self.generator.by_popularity.draw(&mut self.random)],
+            };
+            if context.mentioned.insert(key) {
+                context.list.push(key);
+                return key;
+            }
+        }
+    }
+}
+
+/// What a tag of plain text adds to an event's JSON.
+fn tag_json_bytes(tag: &Tag<'_>) -> usize {
+    2 + tag.iter().map(|element| element.len() + 3).sum::<usize>()
+}
+
+/// One of what is remembered, in this share of calls.
+pub(super) fn again<T: Clone>(random: &mut Random, remembered: &VecDeque<T>, share: f64) -> Option<T> {
+    (random.chance(share) && !remembered.is_empty())
+        .then(|| remembered[random.below(remembered.len())].clone())
+}
+
+pub(super) fn remember<T>(remembered: &mut VecDeque<T>, item: T) {
+    if remembered.len() == REMEMBERED {
+        remembered.pop_front();
+    }
+    remembered.push_back(item);
+}
+
+pub(super) fn json(event: &Event<'_>) -> String {
+    let codec = Format::JSON.codec(Implementation::Library).expect("every format has this implementation");
+    let mut bytes = Vec::new();
+    codec.encode_event(event, &mut bytes).expect("JSON holds every event");
+    String::from_utf8(bytes).expect("JSON is UTF-8")
+}
+
+pub(super) fn author_keys() -> &'static [Keypair] {
+    static KEYS: LazyLock<Vec<Keypair>> =
+        LazyLock::new(|| keys::in_parallel(keys::AUTHOR_KEYS, keys::author));
+    &KEYS
+}
+
+/// The authors in order of their activity, then keys that are not points of the curve and sign nothing:
+/// SHA-256("relay-sim follow target" || index as 8 bytes, big-endian).
+pub(super) fn target_keys() -> &'static [[u8; 32]] {
+    static TARGET_KEYS: LazyLock<Vec<[u8; 32]>> = LazyLock::new(|| {
+        let others = (keys::AUTHOR_KEYS..TARGETS).map(|index| {
+            let hasher = Sha256::new().chain_update("relay-sim follow target");
+            hasher.chain_update((index as u64).to_be_bytes()).finalize().into()
+        });
+        author_keys().iter().map(keys::public).chain(others).collect()
+    });
+    &TARGET_KEYS
+}

@@ -1,0 +1,126 @@
+//! Events inside events: reposts, and the requests that receipts and results quote.
+
+use codecs::{Event, hex};
+
+use super::builder::{Builder, Context, Zap, again, author_keys, json, remember, target_keys};
+use crate::keys;
+
+/// No note is shorter: its id, key and signature alone take 256 digits.
+const SHORTEST_NOTE_BYTES: usize = 250;
+
+/// What measured reposts were longer by than notes of that size, for the quotes in them are escaped.
+const ESCAPES_BYTES: usize = 40;
+
+/// From this size on, longer ones are asked for than measured, to get what there is.
+const LONG_NOTE_BYTES: usize = 1_200;
+
+/// Of how many notes the one closest in size is reposted.
+const CANDIDATES: usize = 200;
+
+impl Builder<'_> {
+    /// Kinds 6 and 16: which note, of about `bytes`; none where the content is to be empty.
+    pub(super) fn choose_repost(&mut self, context: &mut Context, bytes: usize) {
+        let recent = self.recent.entry(context.kind).or_default();
+        let popular = again(&mut self.random, &recent.notes, context.reuse.id);
+        context.answers = None;
+        if bytes < SHORTEST_NOTE_BYTES || self.notes.is_empty() {
+            return;
+        }
+        // Long notes are rarer here than among what people repost.
+        let wanted = if bytes < LONG_NOTE_BYTES { bytes - ESCAPES_BYTES } else { bytes + bytes / 6 };
+        let notes = (0..CANDIDATES).map(|_| self.notes[self.random.below(self.notes.len())]);
+        let closest = notes.min_by_key(|note| note.json_bytes.abs_diff(wanted)).map(|note| note.event);
+        context.answers = popular.or(closest);
+        if let (None, Some(note)) = (popular, closest) {
+            remember(&mut recent.notes, note);
+        }
+    }
+
+    /// Kinds 6 and 16: the reposted event, or nothing.
+    pub(super) fn repost(&self, context: &Context) -> String {
+        context.answers.map(|note| json(&self.events[note])).unwrap_or_default()
+    }
+
+    /// Who zapped whom, the same each time for one receipt.
+    pub(super) fn zap(&mut self, context: &mut Context) -> Zap {
+        if let Some(zap) = &context.zap {
+            return zap.clone();
+        }
+        let recipient = match context.answers {
+            Some(note) => self.events[note].pubkey,
+            None => self.mention(context),
+        };
+        let zap = Zap { sender: self.sender(context), recipient, note: self.answered_id(context) };
+        context.zap = Some(zap.clone());
+        zap
+    }
+
+    /// Some zap often.
+    fn sender(&mut self, context: &Context) -> usize {
+        let recent = self.recent.entry(context.kind).or_default();
+        again(&mut self.random, &recent.senders, context.reuse.id).unwrap_or_else(|| {
+            let sender = self.random.below(author_keys().len());
+            remember(&mut recent.senders, sender);
+            sender
+        })
+    }
+
+    /// The zap request (kind 9734) that a receipt quotes, as JSON.
+    pub(super) fn zap_request(&mut self, context: &mut Context) -> String {
+        let zap = self.zap(context);
+        let amount = format!("{}000", self.random.between(21, 9_999));
+        let tags = vec![
+            self.relay_set(),
+            vec!["amount".into(), amount.into()],
+            vec!["p".into(), hex::encode(&zap.recipient).into()],
+            vec!["e".into(), zap.note.into()],
+        ];
+        let content = match self.random.chance(0.4) {
+            true => {
+                let bytes = self.random.between(2, 90);
+                self.generator.vocabulary.text(&mut self.random, bytes, 20)
+            }
+            false => String::new(),
+        };
+        self.request(context, 9734, tags, content, zap.sender)
+    }
+
+    /// The job request (kind 5300) that a result quotes, as JSON.
+    pub(super) fn job_request(&mut self, context: &mut Context) -> String {
+        let author = self.random.below(author_keys().len());
+        let alt = self.generator.vocabulary.text(&mut self.random, 30, 0);
+        let provider = target_keys()[self.generator.by_popularity.draw(&mut self.random)];
+        let tags = vec![
+            vec!["p".into(), hex::encode(&provider).into()],
+            vec!["alt".into(), alt.into()],
+            self.relay_set(),
+        ];
+        self.request(context, 5300, tags, String::new(), author)
+    }
+
+    fn relay_set(&mut self) -> codecs::Tag<'static> {
+        let relays = self.generator.relays.set(&mut self.random);
+        std::iter::once("relays".into()).chain(relays.map(|relay| relay.to_owned().into())).collect()
+    }
+
+    fn request(
+        &mut self,
+        context: &Context,
+        kind: u16,
+        tags: Vec<codecs::Tag<'static>>,
+        content: String,
+        author: usize,
+    ) -> String {
+        let mut request = Event {
+            id: [0; 32],
+            pubkey: [0; 32],
+            created_at: context.created_at,
+            kind,
+            tags,
+            content: content.into(),
+            sig: [0; 64],
+        };
+        keys::sign(&mut request, &author_keys()[author]);
+        json(&request)
+    }
+}
