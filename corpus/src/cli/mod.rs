@@ -1,6 +1,7 @@
 //! The commands.
 
 mod analyze;
+mod fetch;
 mod files;
 mod generate;
 mod verify;
@@ -16,7 +17,7 @@ use clap::{Parser, Subcommand};
 /// Progress is for those who wait: none in the first two seconds, then one line every two.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
-/// Files of Nostr events for load tests: make, verify, convert, sample and describe them.
+/// Files of Nostr events for load tests: get, make, verify, convert, sample and describe them.
 ///
 /// A file's format follows from its name: .jsonl .jsonl.gz .jsonl.zst (one NIP-01 object a line) or .pb.gz
 /// (length-delimited ProtoEvent). Files of any length are worked on in bounded memory. data/README.md says what the
@@ -38,6 +39,8 @@ enum Command {
     Convert(files::ConvertArgs),
     /// Draw events at random, without repeats; they keep their order.
     Sample(files::SampleArgs),
+    /// Download a published sample of real events and check it.
+    Fetch(fetch::Args),
     /// Describe a corpus: kinds, sizes, tags, share of hex, and how well it compresses.
     Analyze(analyze::Args),
 }
@@ -49,6 +52,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Verify(args) => verify::run(&args),
         Command::Convert(args) => files::convert(&args),
         Command::Sample(args) => files::sample(&args),
+        Command::Fetch(args) => fetch::run(&args),
         Command::Analyze(args) => analyze::run(&args),
     }
 }
