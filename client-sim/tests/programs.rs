@@ -98,6 +98,9 @@ fn every_format_and_compression_plays_with_a_balanced_ledger() {
     let mut seen = None;
     for format in Format::all() {
         for compression in Compression::NAMES {
+            if format.spec().group == codecs::Group::Other && compression != "none" {
+                continue; // compression knows nothing of formats; these runs take seconds
+            }
             let output = setup.run(&[
                 "--format",
                 format.name(),

@@ -4,13 +4,14 @@
 use std::borrow::Cow;
 
 use codecs::{
-    ClientMessage, Codec, EoseHints, Event, Filter, Format, Implementation, RelayMessage, TagFilter,
+    ClientMessage, Codec, EoseHints, Event, EventHead, Filter, Format, Implementation, RelayMessage,
+    TagFilter,
 };
 
 /// Formats whose events and relay messages have exactly one form: what is accepted is written back byte for byte.
 const ONE_FORM: &[&str] = &["dannypack", "notepack", "msgpack", "go-nostr-binary", "leaner", "tlv"];
 
-/// `events`: bytes as an event. Every implementation gives the same answer; what is accepted can be written, reads back the
+/// `events`: bytes as an event. Every implementation gives the same answer, and so do its view and its head; what is accepted can be written, reads back the
 /// same, and is the event that JSON holds.
 pub(crate) fn events(format: Format, bytes: &[u8]) {
     let codecs = implementations(format);
@@ -18,6 +19,14 @@ pub(crate) fn events(format: Format, bytes: &[u8]) {
     for codec in &codecs[1..] {
         let other = codec.decode_event(bytes);
         assert_eq!(decoded.as_ref().ok(), other.as_ref().ok(), "{format}: {decoded:?} or {other:?}");
+    }
+    for codec in &codecs {
+        let (view, head) = (codec.view_event(bytes), codec.peek(bytes));
+        assert_eq!(view.is_ok(), decoded.is_ok(), "{format}: {decoded:?}, but a view gives {view:?}");
+        if let (Ok(event), Ok(view)) = (&decoded, view) {
+            assert_eq!(view.to_event(), *event, "{format}: the view shows another event");
+            assert_eq!(head, Ok(EventHead::from(event)), "{format}: the head is another event's");
+        }
     }
     let Ok(event) = decoded else { return };
     // Every field was read from the input, so a field can be written again by every implementation, and alike.
