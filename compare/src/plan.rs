@@ -15,7 +15,7 @@ const BETWEEN_ANCHORS: usize = 3;
 /// How much is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Profile {
-    /// 4 rounds of 1 s blocks, for trying things, not for decisions
+    /// 3 rounds of 1 s blocks, for trying things, not for decisions
     Quick,
     /// 12 rounds of 10 s blocks, for everyday
     Standard,
@@ -27,7 +27,7 @@ impl Profile {
     /// Rounds and seconds a block.
     pub fn size(self) -> (u32, u32) {
         match self {
-            Profile::Quick => (4, 1),
+            Profile::Quick => (3, 1),
             Profile::Standard => (12, 10),
             Profile::Publish => (20, 20),
         }
