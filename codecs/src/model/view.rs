@@ -229,7 +229,7 @@ impl<'v> Iterator for Unescaped<'v> {
 }
 
 impl<'v> Unescaped<'v> {
-    /// `uXXXX`, or `uXXXX\uXXXX` for what UTF-16 writes as a pair (RFC 8259 §7).
+    /// `u` and four hex digits, or twice that for what UTF-16 writes as a pair (RFC 8259 §7).
     fn unicode(&mut self, escape: &'v str) -> Option<Piece<'v>> {
         let unit = |range: Range<usize>| u16::from_str_radix(escape.get(range)?, 16).ok();
         let first = unit(1..5)?;
