@@ -1,5 +1,5 @@
 @0xb7c8f8a9d3e2f1a0;
-# The capnp format. NostrEvent is the seeds' layout, byte for byte; the messages around it are ours.
+# The capnp format. NostrEvent is binostr's layout, byte for byte; the messages around it are ours.
 #
 # The next ordinals of the two unions belong to what follows, in this order: to the client's
 # NEG-OPEN, NEG-MSG, NEG-CLOSE; to the relay's NEG-MSG, NEG-ERR (NIP-77) and EVENTS (batches). A peer that does not

@@ -12,7 +12,7 @@
 //! shortest varints and heads, the hex mark exactly where the rule puts it, nothing left over in the tag block or
 //! behind the content.
 //!
-//! The format has one implementation in the seeds, whose decoder reads out of bounds, so this is ours, written by
+//! The format has one implementation, in binostr, whose decoder reads out of bounds, so this is ours, written by
 //! hand, and stands for `library` and `tuned` alike. Not optimised: UTF-8 is checked value by value.
 
 use crate::{

@@ -5,7 +5,7 @@
 //! value    12 len (0a len text)  or  12 len (12 len bytes)
 //! ```
 //!
-//! This is what the seeds' second dialect writes (`values_v2`). A tag value that is lowercase hex, even and at least 8
+//! This is what binostr's second dialect writes (`values_v2`). A tag value that is lowercase hex, even and at least 8
 //! digits long is bytes, and only so: what cbor-packed gains over proto-binary is mostly this rule. Each value costs a
 //! message of its own, two bytes more than text in proto-binary. Tag conditions of a filter are written alike.
 //!

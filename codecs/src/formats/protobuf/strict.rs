@@ -101,7 +101,7 @@ pub(in crate::formats) static EVENT: Shape = Shape {
     ],
     unknown: Unknown::Ignore,
 };
-// The newer dialect of the seeds writes field 2 here; skipping it would empty every tag.
+// The newer dialect of binostr writes field 2 here; skipping it would empty every tag.
 static TAG: Shape = shape(&[field(1, "tag value", Bytes, Repeated)]);
 static COMPACT_TAG: Shape = shape(&[field(2, "tag value", TextOrHex, Repeated)]);
 static FILTER: Shape = Shape {
