@@ -99,6 +99,18 @@ fn relay_message(format: Format, codecs: &[&dyn Codec], bytes: &[u8]) {
             codec.wrap_event(subscription, &event, &mut spliced);
             assert_eq!(spliced, written, "{format}: the spliced event");
         }
+        if let RelayMessage::Events { subscription, events } = &message {
+            let events: Vec<_> = events
+                .iter()
+                .map(|event| {
+                    write(|out| codec.encode_event(event, out)).expect("the message holds the event")
+                })
+                .collect();
+            let parts: Vec<_> = events.iter().map(Vec::as_slice).collect();
+            let mut spliced = Vec::new();
+            codec.wrap_events(subscription, &parts, &mut spliced);
+            assert_eq!(spliced, written, "{format}: the spliced batch");
+        }
     }
     if ONE_FORM.contains(&format.name()) {
         assert_eq!(written, bytes, "{format}: two forms of one message");
@@ -125,7 +137,10 @@ pub(crate) fn values(format: Format, bytes: &[u8]) {
     }
     let filters = (0..recipe.below(4)).map(|_| recipe.filter()).collect();
     let request = ClientMessage::Req { subscription: subscription.clone().into(), filters };
-    let client = [request, ClientMessage::Event(Cow::Owned(event.clone()))];
+    let (filter, message) = (recipe.filter(), recipe.text().into_bytes());
+    let open =
+        ClientMessage::NegOpen { subscription: subscription.clone().into(), filter, message: message.into() };
+    let client = [request, open, ClientMessage::Event(Cow::Owned(event.clone()))];
     for message in &client {
         for codec in &codecs {
             let Ok(bytes) = write(|out| codec.encode_client(message, out)) else { continue };
@@ -158,8 +173,10 @@ fn same_in_json(event: &Event<'_>) {
 }
 
 fn has_unknown_field(message: &ClientMessage<'_>) -> bool {
-    let (ClientMessage::Req { filters, .. } | ClientMessage::Count { filters, .. }) = message else {
-        return false;
+    let filters = match message {
+        ClientMessage::Req { filters, .. } | ClientMessage::Count { filters, .. } => filters.as_slice(),
+        ClientMessage::NegOpen { filter, .. } => std::slice::from_ref(filter),
+        _ => &[],
     };
     filters.iter().any(|filter| filter.unknown.is_some())
 }
@@ -264,7 +281,7 @@ impl Recipe<'_> {
         filter
     }
 
-    fn relay_messages(&mut self, subscription: &str, event: &Event<'static>) -> [RelayMessage<'static>; 5] {
+    fn relay_messages(&mut self, subscription: &str, event: &Event<'static>) -> [RelayMessage<'static>; 7] {
         let subscription = || subscription.to_owned().into();
         let hll = (self.below(4) == 0).then(|| Box::new([self.byte(); 256]));
         let hints = EoseHints { finish: self.below(2) == 1, more: self.below(2) == 1 };
@@ -278,6 +295,11 @@ impl Recipe<'_> {
                 count: self.number(),
                 approximate: self.below(2) == 1,
                 hll,
+            },
+            RelayMessage::NegMsg { subscription: subscription(), message: self.text().into_bytes().into() },
+            RelayMessage::Events {
+                subscription: subscription(),
+                events: vec![event.clone(); 1 + usize::from(self.below(3))],
             },
         ]
     }

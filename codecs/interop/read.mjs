@@ -17,8 +17,9 @@ const msgpack = require("@msgpack/msgpack");
 const { ByteBuffer } = require("flatbuffers");
 
 const CODECS = new URL("..", import.meta.url);
-const CLIENT = { 1: "EVENT", 2: "REQ", 3: "CLOSE", 4: "AUTH", 5: "COUNT" };
+const CLIENT = { 1: "EVENT", 2: "REQ", 3: "CLOSE", 4: "AUTH", 5: "COUNT", 6: "NEG-OPEN", 7: "NEG-MSG", 8: "NEG-CLOSE" };
 const RELAY = { 1: "EVENT", 2: "OK", 3: "EOSE", 4: "CLOSED", 5: "NOTICE", 6: "AUTH", 7: "COUNT" };
+Object.assign(RELAY, { 8: "NEG-MSG", 9: "NEG-ERR", 10: "EVENTS" });
 const FILTER = { 1: "ids", 2: "authors", 3: "kinds", 4: "since", 5: "until", 6: "limit", 7: "search" };
 const HINTS = ["finish", "more"];
 
@@ -34,6 +35,8 @@ function event(id, pubkey, created_at, kind, tags, content, sig) {
   return { id: text(id), pubkey: text(pubkey), created_at: number(created_at), kind, tags, content, sig: text(sig) };
 }
 
+/** neg_msg is NEG-MSG. */
+const spelled = (name) => name.toUpperCase().replace("_", "-");
 const eose = (sub, hints) => ["EOSE", sub, ...(hints.length ? [hints] : [])];
 
 function count(sub, answer, approximate, hll) {
@@ -74,11 +77,12 @@ function cborFormat(layout) {
     client(data) {
       const [verb, rest] = open(data, CLIENT);
       if (verb === "EVENT" || verb === "AUTH") return [verb, item(rest[0])];
-      return [verb, rest[0], ...rest.slice(1).map(filter)];
+      return [verb, rest[0], ...rest.slice(1).map((part) => (part instanceof Map ? filter(part) : text(part)))];
     },
     relay(data) {
       const [verb, rest] = open(data, RELAY);
       if (verb === "EVENT") return [verb, rest[0], item(rest[1])];
+      if (verb === "EVENTS") return [verb, rest[0], rest[1].map(item)];
       return verb === "COUNT" ? count(...rest) : [verb, ...rest.map(text)];
     },
   };
@@ -105,18 +109,23 @@ function protobufFormat(schema) {
     event: (data) => item(Event.decode(data)),
     client(data) {
       const message = ClientMsg.decode(data);
-      const [verb, body] = [message.message.toUpperCase(), message[message.message]];
+      const [verb, body] = [spelled(message.message), message[message.message]];
       if (verb === "EVENT" || verb === "AUTH") return [verb, item(body)];
-      return verb === "CLOSE" ? [verb, body] : [verb, body.sub, ...body.filters.map(filter)];
+      if (verb === "CLOSE" || verb === "NEG-CLOSE") return [verb, body];
+      if (verb === "NEG-OPEN") return [verb, body.sub, filter(body.filter), text(body.data)];
+      if (verb === "NEG-MSG") return [verb, body.sub, text(body.data)];
+      return [verb, body.sub, ...body.filters.map(filter)];
     },
     relay(data) {
       const message = RelayMsg.decode(data);
-      const [verb, body] = [message.message.toUpperCase(), message[message.message]];
+      const [verb, body] = [spelled(message.message), message[message.message]];
       if (verb === "EVENT") return [verb, body.sub, item(body.event)];
+      if (verb === "EVENTS") return [verb, body.sub, body.events.map(item)];
+      if (verb === "NEG-MSG") return [verb, body.sub, text(body.data)];
       if (verb === "OK") return [verb, text(body.id), body.accepted, body.text];
       if (verb === "EOSE") return eose(body.sub, body.hints);
       if (verb === "COUNT") return count(body.sub, body.count, body.approximate, body.hll);
-      return verb === "CLOSED" ? [verb, body.sub, body.text] : [verb, body];
+      return verb === "CLOSED" || verb === "NEG-ERR" ? [verb, body.sub, body.text] : [verb, body];
     },
   };
 }
@@ -231,6 +240,13 @@ class Struct {
     const length = (found.high >>> 3) * elementBytes;
     return this.segments[found.segment].subarray(found.at, found.at + length);
   }
+  /** A list of data. */
+  blobs(slot) {
+    const { segment, at, high } = this.pointer(slot);
+    assert.equal(high & 7, 6, "a list of pointers");
+    const list = new Struct(this.segments, segment, at, 0, high >>> 3);
+    return range(high >>> 3, (_, i) => list.data(i));
+  }
   text(slot) {
     return utf8.decode(this.data(slot).subarray(0, -1)); // without its NUL
   }
@@ -272,8 +288,11 @@ function capnpFormat(open) {
       const root = Struct.root(open(data));
       const verb = CLIENT[root.number("readUInt16LE", 0) + 1];
       if (verb === "EVENT" || verb === "AUTH") return [verb, item(root.data(0))];
-      if (verb === "CLOSE") return [verb, root.text(0)];
-      return [verb, root.struct(0).text(0), ...root.struct(0).list(1).map(filter)];
+      if (verb === "CLOSE" || verb === "NEG-CLOSE") return [verb, root.text(0)];
+      const body = root.struct(0);
+      if (verb === "NEG-OPEN") return [verb, body.text(0), filter(body.struct(1)), hex(body.data(2))];
+      if (verb === "NEG-MSG") return [verb, body.text(0), hex(body.data(1))];
+      return [verb, body.text(0), ...body.list(1).map(filter)];
     },
     relay(data) {
       const root = Struct.root(open(data));
@@ -281,9 +300,11 @@ function capnpFormat(open) {
       if (verb === "NOTICE" || verb === "AUTH") return [verb, root.text(0)];
       const body = root.struct(0);
       if (verb === "EVENT") return [verb, body.text(0), item(body.data(1))];
+      if (verb === "EVENTS") return [verb, body.text(0), body.blobs(1).map(item)];
+      if (verb === "NEG-MSG") return [verb, body.text(0), hex(body.data(1))];
       if (verb === "OK") return [verb, hex(body.data(0)), body.number("readUInt8", 0) === 1, body.text(1)];
       if (verb === "EOSE") return eose(body.text(0), HINTS.filter((_, bit) => (body.number("readUInt8", 0) >> bit) & 1));
-      if (verb === "CLOSED") return [verb, body.text(0), body.text(1)];
+      if (verb === "CLOSED" || verb === "NEG-ERR") return [verb, body.text(0), body.text(1)];
       return count(body.text(0), body.number("readBigUInt64LE", 0), body.number("readUInt8", 8) & 1, body.data(1));
     },
   };
@@ -393,7 +414,9 @@ function envelope(readEvent) {
       const verb = CLIENT[reader.u8()];
       if (verb === "EVENT" || verb === "AUTH") return [verb, readEvent(reader.rest())];
       const message = [verb, sub(reader)];
-      if (verb !== "CLOSE") message.push(...range(reader.varint(), () => filter(new Reader(reader.take(reader.length())))));
+      if (verb === "NEG-OPEN") message.push(filter(new Reader(reader.take(reader.length()))));
+      if (verb === "NEG-OPEN" || verb === "NEG-MSG") message.push(hex(reader.rest()));
+      if (verb === "REQ" || verb === "COUNT") message.push(...range(reader.varint(), () => filter(new Reader(reader.take(reader.length())))));
       reader.end();
       return message;
     },
@@ -404,7 +427,9 @@ function envelope(readEvent) {
       if (verb === "OK") return [verb, hex(reader.take(32)), reader.u8() === 1, utf8.decode(reader.rest())];
       const name = sub(reader);
       if (verb === "EVENT") return [verb, name, readEvent(reader.rest())];
-      if (verb === "CLOSED") return [verb, name, utf8.decode(reader.rest())];
+      if (verb === "EVENTS") return [verb, name, reader.until(() => readEvent(reader.take(reader.length())))];
+      if (verb === "NEG-MSG") return [verb, name, hex(reader.rest())];
+      if (verb === "CLOSED" || verb === "NEG-ERR") return [verb, name, utf8.decode(reader.rest())];
       if (verb === "EOSE") {
         const bits = reader.u8();
         return eose(name, HINTS.filter((_, bit) => (bits >> bit) & 1));
@@ -452,7 +477,7 @@ for (const [kind, cases] of [["event", vectors.events], ["client", vectors.clien
       assert.equal(sha256(data), entry.sha256, `${label}: SHA-256`);
       const found = FORMATS[format][kind](data);
       assert.deepEqual(found, expected, label);
-      for (const part of kind === "event" ? [found] : found) {
+      for (const part of kind === "event" ? [found] : found.flat()) {
         if (part?.pubkey) {
           assert.equal(idOf(part), part.id, `${label}: the id is not the hash of the content`);
           ids += 1;

@@ -19,8 +19,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from grpc_tools import protoc
 
 CODECS = Path(__file__).resolve().parent.parent
-CLIENT = {1: "EVENT", 2: "REQ", 3: "CLOSE", 4: "AUTH", 5: "COUNT"}
+CLIENT = {1: "EVENT", 2: "REQ", 3: "CLOSE", 4: "AUTH", 5: "COUNT", 6: "NEG-OPEN", 7: "NEG-MSG", 8: "NEG-CLOSE"}
 RELAY = {1: "EVENT", 2: "OK", 3: "EOSE", 4: "CLOSED", 5: "NOTICE", 6: "AUTH", 7: "COUNT"}
+RELAY |= {8: "NEG-MSG", 9: "NEG-ERR", 10: "EVENTS"}
 FILTER = {1: "ids", 2: "authors", 3: "kinds", 4: "since", 5: "until", 6: "limit", 7: "search"}
 HINTS = ("finish", "more")
 
@@ -34,6 +35,11 @@ def event(id, pubkey, created_at, kind, tags, content, sig):
     tags = [[text(value) for value in tag] for tag in tags]
     names = ("id", "pubkey", "created_at", "kind", "tags", "content", "sig")
     return dict(zip(names, (text(id), text(pubkey), created_at, kind, tags, content, text(sig))))
+
+
+def spelled(name):
+    """neg_msg and negMsg are NEG-MSG."""
+    return name.replace("_", "").upper().replace("NEG", "NEG-", 1)
 
 
 def eose(sub, hints):
@@ -64,8 +70,9 @@ class Json:
     def message(self, data):
         message = json.loads(data)
         for part in message:
-            if isinstance(part, dict):
-                part.pop("nson", None)
+            for event in part if isinstance(part, list) else [part]:
+                if isinstance(event, dict):
+                    event.pop("nson", None)
         return message
 
 
@@ -99,12 +106,14 @@ class Cbor:
         verb, rest = self.open(data, CLIENT)
         if verb in ("EVENT", "AUTH"):
             return [verb, self.item(rest[0])]
-        return [verb, rest[0]] + [self.filter(item) for item in rest[1:]]
+        return [verb, rest[0]] + [self.filter(part) if isinstance(part, dict) else text(part) for part in rest[1:]]
 
     def relay(self, data):
         verb, rest = self.open(data, RELAY)
         if verb == "EVENT":
             return [verb, rest[0], self.item(rest[1])]
+        if verb == "EVENTS":
+            return [verb, rest[0], [self.item(item) for item in rest[1]]]
         if verb == "COUNT":
             return count(rest[0], rest[1], *(rest[2:] + [False, None])[:2])
         return [verb] + [text(part) for part in rest]
@@ -146,14 +155,22 @@ class Protobuf:
         body = getattr(message, verb)
         if verb in ("event", "auth"):
             return [verb.upper(), self.item(body)]
-        if verb == "close":
-            return ["CLOSE", body]
+        if verb in ("close", "neg_close"):
+            return [spelled(verb), body]
+        if verb == "neg_open":
+            return ["NEG-OPEN", body.sub, self.filter(body.filter), text(body.data)]
+        if verb == "neg_msg":
+            return ["NEG-MSG", body.sub, text(body.data)]
         return [verb.upper(), body.sub] + [self.filter(f) for f in body.filters]
 
     def relay(self, data):
         message = self.types["RelayMsg"].FromString(data)
         verb = message.WhichOneof("message")
         body = getattr(message, verb)
+        if verb == "events":
+            return ["EVENTS", body.sub, [self.item(e) for e in body.events]]
+        if verb == "neg_msg":
+            return ["NEG-MSG", body.sub, text(body.data)]
         if verb == "event":
             return ["EVENT", body.sub, self.item(body.event)]
         if verb == "ok":
@@ -162,7 +179,7 @@ class Protobuf:
             return eose(body.sub, list(body.hints))
         if verb == "count":
             return count(body.sub, body.count, body.approximate, body.hll)
-        return [verb.upper(), body.sub, body.text] if verb == "closed" else [verb.upper(), body]
+        return [spelled(verb), body.sub, body.text] if verb in ("closed", "neg_err") else [verb.upper(), body]
 
 
 class Capnp:
@@ -211,7 +228,13 @@ class Capnp:
         body = getattr(root, verb)
         if verb in ("event", "auth"):
             return [verb.upper(), self.event(body, packed=False)]
-        return ["CLOSE", body] if verb == "close" else [verb.upper(), body.sub] + [self.filter(f) for f in body.filters]
+        if verb in ("close", "negClose"):
+            return [spelled(verb), body]
+        if verb == "negOpen":
+            return ["NEG-OPEN", body.sub, self.filter(body.filter), text(body.data)]
+        if verb == "negMsg":
+            return ["NEG-MSG", body.sub, text(body.data)]
+        return [verb.upper(), body.sub] + [self.filter(f) for f in body.filters]
 
     def relay(self, data):
         root = self.open(self.schema.RelayMsg, data, self.packed)
@@ -219,13 +242,17 @@ class Capnp:
         body = getattr(root, verb)
         if verb == "event":
             return ["EVENT", body.sub, self.event(body.event, packed=False)]
+        if verb == "events":
+            return ["EVENTS", body.sub, [self.event(part, packed=False) for part in body.events]]
+        if verb == "negMsg":
+            return ["NEG-MSG", body.sub, text(body.data)]
         if verb == "ok":
             return ["OK", text(body.id), body.accepted, body.text]
         if verb == "eose":
             return eose(body.sub, [hint for hint in HINTS if getattr(body, hint)])
         if verb == "count":
             return count(body.sub, body.count, body.approximate, body.hll if body._has("hll") else None)
-        return ["CLOSED", body.sub, body.text] if verb == "closed" else [verb.upper(), body]
+        return [spelled(verb), body.sub, body.text] if verb in ("closed", "negErr") else [verb.upper(), body]
 
 
 class Reader:
@@ -395,7 +422,11 @@ class Envelope:
         if verb in ("EVENT", "AUTH"):
             return [verb, self.event(reader.rest())]
         message = [verb, self.sub(reader)]
-        if verb != "CLOSE":
+        if verb == "NEG-OPEN":
+            message.append(self.filter(Reader(reader.take(reader.varint()))))
+        if verb in ("NEG-OPEN", "NEG-MSG"):
+            message.append(text(reader.rest()))
+        if verb in ("REQ", "COUNT"):
             message += [self.filter(Reader(reader.take(reader.varint()))) for _ in range(reader.varint())]
         reader.end()
         return message
@@ -410,7 +441,14 @@ class Envelope:
         sub = self.sub(reader)
         if verb == "EVENT":
             return [verb, sub, self.event(reader.rest())]
-        if verb == "CLOSED":
+        if verb == "NEG-MSG":
+            return [verb, sub, text(reader.rest())]
+        if verb == "EVENTS":
+            events = []
+            while reader.at < len(reader.data):
+                events.append(self.event(reader.take(reader.varint())))
+            return [verb, sub, events]
+        if verb in ("CLOSED", "NEG-ERR"):
             return [verb, sub, reader.rest().decode()]
         if verb == "EOSE":
             bits = reader.take(1)[0]
@@ -459,7 +497,9 @@ def main():
                 assert hashlib.sha256(data).hexdigest() == entry["sha256"], f"{label}: SHA-256"
                 found = getattr(FORMATS[name], kind)(data)
                 assert found == expected, f"{label}:\nread     {found}\nexpected {expected}"
-                for part in [found] if kind == "event" else found:
+                parts = [found] if kind == "event" else found
+                parts = [part for entry in parts for part in (entry if isinstance(entry, list) else [entry])]
+                for part in parts:
                     if isinstance(part, dict) and "pubkey" in part:
                         assert id_of(part) == part["id"], f"{label}: the id is not the hash of the content"
                         ids += 1

@@ -1,9 +1,7 @@
 @0xb7c8f8a9d3e2f1a0;
 # The capnp format. NostrEvent is binostr's layout, byte for byte; the messages around it are ours.
 #
-# The next ordinals of the two unions belong to what follows, in this order: to the client's
-# NEG-OPEN, NEG-MSG, NEG-CLOSE; to the relay's NEG-MSG, NEG-ERR (NIP-77) and EVENTS (batches). A peer that does not
-# know an ordinal answers NOTICE unsupported.
+# A peer that does not know an ordinal of a union answers NOTICE unsupported.
 #
 # The Rust code in src/formats/generated follows this file: REFRESH=1 cargo test -p codecs --test generated_code
 
@@ -23,6 +21,9 @@ struct ClientMsg {
     close @2 :Text;
     auth @3 :Data;    # a complete NostrEvent message
     count @4 :Request;
+    negOpen @5 :NegOpen;
+    negMsg @6 :Neg;
+    negClose @7 :Text;
   }
 }
 
@@ -35,6 +36,9 @@ struct RelayMsg {
     notice @4 :Text;
     auth @5 :Text;
     count @6 :Count;
+    negMsg @7 :Neg;
+    negErr @8 :Closed;
+    events @9 :SubEvents;
   }
 }
 
@@ -65,6 +69,22 @@ struct TagFilter {
 struct SubEvent {
   sub @0 :Text;
   event @1 :Data;     # a complete NostrEvent message
+}
+
+struct SubEvents {
+  sub @0 :Text;
+  events @1 :List(Data);  # at least one; each a complete NostrEvent message
+}
+
+struct NegOpen {
+  sub @0 :Text;
+  filter @1 :Filter;
+  data @2 :Data;      # a message of the negentropy protocol (NIP-77)
+}
+
+struct Neg {
+  sub @0 :Text;
+  data @1 :Data;
 }
 
 struct Ok {

@@ -77,6 +77,40 @@ pub trait Codec: EventCodec {
     /// wrote: an event is encoded once and spliced behind each subscription id, as real relays do.
     /// The bytes equal those of [`Codec::encode_relay`].
     fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>);
+
+    /// Appends the relay's EVENTS message for events that [`EventCodec::encode_event`] of this codec already wrote:
+    /// what [`Codec::wrap_event`] is to EVENT. The bytes equal those of [`Codec::encode_relay`].
+    ///
+    /// # Panics
+    /// When `events` is empty: there is no such message, and a relay that has nothing to send sends nothing.
+    fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>);
+}
+
+/// What [`Codec::encode_relay`] makes of a batch in every format: each event by itself, then the splice.
+pub(crate) fn encode_batch(
+    codec: &(impl Codec + ?Sized),
+    format: &'static str,
+    subscription: &str,
+    events: &[Event<'_>],
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    if events.is_empty() {
+        return Err(EncodeError::Unrepresentable { format, what: "EVENTS without an event" });
+    }
+    let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(events.len()));
+    for event in events {
+        codec.encode_event(event, &mut bytes)?;
+        ends.push(bytes.len());
+    }
+    let starts = std::iter::once(0).chain(ends.iter().copied());
+    let parts: Vec<_> = starts.zip(&ends).map(|(start, end)| &bytes[start..*end]).collect();
+    codec.wrap_events(subscription, &parts, out);
+    Ok(())
+}
+
+/// Says what [`Codec::wrap_events`] demands.
+pub(crate) fn assert_batch(events: &[&[u8]]) {
+    assert!(!events.is_empty(), "a batch holds at least one event");
 }
 
 /// Why bytes are not a message of the format.

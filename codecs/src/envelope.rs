@@ -6,8 +6,11 @@
 //!          03 s8(sub)                       83 s8(sub) u8(bit 0 finish, bit 1 more)
 //!          04 event…                        84 s8(sub) text…
 //!          05 s8(sub) vi(n) filter*         85 text…
-//!                                           86 text…
-//!                                           87 s8(sub) vi(count) u8(bit 0 approximate, bit 1 hll) [256]
+//!          06 s8(sub) filter bytes…         86 text…
+//!          07 s8(sub) bytes…                87 s8(sub) vi(count) u8(bit 0 approximate, bit 1 hll) [256]
+//!          08 s8(sub)                       88 s8(sub) bytes…
+//!                                           89 s8(sub) text…
+//!                                           8a s8(sub) (vi(length) event)+
 //! filter   vi(byte length) field*
 //! field    u8(tag) vi(length) payload: 1 ids 32n; 2 authors 32n; 3 kinds vi*; 4 since vi; 5 until vi; 6 limit vi;
 //!          7 search text; 8 letter u8, then elem*
@@ -18,14 +21,16 @@
 //! the message. `since` and `until` are cast through u64, so a time before 1970 takes ten bytes. A filter's
 //! fields ascend and occur once, except 8, which occurs once for each letter; an unknown field ends up in
 //! [`Filter::unknown`]. An `elem` is bytes exactly when its text is lowercase hex, of even length and at least 8
-//! digits long (the rule B of the formats that compact tag values): each message has one form. 06 to 08, 88 and 89
-//! (NIP-77) and 8A (batches) are unknown messages here.
+//! digits long (the rule B of the formats that compact tag values): each message has one form. `bytes` are a message of
+//! the negentropy protocol (NIP-77). Room for the events of a batch is made as they prove to be there.
 
-use std::{borrow::Cow, convert::Infallible};
+use std::{borrow::Cow, convert::Infallible, slice};
 
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, EventHead, EventView,
-    Filter, FlatEvent, RelayMessage, TagFilter, hex,
+    Filter, FlatEvent, RelayMessage, TagFilter,
+    codec::assert_batch,
+    hex,
     reader::{MAX_FILTERS, Reader, write_sized, write_varint},
 };
 
@@ -86,6 +91,24 @@ impl<E: EventCodec> Codec for Common<E> {
                 out.push(0x05);
                 self.write_request(subscription, filters, out)
             }
+            ClientMessage::NegOpen { subscription, filter, message } => {
+                out.push(0x06);
+                check_filters(self.name, slice::from_ref(filter))?;
+                self.write_subscription(subscription, out)?;
+                write_sized_filter(filter, out);
+                out.extend_from_slice(message);
+                Ok(())
+            }
+            ClientMessage::NegMsg { subscription, message } => {
+                out.push(0x07);
+                self.write_subscription(subscription, out)?;
+                out.extend_from_slice(message);
+                Ok(())
+            }
+            ClientMessage::NegClose { subscription } => {
+                out.push(0x08);
+                self.write_subscription(subscription, out)
+            }
         }
     }
 
@@ -103,6 +126,16 @@ impl<E: EventCodec> Codec for Common<E> {
                 subscription: read_subscription(&mut reader)?,
                 filters: read_filters(&mut reader)?,
             },
+            0x06 => ClientMessage::NegOpen {
+                subscription: read_subscription(&mut reader)?,
+                filter: read_sized_filter(&mut reader)?,
+                message: reader.take_rest().into(),
+            },
+            0x07 => ClientMessage::NegMsg {
+                subscription: read_subscription(&mut reader)?,
+                message: reader.take_rest().into(),
+            },
+            0x08 => ClientMessage::NegClose { subscription: read_subscription(&mut reader)? },
             opcode => return Err(unknown(opcode)),
         };
         reader.finish()?;
@@ -147,6 +180,27 @@ impl<E: EventCodec> Codec for Common<E> {
                 out.push(u8::from(*approximate) | u8::from(hll.is_some()) << 1);
                 out.extend_from_slice(hll.as_ref().map_or(&[], |registers| &registers[..]));
             }
+            RelayMessage::NegMsg { subscription, message } => {
+                out.push(0x88);
+                self.write_subscription(subscription, out)?;
+                out.extend_from_slice(message);
+            }
+            RelayMessage::NegErr { subscription, text } => {
+                out.push(0x89);
+                self.write_subscription(subscription, out)?;
+                out.extend_from_slice(text.as_bytes());
+            }
+            RelayMessage::Events { subscription, events } => {
+                if events.is_empty() {
+                    let what = "EVENTS without an event";
+                    return Err(EncodeError::Unrepresentable { format: self.name, what });
+                }
+                out.push(0x8a);
+                self.write_subscription(subscription, out)?;
+                for event in events {
+                    write_sized(out, |out| self.event.encode_event(event, out))?;
+                }
+            }
         }
         Ok(())
     }
@@ -181,6 +235,18 @@ impl<E: EventCodec> Codec for Common<E> {
                 let hll = has_hll.then(|| reader.array("hll").map(Box::new)).transpose()?;
                 RelayMessage::Count { subscription, count, approximate, hll }
             }
+            0x88 => RelayMessage::NegMsg {
+                subscription: read_subscription(&mut reader)?,
+                message: reader.take_rest().into(),
+            },
+            0x89 => RelayMessage::NegErr {
+                subscription: read_subscription(&mut reader)?,
+                text: reader.rest_text("NEG-ERR's text")?.into(),
+            },
+            0x8a => RelayMessage::Events {
+                subscription: read_subscription(&mut reader)?,
+                events: self.read_batch(&mut reader)?,
+            },
             opcode => return Err(unknown(opcode)),
         };
         reader.finish()?;
@@ -194,6 +260,30 @@ impl<E: EventCodec> Codec for Common<E> {
         self.write_subscription(subscription, out)
             .expect("a subscription that came in this envelope fits its one length byte");
         out.extend_from_slice(event);
+    }
+
+    /// # Panics
+    /// When `events` is empty, or `subscription` longer than 255 bytes, as in [`Codec::wrap_event`].
+    fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {
+        assert_batch(events);
+        out.push(0x8a);
+        self.write_subscription(subscription, out)
+            .expect("a subscription that came in this envelope fits its one length byte");
+        for event in events {
+            write_varint(event.len() as u64, out);
+            out.extend_from_slice(event);
+        }
+    }
+}
+
+impl<E: EventCodec> Common<E> {
+    fn read_batch<'a>(&self, reader: &mut Reader<'a>) -> Result<Vec<Event<'a>>, DecodeError> {
+        let mut events = Vec::new();
+        while !reader.is_empty() || events.is_empty() {
+            let len = reader.varint("event's length")?;
+            events.push(self.event.decode_event(reader.bytes(len, "event")?)?);
+        }
+        Ok(events)
     }
 }
 
@@ -219,12 +309,7 @@ impl<E> Common<E> {
         check_filters(self.name, filters)?;
         self.write_subscription(subscription, out)?;
         write_varint(filters.len() as u64, out);
-        for filter in filters {
-            let Ok(()) = write_sized::<Infallible>(out, |out| {
-                write_filter(filter, out);
-                Ok(())
-            });
-        }
+        filters.iter().for_each(|filter| write_sized_filter(filter, out));
         Ok(())
     }
 }
@@ -250,6 +335,13 @@ pub(crate) fn check_filters(format: &'static str, filters: &[Filter]) -> Result<
         }
     }
     Ok(())
+}
+
+fn write_sized_filter(filter: &Filter, out: &mut Vec<u8>) {
+    let Ok(()) = write_sized::<Infallible>(out, |out| {
+        write_filter(filter, out);
+        Ok(())
+    });
 }
 
 fn write_filter(filter: &Filter, out: &mut Vec<u8>) {
@@ -317,12 +409,12 @@ fn read_filters(reader: &mut Reader<'_>) -> Result<Vec<Filter>, DecodeError> {
     if count > MAX_FILTERS as u64 {
         return Err(DecodeError::OutOfRange("number of filters"));
     }
-    (0..count)
-        .map(|_| {
-            let len = reader.varint("filter's length")?;
-            read_filter(Reader::new(reader.bytes(len, "filter")?))
-        })
-        .collect()
+    (0..count).map(|_| read_sized_filter(reader)).collect()
+}
+
+fn read_sized_filter(reader: &mut Reader<'_>) -> Result<Filter, DecodeError> {
+    let len = reader.varint("filter's length")?;
+    read_filter(Reader::new(reader.bytes(len, "filter")?))
 }
 
 fn read_filter(mut reader: Reader<'_>) -> Result<Filter, DecodeError> {

@@ -6,7 +6,7 @@
 mod common;
 
 use codecs::{ClientMessage, DecodeError, EncodeError, EoseHints, Filter, RelayMessage, TagFilter};
-use common::{ENVELOPE, PROTOBUF, Subject, subjects};
+use common::{ENVELOPE, PROTOBUF, Subject, batch, subjects};
 
 /// Those whose tag values are always text.
 const TEXT_PROTOBUF: &[&str] = &["proto-string", "proto-binary"];
@@ -34,7 +34,13 @@ fn messages_are_pinned() {
     let eose =
         RelayMessage::Eose { subscription: "s".into(), hints: EoseHints { finish: false, more: true } };
     let count = RelayMessage::Count { subscription: "s".into(), count: 300, approximate: true, hll: None };
-    let relay: [(&[&str], &RelayMessage<'_>, &[u8]); 4] = [
+    let round = RelayMessage::NegMsg { subscription: "s".into(), message: b"\x61\xff"[..].into() };
+    let refused = RelayMessage::NegErr { subscription: "s".into(), text: "blocked: x".into() };
+    let relay: [(&[&str], &RelayMessage<'_>, &[u8]); 8] = [
+        (ENVELOPE, &round, b"\x88\x01s\x61\xff"),
+        (ENVELOPE, &refused, b"\x89\x01sblocked: x"),
+        (PROTOBUF, &round, b"\x42\x07\x0a\x01s\x12\x02\x61\xff"),
+        (PROTOBUF, &refused, b"\x4a\x0f\x0a\x01s\x12\x0ablocked: x"),
         (ENVELOPE, &eose, b"\x83\x01s\x02"),
         (ENVELOPE, &count, b"\x87\x01s\xac\x02\x01"),
         (PROTOBUF, &eose, b"\x1a\x09\x0a\x01s\x12\x04more"),
@@ -61,36 +67,142 @@ fn messages_are_pinned() {
             assert_eq!(subject.client(&request(asking())).unwrap(), bytes, "{}", subject.label);
         }
     }
+    let open = ClientMessage::NegOpen {
+        subscription: "s".into(),
+        filter: Filter { kinds: Some(vec![1]), ..Filter::default() },
+        message: b"\x61\x00"[..].into(),
+    };
+    let round = ClientMessage::NegMsg { subscription: "s".into(), message: b"\x61"[..].into() };
+    let end = ClientMessage::NegClose { subscription: "s".into() };
+    let negentropy: [(&[&str], &ClientMessage<'_>, &[u8]); 6] = [
+        (ENVELOPE, &open, b"\x06\x01s\x03\x03\x01\x01\x61\x00"),
+        (ENVELOPE, &round, b"\x07\x01s\x61"),
+        (ENVELOPE, &end, b"\x08\x01s"),
+        (PROTOBUF, &open, b"\x32\x0c\x0a\x01s\x12\x03\x1a\x01\x01\x1a\x02\x61\x00"),
+        (PROTOBUF, &round, b"\x3a\x06\x0a\x01s\x12\x01\x61"),
+        (PROTOBUF, &end, b"\x42\x01s"),
+    ];
+    for (formats, message, bytes) in negentropy {
+        for subject in of(formats) {
+            assert_eq!(subject.client(message).unwrap(), bytes, "{}", subject.label);
+        }
+    }
     let close = ClientMessage::Close { subscription: "sub".into() };
     for subject in of(&["capnp"]) {
         let words: [u64; 5] =
             [4 << 32, 1 << 32 | 1 << 48, 2, 1 | 2 << 32 | 4 << 35, u64::from_le_bytes(*b"sub\0\0\0\0\0")];
         assert_eq!(subject.client(&close).unwrap(), words.map(u64::to_le_bytes).concat());
+        let words: [u64; 7] = [
+            6 << 32,
+            1 << 32 | 1 << 48,
+            6,
+            2 << 48,
+            1 | 1 << 2 | 2 << 32 | 2 << 35,
+            1 | 1 << 2 | 2 << 32 | 1 << 35,
+            0x73,
+        ];
+        let bytes = [words.map(u64::to_le_bytes).concat(), 0x61_u64.to_le_bytes().to_vec()].concat();
+        let bytes = [&7_u64.to_le_bytes()[..], &bytes].concat();
+        assert_eq!(subject.client(&round).unwrap()[8..], bytes[16..]);
+    }
+}
+
+/// A batch's head, byte by byte; its events stand in it as they are.
+#[test]
+fn batches_are_pinned() {
+    let message = RelayMessage::Events { subscription: "s".into(), events: batch(2) };
+    for subject in subjects() {
+        let events: Vec<_> = batch(2).iter().map(|event| subject.event(event).unwrap()).collect();
+        let varint = |mut n: usize| {
+            let mut out = Vec::new();
+            while n >= 0x80 {
+                out.push(u8::try_from(n & 0x7f).unwrap() | 0x80);
+                n >>= 7;
+            }
+            out.push(u8::try_from(n).unwrap());
+            out
+        };
+        let expected = match subject.format.name() {
+            name if ENVELOPE.contains(&name) => {
+                let sized = |event: &Vec<u8>| [&varint(event.len())[..], event].concat();
+                [&b"\x8a\x01s"[..], &sized(&events[0]), &sized(&events[1])].concat()
+            }
+            name if PROTOBUF.contains(&name) => {
+                let field = |event: &Vec<u8>| [&[0x12][..], &varint(event.len()), event].concat();
+                let body = [&b"\x0a\x01s"[..], &field(&events[0]), &field(&events[1])].concat();
+                [&[0x52][..], &varint(body.len()), &body].concat()
+            }
+            "capnp" => {
+                let [first, second] = [events[0].len() as u64, events[1].len() as u64];
+                let words: [u64; 9] = [
+                    (8 + (first + second) / 8) << 32,
+                    1 << 32 | 1 << 48,
+                    9,
+                    2 << 48,
+                    1 | 1 << 2 | 2 << 32 | 2 << 35,
+                    1 | 1 << 2 | 6 << 32 | 2 << 35,
+                    0x73,
+                    1 | 1 << 2 | 2 << 32 | first << 35,
+                    1 | (first / 8) << 2 | 2 << 32 | second << 35,
+                ];
+                [words.map(u64::to_le_bytes).concat(), events.concat()].concat()
+            }
+            _ => continue,
+        };
+        assert_eq!(subject.relay(&message).unwrap(), expected, "{}", subject.label);
+    }
+}
+
+/// Pointers of a batch that all name one large event: as bytes it is there once, in memory it would be often.
+#[test]
+fn capnp_reads_no_event_of_a_batch_twice() {
+    for subject in of(&["capnp"]) {
+        let event = subject.event(&batch(1)[0]).unwrap();
+        let parts = vec![event.as_slice(); 100];
+        let mut bytes = Vec::new();
+        subject.codec.wrap_events("s", &parts, &mut bytes);
+        assert!(subject.read_relay(&bytes).is_ok());
+        let first_pointer = 7 * 8;
+        for pointer in 1..100_u64 {
+            let at = first_pointer + usize::try_from(pointer).unwrap() * 8;
+            let near: u64 = 1 | (99 - pointer) << 2 | 2 << 32 | (event.len() as u64) << 35;
+            bytes[at..at + 8].copy_from_slice(&near.to_le_bytes());
+        }
+        // Without the other 99 events there is no room for what the pointers claim.
+        bytes.truncate(first_pointer + 100 * 8 + event.len());
+        let words = u32::try_from(bytes.len() / 8 - 1).unwrap();
+        bytes[4..8].copy_from_slice(&words.to_le_bytes());
+        let read = subject.read_relay(&bytes);
+        assert!(read.is_err(), "{}: {read:?}", subject.label);
     }
 }
 
 #[test]
 fn messages_have_one_form() {
-    let client: [(&[&str], &[u8]); 20] = [
-        (ENVELOPE, b"\x03\x01st"),            // CLOSE with a byte too many
-        (ENVELOPE, b"\x02\x01s\x81\x00\x00"), // a padded number of filters
+    let client: [(&[&str], &[u8]); 24] = [
+        (ENVELOPE, b"\x08\x01st"),                         // NEG-CLOSE with a byte too many
+        (ENVELOPE, b"\x06\x01s\x03\x03\x01"),              // NEG-OPEN: a filter longer than the message
+        (PROTOBUF, b"\x32\x03\x0a\x01s"),                  // NEG-OPEN without a filter
+        (PROTOBUF, b"\x3a\x08\x12\x01a\x0a\x01s\x0a\x00"), // NEG-MSG: bytes before the subscription
+        (ENVELOPE, b"\x03\x01st"),                         // CLOSE with a byte too many
+        (ENVELOPE, b"\x02\x01s\x81\x00\x00"),              // a padded number of filters
         (ENVELOPE, b"\x02\x01s\x01\x06\x05\x01\x00\x04\x01\x00"), // until before since
         (ENVELOPE, b"\x02\x01s\x01\x06\x05\x01\x00\x05\x01\x00"), // until twice
-        (ENVELOPE, b"\x02\x01s\x01\x04\x05\x02\x00\x00"), // until with a byte too many
+        (ENVELOPE, b"\x02\x01s\x01\x04\x05\x02\x00\x00"),  // until with a byte too many
         (ENVELOPE, b"\x02\x01s\x01\x05\x03\x03\xff\xff\x07"), // kind 131071
-        (ENVELOPE, b"\x02\x01s\x01\x04\x01\x02\xab\xab"), // an id of two bytes
+        (ENVELOPE, b"\x02\x01s\x01\x04\x01\x02\xab\xab"),  // an id of two bytes
         (ENVELOPE, b"\x02\x01s\x01\x0c\x08\x0ae\x10abababab"), // hex as text
         (ENVELOPE, b"\x02\x01s\x01\x06\x08\x04e\x05\xab\xab"), // bytes of too short hex
-        (ENVELOPE, b"\x02\x01s\x01\x03\x08\x01\xe9"), // not a letter
+        (ENVELOPE, b"\x02\x01s\x01\x03\x08\x01\xe9"),      // not a letter
         (ENVELOPE, b"\x02\x01s\x01\x06\x08\x01e\x08\x01e"), // a letter twice
-        (PROTOBUF, b""),                      // no message
-        (PROTOBUF, b"\x1a\x01s\x1a\x01s"),    // two messages
-        (PROTOBUF, b"\x12\x05\x12\x00\x0a\x01s"), // filters before the subscription
-        (PROTOBUF, b"\x12\x06\x0a\x01s\x0a\x01t"), // two subscriptions
-        (PROTOBUF, b"\x12\x02\x0a\x00"),      // an empty subscription spelled out
-        (PROTOBUF, b"\x12\x07\x0a\x01s\x12\x02\x18\x01"), // kinds one by one
+        (PROTOBUF, b""),                                   // no message
+        (PROTOBUF, b"\x1a\x01s\x1a\x01s"),                 // two messages
+        (PROTOBUF, b"\x12\x05\x12\x00\x0a\x01s"),          // filters before the subscription
+        (PROTOBUF, b"\x12\x06\x0a\x01s\x0a\x01t"),         // two subscriptions
+        (PROTOBUF, b"\x12\x02\x0a\x00"),                   // an empty subscription spelled out
+        (PROTOBUF, b"\x12\x07\x0a\x01s\x12\x02\x18\x01"),  // kinds one by one
         (PROTOBUF, b"\x12\x09\x0a\x01s\x12\x04\x1a\x02\x81\x00"), // a padded kind
-        (PROTOBUF, b"\x12\x05\x0a\x01s\x18\x01"), // a field that REQ does not have
+        (PROTOBUF, b"\x12\x05\x0a\x01s\x18\x01"),          // a field that REQ does not have
         (PROTOBUF, b"\x12\x09\x0a\x01s\x12\x04\x42\x02\x0a\x00"), // a tag condition without a letter
     ];
     for (formats, bytes) in client {
@@ -101,13 +213,17 @@ fn messages_have_one_form() {
             assert!(refused, "{}: {bytes:02x?} gave {result:?}", subject.label);
         }
     }
-    let relay: [(&[&str], &[u8]); 6] = [
-        (ENVELOPE, b"\x83\x01s\x04"),              // EOSE: a third hint
-        (ENVELOPE, b"\x87\x01s\x00\x02\x00"),      // COUNT: hll of one byte
-        (PROTOBUF, b"\x0a\x03\x0a\x01s"),          // EVENT without an event
-        (PROTOBUF, b"\x3a\x05\x0a\x01s\x10\x00"),  // COUNT: zero spelled out
-        (PROTOBUF, b"\x3a\x05\x0a\x01s\x18\x02"),  // COUNT: approximate is 2
-        (PROTOBUF, b"\x3a\x06\x0a\x01s\x22\x01a"), // COUNT: hll of one byte
+    let relay: [(&[&str], &[u8]); 10] = [
+        (ENVELOPE, b"\x8a\x01s\x81\x00a"),                // EVENTS: a padded length
+        (ENVELOPE, b"\x8a\x01s\x02a"),                    // EVENTS: an event longer than the message
+        (PROTOBUF, b"\x52\x07\x12\x00\x0a\x01s\x12\x00"), // EVENTS: the subscription between events
+        (PROTOBUF, b"\x42\x05\x0a\x01s\x12\x00"),         // NEG-MSG: no bytes, spelled out
+        (ENVELOPE, b"\x83\x01s\x04"),                     // EOSE: a third hint
+        (ENVELOPE, b"\x87\x01s\x00\x02\x00"),             // COUNT: hll of one byte
+        (PROTOBUF, b"\x0a\x03\x0a\x01s"),                 // EVENT without an event
+        (PROTOBUF, b"\x3a\x05\x0a\x01s\x10\x00"),         // COUNT: zero spelled out
+        (PROTOBUF, b"\x3a\x05\x0a\x01s\x18\x02"),         // COUNT: approximate is 2
+        (PROTOBUF, b"\x3a\x06\x0a\x01s\x22\x01a"),        // COUNT: hll of one byte
     ];
     for (formats, bytes) in relay {
         for subject in of(formats) {

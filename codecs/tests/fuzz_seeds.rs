@@ -41,8 +41,8 @@ const EVENTS: &[&str] = &[
 ];
 
 /// Which of the sample messages differ in structure.
-const CLIENT_SAMPLES: [usize; 6] = [0, 1, 2, 5, 7, 8];
-const RELAY_SAMPLES: [usize; 8] = [0, 2, 3, 4, 5, 6, 10, 11];
+const CLIENT_SAMPLES: [usize; 9] = [0, 1, 2, 5, 7, 8, 10, 13, 14];
+const RELAY_SAMPLES: [usize; 11] = [0, 2, 3, 4, 5, 6, 10, 11, 20, 21, 22];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds")

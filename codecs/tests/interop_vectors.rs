@@ -12,7 +12,7 @@ use std::{borrow::Cow, env, fs, path::Path};
 use codecs::{
     ClientMessage, Codec, EoseHints, Event, Filter, Format, RelayMessage, TagFilter, VerifyLevel, hex,
 };
-use common::{sha256_hex, vectors};
+use common::{negentropy, sha256_hex, subjects, vectors};
 use serde_json::{Map, Value, json};
 
 /// Generated events of the golden vectors: text, hex of every kind, empty tags and values, borders of numbers.
@@ -88,6 +88,11 @@ fn document() -> Value {
         })
         .collect();
     let event = || Cow::<Event<'static>>::Owned(chosen[0].event.clone());
+    // Those of the chosen that every format holds.
+    let fits = |event: &Event<'_>| subjects().iter().all(|subject| subject.event(event).is_ok());
+    let batch: Vec<_> =
+        chosen.iter().map(|vector| &vector.event).filter(|event| fits(event)).take(4).cloned().collect();
+    assert_eq!(batch.len(), 4, "the vectors hold enough events for a batch");
     let sub = || Cow::Borrowed("feed:1");
     let requests = vec![Filter { limit: Some(0), ..Filter::default() }, filter()];
     let client = [
@@ -96,6 +101,12 @@ fn document() -> Value {
         client("req", &ClientMessage::Req { subscription: sub(), filters: requests.clone() }),
         client("count", &ClientMessage::Count { subscription: sub(), filters: requests }),
         client("close", &ClientMessage::Close { subscription: "ü\"\\".into() }),
+        client(
+            "neg-open",
+            &ClientMessage::NegOpen { subscription: sub(), filter: filter(), message: negentropy().into() },
+        ),
+        client("neg-msg", &ClientMessage::NegMsg { subscription: sub(), message: negentropy().into() }),
+        client("neg-close", &ClientMessage::NegClose { subscription: sub() }),
     ];
     let hll = Some(Box::new(std::array::from_fn(|i| u8::try_from(i).unwrap())));
     let eose = |finish, more| RelayMessage::Eose { subscription: sub(), hints: EoseHints { finish, more } };
@@ -120,6 +131,16 @@ fn document() -> Value {
             "count-hll",
             &RelayMessage::Count { subscription: sub(), count: 1 << 20, approximate: true, hll },
         ),
+        relay("neg-msg", &RelayMessage::NegMsg { subscription: sub(), message: negentropy().into() }),
+        relay(
+            "neg-err",
+            &RelayMessage::NegErr { subscription: sub(), text: "blocked: too many events".into() },
+        ),
+        relay(
+            "events-one",
+            &RelayMessage::Events { subscription: sub(), events: vec![event().into_owned()] },
+        ),
+        relay("events", &RelayMessage::Events { subscription: sub(), events: batch }),
     ];
     json!({ "version": 1, "events": events, "client": client, "relay": relay })
 }

@@ -165,3 +165,54 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    // Fewer: what they are made of is asked above.
+    #![proptest_config(ProptestConfig {
+        cases: ProptestConfig::default().cases / 8,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn any_batch_comes_back_the_same(events in vec(event(), 1..4), subscription in "[ -~ä]{1,64}") {
+        for subject in subjects() {
+            let message = RelayMessage::Events { subscription: subscription.clone().into(), events: events.clone() };
+            let refused = events.iter().any(|event| subject.must_refuse(event));
+            match subject.relay(&message) {
+                Ok(bytes) => {
+                    prop_assert!(!refused, "{}: no room for it, yet encoded", subject.label);
+                    prop_assert_eq!(subject.read_relay(&bytes), Ok(message), "{}", subject.label);
+                }
+                Err(error) => prop_assert!(refused, "{}: {}", subject.label, error),
+            }
+        }
+    }
+
+    #[test]
+    fn any_reconciliation_comes_back_the_same(
+        filter in filter(),
+        message in vec(any::<u8>(), 0..300),
+        text in text(),
+    ) {
+        for subject in subjects() {
+            let sub = || "neg".into();
+            let messages = [
+                ClientMessage::NegOpen { subscription: sub(), filter: filter.clone(), message: message.clone().into() },
+                ClientMessage::NegMsg { subscription: sub(), message: message.clone().into() },
+            ];
+            for message in messages {
+                let bytes = subject.client(&message).unwrap();
+                prop_assert_eq!(subject.read_client(&bytes), Ok(message), "{}", subject.label);
+            }
+            let messages = [
+                RelayMessage::NegMsg { subscription: sub(), message: message.clone().into() },
+                RelayMessage::NegErr { subscription: sub(), text: text.clone().into() },
+            ];
+            for message in messages {
+                let bytes = subject.relay(&message).unwrap();
+                prop_assert_eq!(subject.read_relay(&bytes), Ok(message), "{}", subject.label);
+            }
+        }
+    }
+}

@@ -65,6 +65,17 @@ fn same_messages(
         let back = tuned.decode_client(&by_tuned).unwrap().into_owned();
         assert!(back == message, "{format}: another client message came back");
     }
+    {
+        let count = 2;
+        let message = RelayMessage::Events { subscription: "s".into(), events: vec![owned.clone(); count] };
+        let (mut by_library, mut by_tuned, mut wrapped) = (Vec::new(), Vec::new(), Vec::new());
+        library.encode_relay(&message, &mut by_library).unwrap();
+        tuned.encode_relay(&message, &mut by_tuned).unwrap();
+        tuned.wrap_events("s", &vec![event_bytes; count], &mut wrapped);
+        assert!(by_library == by_tuned && by_library == wrapped, "{format}: another batch");
+        let back = tuned.decode_relay(&by_tuned).unwrap().into_owned();
+        assert!(back == message, "{format}: another batch came back");
+    }
     for subscription in ["", "s", "feed:1", "\"\\ä\u{1}"] {
         let message = RelayMessage::Event { subscription: subscription.into(), event: cow() };
         let (mut by_library, mut by_tuned, mut wrapped) = (Vec::new(), Vec::new(), Vec::new());

@@ -87,6 +87,11 @@ impl Peer {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
                 self.authenticate(&event, now)
             }
+            ClientMessage::NegOpen { .. } | ClientMessage::NegMsg { .. } | ClientMessage::NegClose { .. } => {
+                Answer::Message(RelayMessage::Notice {
+                    text: "unsupported: NIP-77 is not implemented".into(),
+                })
+            }
         }
     }
 

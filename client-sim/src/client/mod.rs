@@ -17,7 +17,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
-use codecs::{ClientMessage, Codec, Filter, RelayMessage};
+use codecs::{ClientMessage, Codec, Event, Filter, RelayMessage};
 use futures::FutureExt;
 use tokio::{
     sync::{mpsc, watch},
@@ -315,15 +315,9 @@ impl Client {
             }
         };
         match decoded {
-            RelayMessage::Event { subscription, event } => {
-                self.report.last_ns = now_ns;
-                if let Some(n) = live_index(&subscription) {
-                    self.live_delivery(n, &event, now_ns);
-                } else if let Some(visit) = visit_index(&subscription) {
-                    self.visit_delivery(visit, &event, now_ns);
-                } else {
-                    self.stored_delivery(&subscription, &event, now_ns);
-                }
+            RelayMessage::Event { subscription, event } => self.delivery(&subscription, &event, now_ns),
+            RelayMessage::Events { subscription, events } => {
+                events.iter().for_each(|event| self.delivery(&subscription, event, now_ns));
             }
             RelayMessage::Ok { id, accepted, text } => {
                 self.report.last_ns = now_ns;
@@ -341,9 +335,23 @@ impl Client {
                 }
             }
             RelayMessage::Notice { text } => self.complain(|| format!("NOTICE {text}")),
-            RelayMessage::Auth { .. } | RelayMessage::Count { .. } => {}
+            RelayMessage::Auth { .. }
+            | RelayMessage::Count { .. }
+            | RelayMessage::NegMsg { .. }
+            | RelayMessage::NegErr { .. } => {}
         }
         Ok(())
+    }
+
+    fn delivery(&mut self, subscription: &str, event: &Event<'_>, now_ns: u64) {
+        self.report.last_ns = now_ns;
+        if let Some(n) = live_index(subscription) {
+            self.live_delivery(n, event, now_ns);
+        } else if let Some(visit) = visit_index(subscription) {
+            self.visit_delivery(visit, event, now_ns);
+        } else {
+            self.stored_delivery(subscription, event, now_ns);
+        }
     }
 
     async fn feed_request(&mut self, subscription: &str, filter: &Filter) -> anyhow::Result<()> {

@@ -163,7 +163,13 @@ func envelope(readEvent func([]byte) object) format {
 			return list{verb, readEvent(r.rest())}
 		}
 		message := list{verb, r.text(r.u8())}
-		if verb != "CLOSE" {
+		if verb == "NEG-OPEN" {
+			message = append(message, filter(&reader{r.take(r.varint())}))
+		}
+		if verb == "NEG-OPEN" || verb == "NEG-MSG" {
+			message = append(message, text(r.rest()))
+		}
+		if verb == "REQ" || verb == "COUNT" {
 			message = append(message, repeat(r.varint(), func() any { return filter(&reader{r.take(r.varint())}) })...)
 		}
 		r.end()
@@ -182,8 +188,12 @@ func envelope(readEvent func([]byte) object) format {
 		switch verb {
 		case "EVENT":
 			return list{verb, sub, readEvent(r.rest())}
-		case "CLOSED":
+		case "CLOSED", "NEG-ERR":
 			return list{verb, sub, string(r.rest())}
+		case "NEG-MSG":
+			return list{verb, sub, text(r.rest())}
+		case "EVENTS":
+			return list{verb, sub, r.all(func() any { return readEvent(r.take(r.varint())) })}
 		case "EOSE":
 			return eose(sub, said(r.u8()))
 		}

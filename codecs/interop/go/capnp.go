@@ -92,6 +92,18 @@ func (s capnpStruct) blob(slot, elementBytes uint32) []byte {
 	return s.segments[segment][at : at+high>>3*elementBytes]
 }
 
+// blobs is a list of data.
+func (s capnpStruct) blobs(slot uint32) [][]byte {
+	segment, at, high, ok := s.pointer(slot)
+	check(ok && high&7 == 6, "a list of pointers")
+	pointers := capnpStruct{s.segments, segment, at, 0, high >> 3}
+	var found [][]byte
+	for i := range high >> 3 {
+		found = append(found, pointers.blob(i, 1))
+	}
+	return found
+}
+
 func (s capnpStruct) text(slot uint32) string {
 	found := s.blob(slot, 1)
 	return string(found[:len(found)-1]) // without its NUL
@@ -155,8 +167,13 @@ func capnpFormat(open func([]byte) []byte) format {
 		switch verb {
 		case "EVENT", "AUTH":
 			return list{verb, capnpEvent(root.blob(0, 1))}
-		case "CLOSE":
+		case "CLOSE", "NEG-CLOSE":
 			return list{verb, root.text(0)}
+		case "NEG-OPEN":
+			body := root.child(0)
+			return list{verb, body.text(0), capnpFilter(body.child(1)), text(body.blob(2, 1))}
+		case "NEG-MSG":
+			return list{verb, root.child(0).text(0), text(root.child(0).blob(1, 1))}
 		}
 		message := list{verb, root.child(0).text(0)}
 		for _, filter := range root.child(0).list(1) {
@@ -178,8 +195,16 @@ func capnpFormat(open func([]byte) []byte) format {
 			return list{verb, text(body.blob(0, 1)), body.data(0)[0] == 1, body.text(1)}
 		case "EOSE":
 			return eose(body.text(0), said(uint64(body.data(0)[0])))
-		case "CLOSED":
+		case "CLOSED", "NEG-ERR":
 			return list{verb, body.text(0), body.text(1)}
+		case "NEG-MSG":
+			return list{verb, body.text(0), text(body.blob(1, 1))}
+		case "EVENTS":
+			events := list{}
+			for _, one := range body.blobs(1) {
+				events = append(events, capnpEvent(one))
+			}
+			return list{verb, body.text(0), events}
 		}
 		return count(body.text(0), body.u64(0), body.data(8)[0]&1 == 1, body.blob(1, 1))
 	}

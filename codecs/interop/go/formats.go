@@ -97,7 +97,11 @@ func cborFormat(layout string) format {
 		}
 		found := list{verb, message[1]}
 		for _, one := range message[2:] {
-			found = append(found, filter(one))
+			if data, ok := one.([]byte); ok {
+				found = append(found, text(data))
+			} else {
+				found = append(found, filter(one))
+			}
 		}
 		return found
 	}
@@ -107,6 +111,12 @@ func cborFormat(layout string) format {
 		switch verb {
 		case "EVENT":
 			return list{verb, message[1], item(message[2])}
+		case "EVENTS":
+			events := list{}
+			for _, one := range message[2].(list) {
+				events = append(events, item(one))
+			}
+			return list{verb, message[1], events}
 		case "COUNT":
 			rest := append(message[3:], false, []byte(nil))
 			hll, _ := rest[1].([]byte)
@@ -159,6 +169,11 @@ func (f fields) values() list {
 	return found
 }
 
+// spelled: neg_msg is NEG-MSG.
+func spelled(member string) string {
+	return strings.ToUpper(strings.ReplaceAll(member, "_", "-"))
+}
+
 func protobufFormat(schema, file string) format {
 	resolver := &protocompile.SourceResolver{ImportPaths: []string{schema}}
 	compiler := protocompile.Compiler{Resolver: resolver}
@@ -196,13 +211,19 @@ func protobufFormat(schema, file string) format {
 	}
 	client := func(data []byte) list {
 		message := open("ClientMsg", data)
-		verb := strings.ToUpper(message.member())
-		if verb == "CLOSE" {
-			return list{verb, message.get("close").String()}
+		verb := spelled(message.member())
+		if verb == "CLOSE" || verb == "NEG-CLOSE" {
+			return list{verb, message.get(message.member()).String()}
 		}
 		body := fields{message.get(message.member()).Message()}
-		if verb == "EVENT" || verb == "AUTH" {
+		switch verb {
+		case "EVENT", "AUTH":
 			return list{verb, item(body)}
+		case "NEG-OPEN":
+			asked := filter(fields{body.get("filter").Message()})
+			return list{verb, body.get("sub").String(), asked, text(body.get("data").Bytes())}
+		case "NEG-MSG":
+			return list{verb, body.get("sub").String(), text(body.get("data").Bytes())}
 		}
 		found := list{verb, body.get("sub").String()}
 		for _, one := range body.repeated("filters") {
@@ -212,7 +233,7 @@ func protobufFormat(schema, file string) format {
 	}
 	relay := func(data []byte) list {
 		message := open("RelayMsg", data)
-		verb := strings.ToUpper(message.member())
+		verb := spelled(message.member())
 		if verb == "NOTICE" || verb == "AUTH" {
 			return list{verb, message.get(message.member()).String()}
 		}
@@ -224,8 +245,16 @@ func protobufFormat(schema, file string) format {
 			return list{verb, text(body.get("id").Interface()), body.get("accepted").Bool(), body.get("text").String()}
 		case "EOSE":
 			return eose(body.get("sub").String(), body.repeated("hints"))
-		case "CLOSED":
+		case "CLOSED", "NEG-ERR":
 			return list{verb, body.get("sub").String(), body.get("text").String()}
+		case "NEG-MSG":
+			return list{verb, body.get("sub").String(), text(body.get("data").Bytes())}
+		case "EVENTS":
+			events := list{}
+			for _, one := range body.repeated("events") {
+				events = append(events, item(one.(fields)))
+			}
+			return list{verb, body.get("sub").String(), events}
 		}
 		return count(body.get("sub").String(), body.get("count").Uint(), body.get("approximate").Bool(), body.get("hll").Bytes())
 	}

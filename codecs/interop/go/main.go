@@ -31,8 +31,13 @@ type format struct {
 }
 
 var (
-	clientVerbs  = map[uint64]string{1: "EVENT", 2: "REQ", 3: "CLOSE", 4: "AUTH", 5: "COUNT"}
-	relayVerbs   = map[uint64]string{1: "EVENT", 2: "OK", 3: "EOSE", 4: "CLOSED", 5: "NOTICE", 6: "AUTH", 7: "COUNT"}
+	clientVerbs = map[uint64]string{
+		1: "EVENT", 2: "REQ", 3: "CLOSE", 4: "AUTH", 5: "COUNT", 6: "NEG-OPEN", 7: "NEG-MSG", 8: "NEG-CLOSE",
+	}
+	relayVerbs = map[uint64]string{
+		1: "EVENT", 2: "OK", 3: "EOSE", 4: "CLOSED", 5: "NOTICE", 6: "AUTH", 7: "COUNT",
+		8: "NEG-MSG", 9: "NEG-ERR", 10: "EVENTS",
+	}
 	filterFields = map[uint64]string{1: "ids", 2: "authors", 3: "kinds", 4: "since", 5: "until", 6: "limit", 7: "search"}
 	eventFields  = []string{"id", "pubkey", "created_at", "kind", "tags", "content", "sig"}
 	hints        = list{"finish", "more"}
@@ -112,11 +117,24 @@ func parse(data []byte) any {
 	return found
 }
 
+// flat1 puts the parts of lists in place of the lists: a batch holds its events in one.
+func flat1(message list) list {
+	found := list{}
+	for _, part := range message {
+		if parts, ok := part.(list); ok {
+			found = append(found, parts...)
+		} else {
+			found = append(found, part)
+		}
+	}
+	return found
+}
+
 // jsonFormat is also NSON, whose extra field a JSON reader passes over.
 func jsonFormat() format {
 	message := func(data []byte) list {
 		found := parse(data).(list)
-		for _, part := range found {
+		for _, part := range flat1(found) {
 			if part, ok := part.(object); ok {
 				delete(part, "nson")
 			}
@@ -191,7 +209,7 @@ func main() {
 				if !isMessage {
 					parts = list{found}
 				}
-				for _, part := range parts {
+				for _, part := range flat1(parts) {
 					if e, ok := part.(object); ok && e["pubkey"] != nil {
 						check(idOf(e) == e["id"], label+": the id is not the hash of the content")
 						ids++

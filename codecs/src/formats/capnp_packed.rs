@@ -15,9 +15,11 @@
 
 use capnp::serialize_packed;
 
-use super::capnp::{Built, Capnp, build_client, build_event, build_relay, event_head};
+use super::capnp::{Built, Capnp, batch_head, build_client, build_event, build_relay, event_head};
 use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, RelayMessage, reader::Reader,
+    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, RelayMessage,
+    codec::{assert_batch, encode_batch},
+    reader::Reader,
 };
 
 const WORD_BYTES: usize = 8;
@@ -54,6 +56,9 @@ impl Codec for CapnpPacked {
             self.wrap_event(subscription, &bytes, out);
             return Ok(());
         }
+        if let RelayMessage::Events { subscription, events } = message {
+            return encode_batch(self, "capnp-packed", subscription, events, out);
+        }
         write(&build_relay(message)?, out)
     }
 
@@ -69,6 +74,18 @@ impl Codec for CapnpPacked {
         event_head(subscription, event_bytes, &mut head);
         pack(&head, out);
         out.extend_from_slice(event);
+    }
+
+    /// # Panics
+    /// When `events` is empty, or one of them is not what [`EventCodec::encode_event`] wrote.
+    fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {
+        assert_batch(events);
+        let sizes =
+            events.iter().map(|event| unpacked_len(event).expect("the event was packed by this codec"));
+        let mut head = Vec::new();
+        batch_head(subscription, sizes, &mut head);
+        pack(&head, out);
+        events.iter().for_each(|event| out.extend_from_slice(event));
     }
 }
 

@@ -20,9 +20,12 @@
 
 use std::borrow::Cow;
 
+use serde::de::IgnoredAny;
+
 use super::json::{Json, Text};
 use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, RelayMessage, Tag, hex, reader::Reader,
+    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, RelayMessage, Tag,
+    codec::encode_batch, hex, reader::Reader,
 };
 
 #[derive(Debug)]
@@ -91,20 +94,31 @@ impl Codec for Nson {
             self.wrap_event(subscription, &bytes, out);
             return Ok(());
         }
+        if let RelayMessage::Events { subscription, events } = message {
+            return encode_batch(self, "nson", subscription, events, out);
+        }
         Json.encode_relay(message, out)
     }
 
     fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {
-        match split_delivery(bytes) {
-            Some((subscription, event)) => {
-                Ok(RelayMessage::Event { subscription, event: Cow::Owned(read(event)?) })
-            }
+        if let Some((subscription, event)) = split_delivery(bytes) {
+            return Ok(RelayMessage::Event { subscription, event: Cow::Owned(read(event)?) });
+        }
+        match split_batch(bytes) {
+            Some((subscription, parts)) => Ok(RelayMessage::Events {
+                subscription,
+                events: parts.into_iter().map(|event| self.decode_event(event)).collect::<Result<_, _>>()?,
+            }),
             None => Json.decode_relay(bytes),
         }
     }
 
     fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) {
         Json.wrap_event(subscription, event, out);
+    }
+
+    fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {
+        Json.wrap_events(subscription, events, out);
     }
 }
 
@@ -176,6 +190,25 @@ fn split_delivery(bytes: &[u8]) -> Option<(Cow<'_, str>, &[u8])> {
     let subscription = texts.next()?.ok()?.0;
     let event = rest[texts.byte_offset()..].strip_prefix(b",")?;
     is_nson(event).then_some((subscription, event))
+}
+
+/// The subscription and the events of a relay's EVENTS in its usual spelling, if all of them are objects.
+fn split_batch(bytes: &[u8]) -> Option<(Cow<'_, str>, Vec<&[u8]>)> {
+    let rest = bytes.strip_prefix(b"[\"EVENTS\",")?.strip_suffix(b"]]")?;
+    let mut texts = serde_json::Deserializer::from_slice(rest).into_iter::<Text<'_>>();
+    let subscription = texts.next()?.ok()?.0;
+    let mut rest = rest[texts.byte_offset()..].strip_prefix(b",[")?;
+    let mut events = Vec::new();
+    loop {
+        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<IgnoredAny>();
+        values.next()?.ok()?;
+        let (event, more) = rest.split_at(values.byte_offset());
+        events.push(event.strip_prefix(b"{").map(|_| event)?);
+        match more.strip_prefix(b",") {
+            Some(more) => rest = more,
+            None => return more.is_empty().then_some((subscription, events)),
+        }
+    }
 }
 
 /// Reads an event whose fixed parts [`is_nson`] has seen.

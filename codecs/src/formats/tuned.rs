@@ -3,13 +3,14 @@
 //!
 //! So both implementations accept the same bytes and give the same reasons, and bytes in an unusual or invalid form
 //! cost the library's time besides a walk. REQ, OK and the other messages without an event are the library's
-//! altogether.
+//! altogether; the events of a batch are read like any other.
 
 use std::{borrow::Cow, fmt};
 
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, EventHead, EventView, FlatEvent,
     RelayMessage,
+    codec::encode_batch,
     walk::{self, Walk},
 };
 
@@ -39,6 +40,15 @@ pub(super) trait Tune: Walk + fmt::Debug + Send + Sync + 'static {
     /// [`Codec::wrap_event`].
     fn wrap(subscription: &str, event: &[u8], out: &mut Vec<u8>) {
         Self::LIBRARY.wrap_event(subscription, event, out);
+    }
+
+    /// Finds the subscription in a relay's EVENTS of the usual form, and hands its events to `each` one by one, at least
+    /// one, until there are no more or `each` wants none: then, as where the form is unusual, the answer is `None`.
+    fn split_batch<'a>(bytes: &'a [u8], each: impl FnMut(&'a [u8]) -> Option<()>) -> Option<Cow<'a, str>>;
+
+    /// [`Codec::wrap_events`].
+    fn wrap_batch(subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {
+        Self::LIBRARY.wrap_events(subscription, events, out);
     }
 }
 
@@ -100,6 +110,9 @@ impl<T: Tune> Codec for Tuned<T> {
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         match message {
             RelayMessage::Event { subscription, event } => T::write_relay(subscription, event, out),
+            RelayMessage::Events { subscription, events } if !events.is_empty() => {
+                encode_batch(self, "a batch", subscription, events, out)
+            }
             _ => T::LIBRARY.encode_relay(message, out),
         }
     }
@@ -110,10 +123,20 @@ impl<T: Tune> Codec for Tuned<T> {
         {
             return Ok(RelayMessage::Event { subscription, event: Cow::Owned(event) });
         }
+        let mut events = Vec::new();
+        if let Some(subscription) =
+            T::split_batch(bytes, |event| walk::decode::<T>(event).ok().map(|event| events.push(event)))
+        {
+            return Ok(RelayMessage::Events { subscription, events });
+        }
         T::LIBRARY.decode_relay(bytes)
     }
 
     fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) {
         T::wrap(subscription, event, out);
+    }
+
+    fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {
+        T::wrap_batch(subscription, events, out);
     }
 }

@@ -1,4 +1,5 @@
-//! The messages of NIP-01, NIP-42 (AUTH), NIP-45 (COUNT) and NIP-67 (EOSE hints).
+//! The messages of NIP-01, NIP-42 (AUTH), NIP-45 (COUNT), NIP-67 (EOSE hints) and NIP-77 (NEG-*), and EVENTS, which
+//! peers must have agreed on.
 
 use std::borrow::Cow;
 
@@ -30,6 +31,27 @@ pub enum ClientMessage<'a> {
         /// OR-ed.
         filters: Vec<Filter>,
     },
+    /// Begin to compare which events both sides have (NIP-77).
+    NegOpen {
+        /// Names the reconciliation; not the name of a subscription.
+        subscription: Cow<'a, str>,
+        /// Which events take part.
+        filter: Filter,
+        /// The first message of the negentropy protocol: bytes here, hex in JSON.
+        message: Cow<'a, [u8]>,
+    },
+    /// The next round of a reconciliation (NIP-77).
+    NegMsg {
+        /// Which reconciliation.
+        subscription: Cow<'a, str>,
+        /// A message of the negentropy protocol.
+        message: Cow<'a, [u8]>,
+    },
+    /// End a reconciliation (NIP-77).
+    NegClose {
+        /// Which one.
+        subscription: Cow<'a, str>,
+    },
 }
 
 impl ClientMessage<'_> {
@@ -46,6 +68,17 @@ impl ClientMessage<'_> {
             }
             ClientMessage::Close { subscription } => {
                 ClientMessage::Close { subscription: owned(subscription) }
+            }
+            ClientMessage::NegOpen { subscription, filter, message } => {
+                let message = Cow::Owned(message.into_owned());
+                ClientMessage::NegOpen { subscription: owned(subscription), filter, message }
+            }
+            ClientMessage::NegMsg { subscription, message } => {
+                let message = Cow::Owned(message.into_owned());
+                ClientMessage::NegMsg { subscription: owned(subscription), message }
+            }
+            ClientMessage::NegClose { subscription } => {
+                ClientMessage::NegClose { subscription: owned(subscription) }
             }
         }
     }
@@ -105,6 +138,28 @@ pub enum RelayMessage<'a> {
         /// HyperLogLog registers.
         hll: Option<Box<[u8; 256]>>,
     },
+    /// The relay's next round of a reconciliation (NIP-77).
+    NegMsg {
+        /// Which reconciliation.
+        subscription: Cow<'a, str>,
+        /// A message of the negentropy protocol.
+        message: Cow<'a, [u8]>,
+    },
+    /// The relay ended or refused a reconciliation (NIP-77).
+    NegErr {
+        /// Which one.
+        subscription: Cow<'a, str>,
+        /// A machine-readable prefix and a reason.
+        text: Cow<'a, str>,
+    },
+    /// Several events that match one subscription, in the order in which EVENT would have brought them. No relay sends
+    /// it that was not asked for batches when the connection was opened.
+    Events {
+        /// The subscription they match.
+        subscription: Cow<'a, str>,
+        /// At least one: no format writes or reads an empty batch.
+        events: Vec<Event<'a>>,
+    },
 }
 
 impl RelayMessage<'_> {
@@ -126,6 +181,17 @@ impl RelayMessage<'_> {
             RelayMessage::Count { subscription, count, approximate, hll } => {
                 RelayMessage::Count { subscription: owned(subscription), count, approximate, hll }
             }
+            RelayMessage::NegMsg { subscription, message } => {
+                let message = Cow::Owned(message.into_owned());
+                RelayMessage::NegMsg { subscription: owned(subscription), message }
+            }
+            RelayMessage::NegErr { subscription, text } => {
+                RelayMessage::NegErr { subscription: owned(subscription), text: owned(text) }
+            }
+            RelayMessage::Events { subscription, events } => RelayMessage::Events {
+                subscription: owned(subscription),
+                events: events.into_iter().map(Event::into_owned).collect(),
+            },
         }
     }
 }

@@ -286,6 +286,17 @@ pub fn client_messages() -> Vec<ClientMessage<'static>> {
         messages.push(ClientMessage::Req { subscription: "feed:1".into(), filters: filters.clone() });
         messages.push(ClientMessage::Count { subscription: "c".into(), filters });
     }
+    for filter in [Filter::default(), full_filter()] {
+        messages.push(ClientMessage::NegOpen {
+            subscription: "neg".into(),
+            filter,
+            message: negentropy().into(),
+        });
+    }
+    for message in [negentropy(), vec![0x61]] {
+        messages.push(ClientMessage::NegMsg { subscription: "neg".into(), message: message.into() });
+    }
+    messages.push(ClientMessage::NegClose { subscription: "neg".into() });
     messages
 }
 
@@ -315,5 +326,24 @@ pub fn relay_messages() -> Vec<RelayMessage<'static>> {
             });
         }
     }
+    messages.push(RelayMessage::NegMsg { subscription: "neg".into(), message: negentropy().into() });
+    messages.push(RelayMessage::NegErr { subscription: "neg".into(), text: "blocked: größe".into() });
+    for count in [1, 3] {
+        messages.push(RelayMessage::Events { subscription: "sub".into(), events: batch(count) });
+    }
     messages
+}
+
+/// A message of the negentropy protocol, with every byte: formats must carry all of them.
+pub fn negentropy() -> Vec<u8> {
+    let mut message = vec![0x61];
+    message.extend(0..=255);
+    message
+}
+
+/// Events that differ.
+pub fn batch(count: u8) -> Vec<Event<'static>> {
+    (0..count)
+        .map(|n| Event { id: [n; 32], content: "x".repeat(n.into()).into(), ..sample_event() })
+        .collect()
 }

@@ -1,6 +1,6 @@
 //! The messages around an event: builders and readers of the generated types.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, slice};
 
 use capnp::{NotInSchema, data, raw, struct_list, traits::HasStructSize};
 
@@ -8,11 +8,12 @@ use super::{MAX_BLOB_BYTES, fits, in_frame, library, read_text, too_large};
 use crate::{
     ClientMessage, DecodeError, EncodeError, EoseHints, EventCodec, Filter, RelayMessage, TagFilter,
     envelope::{check_filters, read_elements, write_element},
-    formats::generated::nostr_capnp::{client_msg, filter, relay_msg, request, tag_filter},
+    formats::generated::nostr_capnp::{client_msg, filter, neg, relay_msg, request, tag_filter},
     reader::{MAX_FILTERS, Reader},
 };
 
 const SUBSCRIPTION: &str = "subscription";
+const NEGENTROPY: &str = "negentropy's message";
 
 pub(super) fn build_client(
     message: &ClientMessage<'_>,
@@ -33,6 +34,21 @@ pub(super) fn build_client(
         }
         ClientMessage::Count { subscription, filters } => {
             build_request(subscription, filters, root.init_count())?;
+        }
+        ClientMessage::NegOpen { subscription, filter, message } => {
+            check_filters("capnp", slice::from_ref(filter))?;
+            let mut out = root.init_neg_open();
+            out.set_sub(fits(&**subscription, SUBSCRIPTION)?);
+            build_filter(filter, out.reborrow().init_filter())?;
+            out.set_data(fits(&**message, NEGENTROPY)?);
+        }
+        ClientMessage::NegMsg { subscription, message } => {
+            let mut out = root.init_neg_msg();
+            out.set_sub(fits(&**subscription, SUBSCRIPTION)?);
+            out.set_data(fits(&**message, NEGENTROPY)?);
+        }
+        ClientMessage::NegClose { subscription } => {
+            root.set_neg_close(fits(&**subscription, SUBSCRIPTION)?);
         }
     }
     Ok(())
@@ -98,7 +114,7 @@ fn length(len: usize, what: &'static str) -> Result<u32, EncodeError> {
         .ok_or_else(|| too_large(what, len, MAX_BLOB_BYTES))
 }
 
-/// Builds any message. EVENT goes to peers spliced, which gives the same bytes in one segment.
+/// Builds any message. EVENT and EVENTS go to peers spliced, which gives the same bytes in one segment.
 pub(super) fn build_relay(
     message: &RelayMessage<'_>,
     mut root: relay_msg::Builder<'_>,
@@ -139,6 +155,26 @@ pub(super) fn build_relay(
                 out.set_hll(&registers[..]);
             }
         }
+        RelayMessage::NegMsg { subscription, message } => {
+            let mut out = root.init_neg_msg();
+            out.set_sub(fits(&**subscription, SUBSCRIPTION)?);
+            out.set_data(fits(&**message, NEGENTROPY)?);
+        }
+        RelayMessage::NegErr { subscription, text } => {
+            let mut out = root.init_neg_err();
+            out.set_sub(fits(&**subscription, SUBSCRIPTION)?);
+            out.set_text(fits(&**text, "NEG-ERR's text in bytes")?);
+        }
+        RelayMessage::Events { subscription, events } => {
+            let mut out = root.init_events();
+            out.set_sub(fits(&**subscription, SUBSCRIPTION)?);
+            let mut list = out.init_events(length(events.len(), "a number of events")?);
+            for (index, event) in (0..).zip(events) {
+                let mut bytes = Vec::new();
+                super::Capnp.encode_event(event, &mut bytes)?;
+                list.set(index, fits(&bytes, "an event in bytes")?);
+            }
+        }
     }
     Ok(())
 }
@@ -164,6 +200,24 @@ pub(super) fn read_client<'a>(
             let (subscription, filters) = read_request(frame, request)?;
             ClientMessage::Count { subscription, filters }
         }
+        client_msg::NegOpen(open) => {
+            let open = open.map_err(library)?;
+            if !open.has_filter() {
+                return Err(DecodeError::Missing("filter"));
+            }
+            ClientMessage::NegOpen {
+                subscription: read_text(frame, open.has_sub(), open.get_sub(), SUBSCRIPTION)?,
+                filter: read_filter(frame, open.get_filter().map_err(library)?)?,
+                message: read_data(frame, open.has_data(), open.get_data())?,
+            }
+        }
+        client_msg::NegMsg(round) => {
+            let (subscription, message) = read_round(frame, round)?;
+            ClientMessage::NegMsg { subscription, message }
+        }
+        client_msg::NegClose(text) => ClientMessage::NegClose {
+            subscription: read_text(frame, root.has_neg_close(), text, SUBSCRIPTION)?,
+        },
     })
 }
 
@@ -179,6 +233,26 @@ fn read_request<'a>(
     }
     let filters = filters.iter().map(|filter| read_filter(frame, filter)).collect::<Result<_, _>>()?;
     Ok((subscription, filters))
+}
+
+fn read_round<'a>(
+    frame: &'a [u8],
+    round: capnp::Result<neg::Reader<'_>>,
+) -> Result<(Cow<'a, str>, Cow<'a, [u8]>), DecodeError> {
+    let round = round.map_err(library)?;
+    let subscription = read_text(frame, round.has_sub(), round.get_sub(), SUBSCRIPTION)?;
+    Ok((subscription, read_data(frame, round.has_data(), round.get_data())?))
+}
+
+fn read_data<'a>(
+    frame: &'a [u8],
+    is_present: bool,
+    data: capnp::Result<data::Reader<'_>>,
+) -> Result<Cow<'a, [u8]>, DecodeError> {
+    if !is_present {
+        return Err(DecodeError::Missing(NEGENTROPY));
+    }
+    in_frame(frame, data.map_err(library)?).map(Cow::Borrowed)
 }
 
 fn read_filter(frame: &[u8], filter: filter::Reader<'_>) -> Result<Filter, DecodeError> {
@@ -298,6 +372,31 @@ pub(super) fn read_relay<'a>(
                 count: count.get_count(),
                 approximate: count.get_approximate(),
                 hll: count.has_hll().then(registers).transpose()?,
+            }
+        }
+        relay_msg::NegMsg(round) => {
+            let (subscription, message) = read_round(frame, round)?;
+            RelayMessage::NegMsg { subscription, message }
+        }
+        relay_msg::NegErr(error) => {
+            let error = error.map_err(library)?;
+            RelayMessage::NegErr {
+                subscription: read_text(frame, error.has_sub(), error.get_sub(), SUBSCRIPTION)?,
+                text: read_text(frame, error.has_text(), error.get_text(), "NEG-ERR's text")?,
+            }
+        }
+        relay_msg::Events(batch) => {
+            let batch = batch.map_err(library)?;
+            let event = |data: capnp::Result<data::Reader<'_>>| {
+                super::Capnp.decode_event(in_frame(frame, data.map_err(library)?)?)
+            };
+            let events = batch.get_events().map_err(library)?;
+            if events.is_empty() {
+                return Err(DecodeError::Missing("event"));
+            }
+            RelayMessage::Events {
+                subscription: read_text(frame, batch.has_sub(), batch.get_sub(), SUBSCRIPTION)?,
+                events: events.iter().map(event).collect::<Result<_, _>>()?,
             }
         }
     })

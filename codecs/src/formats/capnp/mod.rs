@@ -10,11 +10,11 @@
 //!
 //! A tag value longer than 32,767 stored bytes, a tag of more than 255 values and more than 65,535 tags do not fit
 //! and are refused. An event inside a message is a whole message of its own, as `Data`: pointers are relative, so
-//! an embedded struct could not be spliced.
+//! an embedded struct could not be spliced; so is each event of a batch, in a list of `Data`.
 //!
 //! The library's row is written by the crate's builder with its usual allocator (first segment 8 KiB, zeroed, for every message): what
-//! an adopter gets. Only [`Codec::wrap_event`] lays out its five words by hand, so that a fan-out copies the event
-//! once. tagData is collected in a vector before the builder copies it.
+//! an adopter gets. Only [`Codec::wrap_event`] and [`Codec::wrap_events`] lay out their few words by hand, so that a
+//! fan-out copies an event once. tagData is collected in a vector before the builder copies it.
 //!
 //! Read in place, without the copy that the crate's `read_message` makes, whatever the address of the frame
 //! (feature `unaligned`); text borrows from the frame. The segment table is checked against the input first, the
@@ -37,7 +37,10 @@ pub(super) use self::tuned::Hand;
 use super::generated::nostr_capnp::{client_msg, nostr_event, relay_msg};
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, EventHead, RelayMessage, Tag,
-    TextView, hex, reader::Reader,
+    TextView,
+    codec::{assert_batch, encode_batch},
+    hex,
+    reader::Reader,
 };
 
 /// Shortest hex text stored as bytes.
@@ -49,6 +52,10 @@ const MAX_BLOB_BYTES: usize = (1 << 29) - 2;
 const WORD_BYTES: usize = 8;
 /// A pointer to a list of bytes; its length goes into the bits from 35 on.
 const BYTE_LIST: u64 = 1 | 2 << 32;
+/// A pointer to a list of pointers.
+const POINTER_LIST: u64 = 1 | 6 << 32;
+/// EVENTS in the union of a relay's message.
+const EVENTS: u64 = 9;
 
 #[derive(Debug)]
 pub(super) struct Capnp;
@@ -121,6 +128,10 @@ impl Codec for Capnp {
             self.wrap_event(fits(&**subscription, "a subscription id in bytes")?, &bytes, out);
             return Ok(());
         }
+        if let RelayMessage::Events { subscription, events } = message {
+            let subscription = fits(&**subscription, "a subscription id in bytes")?;
+            return encode_batch(self, "capnp", subscription, events, out);
+        }
         write(&build_relay(message)?, out)
     }
 
@@ -135,6 +146,16 @@ impl Codec for Capnp {
         out.extend_from_slice(event);
         out.resize(start + event.len().next_multiple_of(WORD_BYTES), 0);
     }
+
+    fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {
+        assert_batch(events);
+        batch_head(subscription, events.iter().map(|event| event.len()), out);
+        for event in events {
+            let start = out.len();
+            out.extend_from_slice(event);
+            out.resize(start + event.len().next_multiple_of(WORD_BYTES), 0);
+        }
+    }
 }
 
 // --- writing -------------------------------------------------------------------------------------------------
@@ -143,6 +164,35 @@ impl Codec for Capnp {
 pub(super) fn event_head(subscription: &str, event_bytes: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(wrapping(subscription, event_bytes).map(u64::to_le_bytes).as_flattened());
     write_subscription(subscription, out);
+}
+
+/// The words of a relay's EVENTS in one segment in front of the events, which are of these sizes in bytes.
+pub(super) fn batch_head(
+    subscription: &str,
+    event_bytes: impl ExactSizeIterator<Item = usize> + Clone,
+    out: &mut Vec<u8>,
+) {
+    let subscription_words = subscription.len() / WORD_BYTES + 1; // with a NUL
+    let count = event_bytes.len();
+    let event_words: usize = event_bytes.clone().map(|bytes| bytes.div_ceil(WORD_BYTES)).sum();
+    let words = 5 + subscription_words + count + event_words;
+    let head: [u64; 6] = [
+        (words as u64) << 32, // one segment
+        1 << 32 | 1 << 48,    // RelayMsg: 1 data word, 1 pointer
+        EVENTS,               // its union says events
+        2 << 48,              // SubEvents: 2 pointers
+        BYTE_LIST | 1 << 2 | (subscription.len() as u64 + 1) << 35,
+        POINTER_LIST | (subscription_words as u64) << 2 | (count as u64) << 35,
+    ];
+    out.extend_from_slice(head.map(u64::to_le_bytes).as_flattened());
+    write_subscription(subscription, out);
+    let mut words_before = 0;
+    for (index, bytes) in event_bytes.enumerate() {
+        let words_away = count - 1 - index + words_before; // from the end of the pointer
+        let pointer = BYTE_LIST | (words_away as u64) << 2 | (bytes as u64) << 35;
+        out.extend_from_slice(&pointer.to_le_bytes());
+        words_before += bytes.div_ceil(WORD_BYTES);
+    }
 }
 
 /// What stands before subscription and event in a relay's EVENT of one segment: the segment table, the root struct,

@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 
 use super::{
-    BYTE_LIST, Capnp, MAX_BLOB_BYTES, WORD_BYTES, fits, fixed_data, read_fixed, read_stored, read_value,
-    too_large, wrapping, write_subscription, write_tags,
+    BYTE_LIST, Capnp, EVENTS, MAX_BLOB_BYTES, POINTER_LIST, WORD_BYTES, fits, fixed_data, read_fixed,
+    read_stored, read_value, too_large, wrapping, write_subscription, write_tags,
 };
 use crate::{
     Codec, DecodeError, EncodeError, Event, EventHead, TextView,
@@ -120,6 +120,29 @@ impl Tune for Hand {
         }
         let subscription = str::from_utf8(frame.blob(3)?.strip_suffix(&[0])?).ok()?;
         Some((subscription.into(), frame.blob(4)?))
+    }
+
+    fn split_batch<'a>(
+        bytes: &'a [u8],
+        mut each: impl FnMut(&'a [u8]) -> Option<()>,
+    ) -> Option<Cow<'a, str>> {
+        let frame = Frame::of(bytes, MESSAGE_ROOT)?;
+        if frame.word(0, 1)? != EVENTS || frame.word(0, 2)? != SUB_EVENT {
+            return None;
+        }
+        let subscription = str::from_utf8(frame.blob(3)?.strip_suffix(&[0])?).ok()?;
+        let list = frame.word(0, 4).filter(|list| list & (7 << 32 | 3) == POINTER_LIST)?;
+        let count = usize::try_from(list >> 35).ok().filter(|count| *count > 0)?;
+        let [offset, _] = halves(list.to_le_bytes());
+        let start = 5_usize.checked_add_signed((offset.cast_signed() >> 2) as isize)?;
+        // Pointers may share what they name; all that is read must have room in the message side by side.
+        let mut room = frame.words().checked_sub(count)?;
+        for pointer in start..start.checked_add(count)? {
+            let event = frame.blob(pointer)?;
+            room = room.checked_sub(event.len().div_ceil(WORD_BYTES))?;
+            each(event)?;
+        }
+        Some(subscription.into())
     }
 }
 
@@ -295,8 +318,11 @@ impl<'a> Frame<'a> {
     /// Whether blobs of these sizes could all lie in the message side by side, as they do unless pointers share
     /// what they name; the library has a limit for that.
     fn can_hold(&self, blobs: [usize; 3]) -> bool {
-        let words: usize = self.segments.iter().map(|segment| segment.len()).sum();
-        blobs.iter().map(|bytes| bytes.div_ceil(WORD_BYTES)).sum::<usize>() <= words
+        blobs.iter().map(|bytes| bytes.div_ceil(WORD_BYTES)).sum::<usize>() <= self.words()
+    }
+
+    fn words(&self) -> usize {
+        self.segments.iter().map(|segment| segment.len()).sum()
     }
 }
 

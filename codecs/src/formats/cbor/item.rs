@@ -50,6 +50,28 @@ impl<const N: usize> From<Fixed<N>> for [u8; N] {
     }
 }
 
+/// Reads a byte string of any length.
+pub(super) struct Blob(pub(super) Vec<u8>);
+
+impl<'de> Deserialize<'de> for Blob {
+    fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
+        struct BlobVisitor;
+        impl Visitor<'_> for BlobVisitor {
+            type Value = Blob;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a byte string")
+            }
+
+            fn visit_byte_buf<E>(self, bytes: Vec<u8>) -> Result<Blob, E> {
+                Ok(Blob(bytes))
+            }
+        }
+        // Not `deserialize_bytes`, which hands over what fits ciborium's buffer of 4 KiB and nothing longer.
+        deserializer.deserialize_byte_buf(BlobVisitor)
+    }
+}
+
 /// Writes the list with `item` around each entry.
 pub(super) struct Each<'l, T, F>(pub(super) &'l [T], pub(super) F);
 

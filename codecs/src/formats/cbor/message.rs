@@ -5,13 +5,13 @@ use std::{borrow::Cow, fmt, marker::PhantomData};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{self, IgnoredAny, SeqAccess, Visitor},
-    ser::SerializeSeq,
+    ser::{self, SerializeSeq},
 };
 
 use super::{
     Bytes, Dialect, EventCbor, Fixed, OwnedEvent,
     filter::{FilterCbor, OwnedFilter},
-    item::{List, Name, ReadName},
+    item::{Blob, Each, List, Name, ReadName},
 };
 use crate::{ClientMessage, DecodeError, EoseHints, Event, Filter, RelayMessage};
 
@@ -24,9 +24,12 @@ mod client {
     pub(super) const CLOSE: Name = Name(3, "CLOSE");
     pub(super) const AUTH: Name = Name(4, "AUTH");
     pub(super) const COUNT: Name = Name(5, "COUNT");
+    pub(super) const NEG_OPEN: Name = Name(6, "NEG-OPEN");
+    pub(super) const NEG_MSG: Name = Name(7, "NEG-MSG");
+    pub(super) const NEG_CLOSE: Name = Name(8, "NEG-CLOSE");
 }
 
-mod relay {
+pub(super) mod relay {
     use super::Name;
     pub(super) const OK: Name = Name(2, "OK");
     pub(super) const EOSE: Name = Name(3, "EOSE");
@@ -34,6 +37,9 @@ mod relay {
     pub(super) const NOTICE: Name = Name(5, "NOTICE");
     pub(super) const AUTH: Name = Name(6, "AUTH");
     pub(super) const COUNT: Name = Name(7, "COUNT");
+    pub(super) const NEG_MSG: Name = Name(8, "NEG-MSG");
+    pub(super) const NEG_ERR: Name = Name(9, "NEG-ERR");
+    pub(in crate::formats::cbor) const EVENTS: Name = Name(10, "EVENTS");
 }
 
 // --- writing -------------------------------------------------------------------------------------------------
@@ -62,6 +68,16 @@ impl<D: Dialect> Serialize for ClientCbor<'_, '_, D> {
             }
             ClientMessage::Count { subscription, filters } => {
                 request::<D, S>(client::COUNT, subscription, filters, serializer)
+            }
+            ClientMessage::NegOpen { subscription, filter, message } => {
+                (verb(client::NEG_OPEN), subscription, FilterCbor::<D>::new(filter), Bytes(message))
+                    .serialize(serializer)
+            }
+            ClientMessage::NegMsg { subscription, message } => {
+                (verb(client::NEG_MSG), subscription, Bytes(message)).serialize(serializer)
+            }
+            ClientMessage::NegClose { subscription } => {
+                (verb(client::NEG_CLOSE), subscription).serialize(serializer)
             }
         }
     }
@@ -123,6 +139,18 @@ impl<D: Dialect> Serialize for RelayCbor<'_, '_, D> {
                     (true, None) => (verb, subscription, count, true).serialize(serializer),
                     (false, None) => (verb, subscription, count).serialize(serializer),
                 }
+            }
+            RelayMessage::NegMsg { subscription, message } => {
+                (verb(relay::NEG_MSG), subscription, Bytes(message)).serialize(serializer)
+            }
+            RelayMessage::NegErr { subscription, text } => {
+                (verb(relay::NEG_ERR), subscription, text).serialize(serializer)
+            }
+            RelayMessage::Events { events, .. } if events.is_empty() => {
+                Err(ser::Error::custom("EVENTS without an event"))
+            }
+            RelayMessage::Events { subscription, events } => {
+                (verb(relay::EVENTS), subscription, Each(events, EventCbor::<D>::new)).serialize(serializer)
             }
         }
     }
@@ -207,6 +235,10 @@ impl<'de, A: SeqAccess<'de>> Elements<A> {
         self.next::<OwnedEvent<D>>().map(|event| Cow::Owned(event.0))
     }
 
+    fn bytes<'m>(&mut self) -> Result<Cow<'m, [u8]>, A::Error> {
+        self.next::<Blob>().map(|bytes| Cow::Owned(bytes.0))
+    }
+
     fn filters<D: Dialect>(&mut self) -> Result<Vec<Filter>, A::Error> {
         let mut filters = Vec::new();
         while let Some(filter) = self.array.next_element::<OwnedFilter<D>>()? {
@@ -217,7 +249,16 @@ impl<'de, A: SeqAccess<'de>> Elements<A> {
 }
 
 impl Direction for ClientMessage<'_> {
-    const VERBS: &'static [Name] = &[EVENT, client::REQ, client::CLOSE, client::AUTH, client::COUNT];
+    const VERBS: &'static [Name] = &[
+        EVENT,
+        client::REQ,
+        client::CLOSE,
+        client::AUTH,
+        client::COUNT,
+        client::NEG_OPEN,
+        client::NEG_MSG,
+        client::NEG_CLOSE,
+    ];
 
     fn read<'de, D: Dialect, A: SeqAccess<'de>>(
         verb: &str,
@@ -244,14 +285,40 @@ impl Direction for ClientMessage<'_> {
                 rest.expected = "[CLOSE, subscription]";
                 ClientMessage::Close { subscription: rest.text()? }
             }
+            "NEG-OPEN" => {
+                rest.expected = "[NEG-OPEN, subscription, filter, bytes]";
+                ClientMessage::NegOpen {
+                    subscription: rest.text()?,
+                    filter: rest.next::<OwnedFilter<D>>()?.into(),
+                    message: rest.bytes()?,
+                }
+            }
+            "NEG-MSG" => {
+                rest.expected = "[NEG-MSG, subscription, bytes]";
+                ClientMessage::NegMsg { subscription: rest.text()?, message: rest.bytes()? }
+            }
+            "NEG-CLOSE" => {
+                rest.expected = "[NEG-CLOSE, subscription]";
+                ClientMessage::NegClose { subscription: rest.text()? }
+            }
             _ => return Ok(None),
         }))
     }
 }
 
 impl Direction for RelayMessage<'_> {
-    const VERBS: &'static [Name] =
-        &[EVENT, relay::OK, relay::EOSE, relay::CLOSED, relay::NOTICE, relay::AUTH, relay::COUNT];
+    const VERBS: &'static [Name] = &[
+        EVENT,
+        relay::OK,
+        relay::EOSE,
+        relay::CLOSED,
+        relay::NOTICE,
+        relay::AUTH,
+        relay::COUNT,
+        relay::NEG_MSG,
+        relay::NEG_ERR,
+        relay::EVENTS,
+    ];
 
     fn read<'de, D: Dialect, A: SeqAccess<'de>>(
         verb: &str,
@@ -289,6 +356,23 @@ impl Direction for RelayMessage<'_> {
             "COUNT" => {
                 rest.expected = "[COUNT, subscription, count], then approximate, then hll";
                 count(rest)?
+            }
+            "NEG-MSG" => {
+                rest.expected = "[NEG-MSG, subscription, bytes]";
+                RelayMessage::NegMsg { subscription: rest.text()?, message: rest.bytes()? }
+            }
+            "NEG-ERR" => {
+                rest.expected = "[NEG-ERR, subscription, text]";
+                RelayMessage::NegErr { subscription: rest.text()?, text: rest.text()? }
+            }
+            "EVENTS" => {
+                rest.expected = "[EVENTS, subscription, [event, …]]";
+                let subscription = rest.text()?;
+                let List(events, _) = rest.next::<List<OwnedEvent<D>, Event<'static>>>()?;
+                if events.is_empty() {
+                    return Err(de::Error::custom("expected at least one event in EVENTS"));
+                }
+                RelayMessage::Events { subscription, events }
             }
             _ => return Ok(None),
         }))

@@ -3,13 +3,16 @@
 //!
 //! ```text
 //! numbers  client   [1,event] [2,sub,filter…] [3,sub] [4,event] [5,sub,filter…]
+//!                   [6,sub,filter,bytes] [7,sub,bytes] [8,sub]
 //!          relay    [1,sub,event] [2,id,bool,text] [3,sub] [3,sub,[hint…]] [4,sub,text] [5,text] [6,challenge]
-//!                   [7,sub,count] [7,sub,count,true] [7,sub,count,approximate,hll]
+//!                   [7,sub,count] [7,sub,count,true] [7,sub,count,approximate,hll] [8,sub,bytes] [9,sub,text]
+//!                   [10,sub,[event…]]
 //!          filter   {1:[id…] 2:[author…] 3:[kind…] 4:since 5:until 6:limit 7:search 8:{"e":[value…]…}}
 //! spelled  client   ["EVENT",event] ["REQ",sub,filter…] ["CLOSE",sub] ["AUTH",event] ["COUNT",sub,filter…]
+//!                   ["NEG-OPEN",sub,filter,bytes] ["NEG-MSG",sub,bytes] ["NEG-CLOSE",sub]
 //!          relay    ["EVENT",sub,event] ["OK",id,bool,text] ["EOSE",sub] ["EOSE",sub,[hint…]]
 //!                   ["CLOSED",sub,text] ["NOTICE",text] ["AUTH",challenge]
-//!                   ["COUNT",sub,count] and so on as above
+//!                   ["COUNT",sub,count] and so on as above; "NEG-MSG", "NEG-ERR", "EVENTS" likewise
 //!          filter   {"ids":[id…] "authors":[…] "kinds":[…] "since":… "until":… "limit":… "search":… "#e":[value…]…}
 //! ```
 //!
@@ -44,7 +47,9 @@ pub(super) use item::{Bytes, Fixed};
 pub(super) use tuned::Hand;
 
 use self::message::{ClientCbor, Known, RelayCbor};
-use crate::{ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, RelayMessage};
+use crate::{
+    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, RelayMessage, codec::assert_batch,
+};
 
 /// What a CBOR format decides for itself.
 pub(super) trait Dialect: fmt::Debug + Send + Sync + 'static {
@@ -62,6 +67,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + 'static {
 
     /// EVENT, in both directions, as it is written.
     const EVENT: &'static [u8] = if Self::SPELLED { b"\x65EVENT" } else { b"\x01" };
+
+    /// A relay's EVENTS as it is written.
+    const EVENTS: &'static [u8] = if Self::SPELLED { b"\x66EVENTS" } else { b"\x0a" };
 
     /// A client's AUTH as it is written.
     const CLIENT_AUTH: &'static [u8] = if Self::SPELLED { b"\x64AUTH" } else { b"\x04" };
@@ -115,6 +123,17 @@ impl<D: Dialect> Codec for Cbor<D> {
         write(&subscription, out).expect("text always serializes into memory");
         out.extend_from_slice(event);
     }
+
+    fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {
+        const ARRAY_OF_3: u8 = 0x83;
+        assert_batch(events);
+        out.push(ARRAY_OF_3);
+        write(&message::relay::EVENTS.written(D::SPELLED), out)
+            .expect("a name always serializes into memory");
+        write(&subscription, out).expect("text always serializes into memory");
+        tuned::write_head(tuned::ARRAY, events.len() as u64, out);
+        events.iter().for_each(|event| out.extend_from_slice(event));
+    }
 }
 
 fn write(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
@@ -156,5 +175,11 @@ struct OwnedEvent<D>(Event<'static>, PhantomData<D>);
 impl<'de, D: Dialect> serde::Deserialize<'de> for OwnedEvent<D> {
     fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
         D::read_event(deserializer).map(|event| OwnedEvent(event, PhantomData))
+    }
+}
+
+impl<D> From<OwnedEvent<D>> for Event<'static> {
+    fn from(event: OwnedEvent<D>) -> Self {
+        event.0
     }
 }

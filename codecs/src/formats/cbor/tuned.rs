@@ -6,6 +6,7 @@ use std::{borrow::Cow, marker::PhantomData};
 use super::{Cbor, Dialect, item::MIN_HEX_LEN};
 use crate::{
     Codec, DecodeError, EncodeError, Event, EventHead, TextView,
+    codec::assert_batch,
     formats::tuned::{Tune, Verb},
     hex,
     model::TagLayout,
@@ -25,7 +26,8 @@ const UINT: u8 = 0;
 const NEGATIVE: u8 = 1;
 const BYTES: u8 = 2;
 const TEXT: u8 = 3;
-const ARRAY: u8 = 4;
+pub(super) const ARRAY: u8 = 4;
+const MAP: u8 = 5;
 
 impl<D: Dialect> Tune for Hand<D> {
     const LIBRARY: &'static dyn Codec = &Cbor::<D>::NEW;
@@ -89,12 +91,34 @@ impl<D: Dialect> Tune for Hand<D> {
         write_text(subscription, out);
         out.extend_from_slice(event);
     }
+
+    fn split_batch<'a>(
+        bytes: &'a [u8],
+        mut each: impl FnMut(&'a [u8]) -> Option<()>,
+    ) -> Option<Cow<'a, str>> {
+        let mut reader = Reader::new(bytes.strip_prefix(&[ARRAY << 5 | 3])?.strip_prefix(D::EVENTS)?);
+        let subscription = read_text(&mut reader, "subscription").ok()?;
+        let count = read_argument(&mut reader, ARRAY, "batch").ok().filter(|count| *count > 0)?;
+        for _ in 0..count {
+            each(take_item(&mut reader)?)?;
+        }
+        reader.is_empty().then(|| subscription.into())
+    }
+
+    fn wrap_batch(subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {
+        assert_batch(events);
+        write_head(ARRAY, 3, out);
+        out.extend_from_slice(D::EVENTS);
+        write_text(subscription, out);
+        write_head(ARRAY, events.len() as u64, out);
+        events.iter().for_each(|event| out.extend_from_slice(event));
+    }
 }
 
 // --- writing -------------------------------------------------------------------------------------------------
 
 /// Writes a head with its argument in the shortest form (RFC 8949 §4.2.1).
-fn write_head(major: u8, argument: u64, out: &mut Vec<u8>) {
+pub(super) fn write_head(major: u8, argument: u64, out: &mut Vec<u8>) {
     let [.., c, b, a] = argument.to_be_bytes();
     match argument {
         0..=23 => out.push(major << 5 | a),
@@ -189,6 +213,25 @@ fn read_head<D: Dialect>(reader: &mut Reader<'_>) -> Result<EventHead, DecodeErr
     let kind =
         u16::try_from(read_argument(reader, UINT, "kind")?).map_err(|_| DecodeError::OutOfRange("kind"))?;
     Ok(EventHead { id, pubkey, created_at, kind })
+}
+
+/// The next item with all that is in it. Each head takes a byte, so the loop ends with the input at the latest.
+fn take_item<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
+    let start = reader.rest();
+    let mut open = 1_u64;
+    while open > 0 {
+        let major = reader.rest().first()? >> 5;
+        let argument = read_argument(reader, major, "item").ok()?;
+        open -= 1;
+        match major {
+            UINT | NEGATIVE => {}
+            BYTES | TEXT => drop(reader.bytes(argument, "item").ok()?),
+            ARRAY => open = open.checked_add(argument)?,
+            MAP => open = open.checked_add(argument.checked_mul(2)?)?,
+            _ => return None,
+        }
+    }
+    start.get(..start.len() - reader.rest().len())
 }
 
 fn read_time(reader: &mut Reader<'_>) -> Result<i64, DecodeError> {

@@ -24,7 +24,7 @@ pub struct Tag {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ClientMsg {
-    #[prost(oneof = "client_msg::Message", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "client_msg::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub message: ::core::option::Option<client_msg::Message>,
 }
 /// Nested message and enum types in `ClientMsg`.
@@ -41,11 +41,17 @@ pub mod client_msg {
         Auth(super::Event),
         #[prost(message, tag = "5")]
         Count(super::Req),
+        #[prost(message, tag = "6")]
+        NegOpen(super::NegOpen),
+        #[prost(message, tag = "7")]
+        NegMsg(super::Neg),
+        #[prost(string, tag = "8")]
+        NegClose(::prost::alloc::string::String),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RelayMsg {
-    #[prost(oneof = "relay_msg::Message", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "relay_msg::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
     pub message: ::core::option::Option<relay_msg::Message>,
 }
 /// Nested message and enum types in `RelayMsg`.
@@ -66,6 +72,12 @@ pub mod relay_msg {
         Auth(::prost::alloc::string::String),
         #[prost(message, tag = "7")]
         Count(super::Count),
+        #[prost(message, tag = "8")]
+        NegMsg(super::Neg),
+        #[prost(message, tag = "9")]
+        NegErr(super::Closed),
+        #[prost(message, tag = "10")]
+        Events(super::SubEvents),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -111,6 +123,14 @@ pub struct SubEvent {
     #[prost(message, optional, tag = "2")]
     pub event: ::core::option::Option<Event>,
 }
+/// A batch for one subscription, of one event at least.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SubEvents {
+    #[prost(string, tag = "1")]
+    pub sub: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "2")]
+    pub events: ::prost::alloc::vec::Vec<Event>,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Ok {
     #[prost(string, tag = "1")]
@@ -146,4 +166,21 @@ pub struct Count {
     pub approximate: bool,
     #[prost(bytes = "vec", tag = "4")]
     pub hll: ::prost::alloc::vec::Vec<u8>,
+}
+/// NIP-77: data is a message of the negentropy protocol.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NegOpen {
+    #[prost(string, tag = "1")]
+    pub sub: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub filter: ::core::option::Option<Filter>,
+    #[prost(bytes = "vec", tag = "3")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Neg {
+    #[prost(string, tag = "1")]
+    pub sub: ::prost::alloc::string::String,
+    #[prost(bytes = "vec", tag = "2")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
 }

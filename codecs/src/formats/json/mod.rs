@@ -3,8 +3,10 @@
 //! ```text
 //! event    {"id":"…64","pubkey":"…64","created_at":N,"kind":N,"tags":[["…",…],…],"content":"…","sig":"…128"}
 //! client   ["EVENT",e] ["REQ",sub,filter…] ["CLOSE",sub] ["AUTH",e] ["COUNT",sub,filter…]
+//!          ["NEG-OPEN",sub,filter,"hex…"] ["NEG-MSG",sub,"hex…"] ["NEG-CLOSE",sub]
 //! relay    ["EVENT",sub,e] ["OK",id,bool,text] ["EOSE",sub] ["EOSE",sub,["finish"|"more",…]] ["CLOSED",sub,text]
 //!          ["NOTICE",text] ["AUTH",challenge] ["COUNT",sub,{"count":N,"approximate":true,"hll":"…512"}]
+//!          ["NEG-MSG",sub,"hex…"] ["NEG-ERR",sub,text] ["EVENTS",sub,[e,…]]
 //! ```
 //!
 //! Written compactly in this field order: real clients scan the first bytes of a frame for verb and subscription.
@@ -24,10 +26,11 @@ pub(super) use self::read::Text;
 pub(super) use self::tuned::Hand;
 use self::{
     read::{Known, OwnedEvent},
-    write::{CountJson, EventJson, Request},
+    write::{CountJson, EventJson, FilterJson, Request},
 };
 use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, RelayMessage, hex,
+    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, RelayMessage,
+    codec::assert_batch, hex,
 };
 
 #[derive(Debug)]
@@ -55,6 +58,13 @@ impl Codec for Json {
             ClientMessage::Count { subscription, filters } => {
                 write(&Request("COUNT", subscription, filters), out)
             }
+            ClientMessage::NegOpen { subscription, filter, message } => {
+                write(&("NEG-OPEN", subscription, FilterJson(filter), hex::encode(message)), out)
+            }
+            ClientMessage::NegMsg { subscription, message } => {
+                write(&("NEG-MSG", subscription, hex::encode(message)), out)
+            }
+            ClientMessage::NegClose { subscription } => write(&("NEG-CLOSE", subscription), out),
         }
     }
 
@@ -88,6 +98,18 @@ impl Codec for Json {
                 let body = CountJson { count: *count, approximate: *approximate, hll: hll.as_deref() };
                 write(&("COUNT", subscription, body), out)
             }
+            RelayMessage::NegMsg { subscription, message } => {
+                write(&("NEG-MSG", subscription, hex::encode(message)), out)
+            }
+            RelayMessage::NegErr { subscription, text } => write(&("NEG-ERR", subscription, text), out),
+            RelayMessage::Events { events, .. } if events.is_empty() => {
+                let what = "EVENTS without an event";
+                Err(EncodeError::Unrepresentable { format: "json", what })
+            }
+            RelayMessage::Events { subscription, events } => {
+                let events: Vec<_> = events.iter().map(EventJson).collect();
+                write(&("EVENTS", subscription, events), out)
+            }
         }
     }
 
@@ -102,6 +124,22 @@ impl Codec for Json {
         out.extend_from_slice(event);
         out.push(b']');
     }
+
+    fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {
+        assert_batch(events);
+        out.extend_from_slice(b"[\"EVENTS\",");
+        serde_json::to_writer(&mut *out, subscription).expect("text always serializes into memory");
+        push_batch(events, out);
+    }
+}
+
+/// What follows the subscription of EVENTS.
+fn push_batch(events: &[&[u8]], out: &mut Vec<u8>) {
+    for (index, event) in events.iter().enumerate() {
+        out.extend_from_slice(if index == 0 { b",[" } else { b"," });
+        out.extend_from_slice(event);
+    }
+    out.extend_from_slice(b"]]");
 }
 
 fn write(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError> {

@@ -58,6 +58,18 @@ impl<const N: usize> From<Hex<N>> for [u8; N] {
     }
 }
 
+/// Lowercase hex of any even length.
+struct HexBytes(Vec<u8>);
+
+impl<'de> Deserialize<'de> for HexBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Text::deserialize(deserializer)?;
+        hex::decode(text.0.as_bytes())
+            .map(HexBytes)
+            .ok_or_else(|| de::Error::custom("expected an even number of lowercase hex digits"))
+    }
+}
+
 /// A list of ids or public keys.
 struct Keys(Vec<[u8; 32]>);
 
@@ -189,6 +201,31 @@ fn once<'de, T: Deserialize<'de> + Into<U>, U, A: MapAccess<'de>>(
     Ok(())
 }
 
+/// The events of a batch, at least one.
+struct Batch<'a>(Vec<Event<'a>>);
+
+impl<'de> Deserialize<'de> for Batch<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct BatchVisitor;
+        impl<'de> Visitor<'de> for BatchVisitor {
+            type Value = Batch<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array of at least one event")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Batch<'de>, A::Error> {
+                let mut events = Vec::new();
+                while let Some(OwnedEvent(event)) = elements.next_element()? {
+                    events.push(event);
+                }
+                if events.is_empty() { Err(de::Error::invalid_length(0, &self)) } else { Ok(Batch(events)) }
+            }
+        }
+        deserializer.deserialize_seq(BatchVisitor)
+    }
+}
+
 struct FilterText(Filter);
 
 impl<'de> Deserialize<'de> for FilterText {
@@ -314,6 +351,10 @@ impl<'de, A: SeqAccess<'de>> Elements<A> {
         self.next::<OwnedEvent<'de>>().map(|event| Cow::Owned(event.0))
     }
 
+    fn hex(&mut self) -> Result<Cow<'de, [u8]>, A::Error> {
+        self.next::<HexBytes>().map(|bytes| Cow::Owned(bytes.0))
+    }
+
     fn filters(&mut self) -> Result<Vec<Filter>, A::Error> {
         let mut filters = Vec::new();
         while let Some(FilterText(filter)) = self.array.next_element()? {
@@ -385,6 +426,22 @@ fn read_client<'de, A: SeqAccess<'de>>(
             rest.expected = "[\"CLOSE\",subscription]";
             ClientMessage::Close { subscription: rest.text()? }
         }
+        "NEG-OPEN" => {
+            rest.expected = "[\"NEG-OPEN\",subscription,filter,hex]";
+            ClientMessage::NegOpen {
+                subscription: rest.text()?,
+                filter: rest.next::<FilterText>()?.0,
+                message: rest.hex()?,
+            }
+        }
+        "NEG-MSG" => {
+            rest.expected = "[\"NEG-MSG\",subscription,hex]";
+            ClientMessage::NegMsg { subscription: rest.text()?, message: rest.hex()? }
+        }
+        "NEG-CLOSE" => {
+            rest.expected = "[\"NEG-CLOSE\",subscription]";
+            ClientMessage::NegClose { subscription: rest.text()? }
+        }
         _ => return unknown(verb, rest),
     };
     rest.finish(message)
@@ -433,6 +490,18 @@ fn read_relay<'de, A: SeqAccess<'de>>(
             let (subscription, answer) = (rest.text()?, rest.next::<CountAnswer>()?);
             let CountAnswer { count, approximate, hll } = answer;
             RelayMessage::Count { subscription, count, approximate, hll }
+        }
+        "NEG-MSG" => {
+            rest.expected = "[\"NEG-MSG\",subscription,hex]";
+            RelayMessage::NegMsg { subscription: rest.text()?, message: rest.hex()? }
+        }
+        "NEG-ERR" => {
+            rest.expected = "[\"NEG-ERR\",subscription,text]";
+            RelayMessage::NegErr { subscription: rest.text()?, text: rest.text()? }
+        }
+        "EVENTS" => {
+            rest.expected = "[\"EVENTS\",subscription,[event,…]]";
+            RelayMessage::Events { subscription: rest.text()?, events: rest.next::<Batch<'de>>()?.0 }
         }
         _ => return unknown(verb, rest),
     };

@@ -4,9 +4,10 @@
 
 use std::borrow::Cow;
 
-use super::Json;
+use super::{Json, push_batch};
 use crate::{
     Codec, DecodeError, EncodeError, Event, EventHead, TextView,
+    codec::assert_batch,
     formats::tuned::{Tune, Verb},
     hex,
     model::TagLayout,
@@ -103,8 +104,37 @@ impl Tune for Hand {
         out.extend_from_slice(event);
         out.push(b']');
     }
+
+    fn split_batch<'a>(
+        bytes: &'a [u8],
+        mut each: impl FnMut(&'a [u8]) -> Option<()>,
+    ) -> Option<Cow<'a, str>> {
+        let mut cursor = Cursor(bytes.strip_prefix(EVENTS)?);
+        let subscription = cursor.string().ok()?.view().ok()?;
+        cursor.expect(b',').ok()?;
+        cursor.expect(b'[').ok()?;
+        loop {
+            each(cursor.object().ok()?)?;
+            match cursor.next().ok()? {
+                b',' => {}
+                b']' => break,
+                _ => return None,
+            }
+        }
+        cursor.expect(b']').ok()?;
+        cursor.finish().ok()?;
+        Some(subscription.to_text())
+    }
+
+    fn wrap_batch(subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {
+        assert_batch(events);
+        out.extend_from_slice(EVENTS);
+        write_text(subscription, out);
+        push_batch(events, out);
+    }
 }
 
+const EVENTS: &[u8] = b"[\"EVENTS\",";
 const EVENT: &[u8] = b"[\"EVENT\",";
 const AUTH: &[u8] = b"[\"AUTH\",";
 
@@ -313,6 +343,31 @@ impl<'a> Cursor<'a> {
                     self.0 = after_escape(escape)?;
                 }
                 _ => return Err(UNUSUAL), // the end, or a control character
+            }
+        }
+    }
+
+    /// What looks like an object: braces are paired outside of strings, and nothing else is looked at.
+    fn object(&mut self) -> Result<&'a [u8], DecodeError> {
+        self.skip_space();
+        let start = self.0;
+        let mut depth = 0_usize;
+        loop {
+            match self.0.first() {
+                Some(b'"') => self.string().map(|_| ())?,
+                Some(b'{') => {
+                    depth += 1;
+                    self.0 = &self.0[1..];
+                }
+                Some(b'}') => {
+                    depth = depth.checked_sub(1).ok_or(UNUSUAL)?;
+                    self.0 = &self.0[1..];
+                }
+                Some(_) if depth > 0 => self.0 = &self.0[1..],
+                _ => return Err(UNUSUAL),
+            }
+            if depth == 0 {
+                return Ok(&start[..start.len() - self.0.len()]);
             }
         }
     }

@@ -39,7 +39,7 @@ impl Serialize for Request<'_> {
     }
 }
 
-struct FilterJson<'m>(&'m Filter);
+pub(super) struct FilterJson<'m>(pub(super) &'m Filter);
 
 impl Serialize for FilterJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -7,7 +7,10 @@ pub(in crate::formats) mod strict;
 mod tuned;
 
 pub(super) use self::tuned::{Dialect, Hand};
-use crate::reader::{varint_len, write_varint};
+use crate::{
+    codec::assert_batch,
+    reader::{varint_len, write_varint},
+};
 
 /// Writes `RelayMsg { event: SubEvent { sub, event } }` around an event that is already encoded.
 pub(super) fn wrap_event(subscription: &str, event: &[u8], out: &mut Vec<u8>) {
@@ -25,6 +28,20 @@ fn write_bytes(key: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.push(key);
     write_varint(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
+}
+
+/// Writes `RelayMsg { events: SubEvents { sub, events } }` around events that are already encoded.
+pub(super) fn wrap_events(subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {
+    assert_batch(events);
+    let sized = |len: usize| 1 + varint_len(len as u64) + len;
+    let subscription_len = if subscription.is_empty() { 0 } else { sized(subscription.len()) };
+    let events_len: usize = events.iter().map(|event| sized(event.len())).sum();
+    out.push(10 << 3 | 2);
+    write_varint((subscription_len + events_len) as u64, out);
+    if !subscription.is_empty() {
+        write_bytes(1 << 3 | 2, subscription.as_bytes(), out);
+    }
+    events.iter().for_each(|event| write_bytes(2 << 3 | 2, event, out));
 }
 
 /// Implements the codec `$codec` by the generated module `pb`.
@@ -62,6 +79,21 @@ macro_rules! protobuf_codec {
                     ClientMessage::Count { subscription, filters } => {
                         Message::Count(to_req(subscription, filters)?)
                     }
+                    ClientMessage::NegOpen { subscription, filter, message } => {
+                        check_filters($name, std::slice::from_ref(filter))?;
+                        Message::NegOpen(pb::NegOpen {
+                            sub: (**subscription).to_owned(),
+                            filter: Some(to_filter(filter)?),
+                            data: message.to_vec(),
+                        })
+                    }
+                    ClientMessage::NegMsg { subscription, message } => Message::NegMsg(pb::Neg {
+                        sub: (**subscription).to_owned(),
+                        data: message.to_vec(),
+                    }),
+                    ClientMessage::NegClose { subscription } => {
+                        Message::NegClose((**subscription).to_owned())
+                    }
                 };
                 encode(&pb::ClientMsg { message: Some(message) }, out)
             }
@@ -85,10 +117,27 @@ macro_rules! protobuf_codec {
                         subscription: sub.into(),
                         filters: from_filters(filters, &walk)?,
                     },
+                    Message::NegOpen(pb::NegOpen { sub, filter, data }) => ClientMessage::NegOpen {
+                        subscription: sub.into(),
+                        filter: from_filters(filter.into_iter().collect(), &walk)?
+                            .pop()
+                            .ok_or(DecodeError::Missing("filter"))?,
+                        message: data.into(),
+                    },
+                    Message::NegMsg(pb::Neg { sub, data }) => {
+                        ClientMessage::NegMsg { subscription: sub.into(), message: data.into() }
+                    }
+                    Message::NegClose(subscription) => {
+                        ClientMessage::NegClose { subscription: subscription.into() }
+                    }
                 })
             }
 
             fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+                if matches!(message, RelayMessage::Events { events, .. } if events.is_empty()) {
+                    let what = "EVENTS without an event";
+                    return Err(EncodeError::Unrepresentable { format: $name, what });
+                }
                 encode(&pb::RelayMsg { message: Some(to_relay(message)) }, out)
             }
 
@@ -99,6 +148,10 @@ macro_rules! protobuf_codec {
 
             fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) {
                 protobuf::wrap_event(subscription, event, out);
+            }
+
+            fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {
+                protobuf::wrap_events(subscription, events, out);
             }
         }
 
@@ -167,6 +220,18 @@ macro_rules! protobuf_codec {
                     approximate: *approximate,
                     hll: hll.as_ref().map_or_else(Vec::new, |registers| registers.to_vec()),
                 }),
+                RelayMessage::NegMsg { subscription, message } => Message::NegMsg(pb::Neg {
+                    sub: (**subscription).to_owned(),
+                    data: message.to_vec(),
+                }),
+                RelayMessage::NegErr { subscription, text } => Message::NegErr(pb::Closed {
+                    sub: (**subscription).to_owned(),
+                    text: (**text).to_owned(),
+                }),
+                RelayMessage::Events { subscription, events } => Message::Events(pb::SubEvents {
+                    sub: (**subscription).to_owned(),
+                    events: events.iter().map(to_event).collect(),
+                }),
             }
         }
 
@@ -197,6 +262,16 @@ macro_rules! protobuf_codec {
                     let hll = if hll.is_empty() { None } else { Some(registers(hll)?) };
                     RelayMessage::Count { subscription: sub.into(), count, approximate, hll }
                 }
+                Message::NegMsg(pb::Neg { sub, data }) => {
+                    RelayMessage::NegMsg { subscription: sub.into(), message: data.into() }
+                }
+                Message::NegErr(pb::Closed { sub, text }) => {
+                    RelayMessage::NegErr { subscription: sub.into(), text: text.into() }
+                }
+                Message::Events(pb::SubEvents { sub, events }) => RelayMessage::Events {
+                    subscription: sub.into(),
+                    events: events.into_iter().map(from_event).collect::<Result<_, _>>()?,
+                },
             })
         }
 

@@ -66,6 +66,8 @@ enum Presence {
     /// Always there, and never empty.
     Required,
     Repeated,
+    /// Repeated, and always there.
+    OneOrMore,
 }
 
 #[derive(Debug)]
@@ -76,7 +78,7 @@ enum Unknown {
     Report,
 }
 
-use Presence::{Explicit, Implicit, Repeated, Required};
+use Presence::{Explicit, Implicit, OneOrMore, Repeated, Required};
 use Value::{Bytes, Condition, Message, Packed, Tag, TextOrHex, Varint};
 
 const fn field(number: u64, name: &'static str, value: Value, presence: Presence) -> Field {
@@ -127,6 +129,15 @@ static REQ: Shape =
     shape(&[field(1, "subscription", Bytes, Implicit), field(2, "filters", Message(&FILTER), Repeated)]);
 static SUB_EVENT: Shape =
     shape(&[field(1, "subscription", Bytes, Implicit), field(2, "event", Message(&EVENT), Required)]);
+static SUB_EVENTS: Shape =
+    shape(&[field(1, "subscription", Bytes, Implicit), field(2, "event", Message(&EVENT), OneOrMore)]);
+static NEG_OPEN: Shape = shape(&[
+    field(1, "subscription", Bytes, Implicit),
+    field(2, "filter", Message(&FILTER), Required),
+    field(3, "negentropy's message", Bytes, Implicit),
+]);
+static NEG: Shape =
+    shape(&[field(1, "subscription", Bytes, Implicit), field(2, "negentropy's message", Bytes, Implicit)]);
 static OK: Shape = shape(&[
     field(1, "OK's event id", Bytes, Required),
     field(2, "OK's verdict", Varint(1), Implicit),
@@ -150,6 +161,9 @@ pub(in crate::formats) static CLIENT: Shape = shape(&[
     field(3, "CLOSE", Bytes, Explicit),
     field(4, "AUTH", Message(&EVENT), Explicit),
     field(5, "COUNT", Message(&REQ), Explicit),
+    field(6, "NEG-OPEN", Message(&NEG_OPEN), Explicit),
+    field(7, "NEG-MSG", Message(&NEG), Explicit),
+    field(8, "NEG-CLOSE", Bytes, Explicit),
 ]);
 /// The oneof that is a whole relay message.
 pub(in crate::formats) static RELAY: Shape = shape(&[
@@ -160,6 +174,9 @@ pub(in crate::formats) static RELAY: Shape = shape(&[
     field(5, "NOTICE", Bytes, Explicit),
     field(6, "AUTH", Bytes, Explicit),
     field(7, "COUNT", Message(&COUNT), Explicit),
+    field(8, "NEG-MSG", Message(&NEG), Explicit),
+    field(9, "NEG-ERR", Message(&CLOSED), Explicit),
+    field(10, "EVENTS", Message(&SUB_EVENTS), Explicit),
 ]);
 
 /// What prost would not tell: which filter has a field that nobody knows.
@@ -223,7 +240,7 @@ impl Walk {
             without_required(&rest[..passed], last)?;
             rest = &rest[passed..];
             match rest.first().filter(|field| field.number == number) {
-                Some(field) if number == last && field.presence != Repeated => {
+                Some(field) if number == last && !matches!(field.presence, Repeated | OneOrMore) => {
                     return Err(DecodeError::Duplicate(field.name));
                 }
                 Some(field) => self.value(field, wire, &mut reader)?,
@@ -307,7 +324,8 @@ fn text_or_hex(mut value: Reader<'_>, what: &'static str) -> Result<(), DecodeEr
 
 /// Fails when one of these fields must be there; `last` was.
 fn without_required(fields: &[Field], last: u64) -> Result<(), DecodeError> {
-    match fields.iter().find(|field| field.presence == Required && field.number != last) {
+    let is_due = |field: &&Field| matches!(field.presence, Required | OneOrMore) && field.number != last;
+    match fields.iter().find(is_due) {
         Some(field) => Err(DecodeError::Missing(field.name)),
         None => Ok(()),
     }

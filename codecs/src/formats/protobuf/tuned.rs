@@ -46,6 +46,7 @@ const CLIENT_EVENT: u8 = 1 << 3 | 2;
 const CLIENT_AUTH: u8 = 4 << 3 | 2;
 /// In a relay's message, and in the message that it is there.
 const RELAY_EVENT: u8 = 1 << 3 | 2;
+const RELAY_EVENTS: u8 = 10 << 3 | 2;
 const SUB: u8 = 1 << 3 | 2;
 const SUB_EVENT: u8 = 2 << 3 | 2;
 
@@ -113,6 +114,27 @@ impl<D: Dialect> Tune for Hand<D> {
         };
         let event = last_field(reader.rest().strip_prefix(&[SUB_EVENT])?)?;
         Some((subscription.into(), event))
+    }
+
+    fn split_batch<'a>(
+        bytes: &'a [u8],
+        mut each: impl FnMut(&'a [u8]) -> Option<()>,
+    ) -> Option<Cow<'a, str>> {
+        let mut reader = Reader::new(last_field(bytes.strip_prefix(&[RELAY_EVENTS])?)?);
+        let subscription = match optional_bytes(&mut reader, SUB, "subscription").ok()? {
+            Some(subscription) => str::from_utf8(subscription).ok()?,
+            None => "",
+        };
+        loop {
+            if !has_key(&mut reader, SUB_EVENT) {
+                return None;
+            }
+            let len = reader.varint("event").ok()?;
+            each(reader.bytes(len, "event").ok()?)?;
+            if reader.is_empty() {
+                return Some(subscription.into());
+            }
+        }
     }
 }
 
