@@ -19,6 +19,7 @@ mod fingerprint;
 pub mod fresh;
 pub mod generate;
 mod keys;
+mod nip19;
 mod origin;
 mod random;
 mod sampler;

@@ -1,5 +1,7 @@
 //! The content of each kind.
 
+use std::collections::HashSet;
+
 use super::{
     builder::{Builder, Context, again, remember},
     text,
@@ -11,6 +13,12 @@ const GIFT_WRAP_BYTES: [usize; 8] = [944, 1284, 1456, 1466, 1707, 1796, 2140, 28
 
 /// Where two thirds of lists have nothing, a line drawn between quantiles of 0 and 420 bytes would give too many one.
 const SHORTEST_RELAY_MAP_BYTES: usize = 250;
+
+/// `["e","…"]` with the comma behind it.
+const RESULT_ENTRY_BYTES: usize = 73;
+
+/// Of the ids that a search finds again, how many another one has taken the place of.
+const RESULT_CHANGES: f64 = 0.2;
 
 /// Reactions, out of 575.
 const REACTIONS: [(&str, usize); 10] = [
@@ -43,7 +51,7 @@ impl Builder<'_> {
             30_023 | 30_024 | 30_040 | 30_041 | 30_818 => {
                 self.generator.vocabulary.article(&mut self.random, bytes)
             }
-            _ => self.generator.vocabulary.text(&mut self.random, bytes, 3),
+            _ => self.generator.vocabulary.note(&mut self.random, bytes),
         }
     }
 
@@ -104,21 +112,28 @@ impl Builder<'_> {
         }
     }
 
-    /// Kinds 6000 to 6999: a JSON list of `["e", id]`.
+    /// Kinds 6000 to 6999: a JSON list of `["e", id]`, each id once. Services answer alike for a while, so that runs of a
+    /// result come again in later ones.
     fn search_result(&mut self, context: &Context, bytes: usize) -> String {
         let recent = self.recent.entry(context.kind).or_default();
-        let mut list = String::from("[");
-        while list.len() + 73 <= bytes {
-            let separator = if list.len() == 1 { "" } else { "," };
-            let id = again(&mut self.random, &recent.ids, context.reuse.id).unwrap_or_else(|| {
-                let id = self.random.bytes32();
-                remember(&mut recent.ids, id);
-                id
-            });
-            list += &format!("{separator}[\"e\",\"{}\"]", codecs::hex::encode(&id));
+        let count = bytes.saturating_sub(1) / RESULT_ENTRY_BYTES;
+        let earlier = again(&mut self.random, &recent.lists, context.reuse.id).unwrap_or_default();
+        let known: HashSet<_> = earlier.iter().copied().collect();
+        let mut ids = earlier;
+        ids.truncate(count);
+        while ids.len() < count {
+            ids.push(self.random.bytes32());
         }
-        list.push(']');
-        list
+        // Some results went out of date since.
+        for id in &mut ids {
+            if known.contains(id) && self.random.chance(RESULT_CHANGES) {
+                *id = self.random.bytes32();
+            }
+        }
+        remember(&mut recent.lists, ids.clone());
+        let entries: Vec<_> =
+            ids.iter().map(|id| format!("[\"e\",\"{}\"]", codecs::hex::encode(id))).collect();
+        format!("[{}]", entries.join(","))
     }
 }
 

@@ -3,12 +3,21 @@
 //! Random words alone are too hard to compress, for people repeat phrases, names and links. The shares below were
 //! fitted to real notes (gzip and zstd, per event and as a stream); none of the words is from them.
 
-use crate::random::{Random, Weighted};
+use crate::{
+    nip19,
+    random::{Random, Weighted},
+};
 
 const WORDS: usize = 1_500;
 const PHRASES: usize = 400;
 
-/// Of 100 draws, how many are what; the rest are single words.
+/// Which share of notes is in another script.
+const FOREIGN_NOTES: f64 = 0.04;
+
+/// `nostr:npub1…` (NIP-21): a prefix, then 52 digits of data and six of a checksum.
+const REFERENCE_BYTES: usize = 69;
+
+/// Of 1,000 draws, how many are what; the rest are single words.
 #[derive(Debug, Clone, Copy)]
 struct Shares {
     /// An address with a random tail.
@@ -19,6 +28,20 @@ struct Shares {
     repeats: usize,
     /// One of the fixed phrases.
     phrases: usize,
+    /// A person or note that the text refers to, where there is room for one.
+    references: usize,
+    /// A word in quotation marks, which JSON escapes.
+    quotes: usize,
+    /// A line break before the next draw, which JSON escapes too; an empty line comes before 20 of 1,000 anyway.
+    breaks: usize,
+}
+
+/// What people write in; addresses, emoji and phrases are mixed into every script.
+#[derive(Debug, Clone, Copy)]
+enum Script {
+    Latin,
+    /// One of [`Vocabulary::foreign`].
+    Foreign(usize),
 }
 
 const SYLLABLES: [&str; 40] = [
@@ -79,11 +102,33 @@ pub(super) const HOSTS: [&str; 16] = [
     "social.example.net",
 ];
 
+/// Words of other scripts are made of these: one to four in a word.
+const FOREIGN_SYLLABLES: [[&str; 30]; 3] = [
+    [
+        "あ", "い", "う", "か", "き", "く", "し", "す", "た", "て", "と", "な", "に", "の", "は", "ま", "も",
+        "ら", "り", "る", "れ", "を", "ん", "日", "本", "人", "今", "大", "気", "カー",
+    ],
+    [
+        "а", "бо", "ва", "го", "да", "е", "жи", "за", "и", "ко", "ла", "ме", "на", "о", "по", "ра", "со",
+        "та", "у", "хо", "че", "ша", "ны", "ть", "ся", "я", "при", "ста", "пре", "ни",
+    ],
+    [
+        "가", "나", "다", "라", "마", "사", "아", "자", "하", "고", "도", "로", "모", "보", "소", "오", "조",
+        "구", "누", "두", "무", "수", "우", "주", "기", "니", "리", "이", "지", "은",
+    ],
+];
+
+/// Of each other script.
+const FOREIGN_WORDS: usize = 400;
+
 /// The words and phrases of every generated corpus.
 #[derive(Debug)]
 pub(super) struct Vocabulary {
     words: Vec<String>,
+    /// Words of other scripts.
+    foreign: Vec<Vec<String>>,
     phrases: Vec<String>,
+    by_foreign_rank: Weighted,
     by_word_rank: Weighted,
     by_phrase_rank: Weighted,
 }
@@ -112,7 +157,18 @@ impl Vocabulary {
                 words.join(" ")
             })
             .collect();
-        Vocabulary { words, phrases, by_word_rank, by_phrase_rank: zipf(PHRASES) }
+        let foreign = FOREIGN_SYLLABLES.map(|syllables| {
+            let word = |_| (0..random.between(1, 4)).map(|_| random.pick(&syllables)).collect();
+            (0..FOREIGN_WORDS).map(word).collect()
+        });
+        Vocabulary {
+            words,
+            foreign: foreign.into(),
+            phrases,
+            by_foreign_rank: zipf(FOREIGN_WORDS),
+            by_word_rank,
+            by_phrase_rank: zipf(PHRASES),
+        }
     }
 
     /// A word in lower case.
@@ -138,30 +194,46 @@ impl Vocabulary {
 
     /// Text of exactly `bytes` bytes; `exotic` of 100 words are emoji or not in Latin letters.
     pub(super) fn text(&self, random: &mut Random, bytes: usize, exotic: usize) -> String {
-        self.write(random, bytes, Shares { addresses: 3, exotic, repeats: 10, phrases: 15 })
+        let exotic = 10 * exotic;
+        let shares = Shares { addresses: 30, exotic, repeats: 100, phrases: 150, ..Shares::NONE };
+        self.write(random, bytes, shares, Script::Latin)
+    }
+
+    /// What people post: as [`Vocabulary::text`], with lines, quotations and references, some of it in other scripts.
+    pub(super) fn note(&self, random: &mut Random, bytes: usize) -> String {
+        let shares = Shares { addresses: 28, exotic: 30, repeats: 100, phrases: 150, ..Shares::POSTED };
+        match random.chance(FOREIGN_NOTES) {
+            false => self.write(random, bytes, shares, Script::Latin),
+            true => {
+                let script = Script::Foreign(random.below(self.foreign.len()));
+                self.write(random, bytes, Shares { phrases: 10, ..shares }, script)
+            }
+        }
     }
 
     /// As [`Vocabulary::text`]; long texts repeat less of themselves.
     pub(super) fn article(&self, random: &mut Random, bytes: usize) -> String {
-        self.write(random, bytes, Shares { addresses: 4, exotic: 1, repeats: 3, phrases: 6 })
+        let shares = Shares { addresses: 40, exotic: 10, repeats: 30, phrases: 60, ..Shares::NONE };
+        self.write(random, bytes, shares, Script::Latin)
     }
 
-    fn write(&self, random: &mut Random, bytes: usize, shares: Shares) -> String {
+    fn write(&self, random: &mut Random, bytes: usize, shares: Shares, script: Script) -> String {
         let mut text = String::with_capacity(bytes + 64);
         // Of words.
         let mut starts = Vec::new();
         while text.len() < bytes {
             if !text.is_empty() {
-                text.push_str(match random.below(100) {
-                    0..6 => ". ",
-                    6..9 => ", ",
-                    9..11 => "\n\n",
-                    11..12 => "! ",
+                text.push_str(match random.below(1_000) {
+                    0..60 => ". ",
+                    60..90 => ", ",
+                    90..110 => "\n\n",
+                    110..120 => "! ",
+                    draw if draw < 120 + shares.breaks => "\n",
                     _ => " ",
                 });
             }
             let start = text.len();
-            self.push_draw(&mut text, &starts, random, shares);
+            self.push_draw(&mut text, &starts, random, shares, script, bytes);
             starts.push(start);
             let spaces = text[start..].match_indices(' ').map(|(space, _)| start + space + 1);
             starts.extend(spaces);
@@ -170,8 +242,16 @@ impl Vocabulary {
         text
     }
 
-    fn push_draw(&self, text: &mut String, starts: &[usize], random: &mut Random, shares: Shares) {
-        let mut draw = random.below(100);
+    fn push_draw(
+        &self,
+        text: &mut String,
+        starts: &[usize],
+        random: &mut Random,
+        shares: Shares,
+        script: Script,
+        bytes: usize,
+    ) {
+        let mut draw = random.below(1_000);
         let mut falls_in = |share: usize| {
             let falls = draw < share;
             draw = draw.wrapping_sub(share);
@@ -188,10 +268,30 @@ impl Vocabulary {
             text.push_str(&said);
         } else if falls_in(shares.phrases) {
             text.push_str(&self.phrases[self.by_phrase_rank.draw(random)]);
+        } else if falls_in(shares.references) && text.len() + REFERENCE_BYTES <= bytes {
+            text.push_str(&reference(random));
+        } else if falls_in(shares.quotes) {
+            text.push_str(&format!("\"{}\"", self.word(random)));
         } else {
-            text.push_str(self.word(random));
+            text.push_str(match script {
+                Script::Latin => self.word(random),
+                Script::Foreign(script) => &self.foreign[script][self.by_foreign_rank.draw(random)],
+            });
         }
     }
+}
+
+impl Shares {
+    const NONE: Shares =
+        Shares { addresses: 0, exotic: 0, repeats: 0, phrases: 0, references: 0, quotes: 0, breaks: 0 };
+    /// In 1,000 real notes 80 to 130 refer to somebody or something, 30 to 70 quote, 410 to 570 have several lines.
+    const POSTED: Shares = Shares { references: 9, quotes: 5, breaks: 28, ..Shares::NONE };
+}
+
+/// Somebody whom the text mentions, or a note that it quotes: `nostr:npub1…`, `nostr:note1…` (NIP-19, NIP-21).
+fn reference(random: &mut Random) -> String {
+    let prefix = random.pick(&["npub", "npub", "note"]);
+    format!("nostr:{}", nip19::encode(prefix, &random.bytes32()))
 }
 
 /// An https address with a tail that no dictionary knows.
@@ -239,6 +339,7 @@ mod tests {
         let mut random = Random::new("test", 1);
         for bytes in (0..300).chain([9_186]) {
             assert_eq!(vocabulary.text(&mut random, bytes, 20).len(), bytes);
+            assert_eq!(vocabulary.note(&mut random, bytes).len(), bytes);
         }
     }
 }
