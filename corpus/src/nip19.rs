@@ -1,8 +1,10 @@
 //! NIP-19: keys and ids as people pass them on, in bech32 (BIP-173). Long forms are allowed, as there.
 
 /// Longer ones are not looked at: no `nevent` with a few relays is.
-#[cfg(test)]
-pub(crate) const MAX_CHARS: usize = 1_024;
+const MAX_CHARS: usize = 1_024;
+
+/// What a reference to a key or an event begins with.
+pub(crate) const PREFIXES: [&str; 5] = ["npub1", "note1", "nprofile1", "nevent1", "naddr1"];
 
 const DIGITS: &[u8; 32] = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l";
 const CHECKSUM_DIGITS: usize = 6;
@@ -19,7 +21,6 @@ pub(crate) fn encode(prefix: &str, data: &[u8]) -> String {
     text
 }
 
-#[cfg(test)]
 /// Prefix and data of a text in lower case; `None` where it is none, or its checksum is wrong.
 pub(crate) fn decode(text: &str) -> Option<(&str, Vec<u8>)> {
     let (prefix, digits) = text.rsplit_once('1')?;
@@ -34,6 +35,25 @@ pub(crate) fn decode(text: &str) -> Option<(&str, Vec<u8>)> {
         return None;
     }
     Some((prefix, regroup(&values[..values.len() - CHECKSUM_DIGITS], 5, 8, false)?))
+}
+
+/// The keys and ids in the data of a reference. Longer forms are a type, a length and a value each time: values of type 0
+/// are the key or id itself, those of type 2 its author; an `naddr` names no id.
+pub(crate) fn hashes<'d>(prefix: &str, data: &'d mut [u8]) -> Vec<&'d mut [u8; 32]> {
+    let mut found = Vec::new();
+    if matches!(prefix, "npub" | "note") {
+        found.extend(<&mut [u8; 32]>::try_from(data).ok());
+        return found;
+    }
+    let mut rest = data;
+    while let Some((&mut [kind, length], behind)) = rest.split_first_chunk_mut() {
+        let Some((value, next)) = behind.split_at_mut_checked(usize::from(length)) else { break };
+        if kind == 2 || (kind == 0 && prefix != "naddr") {
+            found.extend(<&mut [u8; 32]>::try_from(value).ok());
+        }
+        rest = next;
+    }
+    found
 }
 
 /// What the checksum makes of the prefix.
@@ -99,6 +119,33 @@ mod tests {
             let (found, bytes) = decode(text).unwrap();
             assert_eq!((found, hex::encode(&bytes).as_str()), (prefix, data));
             assert_eq!(encode(prefix, &bytes), text);
+        }
+    }
+
+    #[test]
+    fn keys_and_ids_are_found_in_every_form() {
+        let tlv = |entries: &[(u8, &[u8])]| -> Vec<u8> {
+            entries
+                .iter()
+                .flat_map(|(kind, value)| [&[*kind, u8::try_from(value.len()).unwrap()], *value].concat())
+                .collect()
+        };
+        let (relay, name) = (b"wss://relay.example".as_slice(), [9; 32]);
+        for (prefix, mut data, expected) in [
+            ("npub", vec![1; 32], vec![[1; 32]]),
+            ("note", vec![1; 31], vec![]),
+            ("nprofile", tlv(&[(0, &[1; 32]), (1, relay)]), vec![[1; 32]]),
+            (
+                "nevent",
+                tlv(&[(1, relay), (0, &[1; 32]), (2, &[2; 32]), (3, &[0, 0, 0, 1])]),
+                vec![[1; 32], [2; 32]],
+            ),
+            ("naddr", tlv(&[(0, &name), (2, &[2; 32])]), vec![[2; 32]]),
+            ("nevent", vec![0, 40, 1, 1], vec![]),
+            ("nevent", vec![0], vec![]),
+        ] {
+            let found: Vec<_> = hashes(prefix, &mut data).into_iter().map(|hash| *hash).collect();
+            assert_eq!(found, expected, "{prefix}");
         }
     }
 

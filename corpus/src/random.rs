@@ -21,6 +21,11 @@ impl Random {
         Random(ChaCha8Rng::from_seed(key.into()))
     }
 
+    /// The stream of a hash that is nothing else's.
+    pub(crate) fn from_seed(seed: [u8; 32]) -> Random {
+        Random(ChaCha8Rng::from_seed(seed))
+    }
+
     /// Uniform in `0..bound`, by rejection of the incomplete last stripe.
     ///
     /// # Panics

@@ -1,9 +1,8 @@
-//! Sampling and fresh events: reproducible, and what they claim to be.
+//! Sampling: reproducible, and what it claims to be.
 
 use std::collections::HashSet;
 
-use codecs::VerifyLevel;
-use corpus::{Corpus, Fingerprint, Sampler, fresh};
+use corpus::{Corpus, Sampler};
 
 #[test]
 fn a_sample_has_no_repeats_and_a_longer_one_begins_with_it() {
@@ -32,49 +31,4 @@ fn the_kind_filter_keeps_only_those_kinds() {
     assert_eq!(lists.len(), kinds[&3] + kinds[&10002]);
     assert!(lists.iter().all(|event| [3, 10002].contains(&event.kind)));
     assert!(Sampler::new(1).kinds(&[]).take(&corpus.events, 5).is_empty());
-}
-
-#[test]
-fn fresh_events_are_valid_and_new() {
-    let corpus = Corpus::bundled();
-    let templates = Sampler::new(3).take(&corpus.events, 90);
-    let events = fresh::events(&templates, 200, 42);
-    let mut ids: HashSet<_> = templates.iter().map(|event| event.id).collect();
-    for (i, event) in events.iter().enumerate() {
-        let template = templates[i % templates.len()];
-        event.verify(VerifyLevel::Full).unwrap();
-        assert!(ids.insert(event.id), "event {i} repeats an id");
-        assert_ne!(event.pubkey, template.pubkey);
-        assert_eq!(
-            (event.kind, &event.tags, &event.content),
-            (template.kind, &template.tags, &template.content)
-        );
-    }
-    assert_eq!(Fingerprint::of(&events), Fingerprint::of(&fresh::events(&templates, 200, 42)));
-    assert_eq!(events[..50], fresh::events(&templates, 50, 42));
-    assert_ne!(events[0].pubkey, fresh::events(&templates, 1, 43)[0].pubkey);
-}
-
-#[test]
-fn fresh_authors_are_as_busy_as_those_of_the_templates() {
-    let corpus = Corpus::bundled();
-    let templates: Vec<_> = corpus.events.iter().take(300).collect();
-    let events = fresh::events(&templates, 600, 1);
-    let authors = |events: &mut dyn Iterator<Item = [u8; 32]>| events.collect::<HashSet<_>>().len();
-    let before = authors(&mut templates.iter().map(|event| event.pubkey));
-    assert_eq!(authors(&mut events.iter().take(300).map(|event| event.pubkey)), before);
-    assert_eq!(authors(&mut events.iter().map(|event| event.pubkey)), 2 * before);
-}
-
-#[test]
-fn a_template_given_twice_makes_two_events() {
-    let corpus = Corpus::bundled();
-    let templates = [&corpus.events[0], &corpus.events[0], &corpus.events[1]];
-    let events = fresh::events(&templates, 9, 1);
-    assert_eq!(events.iter().map(|event| event.id).collect::<HashSet<_>>().len(), 9);
-}
-
-#[test]
-fn no_fresh_events_need_no_templates() {
-    assert!(fresh::events(&[], 0, 1).is_empty());
 }

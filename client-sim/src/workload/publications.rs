@@ -1,6 +1,10 @@
 //! Which events are published, by whom and when.
 
-use std::{borrow::Cow, collections::BTreeMap, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 
 use anyhow::ensure;
 use codecs::Event;
@@ -45,7 +49,8 @@ impl Workload {
             let later = (!scenario.request.is_empty()).then_some(newest);
             let templates: Vec<_> = (0..missing).map(|n| maker.template(n, later, &mut random)).collect();
             let templates: Vec<_> = templates.iter().map(Cow::as_ref).collect();
-            events.extend(fresh::events(&templates, missing, seed ^ (population as u64 + 1)));
+            let seed = seed ^ (population as u64 + 1);
+            events.extend(fresh::events_keeping(&templates, missing, seed, &maker.hot_values()));
             let closed = matches!(publish.arrival, Arrival::Closed { .. });
             for ((at, connection), event) in due.into_iter().zip(events) {
                 let event_position = position(self.events.len())?;
@@ -138,6 +143,11 @@ impl<'e> Maker<'e> {
             (tag.to_string(), (0..*values).map(|_| codecs::hex::encode(&random.bytes32())).collect())
         });
         Ok(Maker { taken: vec![0; pools.len()], pools, hot })
+    }
+
+    /// What the new events go on referring to.
+    fn hot_values(&self) -> HashSet<String> {
+        self.hot.iter().flat_map(|(_, values)| values).cloned().collect()
     }
 
     /// The template of the nth new event; with `later`, made after that second.

@@ -1,0 +1,193 @@
+//! As many new events as a long run needs, in the shape of those a corpus has.
+//!
+//! Relays drop ids they have seen, and a repeat inside a compression window flatters stateful compression, so no
+//! run repeats an event. Kind, text and the number and length of tags stay. Author, time, id and signature are new, and
+//! so is whatever refers to a key or an event: what was a reply to a template is a reply to the event made of it.
+
+mod originals;
+mod references;
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    num::NonZero,
+    sync::{PoisonError, RwLock},
+    thread,
+};
+
+use codecs::{Event, hex};
+use secp256k1::Keypair;
+use sha2::{Digest, Sha256};
+
+use self::{
+    originals::Originals,
+    references::{Reference, spans},
+};
+use crate::{keys, nip19};
+
+/// From this many rounds for each core on, cores make rounds of their own.
+const ROUNDS_FOR_EACH_CORE: usize = 4;
+
+/// Makes `count` events with valid ids and signatures from `templates`, round after round in their order, each id
+/// once. Same arguments, same events, on any number of cores; about 50 µs of one core each.
+///
+/// A round is a copy of the templates among themselves: a template author becomes one new author, so that authors stay
+/// as busy as they were and no round replaces the profile or follow list of another. Keys and ids in lowercase hex or
+/// in NIP-19's forms, in tags and in content, become those of the same round where they are of templates or of events
+/// inside templates (reposts, zap requests), and others that nobody has where they are of anybody else; the same one in
+/// all places. Ciphertext (kinds 4 and 1059) becomes another of the same length. Addresses of relays and files stay,
+/// but for hashes in them; so do uppercase hex and whatever the words of a text say.
+///
+/// # Panics
+/// When events are wanted and there is no template.
+pub fn events(templates: &[&Event<'_>], count: usize, seed: u64) -> Vec<Event<'static>> {
+    events_keeping(templates, count, seed, &HashSet::new())
+}
+
+/// [`events`], except that tag values which are in `kept` stay in every round: references to something that is not made
+/// here, such as the few notes that everybody reacts to.
+///
+/// # Panics
+/// As [`events`].
+pub fn events_keeping(
+    templates: &[&Event<'_>],
+    count: usize,
+    seed: u64,
+    kept: &HashSet<String>,
+) -> Vec<Event<'static>> {
+    assert!(count == 0 || !templates.is_empty(), "fresh events need a template");
+    let originals = Originals::of(templates);
+    // By round: which original becomes which of the events.
+    let mut rounds: BTreeMap<u64, Vec<(usize, usize)>> = BTreeMap::new();
+    for place in 0..count {
+        let (number, round) = originals.use_of(place);
+        rounds.entry(round).or_default().push((number, place));
+    }
+    let rounds: Vec<_> = rounds.into_iter().collect();
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let make = |n: usize, spread: bool| {
+        let (round, wanted) = &rounds[n];
+        let round = Round { originals: &originals, kept, seed, round: *round, keys: RwLock::default() };
+        round.make(wanted, spread)
+    };
+    let made: Vec<_> = match rounds.len() >= cores * ROUNDS_FOR_EACH_CORE {
+        true => keys::in_parallel(rounds.len(), |n| make(n, false)),
+        false => (0..rounds.len()).map(|n| make(n, true)).collect(),
+    };
+    let mut events: Vec<_> = made.into_iter().flatten().collect();
+    events.sort_unstable_by_key(|(place, _)| *place);
+    events.into_iter().map(|(_, event)| event).collect()
+}
+
+/// One copy of the templates in the making.
+struct Round<'o> {
+    originals: &'o Originals<'o>,
+    kept: &'o HashSet<String>,
+    seed: u64,
+    /// From 1.
+    round: u64,
+    /// Of the authors so far, by the key they had.
+    keys: RwLock<HashMap<[u8; 32], Keypair>>,
+}
+
+/// Events of the round so far, by the number of their original.
+type Made = HashMap<usize, Event<'static>>;
+
+impl Round<'_> {
+    /// Events with their places, in no order. An event is made after those it names, whose ids it needs.
+    fn make(&self, wanted: &[(usize, usize)], spread: bool) -> Vec<(usize, Event<'static>)> {
+        let mut made = Made::new();
+        for wave in self.originals.waves(wanted.iter().map(|(number, _)| *number)) {
+            let freshen = |n: usize| self.freshen(wave[n], &made);
+            let events = match spread {
+                true => keys::in_parallel(wave.len(), freshen),
+                false => (0..wave.len()).map(freshen).collect(),
+            };
+            made.extend(wave.iter().copied().zip(events));
+        }
+        let take = |(number, place): &(usize, usize)| {
+            (*place, made.remove(number).expect("every wanted event is in a wave, once"))
+        };
+        wanted.iter().map(take).collect()
+    }
+
+    fn freshen(&self, number: usize, made: &Made) -> Event<'static> {
+        let template = self.originals.template(number, self.round);
+        let mut event = template.clone().into_owned();
+        for value in event.tags.iter_mut().flat_map(|tag| tag.iter_mut().skip(1)) {
+            if !self.kept.contains(value.as_ref())
+                && let Some(renewed) = self.renewed(value, made)
+            {
+                *value = renewed.into();
+            }
+        }
+        if let Some(renewed) = self.renewed(&event.content, made) {
+            event.content = renewed.into();
+        }
+        if references::is_encrypted(event.kind) {
+            let seed = self.derived("relay-sim fresh ciphertext", &template.id);
+            event.content = references::other_ciphertext(&event.content, seed).into();
+        }
+        // Also moves the text of the time, so that not even a run of digits repeats from round to round.
+        event.created_at = template.created_at.saturating_add_unsigned(self.round);
+        keys::sign(&mut event, &self.key(template.pubkey));
+        event
+    }
+
+    /// The text with everything in it renewed that refers to keys and events; `None` where there is nothing.
+    fn renewed(&self, text: &str, made: &Made) -> Option<String> {
+        if let Some(inner) = references::embedded(text)
+            && let Some(event) = self.originals.number_of(&inner.id).and_then(|number| made.get(&number))
+        {
+            return Some(references::json(event));
+        }
+        let mut renewed = String::new();
+        let mut copied = 0;
+        for (span, reference) in spans(text) {
+            renewed.push_str(&text[copied..span.start]);
+            copied = span.end;
+            match reference {
+                Reference::Hash(hash) => renewed.push_str(&hex::encode(&self.reference(hash, made))),
+                Reference::Signature(halves) => {
+                    halves.iter().for_each(|half| renewed.push_str(&hex::encode(&self.stranger(half))));
+                }
+                Reference::Nip19 { prefix, mut data } => {
+                    for hash in nip19::hashes(prefix, &mut data) {
+                        *hash = self.reference(*hash, made);
+                    }
+                    renewed.push_str(&nip19::encode(prefix, &data));
+                }
+            }
+        }
+        (copied > 0).then(|| renewed + &text[copied..])
+    }
+
+    /// What stands for a key or an id in this round.
+    fn reference(&self, hash: [u8; 32], made: &Made) -> [u8; 32] {
+        match self.originals.number_of(&hash) {
+            Some(number) => made.get(&number).expect("what an event names is in an earlier wave").id,
+            None if self.originals.is_author(&hash) => keys::public(&self.key(hash)),
+            None => self.stranger(&hash),
+        }
+    }
+
+    /// A hash that stands for one of somebody or something outside the templates.
+    fn stranger(&self, hash: &[u8; 32]) -> [u8; 32] {
+        self.derived("relay-sim fresh reference", hash)
+    }
+
+    fn derived(&self, words: &str, hash: &[u8; 32]) -> [u8; 32] {
+        let hasher = Sha256::new().chain_update(words).chain_update(self.seed.to_be_bytes());
+        hasher.chain_update(self.round.to_be_bytes()).chain_update(hash).finalize().into()
+    }
+
+    /// The key of a template author in this round.
+    fn key(&self, author: [u8; 32]) -> Keypair {
+        if let Some(key) = self.keys.read().unwrap_or_else(PoisonError::into_inner).get(&author) {
+            return *key;
+        }
+        let parts: [&[u8]; 3] = [&self.seed.to_be_bytes(), &self.round.to_be_bytes(), &author];
+        let key = keys::derive("relay-sim fresh key", &parts);
+        self.keys.write().unwrap_or_else(PoisonError::into_inner).insert(author, key);
+        key
+    }
+}

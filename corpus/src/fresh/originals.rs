@@ -1,0 +1,161 @@
+//! The templates, the events inside them, and who names whom.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap, HashSet},
+};
+
+use codecs::Event;
+
+use super::references;
+
+/// A repost of a repost of a repost is looked into, further ones are text.
+const MAX_DEPTH: usize = 3;
+
+/// Every event that fresh ones are made of, by number: the templates, then the events inside them.
+#[derive(Debug)]
+pub(super) struct Originals<'t> {
+    originals: Vec<Original<'t>>,
+    /// By id.
+    numbers: HashMap<[u8; 32], usize>,
+    authors: HashSet<[u8; 32]>,
+    /// For each template as given: its original, and the how manieth use of it this is.
+    uses: Vec<(usize, usize)>,
+}
+
+/// An event by its id.
+#[derive(Debug)]
+struct Original<'t> {
+    /// As often as it was given; with changes that the caller made, so they may differ.
+    given: Vec<Cow<'t, Event<'t>>>,
+    /// Those it names, as numbers.
+    names: Vec<usize>,
+    /// More than that of every original that it names.
+    wave: usize,
+}
+
+impl<'t> Originals<'t> {
+    pub(super) fn of(templates: &[&'t Event<'_>]) -> Originals<'t> {
+        let mut all = Originals {
+            originals: Vec::new(),
+            numbers: HashMap::new(),
+            authors: HashSet::new(),
+            uses: Vec::new(),
+        };
+        for &template in templates {
+            let number = all.add(Cow::Borrowed(template));
+            all.uses.push((number, all.originals[number].given.len() - 1));
+        }
+        for template in templates {
+            all.add_embedded(template, 1);
+        }
+        all.find_names();
+        all.order();
+        all
+    }
+
+    fn add(&mut self, event: Cow<'t, Event<'t>>) -> usize {
+        self.authors.insert(event.pubkey);
+        let next = self.originals.len();
+        let number = *self.numbers.entry(event.id).or_insert(next);
+        if number == next {
+            self.originals.push(Original { given: Vec::new(), names: Vec::new(), wave: 0 });
+        }
+        self.originals[number].given.push(event);
+        number
+    }
+
+    fn add_embedded(&mut self, event: &Event<'_>, depth: usize) {
+        if depth > MAX_DEPTH {
+            return;
+        }
+        let values = event.tags.iter().flat_map(|tag| tag.iter().skip(1));
+        for inner in values.chain([&event.content]).filter_map(|text| references::embedded(text)) {
+            if !self.numbers.contains_key(&inner.id) {
+                self.add_embedded(&inner, depth + 1);
+                self.add(Cow::Owned(inner));
+            }
+        }
+    }
+
+    fn find_names(&mut self) {
+        for number in 0..self.originals.len() {
+            let mut names: Vec<_> = self.originals[number]
+                .given
+                .iter()
+                .flat_map(|event| references::hashes(event))
+                .filter_map(|hash| self.numbers.get(&hash).copied())
+                .collect();
+            names.sort_unstable();
+            names.dedup();
+            self.originals[number].names = names;
+        }
+    }
+
+    /// Finds everybody's wave. An id is a hash of what the event says, so that no two events can name each other; files
+    /// are not verified, though, and events with made-up ids that do are forgotten as what others may name.
+    fn order(&mut self) {
+        let mut named_by: Vec<Vec<usize>> = vec![Vec::new(); self.originals.len()];
+        for (number, original) in self.originals.iter().enumerate() {
+            original.names.iter().for_each(|&named| named_by[named].push(number));
+        }
+        let mut waiting_for: Vec<_> = self.originals.iter().map(|original| original.names.len()).collect();
+        let mut ready: Vec<_> =
+            (0..self.originals.len()).filter(|&number| waiting_for[number] == 0).collect();
+        while let Some(number) = ready.pop() {
+            let wave = self.originals[number].wave + 1;
+            for &other in &named_by[number] {
+                self.originals[other].wave = self.originals[other].wave.max(wave);
+                waiting_for[other] -= 1;
+                if waiting_for[other] == 0 {
+                    ready.push(other);
+                }
+            }
+        }
+        let in_circles = |number: usize| waiting_for[number] > 0;
+        self.numbers.retain(|_, number| !in_circles(*number));
+        for original in &mut self.originals {
+            original.names.retain(|&named| !in_circles(named));
+        }
+    }
+
+    /// Which original the event at this place is made of, and in which round. A template given twice counts as two
+    /// rounds of it, or both would become the same event.
+    pub(super) fn use_of(&self, place: usize) -> (usize, u64) {
+        let (number, nth) = self.uses[place % self.uses.len()];
+        let rounds_before = place / self.uses.len() * self.uses_of(number);
+        (number, (rounds_before + nth + 1) as u64)
+    }
+
+    fn uses_of(&self, number: usize) -> usize {
+        self.originals[number].given.len()
+    }
+
+    /// What the original's event is made of in this round.
+    pub(super) fn template(&self, number: usize, round: u64) -> &Event<'t> {
+        let given = &self.originals[number].given;
+        let nth = (round - 1) % given.len() as u64;
+        &given[usize::try_from(nth).expect("below a length")]
+    }
+
+    pub(super) fn number_of(&self, id: &[u8; 32]) -> Option<usize> {
+        self.numbers.get(id).copied()
+    }
+
+    pub(super) fn is_author(&self, key: &[u8; 32]) -> bool {
+        self.authors.contains(key)
+    }
+
+    /// The wanted originals and all that they name, themselves or through others, in an order in which they can be made.
+    pub(super) fn waves(&self, wanted: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
+        let mut todo: Vec<_> = wanted.collect();
+        let mut found: HashSet<usize> = todo.iter().copied().collect();
+        let mut waves: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        while let Some(number) = todo.pop() {
+            let original = &self.originals[number];
+            waves.entry(original.wave).or_default().push(number);
+            todo.extend(original.names.iter().copied().filter(|&named| found.insert(named)));
+        }
+        waves.into_values().collect()
+    }
+}

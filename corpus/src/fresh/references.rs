@@ -1,0 +1,172 @@
+//! What in an event's text refers to keys and events.
+
+use std::ops::Range;
+
+use codecs::{Event, Format, Implementation, hex};
+
+use crate::{nip19, random::Random};
+
+/// Two hashes in hex.
+const SIGNATURE_DIGITS: usize = 128;
+
+/// No event is shorter as JSON: id, key and signature alone are 256 digits.
+const SHORTEST_EVENT_BYTES: usize = 300;
+
+/// A run of base64 that is ciphertext or an initialization vector.
+const SHORTEST_CIPHERTEXT: usize = 20;
+
+/// Something that names a key or an event.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reference<'a> {
+    /// 64 lowercase hex digits.
+    Hash([u8; 32]),
+    /// 128 of them.
+    Signature([[u8; 32]; 2]),
+    /// `npub1…`, `note1…`, `nprofile1…`, `nevent1…` or `naddr1…`.
+    Nip19 {
+        /// Before the 1.
+        prefix: &'a str,
+        /// Behind it.
+        data: Vec<u8>,
+    },
+}
+
+/// References in the text and where they stand. One stands alone: between characters that are neither letters nor digits.
+pub(super) fn spans(text: &str) -> impl Iterator<Item = (Range<usize>, Reference<'_>)> {
+    let bytes = text.as_bytes();
+    let mut position = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let start = position + bytes[position..].iter().position(u8::is_ascii_alphanumeric)?;
+            let length = bytes[start..].iter().position(|byte| !byte.is_ascii_alphanumeric());
+            let end = length.map_or(bytes.len(), |length| start + length);
+            position = end;
+            if let Some(reference) = reference(&text[start..end]) {
+                return Some((start..end, reference));
+            }
+        }
+    })
+}
+
+fn reference(word: &str) -> Option<Reference<'_>> {
+    if word.len() == 64 {
+        return hash(word).map(Reference::Hash);
+    }
+    if word.len() == SIGNATURE_DIGITS {
+        let (first, second) = word.split_at(64);
+        return Some(Reference::Signature([hash(first)?, hash(second)?]));
+    }
+    let known = nip19::PREFIXES.iter().any(|prefix| word.starts_with(prefix));
+    let (prefix, data) = known.then(|| nip19::decode(word)).flatten()?;
+    Some(Reference::Nip19 { prefix, data })
+}
+
+fn hash(word: &str) -> Option<[u8; 32]> {
+    word.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')).then_some(())?;
+    hex::decode_array(word.as_bytes())
+}
+
+/// Every key and id that an event names, those of an event inside it among them.
+pub(super) fn hashes(event: &Event<'_>) -> Vec<[u8; 32]> {
+    let values = event.tags.iter().flat_map(|tag| tag.iter().skip(1));
+    let mut all = Vec::new();
+    for text in values.chain([&event.content]) {
+        if let Some(inner) = embedded(text) {
+            all.push(inner.id);
+        }
+        for (_, reference) in spans(text) {
+            match reference {
+                Reference::Hash(hash) => all.push(hash),
+                Reference::Signature(_) => {}
+                Reference::Nip19 { prefix, mut data } => {
+                    all.extend(nip19::hashes(prefix, &mut data).into_iter().map(|hash| *hash));
+                }
+            }
+        }
+    }
+    all
+}
+
+/// The event that a text is, as reposts and zap receipts have them.
+pub(super) fn embedded(text: &str) -> Option<Event<'static>> {
+    let whole = text.len() >= SHORTEST_EVENT_BYTES && text.starts_with('{') && text.ends_with('}');
+    whole.then(|| codec().decode_event(text.as_bytes()).ok().map(Event::into_owned)).flatten()
+}
+
+pub(super) fn json(event: &Event<'_>) -> String {
+    let mut bytes = Vec::new();
+    codec().encode_event(event, &mut bytes).expect("JSON holds every event");
+    String::from_utf8(bytes).expect("JSON is UTF-8")
+}
+
+fn codec() -> &'static dyn codecs::Codec {
+    Format::JSON.codec(Implementation::Library).expect("every format has this implementation")
+}
+
+/// Direct messages (NIP-04) and gift wraps (NIP-59).
+pub(super) fn is_encrypted(kind: u16) -> bool {
+    matches!(kind, 4 | 1059)
+}
+
+/// Other random digits wherever the text has a long run of base64. The first two stay, which are a version, and so does
+/// the last one of a run, whose lower bits must be zeros before padding.
+pub(super) fn other_ciphertext(text: &str, seed: [u8; 32]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut random = Random::from_seed(seed);
+    let mut renewed = String::with_capacity(text.len());
+    for run in text.split_inclusive(|c: char| !(c.is_ascii_alphanumeric() || c == '+' || c == '/')) {
+        let digits = run.trim_end_matches(|c: char| !(c.is_ascii_alphanumeric() || c == '+' || c == '/'));
+        if digits.len() < SHORTEST_CIPHERTEXT {
+            renewed.push_str(run);
+            continue;
+        }
+        let mut drawn = vec![0; digits.len() - 3];
+        random.fill(&mut drawn);
+        renewed.push_str(&digits[..2]);
+        renewed.extend(drawn.into_iter().map(|byte| char::from(DIGITS[usize::from(byte & 63)])));
+        renewed.push_str(&run[digits.len() - 1..]);
+    }
+    renewed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_stand_alone() {
+        let hash = "0123456789abcdef".repeat(4);
+        let at = |text: &str| spans(text).map(|(span, _)| span.start).collect::<Vec<_>>();
+        assert_eq!(at(&hash), [0]);
+        assert_eq!(at(&format!("https://example.com/{hash}.jpg 30023:{hash}:d")), [20, 95]);
+        assert_eq!(at(&format!("é{hash}é nostr:{}, ok", nip19::encode("npub", &[3; 32]))), [2, 75]);
+        for other in [
+            format!("{hash}0"),
+            format!("x{hash}"),
+            hash.to_uppercase(),
+            hash[1..].to_owned(),
+            nip19::encode("nsec", &[3; 32]),
+            nip19::encode("npub", &[3; 32]).replace("npub", "note"),
+            String::new(),
+        ] {
+            assert_eq!(at(&other), Vec::<usize>::new(), "{other}");
+        }
+        assert_eq!(at(&format!("{hash}{hash}")), [0]);
+    }
+
+    #[test]
+    fn ciphertext_keeps_its_form() {
+        let text = format!("Ag{}==?iv={}==", "b/+9".repeat(15), "Q".repeat(22));
+        let other = other_ciphertext(&text, [1; 32]);
+        let form = |text: &str| {
+            text.chars()
+                .map(|c| if c.is_ascii_alphanumeric() || c == '+' || c == '/' { 'x' } else { c })
+                .collect::<String>()
+        };
+        assert_eq!(form(&other), form(&text));
+        assert!(other.starts_with("Ag") && other.ends_with("Q=="), "{other}");
+        assert_ne!(other, text);
+        assert_ne!(other, other_ciphertext(&text, [2; 32]));
+        assert_eq!(other_ciphertext("plain text, no cipher", [1; 32]), "plain text, no cipher");
+    }
+}
