@@ -17,10 +17,11 @@ use serde::{Deserialize, Serialize};
 pub struct CpuTime {
     /// User and system together, from the process's CPU clock.
     pub total_ns: u64,
-    /// In user mode, from getrusage (microseconds); only known for the own process.
+    /// In user mode: from getrusage (microseconds) for the own process, else the total divided as
+    /// `/proc/PID/stat` divides it, which counts in ticks of 10 ms.
     pub user_ns: Option<u64>,
-    /// In the kernel, from getrusage (microseconds); only known for the own process. On loopback part of the
-    /// receiver's network work is charged here to the sender.
+    /// In the kernel, from the same source. On loopback part of the receiver's network work is charged here to the
+    /// sender.
     pub system_ns: Option<u64>,
 }
 
@@ -55,13 +56,14 @@ impl Add for CpuTime {
 #[derive(Debug, Clone, Copy)]
 pub struct CpuClock {
     clock: ClockId,
-    own: bool,
+    /// Another process than this one.
+    pid: Option<u32>,
 }
 
 impl CpuClock {
     /// The clock of this process, with the split into user and system.
     pub fn this_process() -> CpuClock {
-        CpuClock { clock: ClockId::CLOCK_PROCESS_CPUTIME_ID, own: true }
+        CpuClock { clock: ClockId::CLOCK_PROCESS_CPUTIME_ID, pid: None }
     }
 
     /// The clock of another process on this machine.
@@ -74,7 +76,7 @@ impl CpuClock {
         let clock = clock_getcpuclockid(Pid::from_raw(raw)).map_err(|errno| {
             io::Error::other(format!("cannot read the CPU clock of process {pid}: {errno}"))
         })?;
-        Ok(CpuClock { clock, own: false })
+        Ok(CpuClock { clock, pid: Some(pid) })
     }
 
     /// What the process has spent since it started.
@@ -86,13 +88,30 @@ impl CpuClock {
             io::Error::other(format!("cannot read a CPU clock (has the process ended?): {errno}"))
         })?;
         let total_ns = nanoseconds(total.tv_sec(), total.tv_nsec());
-        if !self.own {
-            return Ok(CpuTime { total_ns, user_ns: None, system_ns: None });
+        if let Some(pid) = self.pid {
+            let ticks = fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+            return Ok(split(total_ns, ticks.as_deref().and_then(user_and_system_ticks)));
         }
         let usage = getrusage(UsageWho::RUSAGE_SELF)?;
         let ns = |time: TimeVal| Some(nanoseconds(time.tv_sec(), time.tv_usec() * 1_000));
         Ok(CpuTime { total_ns, user_ns: ns(usage.user_time()), system_ns: ns(usage.system_time()) })
     }
+}
+
+/// Divides a total as the ticks do.
+fn split(total_ns: u64, ticks: Option<(u64, u64)>) -> CpuTime {
+    let user_ns = ticks.filter(|(user, system)| user + system > 0).and_then(|(user, system)| {
+        u64::try_from(u128::from(total_ns) * u128::from(user) / u128::from(user + system)).ok()
+    });
+    CpuTime { total_ns, user_ns, system_ns: user_ns.map(|user_ns| total_ns - user_ns) }
+}
+
+/// The fields `utime` and `stime` of `/proc/PID/stat`, the 12th and 13th behind the name, which is in brackets and may
+/// hold anything.
+fn user_and_system_ticks(stat: &str) -> Option<(u64, u64)> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut ticks = fields.split_whitespace().skip(11).map_while(|field| field.parse::<u64>().ok());
+    Some((ticks.next()?, ticks.next()?))
 }
 
 fn nanoseconds(seconds: i64, rest: i64) -> u64 {
@@ -158,13 +177,40 @@ mod tests {
     fn another_process_has_a_clock_until_it_is_reaped() {
         let mut child = Command::new("sleep").arg("30").spawn().unwrap();
         let clock = CpuClock::of_process(child.id()).unwrap();
-        assert!(clock.read().unwrap().user_ns.is_none());
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(clock.read().unwrap_err().to_string().contains("has the process ended"));
         let error = CpuClock::of_process(child.id()).unwrap_err().to_string();
         assert!(error.contains(&child.id().to_string()), "{error}");
         assert!(CpuClock::of_process(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn another_process_has_its_time_divided_into_user_and_system() {
+        let mut child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let clock = CpuClock::of_process(child.id()).unwrap();
+        let spent = loop {
+            let spent = clock.read().unwrap();
+            if spent.total_ns > 150_000_000 {
+                break spent;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        };
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (user, system) = (spent.user_ns.unwrap(), spent.system_ns.unwrap());
+        assert_eq!(user + system, spent.total_ns);
+        assert!(user > system, "a loop without system calls: {spent:?}");
+    }
+
+    #[test]
+    fn ticks_stand_behind_the_name_whatever_it_is() {
+        let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194560 92 0 0 0 30 10 5 6 20 0 1 0 9 1 1";
+        assert_eq!(user_and_system_ticks(stat), Some((30, 10)));
+        let spent = split(1_000, Some((30, 10)));
+        assert_eq!((spent.user_ns, spent.system_ns), (Some(750), Some(250)));
+        assert_eq!(split(1_000, Some((0, 0))).user_ns, None);
+        assert_eq!(user_and_system_ticks("7 (sleep) S"), None);
     }
 
     #[test]
