@@ -72,6 +72,11 @@ pub struct Args {
     #[arg(long, default_value_t = 1, conflicts_with = "url", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub relay_threads: u16,
 
+    /// Make the relay of our own misbehave, to test what measures it: stall=500ms@3s, burn=20us, delay=50ms (see relay-sim
+    /// --help); may be repeated. The record says so and is suspect. Only without --url.
+    #[arg(long, value_name = "FAULT", conflicts_with = "url", hide_short_help = true)]
+    pub relay_fault: Vec<String>,
+
     /// Events to stream: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz. Without it the bundled, generated sample.
     #[arg(long, value_name = "FILE")]
     pub corpus: Option<PathBuf>,

@@ -182,6 +182,7 @@ fn run(args: &Args) -> anyhow::Result<RunRecord> {
         software: if own_relay.is_some() { "relay-sim" } else { "unknown" }.to_owned(),
         version: if own_relay.is_some() { env!("CARGO_PKG_VERSION") } else { "unknown" }.to_owned(),
         own: own_relay.is_some(),
+        faults: own_relay.as_ref().map(|relay| relay.faults.clone()).unwrap_or_default(),
     });
     let run_facts = Facts {
         args,
@@ -271,7 +272,8 @@ fn relay_flags(args: &Args, workload: &Workload) -> Vec<OsString> {
     ]
     .into_iter()
     .flat_map(|(flag, value)| [OsString::from(flag), value.into()]);
-    flags.chain(workload.auth.then(|| "--auth".into())).collect()
+    let faults = args.relay_fault.iter().flat_map(|fault| [OsString::from("--fault"), fault.into()]);
+    flags.chain(workload.auth.then(|| "--auth".into())).chain(faults).collect()
 }
 
 /// Prints and stores what was measured, whatever became of the run.

@@ -27,6 +27,8 @@ pub struct OwnRelay {
     pub url: String,
     /// Its process id.
     pub pid: u32,
+    /// How it misbehaves, because it was told to.
+    pub faults: Vec<String>,
 }
 
 /// The line with which a relay says that it listens.
@@ -34,6 +36,7 @@ pub struct OwnRelay {
 struct Announcement {
     listening: String,
     pid: u32,
+    faults: Vec<String>,
 }
 
 impl OwnRelay {
@@ -61,7 +64,8 @@ impl OwnRelay {
         }
         let announcement: Announcement =
             serde_json::from_str(&line).with_context(|| format!("not an announcement: {line}"))?;
-        Ok(OwnRelay { child, output, url: announcement.listening, pid: announcement.pid })
+        let Announcement { listening: url, pid, faults } = announcement;
+        Ok(OwnRelay { child, output, url, pid, faults })
     }
 
     /// Ends the relay and returns what it printed last: its totals as JSON.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use corpus::Corpus;
 use measure::{
     AgreementRecord, Cell, CorpusRecord, Environment, FlowRecord, Quantile, Rate, RelayProcess, RunRecord,
-    SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord, Validity,
+    SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord, Validity, Verdict,
 };
 use wire::{Agreement, Flow, Traffic};
 
@@ -38,7 +38,12 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     let elapsed_ns = ledger::elapsed_ns(&shared.workload, &outcome);
     let active_ns = ledger::active_ns(&shared.workload, &outcome);
     let traffic = outcome.clients.iter().fold(Traffic::default(), |sum, client| sum + client.traffic);
-    let validity = judge(shared, &outcome, counts, facts);
+    let mut validity = judge(shared, &outcome, counts, facts);
+    if let Some(faults) = facts.relay.as_ref().map(|relay| &relay.faults).filter(|faults| !faults.is_empty())
+    {
+        let reason = format!("the relay misbehaved because it was told to: {}", faults.join(" "));
+        validity.add(Verdict::Suspect, reason);
+    }
     let status = match &outcome.incomplete {
         None => Status::Complete,
         Some(reason) => Status::Incomplete { reason: reason.clone() },

@@ -20,6 +20,7 @@ use crate::{
     progress::Progress,
     report,
     run::{self, Outcome, Request, Stopped},
+    selftest::{self, SelfTest},
 };
 
 /// Something unexpected: an unreadable file, a client that cannot be started.
@@ -46,8 +47,9 @@ const BLOCK_OVERHEAD: Duration = Duration::from_secs(2);
         compare run                      every format, uncompressed, deflate and zstd, briefly\n  \
         compare run --profile standard   12 rounds of 10 s\n  \
         compare run --formats json,capnp --compressions none --verify full,none\n  \
+        compare selftest --quick         is the instrument right?\n  \
         compare report results/20261121T080509Z-1a2b3c4d-1\n\n\
-        Exit codes: 0 fine, 1 error, 2 usage, 3 a cell has no valid block, 4 events lost or altered, 5 relay lost, \
+        Exit codes: 0 fine, 1 error, 2 usage, 3 a cell has no valid block or a test of the instrument failed, 4 events lost or altered, 5 relay lost, \
         100 diff found a regression, 101 diff --strict is inconclusive, 130 interrupted (what was measured is kept)."
 )]
 struct Cli {
@@ -64,6 +66,9 @@ enum Command {
         /// The folder that `compare run` wrote
         dir: PathBuf,
     },
+    /// Test the instrument itself: make the relay, the host or the plan misbehave by a known amount and look for it in
+    /// the result
+    Selftest(SelftestFlags),
     /// Say what became better or worse between two results, each cell compared with JSON in its own run
     Diff {
         /// The folder of the earlier result
@@ -77,6 +82,28 @@ enum Command {
         #[arg(long)]
         strict: bool,
     },
+}
+
+#[derive(Debug, Args)]
+struct SelftestFlags {
+    /// Only the tests that take seconds, and the shorter form of each
+    #[arg(long)]
+    quick: bool,
+    /// Only these tests, separated by commas: stall, delay, cpu, starved, bytes, workers, killed, a-a, plus-10
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = selftest::names())]
+    only: Vec<String>,
+    /// Write the result as JSON, for `compare run --selftest FILE`
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// How often the trials (a-a, plus-10) are repeated
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: u32,
+    /// Rounds of a trial
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(6..=i64::from(crate::stats::MAX_PAIRS)))]
+    rounds: u32,
+    /// Seconds of a trial's block
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
 }
 
 #[derive(Debug, Args)]
@@ -123,6 +150,9 @@ struct Run {
     /// Where the result folder is made
     #[arg(long, default_value = "results")]
     out: PathBuf,
+    /// What `compare selftest --out FILE` wrote, to stand in the report; the publish profile makes a quick one itself
+    #[arg(long, value_name = "FILE")]
+    selftest: Option<PathBuf>,
     /// Show no progress
     #[arg(long)]
     quiet: bool,
@@ -171,6 +201,7 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
     };
     let done = match cli.command {
         Command::Run(flags) => measure(&flags, &args, known),
+        Command::Selftest(flags) => test_instrument(&flags),
         Command::Report { dir } => rerender(&dir).map(|()| 0),
         Command::Diff { before, after, force, strict } => diff(&before, &after, force, strict),
     };
@@ -182,6 +213,44 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
             ExitCode::from(if usage { narrow(run::EXIT_USAGE) } else { EXIT_ERROR })
         }
     }
+}
+
+/// Runs the tests and says of each what it found.
+fn test_instrument(flags: &SelftestFlags) -> Result<u8> {
+    let options = selftest::Options {
+        quick: flags.quick,
+        only: flags.only.clone(),
+        repeats: flags.repeats,
+        rounds: flags.rounds,
+        seconds: flags.seconds,
+    };
+    let program = env::current_exe().context("cannot find this program's own file")?;
+    let found = selftest::run(&program, &options, |oracle| {
+        // Whoever closed the pipe still gets the exit code.
+        let _ = writeln!(io::stdout(), "{}", oracle.line());
+    })?;
+    if let Some(file) = &flags.out {
+        found.write(file)?;
+    }
+    Ok(if found.passed() { 0 } else { narrow(run::EXIT_INVALID) })
+}
+
+/// What stands in the report about the instrument: the given result, or for claims a quick test made now.
+fn selftest_for(flags: &Run) -> Result<Option<SelfTest>> {
+    if let Some(file) = &flags.selftest {
+        return SelfTest::read(file).map(Some);
+    }
+    if flags.profile != Profile::Publish {
+        return Ok(None);
+    }
+    let options = selftest::Options { quick: true, only: Vec::new(), repeats: 0, rounds: 0, seconds: 0 };
+    let program = env::current_exe().context("cannot find this program's own file")?;
+    let tell = |oracle: &selftest::Oracle| {
+        if !flags.quiet {
+            let _ = writeln!(io::stderr(), "{}", oracle.line());
+        }
+    };
+    selftest::run(&program, &options, tell).context("the instrument's own tests").map(Some)
 }
 
 fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<u8> {
@@ -224,6 +293,7 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
         client_args: flags.client_args.clone(),
     };
     let plan = Plan::new(&cells, config.rounds, config.seed);
+    let selftest = selftest_for(flags)?;
     let started = SystemTime::now();
     let git = git::current();
     let commit = git.as_ref().map_or("nogit", |git| git.commit.get(..8).unwrap_or(&git.commit));
@@ -250,7 +320,7 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
     let command = std::iter::once("compare".to_owned())
         .chain(args.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned()))
         .collect();
-    let header = Header { command, git, host, started_utc: utc::format(started), status, config };
+    let header = Header { command, git, host, started_utc: utc::format(started), status, config, selftest };
     let result = ResultFile::assemble(header, &cells, &plan, blocks);
     result.write(&folder)?;
     report::write_logs(&result, started, &folder)?;

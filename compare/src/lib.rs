@@ -14,6 +14,7 @@ pub mod progress;
 pub mod report;
 mod result;
 pub mod run;
+pub mod selftest;
 mod stats;
 
 pub use matrix::{CellSpec, Known, Matrix, Role, UnknownName, cells};

@@ -101,6 +101,8 @@ pub struct CellSpec {
     pub implementation: String,
     /// What the relay checks.
     pub verify: String,
+    /// How the relay misbehaves, for tests of the instrument; no matrix has such cells.
+    pub faults: Vec<String>,
 }
 
 impl CellSpec {
@@ -204,6 +206,7 @@ pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownNam
                     compression: compression.to_owned(),
                     implementation: implementation.to_owned(),
                     verify: verify.to_owned(),
+                    faults: Vec::new(),
                 }
             };
             let anchor_verify = verifications.first().map_or("full", String::as_str);

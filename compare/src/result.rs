@@ -11,6 +11,7 @@ use crate::{
     CellSpec, Plan,
     matrix::Role,
     report::{Comparison, Merged, comparisons},
+    selftest::SelfTest,
     stats::MAX_PAIRS,
 };
 
@@ -36,6 +37,9 @@ pub struct ResultFile {
     pub status: Status,
     /// What was asked for.
     pub config: Config,
+    /// What the instrument's own tests said before.
+    #[serde(default)]
+    pub selftest: Option<SelfTest>,
     /// The events, as the first run stated them; absent when no run got that far.
     pub corpus: Option<CorpusRecord>,
     /// Cell ids by round, in the order they were to run.
@@ -122,6 +126,8 @@ pub struct Header {
     pub status: Status,
     /// See [`ResultFile::config`].
     pub config: Config,
+    /// See [`ResultFile::selftest`].
+    pub selftest: Option<SelfTest>,
 }
 
 /// One run of one cell.
@@ -223,6 +229,7 @@ impl ResultFile {
             started_utc: header.started_utc,
             status: header.status,
             config: header.config,
+            selftest: header.selftest,
             corpus,
             schedule,
             cells,

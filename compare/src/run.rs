@@ -187,6 +187,9 @@ fn command(request: &Request<'_>, cell: &CellSpec, seed: u64, record: &Path) -> 
     let formats: BTreeSet<&str> = request.cells.iter().map(|cell| cell.format.as_str()).collect();
     command.args(["--comparable-with", &Vec::from_iter(formats).join(",")]);
     command.args(["--implementation", &cell.implementation, "--verify", &cell.verify]);
+    for fault in &cell.faults {
+        command.args(["--relay-fault", fault]);
+    }
     if let Some(rate) = cell.rate_per_s {
         command.args(["--rate", &rate.to_string()]);
     }
@@ -354,6 +357,11 @@ fn difference(cell: &CellSpec, seed: u64, record: &RunRecord) -> Option<String> 
         ("verify", &cell.verify, &record.cell.verify),
         ("seed", &asked_seed, &found_seed),
     ];
+    // A relay that was told to misbehave can never pass for one that was not.
+    let faults = record.relay.as_ref().map_or(&[][..], |relay| &relay.faults);
+    if faults.len() != cell.faults.len() {
+        return Some(format!("the relay had the faults {faults:?} where {:?} were asked for", cell.faults));
+    }
     let (what, asked, found) = pairs.into_iter().find(|(_, asked, found)| asked != found)?;
     Some(format!("the client measured {what} {found:?} where {asked:?} was asked for"))
 }

@@ -9,7 +9,7 @@ use crate::{CpuTime, Environment, Latency, Validity};
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second number; any other
 /// change raises the first, and readers refuse a first number they do not know.
-pub const SCHEMA_VERSION: &str = "1.1";
+pub const SCHEMA_VERSION: &str = "1.2";
 
 /// What one run did, how long it took and whether that may be believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -215,6 +215,9 @@ pub struct RelayProcess {
     pub version: String,
     /// True when the run started it.
     pub own: bool,
+    /// How it misbehaved, because it was told to: then the record tests the instrument, and says nothing else.
+    #[serde(default)]
+    pub faults: Vec<String>,
 }
 
 /// Resident memory of both processes, before the connections and with all of them open.

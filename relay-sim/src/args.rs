@@ -10,6 +10,7 @@ use std::{
     process::ExitCode,
     str::FromStr,
     thread,
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -28,6 +29,7 @@ use wire::{Compression, CompressionError, ServerTls};
 
 use crate::{
     config::{Config, known_compressions},
+    fault::{self, Fault},
     serve, server,
     totals::Totals,
 };
@@ -134,6 +136,11 @@ struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = Config::default().store_bytes)]
     store_bytes: usize,
 
+    /// For tests of an instrument, misbehave: stall=500ms@3s (once, 3 s after the start; with one thread), burn=20us (CPU
+    /// for each event sent) or delay=50ms (of everything sent); may be repeated. Said wherever the relay speaks of itself
+    #[arg(long, value_name = "FAULT", hide_short_help = true)]
+    fault: Vec<Fault>,
+
     /// For programs that start a relay: one line of JSON on stdout when it listens and one when it stopped; stops
     /// when stdin ends
     #[arg(long, hide = true)]
@@ -216,6 +223,8 @@ fn run(args: Args) -> Result<()> {
     runtime.context("cannot start the async runtime")?.block_on(async {
         let listener = bind(listen)?;
         let address = listener.local_addr().context("the listening socket has no address")?;
+        let listener = delayed(listener, &config.faults).context("cannot delay what is sent")?;
+        let faults: Vec<_> = config.faults.iter().map(ToString::to_string).collect();
         let stop = stop_signal(announce)?;
         info!(
             url = %format_args!("{scheme}://{address}"),
@@ -227,12 +236,12 @@ fn run(args: Args) -> Result<()> {
             "listening; stop with Ctrl-C"
         );
         if announce {
-            say(&serde_json::json!({ "listening": format!("{scheme}://{address}"), "pid": std::process::id() }));
+            say(&serde_json::json!({ "listening": format!("{scheme}://{address}"), "pid": std::process::id(), "faults": faults }));
         }
         let totals = serve(listener, config, stop).await?;
         server::log(&totals, "stopped");
         if announce {
-            say_totals(&totals)?;
+            say_totals(&totals, &faults)?;
         }
         Ok(())
     })
@@ -254,6 +263,7 @@ impl Args {
             outbox_bytes: self.outbox_bytes,
             store_bytes: self.store_bytes,
             max_connections: self.max_connections,
+            faults: self.fault,
             ..Config::default()
         };
         config.wire.max_message_bytes = self.max_message_bytes;
@@ -291,6 +301,20 @@ fn bind(address: SocketAddr) -> Result<TcpListener> {
     })
 }
 
+/// The listener that the relay serves: another one behind a delay, when that is among the faults.
+fn delayed(listener: TcpListener, faults: &[Fault]) -> Result<TcpListener> {
+    let delay = |fault: &Fault| if let Fault::Delay { by } = fault { *by } else { Duration::ZERO };
+    let by: Duration = faults.iter().map(delay).sum();
+    if by.is_zero() {
+        return Ok(listener);
+    }
+    let outer = listener.into_std()?;
+    outer.set_nonblocking(false)?;
+    let inner = fault::behind_a_delay(outer, by)?;
+    inner.set_nonblocking(true)?;
+    Ok(TcpListener::from_std(inner)?)
+}
+
 /// Completes on Ctrl-C, on SIGTERM and, for the child of another program, when its stdin ends.
 fn stop_signal(stop_with_stdin: bool) -> Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
@@ -324,8 +348,10 @@ fn names<T: ToString>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(" ")
 }
 
-fn say_totals(totals: &Totals) -> Result<()> {
-    say(&serde_json::to_value(totals).context("totals do not serialize")?);
+fn say_totals(totals: &Totals, faults: &[String]) -> Result<()> {
+    let mut line = serde_json::to_value(totals).context("totals do not serialize")?;
+    line["faults"] = faults.into();
+    say(&line);
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use codecs::{Codec, Event, Format, Implementation, Limits, UnknownName, VerifyLevel};
 use wire::{Compression, ServerTls, Support, WireLimits};
 
-use crate::store::QueryLimits;
+use crate::{fault::Fault, store::QueryLimits};
 
 /// A relay's settings. `Config::default()` is what the command line gives without flags.
 #[derive(Debug, Clone)]
@@ -49,6 +49,8 @@ pub struct Config {
     pub wire: WireLimits,
     /// Events that are stored before the first connection, unverified.
     pub preload: Vec<Event<'static>>,
+    /// How to misbehave. [`Fault::Delay`] is a matter of the sockets, which the command line sees to.
+    pub faults: Vec<Fault>,
 }
 
 impl Default for Config {
@@ -73,6 +75,7 @@ impl Default for Config {
             tls: None,
             wire: WireLimits::default(),
             preload: Vec::new(),
+            faults: Vec::new(),
         }
     }
 }

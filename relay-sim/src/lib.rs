@@ -7,12 +7,15 @@
 //! peers share the store and the subscriptions behind one lock (`relay.rs`); live events go to each connection
 //! through its bounded outbox (`fanout/`). `benches/floor` compares the whole with a relay that does no Nostr work.
 //!
+//! `fault.rs` misbehaves on request, so that a test of an instrument has something to find.
+//!
 //! To add a rule of the protocol, change `peer.rs` or `store.rs`; to add a setting, change `config.rs` and
 //! `args.rs`; to count something, add a line in `totals.rs`.
 
 mod args;
 mod config;
 mod fanout;
+mod fault;
 mod nip11;
 mod outgoing;
 mod peer;
@@ -27,5 +30,6 @@ mod totals;
 
 pub use args::main;
 pub use config::Config;
+pub use fault::{Fault, UnknownFault};
 pub use server::serve;
 pub use totals::{Flow, Totals, Traffic};

@@ -18,7 +18,7 @@ pub(crate) fn document(config: &Config) -> String {
     let nips: Vec<_> = NIPS.into_iter().filter(|&nip| nip != AUTH || config.auth).collect();
     let support = config.support();
     let tokens: Vec<_> = support.tokens().iter().map(Token::to_string).collect();
-    json!({
+    let mut document = json!({
         "name": "relay-sim",
         "description": "A Nostr relay for load tests. It keeps events in memory and forgets them when it stops.",
         "software": env!("CARGO_PKG_NAME"),
@@ -41,8 +41,12 @@ pub(crate) fn document(config: &Config) -> String {
             "extensions": support.extensions(),
             "dictionaries": {},
         },
-    })
-    .to_string()
+    });
+    if !config.faults.is_empty() {
+        let faults: Vec<_> = config.faults.iter().map(ToString::to_string).collect();
+        document["faults"] = json!(faults);
+    }
+    document.to_string()
 }
 
 #[cfg(test)]

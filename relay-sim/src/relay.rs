@@ -12,6 +12,7 @@ use tracing::debug;
 use crate::{
     config::Config,
     fanout::{Delivery, Dropped, Outbox},
+    fault::Burner,
     store::{Outcome, Store, StoredEvent},
     subscriptions::{Subscription, Subscriptions},
     totals::{Counters, Totals, add},
@@ -22,6 +23,8 @@ use crate::{
 pub(crate) struct Relay {
     pub(crate) config: Config,
     pub(crate) counters: Counters,
+    /// Only in a relay that was told to misbehave.
+    pub(crate) burner: Option<Burner>,
     codecs: Vec<Option<&'static dyn Codec>>,
     shared: Mutex<Shared>,
 }
@@ -51,6 +54,7 @@ impl Relay {
         Ok(Relay {
             codecs: config.codecs()?,
             counters: Counters::default(),
+            burner: Burner::of(&config.faults),
             shared: Mutex::new(shared),
             config,
         })

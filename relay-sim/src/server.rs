@@ -13,7 +13,7 @@ use wire::{Accepted, ServerConfig};
 use crate::{
     config::Config,
     fanout::{Outbox, Stop},
-    nip11,
+    fault, nip11,
     relay::Relay,
     session,
     totals::{Totals, add},
@@ -37,6 +37,11 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<Totals> {
     let preload = std::mem::take(&mut config.preload);
+    if !config.faults.is_empty() {
+        let faults: Vec<_> = config.faults.iter().map(ToString::to_string).collect();
+        warn!(faults = %faults.join(" "), "this relay misbehaves as it was told to");
+        tokio::spawn(fault::stall(config.faults.clone()));
+    }
     let wire = Arc::new(ServerConfig {
         support: config.support(),
         limits: config.wire,

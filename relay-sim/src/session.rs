@@ -225,6 +225,9 @@ impl Session {
             Ok::<_, Infallible>(())
         });
         self.outgoing.share(prefix_bytes, event);
+        if let Some(burner) = &self.relay.burner {
+            burner.event();
+        }
         self.flush_if_full().await?;
         Ok(true)
     }

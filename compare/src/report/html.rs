@@ -45,6 +45,17 @@ pub fn html(result: &ResultFile) -> Result<String> {
             add(&mut body, format_args!("<div class=\"figures\">{}</div>", figure(&caption, &svg)));
         }
     }
+    add(
+        &mut body,
+        format_args!(
+            "<h2>The instrument's own tests</h2>\n<p>{}</p>\n",
+            escape(&summary::tested(result).replace('`', ""))
+        ),
+    );
+    if let Some(tests) = summary::selftest_table(result) {
+        let ids: Vec<&str> = tests.rows.iter().map(|_| "").collect();
+        add(&mut body, format_args!("<div class=\"tests\">{}</div>\n", table_html(&tests, &ids)));
+    }
     body.push_str(&list("How to read this", &summary::reading(result, &loads)));
     body.push_str(&list("What was measured", &summary::provenance(result)));
     let reproduce = format!(
@@ -85,6 +96,8 @@ fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
     body.push_str("<h3>What it cost</h3>\n");
     body.push_str(&table_html(&load.costs(), &load.row_ids(false)));
     add(body, format_args!("<p>p50, p99, p99.9: {}, {}.</p>\n", load.latency.0, load.latency.1));
+    body.push_str("<h3>CPU apart, handshakes apart</h3>\n");
+    body.push_str(&table_html(&load.apart(), &load.row_ids(false)));
     body.push_str(&figures::legend(load));
     body.push_str("<div class=\"figures\">\n");
     for (cpu, who) in [(Metric::RelayCpu, "relay"), (Metric::ClientCpu, "client")] {

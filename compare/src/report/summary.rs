@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use measure::{Counts, Status, Verdict as Validity};
 
 use super::{
-    BAND, Comparison, LoadView,
+    BAND, Comparison, LoadView, Table,
     comparison::{Control, control_of},
     number, views,
 };
-use crate::{Block, CellResult, Profile, ResultFile, stats};
+use crate::{Block, CellResult, Profile, ResultFile, selftest::SelfTest, stats};
 
 /// How many left-out blocks the summary lists; the result file has all of them.
 const LISTED_BLOCKS: usize = 20;
@@ -31,10 +31,18 @@ pub fn summary(result: &ResultFile) -> String {
         let (latency, meaning) = load.latency;
         line(&mut text, format_args!("\np50, p99 and p99.9 are of `{latency}`: {meaning}.\n"));
         text.push_str(&load.costs().markdown());
+        line(
+            &mut text,
+            format_args!("\n### CPU apart, handshakes apart\n\n{}", load.apart().markdown().trim_end()),
+        );
         line(&mut text, format_args!("\n### Verdicts\n\n{}\n", control_line(load, &comparisons)));
         text.push_str(&load.verdicts(&comparisons, false).markdown());
     }
     text.push_str(&left_out(result));
+    line(&mut text, format_args!("\n## The instrument's own tests\n\n{}", tested(result)));
+    if let Some(tests) = selftest_table(result) {
+        line(&mut text, format_args!("\n{}", tests.markdown().trim_end()));
+    }
     text.push_str("\n## How to read this\n\n");
     text.push_str(&reading(result, &loads));
     text.push_str("\n## What was measured\n\n");
@@ -138,6 +146,17 @@ pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Strin
     if result.config.rounds < 6 {
         warnings.push("Fewer than six rounds: no intervals, so every verdict is inconclusive.".to_owned());
     }
+    if let Some(failed) = result.selftest.as_ref().map(SelfTest::failed).filter(|failed| !failed.is_empty()) {
+        warnings.push(format!("The instrument failed its own tests: {}.", failed.join(", ")));
+    }
+    let faults = result.cells.iter().flat_map(|cell| &cell.blocks).filter_map(|block| {
+        Some(block.record.as_ref()?.relay.as_ref()?.faults.join(" ")).filter(|faults| !faults.is_empty())
+    });
+    if let Some(faults) = faults.max() {
+        warnings.push(format!(
+            "A relay misbehaved on purpose ({faults}): this tests the instrument and nothing else."
+        ));
+    }
     let records =
         || result.cells.iter().flat_map(|cell| &cell.blocks).filter_map(|block| block.record.as_ref());
     if let Some(corpus) = &result.corpus
@@ -186,6 +205,39 @@ pub(crate) fn headline(result: &ResultFile) -> String {
         _ => format!(". The ledger does not balance in {off} of the blocks."),
     });
     text
+}
+
+/// What is known of the instrument, in a sentence.
+pub(crate) fn tested(result: &ResultFile) -> String {
+    match &result.selftest {
+        None => {
+            "Not tested for this result: `compare selftest --out FILE`, then `--selftest FILE`.".to_owned()
+        }
+        Some(test) => {
+            let passed = test.oracles.iter().filter(|oracle| oracle.passed).count();
+            let commit = test.git.as_ref().and_then(|git| git.commit.get(..8)).unwrap_or("unknown");
+            format!(
+                "{passed} of {} passed ({}, commit {commit}, {}).",
+                test.oracles.len(),
+                if test.quick { "the short form" } else { "the long form" },
+                test.started_utc
+            )
+        }
+    }
+}
+
+/// What each test did, had to see and saw.
+pub(crate) fn selftest_table(result: &ResultFile) -> Option<Table> {
+    let test = result.selftest.as_ref()?;
+    let headings =
+        ["test", "what was done", "what had to be seen", "what was seen", "verdict"].map(str::to_owned);
+    let rows = test.oracles.iter().map(|oracle| {
+        let verdict = if oracle.passed { "passed" } else { "**failed**" };
+        [oracle.name.as_str(), &oracle.done, &oracle.limit, &oracle.measured, verdict]
+            .map(str::to_owned)
+            .to_vec()
+    });
+    Some(Table { names: 5, headings: headings.to_vec(), rows: rows.collect() })
 }
 
 /// Blocks that the tables do not use, and why.
@@ -243,6 +295,8 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
          of the receiver's kernel work is charged to the sender.\n\
          - CPU is what the whole process spent (relay and clients apart), divided by the envelopes; verifying \
          signatures, matching and the network stack are in it for every format alike.\n\
+         - User and system are the kernel's division of the same CPU time, in ticks of 10 ms for the relay. A handshake is \
+         counted once for each connection, both ways.\n\
          - × is the median over rounds of a block divided by its nearest anchors: JSON without compression runs at every \
          fourth place. Where single blocks have too few samples it is the ratio of the merged blocks.\n\
          - Verdicts compare like with like: a format with JSON under the same compression, JSON itself with no \

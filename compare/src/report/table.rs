@@ -3,7 +3,7 @@
 use measure::Quantile;
 
 use super::{Comparison, LoadView, Merged, Metric, number, view::CellView};
-use crate::{CellResult, matrix, matrix::Role, stats};
+use crate::{Block, CellResult, matrix, matrix::Role, stats};
 
 /// What stands where nothing was measured or too little to say.
 pub(crate) const NOTHING: &str = "–";
@@ -69,6 +69,46 @@ impl LoadView<'_> {
         row.push(format!("{}/{}", view.merged.blocks, view.cell.blocks.len()));
         row.push(ledger(view.cell));
         row
+    }
+
+    /// One row a cell: CPU in user mode and in the kernel, and what a connection costs before its first message.
+    pub(crate) fn apart(&self) -> Table {
+        let mut headings = self.label_headings();
+        let names = headings.len();
+        headings.extend(
+            [
+                "relay user µs/event",
+                "relay system µs/event",
+                "client user µs/event",
+                "client system µs/event",
+                "handshake B",
+            ]
+            .map(str::to_owned),
+        );
+        let row = |view: &CellView<'_>| {
+            let mut row = self.labels(view.cell);
+            let envelopes = view.merged.counts.envelopes();
+            let micros = |ns: Option<u64>| {
+                let ns = ns.filter(|_| envelopes > 0);
+                ns.map_or_else(|| NOTHING.to_owned(), |ns| number::three(ns as f64 / envelopes as f64 / 1e3))
+            };
+            let (relay, client) = (view.merged.relay_cpu, view.merged.client_cpu);
+            row.push(micros(relay.and_then(|cpu| cpu.user_ns)));
+            row.push(micros(relay.and_then(|cpu| cpu.system_ns)));
+            row.push(micros(client.user_ns));
+            row.push(micros(client.system_ns));
+            let connections: u64 =
+                (view.cell.blocks.iter().filter_map(Block::usable)).map(|record| record.connections).sum();
+            let traffic = view.merged.traffic;
+            let bytes = traffic.handshake_to_relay_bytes + traffic.handshake_to_client_bytes;
+            row.push(if connections == 0 {
+                NOTHING.to_owned()
+            } else {
+                number::three(bytes as f64 / connections as f64)
+            });
+            row
+        };
+        Table { names, headings, rows: self.cells.iter().map(row).collect() }
     }
 
     /// The median over rounds of the ratio to the nearest anchors; of the merged blocks where single ones have too few

@@ -91,6 +91,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
             software: "relay-sim".to_owned(),
             version: "0.1.0".to_owned(),
             own: true,
+            faults: Vec::new(),
         }),
         connections: 20,
         elapsed_ns: 2_000_000_000,
@@ -165,6 +166,7 @@ pub(crate) fn result(
         started_utc: "2026-11-21T08:05:00Z".to_owned(),
         status: Status::Complete,
         config: config(profile, rounds),
+        selftest: None,
     };
     ResultFile::assemble(header, &cells, &plan, blocks)
 }

@@ -1,0 +1,109 @@
+//! Single runs of the client with chosen flags.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+use measure::RunRecord;
+
+use super::Options;
+
+const SCENARIO: &str = include_str!("selftest.toml");
+
+/// Where the tests run.
+pub(crate) struct Bench<'a> {
+    pub(super) program: &'a Path,
+    pub(super) options: &'a Options,
+    pub(super) folder: &'a Path,
+    /// The scenario as a file.
+    pub(super) scenario: PathBuf,
+    runs: usize,
+}
+
+/// One run of the client.
+pub(super) struct Run {
+    pub(super) exit_code: Option<i32>,
+    pub(super) record: RunRecord,
+}
+
+/// A client that runs.
+pub(super) struct Running {
+    pub(super) child: Child,
+    record: PathBuf,
+}
+
+impl<'a> Bench<'a> {
+    pub(super) fn new(program: &'a Path, folder: &'a Path, options: &'a Options) -> Result<Bench<'a>> {
+        let scenario = folder.join("selftest.toml");
+        fs::write(&scenario, SCENARIO).with_context(|| format!("cannot write {}", scenario.display()))?;
+        Ok(Bench { program, options, folder, scenario, runs: 0 })
+    }
+
+    /// Plays the scenario for some seconds with further flags.
+    ///
+    /// # Errors
+    /// When the client leaves no record.
+    pub(super) fn run(&mut self, seconds: f64, flags: &[&str]) -> Result<Run> {
+        self.start(seconds, flags)?.finish()
+    }
+
+    /// The same against a relay of our own that checks nothing and has these faults.
+    pub(super) fn own_relay(&mut self, seconds: f64, faults: &[&str]) -> Result<Run> {
+        let mut flags = vec!["--verify", "none"];
+        faults.iter().for_each(|fault| flags.extend(["--relay-fault", fault]));
+        self.run(seconds, &flags)
+    }
+
+    pub(super) fn start(&mut self, seconds: f64, flags: &[&str]) -> Result<Running> {
+        self.runs += 1;
+        let record = self.folder.join(format!("{}.json", self.runs));
+        let mut command = Command::new(self.program);
+        command.args(["role:client", "--quiet", "--seconds", &seconds.to_string(), "--scenario"]);
+        command.arg(&self.scenario).arg("--record").arg(&record).args(flags);
+        if !flags.contains(&"--seed") {
+            command.args(["--seed", "1"]);
+        }
+        if env::var_os("RUST_LOG").is_none() {
+            // That a relay misbehaves is what these tests are about.
+            command.env("RUST_LOG", "error");
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        Ok(Running { child: command.spawn().context("cannot start a client")?, record })
+    }
+}
+
+impl Running {
+    pub(super) fn finish(self) -> Result<Run> {
+        let output = self.child.wait_with_output().context("cannot wait for the client")?;
+        if !self.record.exists() {
+            bail!(
+                "a client left no record ({}): {}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+        let record = RunRecord::read(&self.record)?;
+        // A record has histograms in it, and there are many.
+        fs::remove_file(&self.record).ok();
+        Ok(Run { exit_code: output.status.code(), record })
+    }
+}
+
+impl Run {
+    /// A quantile of the response, in milliseconds.
+    pub(super) fn response_ms(&self, q: f64) -> Result<f64> {
+        let response = self.record.latency.get("response").context("nothing was delivered")?;
+        let ns =
+            response.quantile_ns(q).ns().with_context(|| format!("too few samples for the {q} quantile"))?;
+        Ok(ns as f64 / 1e6)
+    }
+
+    /// Nanoseconds of the relay's CPU for each envelope.
+    pub(super) fn relay_ns_per_envelope(&self) -> Result<f64> {
+        let cpu = self.record.relay_cpu.context("the relay's CPU clock was not read")?;
+        Ok(cpu.total_ns as f64 / self.record.counts.envelopes().max(1) as f64)
+    }
+}

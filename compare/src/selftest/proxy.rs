@@ -1,0 +1,121 @@
+//! A relay behind a proxy that counts: what crosses a socket, seen by somebody who knows nothing of frames.
+
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+/// A relay and the proxy before it.
+pub(super) struct CountedRelay {
+    relay: Child,
+    output: BufReader<std::process::ChildStdout>,
+    counts: Arc<Counts>,
+    pub(super) url: String,
+}
+
+#[derive(Default)]
+struct Counts {
+    to_relay: AtomicU64,
+    to_client: AtomicU64,
+}
+
+/// Bytes of all connections, handshakes included, by two who counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Bytes {
+    pub(super) relay: (u64, u64),
+    pub(super) proxy: (u64, u64),
+}
+
+impl CountedRelay {
+    pub(super) fn start(program: &Path) -> Result<CountedRelay> {
+        let mut relay = Command::new(program)
+            .args(["role:relay", "--listen", "127.0.0.1:0", "--announce", "--verify", "none"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start a relay")?;
+        let mut output = BufReader::new(relay.stdout.take().context("stdout was piped")?);
+        let mut line = String::new();
+        output.read_line(&mut line).context("cannot read the relay's first line")?;
+        let announced: Value = serde_json::from_str(&line).context("the relay did not announce itself")?;
+        let address = announced["listening"].as_str().and_then(|url| url.strip_prefix("ws://"));
+        let address: SocketAddr = address.context("the relay announced no address")?.parse()?;
+        let counts = Arc::new(Counts::default());
+        let url = count(address, Arc::clone(&counts)).context("cannot start the proxy")?;
+        Ok(CountedRelay { relay, output, counts, url })
+    }
+
+    /// Stops the relay and returns both counts.
+    pub(super) fn stop(mut self) -> Result<Bytes> {
+        drop(self.relay.stdin.take());
+        let mut line = String::new();
+        self.output.read_line(&mut line).context("cannot read the relay's totals")?;
+        let status = self.relay.wait()?;
+        ensure!(status.success(), "the relay ended with {status}");
+        let totals: Value = serde_json::from_str(&line).context("the relay's totals are not JSON")?;
+        let traffic = &totals["traffic"];
+        let sum = |flow: &Value, handshake: &Value| Some(flow["wire_bytes"].as_u64()? + handshake.as_u64()?);
+        let received = sum(&traffic["received"], &traffic["handshake_received_bytes"]);
+        let sent = sum(&traffic["sent"], &traffic["handshake_sent_bytes"]);
+        Ok(Bytes {
+            relay: received.zip(sent).context("the relay's totals have no traffic")?,
+            proxy: (
+                self.counts.to_relay.load(Ordering::SeqCst),
+                self.counts.to_client.load(Ordering::SeqCst),
+            ),
+        })
+    }
+}
+
+impl Drop for CountedRelay {
+    fn drop(&mut self) {
+        // After `stop` it is gone already.
+        let _ = self.relay.kill();
+        let _ = self.relay.wait();
+    }
+}
+
+/// Takes connections for `relay` and hands on what it counts.
+fn count(relay: SocketAddr, counts: Arc<Counts>) -> io::Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let url = format!("ws://{}", listener.local_addr()?);
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            // A connection that cannot be handed on is dropped, and the client's run fails.
+            let _ = hand_on(&client, relay, &counts);
+        }
+    });
+    Ok(url)
+}
+
+fn hand_on(client: &TcpStream, relay: SocketAddr, counts: &Arc<Counts>) -> io::Result<()> {
+    let relay = TcpStream::connect(relay)?;
+    client.set_nodelay(true)?;
+    relay.set_nodelay(true)?;
+    let (from_client, to_relay, counter) = (client.try_clone()?, relay.try_clone()?, Arc::clone(counts));
+    thread::spawn(move || copy(from_client, to_relay, &counter.to_relay));
+    let (to_client, counter) = (client.try_clone()?, Arc::clone(counts));
+    thread::spawn(move || copy(relay, to_client, &counter.to_client));
+    Ok(())
+}
+
+fn copy(mut from: TcpStream, mut to: TcpStream, counter: &AtomicU64) {
+    let mut buffer = vec![0; 64 << 10];
+    while let Ok(read @ 1..) = from.read(&mut buffer) {
+        counter.fetch_add(read as u64, Ordering::SeqCst);
+        if to.write_all(&buffer[..read]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
+}

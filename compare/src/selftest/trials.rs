@@ -1,0 +1,164 @@
+//! The tests that take minutes: whole comparisons of JSON with itself and with a JSON that costs 10 % more.
+
+use std::{env, fs, time::Duration, time::SystemTime};
+
+use anyhow::{Context, Result, ensure};
+use measure::{Environment, Status, utc};
+
+use super::{Finding, bench::Bench};
+use crate::{
+    Block, CellSpec, Config, Header, Plan, ResultFile, Role,
+    matrix::{BASE_COMPRESSION, BASE_FORMAT, CONTROL},
+    progress::Progress,
+    report::{Comparison, Metric, Verdict},
+    run::{self, Request},
+    stats::median,
+};
+
+/// What the dearer relay costs more.
+const MORE: f64 = 0.10;
+
+/// The name of its cell.
+const DEARER: &str = "json+burn";
+
+/// Of 20 comparisons of a thing with itself, this many may be called different; of 20 with a true difference, this many
+/// may be missed. For other numbers of trials, the same share.
+const WRONG_OF_20: u32 = 2;
+
+/// A load under which the CPU of a block of one second is seen well.
+const LOAD: [&str; 4] = ["--rate", "2000", "--set", "subscribe.connections=4"];
+
+impl Bench<'_> {
+    /// Both trials, as one experiment: the control and the dearer cell stand in the same rounds.
+    pub(super) fn trials(&mut self) -> Result<[Finding; 2]> {
+        let burn_ns = self.ten_percent_ns()?;
+        let mut verdicts: Vec<Comparison> = Vec::new();
+        let mut invalid = 0;
+        for repeat in 0..self.options.repeats {
+            let result = self.trial(u64::from(repeat), burn_ns)?;
+            let blocks = result.cells.iter().flat_map(|cell| &cell.blocks);
+            invalid += blocks.filter(|block| block.usable().is_none()).count();
+            verdicts.extend(result.comparisons);
+        }
+        let repeats = self.options.repeats;
+        let allowed = repeats * WRONG_OF_20 / 20;
+        let of = |cell: &'static str| verdicts.iter().filter(move |comparison| comparison.cell == cell);
+        let called =
+            |comparison: &&Comparison| matches!(comparison.verdict, Verdict::Better | Verdict::Worse);
+        let false_alarms: Vec<String> = of(CONTROL)
+            .filter(called)
+            .map(|comparison| format!("{} {comparison}", comparison.metric.short()))
+            .collect();
+        let dearer = |comparison: &&Comparison| comparison.metric == Metric::RelayCpu;
+        let found =
+            of(DEARER).filter(dearer).filter(|comparison| comparison.verdict == Verdict::Worse).count();
+        let ratios: Vec<f64> = of(DEARER).filter(dearer).map(|comparison| comparison.ratio).collect();
+        let ratio = median(&ratios).unwrap_or(f64::NAN);
+        let size = format!(
+            "{repeats} comparisons of {} rounds of {} s, {invalid} blocks invalid",
+            self.options.rounds, self.options.seconds
+        );
+        Ok([
+            Finding {
+                done: format!("JSON against itself, {size}"),
+                limit: format!(
+                    "at most {allowed} verdicts other than same and inconclusive, of all metrics together"
+                ),
+                measured: format!(
+                    "{} of {}{}{}",
+                    false_alarms.len(),
+                    of(CONTROL).count(),
+                    if false_alarms.is_empty() { "" } else { ": " },
+                    false_alarms.join(", ")
+                ),
+                values: vec![
+                    ("verdicts", of(CONTROL).count() as f64),
+                    ("false_alarms", false_alarms.len() as f64),
+                ],
+                passed: false_alarms.len() <= allowed as usize && of(CONTROL).count() > 0,
+            },
+            Finding {
+                done: format!(
+                    "JSON whose relay burns {burn_ns} ns for each event, 10 % of what it costs, {size}"
+                ),
+                limit: format!("relay CPU worse in at least {} of {repeats}", repeats - allowed),
+                measured: format!("worse in {found}; median ratio {ratio:.3}"),
+                values: vec![
+                    ("worse", found as f64),
+                    ("median_ratio", ratio),
+                    ("burn_ns", f64::from(burn_ns)),
+                ],
+                passed: found >= (repeats - allowed) as usize,
+            },
+        ])
+    }
+
+    /// 10 % of what the relay spends on an event under the trials' load.
+    fn ten_percent_ns(&mut self) -> Result<u32> {
+        let flags: Vec<&str> = ["--verify", "none"].into_iter().chain(LOAD).collect();
+        let mut costs = Vec::new();
+        for _ in 0..5 {
+            costs.push(self.run(f64::from(self.options.seconds), &flags)?.relay_ns_per_envelope()?);
+        }
+        let cost = median(&costs).context("there are five")?;
+        ensure!(cost > 100.0 && cost < 1e9, "an event costs the relay {cost} ns, which cannot be");
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]
+        Ok((cost * MORE).round() as u32)
+    }
+
+    fn trial(&self, repeat: u64, burn_ns: u32) -> Result<ResultFile> {
+        let cell = |role, id: &str, faults| CellSpec {
+            id: id.to_owned(),
+            role,
+            scenario: self.scenario.display().to_string(),
+            rate_per_s: None,
+            format: BASE_FORMAT.to_owned(),
+            compression: BASE_COMPRESSION.to_owned(),
+            implementation: "library".to_owned(),
+            verify: "none".to_owned(),
+            faults,
+        };
+        let cells = [
+            cell(Role::Anchor, "json+none", Vec::new()),
+            cell(Role::Control, CONTROL, Vec::new()),
+            cell(Role::Cell, DEARER, vec![format!("burn={burn_ns}ns")]),
+        ];
+        let config = Config {
+            scenarios: vec![self.scenario.display().to_string()],
+            profile: "selftest".to_owned(),
+            rounds: self.options.rounds,
+            seconds: self.options.seconds,
+            // Repeats share no draw of the load and none of the order.
+            seed: 1 + repeat * u64::from(self.options.rounds),
+            corpus: None,
+            client_args: LOAD.map(str::to_owned).to_vec(),
+        };
+        let plan = Plan::new(&cells, config.rounds, config.seed);
+        let running = self.folder.join("running");
+        fs::create_dir_all(&running).context("cannot make a folder for records")?;
+        let request =
+            Request { client: self.program, config: &config, cells: &cells, plan: &plan, folder: &running };
+        let mut progress = Progress::new(plan.blocks(), Duration::from_secs(2), true);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let outcome = runtime.block_on(run::run(&request, &mut progress, std::future::pending()))?;
+        ensure!(
+            outcome.status == Status::Complete,
+            "a trial did not end: {}",
+            outcome
+                .blocks
+                .iter()
+                .find_map(|(_, block): &(_, Block)| block.failure.clone())
+                .unwrap_or_default()
+        );
+        let header = Header {
+            command: env::args().collect(),
+            git: None,
+            host: Environment::collect(),
+            started_utc: utc::format(SystemTime::now()),
+            status: outcome.status,
+            config,
+            selftest: None,
+        };
+        Ok(ResultFile::assemble(header, &cells, &plan, outcome.blocks))
+    }
+}

@@ -1,0 +1,40 @@
+//! The instrument's own tests, in their short form, with real processes. A debug build on a busy machine keeps no limit
+//! of a few per cent, so what depends on time has wide limits here; `compare selftest` has the real ones.
+
+use std::process::Command;
+
+use compare::selftest::SelfTest;
+use tempfile::TempDir;
+
+#[test]
+fn what_is_done_to_the_relay_is_found() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("selftest.json");
+    let run = Command::new(env!("CARGO_BIN_EXE_compare"))
+        .args(["selftest", "--quick", "--only", "stall,starved,bytes,workers,killed", "--out"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let (said, complaints) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(matches!(run.status.code(), Some(0 | 3)), "{:?}\n{said}{complaints}", run.status);
+    let test = SelfTest::read(&file).unwrap();
+    assert!(test.quick);
+    let names: Vec<&str> = test.oracles.iter().map(|oracle| oracle.name.as_str()).collect();
+    assert_eq!(names, ["stall", "starved", "bytes", "workers", "killed"]);
+    for oracle in &test.oracles {
+        assert!(said.contains(&oracle.line()), "{said}");
+        let within = |name: &str, low: f64, high: f64| (low..high).contains(&oracle.values[name]);
+        let as_it_must_be = if oracle.name == "stall" { within("p95", 330.0, 600.0) } else { oracle.passed };
+        assert!(as_it_must_be, "{}", oracle.line());
+    }
+    assert_eq!(run.status.success(), test.passed());
+}
+
+#[test]
+fn an_unknown_test_is_answered_with_the_known_ones() {
+    let run =
+        Command::new(env!("CARGO_BIN_EXE_compare")).args(["selftest", "--only", "stal"]).output().unwrap();
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(2), "{said}");
+    assert!(said.contains("stall") && said.contains("plus-10"), "{said}");
+}

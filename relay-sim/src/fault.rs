@@ -1,0 +1,278 @@
+//! Misbehaviour on request, so that whoever measures relays can see whether it is found (`compare selftest`).
+//!
+//! A relay with faults says so when it starts, in its announcement, in its totals and in its information document: it
+//! can never pass for one that is well.
+
+use std::{
+    fmt,
+    io::{self, Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    str::FromStr,
+    sync::{
+        atomic::{AtomicI64, Ordering},
+        mpsc::{Receiver, sync_channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::time::{ClockId, clock_gettime};
+
+/// CPU time is burned in portions: reading the clock costs 0.3 µs, which must not be seen beside what was asked for.
+const PORTION_NS: i64 = 100_000;
+
+/// What a delayed connection reads at once, and how many such reads may be under way: 32 MiB at most.
+const CHUNK_BYTES: usize = 32 << 10;
+const CHUNKS: usize = 1 << 10;
+
+/// One way to misbehave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing is done for a while: the thread that serves sleeps.
+    Stall {
+        /// How long.
+        length: Duration,
+        /// Since the relay began to listen.
+        after: Duration,
+    },
+    /// CPU time is spent for nothing, for every event that is sent to a subscription.
+    Burn {
+        /// How much, on the thread's own clock: waiting for a core does not count.
+        each: Duration,
+    },
+    /// Everything sent to clients arrives later by this much.
+    Delay {
+        /// How much.
+        by: Duration,
+    },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Stall { length, after } => {
+                write!(f, "stall={}ms@{}ms", length.as_millis(), after.as_millis())
+            }
+            Fault::Burn { each } => write!(f, "burn={}ns", each.as_nanos()),
+            Fault::Delay { by } => write!(f, "delay={}us", by.as_micros()),
+        }
+    }
+}
+
+/// The text is no fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no fault; known: stall=500ms@3s (once, 3 s after the start), burn=20us (CPU for each event sent), delay=50ms \
+     (of everything sent), with ns, us, ms or s"
+)]
+pub struct UnknownFault(String);
+
+impl FromStr for Fault {
+    type Err = UnknownFault;
+
+    fn from_str(text: &str) -> Result<Fault, UnknownFault> {
+        let fault = || {
+            let (name, value) = text.split_once('=')?;
+            match name {
+                "stall" => {
+                    let (length, after) = value.split_once('@')?;
+                    Some(Fault::Stall { length: duration(length)?, after: duration(after)? })
+                }
+                "burn" => Some(Fault::Burn { each: duration(value)? }),
+                "delay" => Some(Fault::Delay { by: duration(value)? }),
+                _ => None,
+            }
+        };
+        fault().ok_or_else(|| UnknownFault(text.to_owned()))
+    }
+}
+
+/// A whole number and a unit; nothing beyond a minute, which no test waits for.
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let unit_ns = match unit {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return None,
+    };
+    let ns = number.parse::<u64>().ok()?.checked_mul(unit_ns)?;
+    Some(Duration::from_nanos(ns)).filter(|duration| *duration <= Duration::from_secs(60))
+}
+
+/// Spends CPU time by the event.
+#[derive(Debug)]
+pub(crate) struct Burner {
+    each_ns: i64,
+    owed_ns: AtomicI64,
+}
+
+impl Burner {
+    /// For the sum of all [`Fault::Burn`]; `None` when there is none.
+    pub(crate) fn of(faults: &[Fault]) -> Option<Burner> {
+        let each = |fault: &Fault| if let Fault::Burn { each } = fault { *each } else { Duration::ZERO };
+        let each: Duration = faults.iter().map(each).sum();
+        let each_ns = i64::try_from(each.as_nanos()).ok().filter(|ns| *ns > 0)?;
+        Some(Burner { each_ns, owed_ns: AtomicI64::new(0) })
+    }
+
+    /// One event was sent. What is spent too much or too little now is made up for later.
+    pub(crate) fn event(&self) {
+        if self.owed_ns.fetch_add(self.each_ns, Ordering::Relaxed) + self.each_ns < PORTION_NS {
+            return;
+        }
+        let owed = self.owed_ns.swap(0, Ordering::Relaxed);
+        let Some(began) = thread_cpu_ns() else { return };
+        let mut spent = 0;
+        while spent < owed {
+            std::hint::spin_loop();
+            let Some(now) = thread_cpu_ns() else { return };
+            spent = now - began;
+        }
+        self.owed_ns.fetch_add(owed - spent, Ordering::Relaxed);
+    }
+}
+
+/// What this thread has spent; every Linux has this clock.
+fn thread_cpu_ns() -> Option<i64> {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).ok()?;
+    Some(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
+}
+
+/// Sleeps on the thread that serves, each stall at its time. Meant for a relay with one thread.
+pub(crate) async fn stall(faults: Vec<Fault>) {
+    let began = tokio::time::Instant::now();
+    let mut stalls: Vec<(Duration, Duration)> = faults
+        .into_iter()
+        .filter_map(
+            |fault| if let Fault::Stall { length, after } = fault { Some((after, length)) } else { None },
+        )
+        .collect();
+    stalls.sort_unstable();
+    for (after, length) in stalls {
+        tokio::time::sleep_until(began + after).await;
+        thread::sleep(length);
+    }
+}
+
+/// Stands before a relay and hands on late what it sends. Returns the listener that the relay should serve instead.
+///
+/// Every connection has threads of its own here, because a thread's sleep is late by 0.1 ms and tokio's by 1 ms.
+///
+/// # Errors
+/// When no second listener can be had.
+pub(crate) fn behind_a_delay(outer: TcpListener, by: Duration) -> io::Result<TcpListener> {
+    let inner = TcpListener::bind((outer.local_addr()?.ip(), 0))?;
+    let relay = inner.local_addr()?;
+    thread::spawn(move || {
+        for client in outer.incoming().flatten() {
+            let Ok(server) = TcpStream::connect(relay) else { continue };
+            // A connection that cannot be delayed is dropped, which the client notices.
+            let _ = delayed(client, server, by);
+        }
+    });
+    Ok(inner)
+}
+
+fn delayed(client: TcpStream, server: TcpStream, by: Duration) -> io::Result<()> {
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
+    let (sender, chunks) = sync_channel(CHUNKS);
+    thread::spawn(move || {
+        let _ = io::copy(&mut from_client, &mut to_server);
+        let _ = to_server.shutdown(Shutdown::Write);
+    });
+    thread::spawn(move || {
+        let (mut server, mut buffer) = (server, vec![0; CHUNK_BYTES]);
+        while let Ok(read @ 1..) = server.read(&mut buffer) {
+            if sender.send((Instant::now() + by, buffer[..read].to_vec())).is_err() {
+                break;
+            }
+        }
+    });
+    thread::spawn(move || hand_on(client, &chunks));
+    Ok(())
+}
+
+fn hand_on(mut client: TcpStream, chunks: &Receiver<(Instant, Vec<u8>)>) {
+    for (due, chunk) in chunks {
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        if client.write_all(&chunk).is_err() {
+            return;
+        }
+    }
+    let _ = client.shutdown(Shutdown::Write);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_written_as_they_are_read() {
+        for (text, fault) in [
+            (
+                "stall=500ms@3s",
+                Fault::Stall { length: Duration::from_millis(500), after: Duration::from_secs(3) },
+            ),
+            ("burn=1500ns", Fault::Burn { each: Duration::from_nanos(1_500) }),
+            ("delay=50ms", Fault::Delay { by: Duration::from_millis(50) }),
+        ] {
+            assert_eq!(text.parse(), Ok(fault));
+            assert_eq!(fault.to_string().parse(), Ok(fault));
+        }
+        for text in [
+            "",
+            "burn",
+            "burn=",
+            "burn=5",
+            "burn=ms",
+            "burn=-1ms",
+            "stall=1s",
+            "delay=99999999999999999999s",
+            "delay=61s",
+        ] {
+            let error = text.parse::<Fault>().unwrap_err().to_string();
+            assert!(error.contains("known: stall=500ms@3s"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_burned_is_what_was_asked_for() {
+        assert!(Burner::of(&[]).is_none());
+        let each = Duration::from_micros(7);
+        let burner = Burner::of(&[Fault::Burn { each }]).unwrap();
+        let began = thread_cpu_ns().unwrap();
+        (0..5_000).for_each(|_| burner.event());
+        let spent_ns = thread_cpu_ns().unwrap() - began;
+        // 35 ms, plus what asking costs; the last portion may still be owed.
+        assert!((34_500_000..37_000_000).contains(&spent_ns), "{spent_ns}");
+    }
+
+    #[test]
+    fn bytes_arrive_late_in_order_and_complete() {
+        let outer = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = outer.local_addr().unwrap();
+        let by = Duration::from_millis(30);
+        let inner = behind_a_delay(outer, by).unwrap();
+        thread::spawn(move || {
+            let (mut relay, _) = inner.accept().unwrap();
+            let mut word = [0; 4];
+            while relay.read_exact(&mut word).is_ok() {
+                relay.write_all(&word).unwrap();
+            }
+        });
+        let mut client = TcpStream::connect(address).unwrap();
+        let began = Instant::now();
+        (0..1_000_u32).for_each(|n| client.write_all(&n.to_le_bytes()).unwrap());
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut back = Vec::new();
+        client.read_to_end(&mut back).unwrap();
+        assert!(began.elapsed() >= by, "{:?}", began.elapsed());
+        let sent: Vec<u8> = (0..1_000_u32).flat_map(u32::to_le_bytes).collect();
+        assert_eq!(back, sent);
+    }
+}
