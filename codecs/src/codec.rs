@@ -1,6 +1,6 @@
 //! What a wire format must be able to do, and how it may fail.
 
-use std::fmt::Debug;
+use std::{borrow::Cow, fmt::Debug};
 
 use crate::{ClientMessage, Event, EventHead, EventView, FlatEvent, RelayMessage};
 
@@ -84,6 +84,13 @@ pub trait Codec: EventCodec {
     /// # Panics
     /// When `events` is empty: there is no such message, and a relay that has nothing to send sends nothing.
     fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>);
+
+    /// The subscription and the head of a relay's EVENT, for a client that may have the event already: the rest of the
+    /// message is not looked at. `None` for other messages, unusual spellings and implementations that have no shorter
+    /// way than to decode: then decode.
+    fn peek_relay<'a>(&self, _bytes: &'a [u8]) -> Option<(Cow<'a, str>, EventHead)> {
+        None
+    }
 }
 
 /// What [`Codec::encode_relay`] makes of a batch in every format: each event by itself, then the splice.

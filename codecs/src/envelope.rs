@@ -274,6 +274,12 @@ impl<E: EventCodec> Codec for Common<E> {
             out.extend_from_slice(event);
         }
     }
+
+    fn peek_relay<'a>(&self, bytes: &'a [u8]) -> Option<(Cow<'a, str>, EventHead)> {
+        let mut reader = Reader::new(bytes.strip_prefix(&[0x81])?);
+        let subscription = read_subscription(&mut reader).ok()?;
+        self.event.peek(reader.rest()).ok().map(|head| (subscription, head))
+    }
 }
 
 impl<E: EventCodec> Common<E> {

@@ -86,6 +86,26 @@ fn the_spliced_batch_equals_the_encoded_message() {
     }
 }
 
+/// What a peek shows is what decoding shows; every implementation by hand has one for the form that it writes.
+#[test]
+fn a_peek_shows_the_event_that_decoding_gives() {
+    for subject in subjects() {
+        for message in relay_messages() {
+            let bytes = subject.relay(&message).unwrap();
+            let peeked = subject.codec.peek_relay(&bytes);
+            match &message {
+                RelayMessage::Event { subscription, event } => {
+                    let expected = (subscription.clone(), codecs::EventHead::from(&**event));
+                    let by_hand = !subject.label.ends_with("(library)");
+                    assert!(peeked == Some(expected) || (!by_hand && peeked.is_none()), "{}", subject.label);
+                }
+                _ => assert_eq!(peeked, None, "{}, {message:?}", subject.label),
+            }
+        }
+        assert_eq!(subject.codec.peek_relay(b""), None, "{}", subject.label);
+    }
+}
+
 #[test]
 fn an_empty_batch_is_no_message() {
     let sub = "s".to_owned();

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use codecs::{Format, Implementation, UnknownName, VerifyLevel};
 use corpus::Corpus;
@@ -30,6 +30,7 @@ use wire::{Compression, CompressionError, ServerTls};
 use crate::{
     config::{Config, known_compressions},
     fault::{self, Fault},
+    reconcile::{MIN_FRAME_BYTES, ReconcileLimits},
     serve, server,
     totals::Totals,
 };
@@ -127,6 +128,18 @@ struct Args {
     /// Stored events for any one filter
     #[arg(long, value_name = "N", default_value_t = Config::default().max_limit)]
     max_limit: usize,
+
+    /// Reconciliations (NIP-77) of one connection
+    #[arg(long, value_name = "N", default_value_t = Config::default().reconcile.max_open)]
+    max_reconciliations: usize,
+
+    /// Events that one reconciliation may be about
+    #[arg(long, value_name = "N", default_value_t = Config::default().reconcile.max_events)]
+    max_reconcile_events: usize,
+
+    /// Largest message of a reconciliation before hex; at least 4096
+    #[arg(long, value_name = "BYTES", default_value_t = Config::default().reconcile.frame_bytes)]
+    reconcile_frame_bytes: usize,
 
     /// Live events that one connection may leave unread before it is closed with 1013
     #[arg(long, value_name = "BYTES", default_value_t = Config::default().outbox_bytes)]
@@ -267,6 +280,16 @@ impl Args {
             ..Config::default()
         };
         config.wire.max_message_bytes = self.max_message_bytes;
+        ensure!(
+            self.reconcile_frame_bytes >= MIN_FRAME_BYTES,
+            "--reconcile-frame-bytes must be at least {MIN_FRAME_BYTES}, unlike {}",
+            self.reconcile_frame_bytes
+        );
+        config.reconcile = ReconcileLimits {
+            max_open: self.max_reconciliations,
+            max_events: self.max_reconcile_events,
+            frame_bytes: self.reconcile_frame_bytes,
+        };
         if let (Some(certificate), Some(key)) = (self.tls_cert, self.tls_key) {
             config.tls = Some(
                 ServerTls::from_files(&certificate, &key).context("cannot use --tls-cert and --tls-key")?,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use codecs::{Codec, Event, Format, Implementation, Limits, UnknownName, VerifyLevel};
 use wire::{Compression, ServerTls, Support, WireLimits};
 
-use crate::{fault::Fault, store::QueryLimits};
+use crate::{fault::Fault, reconcile::ReconcileLimits, store::QueryLimits};
 
 /// A relay's settings. `Config::default()` is what the command line gives without flags.
 #[derive(Debug, Clone)]
@@ -27,6 +27,8 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// What one REQ or COUNT may ask.
     pub limits: Limits,
+    /// What reconciliations (NIP-77) may take.
+    pub reconcile: ReconcileLimits,
     /// Subscriptions of one connection.
     pub max_subscriptions: usize,
     /// Stored events for a filter without `limit`.
@@ -64,6 +66,7 @@ impl Default for Config {
             auth: false,
             hosts: Vec::new(),
             limits: Limits::default(),
+            reconcile: ReconcileLimits::default(),
             max_subscriptions: 300,
             default_limit: 500,
             max_limit: 5_000,

@@ -5,7 +5,8 @@
 //!
 //! One task owns a connection (`session.rs`) and asks its `Peer` (`peer.rs`, no sockets) what to answer. All
 //! peers share the store and the subscriptions behind one lock (`relay.rs`); live events go to each connection
-//! through its bounded outbox (`fanout/`). `benches/floor` compares the whole with a relay that does no Nostr work.
+//! through its bounded outbox (`fanout/`). A reconciliation (NIP-77) belongs to its connection (`reconcile.rs`).
+//! `benches/floor` compares the whole with a relay that does no Nostr work.
 //!
 //! `fault.rs` misbehaves on request, so that a test of an instrument has something to find.
 //!
@@ -19,6 +20,7 @@ mod fault;
 mod nip11;
 mod outgoing;
 mod peer;
+mod reconcile;
 mod relay;
 mod server;
 mod session;
@@ -31,5 +33,6 @@ mod totals;
 pub use args::main;
 pub use config::Config;
 pub use fault::{Fault, UnknownFault};
+pub use reconcile::ReconcileLimits;
 pub use server::serve;
 pub use totals::{Flow, Totals, Traffic};

@@ -9,7 +9,7 @@ use wire::Token;
 use crate::config::Config;
 
 /// The NIPs that are implemented; 42 only where `--auth` turns it on.
-const NIPS: [u16; 6] = [1, 9, 11, 42, 45, 70];
+const NIPS: [u16; 7] = [1, 9, 11, 42, 45, 70, 77];
 const AUTH: u16 = 42;
 
 /// The relay information document.
@@ -66,7 +66,7 @@ mod tests {
         let plain = parsed(&config);
         assert_eq!(plain["wire"]["tokens"], serde_json::json!(["nostr.json"]));
         assert_eq!(plain["wire"]["extensions"], serde_json::json!([]));
-        assert_eq!(plain["supported_nips"], serde_json::json!([1, 9, 11, 45, 70]));
+        assert_eq!(plain["supported_nips"], serde_json::json!([1, 9, 11, 45, 70, 77]));
 
         config.compressions = crate::config::known_compressions();
         config.auth = true;

@@ -1,10 +1,11 @@
 //! What may a client ask, and what does the relay answer? Messages in, answers out: no socket and no bytes, so
-//! every rule of NIP-01, 09, 42, 45 and 70 can be tested as values.
+//! every rule of NIP-01, 09, 42, 45, 70 and 77 can be tested as values.
 
 use std::{
     borrow::Cow,
     collections::HashMap,
     net::IpAddr,
+    slice,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -13,6 +14,7 @@ use codecs::{ClientMessage, Event, Filter, Format, RelayMessage, VerifyLevel, he
 
 use crate::{
     fanout::Outbox,
+    reconcile::Reconciliations,
     relay::Relay,
     store::{Outcome, StoredEvent},
     subscriptions::Subscription,
@@ -35,6 +37,7 @@ pub(crate) struct Peer {
     format: Format,
     outbox: Arc<Outbox>,
     subscriptions: HashMap<String, Arc<Subscription>>,
+    reconciliations: Reconciliations,
     auth: Option<Auth>,
 }
 
@@ -65,7 +68,8 @@ impl Peer {
             hosts: own_hosts(&relay.config.hosts, local),
             authors: Vec::new(),
         });
-        Peer { relay, format, outbox, subscriptions: HashMap::new(), auth }
+        let reconciliations = Reconciliations::new(relay.config.reconcile);
+        Peer { relay, format, outbox, subscriptions: HashMap::new(), reconciliations, auth }
     }
 
     /// What the relay says before the client says anything.
@@ -87,10 +91,16 @@ impl Peer {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
                 self.authenticate(&event, now)
             }
-            ClientMessage::NegOpen { .. } | ClientMessage::NegMsg { .. } | ClientMessage::NegClose { .. } => {
-                Answer::Message(RelayMessage::Notice {
-                    text: "unsupported: NIP-77 is not implemented".into(),
-                })
+            ClientMessage::NegOpen { subscription, filter, message } => {
+                self.reconcile(&subscription, &filter, &message)
+            }
+            ClientMessage::NegMsg { subscription, message } => {
+                let answer = self.reconciliations.answer(&subscription, &message);
+                self.round(&subscription, answer)
+            }
+            ClientMessage::NegClose { subscription } => {
+                self.reconciliations.close(&subscription);
+                Answer::Silence
             }
         }
     }
@@ -172,11 +182,41 @@ impl Peer {
         }
     }
 
+    fn reconcile(&mut self, name: &str, filter: &Filter, message: &[u8]) -> Answer {
+        add(&self.relay.counters.reconciliations, 1);
+        let Relay { config, .. } = &*self.relay;
+        let answer = match config.limits.check(name, slice::from_ref(filter)) {
+            Ok(()) => {
+                let events = self.relay.matching(filter, self.reconciliations.enough_events());
+                self.reconciliations.open(name, &events, message)
+            }
+            Err(text) => {
+                self.reconciliations.close(name);
+                Err(text)
+            }
+        };
+        self.round(name, answer)
+    }
+
+    fn round(&self, name: &str, answer: Result<Vec<u8>, String>) -> Answer {
+        let subscription = self.short(name);
+        Answer::Message(match answer {
+            Ok(message) => RelayMessage::NegMsg { subscription, message: message.into() },
+            Err(text) => {
+                add(&self.relay.counters.reconciliations_refused, 1);
+                RelayMessage::NegErr { subscription, text: text.into() }
+            }
+        })
+    }
+
     fn refuse(&self, name: &str, text: String) -> Answer {
         add(&self.relay.counters.requests_refused, 1);
-        // Formats give a subscription id one length byte, and an answer need not carry what was over the limit.
-        let subscription = name.chars().take(self.relay.config.limits.max_subscription_chars).collect();
-        Answer::Message(RelayMessage::Closed { subscription: Cow::Owned(subscription), text: text.into() })
+        Answer::Message(RelayMessage::Closed { subscription: self.short(name), text: text.into() })
+    }
+
+    /// Formats give a subscription id one length byte, and an answer need not carry what was over the limit.
+    fn short(&self, name: &str) -> Cow<'static, str> {
+        name.chars().take(self.relay.config.limits.max_subscription_chars).collect()
     }
 
     fn end(&mut self, name: &str) {

@@ -111,6 +111,11 @@ impl Relay {
         self.lock().store.count(filters)
     }
 
+    /// Times and ids of the stored events that match, the newest `limit` of them.
+    pub(crate) fn matching(&self, filter: &Filter, limit: usize) -> Vec<(i64, [u8; 32])> {
+        self.lock().store.matching_ids(filter, limit)
+    }
+
     /// The counters now.
     pub(crate) fn totals(&self) -> Totals {
         Totals { events_stored: self.lock().store.len() as u64, ..self.counters.totals() }

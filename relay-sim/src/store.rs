@@ -207,6 +207,13 @@ impl Store {
         self.select(filters, |_| usize::MAX).len()
     }
 
+    /// Times and ids of the newest matches, at most `limit` and the filter's own.
+    pub(crate) fn matching_ids(&self, filter: &Filter, limit: usize) -> Vec<(i64, [u8; 32])> {
+        let asked = filter.limit.map_or(limit, |asked| asked.try_into().unwrap_or(usize::MAX));
+        let found = self.select(std::slice::from_ref(filter), |_| asked.min(limit));
+        found.iter().map(|stored| (stored.event.created_at, stored.event.id)).collect()
+    }
+
     fn select(&self, filters: &[Filter], limit: impl Fn(&Filter) -> usize) -> Vec<Arc<StoredEvent>> {
         let mut found = Vec::new();
         for filter in filters {

@@ -63,6 +63,10 @@ counters! {
     counts,
     /// REQ and COUNT messages answered CLOSED.
     requests_refused,
+    /// NEG-OPEN messages read.
+    reconciliations,
+    /// NEG-OPEN and NEG-MSG messages answered NEG-ERR.
+    reconciliations_refused,
     /// Stored events sent in answer to REQs.
     deliveries_stored,
     /// Live events sent to subscriptions.

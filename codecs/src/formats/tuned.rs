@@ -139,4 +139,9 @@ impl<T: Tune> Codec for Tuned<T> {
     fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {
         T::wrap_batch(subscription, events, out);
     }
+
+    fn peek_relay<'a>(&self, bytes: &'a [u8]) -> Option<(Cow<'a, str>, EventHead)> {
+        let (subscription, event) = T::split_relay(bytes)?;
+        T::read_head(event).ok().map(|head| (subscription, head))
+    }
 }

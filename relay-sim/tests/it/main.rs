@@ -6,5 +6,6 @@ mod common;
 mod hostile;
 mod processes;
 mod real_clients;
+mod reconcile;
 mod resources;
 mod sessions;

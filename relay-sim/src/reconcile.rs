@@ -1,0 +1,236 @@
+//! NIP-77: which of the events that match a filter does a client lack, and which does the relay?
+//!
+//! Both sides compare fingerprints of ranges of ids until the difference is left (the negentropy protocol, through the
+//! `negentropy` crate). A reconciliation is about the events of the instant at which it was opened: what is published
+//! meanwhile belongs to the next one. It holds 40 bytes an event, so that events and reconciliations are bounded.
+
+use std::collections::HashMap;
+
+use negentropy::{Id, Negentropy, NegentropyStorageVector};
+
+/// What an open reconciliation may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReconcileLimits {
+    /// Open ones of one connection.
+    pub max_open: usize,
+    /// Events of one. strfry has the same bound; 40 MB.
+    pub max_events: usize,
+    /// Bytes of one message of the relay's before hex, 4,096 at least. In JSON it becomes twice as long, and clients
+    /// have a limit of 1 MiB for a message as a rule.
+    pub frame_bytes: usize,
+}
+
+impl Default for ReconcileLimits {
+    fn default() -> Self {
+        ReconcileLimits { max_open: 4, max_events: 1_000_000, frame_bytes: 500_000 }
+    }
+}
+
+/// What the crate demands of a frame.
+pub(crate) const MIN_FRAME_BYTES: usize = 4_096;
+
+/// The reconciliations of one connection.
+#[derive(Debug)]
+pub(crate) struct Reconciliations {
+    limits: ReconcileLimits,
+    open: HashMap<String, Negentropy<'static, NegentropyStorageVector>>,
+}
+
+impl Reconciliations {
+    pub(crate) fn new(limits: ReconcileLimits) -> Self {
+        Reconciliations { limits, open: HashMap::new() }
+    }
+
+    /// How many matching events are worth looking for: one more than may be.
+    pub(crate) fn enough_events(&self) -> usize {
+        self.limits.max_events.saturating_add(1)
+    }
+
+    /// Opens a reconciliation over these events, in place of an earlier one of that name, and answers the client's
+    /// first message.
+    ///
+    /// # Errors
+    /// The text of NEG-ERR.
+    pub(crate) fn open(
+        &mut self,
+        name: &str,
+        events: &[(i64, [u8; 32])],
+        message: &[u8],
+    ) -> Result<Vec<u8>, String> {
+        self.open.remove(name);
+        let ReconcileLimits { max_open, max_events, frame_bytes } = self.limits;
+        if self.open.len() >= max_open {
+            return Err(format!(
+                "blocked: a connection has at most {max_open} reconciliations; NEG-CLOSE one first"
+            ));
+        }
+        if events.len() > max_events {
+            return Err(format!("blocked: more than {max_events} events match; narrow the filter"));
+        }
+        let reconciliation = begin(events, frame_bytes).map_err(|error| format!("error: {error}"))?;
+        self.open.insert(name.to_owned(), reconciliation);
+        self.answer(name, message)
+    }
+
+    /// Answers a message of an open reconciliation. One that cannot be understood ends it.
+    ///
+    /// # Errors
+    /// The text of NEG-ERR.
+    pub(crate) fn answer(&mut self, name: &str, message: &[u8]) -> Result<Vec<u8>, String> {
+        let Some(reconciliation) = self.open.get_mut(name) else {
+            return Err("closed: no reconciliation of this name is open; begin with NEG-OPEN".to_owned());
+        };
+        reconciliation.reconcile(message).map_err(|error| {
+            self.open.remove(name);
+            format!("invalid: not a message of the negentropy protocol: {error}")
+        })
+    }
+
+    pub(crate) fn close(&mut self, name: &str) {
+        self.open.remove(name);
+    }
+}
+
+fn begin(
+    events: &[(i64, [u8; 32])],
+    frame_bytes: usize,
+) -> Result<Negentropy<'static, NegentropyStorageVector>, negentropy::Error> {
+    let mut storage = NegentropyStorageVector::with_capacity(events.len());
+    for (created_at, id) in events {
+        // The protocol has no time before 1970; both sides put such events at its start.
+        storage.insert(u64::try_from(*created_at).unwrap_or(0), Id::from_byte_array(*id))?;
+    }
+    storage.seal()?;
+    Negentropy::owned(storage, frame_bytes.max(MIN_FRAME_BYTES) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(range: std::ops::Range<u32>) -> Vec<(i64, [u8; 32])> {
+        let id = |n: u32| {
+            std::array::from_fn(|i| {
+                (n.wrapping_mul(0x9e37_79b9) >> (i % 25)).to_le_bytes()[0] ^ n.to_le_bytes()[i % 4]
+            })
+        };
+        range.map(|n| (i64::from(n / 3), id(n))).collect()
+    }
+
+    fn reconciliations(limits: ReconcileLimits) -> Reconciliations {
+        Reconciliations::new(limits)
+    }
+
+    /// Plays a client to the end: what it has alone, what it needs, and the relay's messages.
+    fn play(
+        relay: &mut Reconciliations,
+        theirs: &[(i64, [u8; 32])],
+        ours: &[(i64, [u8; 32])],
+    ) -> (Vec<[u8; 32]>, Vec<[u8; 32]>, Vec<usize>) {
+        let mut client = begin(ours, 0).unwrap();
+        let (mut have, mut need, mut frames) = (Vec::new(), Vec::new(), Vec::new());
+        let first = client.initiate().unwrap();
+        let mut answer = relay.open("n", theirs, &first).unwrap();
+        loop {
+            frames.push(answer.len());
+            match client.reconcile_with_ids(&answer, &mut have, &mut need).unwrap() {
+                Some(message) => answer = relay.answer("n", &message).unwrap(),
+                None => break,
+            }
+        }
+        let mut sorted = [have, need].map(|ids| ids.iter().map(|id| id.to_bytes()).collect::<Vec<_>>());
+        sorted.iter_mut().for_each(|ids| ids.sort_unstable());
+        let [have, need] = sorted;
+        (have, need, frames)
+    }
+
+    /// The ids of the first that are not in the second, in order.
+    fn without(some: &[(i64, [u8; 32])], others: &[(i64, [u8; 32])]) -> Vec<[u8; 32]> {
+        let mut ids: Vec<_> =
+            some.iter().filter(|event| !others.contains(event)).map(|(_, id)| *id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    #[test]
+    fn both_sides_learn_exactly_the_difference() {
+        for (theirs, ours) in
+            [(0..0, 0..0), (0..1, 0..0), (0..0, 0..100), (0..2_000, 1_000..2_500), (0..500, 0..500)]
+        {
+            let label = format!("{theirs:?} {ours:?}");
+            let (theirs, ours) = (ids(theirs), ids(ours));
+            let (have, need, _) = play(&mut reconciliations(ReconcileLimits::default()), &theirs, &ours);
+            assert_eq!(need, without(&theirs, &ours), "{label}");
+            assert_eq!(have, without(&ours, &theirs), "{label}");
+        }
+    }
+
+    #[test]
+    fn no_message_is_longer_than_the_frame() {
+        let limits = ReconcileLimits { frame_bytes: MIN_FRAME_BYTES, ..ReconcileLimits::default() };
+        let (_, need, frames) = play(&mut reconciliations(limits), &ids(0..5_000), &ids(4_000..5_000));
+        assert_eq!(need.len(), 4_000);
+        assert!(frames.len() > 20, "{frames:?}");
+        assert!(frames.iter().all(|bytes| *bytes <= MIN_FRAME_BYTES), "{frames:?}");
+    }
+
+    #[test]
+    fn what_may_be_open_is_bounded() {
+        let limits = ReconcileLimits { max_open: 2, max_events: 10, ..ReconcileLimits::default() };
+        let mut relay = reconciliations(limits);
+        let first = begin(&[], 0).unwrap().initiate().unwrap();
+        let open = |relay: &mut Reconciliations, name: &str, events| {
+            relay.open(name, &ids(0..events), &first).map(drop)
+        };
+        assert_eq!(open(&mut relay, "a", 10), Ok(()));
+        let text = open(&mut relay, "b", 11).unwrap_err();
+        assert!(text.starts_with("blocked: more than 10 events"), "{text}");
+        assert_eq!(open(&mut relay, "b", 1), Ok(()));
+        assert_eq!(open(&mut relay, "a", 2), Ok(()), "a name that is open is opened anew");
+        let text = open(&mut relay, "c", 1).unwrap_err();
+        assert!(text.starts_with("blocked: a connection has at most 2"), "{text}");
+        relay.close("a");
+        assert_eq!(open(&mut relay, "c", 1), Ok(()));
+    }
+
+    #[test]
+    fn what_is_not_negentropy_ends_the_reconciliation() {
+        let mut relay = reconciliations(ReconcileLimits::default());
+        let first = begin(&[], 0).unwrap().initiate().unwrap();
+        for bad in [
+            &b""[..],
+            b"\x00",
+            b"\x61\x00\x00\x07",
+            b"\x61\x00\x21\x00",
+            b"\x61\x00\x00\x02\xff\xff\xff\xff\x7f",
+        ] {
+            relay.open("n", &ids(0..100), &first).unwrap();
+            let text = relay.answer("n", bad).unwrap_err();
+            assert!(text.starts_with("invalid: "), "{bad:02x?}: {text}");
+            let text = relay.answer("n", &first).unwrap_err();
+            assert!(text.starts_with("closed: "), "{text}");
+        }
+        // A later version of the protocol is answered with the version that is spoken here.
+        assert_eq!(relay.open("n", &ids(0..100), b"\x62\x01\x02"), Ok(vec![0x61]));
+    }
+
+    /// Every message, cut or with a byte changed, is answered within the frame or refused.
+    #[test]
+    fn no_bytes_make_it_panic() {
+        let limits = ReconcileLimits { frame_bytes: MIN_FRAME_BYTES, ..ReconcileLimits::default() };
+        let mut relay = reconciliations(limits);
+        let first = begin(&ids(50..400), 0).unwrap().initiate().unwrap();
+        for at in 0..first.len() {
+            for changed in [None, Some(0), Some(0x7f), Some(0xff)] {
+                let mut message = first[..at].to_vec();
+                if let Some(byte) = changed {
+                    message.push(byte);
+                    message.extend_from_slice(&first[at + 1..]);
+                }
+                if let Ok(answer) = relay.open("n", &ids(0..300), &message) {
+                    assert!(answer.len() <= MIN_FRAME_BYTES);
+                }
+            }
+        }
+    }
+}
