@@ -72,6 +72,11 @@ pub struct Args {
     #[arg(long, default_value_t = 1, conflicts_with = "url", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub relay_threads: u16,
 
+    /// Play against a relay that does no Nostr work and knows the plan by heart: what the generator and the sockets cost.
+    /// JSON without compression. Only without --url.
+    #[arg(long, conflicts_with_all = ["url", "relay_fault"], hide_short_help = true)]
+    pub floor: bool,
+
     /// Make the relay of our own misbehave, to test what measures it: stall=500ms@3s, burn=20us, delay=50ms (see relay-sim
     /// --help); may be repeated. The record says so and is suspect. Only without --url.
     #[arg(long, value_name = "FAULT", conflicts_with = "url", hide_short_help = true)]
@@ -177,7 +182,7 @@ Examples:
   client-sim --scenario note-stream --url ws://127.0.0.1:7777 --relay-pid $(pidof strfry)
 
 Exit codes: 0 fine, 1 failed before the start, 2 usage, 3 invalid measurement, 4 events lost or altered,
-5 relay lost, 130 interrupted. After 3, 4, 5 and 130 the result is kept and says what is wrong with it.",
+5 relay lost, 6 not possible with --floor, 130 interrupted. After 3, 4, 5 and 130 the result is kept and says what is wrong with it.",
         scenarios.join("\n"),
         formats.join("\n")
     )

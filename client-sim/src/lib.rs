@@ -16,6 +16,7 @@ mod client;
 pub mod dial;
 pub mod expect;
 pub mod explain;
+mod floor;
 pub mod ledger;
 mod memory;
 pub mod own_relay;
@@ -111,7 +112,11 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(record) => exit_code(&record),
         Err(error) => {
             report(&format!("client-sim: {error:#}"));
-            ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
+            ExitCode::from(match () {
+                () if error.is::<UsageError>() => 2,
+                () if error.is::<floor::NotPossible>() => 6,
+                () => 1,
+            })
         }
     }
 }
@@ -142,13 +147,20 @@ fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let (scenario, corpus, workload, seed) = plan(args).map_err(UsageError)?;
     let facts = PlanFacts::of(&workload);
     dial::raise_descriptor_limit(workload.roles.len()).map_err(UsageError)?;
+    let script = args.floor.then(|| floor::script(args, &workload)).transpose()?;
     let own_relay = match &args.url {
         Some(_) => None,
         None => {
-            let relay = OwnRelay::start(&relay_flags(args, &workload));
+            let flags = script.as_ref().map_or_else(
+                || relay_flags(args, &workload),
+                |script| vec!["--floor".into(), script.path().into()],
+            );
+            let relay = OwnRelay::start(&flags);
             Some(relay.context("the relay of our own did not start")?)
         }
     };
+    // The relay has read it.
+    drop(script);
     let url = args.url.clone().or_else(|| own_relay.as_ref().map(|relay| relay.url.clone()));
     let url = url.context("there is a relay of our own when no --url is given")?;
     let target = Target {
@@ -179,7 +191,12 @@ fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let cut_off = outcome.clients.iter().find_map(|client| client.cut_off.clone());
     let relay = options.relay_pid.map(|pid| RelayProcess {
         pid: Some(pid),
-        software: if own_relay.is_some() { "relay-sim" } else { "unknown" }.to_owned(),
+        software: match own_relay {
+            Some(_) if args.floor => "relay-sim --floor",
+            Some(_) => "relay-sim",
+            None => "unknown",
+        }
+        .to_owned(),
         version: if own_relay.is_some() { env!("CARGO_PKG_VERSION") } else { "unknown" }.to_owned(),
         own: own_relay.is_some(),
         faults: own_relay.as_ref().map(|relay| relay.faults.clone()).unwrap_or_default(),

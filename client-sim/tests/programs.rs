@@ -260,3 +260,24 @@ fn a_relay_behind_tls_is_measured_like_any_other_and_checked() {
     drop(relay.stdin.take());
     assert!(relay.wait().unwrap().success());
 }
+
+#[test]
+fn a_relay_that_does_no_nostr_work_plays_the_same_plan() {
+    let setup = Setup::new();
+    let ledger = |extra: &[&str]| {
+        let output = setup.run(extra);
+        // A busy machine may make a measurement invalid (3); nothing else may go wrong.
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+        let record = setup.record();
+        record.counts.balanced().unwrap();
+        (record.counts, record.traffic.to_client.payload_bytes, record.relay.unwrap().software)
+    };
+    let (counts, payload_bytes, software) = ledger(&[]);
+    assert_eq!(software, "relay-sim");
+    assert!(counts.deliveries > 0 && counts.requests > 0);
+    assert_eq!(ledger(&["--floor"]), (counts, payload_bytes, "relay-sim --floor".to_owned()));
+
+    let output = setup.run(&["--floor", "--format", "dannypack"]);
+    assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
+    assert!(stderr(&output).contains("not possible with --floor: it speaks JSON"), "{}", stderr(&output));
+}

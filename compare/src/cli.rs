@@ -16,7 +16,7 @@ use measure::{Environment, Status, utc};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    Config, Header, Known, Matrix, Plan, Profile, ResultFile, cells, git,
+    Config, Header, Known, Matrix, Plan, Profile, ResultFile, Role, cells, git,
     progress::Progress,
     report,
     run::{self, Outcome, Request, Stopped},
@@ -369,20 +369,20 @@ fn show(result: &ResultFile) -> Result<()> {
 
 /// The worst thing that happened decides.
 fn exit_code(result: &ResultFile, stopped: Option<Stopped>) -> u8 {
-    let ended = |code: i32| {
-        result.cells.iter().flat_map(|cell| &cell.blocks).any(|block| block.exit_code == Some(code))
-    };
+    // What became of the floor says nothing about a format.
+    let cells = || result.cells.iter().filter(|cell| cell.role != Role::Floor);
+    let ended = |code: i32| cells().flat_map(|cell| &cell.blocks).any(|block| block.exit_code == Some(code));
     if let Some(code) = stopped_code(stopped) {
         return code;
     }
     if let Some(code) = [run::EXIT_LOST, run::EXIT_RELAY_LOST].into_iter().find(|code| ended(*code)) {
         return narrow(code);
     }
-    let unrecorded = result.cells.iter().flat_map(|cell| &cell.blocks).any(|block| block.record.is_none());
+    let unrecorded = cells().flat_map(|cell| &cell.blocks).any(|block| block.record.is_none());
     if unrecorded || result.status != Status::Complete {
         return EXIT_ERROR;
     }
-    let empty = result.cells.iter().any(|cell| cell.blocks.iter().all(|block| block.usable().is_none()));
+    let empty = cells().any(|cell| cell.blocks.iter().all(|block| block.usable().is_none()));
     if empty { narrow(run::EXIT_INVALID) } else { 0 }
 }
 

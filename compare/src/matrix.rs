@@ -15,6 +15,9 @@ pub(crate) const BASE_COMPRESSION: &str = "none";
 /// The second name of JSON without compression: whatever differs from itself is noise.
 pub(crate) const CONTROL: &str = "json-control";
 
+/// The name of the relay that does no Nostr work.
+pub(crate) const FLOOR: &str = "floor";
+
 /// The names the client side knows, in the order of every table.
 #[derive(Debug, Clone)]
 pub struct Known {
@@ -80,6 +83,8 @@ pub enum Role {
     Anchor,
     /// The same under another name: a standing A/A test.
     Control,
+    /// A relay that does no Nostr work: what the generator and the sockets cost by themselves. Never ranked.
+    Floor,
 }
 
 /// One cell of the matrix.
@@ -132,7 +137,7 @@ impl fmt::Display for UnknownName {
 impl std::error::Error for UnknownName {}
 
 /// Every combination of the factors that exists, in the order of the known names. For each load JSON without
-/// compression leads as the anchor, because every ratio refers to it, and its control follows.
+/// compression leads as the anchor, because every ratio refers to it; its control and the floor follow.
 ///
 /// # Errors
 /// [`UnknownName`]; the text lists those that are known.
@@ -184,6 +189,7 @@ pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownNam
             let cell = |role, format: &str, compression: &str, implementation: &str, verify: &str| {
                 let mut id = match role {
                     Role::Control => CONTROL.to_owned(),
+                    Role::Floor => FLOOR.to_owned(),
                     _ => format!("{format}+{compression}"),
                 };
                 let mut also = |several: bool, name: &str| {
@@ -213,7 +219,7 @@ pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownNam
             let anchor =
                 |role| cell(role, BASE_FORMAT, BASE_COMPRESSION, anchor_implementation, anchor_verify);
             let first = cells.len();
-            cells.extend([anchor(Role::Anchor), anchor(Role::Control)]);
+            cells.extend([anchor(Role::Anchor), anchor(Role::Control), anchor(Role::Floor)]);
             for format in &formats {
                 for compression in &compressions {
                     for implementation in implementations.iter().filter(|name| has(format, name)) {
@@ -272,7 +278,14 @@ mod tests {
             compressions: vec!["none", "deflate", "zstd"],
         };
         let cells = cells(&known, matrix)?;
-        Ok(cells.iter().map(|cell| cell.id.as_str()).collect::<Vec<_>>().join(" "))
+        let floors = cells.iter().filter(|cell| cell.role == Role::Floor).count();
+        assert_eq!(
+            floors,
+            cells.iter().filter(|cell| cell.role == Role::Anchor).count(),
+            "one for each load"
+        );
+        let cells = cells.iter().filter(|cell| cell.role != Role::Floor);
+        Ok(cells.map(|cell| cell.id.as_str()).collect::<Vec<_>>().join(" "))
     }
 
     fn ids(formats: &str, compressions: &str) -> Result<String, UnknownName> {

@@ -22,7 +22,7 @@ use tokio::{
     time,
 };
 
-use crate::{Block, CellSpec, Config, Plan, plan, progress::Progress};
+use crate::{Block, CellSpec, Config, Plan, Role, plan, progress::Progress};
 
 /// The client's exit codes that leave a record behind: an invalid measurement, events lost or altered, relay lost.
 const KEPT_EXIT_CODES: [i32; 3] = [EXIT_INVALID, EXIT_LOST, EXIT_RELAY_LOST];
@@ -30,6 +30,8 @@ pub(crate) const EXIT_USAGE: i32 = 2;
 pub(crate) const EXIT_INVALID: i32 = 3;
 pub(crate) const EXIT_LOST: i32 = 4;
 pub(crate) const EXIT_RELAY_LOST: i32 = 5;
+/// A floor relay cannot play the scenario.
+const EXIT_NOT_POSSIBLE: i32 = 6;
 /// Ctrl-C reached the client first.
 const EXIT_INTERRUPTED: i32 = 130;
 
@@ -187,6 +189,9 @@ fn command(request: &Request<'_>, cell: &CellSpec, seed: u64, record: &Path) -> 
     let formats: BTreeSet<&str> = request.cells.iter().map(|cell| cell.format.as_str()).collect();
     command.args(["--comparable-with", &Vec::from_iter(formats).join(",")]);
     command.args(["--implementation", &cell.implementation, "--verify", &cell.verify]);
+    if cell.role == Role::Floor {
+        command.arg("--floor");
+    }
     for fault in &cell.faults {
         command.args(["--relay-fault", fault]);
     }
@@ -225,6 +230,7 @@ impl Ending {
             Some(0 | EXIT_INVALID) => return None,
             Some(EXIT_LOST) => "events were lost or altered".to_owned(),
             Some(EXIT_RELAY_LOST) => "the relay was lost".to_owned(),
+            Some(EXIT_NOT_POSSIBLE) => "not possible for this scenario".to_owned(),
             Some(code) => format!("the client ended with exit code {code}"),
             None => "a signal ended the client".to_owned(),
         };
@@ -361,6 +367,10 @@ fn difference(cell: &CellSpec, seed: u64, record: &RunRecord) -> Option<String> 
     let faults = record.relay.as_ref().map_or(&[][..], |relay| &relay.faults);
     if faults.len() != cell.faults.len() {
         return Some(format!("the relay had the faults {faults:?} where {:?} were asked for", cell.faults));
+    }
+    let floor = record.relay.as_ref().is_some_and(|relay| relay.software.ends_with("--floor"));
+    if floor != (cell.role == Role::Floor) {
+        return Some("the client played against a relay that does no Nostr work, or should have".to_owned());
     }
     let (what, asked, found) = pairs.into_iter().find(|(_, asked, found)| asked != found)?;
     Some(format!("the client measured {what} {found:?} where {asked:?} was asked for"))

@@ -34,7 +34,7 @@ fn a_small_matrix_runs_from_start_to_table() {
     let folder = fs::read_dir(out.path()).unwrap().next().unwrap().unwrap().path();
     let result = ResultFile::read(&folder).unwrap();
     let ids: Vec<&str> = result.cells.iter().map(|cell| cell.id.as_str()).collect();
-    assert_eq!(ids, ["json+none", "json-control", "dannypack+zstd"]);
+    assert_eq!(ids, ["json+none", "json-control", "floor", "dannypack+zstd"]);
     for record in result.cells.iter().map(|cell| cell.blocks[0].record.as_ref().unwrap()) {
         record.counts.balanced().unwrap();
         assert_eq!(record.counts.deliveries, 1_600, "200 notes a second to 8 subscribers");

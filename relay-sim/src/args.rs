@@ -30,6 +30,7 @@ use wire::{Compression, CompressionError, ServerTls};
 use crate::{
     config::{Config, known_compressions},
     fault::{self, Fault},
+    floor::{self, Script},
     reconcile::{MIN_FRAME_BYTES, ReconcileLimits},
     serve, server,
     totals::Totals,
@@ -154,6 +155,11 @@ struct Args {
     #[arg(long, value_name = "FAULT", hide_short_help = true)]
     fault: Vec<Fault>,
 
+    /// Do no Nostr work: answer from this script of a plan, which client-sim --floor writes; JSON without compression. What
+    /// is measured then is the generator and the sockets
+    #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = ["corpus", "auth", "tls_cert", "fault"])]
+    floor: Option<PathBuf>,
+
     /// For programs that start a relay: one line of JSON on stdout when it listens and one when it stopped; stops
     /// when stdin ends
     #[arg(long, hide = true)]
@@ -223,6 +229,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn run(args: Args) -> Result<()> {
     let (listen, threads, announce) = (args.listen, args.threads.get(), args.announce);
+    let script = args.floor.as_deref().map(Script::read).transpose()?;
     let config = args.into_config()?;
     if let Err(error) = raise_descriptor_limit() {
         warn!(%error, "cannot raise the limit of open descriptors; it also limits connections");
@@ -250,6 +257,13 @@ fn run(args: Args) -> Result<()> {
         );
         if announce {
             say(&serde_json::json!({ "listening": format!("{scheme}://{address}"), "pid": std::process::id(), "faults": faults }));
+        }
+        if let Some(script) = script {
+            floor::serve(listener, Some(script), stop).await?;
+            if announce {
+                say(&serde_json::json!({ "floor": true }));
+            }
+            return Ok(());
         }
         let totals = serve(listener, config, stop).await?;
         server::log(&totals, "stopped");

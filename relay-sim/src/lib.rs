@@ -6,7 +6,7 @@
 //! One task owns a connection (`session.rs`) and asks its `Peer` (`peer.rs`, no sockets) what to answer. All
 //! peers share the store and the subscriptions behind one lock (`relay.rs`); live events go to each connection
 //! through its bounded outbox (`fanout/`). A reconciliation (NIP-77) belongs to its connection (`reconcile.rs`).
-//! `benches/floor` compares the whole with a relay that does no Nostr work.
+//! `floor.rs` is a relay that does no Nostr work, for comparison; `benches/floor` makes one.
 //!
 //! `fault.rs` misbehaves on request, so that a test of an instrument has something to find.
 //!
@@ -17,6 +17,7 @@ mod args;
 mod config;
 mod fanout;
 mod fault;
+pub mod floor;
 mod nip11;
 mod outgoing;
 mod peer;

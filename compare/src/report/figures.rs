@@ -195,7 +195,7 @@ pub(crate) fn pareto(load: &LoadView<'_>, cpu: Metric) -> Result<String> {
         Some(metric.value(&view.merged, load.latency.0)? / metric.unit())
     };
     let points: Vec<(f64, f64, &CellView<'_>)> = (load.cells.iter())
-        .filter(|view| view.cell.role != Role::Control)
+        .filter(|view| !matches!(view.cell.role, Role::Control | Role::Floor))
         .filter_map(|view| Some((value(view, Metric::WireBytes)?, value(view, cpu)?, view)))
         .filter(|(x, y, _)| *x > 0.0 && *y > 0.0)
         .collect();
@@ -331,7 +331,10 @@ pub(crate) fn forest(load: &LoadView<'_>, comparisons: &[Comparison], metric: Me
 /// Latency by percentile of the cells with one compression; both axes logarithmic.
 pub(crate) fn percentiles(load: &LoadView<'_>, compression: &str) -> Result<Option<String>> {
     let views: Vec<&CellView<'_>> = (load.cells.iter())
-        .filter(|view| view.cell.role != Role::Control && view.cell.cell.compression == compression)
+        .filter(|view| {
+            !matches!(view.cell.role, Role::Control | Role::Floor)
+                && view.cell.cell.compression == compression
+        })
         .collect();
     let curve = |view: &CellView<'_>| -> Curve {
         // Evenly spaced in the logarithm of 1/(1-q), as far as the samples support a number.

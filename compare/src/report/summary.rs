@@ -9,7 +9,7 @@ use super::{
     comparison::{Control, control_of},
     number, views,
 };
-use crate::{Block, CellResult, Profile, ResultFile, selftest::SelfTest, stats};
+use crate::{Block, CellResult, Profile, ResultFile, Role, selftest::SelfTest, stats};
 
 /// How many left-out blocks the summary lists; the result file has all of them.
 const LISTED_BLOCKS: usize = 20;
@@ -274,7 +274,11 @@ fn why(block: &Block) -> String {
 }
 
 pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
-    let cells = loads.iter().map(|load| load.cells.len().saturating_sub(2)).max().unwrap_or(0);
+    let cells = loads
+        .iter()
+        .map(|load| load.cells.iter().filter(|view| view.cell.role == Role::Cell).count())
+        .max()
+        .unwrap_or(0);
     let smallest = stats::wilcoxon_smallest(result.config.rounds as usize);
     let correction = if smallest * cells as f64 <= stats::SIGNIFICANT {
         format!("corrected by Holm over the {cells} cells")
@@ -297,6 +301,8 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
          signatures, matching and the network stack are in it for every format alike.\n\
          - User and system are the kernel's division of the same CPU time, in ticks of 10 ms for the relay. A handshake is \
          counted once for each connection, both ways.\n\
+         - floor is a relay that does no Nostr work and knows by heart what to answer: what the generator and the sockets cost \
+         by themselves. It is never ranked.\n\
          - × is the median over rounds of a block divided by its nearest anchors: JSON without compression runs at every \
          fourth place. Where single blocks have too few samples it is the ratio of the merged blocks.\n\
          - Verdicts compare like with like: a format with JSON under the same compression, JSON itself with no \

@@ -19,7 +19,11 @@ pub struct Table {
 impl LoadView<'_> {
     /// The names of a cell that differ within this load: format and compression always, the others when they vary.
     pub(crate) fn labels(&self, cell: &CellResult) -> Vec<String> {
-        let format = if cell.role == Role::Control { matrix::CONTROL } else { &cell.cell.format };
+        let format = match cell.role {
+            Role::Control => matrix::CONTROL,
+            Role::Floor => matrix::FLOOR,
+            Role::Cell | Role::Anchor => &cell.cell.format,
+        };
         let mut labels = vec![format.to_owned(), cell.cell.compression.clone()];
         if self.varies(|cell| &cell.cell.implementation) {
             labels.push(cell.cell.implementation.clone());

@@ -87,16 +87,17 @@ impl<'a> LoadView<'a> {
 
     /// What a cell is compared with, like with like: a format with JSON under the same compression, by the same kind of
     /// code, with the same checks; a JSON cell with JSON without compression; what has no such partner with the next
-    /// simpler cell, at last the anchor. `None` for the anchor.
+    /// simpler cell, at last the anchor. `None` for the anchor and the floor, which is
+    /// never ranked.
     pub(crate) fn reference(&self, view: &CellView<'a>) -> Option<&CellView<'a>> {
         let cell = &view.cell.cell;
-        if view.cell.role == Role::Anchor {
+        if matches!(view.cell.role, Role::Anchor | Role::Floor) {
             return None;
         }
         let find = |format: &str, compression: &str, implementation: &str| {
             self.cells.iter().find(|other| {
                 let names = &other.cell.cell;
-                other.cell.role != Role::Control
+                !matches!(other.cell.role, Role::Control | Role::Floor)
                     && other.cell.id != view.cell.id
                     && (names.format.as_str(), names.compression.as_str()) == (format, compression)
                     && (names.implementation.as_str(), &names.verify) == (implementation, &cell.verify)

@@ -36,7 +36,7 @@ pub(crate) fn matrix(ids: &[&str]) -> Vec<CellSpec> {
     let all = || vec!["all".to_owned()];
     let matrix = Matrix { formats: all(), compressions: all(), ..Matrix::default() };
     let mut cells = cells(&known, &matrix).unwrap();
-    cells.retain(|cell| cell.role != Role::Cell || ids.contains(&cell.id.as_str()));
+    cells.retain(|cell| matches!(cell.role, Role::Anchor | Role::Control) || ids.contains(&cell.id.as_str()));
     cells
 }
 

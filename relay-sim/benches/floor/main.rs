@@ -5,7 +5,6 @@
 //! docs/relay-cost.md says how to read it.
 
 mod driver;
-mod relay;
 
 use std::{
     io::{BufRead, BufReader},
@@ -84,9 +83,12 @@ fn exit_code(result: anyhow::Result<()>) -> ExitCode {
 }
 
 fn floor_relay() -> anyhow::Result<()> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-    say(&serde_json::json!({ "listening": format!("ws://{}", listener.local_addr()?) }));
-    relay::serve(listener)
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        say(&serde_json::json!({ "listening": format!("ws://{}", listener.local_addr()?) }));
+        relay_sim::floor::serve(listener, None, std::future::pending()).await
+    })
 }
 
 #[expect(clippy::print_stdout, reason = "a bench's result, and a relay's announcement to its parent")]

@@ -1,0 +1,97 @@
+//! What a relay that does no Nostr work must know by heart to play a plan: see `relay-sim --floor`.
+
+use std::{
+    fs::OpenOptions,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use codecs::{ClientMessage, Codec, Filter};
+use serde_json::{Map, Value, json};
+use wire::Compression;
+
+use crate::{args::Args, workload::Workload};
+
+/// Something that a floor relay does not do.
+#[derive(Debug, thiserror::Error)]
+#[error("not possible with --floor: {0}")]
+pub(crate) struct NotPossible(&'static str);
+
+/// The script in a file, which goes when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ScriptFile(PathBuf);
+
+impl ScriptFile {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for ScriptFile {
+    fn drop(&mut self) {
+        // A file left in the folder for temporary ones hurts nobody.
+        std::fs::remove_file(&self.0).ok();
+    }
+}
+
+/// Writes down what must answer each request of the plan, and who must get what is published.
+///
+/// # Errors
+/// When the plan is not for a floor relay, or the file cannot be written.
+pub(crate) fn script(args: &Args, workload: &Workload) -> anyhow::Result<ScriptFile> {
+    if args.format != codecs::Format::JSON || args.compression != Compression::None {
+        return Err(NotPossible("it speaks JSON without compression").into());
+    }
+    if workload.auth {
+        return Err(NotPossible("it sends no challenge, which this scenario answers").into());
+    }
+    let codec = args.format.codec(args.implementation)?;
+    let script = of_plan(workload, codec)?;
+    let path = std::env::temp_dir().join(format!("relay-sim-floor-{}.json", std::process::id()));
+    // Whoever put something else there before is not followed.
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&path)
+        .with_context(|| format!("cannot make {}", path.display()))?;
+    let path = ScriptFile(path);
+    file.write_all(&serde_json::to_vec(&script)?)
+        .with_context(|| format!("cannot write {}", path.0.display()))?;
+    Ok(path)
+}
+
+/// The keys are those of `relay_sim::floor::Script`, which only a process boundary connects with this.
+fn of_plan(workload: &Workload, codec: &dyn Codec) -> anyhow::Result<Value> {
+    let (mut events, mut answers, mut live) = (Vec::new(), Map::new(), Map::new());
+    let mut buffer = Vec::new();
+    for event in &workload.events[..workload.stored] {
+        buffer.clear();
+        codec.encode_event(event, &mut buffer)?;
+        events.push(std::str::from_utf8(&buffer)?.to_owned());
+    }
+    for request in workload.sessions.iter().flat_map(|session| &session.steps).flatten() {
+        answers.insert(text_of(&request.filter, codec)?, json!(request.expected));
+    }
+    for one in &workload.live {
+        let id = |publication: usize| {
+            let event = workload.publications[publication].event as usize;
+            codecs::hex::encode(&workload.events[event].id)
+        };
+        let ids: Vec<String> = one.matches.iter().map(id).collect();
+        live.insert(text_of(&one.filter, codec)?, json!(ids));
+    }
+    Ok(json!({ "events": events, "answers": answers, "live": live }))
+}
+
+/// The filter as it stands in a REQ.
+fn text_of(filter: &Filter, codec: &dyn Codec) -> anyhow::Result<String> {
+    let mut buffer = Vec::new();
+    codec.encode_client(
+        &ClientMessage::Req { subscription: "x".into(), filters: vec![filter.clone()] },
+        &mut buffer,
+    )?;
+    let text = String::from_utf8(buffer)?;
+    let inner = text.strip_prefix(r#"["REQ","x","#).and_then(|rest| rest.strip_suffix(']'));
+    Ok(inner.context("a REQ begins with its name")?.to_owned())
+}
