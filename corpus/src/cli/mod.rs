@@ -1,6 +1,7 @@
 //! The commands.
 
 mod analyze;
+mod capture;
 mod fetch;
 mod files;
 mod generate;
@@ -41,6 +42,8 @@ enum Command {
     Sample(files::SampleArgs),
     /// Download a published sample of real events and check it.
     Fetch(fetch::Args),
+    /// Collect real events from live relays, checked, each once, with a record of where they are from.
+    Capture(capture::Args),
     /// Describe a corpus: kinds, sizes, tags, share of hex, and how well it compresses.
     Analyze(analyze::Args),
 }
@@ -53,6 +56,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Convert(args) => files::convert(&args),
         Command::Sample(args) => files::sample(&args),
         Command::Fetch(args) => fetch::run(&args),
+        Command::Capture(args) => capture::run(&args),
         Command::Analyze(args) => analyze::run(&args),
     }
 }

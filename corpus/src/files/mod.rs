@@ -5,7 +5,7 @@ mod proto;
 
 use std::{
     fmt,
-    fs::File,
+    fs::{File, OpenOptions},
     io::{self, BufRead, BufReader, BufWriter, Read, Write},
     path::{Path, PathBuf},
 };
@@ -207,8 +207,21 @@ impl EventWriter {
     /// # Errors
     /// [`CorpusError`] when the name announces no known format or the file cannot be created.
     pub fn create(path: &Path) -> Result<EventWriter, CorpusError> {
+        EventWriter::open(path, OpenOptions::new().write(true).create(true).truncate(true))
+    }
+
+    /// Goes on behind what the file holds, or creates it. A compressed file gets another member or frame, which readers
+    /// take as one with those before it.
+    ///
+    /// # Errors
+    /// As [`EventWriter::create`].
+    pub fn append(path: &Path) -> Result<EventWriter, CorpusError> {
+        EventWriter::open(path, OpenOptions::new().append(true).create(true))
+    }
+
+    fn open(path: &Path, options: &OpenOptions) -> Result<EventWriter, CorpusError> {
         let format = FileFormat::of(path)?;
-        let file = BufWriter::new(File::create(path).map_err(|reason| io_error("create", path, reason))?);
+        let file = BufWriter::new(options.open(path).map_err(|reason| io_error("create", path, reason))?);
         let sink = match format {
             FileFormat::Jsonl => Sink::Plain(file),
             FileFormat::JsonlGzip | FileFormat::ProtoGzip => Sink::Gzip(gzip(file)),

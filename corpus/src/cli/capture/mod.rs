@@ -1,0 +1,304 @@
+//! `corpus capture`: real events from live relays.
+//!
+//! Each relay has a task (`relay.rs`) that asks, pages backwards and checks; what it accepts goes through a bounded
+//! channel to this one, which alone writes (`output.rs`). What became of everything is in the provenance beside the file
+//! (`provenance.rs`).
+
+mod output;
+mod provenance;
+mod relay;
+
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, ensure};
+use codecs::{ClientMessage, Event, Filter, Format, Implementation};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::{self, Instant},
+};
+use wire::{ClientTls, Compression};
+
+use self::{
+    output::Output,
+    provenance::{Provenance, Session},
+    relay::{Outcome, Task},
+};
+use super::{Progress, say};
+
+/// Without a count and a time.
+const DEFAULT_COUNT: u64 = 10_000;
+
+/// Accepted events that wait to be written. An event is at most 1 MiB.
+const WAITING_EVENTS: usize = 64;
+
+/// How often a compressed stream is ended, so that not even a crash takes more than this.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  corpus capture --relay wss://relay.example --count 20000 --out real.jsonl.zst
+  corpus capture --relay wss://a.example --relay wss://b.example --filter '{\"kinds\":[1,7]}' --for 10m --out live.pb.gz
+
+The same command again continues where it ended: events in the file are kept and count, and are not asked for again.
+Relays, filters, counts and refused events with reasons are in OUT.provenance.json. Mind what the operators of relays
+allow, and that these are people's posts: publish statistics, not events.")]
+pub(crate) struct Args {
+    /// Where from (wss:// or ws://); may be repeated.
+    #[arg(long = "relay", value_name = "URL", required = true)]
+    relays: Vec<String>,
+    /// What to ask for, as in a REQ; may be repeated. Everything when absent. Its limit is for each relay.
+    #[arg(long = "filter", value_name = "JSON", value_parser = filter)]
+    filters: Vec<Filter>,
+    /// End when the file holds so many events; 10000 when neither this nor --for is given.
+    #[arg(long)]
+    count: Option<u64>,
+    /// End after so long (90s, 10m, 2h). Until then live events are taken too, not only stored ones.
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    time: Option<Duration>,
+    /// Where to; the name decides the format. An existing file is continued.
+    #[arg(long)]
+    out: PathBuf,
+    /// Root certificates (PEM) to trust instead of the platform's.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Compression to ask relays for: none or deflate.
+    #[arg(long, default_value = "deflate")]
+    compression: Compression,
+    /// Events to ask for at once; relays answer with fewer where their own limit is lower.
+    #[arg(long, default_value_t = 500)]
+    page: u64,
+    /// How long a relay may send nothing new before its answer counts as ended.
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = duration)]
+    patience: Duration,
+}
+
+/// `["REQ","x",FILTER]` is what the JSON codec reads, so that a filter means here what it means there.
+fn filter(text: &str) -> Result<Filter, String> {
+    let codec = Format::JSON.codec(Implementation::Library).map_err(|error| error.to_string())?;
+    let request = format!("[\"REQ\",\"x\",{text}]");
+    let example = "expected a NIP-01 filter such as {\"kinds\":[1,7],\"since\":1700000000}";
+    let message = codec.decode_client(request.as_bytes()).map_err(|error| format!("{error}; {example}"))?;
+    match message {
+        ClientMessage::Req { mut filters, .. } if filters.len() == 1 => match filters.remove(0) {
+            Filter { unknown: Some(field), .. } => Err(format!("unknown field {field:?}; {example}")),
+            filter => Ok(filter),
+        },
+        _ => Err(example.to_owned()),
+    }
+}
+
+/// `90s`, `10m`, `2h`, or seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
+    let seconds = match unit {
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3_600.0,
+        _ => return Err(format!("unknown unit {unit:?}; expected s, m or h, as in 90s or 10m")),
+    };
+    let number: f64 = number.parse().map_err(|_| "expected a number, as in 90s or 10m".to_owned())?;
+    match Duration::try_from_secs_f64(number * seconds) {
+        Ok(time) if !time.is_zero() => Ok(time),
+        _ => Err("expected a time above zero, as in 90s or 10m".to_owned()),
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    for url in &args.relays {
+        ensure!(
+            url.starts_with("wss://") || url.starts_with("ws://"),
+            "{url:?} is not the address of a relay; expected wss://… or ws://…"
+        );
+    }
+    ensure!(args.page > 0, "--page is at least 1");
+    let compression = args.compression.name();
+    ensure!(
+        matches!(compression, "none" | "deflate"),
+        "relays elsewhere know no compression {compression:?}; expected none or deflate"
+    );
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let code = runtime.block_on(capture(args));
+    // A question for a relay's NIP-11 document may still wait for its answer.
+    runtime.shutdown_background();
+    code
+}
+
+/// Why a capture ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// As many as were asked for.
+    Count,
+    /// So long as was asked for.
+    Time,
+    /// Every relay gave what it has, or gave up.
+    Relays,
+    /// SIGINT or SIGTERM.
+    Interrupted,
+}
+
+impl End {
+    fn words(self) -> &'static str {
+        match self {
+            End::Count => "the count was reached",
+            End::Time => "the time was over",
+            End::Relays => "the relays had no more",
+            End::Interrupted => "interrupted",
+        }
+    }
+}
+
+async fn capture(args: &Args) -> anyhow::Result<ExitCode> {
+    // Before anything is opened: a signal must find somebody who cares from here on.
+    let (mut sigint, mut sigterm) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let tls = trusted(args)?;
+    let mut output = Output::open(&args.out)?;
+    let mut provenance = Provenance::open(&args.out, output.events())?;
+    let count = args.count.or(args.time.is_none().then_some(DEFAULT_COUNT));
+    if output.repaired() > 0 {
+        eprintln!("{:?} was cut short by a crash; its {} whole events are kept", args.out, output.events());
+    }
+    let started = unix_seconds();
+    let filters = if args.filters.is_empty() { vec![Filter::default()] } else { args.filters.clone() };
+    let (stop, stopped) = watch::channel(false);
+    let (sender, mut accepted) = mpsc::channel::<Event<'static>>(WAITING_EVENTS);
+    let ids = output.ids();
+    let mut tasks = JoinSet::new();
+    for url in unique(&args.relays) {
+        let task = Task {
+            url: url.clone(),
+            filters: filters.clone(),
+            tls: tls.clone(),
+            compression: args.compression,
+            page: args.page,
+            patience: args.patience,
+            live: args.time.is_some(),
+            started,
+            covered: provenance.covered(&url),
+            ids: Arc::clone(&ids),
+            accepted: sender.clone(),
+            stopped: stopped.clone(),
+        };
+        tasks.spawn(task.run());
+    }
+    drop(sender);
+
+    let deadline = args.time.map(|time| Instant::now() + time);
+    let mut progress = Progress::new("captured", count, "events");
+    let mut checkpoint = time::interval_at(Instant::now() + CHECKPOINT_EVERY, CHECKPOINT_EVERY);
+    let mut end = if count.is_some_and(|count| output.events() >= count) { End::Count } else { End::Relays };
+    let mut open = end != End::Count;
+    while open {
+        tokio::select! {
+            event = accepted.recv() => match event {
+                Some(event) => {
+                    output.write(&event)?;
+                    progress.report(output.events());
+                    if count.is_some_and(|count| output.events() >= count) {
+                        (end, open) = (End::Count, false);
+                    }
+                }
+                None => open = false,
+            },
+            _ = checkpoint.tick() => output.checkpoint()?,
+            () = until(deadline) => (end, open) = (End::Time, false),
+            _ = sigint.recv() => (end, open) = (End::Interrupted, false),
+            _ = sigterm.recv() => (end, open) = (End::Interrupted, false),
+        }
+    }
+    stop.send_replace(true);
+    // What was accepted is written, unless it is beyond the count.
+    let mut newest_left_out = None;
+    while let Some(event) = accepted.recv().await {
+        if count.is_none_or(|count| output.events() < count) {
+            output.write(&event)?;
+        } else {
+            newest_left_out = newest_left_out.max(Some(event.created_at));
+        }
+    }
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    while let Some(outcome) = tasks.join_next().await {
+        let mut outcome = outcome.context("a task of a relay failed; this is a bug")?;
+        if let Some(created_at) = newest_left_out {
+            outcome.uncover(created_at);
+        }
+        outcomes.push(outcome);
+    }
+    outcomes.iter().for_each(|outcome| eprintln!("{outcome}"));
+    let failed = outcomes.iter().all(|outcome| outcome.report.failure.is_some());
+    let (events, new) = (output.events(), output.new_events());
+    output.finish()?;
+    provenance.push(Session::of(args, started, end.words(), new, outcomes));
+    provenance.write(events)?;
+    say(&format!("{}: {events} events, {new} of them new; {}", args.out.display(), end.words()));
+    if end == End::Interrupted {
+        return Ok(ExitCode::from(130));
+    }
+    ensure!(
+        end != End::Relays || !failed || new > 0,
+        "no relay gave anything; the reasons are above and in the provenance"
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn trusted(args: &Args) -> anyhow::Result<Option<ClientTls>> {
+    if !args.relays.iter().any(|url| url.starts_with("wss:")) {
+        return Ok(None);
+    }
+    let trusted = args.ca.as_deref().map_or_else(ClientTls::platform, ClientTls::from_file);
+    Ok(Some(trusted.context("cannot check certificates of relays")?))
+}
+
+/// Each once, in the order given.
+fn unique(urls: &[String]) -> Vec<String> {
+    let mut unique: Vec<String> = Vec::new();
+    for url in urls {
+        if !unique.contains(url) {
+            unique.push(url.clone());
+        }
+    }
+    unique
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Nostr's clock.
+fn unix_seconds() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        for (text, seconds) in [("90s", 90.0), ("10m", 600.0), ("2h", 7_200.0), ("7", 7.0), ("0.5s", 0.5)] {
+            assert_eq!(duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
+        }
+        for text in ["", "m", "0s", "-1s", "10d", "1e400h", "NaN"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn filters_are_those_of_a_req() {
+        assert_eq!(filter("{\"kinds\":[1]}").unwrap().kinds, Some(vec![1]));
+        for text in ["{\"kind\":[1]}", "[]", "{},{}", "{", ""] {
+            assert!(filter(text).unwrap_err().contains("NIP-01 filter"), "{text}");
+        }
+    }
+}

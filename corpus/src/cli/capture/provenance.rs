@@ -1,0 +1,152 @@
+//! Where the events are from: `FILE.provenance.json`, one entry for each time the capture ran.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, anyhow};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Args,
+    relay::{self, Outcome},
+    unix_seconds,
+};
+
+const ABOUT: &str = "Where the events of the file beside this one are from; times are seconds since 1970 (UTC). Ids and \
+                     signatures of all events in it were verified.";
+
+/// The file.
+#[derive(Debug)]
+pub(super) struct Provenance {
+    path: PathBuf,
+    document: Document,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Document {
+    about: String,
+    /// In the file of events, after the last session.
+    events: u64,
+    sessions: Vec<Session>,
+}
+
+/// One run of the program.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Session {
+    program: String,
+    started: i64,
+    ended: i64,
+    ended_because: String,
+    filters: Vec<String>,
+    compression: String,
+    events_new: u64,
+    relays: Vec<RelayReport>,
+}
+
+/// What one relay did in one session.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct RelayReport {
+    pub(super) url: String,
+    /// As its NIP-11 document says.
+    pub(super) software: Option<String>,
+    pub(super) version: Option<String>,
+    /// What it answered to the offer of compression.
+    pub(super) extensions: Option<String>,
+    pub(super) connections: u64,
+    pub(super) requests: u64,
+    /// Requests whose end it never told.
+    pub(super) requests_without_end: u64,
+    /// Seconds in which it has at least as many events as it sends at once, so that some may be missing here.
+    pub(super) crowded_seconds: u64,
+    pub(super) events_received: u64,
+    pub(super) events_new: u64,
+    pub(super) duplicates: u64,
+    /// By reason.
+    pub(super) rejected: BTreeMap<String, u64>,
+    pub(super) rejected_examples: Vec<String>,
+    pub(super) notices: Vec<String>,
+    /// Why it was given up.
+    pub(super) failure: Option<String>,
+    pub(super) covered: Vec<Covered>,
+}
+
+/// A stretch of time of which a relay has sent what it has: not asked for again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Covered {
+    pub(super) filter: String,
+    /// The newest second.
+    pub(super) from: i64,
+    /// The oldest second; events of it may be missing.
+    pub(super) to: i64,
+}
+
+impl Provenance {
+    /// Reads it, or begins it. `events` is how many the file of events holds: where that is fewer than it says, what it
+    /// says is covered is not.
+    pub(super) fn open(events_path: &Path, events: u64) -> anyhow::Result<Provenance> {
+        let mut path = events_path.as_os_str().to_owned();
+        path.push(".provenance.json");
+        let path = PathBuf::from(path);
+        let mut document = match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice::<Document>(&bytes).map_err(|error| {
+                anyhow!("{path:?} is not a provenance that this program wrote ({error}); move it away to begin a new one")
+            })?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Document::default(),
+            Err(error) => return Err(error).with_context(|| format!("cannot read {path:?}")),
+        };
+        document.about = ABOUT.to_owned();
+        if events < document.events {
+            document
+                .sessions
+                .iter_mut()
+                .flat_map(|session| &mut session.relays)
+                .for_each(|relay| relay.covered.clear());
+        }
+        Ok(Provenance { path, document })
+    }
+
+    /// What the relay has sent in earlier sessions.
+    pub(super) fn covered(&self, url: &str) -> Vec<Covered> {
+        let relays = self.document.sessions.iter().flat_map(|session| &session.relays);
+        relays.filter(|relay| relay.url == url).flat_map(|relay| relay.covered.iter().cloned()).collect()
+    }
+
+    pub(super) fn push(&mut self, session: Session) {
+        self.document.sessions.push(session);
+    }
+
+    /// Writes all of it, or leaves what was there.
+    pub(super) fn write(&mut self, events: u64) -> anyhow::Result<()> {
+        self.document.events = events;
+        let mut part = self.path.as_os_str().to_owned();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        let text = serde_json::to_string_pretty(&self.document)? + "\n";
+        fs::write(&part, text).with_context(|| format!("cannot write {part:?}"))?;
+        fs::rename(&part, &self.path).with_context(|| format!("cannot write {:?}", self.path))
+    }
+}
+
+impl Session {
+    pub(super) fn of(
+        args: &Args,
+        started: i64,
+        ended_because: &str,
+        events_new: u64,
+        outcomes: Vec<Outcome>,
+    ) -> Session {
+        Session {
+            program: concat!("corpus capture ", env!("CARGO_PKG_VERSION")).to_owned(),
+            started,
+            ended: unix_seconds(),
+            ended_because: ended_because.to_owned(),
+            filters: args.filters.iter().map(relay::filter_text).collect(),
+            compression: args.compression.spelled_out(),
+            events_new,
+            relays: outcomes.into_iter().map(|outcome| outcome.report).collect(),
+        }
+    }
+}

@@ -1,0 +1,510 @@
+//! One relay: asks for what it has, page by page into the past, and checks everything it sends.
+
+use std::{fmt, ops::ControlFlow, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use codecs::{ClientMessage, Codec, Event, Filter, Format, Implementation, RelayMessage, VerifyLevel};
+use corpus::MAX_RECORD_BYTES;
+use tokio::{
+    sync::{mpsc, watch},
+    time::{self, Instant},
+};
+use wire::{ClientTls, CloseCode, Compression, Connection, Offer, WireLimits};
+
+use super::{
+    output::Ids,
+    provenance::{Covered, RelayReport},
+};
+
+/// So often in a row may a relay fail without anything new in between.
+const MAX_FAILURES: u32 = 5;
+
+/// Larger than any event that is kept, so that one that is not costs no connection.
+const MAX_MESSAGE_BYTES: usize = 16 << 20;
+
+/// How many refused events, and words of a relay, are written down.
+const MAX_EXAMPLES: usize = 20;
+const MAX_NOTICES: usize = 10;
+const MAX_NOTICE_CHARS: usize = 200;
+
+const NIP11_TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_NIP11_BYTES: u64 = 64 << 10;
+
+/// The live subscription; pages are called `page` and a number.
+const LIVE: &str = "live";
+
+/// What to ask whom for.
+pub(super) struct Task {
+    pub(super) url: String,
+    pub(super) filters: Vec<Filter>,
+    pub(super) tls: Option<ClientTls>,
+    pub(super) compression: Compression,
+    /// Events to ask for at once.
+    pub(super) page: u64,
+    pub(super) patience: Duration,
+    /// Whether to stay for live events.
+    pub(super) live: bool,
+    /// Of the capture, by the wall clock.
+    pub(super) started: i64,
+    /// In earlier sessions.
+    pub(super) covered: Vec<Covered>,
+    pub(super) ids: Arc<Ids>,
+    pub(super) accepted: mpsc::Sender<Event<'static>>,
+    pub(super) stopped: watch::Receiver<bool>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) report: RelayReport,
+}
+
+/// Why a connection is left.
+#[derive(Debug)]
+enum Left {
+    /// The capture ends.
+    Stopped,
+    /// In these words.
+    Failed(String),
+}
+
+/// The past of one filter, of which everything down to `cursor` was asked for.
+#[derive(Debug)]
+struct History {
+    filter: Filter,
+    text: String,
+    cursor: i64,
+    /// Of the filter's own limit.
+    left: Option<u64>,
+    /// The most events in one answer so far.
+    largest_page: u64,
+    done: bool,
+}
+
+/// What a page brought.
+#[derive(Debug, Default)]
+struct Page {
+    matching: u64,
+    new: u64,
+    oldest: Option<i64>,
+    /// The relay refused it.
+    refused: bool,
+    ended: bool,
+}
+
+impl Task {
+    /// Runs until there is no more, the relay fails too often, or the capture is stopped.
+    pub(super) async fn run(mut self) -> Outcome {
+        let document = tokio::task::spawn_blocking({
+            let url = self.url.clone();
+            move || nip11(&url)
+        });
+        let mut outcome = Outcome::of(&self.url);
+        let mut histories: Vec<_> =
+            self.filters.iter().map(|filter| History::new(filter.clone(), self.started)).collect();
+        let mut failures = 0;
+        loop {
+            let before = outcome.report.events_new;
+            match self.connection(&mut histories, &mut outcome.report).await {
+                Ok(()) | Err(Left::Stopped) => break,
+                Err(Left::Failed(reason)) => {
+                    let progressed = outcome.report.events_new > before;
+                    failures = if progressed { 1 } else { failures + 1 };
+                    if failures > MAX_FAILURES {
+                        outcome.report.failure = Some(reason);
+                        break;
+                    }
+                    // 1, 2, 4, 8 and 16 seconds with the patience of 30.
+                    let pause = self.patience * (1 << (failures - 1)) / 30;
+                    if time::timeout(pause, stop(&mut self.stopped)).await.is_ok() {
+                        break;
+                    }
+                }
+            }
+        }
+        outcome.report.covered = histories.iter().map(|history| history.covered(self.started)).collect();
+        if document.is_finished()
+            && let Ok(Some((software, version))) = document.await
+        {
+            (outcome.report.software, outcome.report.version) = (software, version);
+        }
+        outcome
+    }
+
+    async fn connection(&mut self, histories: &mut [History], report: &mut RelayReport) -> Result<(), Left> {
+        let offer = Offer { formats: vec![Format::JSON], compression: self.compression };
+        let limits = WireLimits {
+            max_message_bytes: MAX_MESSAGE_BYTES,
+            handshake_timeout: self.patience,
+            ..WireLimits::default()
+        };
+        let connect = wire::connect_with(&self.url, &offer, &limits, self.tls.as_ref());
+        let connection = tokio::select! {
+            () = stop(&mut self.stopped) => return Err(Left::Stopped),
+            connection = connect => connection.map_err(|error| Left::Failed(error.to_string()))?,
+        };
+        report.connections += 1;
+        report.extensions.clone_from(&connection.agreement().extensions);
+        let mut talk = Talk { task: self, connection, report, pages: 0, codec: codec() };
+        let left = talk.all(histories).await;
+        talk.connection.close(CloseCode::Normal, "").await;
+        left
+    }
+}
+
+/// A connection and what is said on it.
+struct Talk<'t> {
+    task: &'t mut Task,
+    connection: Connection,
+    report: &'t mut RelayReport,
+    pages: u64,
+    codec: &'static dyn Codec,
+}
+
+impl Talk<'_> {
+    async fn all(&mut self, histories: &mut [History]) -> Result<(), Left> {
+        if self.task.live {
+            let since = |filter: &Filter| Filter {
+                since: Some(filter.since.map_or(self.task.started, |since| since.max(self.task.started))),
+                limit: None,
+                ..filter.clone()
+            };
+            let filters = self.task.filters.iter().map(since).collect();
+            self.say(&ClientMessage::Req { subscription: LIVE.into(), filters }).await?;
+        }
+        for history in histories {
+            while !history.done {
+                history.skip(&self.task.covered);
+                if history.done {
+                    break;
+                }
+                let page = self.page(history).await?;
+                if page.matching == 0 && !page.ended && !page.refused {
+                    let words = self.report.notices.last().map(|words| format!("; it said: {words}"));
+                    let seconds = self.task.patience.as_secs_f64();
+                    return Err(Left::Failed(format!(
+                        "no answer for {seconds} s{}",
+                        words.unwrap_or_default()
+                    )));
+                }
+                self.report.crowded_seconds += u64::from(history.advance(&page));
+            }
+        }
+        if self.task.live { self.stay().await } else { Ok(()) }
+    }
+
+    /// Asks for the newest events of a history that were not asked for yet.
+    async fn page(&mut self, history: &History) -> Result<Page, Left> {
+        self.pages += 1;
+        let name = format!("page{}", self.pages);
+        let asked = history.request(self.task.page);
+        self.report.requests += 1;
+        let request = ClientMessage::Req { subscription: name.clone().into(), filters: vec![asked.clone()] };
+        self.say(&request).await?;
+        let mut page = Page::default();
+        let mut deadline = Instant::now() + self.task.patience;
+        while !page.ended && !page.refused {
+            let Some(payload) = self.message(deadline).await? else {
+                self.report.requests_without_end += 1;
+                break;
+            };
+            if self.take(&payload, &name, &asked, &mut page).await.is_break() {
+                deadline = Instant::now() + self.task.patience;
+            }
+        }
+        if !page.refused {
+            self.say(&ClientMessage::Close { subscription: name.into() }).await?;
+        }
+        Ok(page)
+    }
+
+    /// Live events, until the capture ends.
+    async fn stay(&mut self) -> Result<(), Left> {
+        let anything = Filter::default();
+        loop {
+            let patience = self.task.patience;
+            match self.message(Instant::now() + patience).await? {
+                Some(payload) => {
+                    // Nothing was asked for in pages any more.
+                    let _: ControlFlow<()> = self.take(&payload, "", &anything, &mut Page::default()).await;
+                }
+                None if self.connection.last_heard().elapsed() > 2 * patience => {
+                    return Err(Left::Failed(format!("no sign of life for {} s", 2 * patience.as_secs())));
+                }
+                None => self.connection.ping().await.map_err(|error| failed(&error))?,
+            }
+        }
+    }
+
+    /// What a message of the relay's means for the page of this name; breaks when it brought something new.
+    async fn take(
+        &mut self,
+        payload: &Bytes,
+        name: &str,
+        asked: &Filter,
+        page: &mut Page,
+    ) -> ControlFlow<()> {
+        let message = match self.codec.decode_relay(payload) {
+            Ok(message) => message,
+            Err(error) => {
+                self.reject("not a message of NIP-01", &error.to_string());
+                return ControlFlow::Continue(());
+            }
+        };
+        match message {
+            RelayMessage::Event { subscription, event } => {
+                let of_page = subscription == name;
+                let wanted = if of_page {
+                    asked.matches(&event)
+                } else {
+                    self.task.filters.iter().any(|filter| filter.matches(&event))
+                };
+                self.report.events_received += 1;
+                if !wanted {
+                    self.reject("not asked for", &codecs::hex::encode(&event.id));
+                    return ControlFlow::Continue(());
+                }
+                let created_at = event.created_at;
+                let fate = self.accept(&event, payload.len()).await;
+                if of_page && fate != Fate::Rejected {
+                    page.matching += 1;
+                    page.oldest = Some(page.oldest.map_or(created_at, |oldest| oldest.min(created_at)));
+                }
+                if fate == Fate::New {
+                    page.new += u64::from(of_page);
+                    return ControlFlow::Break(());
+                }
+            }
+            RelayMessage::Eose { subscription, .. } => page.ended |= subscription == name,
+            RelayMessage::Closed { subscription, text } => {
+                self.note(&format!("CLOSED {subscription}: {text}"));
+                page.refused |= subscription == name;
+            }
+            RelayMessage::Notice { text } => self.note(&format!("NOTICE {text}")),
+            RelayMessage::Auth { .. } => self.note("AUTH asked for; this program has no key"),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    async fn accept(&mut self, event: &Event<'_>, message_bytes: usize) -> Fate {
+        if !self.task.ids.is_new(event) {
+            self.report.duplicates += 1;
+            return Fate::Duplicate;
+        }
+        let reason = match event.verify(VerifyLevel::Full) {
+            _ if message_bytes > MAX_RECORD_BYTES => Some("larger than 1 MiB".to_owned()),
+            Ok(()) => None,
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(reason) = reason {
+            self.reject(&reason, &codecs::hex::encode(&event.id));
+            return Fate::Rejected;
+        }
+        if !self.task.ids.take(event) {
+            self.report.duplicates += 1;
+            return Fate::Duplicate;
+        }
+        // The receiver is there until every sender is gone.
+        if self.task.accepted.send(event.clone().into_owned()).await.is_ok() {
+            self.report.events_new += 1;
+        }
+        Fate::New
+    }
+
+    fn reject(&mut self, reason: &str, example: &str) {
+        *self.report.rejected.entry(reason.to_owned()).or_default() += 1;
+        if self.report.rejected_examples.len() < MAX_EXAMPLES {
+            let example: String = example.chars().take(MAX_NOTICE_CHARS).collect();
+            self.report.rejected_examples.push(format!("{reason}: {example}"));
+        }
+    }
+
+    fn note(&mut self, words: &str) {
+        let words: String = words.chars().take(MAX_NOTICE_CHARS).collect();
+        if self.report.notices.len() < MAX_NOTICES && self.report.notices.last() != Some(&words) {
+            self.report.notices.push(words);
+        }
+    }
+
+    /// The next message; `None` when none came in time.
+    async fn message(&mut self, deadline: Instant) -> Result<Option<Bytes>, Left> {
+        tokio::select! {
+            biased;
+            () = stop(&mut self.task.stopped) => Err(Left::Stopped),
+            // First, or a relay that never pauses would never be too late.
+            () = time::sleep_until(deadline) => Ok(None),
+            message = self.connection.next() => match message {
+                Some(Ok(message)) => Ok(Some(message.payload)),
+                Some(Err(error)) => {
+                    let code = error.close_code().unwrap_or(CloseCode::Normal);
+                    let words = error.to_string();
+                    self.connection.close(code, "").await;
+                    Err(Left::Failed(words))
+                }
+                None => Err(Left::Failed("the relay closed the connection".to_owned())),
+            },
+        }
+    }
+
+    async fn say(&mut self, message: &ClientMessage<'_>) -> Result<(), Left> {
+        let mut bytes = Vec::new();
+        self.codec.encode_client(message, &mut bytes).map_err(|error| Left::Failed(error.to_string()))?;
+        let sent = async {
+            self.connection.feed(Bytes::from(bytes)).await?;
+            self.connection.flush().await
+        };
+        match time::timeout(self.task.patience, sent).await {
+            Ok(sent) => sent.map_err(|error| failed(&error)),
+            Err(_) => Err(Left::Failed("the relay does not read".to_owned())),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    New,
+    Duplicate,
+    Rejected,
+}
+
+impl History {
+    fn new(filter: Filter, started: i64) -> History {
+        let cursor = filter.until.map_or(started, |until| until.min(started));
+        let text = filter_text(&filter);
+        History { text, cursor, left: filter.limit, largest_page: 0, done: false, filter }
+    }
+
+    fn request(&self, page: u64) -> Filter {
+        let limit = self.left.map_or(page, |left| left.min(page));
+        Filter { until: Some(self.cursor), limit: Some(limit), ..self.filter.clone() }
+    }
+
+    fn end(&self) -> i64 {
+        self.filter.since.unwrap_or(0)
+    }
+
+    /// Goes on behind what earlier sessions were sent.
+    fn skip(&mut self, covered: &[Covered]) {
+        while let Some(known) = covered
+            .iter()
+            .find(|known| known.filter == self.text && known.to < self.cursor && self.cursor <= known.from)
+        {
+            self.cursor = known.to;
+        }
+        // A filter with a limit asks for so many, and has them.
+        self.done = self.cursor < self.end() || self.left == Some(0) || (self.cursor <= 0 && self.end() == 0);
+    }
+
+    /// Notes what a page brought; true where the relay may have more of that second than it sends at once.
+    fn advance(&mut self, page: &Page) -> bool {
+        self.left = self.left.map(|left| left.saturating_sub(page.matching));
+        let Some(oldest) = page.oldest else {
+            self.done = true;
+            if !page.refused {
+                self.cursor = self.end();
+            }
+            return false;
+        };
+        // `until` includes its second, so that events which did not fit into this page come in the next one.
+        let stuck = oldest == self.cursor;
+        let crowded = stuck && page.matching > 1 && page.matching >= self.largest_page;
+        self.largest_page = self.largest_page.max(page.matching);
+        self.cursor = if stuck { oldest - 1 } else { oldest };
+        self.done = page.refused || self.cursor < self.end() || self.left == Some(0);
+        crowded
+    }
+
+    fn covered(&self, started: i64) -> Covered {
+        let from = self.filter.until.map_or(started, |until| until.min(started));
+        Covered { filter: self.text.clone(), from, to: self.cursor.max(self.end()) }
+    }
+}
+
+impl Outcome {
+    fn of(url: &str) -> Outcome {
+        let report = RelayReport {
+            url: url.to_owned(),
+            software: None,
+            version: None,
+            extensions: None,
+            connections: 0,
+            requests: 0,
+            requests_without_end: 0,
+            crowded_seconds: 0,
+            events_received: 0,
+            events_new: 0,
+            duplicates: 0,
+            rejected: Default::default(),
+            rejected_examples: Vec::new(),
+            notices: Vec::new(),
+            failure: None,
+            covered: Vec::new(),
+        };
+        Outcome { report }
+    }
+
+    /// An event of that second was not written after all, so nothing older than it is covered either.
+    pub(super) fn uncover(&mut self, created_at: i64) {
+        for covered in &mut self.report.covered {
+            covered.to = covered.to.max(created_at.min(covered.from));
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let report = &self.report;
+        let rejected: u64 = report.rejected.values().sum();
+        write!(
+            f,
+            "{}: {} new, {} duplicates, {rejected} rejected, {} requests",
+            report.url, report.events_new, report.duplicates, report.requests
+        )?;
+        for (reason, count) in &report.rejected {
+            write!(f, "; {count} × {reason}")?;
+        }
+        if let Some(words) = report.notices.first() {
+            write!(f, "; it said: {words}")?;
+        }
+        match &report.failure {
+            Some(failure) => write!(f, "; given up: {failure}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn codec() -> &'static dyn Codec {
+    Format::JSON.codec(Implementation::Library).expect("every format has the library implementation")
+}
+
+/// As in a REQ.
+pub(super) fn filter_text(filter: &Filter) -> String {
+    let mut bytes = Vec::new();
+    let request = ClientMessage::Req { subscription: "x".into(), filters: vec![filter.clone()] };
+    codec().encode_client(&request, &mut bytes).expect("a filter that was read from JSON can be written");
+    let text = String::from_utf8(bytes).expect("JSON is UTF-8");
+    text.trim_start_matches("[\"REQ\",\"x\",").trim_end_matches(']').to_owned()
+}
+
+async fn stop(stopped: &mut watch::Receiver<bool>) {
+    // An error means that the one who could say so is gone.
+    let _ = stopped.wait_for(|stopped| *stopped).await.is_ok();
+}
+
+fn failed(error: &wire::WireError) -> Left {
+    Left::Failed(error.to_string())
+}
+
+/// Software and version, where the relay says so in time.
+fn nip11(url: &str) -> Option<(Option<String>, Option<String>)> {
+    let url = url.replacen("ws", "http", 1);
+    let agent: ureq::Agent = ureq::Agent::config_builder().timeout_global(Some(NIP11_TIMEOUT)).build().into();
+    let mut response = agent.get(&url).header("Accept", "application/nostr+json").call().ok()?;
+    let text = response.body_mut().with_config().limit(MAX_NIP11_BYTES).read_to_string().ok()?;
+    let document: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let word = |name: &str| {
+        document[name].as_str().map(|word| word.chars().take(MAX_NOTICE_CHARS).collect::<String>())
+    };
+    Some((word("software"), word("version")))
+}
