@@ -128,7 +128,7 @@ fn codec_rows<'e>(
     let mut read = |what, read: fn(&dyn Codec, &[u8])| {
         add(what, Box::new(move |_| encoded.iter().for_each(|bytes| read(codec, black_box(bytes)))));
     };
-    read("owned", |codec, bytes| drop(black_box(codec.decode_event(bytes).unwrap().into_owned())));
+    read("owned", |codec, bytes| drop(black_box(codec.owned_event(bytes).unwrap())));
     read("borrowed", |codec, bytes| drop(black_box(codec.decode_event(bytes).unwrap())));
     read("flat", |codec, bytes| drop(black_box(codec.flat_event(bytes).unwrap())));
     read("view", |codec, bytes| drop(black_box(codec.view_event(bytes).unwrap())));

@@ -11,7 +11,8 @@ use codecs::{
 /// Formats whose events and relay messages have exactly one form: what is accepted is written back byte for byte.
 const ONE_FORM: &[&str] = &["dannypack", "notepack", "msgpack", "go-nostr-binary", "leaner", "tlv"];
 
-/// `events`: bytes as an event. Every implementation gives the same answer, and so do its view and its head; what is accepted can be written, reads back the
+/// `events`: bytes as an event. Every implementation gives the same answer, and so do its owned and
+/// flat forms, its view and its head; what is accepted can be written, reads back the
 /// same, and is the event that JSON holds.
 pub(crate) fn events(format: Format, bytes: &[u8]) {
     let codecs = implementations(format);
@@ -22,6 +23,12 @@ pub(crate) fn events(format: Format, bytes: &[u8]) {
     }
     for codec in &codecs {
         let (view, head) = (codec.view_event(bytes), codec.peek(bytes));
+        let (owned, flat) = (codec.owned_event(bytes), codec.flat_event(bytes));
+        assert_eq!(owned.as_ref().ok(), decoded.as_ref().ok(), "{format}: owned, it is {owned:?}");
+        assert_eq!(flat.is_ok(), decoded.is_ok(), "{format}: {decoded:?}, but flat it is {flat:?}");
+        if let (Ok(event), Ok(flat)) = (&decoded, flat) {
+            assert_eq!(flat.view().to_event(), *event, "{format}: flat, it is another event");
+        }
         assert_eq!(view.is_ok(), decoded.is_ok(), "{format}: {decoded:?}, but a view gives {view:?}");
         if let (Ok(event), Ok(view)) = (&decoded, view) {
             assert_eq!(view.to_event(), *event, "{format}: the view shows another event");

@@ -19,6 +19,15 @@ pub trait EventCodec: Debug + Send + Sync + 'static {
     /// [`DecodeError`] for anything the format's strict profile does not allow.
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError>;
 
+    /// Reads one event that fills `bytes` exactly and owns all of it, as what is kept after its frame must. What
+    /// [`EventCodec::decode_event`] gives, without borrowing first.
+    ///
+    /// # Errors
+    /// See [`EventCodec::decode_event`].
+    fn owned_event(&self, bytes: &[u8]) -> Result<Event<'static>, DecodeError> {
+        self.decode_event(bytes).map(Event::into_owned)
+    }
+
     /// Checks one event that fills `bytes` exactly and leaves it there. Accepts what
     /// [`EventCodec::decode_event`] accepts and says the same of it; a tuned implementation allocates nothing for
     /// the form that its encoder writes. Libraries without views decode, which is what this costs with them.

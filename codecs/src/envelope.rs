@@ -55,6 +55,10 @@ impl<E: EventCodec> EventCodec for Common<E> {
         self.event.decode_event(bytes)
     }
 
+    fn owned_event(&self, bytes: &[u8]) -> Result<Event<'static>, DecodeError> {
+        self.event.owned_event(bytes)
+    }
+
     fn view_event<'a>(&self, bytes: &'a [u8]) -> Result<EventView<'a>, DecodeError> {
         self.event.view_event(bytes)
     }

@@ -3,20 +3,34 @@
 //! `faster-hex` converts: SIMD where the processor has it, chosen at run time, scalar elsewhere. Whether text is
 //! lowercase hex is found out here, because the crate's case-checking calls are not reachable (0.10.1).
 
-use crate::{DecodeError, TextView};
+use crate::{DecodeError, text::Found};
 
 /// Writes `bytes` as lowercase hex into `buffer` and returns it as text.
 ///
 /// # Panics
 /// Never for `M == 2 * N`, which every caller states in its types.
+#[inline]
 pub fn encode_array<'b, const N: usize, const M: usize>(bytes: &[u8; N], buffer: &'b mut [u8; M]) -> &'b str {
     const { assert!(M == 2 * N) };
-    faster_hex::hex_encode(bytes, buffer).expect("the buffer is twice as long as the bytes")
+    let text: &str = faster_hex::hex_encode(bytes, buffer).expect("the buffer is twice as long as the bytes");
+    assert!(text.len() == M, "all of the buffer is written"); // and the compiler knows the length
+    text
+}
+
+/// Writes lowercase hex of `bytes` into `digits`, which has exactly the room.
+pub(crate) fn encode_to<const N: usize>(bytes: &[u8; N], digits: &mut [u8]) {
+    faster_hex::hex_encode(bytes, digits).expect("the room is twice as long as the bytes");
 }
 
 /// Lowercase hex of `bytes`.
 pub fn encode(bytes: &[u8]) -> String {
-    faster_hex::hex_string(bytes)
+    if let Ok(key) = <&[u8; 32]>::try_from(bytes) {
+        // Ids and keys, nearly all of what is asked for, need no zeroed space.
+        return encode_array(key, &mut [0; 64]).to_owned();
+    }
+    let mut text = String::with_capacity(2 * bytes.len());
+    push_text(bytes, &mut text);
+    text
 }
 
 /// Appends lowercase hex of `bytes` to `out`.
@@ -28,6 +42,9 @@ pub fn encode_into(bytes: &[u8], out: &mut Vec<u8>) {
 
 /// Appends lowercase hex of `bytes` to `out`.
 pub fn push_text(bytes: &[u8], out: &mut String) {
+    if let Ok(key) = <&[u8; 32]>::try_from(bytes) {
+        return out.push_str(encode_array(key, &mut [0; 64]));
+    }
     let mut buffer = [0; 128];
     for chunk in bytes.chunks(64) {
         let digits = &mut buffer[..2 * chunk.len()];
@@ -50,7 +67,13 @@ pub fn spells(text: &str, bytes: &[u8]) -> bool {
 /// would not be written back the same).
 pub fn decode_array<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     let mut bytes = [0; N];
-    (text.len() == 2 * N && decode_lower(text, &mut bytes)).then_some(bytes)
+    decode_to(text, &mut bytes).then_some(bytes)
+}
+
+/// Reads exactly `2 * N` lowercase hex digits into `bytes`; false, and anything in `bytes`, for anything else.
+#[inline]
+pub(crate) fn decode_to<const N: usize>(text: &[u8], bytes: &mut [u8; N]) -> bool {
+    text.len() == 2 * N && decode_lower(text, bytes)
 }
 
 /// Reads lowercase hex of any even length.
@@ -76,26 +99,32 @@ pub fn decode_into(text: &str, out: &mut Vec<u8>) {
 /// Whether `text` may be stored as bytes under a rule with this shortest length: even, lowercase hex, so that
 /// printing the bytes gives the identical text back.
 pub fn is_compactable(text: &str, min_len: usize) -> bool {
-    text.len() >= min_len && text.len().is_multiple_of(2) && is_lower(text.as_bytes())
+    is_hex(text.as_bytes(), min_len)
 }
 
-/// Text that a format stored under such a rule, which must be the choice that the rule makes.
+#[inline]
+fn is_hex(text: &[u8], min_len: usize) -> bool {
+    let is_digit = |byte: &u8| is_digit(*byte); // of most other text the first byte is none
+    text.len() >= min_len
+        && text.len().is_multiple_of(2)
+        && text.first().is_none_or(is_digit)
+        && is_lower(text)
+}
+
+/// Text that a format stored under such a rule, which must be the choice that the rule makes. Whether plain text is
+/// UTF-8 is left open.
+#[inline]
 pub(crate) fn read_stored<'a>(
-    is_hex: bool,
+    is_bytes: bool,
     stored: &'a [u8],
     min_len: usize,
     what: &'static str,
-) -> Result<TextView<'a>, DecodeError> {
-    if is_hex {
-        return match 2 * stored.len() >= min_len {
-            true => Ok(TextView::Hex(stored)),
-            false => Err(DecodeError::NotCanonical(what)),
-        };
-    }
-    let text = str::from_utf8(stored).map_err(|_| DecodeError::Utf8(what))?;
-    match is_compactable(text, min_len) {
-        true => Err(DecodeError::NotCanonical(what)),
-        false => Ok(TextView::Plain(text)),
+) -> Result<Found<'a>, DecodeError> {
+    let is_wrong = if is_bytes { 2 * stored.len() < min_len } else { is_hex(stored, min_len) };
+    match (is_wrong, is_bytes) {
+        (true, _) => Err(DecodeError::NotCanonical(what)),
+        (false, true) => Ok(Found::Hex(stored)),
+        (false, false) => Ok(Found::Bytes(stored)),
     }
 }
 
@@ -111,10 +140,14 @@ fn decode_lower(text: &[u8], bytes: &mut [u8]) -> bool {
 /// Whether all bytes are lowercase hex digits. The chunks let the compiler use SIMD, and text that is no hex is
 /// mostly found out by the first.
 fn is_lower(text: &[u8]) -> bool {
-    let is_digit = |byte: &u8| byte.wrapping_sub(b'0') < 10 || byte.wrapping_sub(b'a') < 6;
     let (chunks, rest) = text.as_chunks::<16>();
-    chunks.iter().all(|chunk| chunk.iter().fold(true, |all, byte| all & is_digit(byte)))
-        && rest.iter().all(is_digit)
+    chunks.iter().all(|chunk| chunk.iter().fold(true, |all, byte| all & is_digit(*byte)))
+        && rest.iter().all(|byte| is_digit(*byte))
+}
+
+#[inline]
+fn is_digit(byte: u8) -> bool {
+    byte.wrapping_sub(b'0') < 10 || byte.wrapping_sub(b'a') < 6
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod formats;
 pub mod hex;
 mod model;
 mod reader;
+mod text;
 mod walk;
 
 pub use codec::{Codec, DecodeError, EncodeError, EventCodec};

@@ -3,7 +3,10 @@
 //! Every length in a frame is a claim. The cursor checks it against what is there before anything is allocated,
 //! and says which field was being read when the claim proved wrong.
 
-use crate::DecodeError;
+use crate::{
+    DecodeError,
+    text::{self, Letter},
+};
 
 /// Filters in one REQ or COUNT that a decoder will look at; a relay's own limit is far lower and answers with a
 /// reason. An empty filter is one or two bytes on the wire and some 150 in memory, so that without a bound one
@@ -17,15 +20,18 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    #[inline]
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Reader { rest: bytes }
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// The next `len` bytes; `len` may be any claim.
+    #[inline]
     pub(crate) fn bytes(&mut self, len: u64, what: &'static str) -> Result<&'a [u8], DecodeError> {
         let len = usize::try_from(len).map_err(|_| DecodeError::Truncated(what))?;
         let (head, rest) = self.rest.split_at_checked(len).ok_or(DecodeError::Truncated(what))?;
@@ -34,17 +40,29 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `N` bytes.
+    #[inline]
     pub(crate) fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], DecodeError> {
-        let (head, rest) = self.rest.split_first_chunk().ok_or(DecodeError::Truncated(what))?;
-        self.rest = rest;
-        Ok(*head)
+        self.array_ref(what).copied()
     }
 
+    /// The next `N` bytes, where they are. To copy them later spares long arrays a way through the result.
+    #[inline]
+    pub(crate) fn array_ref<const N: usize>(
+        &mut self,
+        what: &'static str,
+    ) -> Result<&'a [u8; N], DecodeError> {
+        let (head, rest) = self.rest.split_first_chunk().ok_or(DecodeError::Truncated(what))?;
+        self.rest = rest;
+        Ok(head)
+    }
+
+    #[inline]
     pub(crate) fn u8(&mut self, what: &'static str) -> Result<u8, DecodeError> {
         self.array::<1>(what).map(|[byte]| byte)
     }
 
     /// An unsigned LEB128 number in its shortest form.
+    #[inline]
     pub(crate) fn varint(&mut self, what: &'static str) -> Result<u64, DecodeError> {
         match self.rest.split_first() {
             Some((byte, rest)) if *byte < 0x80 => {
@@ -55,7 +73,52 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The letter behind these bytes, if both are next.
+    #[inline]
+    pub(crate) fn letter_behind<const N: usize>(&mut self, bytes: [u8; N]) -> Option<Letter> {
+        let (head, rest) = self.rest.split_first_chunk::<N>()?;
+        let (byte, rest) = rest.split_first()?;
+        let letter = Letter::new(*byte).filter(|_| *head == bytes)?;
+        self.rest = rest;
+        Some(letter)
+    }
+
+    /// The `M` bytes behind these bytes, if all are next.
+    #[inline]
+    pub(crate) fn array_behind<const N: usize, const M: usize>(
+        &mut self,
+        bytes: [u8; N],
+    ) -> Option<&'a [u8; M]> {
+        let (head, rest) = self.rest.split_first_chunk::<N>()?;
+        let (array, rest) = rest.split_first_chunk::<M>().filter(|_| *head == bytes)?;
+        self.rest = rest;
+        Some(array)
+    }
+
+    /// Up to 8 bytes that a longer input begins with are looked at as one word, and their groups of 7 bits pushed
+    /// together: pairs, pairs of pairs, halves.
+    #[inline]
     fn long_varint(&mut self, what: &'static str) -> Result<u64, DecodeError> {
+        if let Some(word) = self.rest.first_chunk() {
+            let word = u64::from_le_bytes(*word);
+            let ends = !word & 0x8080_8080_8080_8080;
+            if ends != 0 {
+                let bits = ends.trailing_zeros() + 1;
+                let bytes = word & u64::MAX >> (64 - bits);
+                if bits > 8 && bytes >> (bits - 8) == 0 {
+                    return Err(DecodeError::NotCanonical(what));
+                }
+                let sevens = bytes & 0x7f7f_7f7f_7f7f_7f7f;
+                let pairs = sevens & 0x007f_007f_007f_007f | (sevens & 0x7f00_7f00_7f00_7f00) >> 1;
+                let fours = pairs & 0x0000_3fff_0000_3fff | (pairs & 0x3fff_0000_3fff_0000) >> 2;
+                self.rest = &self.rest[bits as usize / 8..];
+                return Ok(fours & 0x0fff_ffff | (fours & 0x0fff_ffff_0000_0000) >> 4);
+            }
+        }
+        self.any_varint(what)
+    }
+
+    fn any_varint(&mut self, what: &'static str) -> Result<u64, DecodeError> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.u8(what)?;
@@ -72,11 +135,13 @@ impl<'a> Reader<'a> {
     }
 
     /// `len` bytes of UTF-8.
+    #[inline]
     pub(crate) fn text(&mut self, len: u64, what: &'static str) -> Result<&'a str, DecodeError> {
-        str::from_utf8(self.bytes(len, what)?).map_err(|_| DecodeError::Utf8(what))
+        text::checked(self.bytes(len, what)?, what)
     }
 
     /// What is left, which stays.
+    #[inline]
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -88,18 +153,20 @@ impl<'a> Reader<'a> {
 
     /// Everything left, as UTF-8.
     pub(crate) fn rest_text(&mut self, what: &'static str) -> Result<&'a str, DecodeError> {
-        str::from_utf8(self.take_rest()).map_err(|_| DecodeError::Utf8(what))
+        text::checked(self.take_rest(), what)
     }
 
     /// How many of `claimed` entries (24 bytes each in memory) to make room for at once: a few, for small tags at
     /// the end of a message, or as many as what follows can pay for at 8 bytes each. More arrive as they prove to
     /// be there.
+    #[inline]
     pub(crate) fn capacity(&self, claimed: u64) -> usize {
         const FEW: usize = 8;
         usize::try_from(claimed).unwrap_or(usize::MAX).min(FEW.max(self.rest.len() / 8))
     }
 
     /// Fails when bytes remain.
+    #[inline]
     pub(crate) fn finish(self) -> Result<(), DecodeError> {
         if self.rest.is_empty() { Ok(()) } else { Err(DecodeError::Trailing(self.rest.len())) }
     }
@@ -139,13 +206,18 @@ mod tests {
 
     #[test]
     fn varints_round_trip_and_have_one_form() {
-        for value in [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX >> 1, u64::MAX] {
+        let around_each_bit =
+            (0..64).flat_map(|bit| [(1_u64 << bit) - 1, 1 << bit, 0x5555_5555_5555_5555 >> bit]);
+        for value in around_each_bit.chain([u64::MAX]) {
             let mut bytes = Vec::new();
             write_varint(value, &mut bytes);
             assert_eq!(varint_len(value), bytes.len());
-            let mut reader = Reader::new(&bytes);
-            assert_eq!(reader.varint("n"), Ok(value));
-            assert_eq!(reader.finish(), Ok(()));
+            for behind in [&[][..], &[0xff; 8]] {
+                let input = [&bytes, behind].concat();
+                let mut reader = Reader::new(&input);
+                assert_eq!(reader.varint("n"), Ok(value));
+                assert_eq!(reader.rest(), behind);
+            }
         }
         let check =
             |bytes: &[u8], error| assert_eq!(Reader::new(bytes).varint("n"), Err(error), "{bytes:02x?}");
@@ -153,6 +225,8 @@ mod tests {
         check(&[0x80], DecodeError::Truncated("n"));
         check(&[0x80, 0x00], DecodeError::NotCanonical("n"));
         check(&[0xff, 0x80, 0x00], DecodeError::NotCanonical("n"));
+        check(&[0x80, 0x00, 1, 2, 3, 4, 5, 6, 7], DecodeError::NotCanonical("n"));
+        check(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00], DecodeError::NotCanonical("n"));
         check(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02], DecodeError::OutOfRange("n"));
         check(&[0x80; 12], DecodeError::OutOfRange("n"));
     }

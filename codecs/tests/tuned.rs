@@ -7,7 +7,7 @@ mod common;
 
 use std::{borrow::Cow, fs::File, io::Read, path::Path};
 
-use codecs::{ClientMessage, Codec, Event, EventHead, EventView, FlatEvent, Format, RelayMessage, TextView};
+use codecs::{ClientMessage, Codec, Event, EventHead, EventView, Format, RelayMessage, TextView};
 use common::{
     any::{edits, event, mutate},
     client_messages, event_of, relay_messages, sample_event, subjects,
@@ -39,9 +39,10 @@ fn same_bytes(event: &Event<'_>) {
 /// Every form in which the codec gives the event.
 fn same_event(format: Format, codec: &dyn Codec, bytes: &[u8], event: &Event<'_>) {
     assert!(codec.decode_event(bytes).as_ref() == Ok(event), "{format}: another event came back");
+    assert!(codec.owned_event(bytes).as_ref() == Ok(event), "{format}: owned, it is another event");
     assert!(codec.view_event(bytes).unwrap().to_event() == *event, "{format}: the view shows another event");
     assert!(
-        codec.flat_event(bytes).unwrap() == FlatEvent::from(event),
+        codec.flat_event(bytes).unwrap().view().to_event() == *event,
         "{format}: flat, it is another event"
     );
     assert_eq!(codec.peek(bytes).unwrap(), EventHead::from(event), "{format}");
@@ -94,8 +95,22 @@ fn same_verdict(format: Format, library: &dyn Codec, tuned: &dyn Codec, bytes: &
     match (&by_library, &by_tuned) {
         (Ok(event), Ok(_)) => same_event(format, tuned, bytes, event),
         (Err(_), Err(_)) => {
-            assert!(tuned.view_event(bytes).is_err(), "{format}: the view accepts {bytes:02x?}");
-            assert!(tuned.flat_event(bytes).is_err(), "{format}: flat_event accepts {bytes:02x?}");
+            let reason = by_tuned.as_ref().err();
+            assert_eq!(
+                tuned.owned_event(bytes).as_ref().err(),
+                reason,
+                "{format}: owned_event of {bytes:02x?}"
+            );
+            assert_eq!(
+                tuned.view_event(bytes).as_ref().err(),
+                reason,
+                "{format}: view_event of {bytes:02x?}"
+            );
+            assert_eq!(
+                tuned.flat_event(bytes).as_ref().err(),
+                reason,
+                "{format}: flat_event of {bytes:02x?}"
+            );
             let _ = tuned.peek(bytes);
         }
         _ => panic!("{format}: library {by_library:?}, tuned {by_tuned:?} of {bytes:02x?}"),

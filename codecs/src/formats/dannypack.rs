@@ -13,13 +13,15 @@
 //! behind the content.
 //!
 //! The format has one implementation, in binostr, whose decoder reads out of bounds, so this is ours, written by
-//! hand, and stands for `library` and `tuned` alike. Not optimised: UTF-8 is checked value by value.
+//! hand, and stands for `library` and `tuned` alike. Not optimised: the tag block is moved by a byte or two once its
+//! length is known.
 
 use crate::{
     DecodeError, EncodeError, Event, EventCodec, EventHead, EventView, FlatEvent, Tag, TextView, hex,
     model::TagLayout,
     reader::{Reader, write_sized, write_varint},
-    walk::{self, TagSink, Walk, Walked},
+    text::Found,
+    walk::{self, CONTENT, Fixed, TagSink, VALUE, Walk, Walked},
 };
 
 /// Shortest hex text stored as bytes.
@@ -48,6 +50,10 @@ impl EventCodec for DannyPack {
         walk::decode::<Self>(bytes)
     }
 
+    fn owned_event(&self, bytes: &[u8]) -> Result<Event<'static>, DecodeError> {
+        walk::owned::<Self>(bytes)
+    }
+
     fn view_event<'a>(&self, bytes: &'a [u8]) -> Result<EventView<'a>, DecodeError> {
         walk::view::<Self>(bytes)
     }
@@ -57,7 +63,9 @@ impl EventCodec for DannyPack {
     }
 
     fn peek(&self, bytes: &[u8]) -> Result<EventHead, DecodeError> {
-        read_fixed(&mut Reader::new(bytes)).map(|(head, _)| head)
+        let mut fixed = Fixed::BLANK;
+        read_fixed(&mut Reader::new(bytes), &mut fixed)?;
+        Ok(fixed.head)
     }
 }
 
@@ -99,48 +107,57 @@ fn write_head(mark: u8, len: usize, out: &mut Vec<u8>) {
 impl Walk for DannyPack {
     const LAYOUT: &'static dyn TagLayout = &DannyPack;
 
-    fn walk<'a>(bytes: &'a [u8], tags: &mut impl TagSink<'a>) -> Result<Walked<'a>, DecodeError> {
+    #[inline]
+    fn walk<'a>(
+        bytes: &'a [u8],
+        fixed: &mut Fixed,
+        tags: &mut impl TagSink<'a>,
+    ) -> Result<Walked<'a>, DecodeError> {
         let mut reader = Reader::new(bytes);
-        let (head, sig) = read_fixed(&mut reader)?;
+        walk::out_of_line(|| read_fixed(&mut reader, fixed))?;
         let len = reader.varint("length of the tags")?;
         let tag_bytes = read_tags(Reader::new(reader.bytes(len, "tags")?), tags)?;
-        let content = read_string(&mut reader, "content")?;
+        let content = read_string(&mut reader, CONTENT)?;
         reader.finish()?;
-        Ok(Walked { head, sig, content, tags: tag_bytes })
+        Ok(Walked { content, tags: tag_bytes })
     }
 }
 
 impl TagLayout for DannyPack {
     fn next_tag<'a>(&self, tags: &mut &'a [u8]) -> Option<&'a [u8]> {
         let count = |reader: &mut Reader<'a>| reader.u8("number of values in a tag").map(u64::from);
-        walk::counted_tag(tags, count, |reader| read_stored(reader, "tag value").map(drop))
+        walk::counted_tag(tags, count, |reader| read_stored(reader, VALUE).map(drop))
     }
 
     fn next_value<'a>(&self, tag: &mut &'a [u8]) -> Option<TextView<'a>> {
         let mut reader = Reader::new(tag);
-        let value = read_string(&mut reader, "tag value").ok()?;
+        let value = read_value(&mut reader).ok()?;
         *tag = reader.rest();
-        Some(value)
+        value.view(VALUE).ok()
     }
 }
 
-fn read_fixed(reader: &mut Reader<'_>) -> Result<(EventHead, [u8; 64]), DecodeError> {
-    let (id, pubkey, sig) = (reader.array("id")?, reader.array("pubkey")?, reader.array("sig")?);
-    let created_at = i64::from_le_bytes(reader.array("created_at")?);
-    let kind = u16::from_le_bytes(reader.array("kind")?);
-    Ok((EventHead { id, pubkey, created_at, kind }, sig))
+#[inline]
+fn read_fixed(reader: &mut Reader<'_>, fixed: &mut Fixed) -> Result<(), DecodeError> {
+    fixed.head.id = *reader.array_ref("id")?;
+    fixed.head.pubkey = *reader.array_ref("pubkey")?;
+    fixed.sig = *reader.array_ref("sig")?;
+    fixed.head.created_at = i64::from_le_bytes(reader.array("created_at")?);
+    fixed.head.kind = u16::from_le_bytes(reader.array("kind")?);
+    Ok(())
 }
 
 /// Reads the tag block and returns what stands behind its count.
+#[inline(always)]
 fn read_tags<'a>(mut block: Reader<'a>, tags: &mut impl TagSink<'a>) -> Result<&'a [u8], DecodeError> {
     let count = block.varint("number of tags")?;
     let tag_bytes = block.rest();
-    tags.expect_tags(block.capacity(count));
+    tags.expect_tags(|| block.capacity(count));
     for _ in 0..count {
         let values = block.u8("number of values in a tag")?;
-        tags.tag(block.capacity(u64::from(values)));
+        tags.tag(|| block.capacity(u64::from(values)));
         for _ in 0..values {
-            tags.value(read_string(&mut block, "tag value")?);
+            tags.value(read_value(&mut block)?)?;
         }
     }
     block.finish()?;
@@ -148,6 +165,7 @@ fn read_tags<'a>(mut block: Reader<'a>, tags: &mut impl TagSink<'a>) -> Result<&
 }
 
 /// What is stored for a string: whether it is hex, and the bytes.
+#[inline]
 fn read_stored<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<(bool, &'a [u8]), DecodeError> {
     let head = reader.u8(what)?;
     let len = match head & !HEX {
@@ -160,7 +178,19 @@ fn read_stored<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<(bool,
     Ok((head & HEX != 0, reader.bytes(len, what)?))
 }
 
-fn read_string<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<TextView<'a>, DecodeError> {
+/// A tag's value; names of one letter and keys at a glance.
+#[inline(always)]
+fn read_value<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
+    if let Some(letter) = reader.letter_behind([1]) {
+        return Ok(Found::Letter(letter));
+    }
+    if let Some(key) = reader.array_behind([HEX | 32]) {
+        return Ok(Found::Key(key));
+    }
+    read_string(reader, VALUE)
+}
+
+fn read_string<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<Found<'a>, DecodeError> {
     let (is_hex, bytes) = read_stored(reader, what)?;
     hex::read_stored(is_hex, bytes, MIN_HEX_CHARS, what)
 }

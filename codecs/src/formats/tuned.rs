@@ -69,19 +69,38 @@ impl<T: Tune> EventCodec for Tuned<T> {
     }
 
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
-        walk::decode::<T>(bytes).or_else(|_| T::LIBRARY.decode_event(bytes))
+        match walk::decode::<T>(bytes) {
+            Ok(event) => Ok(event),
+            Err(_) => T::LIBRARY.decode_event(bytes),
+        }
+    }
+
+    fn owned_event(&self, bytes: &[u8]) -> Result<Event<'static>, DecodeError> {
+        match walk::owned::<T>(bytes) {
+            Ok(event) => Ok(event),
+            Err(_) => T::LIBRARY.owned_event(bytes),
+        }
     }
 
     fn view_event<'a>(&self, bytes: &'a [u8]) -> Result<EventView<'a>, DecodeError> {
-        walk::view::<T>(bytes).or_else(|_| T::LIBRARY.view_event(bytes))
+        match walk::view::<T>(bytes) {
+            Ok(event) => Ok(event),
+            Err(_) => T::LIBRARY.view_event(bytes),
+        }
     }
 
     fn flat_event(&self, bytes: &[u8]) -> Result<FlatEvent, DecodeError> {
-        walk::flat::<T>(bytes).or_else(|_| T::LIBRARY.flat_event(bytes))
+        match walk::flat::<T>(bytes) {
+            Ok(event) => Ok(event),
+            Err(_) => T::LIBRARY.flat_event(bytes),
+        }
     }
 
     fn peek(&self, bytes: &[u8]) -> Result<EventHead, DecodeError> {
-        T::read_head(bytes).or_else(|_| T::LIBRARY.peek(bytes))
+        match T::read_head(bytes) {
+            Ok(head) => Ok(head),
+            Err(_) => T::LIBRARY.peek(bytes),
+        }
     }
 }
 

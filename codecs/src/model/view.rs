@@ -1,9 +1,9 @@
-//! Events in other forms than [`Event`]: just the head, a view of the frame, and owned text in one piece.
+//! Events in other forms than [`Event`]: just the head, a view of the frame, and a frame's parts owned in one piece.
 
 use std::{borrow::Cow, fmt, ops::Range};
 
 use super::{Event, Tag};
-use crate::hex;
+use crate::{hex, text::Found};
 
 /// What routing and storing an event ask of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct EventView<'a> {
 
 #[derive(Debug)]
 enum Body<'a> {
-    InFrame { content: TextView<'a>, tags: &'a [u8], layout: &'static dyn TagLayout },
+    InFrame { content: Found<'a>, tags: &'a [u8], layout: &'static dyn TagLayout },
     Decoded { content: Cow<'a, str>, tags: Vec<Tag<'a>> },
 }
 
@@ -56,7 +56,7 @@ impl<'a> EventView<'a> {
     pub(crate) fn in_frame(
         head: EventHead,
         sig: [u8; 64],
-        content: TextView<'a>,
+        content: Found<'a>,
         tags: &'a [u8],
         layout: &'static dyn TagLayout,
     ) -> Self {
@@ -72,7 +72,7 @@ impl<'a> EventView<'a> {
     /// The content.
     pub fn content(&self) -> TextView<'_> {
         match &self.body {
-            Body::InFrame { content, .. } => *content,
+            Body::InFrame { content, .. } => content.view("content").unwrap_or(TextView::Plain("")), // checked
             Body::Decoded { content, .. } => TextView::Plain(content),
         }
     }
@@ -242,82 +242,108 @@ impl<'v> Unescaped<'v> {
     }
 }
 
-/// An event that owns its text in one piece: two allocations, however many tags it has.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An event that owns all it holds in one piece of memory, as its format laid it out: one allocation, however many
+/// tags it has, against one for each value of an [`Event`]. Checked as a whole, and read through a view.
+#[derive(Debug, Clone)]
 pub struct FlatEvent {
     /// Id, author, time and kind.
     pub head: EventHead,
     /// BIP-340 signature of the id.
     pub sig: [u8; 64],
-    /// The values of all tags, then the content.
-    text: String,
-    content_start: usize,
-    /// For each tag the number of its values, then the end of each in `text`.
-    marks: Vec<usize>,
+    /// Tags, then the content.
+    bytes: Vec<u8>,
+    tag_bytes: usize,
+    content: Form,
+    layout: &'static dyn TagLayout,
+}
+
+/// How the content of a [`FlatEvent`] stands there.
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    Plain,
+    Hex,
+    Escaped,
 }
 
 impl FlatEvent {
-    pub(crate) fn new(head: EventHead, sig: [u8; 64], text: FlatText, content: TextView<'_>) -> Self {
-        let FlatText { mut text, marks, .. } = text;
-        let content_start = text.len();
-        content.push_to(&mut text);
-        FlatEvent { head, sig, text, content_start, marks }
+    /// A copy of the parts of a frame that its codec has checked.
+    pub(crate) fn in_frame(
+        head: EventHead,
+        sig: [u8; 64],
+        content: Found<'_>,
+        tags: &[u8],
+        layout: &'static dyn TagLayout,
+    ) -> Self {
+        let (form, content) = match content {
+            Found::Bytes(bytes) => (Form::Plain, bytes),
+            Found::Letter(letter) => (Form::Plain, letter.text().as_bytes()),
+            Found::Text(TextView::Plain(text)) => (Form::Plain, text.as_bytes()),
+            Found::Key(bytes) => (Form::Hex, bytes.as_slice()),
+            Found::Hex(bytes) | Found::Text(TextView::Hex(bytes)) => (Form::Hex, bytes),
+            Found::Text(TextView::Escaped(text)) => (Form::Escaped, text.as_bytes()),
+        };
+        let mut bytes = Vec::with_capacity(tags.len() + content.len());
+        bytes.extend_from_slice(tags);
+        bytes.extend_from_slice(content);
+        FlatEvent { head, sig, bytes, tag_bytes: tags.len(), content: form, layout }
     }
 
-    /// The content.
-    pub fn content(&self) -> &str {
-        &self.text[self.content_start..]
-    }
-
-    /// The tags in the author's order.
-    pub fn tags(&self) -> impl Iterator<Item = impl Iterator<Item = &str>> {
-        let (mut marks, mut start) = (self.marks.as_slice(), 0);
-        std::iter::from_fn(move || {
-            let values = *marks.split_off_first()?;
-            let ends = marks.split_off(..values)?;
-            let mut from = start;
-            start = ends.last().copied().unwrap_or(start);
-            Some(ends.iter().map(move |end| &self.text[std::mem::replace(&mut from, *end)..*end]))
-        })
+    /// The event, to be read.
+    pub fn view(&self) -> EventView<'_> {
+        let (tags, content) = self.bytes.split_at(self.tag_bytes);
+        let content = match self.content {
+            Form::Plain => Found::Bytes(content),
+            Form::Hex => Found::Hex(content),
+            Form::Escaped => Found::Text(TextView::Escaped(str::from_utf8(content).unwrap_or_default())),
+        };
+        EventView::in_frame(self.head, self.sig, content, tags, self.layout)
     }
 }
+
+impl PartialEq for FlatEvent {
+    fn eq(&self, other: &Self) -> bool {
+        self.view().to_event() == other.view().to_event()
+    }
+}
+
+impl Eq for FlatEvent {}
 
 impl From<&Event<'_>> for FlatEvent {
     fn from(event: &Event<'_>) -> Self {
-        let mut text = FlatText::default();
+        let mut tags = Vec::new();
         for tag in &event.tags {
-            text.tag();
-            tag.iter().for_each(|value| text.value(TextView::Plain(value)));
+            let len: usize = tag.iter().map(|value| size_of::<u64>() + value.len()).sum();
+            tags.extend_from_slice(&(len as u64).to_le_bytes());
+            for value in tag {
+                tags.extend_from_slice(&(value.len() as u64).to_le_bytes());
+                tags.extend_from_slice(value.as_bytes());
+            }
         }
-        FlatEvent::new(event.into(), event.sig, text, TextView::Plain(&event.content))
+        let content = Found::Bytes(event.content.as_bytes());
+        FlatEvent::in_frame(event.into(), event.sig, content, &tags, &Sized)
     }
 }
 
-/// The tags of a [`FlatEvent`] as they are read.
-#[derive(Debug, Default)]
-pub(crate) struct FlatText {
-    text: String,
-    marks: Vec<usize>,
-    /// Where the number of values of the last tag stands.
-    last_tag: usize,
+/// The layout of a [`FlatEvent`] whose implementation has none: each tag and each value behind its length (u64 LE).
+#[derive(Debug)]
+struct Sized;
+
+impl Sized {
+    fn next<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+        let (len, rest) = bytes.split_first_chunk()?;
+        let (part, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)?;
+        *bytes = rest;
+        Some(part)
+    }
 }
 
-impl FlatText {
-    /// Makes room for what a message of this size usually needs.
-    pub(crate) fn for_message(bytes: usize) -> Self {
-        FlatText { text: String::with_capacity(2 * bytes), marks: Vec::with_capacity(bytes / 8), last_tag: 0 }
+impl TagLayout for Sized {
+    fn next_tag<'a>(&self, tags: &mut &'a [u8]) -> Option<&'a [u8]> {
+        Sized::next(tags)
     }
 
-    pub(crate) fn tag(&mut self) {
-        self.last_tag = self.marks.len();
-        self.marks.push(0);
-    }
-
-    /// Adds a value to the last tag.
-    pub(crate) fn value(&mut self, value: TextView<'_>) {
-        value.push_to(&mut self.text);
-        self.marks.push(self.text.len());
-        self.marks[self.last_tag] += 1;
+    fn next_value<'a>(&self, tag: &mut &'a [u8]) -> Option<TextView<'a>> {
+        str::from_utf8(Sized::next(tag)?).ok().map(TextView::Plain)
     }
 }
 
@@ -344,8 +370,7 @@ mod tests {
         let (id, pubkey, sig) = ([1; 32], [2; 32], [5; 64]);
         let event = Event { id, pubkey, created_at: -3, kind: 4, tags, content: "c".into(), sig };
         let flat = FlatEvent::from(&event);
-        let tags: Vec<Vec<&str>> = flat.tags().map(Iterator::collect).collect();
-        assert_eq!(tags, event.tags);
-        assert_eq!((flat.content(), flat.head, flat.sig), ("c", EventHead::from(&event), event.sig));
+        assert_eq!(flat.view().to_event(), event);
+        assert_eq!((flat.head, flat.sig), (EventHead::from(&event), event.sig));
     }
 }

@@ -37,10 +37,11 @@ pub(super) use self::tuned::Hand;
 use super::generated::nostr_capnp::{client_msg, nostr_event, relay_msg};
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, EventHead, RelayMessage, Tag,
-    TextView,
     codec::{assert_batch, encode_batch},
     hex,
     reader::Reader,
+    text::Found,
+    walk::Fixed,
 };
 
 /// Shortest hex text stored as bytes.
@@ -96,8 +97,9 @@ impl EventCodec for Capnp {
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
         let message = open(bytes)?;
         let root = message.get_root::<nostr_event::Reader<'_>>().map_err(library)?;
-        let (head, sig) = read_fixed(root.get_fixed_data().map_err(library)?)?;
-        let EventHead { id, pubkey, created_at, kind } = head;
+        let mut fixed = Fixed::BLANK;
+        read_fixed(root.get_fixed_data().map_err(library)?, &mut fixed)?;
+        let Fixed { head: EventHead { id, pubkey, created_at, kind }, sig } = fixed;
         let tag_data = root.get_tag_data().map_err(library)?;
         Ok(Event {
             id,
@@ -341,7 +343,7 @@ fn read_tags(mut reader: Reader<'_>) -> Result<Vec<Tag<'_>>, DecodeError> {
         let values = reader.u8("number of values in a tag")?;
         let mut tag = Tag::with_capacity(reader.capacity(u64::from(values)));
         for _ in 0..values {
-            tag.push(read_value(&mut reader)?.to_text());
+            tag.push(read_value(&mut reader)?.view("tag value")?.to_text());
         }
         tags.push(tag);
     }
@@ -349,22 +351,37 @@ fn read_tags(mut reader: Reader<'_>) -> Result<Vec<Tag<'_>>, DecodeError> {
     Ok(tags)
 }
 
-fn read_fixed(fixed: &[u8]) -> Result<(EventHead, [u8; 64]), DecodeError> {
-    let mut fixed = Reader::new(fixed);
-    let (id, pubkey, sig) = (fixed.array("id")?, fixed.array("pubkey")?, fixed.array("sig")?);
-    let created_at = i64::from_le_bytes(fixed.array("created_at")?);
-    let kind = u16::from_le_bytes(fixed.array("kind")?);
-    fixed.finish()?;
-    Ok((EventHead { id, pubkey, created_at, kind }, sig))
+#[inline]
+fn read_fixed(bytes: &[u8], fixed: &mut Fixed) -> Result<(), DecodeError> {
+    let mut reader = Reader::new(bytes);
+    fixed.head.id = *reader.array_ref("id")?;
+    fixed.head.pubkey = *reader.array_ref("pubkey")?;
+    fixed.sig = *reader.array_ref("sig")?;
+    fixed.head.created_at = i64::from_le_bytes(reader.array("created_at")?);
+    fixed.head.kind = u16::from_le_bytes(reader.array("kind")?);
+    reader.finish()
 }
 
+#[inline]
 fn read_stored<'a>(reader: &mut Reader<'a>) -> Result<(bool, &'a [u8]), DecodeError> {
     let what = "tag value";
     let head = u16::from_le_bytes(reader.array(what)?);
     Ok((head & HEX != 0, reader.bytes(u64::from(head & !HEX), what)?))
 }
 
-fn read_value<'a>(reader: &mut Reader<'a>) -> Result<TextView<'a>, DecodeError> {
+/// A tag's value; names of one letter and keys at a glance.
+#[inline(always)]
+fn read_value<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
+    if let Some(letter) = reader.letter_behind(1_u16.to_le_bytes()) {
+        return Ok(Found::Letter(letter));
+    }
+    if let Some(key) = reader.array_behind((HEX | 32).to_le_bytes()) {
+        return Ok(Found::Key(key));
+    }
+    read_text_value(reader)
+}
+
+fn read_text_value<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
     let (is_hex, stored) = read_stored(reader)?;
     hex::read_stored(is_hex, stored, MIN_HEX_CHARS, "tag value")
 }

@@ -15,7 +15,8 @@ use crate::{
     formats::tuned::{Tune, Verb},
     model::TagLayout,
     reader::Reader,
-    walk::{self, TagSink, Walk, Walked},
+    text::Found,
+    walk::{self, Fixed, TagSink, VALUE, Walk, Walked},
 };
 
 /// Cap'n Proto by hand.
@@ -67,7 +68,9 @@ impl Tune for Hand {
 
     fn read_head(bytes: &[u8]) -> Result<EventHead, DecodeError> {
         let fixed = Frame::of(bytes, EVENT_ROOT).and_then(|frame| frame.blob(1)).ok_or(UNUSUAL)?;
-        read_fixed(fixed).map(|(head, _)| head)
+        let mut read = Fixed::BLANK;
+        read_fixed(fixed, &mut read)?;
+        Ok(read.head)
     }
 
     fn write_client(verb: Verb, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
@@ -334,30 +337,35 @@ fn halves(word: [u8; WORD_BYTES]) -> [u32; 2] {
 impl Walk for Hand {
     const LAYOUT: &'static dyn TagLayout = &Hand;
 
-    fn walk<'a>(bytes: &'a [u8], tags: &mut impl TagSink<'a>) -> Result<Walked<'a>, DecodeError> {
+    #[inline]
+    fn walk<'a>(
+        bytes: &'a [u8],
+        fixed: &mut Fixed,
+        tags: &mut impl TagSink<'a>,
+    ) -> Result<Walked<'a>, DecodeError> {
         let frame = Frame::of(bytes, EVENT_ROOT).ok_or(UNUSUAL)?;
-        let (Some(fixed), Some(tag_data), Some(text)) = (frame.blob(1), frame.blob(2), frame.blob(3)) else {
+        let (Some(fixed_data), Some(tag_data), Some(content)) = (frame.blob(1), frame.blob(2), frame.blob(3))
+        else {
             return Err(UNUSUAL);
         };
-        if !frame.can_hold([fixed.len(), tag_data.len(), text.len()]) {
+        if !frame.can_hold([fixed_data.len(), tag_data.len(), content.len()]) {
             return Err(UNUSUAL);
         }
-        let (head, sig) = read_fixed(fixed)?;
-        let content = text.strip_suffix(&[0]).ok_or(UNUSUAL)?;
-        let content = str::from_utf8(content).map_err(|_| DecodeError::Utf8("content"))?;
+        walk::out_of_line(|| read_fixed(fixed_data, fixed))?;
+        let content = content.strip_suffix(&[0]).ok_or(UNUSUAL)?;
         let mut reader = Reader::new(tag_data);
         let count = u16::from_le_bytes(reader.array("number of tags")?);
         let tag_bytes = reader.rest();
-        tags.expect_tags(reader.capacity(count.into()));
+        tags.expect_tags(|| reader.capacity(count.into()));
         for _ in 0..count {
             let values = reader.u8("number of values in a tag")?;
-            tags.tag(reader.capacity(values.into()));
+            tags.tag(|| reader.capacity(values.into()));
             for _ in 0..values {
-                tags.value(read_value(&mut reader)?);
+                tags.value(read_value(&mut reader)?)?;
             }
         }
         reader.finish()?;
-        Ok(Walked { head, sig, content: TextView::Plain(content), tags: tag_bytes })
+        Ok(Walked { content: Found::Bytes(content), tags: tag_bytes })
     }
 }
 
@@ -371,6 +379,6 @@ impl TagLayout for Hand {
         let mut reader = Reader::new(tag);
         let value = read_value(&mut reader).ok()?;
         *tag = reader.rest();
-        Some(value)
+        value.view(VALUE).ok()
     }
 }

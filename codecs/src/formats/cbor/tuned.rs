@@ -11,7 +11,8 @@ use crate::{
     hex,
     model::TagLayout,
     reader::Reader,
-    walk::{self, TagSink, Walk, Walked},
+    text::Found,
+    walk::{self, CONTENT, Fixed, TagSink, VALUE, Walk, Walked},
 };
 
 /// A CBOR format by hand.
@@ -57,7 +58,9 @@ impl<D: Dialect> Tune for Hand<D> {
     }
 
     fn read_head(bytes: &[u8]) -> Result<EventHead, DecodeError> {
-        read_head::<D>(&mut Reader::new(bytes))
+        let mut fixed = Fixed::BLANK;
+        read_head::<D>(&mut Reader::new(bytes), &mut fixed.head)?;
+        Ok(fixed.head)
     }
 
     fn write_client(verb: Verb, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
@@ -160,27 +163,33 @@ fn write_value<D: Dialect>(value: &str, out: &mut Vec<u8>) {
 impl<D: Dialect> Walk for Hand<D> {
     const LAYOUT: &'static dyn TagLayout = &Layout::<D>(PhantomData);
 
-    fn walk<'a>(bytes: &'a [u8], tags: &mut impl TagSink<'a>) -> Result<Walked<'a>, DecodeError> {
+    #[inline]
+    fn walk<'a>(
+        bytes: &'a [u8],
+        fixed: &mut Fixed,
+        tags: &mut impl TagSink<'a>,
+    ) -> Result<Walked<'a>, DecodeError> {
         let mut reader = Reader::new(bytes);
-        let head = read_head::<D>(&mut reader)?;
+        walk::out_of_line(|| read_head::<D>(&mut reader, &mut fixed.head))?;
         let [.., tags_key, content_key, sig_key] = D::KEYS;
         read_key(&mut reader, tags_key, "tags")?;
         let count = read_argument(&mut reader, ARRAY, "tags")?;
         let tag_bytes = reader.rest();
-        tags.expect_tags(reader.capacity(count));
+        tags.expect_tags(|| reader.capacity(count));
         for _ in 0..count {
             let values = read_argument(&mut reader, ARRAY, "tag")?;
-            tags.tag(reader.capacity(values));
+            tags.tag(|| reader.capacity(values));
             for _ in 0..values {
-                tags.value(read_value::<D>(&mut reader)?);
+                tags.value(read_value::<D>(&mut reader)?)?;
             }
         }
         let tag_bytes = &tag_bytes[..tag_bytes.len() - reader.rest().len()];
-        read_key(&mut reader, content_key, "content")?;
-        let content = TextView::Plain(read_text(&mut reader, "content")?);
-        let sig = read_fixed(&mut reader, sig_key, "sig")?;
+        read_key(&mut reader, content_key, CONTENT)?;
+        let content_len = read_argument(&mut reader, TEXT, CONTENT)?;
+        let content = Found::Bytes(reader.bytes(content_len, CONTENT)?);
+        fixed.sig = *read_fixed(&mut reader, sig_key, "sig")?;
         reader.finish()?;
-        Ok(Walked { head, sig, content, tags: tag_bytes })
+        Ok(Walked { content, tags: tag_bytes })
     }
 }
 
@@ -197,22 +206,24 @@ impl<D: Dialect> TagLayout for Layout<D> {
         let mut reader = Reader::new(tag);
         let value = read_value::<D>(&mut reader).ok()?;
         *tag = reader.rest();
-        Some(value)
+        value.view(VALUE).ok()
     }
 }
 
-fn read_head<D: Dialect>(reader: &mut Reader<'_>) -> Result<EventHead, DecodeError> {
+#[inline]
+fn read_head<D: Dialect>(reader: &mut Reader<'_>, head: &mut EventHead) -> Result<(), DecodeError> {
     let [id, pubkey, created_at, kind, ..] = D::KEYS;
     if reader.u8("event")? != D::EVENT_HEAD {
         return Err(DecodeError::Malformed("event"));
     }
-    let (id, pubkey) = (read_fixed(reader, id, "id")?, read_fixed(reader, pubkey, "pubkey")?);
+    head.id = *read_fixed(reader, id, "id")?;
+    head.pubkey = *read_fixed(reader, pubkey, "pubkey")?;
     read_key(reader, created_at, "created_at")?;
-    let created_at = read_time(reader)?;
+    head.created_at = read_time(reader)?;
     read_key(reader, kind, "kind")?;
-    let kind =
+    head.kind =
         u16::try_from(read_argument(reader, UINT, "kind")?).map_err(|_| DecodeError::OutOfRange("kind"))?;
-    Ok(EventHead { id, pubkey, created_at, kind })
+    Ok(())
 }
 
 /// The next item with all that is in it. Each head takes a byte, so the loop ends with the input at the latest.
@@ -234,6 +245,7 @@ fn take_item<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
     start.get(..start.len() - reader.rest().len())
 }
 
+#[inline]
 fn read_time(reader: &mut Reader<'_>) -> Result<i64, DecodeError> {
     let what = "created_at";
     let is_negative = reader.rest().first().is_some_and(|head| head >> 5 == NEGATIVE);
@@ -242,6 +254,7 @@ fn read_time(reader: &mut Reader<'_>) -> Result<i64, DecodeError> {
     Ok(if is_negative { !size } else { size })
 }
 
+#[inline]
 fn read_key(reader: &mut Reader<'_>, key: &[u8], what: &'static str) -> Result<(), DecodeError> {
     match reader.bytes(key.len() as u64, what)? == key {
         true => Ok(()),
@@ -249,14 +262,15 @@ fn read_key(reader: &mut Reader<'_>, key: &[u8], what: &'static str) -> Result<(
     }
 }
 
-fn read_fixed<const N: usize>(
-    reader: &mut Reader<'_>,
+#[inline(always)]
+fn read_fixed<'a, const N: usize>(
+    reader: &mut Reader<'a>,
     key: &[u8],
     what: &'static str,
-) -> Result<[u8; N], DecodeError> {
+) -> Result<&'a [u8; N], DecodeError> {
     read_key(reader, key, what)?;
     match read_argument(reader, BYTES, what)? == N as u64 {
-        true => reader.array(what),
+        true => reader.array_ref(what),
         false => Err(DecodeError::Malformed(what)),
     }
 }
@@ -266,22 +280,39 @@ fn read_text<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<&'a str,
     reader.text(len, what)
 }
 
-fn read_value<'a, D: Dialect>(reader: &mut Reader<'a>) -> Result<TextView<'a>, DecodeError> {
-    if !D::COMPACT {
-        return read_text(reader, "tag value").map(TextView::Plain);
+/// A tag's value; names of one letter and keys at a glance.
+#[inline(always)]
+fn read_value<'a, D: Dialect>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
+    if let Some(letter) = reader.letter_behind([TEXT << 5 | 1]) {
+        return Ok(Found::Letter(letter));
     }
-    let (is_bytes, stored) = read_stored(reader)?;
-    hex::read_stored(is_bytes, stored, MIN_HEX_LEN, "tag value")
+    if D::COMPACT
+        && let Some(key) = reader.array_behind([BYTES << 5 | 24, 32])
+    {
+        return Ok(Found::Key(key));
+    }
+    read_text_value::<D>(reader)
 }
 
+fn read_text_value<'a, D: Dialect>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
+    if !D::COMPACT {
+        let len = read_argument(reader, TEXT, VALUE)?;
+        return reader.bytes(len, VALUE).map(Found::Bytes);
+    }
+    let (is_bytes, stored) = read_stored(reader)?;
+    hex::read_stored(is_bytes, stored, MIN_HEX_LEN, VALUE)
+}
+
+#[inline]
 fn read_stored<'a>(reader: &mut Reader<'a>) -> Result<(bool, &'a [u8]), DecodeError> {
-    let what = "tag value";
+    let what = VALUE;
     let is_bytes = reader.rest().first().is_some_and(|head| head >> 5 == BYTES);
     let len = read_argument(reader, if is_bytes { BYTES } else { TEXT }, what)?;
     Ok((is_bytes, reader.bytes(len, what)?))
 }
 
 /// The argument of a head that must be of this major type and in its shortest form.
+#[inline]
 fn read_argument(reader: &mut Reader<'_>, major: u8, what: &'static str) -> Result<u64, DecodeError> {
     let head = reader.u8(what)?;
     if head >> 5 != major {

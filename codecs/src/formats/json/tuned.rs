@@ -11,7 +11,8 @@ use crate::{
     formats::tuned::{Tune, Verb},
     hex,
     model::TagLayout,
-    walk::{TagSink, Walk, Walked},
+    text::{self, Found, Letter},
+    walk::{Checked, Fixed, TagSink, VALUE, Walk, Walked},
 };
 
 /// JSON by hand.
@@ -22,12 +23,13 @@ impl Tune for Hand {
     const LIBRARY: &'static dyn Codec = &Json;
 
     fn write_event(event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let (mut key, mut sig) = ([0; 64], [0; 128]);
-        out.extend_from_slice(b"{\"id\":\"");
-        out.extend_from_slice(hex::encode_array(&event.id, &mut key).as_bytes());
-        out.extend_from_slice(b"\",\"pubkey\":\"");
-        out.extend_from_slice(hex::encode_array(&event.pubkey, &mut key).as_bytes());
-        out.extend_from_slice(b"\",\"created_at\":");
+        let mut start = [0; 162];
+        start[..7].copy_from_slice(b"{\"id\":\"");
+        hex::encode_to(&event.id, &mut start[7..71]);
+        start[71..83].copy_from_slice(b"\",\"pubkey\":\"");
+        hex::encode_to(&event.pubkey, &mut start[83..147]);
+        start[147..].copy_from_slice(b"\",\"created_at\":");
+        out.extend_from_slice(&start);
         out.extend_from_slice(itoa::Buffer::new().format(event.created_at).as_bytes());
         out.extend_from_slice(b",\"kind\":");
         out.extend_from_slice(itoa::Buffer::new().format(event.kind).as_bytes());
@@ -39,29 +41,30 @@ impl Tune for Hand {
         });
         out.extend_from_slice(b"],\"content\":");
         write_text(&event.content, out);
-        out.extend_from_slice(b",\"sig\":\"");
-        out.extend_from_slice(hex::encode_array(&event.sig, &mut sig).as_bytes());
-        out.extend_from_slice(b"\"}");
+        let mut end = [0; 138];
+        end[..8].copy_from_slice(b",\"sig\":\"");
+        hex::encode_to(&event.sig, &mut end[8..136]);
+        end[136..].copy_from_slice(b"\"}");
+        out.extend_from_slice(&end);
         Ok(())
     }
 
     fn read_head(bytes: &[u8]) -> Result<EventHead, DecodeError> {
-        let (mut id, mut pubkey, mut created_at, mut kind) = (None, None, None, None);
-        let mut cursor = Cursor(bytes);
+        let (mut fixed, mut seen, mut expected) = (Fixed::BLANK, 0, 0);
+        let mut cursor = Cursor::new(bytes);
         cursor.expect(b'{')?;
         loop {
-            match cursor.name()? {
-                b"id" => id = Some(cursor.fixed()?),
-                b"pubkey" => pubkey = Some(cursor.fixed()?),
-                b"created_at" => created_at = Some(cursor.time()?),
-                b"kind" => kind = Some(cursor.kind()?),
-                b"tags" => drop(cursor.tags(&mut Passed)?),
-                b"content" | b"sig" => cursor.string().map(|_| ())?,
-                _ => return Err(UNUSUAL),
+            let field = cursor.field(expected)?;
+            match field {
+                TAGS => cursor.tags(&mut Checked).map(|_| ())?,
+                CONTENT | SIG => cursor.string().map(|_| ())?,
+                _ => cursor.head_field(field, &mut fixed.head)?,
             }
-            if let (Some(id), Some(pubkey), Some(created_at), Some(kind)) = (id, pubkey, created_at, kind) {
-                return Ok(EventHead { id, pubkey, created_at, kind });
+            seen |= 1 << field;
+            if seen & HEAD == HEAD {
+                return Ok(fixed.head);
             }
+            expected = field + 1;
             cursor.expect(b',')?;
         }
     }
@@ -91,10 +94,10 @@ impl Tune for Hand {
     }
 
     fn split_relay(bytes: &[u8]) -> Option<(Cow<'_, str>, &[u8])> {
-        let mut cursor = Cursor(bytes.strip_suffix(b"]")?.strip_prefix(EVENT)?);
+        let mut cursor = Cursor::new(bytes.strip_suffix(b"]")?.strip_prefix(EVENT)?);
         let subscription = cursor.string().ok()?.view().ok()?;
         cursor.expect(b',').ok()?;
-        Some((subscription.to_text(), cursor.0))
+        Some((subscription.to_text(), cursor.rest))
     }
 
     fn wrap(subscription: &str, event: &[u8], out: &mut Vec<u8>) {
@@ -109,7 +112,7 @@ impl Tune for Hand {
         bytes: &'a [u8],
         mut each: impl FnMut(&'a [u8]) -> Option<()>,
     ) -> Option<Cow<'a, str>> {
-        let mut cursor = Cursor(bytes.strip_prefix(EVENTS)?);
+        let mut cursor = Cursor::new(bytes.strip_prefix(EVENTS)?);
         let subscription = cursor.string().ok()?.view().ok()?;
         cursor.expect(b',').ok()?;
         cursor.expect(b'[').ok()?;
@@ -149,7 +152,20 @@ fn write_list<T>(items: &[T], out: &mut Vec<u8>, write: impl Fn(&T, &mut Vec<u8>
     }
 }
 
+/// Letters and 64 digits, nearly all of what there is, are copied with their quotes at once.
 fn write_text(text: &str, out: &mut Vec<u8>) {
+    match text.as_bytes() {
+        [letter] if !is_special(letter) => return out.extend_from_slice(&[b'"', *letter, b'"']),
+        bytes => {
+            if let Ok(key) = <&[u8; 64]>::try_from(bytes)
+                && !has_special(key)
+            {
+                let mut quoted = [b'"'; 66];
+                quoted[1..65].copy_from_slice(key);
+                return out.extend_from_slice(&quoted);
+            }
+        }
+    }
     out.push(b'"');
     let mut rest = text.as_bytes();
     loop {
@@ -177,11 +193,8 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
 /// How many bytes stand before the first quote, backslash or control character. Long runs go by 32 bytes, which
 /// the compiler does with SIMD; the last few by 8 at a time.
 fn plain_len(bytes: &[u8]) -> usize {
-    let is_special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
     let (chunks, _) = bytes.as_chunks::<32>();
-    let plain =
-        chunks.iter().take_while(|chunk| !chunk.iter().fold(false, |any, byte| any | is_special(byte)));
-    let mut len = 32 * plain.count();
+    let mut len = 32 * chunks.iter().take_while(|chunk| !has_special(chunk)).count();
     while let Some(chunk) = bytes[len..].first_chunk::<8>() {
         let special = special_bytes(u64::from_le_bytes(*chunk));
         if special != 0 {
@@ -190,6 +203,16 @@ fn plain_len(bytes: &[u8]) -> usize {
         len += 8;
     }
     len + bytes[len..].iter().position(is_special).unwrap_or(bytes.len() - len)
+}
+
+#[inline]
+fn has_special<const N: usize>(bytes: &[u8; N]) -> bool {
+    bytes.iter().fold(false, |any, byte| any | is_special(byte))
+}
+
+#[inline]
+fn is_special(byte: &u8) -> bool {
+    *byte < 0x20 || *byte == b'"' || *byte == b'\\'
 }
 
 /// The high bit of each special byte. Bits above the lowest that is set may be wrong: borrows run upwards.
@@ -209,26 +232,30 @@ const UNUSUAL: DecodeError = DecodeError::Malformed("JSON");
 impl Walk for Hand {
     const LAYOUT: &'static dyn TagLayout = &Layout;
 
-    fn walk<'a>(bytes: &'a [u8], tags: &mut impl TagSink<'a>) -> Result<Walked<'a>, DecodeError> {
-        let (mut id, mut pubkey, mut created_at, mut kind) = (None, None, None, None);
-        let (mut tag_bytes, mut content, mut sig) = (None, None, None);
-        let mut cursor = Cursor(bytes);
+    #[inline]
+    fn walk<'a>(
+        bytes: &'a [u8],
+        fixed: &mut Fixed,
+        tags: &mut impl TagSink<'a>,
+    ) -> Result<Walked<'a>, DecodeError> {
+        let text = text::checked(bytes, "message")?;
+        let (mut tag_bytes, mut content) = (&bytes[..0], TextView::Plain(""));
+        let (mut seen, mut expected) = (0, 0);
+        let mut cursor = Cursor { rest: bytes, text: Some(text) };
         cursor.expect(b'{')?;
         loop {
-            let is_first = match cursor.name()? {
-                b"id" => id.replace(cursor.fixed()?).is_none(),
-                b"pubkey" => pubkey.replace(cursor.fixed()?).is_none(),
-                b"created_at" => created_at.replace(cursor.time()?).is_none(),
-                b"kind" => kind.replace(cursor.kind()?).is_none(),
-                b"tags" if tag_bytes.is_some() => false,
-                b"tags" => tag_bytes.replace(cursor.tags(tags)?).is_none(),
-                b"content" => content.replace(cursor.string()?.view()?).is_none(),
-                b"sig" => sig.replace(cursor.fixed()?).is_none(),
-                _ => false,
-            };
-            if !is_first {
+            let field = cursor.field(expected)?;
+            if seen & 1 << field != 0 {
                 return Err(UNUSUAL);
             }
+            match field {
+                TAGS => tag_bytes = cursor.tags(tags)?,
+                CONTENT => content = cursor.string()?.view()?,
+                SIG => cursor.fixed(&mut fixed.sig)?,
+                _ => cursor.head_field(field, &mut fixed.head)?,
+            }
+            seen |= 1 << field;
+            expected = field + 1;
             match cursor.next()? {
                 b',' => {}
                 b'}' => break,
@@ -236,76 +263,100 @@ impl Walk for Hand {
             }
         }
         cursor.finish()?;
-        let (Some(id), Some(pubkey), Some(created_at), Some(kind)) = (id, pubkey, created_at, kind) else {
-            return Err(UNUSUAL);
-        };
-        let (Some(tags), Some(content), Some(sig)) = (tag_bytes, content, sig) else { return Err(UNUSUAL) };
-        Ok(Walked { head: EventHead { id, pubkey, created_at, kind }, sig, content, tags })
+        if seen == ALL { Ok(Walked { content: Found::Text(content), tags: tag_bytes }) } else { Err(UNUSUAL) }
     }
 }
+
+/// The fields in their usual order, as they are usually written behind the comma.
+const FIELDS: [&[u8]; 7] = [
+    b"\"id\":",
+    b"\"pubkey\":",
+    b"\"created_at\":",
+    b"\"kind\":",
+    b"\"tags\":",
+    b"\"content\":",
+    b"\"sig\":",
+];
+// Their places there.
+const ID: usize = 0;
+const PUBKEY: usize = 1;
+const CREATED_AT: usize = 2;
+const KIND: usize = 3;
+const TAGS: usize = 4;
+const CONTENT: usize = 5;
+const SIG: usize = 6;
+/// Sets of fields: the head, and all.
+const HEAD: u8 = 1 << ID | 1 << PUBKEY | 1 << CREATED_AT | 1 << KIND;
+const ALL: u8 = (1 << FIELDS.len()) - 1;
 
 #[derive(Debug)]
 struct Layout;
 
 impl TagLayout for Layout {
     fn next_tag<'a>(&self, tags: &mut &'a [u8]) -> Option<&'a [u8]> {
-        let mut cursor = Cursor(tags);
+        let mut cursor = Cursor::new(tags);
         cursor.skip(b',');
         cursor.expect(b'[').ok()?;
-        let start = cursor.0;
+        let start = cursor.rest;
         let mut inside = cursor;
-        inside.values(|_| Ok(())).ok()?;
-        *tags = inside.0;
-        start.get(..start.len() - inside.0.len() - 1)
+        inside.values(|cursor| cursor.string().map(|_| ())).ok()?;
+        *tags = inside.rest;
+        start.get(..start.len() - inside.rest.len() - 1)
     }
 
     fn next_value<'a>(&self, tag: &mut &'a [u8]) -> Option<TextView<'a>> {
-        let mut cursor = Cursor(tag);
+        let mut cursor = Cursor::new(tag);
         cursor.skip(b',');
-        let value = cursor.string().ok()?;
-        *tag = cursor.0;
-        value.view().ok()
+        let value = cursor.value().ok()?;
+        *tag = cursor.rest;
+        value.view(VALUE).ok()
     }
-}
-
-/// Tags that are only passed over.
-struct Passed;
-
-impl TagSink<'_> for Passed {
-    fn tag(&mut self, _room: usize) {}
-
-    fn value(&mut self, _value: TextView<'_>) {}
 }
 
 /// A string between its quotes.
 struct Quoted<'a> {
     inside: &'a [u8],
+    /// The same, where it is known to be UTF-8.
+    text: Option<&'a str>,
     is_escaped: bool,
 }
 
 impl<'a> Quoted<'a> {
     fn view(&self) -> Result<TextView<'a>, DecodeError> {
-        let text = str::from_utf8(self.inside).map_err(|_| DecodeError::Utf8("message"))?;
+        let text = match self.text {
+            Some(text) => text,
+            None => text::checked(self.inside, "message")?,
+        };
         Ok(if self.is_escaped { TextView::Escaped(text) } else { TextView::Plain(text) })
     }
 }
 
-/// What is left of the text.
+/// What is left to be read.
 #[derive(Clone, Copy)]
-struct Cursor<'a>(&'a [u8]);
+struct Cursor<'a> {
+    rest: &'a [u8],
+    /// All of the message, where it was checked as a whole: its end is the end of `rest`.
+    text: Option<&'a str>,
+}
 
 impl<'a> Cursor<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Cursor { rest: bytes, text: None }
+    }
+
+    #[inline]
     fn skip_space(&mut self) {
-        while let Some((b' ' | b'\n' | b'\r' | b'\t', rest)) = self.0.split_first() {
-            self.0 = rest;
+        while let Some((b' ' | b'\n' | b'\r' | b'\t', rest)) = self.rest.split_first() {
+            self.rest = rest;
         }
     }
 
     /// The next byte that is no white space, which is taken.
+    #[inline]
     fn next(&mut self) -> Result<u8, DecodeError> {
         self.skip_space();
-        let (byte, rest) = self.0.split_first().ok_or(UNUSUAL)?;
-        self.0 = rest;
+        let (byte, rest) = self.rest.split_first().ok_or(UNUSUAL)?;
+        self.rest = rest;
         Ok(*byte)
     }
 
@@ -316,31 +367,32 @@ impl<'a> Cursor<'a> {
     /// Takes `byte` if it is next.
     fn skip(&mut self, byte: u8) -> bool {
         self.skip_space();
-        let rest = self.0.strip_prefix(&[byte]);
-        self.0 = rest.unwrap_or(self.0);
+        let rest = self.rest.strip_prefix(&[byte]);
+        self.rest = rest.unwrap_or(self.rest);
         rest.is_some()
     }
 
     fn finish(mut self) -> Result<(), DecodeError> {
         self.skip_space();
-        if self.0.is_empty() { Ok(()) } else { Err(UNUSUAL) }
+        if self.rest.is_empty() { Ok(()) } else { Err(UNUSUAL) }
     }
 
     /// A string; its escapes are checked, its UTF-8 is not.
     fn string(&mut self) -> Result<Quoted<'a>, DecodeError> {
         self.expect(b'"')?;
-        let start = self.0;
+        let start = self.rest;
         let mut is_escaped = false;
         loop {
-            self.0 = &self.0[plain_len(self.0)..];
-            match self.0 {
+            self.rest = &self.rest[plain_len(self.rest)..];
+            match self.rest {
                 [b'"', rest @ ..] => {
-                    self.0 = rest;
-                    return Ok(Quoted { inside: &start[..start.len() - rest.len() - 1], is_escaped });
+                    self.rest = rest;
+                    let inside = &start[..start.len() - rest.len() - 1];
+                    return Ok(Quoted { inside, text: self.checked(inside.len()), is_escaped });
                 }
                 [b'\\', escape @ ..] => {
                     is_escaped = true;
-                    self.0 = after_escape(escape)?;
+                    self.rest = after_escape(escape)?;
                 }
                 _ => return Err(UNUSUAL), // the end, or a control character
             }
@@ -350,50 +402,83 @@ impl<'a> Cursor<'a> {
     /// What looks like an object: braces are paired outside of strings, and nothing else is looked at.
     fn object(&mut self) -> Result<&'a [u8], DecodeError> {
         self.skip_space();
-        let start = self.0;
+        let start = self.rest;
         let mut depth = 0_usize;
         loop {
-            match self.0.first() {
+            match self.rest.first() {
                 Some(b'"') => self.string().map(|_| ())?,
                 Some(b'{') => {
                     depth += 1;
-                    self.0 = &self.0[1..];
+                    self.rest = &self.rest[1..];
                 }
                 Some(b'}') => {
                     depth = depth.checked_sub(1).ok_or(UNUSUAL)?;
-                    self.0 = &self.0[1..];
+                    self.rest = &self.rest[1..];
                 }
-                Some(_) if depth > 0 => self.0 = &self.0[1..],
+                Some(_) if depth > 0 => self.rest = &self.rest[1..],
                 _ => return Err(UNUSUAL),
             }
             if depth == 0 {
-                return Ok(&start[..start.len() - self.0.len()]);
+                return Ok(&start[..start.len() - self.rest.len()]);
             }
         }
     }
 
-    /// The name of a field without escapes, and its colon.
-    fn name(&mut self) -> Result<&'a [u8], DecodeError> {
-        let name = self.string()?;
-        self.expect(b':')?;
-        if name.is_escaped { Err(UNUSUAL) } else { Ok(name.inside) }
+    /// The text of so many bytes before the quote that was taken last. Quotes are no part of other characters, so
+    /// the cut is between two.
+    #[inline]
+    fn checked(&self, len: usize) -> Option<&'a str> {
+        let text = self.text?;
+        let end = text.len().checked_sub(self.rest.len() + 1)?;
+        text.get(end.checked_sub(len)?..end)
     }
 
-    fn fixed<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+    /// The field whose name and colon are next: tried is the one that usually follows.
+    #[inline]
+    fn field(&mut self, expected: usize) -> Result<usize, DecodeError> {
+        if let Some(name) = FIELDS.get(expected)
+            && let Some(rest) = self.rest.strip_prefix(*name)
+        {
+            self.rest = rest;
+            return Ok(expected);
+        }
+        self.any_field()
+    }
+
+    fn any_field(&mut self) -> Result<usize, DecodeError> {
+        let name = self.string()?;
+        self.expect(b':')?;
+        let is_name = |field: &&[u8]| field.get(1..field.len() - 2) == Some(name.inside);
+        FIELDS.iter().position(is_name).ok_or(UNUSUAL)
+    }
+
+    /// The value of one of the first four fields.
+    #[inline]
+    fn head_field(&mut self, field: usize, head: &mut EventHead) -> Result<(), DecodeError> {
+        match field {
+            ID => self.fixed(&mut head.id)?,
+            PUBKEY => self.fixed(&mut head.pubkey)?,
+            CREATED_AT => head.created_at = self.time()?,
+            _ => head.kind = self.kind()?,
+        }
+        Ok(())
+    }
+
+    fn fixed<const N: usize>(&mut self, bytes: &mut [u8; N]) -> Result<(), DecodeError> {
         self.expect(b'"')?;
-        let (digits, rest) = self.0.split_at_checked(2 * N).ok_or(UNUSUAL)?;
-        self.0 = rest.strip_prefix(b"\"").ok_or(UNUSUAL)?;
-        hex::decode_array(digits).ok_or(UNUSUAL)
+        let (digits, rest) = self.rest.split_at_checked(2 * N).ok_or(UNUSUAL)?;
+        self.rest = rest.strip_prefix(b"\"").ok_or(UNUSUAL)?;
+        if hex::decode_to(digits, bytes) { Ok(()) } else { Err(UNUSUAL) }
     }
 
     /// Digits without a leading zero, at most 19: enough for an i64, too few to overflow a u64.
     fn digits(&mut self) -> Result<u64, DecodeError> {
-        let len = self.0.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let (digits, rest) = self.0.split_at(len);
+        let len = self.rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (digits, rest) = self.rest.split_at(len);
         if len == 0 || len > 19 || (len > 1 && digits[0] == b'0') {
             return Err(UNUSUAL);
         }
-        self.0 = rest;
+        self.rest = rest;
         Ok(digits.iter().fold(0, |value, digit| 10 * value + u64::from(digit - b'0')))
     }
 
@@ -415,15 +500,12 @@ impl<'a> Cursor<'a> {
     /// The array of tags, and what stands in it.
     fn tags(&mut self, tags: &mut impl TagSink<'a>) -> Result<&'a [u8], DecodeError> {
         self.expect(b'[')?;
-        let start = self.0;
+        let start = self.rest;
         if !self.skip(b']') {
             loop {
                 self.expect(b'[')?;
-                tags.tag(0);
-                self.values(|value| {
-                    tags.value(value.view()?);
-                    Ok(())
-                })?;
+                tags.tag(|| 0);
+                self.values(|cursor| tags.value(cursor.value()?))?;
                 match self.next()? {
                     b',' => {}
                     b']' => break,
@@ -431,19 +513,33 @@ impl<'a> Cursor<'a> {
                 }
             }
         }
-        Ok(&start[..start.len() - self.0.len() - 1])
+        Ok(&start[..start.len() - self.rest.len() - 1])
+    }
+
+    /// A string, its UTF-8 checked; names of one letter at a glance.
+    #[inline(always)]
+    fn value(&mut self) -> Result<Found<'a>, DecodeError> {
+        if let [b'"', letter, b'"', rest @ ..] = self.rest
+            && !is_special(letter)
+            && let Some(letter) = Letter::new(*letter)
+        {
+            self.rest = rest;
+            return Ok(Found::Letter(letter));
+        }
+        self.string()?.view().map(Found::Text)
     }
 
     /// Strings up to the bracket that closes their array.
+    #[inline]
     fn values(
         &mut self,
-        mut each: impl FnMut(Quoted<'a>) -> Result<(), DecodeError>,
+        mut each: impl FnMut(&mut Self) -> Result<(), DecodeError>,
     ) -> Result<(), DecodeError> {
         if self.skip(b']') {
             return Ok(());
         }
         loop {
-            each(self.string()?)?;
+            each(self)?;
             match self.next()? {
                 b',' => {}
                 b']' => return Ok(()),

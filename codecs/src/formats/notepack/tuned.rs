@@ -5,7 +5,8 @@ use crate::{
     DecodeError, EncodeError, Event, EventCodec, EventHead, EventView, FlatEvent, TextView, hex,
     model::TagLayout,
     reader::{Reader, write_varint},
-    walk::{self, TagSink, Walk, Walked},
+    text::Found,
+    walk::{self, CONTENT, Fixed, TagSink, VALUE, Walk, Walked},
 };
 
 /// The only version.
@@ -36,6 +37,10 @@ impl EventCodec for Tuned {
         walk::decode::<Self>(bytes)
     }
 
+    fn owned_event(&self, bytes: &[u8]) -> Result<Event<'static>, DecodeError> {
+        walk::owned::<Self>(bytes)
+    }
+
     fn view_event<'a>(&self, bytes: &'a [u8]) -> Result<EventView<'a>, DecodeError> {
         walk::view::<Self>(bytes)
     }
@@ -45,7 +50,9 @@ impl EventCodec for Tuned {
     }
 
     fn peek(&self, bytes: &[u8]) -> Result<EventHead, DecodeError> {
-        read_head(&mut Reader::new(bytes)).map(|(head, _)| head)
+        let mut fixed = Fixed::BLANK;
+        read_fixed(&mut Reader::new(bytes), &mut fixed)?;
+        Ok(fixed.head)
     }
 }
 
@@ -62,23 +69,28 @@ fn write_value(value: &str, out: &mut Vec<u8>) {
 impl Walk for Tuned {
     const LAYOUT: &'static dyn TagLayout = &Tuned;
 
-    fn walk<'a>(bytes: &'a [u8], tags: &mut impl TagSink<'a>) -> Result<Walked<'a>, DecodeError> {
+    #[inline]
+    fn walk<'a>(
+        bytes: &'a [u8],
+        fixed: &mut Fixed,
+        tags: &mut impl TagSink<'a>,
+    ) -> Result<Walked<'a>, DecodeError> {
         let mut reader = Reader::new(bytes);
-        let (head, sig) = read_head(&mut reader)?;
+        walk::out_of_line(|| read_fixed(&mut reader, fixed))?;
         let content_len = reader.varint("content's length")?;
-        let content = TextView::Plain(reader.text(content_len, "content")?);
+        let content = Found::Bytes(reader.bytes(content_len, CONTENT)?);
         let count = reader.varint("number of tags")?;
         let tag_bytes = reader.rest();
-        tags.expect_tags(reader.capacity(count));
+        tags.expect_tags(|| reader.capacity(count));
         for _ in 0..count {
             let values = reader.varint("number of values in a tag")?;
-            tags.tag(reader.capacity(values));
+            tags.tag(|| reader.capacity(values));
             for _ in 0..values {
-                tags.value(read_value(&mut reader)?);
+                tags.value(read_value(&mut reader)?)?;
             }
         }
         reader.finish()?;
-        Ok(Walked { head, sig, content, tags: tag_bytes })
+        Ok(Walked { content, tags: tag_bytes })
     }
 }
 
@@ -92,27 +104,43 @@ impl TagLayout for Tuned {
         let mut reader = Reader::new(tag);
         let value = read_value(&mut reader).ok()?;
         *tag = reader.rest();
-        Some(value)
+        value.view(VALUE).ok()
     }
 }
 
-fn read_head(reader: &mut Reader<'_>) -> Result<(EventHead, [u8; 64]), DecodeError> {
+#[inline]
+fn read_fixed(reader: &mut Reader<'_>, fixed: &mut Fixed) -> Result<(), DecodeError> {
     if reader.varint("version")? != u64::from(VERSION) {
         return Err(DecodeError::OutOfRange("version (only 1 is known)"));
     }
-    let (id, pubkey, sig) = (reader.array("id")?, reader.array("pubkey")?, reader.array("sig")?);
-    let created_at = reader.varint("created_at")?.cast_signed();
-    let kind = u16::try_from(reader.varint("kind")?).map_err(|_| DecodeError::OutOfRange("kind"))?;
-    Ok((EventHead { id, pubkey, created_at, kind }, sig))
+    fixed.head.id = *reader.array_ref("id")?;
+    fixed.head.pubkey = *reader.array_ref("pubkey")?;
+    fixed.sig = *reader.array_ref("sig")?;
+    fixed.head.created_at = reader.varint("created_at")?.cast_signed();
+    fixed.head.kind = u16::try_from(reader.varint("kind")?).map_err(|_| DecodeError::OutOfRange("kind"))?;
+    Ok(())
 }
 
+#[inline]
 fn read_stored<'a>(reader: &mut Reader<'a>) -> Result<(bool, &'a [u8]), DecodeError> {
-    let what = "tag value";
+    let what = VALUE;
     let head = reader.varint(what)?;
     Ok((head & 1 == 1, reader.bytes(head >> 1, what)?))
 }
 
-fn read_value<'a>(reader: &mut Reader<'a>) -> Result<TextView<'a>, DecodeError> {
+/// A tag's value; names of one letter and keys at a glance.
+#[inline(always)]
+fn read_value<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
+    if let Some(letter) = reader.letter_behind([1 << 1]) {
+        return Ok(Found::Letter(letter));
+    }
+    if let Some(key) = reader.array_behind([32 << 1 | 1]) {
+        return Ok(Found::Key(key));
+    }
+    read_text(reader)
+}
+
+fn read_text<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
     let (is_bytes, stored) = read_stored(reader)?;
-    hex::read_stored(is_bytes, stored, MIN_HEX_CHARS, "tag value")
+    hex::read_stored(is_bytes, stored, MIN_HEX_CHARS, VALUE)
 }

@@ -11,7 +11,8 @@ use crate::{
     hex,
     model::TagLayout,
     reader::{Reader, varint_len, write_sized, write_varint},
-    walk::{TagSink, Walk, Walked},
+    text::Found,
+    walk::{self, Fixed, TagSink, Walk, Walked},
 };
 
 /// What the two formats differ in.
@@ -77,7 +78,9 @@ impl<D: Dialect> Tune for Hand<D> {
     }
 
     fn read_head(bytes: &[u8]) -> Result<EventHead, DecodeError> {
-        read_head::<D>(&mut Reader::new(bytes))
+        let mut fixed = Fixed::BLANK;
+        read_head::<D>(&mut Reader::new(bytes), &mut fixed.head)?;
+        Ok(fixed.head)
     }
 
     fn write_client(verb: Verb, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
@@ -157,26 +160,32 @@ fn tag_len(tag: &Tag<'_>) -> usize {
 impl<D: Dialect> Walk for Hand<D> {
     const LAYOUT: &'static dyn TagLayout = &Layout;
 
-    fn walk<'a>(bytes: &'a [u8], tags: &mut impl TagSink<'a>) -> Result<Walked<'a>, DecodeError> {
+    #[inline]
+    fn walk<'a>(
+        bytes: &'a [u8],
+        fixed: &mut Fixed,
+        tags: &mut impl TagSink<'a>,
+    ) -> Result<Walked<'a>, DecodeError> {
         let mut reader = Reader::new(bytes);
-        let head = read_head::<D>(&mut reader)?;
+        walk::out_of_line(|| read_head::<D>(&mut reader, &mut fixed.head))?;
         let tag_bytes = reader.rest();
+        tags.expect_tags(|| count_fields(reader, TAG));
         while has_key(&mut reader, TAG) {
             let len = reader.varint("tag")?;
             let mut values = Reader::new(reader.bytes(len, "tag")?);
-            tags.tag(count_values(values));
+            tags.tag(|| count_fields(values, VALUE));
             while !values.is_empty() {
-                tags.value(read_value(&mut values)?);
+                tags.value(read_value(&mut values)?)?;
             }
         }
         let tag_bytes = &tag_bytes[..tag_bytes.len() - reader.rest().len()];
         let content = match optional_bytes(&mut reader, CONTENT, "content")? {
-            Some(content) => str::from_utf8(content).map_err(|_| DecodeError::Utf8("content"))?,
-            None => "",
+            Some(content) => content,
+            None => &[],
         };
-        let sig = read_fixed::<D, 64>(&mut reader, SIG, "sig")?;
+        read_fixed::<D, 64>(&mut reader, SIG, "sig", &mut fixed.sig)?;
         reader.finish()?;
-        Ok(Walked { head, sig, content: TextView::Plain(content), tags: tag_bytes })
+        Ok(Walked { content: Found::Bytes(content), tags: tag_bytes })
     }
 }
 
@@ -196,20 +205,22 @@ impl TagLayout for Layout {
         let mut reader = Reader::new(tag);
         let value = read_value(&mut reader).ok()?;
         *tag = reader.rest();
-        Some(value)
+        value.view("tag value").ok()
     }
 }
 
-fn read_head<D: Dialect>(reader: &mut Reader<'_>) -> Result<EventHead, DecodeError> {
-    let (id, pubkey) =
-        (read_fixed::<D, 32>(reader, ID, "id")?, read_fixed::<D, 32>(reader, PUBKEY, "pubkey")?);
-    let created_at = optional_varint(reader, CREATED_AT, u64::MAX, "created_at")?.cast_signed();
+#[inline]
+fn read_head<D: Dialect>(reader: &mut Reader<'_>, head: &mut EventHead) -> Result<(), DecodeError> {
+    read_fixed::<D, 32>(reader, ID, "id", &mut head.id)?;
+    read_fixed::<D, 32>(reader, PUBKEY, "pubkey", &mut head.pubkey)?;
+    head.created_at = optional_varint(reader, CREATED_AT, u64::MAX, "created_at")?.cast_signed();
     let kind = optional_varint(reader, KIND, KIND_MAX, "kind")?;
-    let kind = u16::try_from(kind).map_err(|_| DecodeError::OutOfRange("kind"))?;
-    Ok(EventHead { id, pubkey, created_at, kind })
+    head.kind = u16::try_from(kind).map_err(|_| DecodeError::OutOfRange("kind"))?;
+    Ok(())
 }
 
 /// Takes a key, if it is the next.
+#[inline]
 fn has_key(reader: &mut Reader<'_>, key: u8) -> bool {
     let has = reader.rest().first() == Some(&key);
     if has {
@@ -218,18 +229,26 @@ fn has_key(reader: &mut Reader<'_>, key: u8) -> bool {
     has
 }
 
+#[inline(always)]
 fn read_fixed<D: Dialect, const N: usize>(
     reader: &mut Reader<'_>,
     key: u8,
     what: &'static str,
-) -> Result<[u8; N], DecodeError> {
+    fixed: &mut [u8; N],
+) -> Result<(), DecodeError> {
     if !has_key(reader, key) {
         return Err(DecodeError::Missing(what));
     }
     let len = reader.varint(what)?;
     let stored = reader.bytes(len, what)?;
-    let fixed = if D::SPELLED { hex::decode_array(stored) } else { stored.try_into().ok() };
-    fixed.ok_or(DecodeError::Malformed(what))
+    if D::SPELLED {
+        return match hex::decode_to(stored, fixed) {
+            true => Ok(()),
+            false => Err(DecodeError::Malformed(what)),
+        };
+    }
+    *fixed = *<&[u8; N]>::try_from(stored).map_err(|_| DecodeError::Malformed(what))?;
+    Ok(())
 }
 
 /// A number that is absent when it is zero, and only then.
@@ -264,20 +283,29 @@ fn optional_bytes<'a>(
     }
 }
 
-fn read_value<'a>(reader: &mut Reader<'a>) -> Result<TextView<'a>, DecodeError> {
+/// A tag's value; names of one letter and ids and keys at a glance.
+#[inline(always)]
+fn read_value<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
+    if let Some(letter) = reader.letter_behind([VALUE, 1]) {
+        return Ok(Found::Letter(letter));
+    }
+    read_text_value(reader)
+}
+
+fn read_text_value<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
     if !has_key(reader, VALUE) {
         return Err(DecodeError::Malformed("tag value"));
     }
     let len = reader.varint("tag value")?;
-    reader.text(len, "tag value").map(TextView::Plain)
+    reader.bytes(len, "tag value").map(Found::Bytes)
 }
 
-/// How many values a tag seems to hold: room for so many is made at once.
-fn count_values(mut values: Reader<'_>) -> usize {
+/// How many fields of this key seem to follow: room for so many is made at once.
+fn count_fields(mut reader: Reader<'_>, key: u8) -> usize {
     let mut count = 0;
-    while has_key(&mut values, VALUE)
-        && let Ok(len) = values.varint("tag value")
-        && values.bytes(len, "tag value").is_ok()
+    while has_key(&mut reader, key)
+        && let Ok(len) = reader.varint("field")
+        && reader.bytes(len, "field").is_ok()
     {
         count += 1;
     }
