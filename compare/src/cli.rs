@@ -20,11 +20,15 @@ use crate::{
     progress::Progress,
     report,
     run::{self, Outcome, Request, Stopped},
+    search::{self, SearchConfig},
     selftest::{self, SelfTest},
+    slo::Slo,
 };
 
 /// Something unexpected: an unreadable file, a client that cannot be started.
 const EXIT_ERROR: u8 = 1;
+/// An SLO was missed.
+const EXIT_SLO: u8 = 99;
 /// `diff` found something worse.
 const EXIT_REGRESSION: u8 = 100;
 /// `diff --strict` could not tell.
@@ -50,7 +54,7 @@ const BLOCK_OVERHEAD: Duration = Duration::from_secs(2);
         compare selftest --quick         is the instrument right?\n  \
         compare report results/20261121T080509Z-1a2b3c4d-1\n\n\
         Exit codes: 0 fine, 1 error, 2 usage, 3 a cell has no valid block or a test of the instrument failed, 4 events lost or altered, 5 relay lost, \
-        100 diff found a regression, 101 diff --strict is inconclusive, 130 interrupted (what was measured is kept)."
+        99 an SLO was missed, 100 diff found a regression, 101 diff --strict is inconclusive, 130 interrupted (what was measured is kept)."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -69,6 +73,16 @@ enum Command {
     /// Test the instrument itself: make the relay, the host or the plan misbehave by a known amount and look for it in
     /// the result
     Selftest(SelftestFlags),
+    /// Find the highest rate that each cell sustains under an SLO
+    Search(Box<SearchFlags>),
+    /// Write a result for another tool
+    Export {
+        /// The folder that `compare run` wrote
+        dir: PathBuf,
+        /// Ratios to JSON, for github-action-benchmark with `tool: customSmallerIsBetter`
+        #[arg(long, value_name = "FILE")]
+        github_action_benchmark: PathBuf,
+    },
     /// Say what became better or worse between two results, each cell compared with JSON in its own run
     Diff {
         /// The folder of the earlier result
@@ -82,6 +96,63 @@ enum Command {
         #[arg(long)]
         strict: bool,
     },
+}
+
+#[derive(Debug, Args)]
+struct SearchFlags {
+    /// What is sent: a scenario that publishes at a rate, by name or TOML file
+    #[arg(long, default_value = "note-stream")]
+    scenario: String,
+    /// Wire formats, separated by commas, core or all; JSON without compression is always among them
+    #[arg(long, value_delimiter = ',', default_value = "core")]
+    formats: Vec<String>,
+    /// Compressions, separated by commas, or all
+    #[arg(long, value_delimiter = ',', default_value = "none")]
+    compressions: Vec<String>,
+    /// Who wrote the codecs: library or tuned
+    #[arg(long, value_delimiter = ',', default_value = "library")]
+    implementation: Vec<String>,
+    /// What the relay checks: full, id or none
+    #[arg(long, value_delimiter = ',', default_value = "full")]
+    verify: Vec<String>,
+    /// What must hold: bounds separated by commas, on p50, p90, p99, p99.9, lost, rejected, achieved, relay_cpu, wire_bytes
+    #[arg(long, default_value = "p99<10ms, lost=0, achieved>=0.99")]
+    slo: Slo,
+    /// The first rate, in events published per second
+    #[arg(long, default_value_t = 250, value_parser = clap::value_parser!(u32).range(1..))]
+    start: u32,
+    /// No probe goes beyond this rate
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    limit: u32,
+    /// Seconds of a probe
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
+    probe_seconds: u32,
+    /// How far apart the ends of a bracket may be, as a share
+    #[arg(long, default_value_t = 0.05, value_parser = precision)]
+    precision: f64,
+    /// How often each end is repeated
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=100))]
+    confirmations: u32,
+    /// Leave out p99 at 10 to 95 % of the lowest limit
+    #[arg(long)]
+    no_curve: bool,
+    /// Events to send [default: the bundled sample]
+    #[arg(long)]
+    corpus: Option<String>,
+    /// Decides the order of the probes and everything random in the load
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the result folder is made
+    #[arg(long, default_value = "results")]
+    out: PathBuf,
+    /// Further arguments for every client, after --
+    #[arg(last = true)]
+    client_args: Vec<String>,
+}
+
+fn precision(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.001..=1.0).contains(share));
+    share.ok_or_else(|| "expected a share from 0.001 to 1, as in 0.05".to_owned())
 }
 
 #[derive(Debug, Args)]
@@ -150,6 +221,10 @@ struct Run {
     /// Where the result folder is made
     #[arg(long, default_value = "results")]
     out: PathBuf,
+    /// What every cell must keep, or the exit code is 99: bounds separated by commas, as in 'p99<10ms, lost=0,
+    /// achieved>=0.99'; also p50, p90, p99.9, rejected, relay_cpu<50us and wire_bytes<900 (of an envelope)
+    #[arg(long)]
+    slo: Option<Slo>,
     /// What `compare selftest --out FILE` wrote, to stand in the report; the publish profile makes a quick one itself
     #[arg(long, value_name = "FILE")]
     selftest: Option<PathBuf>,
@@ -202,6 +277,8 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
     let done = match cli.command {
         Command::Run(flags) => measure(&flags, &args, known),
         Command::Selftest(flags) => test_instrument(&flags),
+        Command::Search(flags) => find_limits(&flags, &args, known),
+        Command::Export { dir, github_action_benchmark } => export(&dir, &github_action_benchmark),
         Command::Report { dir } => rerender(&dir).map(|()| 0),
         Command::Diff { before, after, force, strict } => diff(&before, &after, force, strict),
     };
@@ -213,6 +290,62 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
             ExitCode::from(if usage { narrow(run::EXIT_USAGE) } else { EXIT_ERROR })
         }
     }
+}
+
+/// Searches, says of each probe what it found, and leaves search.json and search.md in a folder.
+fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<u8> {
+    let matrix = Matrix {
+        scenarios: vec![flags.scenario.clone()],
+        formats: flags.formats.clone(),
+        compressions: flags.compressions.clone(),
+        implementations: flags.implementation.clone(),
+        verifications: flags.verify.clone(),
+        rates_per_s: Vec::new(),
+    };
+    let mut cells = cells(known, &matrix)?;
+    cells.retain(|cell| cell.role != Role::Control);
+    let config = SearchConfig {
+        scenario: flags.scenario.clone(),
+        slo: flags.slo.to_string(),
+        start_per_s: flags.start,
+        limit_per_s: flags.limit,
+        probe_seconds: flags.probe_seconds,
+        precision: flags.precision,
+        confirmations: flags.confirmations,
+        curve: !flags.no_curve,
+        seed: flags.seed,
+        corpus: flags.corpus.clone(),
+        client_args: flags.client_args.clone(),
+    };
+    let started = SystemTime::now();
+    let program = env::current_exe().context("cannot find this program's own file")?;
+    let running = tempfile::tempdir().context("cannot make a folder for records")?;
+    let mut prober = search::Processes {
+        client: &program,
+        cells: &cells,
+        config: &config,
+        folder: running.path(),
+        probes: 0,
+    };
+    let mut tell = |cell: &str, probe: &search::Probe| {
+        let _ = writeln!(io::stderr(), "{cell}: {}", probe.line());
+    };
+    let found = search::search(&cells, &config, &flags.slo, &mut prober, &mut tell)?;
+    let command = command_line(args);
+    let result = search::Search::new(command, config, found, started);
+    let folder = make_folder(&flags.out, &format!("{}-search-{}", utc::compact(started), flags.seed))?;
+    result.write(&folder)?;
+    io::stdout().write_all(result.terminal().as_bytes()).context("cannot write to stdout")?;
+    let _ = writeln!(io::stderr(), "\nwritten to {}", folder.display());
+    Ok(0)
+}
+
+fn export(dir: &Path, file: &Path) -> Result<u8> {
+    let entries = report::github_action_benchmark(&ResultFile::read(dir)?);
+    let mut text = serde_json::to_string_pretty(&entries).context("a list serializes")?;
+    text.push('\n');
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(0)
 }
 
 /// Runs the tests and says of each what it found.
@@ -317,11 +450,10 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
         return Ok(stopped_code(stopped).unwrap_or(EXIT_ERROR));
     }
 
-    let command = std::iter::once("compare".to_owned())
-        .chain(args.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned()))
-        .collect();
+    let command = command_line(args);
     let header = Header { command, git, host, started_utc: utc::format(started), status, config, selftest };
-    let result = ResultFile::assemble(header, &cells, &plan, blocks);
+    let mut result = ResultFile::assemble(header, &cells, &plan, blocks);
+    result.slos = flags.slo.as_ref().map(|slo| report::slo_results(slo, &result)).unwrap_or_default();
     result.write(&folder)?;
     report::write_logs(&result, started, &folder)?;
     write_reports(&result, &folder)?;
@@ -330,6 +462,11 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
     show(&result)?;
     let _ = writeln!(io::stderr(), "\nwritten to {}", folder.display());
     Ok(exit_code(&result, stopped))
+}
+
+fn command_line(args: &[OsString]) -> Vec<String> {
+    let given = args.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned());
+    std::iter::once("compare".to_owned()).chain(given).collect()
 }
 
 fn make_folder(parent: &Path, name: &str) -> Result<PathBuf> {
@@ -383,7 +520,12 @@ fn exit_code(result: &ResultFile, stopped: Option<Stopped>) -> u8 {
         return EXIT_ERROR;
     }
     let empty = cells().any(|cell| cell.blocks.iter().all(|block| block.usable().is_none()));
-    if empty { narrow(run::EXIT_INVALID) } else { 0 }
+    let missed = result.slos.iter().any(|one| !one.met);
+    match () {
+        () if empty => narrow(run::EXIT_INVALID),
+        () if missed => EXIT_SLO,
+        () => 0,
+    }
 }
 
 fn stopped_code(stopped: Option<Stopped>) -> Option<u8> {

@@ -14,7 +14,9 @@ pub mod progress;
 pub mod report;
 mod result;
 pub mod run;
+pub mod search;
 pub mod selftest;
+pub mod slo;
 mod stats;
 
 pub use matrix::{CellSpec, Known, Matrix, Role, UnknownName, cells};

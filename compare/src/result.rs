@@ -12,6 +12,7 @@ use crate::{
     matrix::Role,
     report::{Comparison, Merged, comparisons},
     selftest::SelfTest,
+    slo::SloResult,
     stats::MAX_PAIRS,
 };
 
@@ -46,6 +47,9 @@ pub struct ResultFile {
     pub schedule: Vec<Vec<String>>,
     /// What was measured, in the order of every table.
     pub cells: Vec<CellResult>,
+    /// What became of the SLO that was given, in each cell.
+    #[serde(default)]
+    pub slos: Vec<SloResult>,
     /// Each cell against its reference: for other readers. Reports compute it anew from the blocks.
     pub comparisons: Vec<Comparison>,
 }
@@ -233,6 +237,7 @@ impl ResultFile {
             corpus,
             schedule,
             cells,
+            slos: Vec::new(),
             comparisons: Vec::new(),
         };
         result.comparisons = comparisons(&result);

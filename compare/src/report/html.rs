@@ -45,6 +45,11 @@ pub fn html(result: &ResultFile) -> Result<String> {
             add(&mut body, format_args!("<div class=\"figures\">{}</div>", figure(&caption, &svg)));
         }
     }
+    if let Some(slos) = summary::slo_table(result) {
+        body.push_str("<h2>What was demanded</h2>\n");
+        let ids: Vec<&str> = result.slos.iter().map(|one| one.cell.as_str()).collect();
+        body.push_str(&table_html(&slos, &ids).replace("**", ""));
+    }
     add(
         &mut body,
         format_args!(

@@ -7,9 +7,11 @@ use measure::{Counts, Status, Verdict as Validity};
 use super::{
     BAND, Comparison, LoadView, Table,
     comparison::{Control, control_of},
-    number, views,
+    number,
+    table::NOTHING,
+    views,
 };
-use crate::{Block, CellResult, Profile, ResultFile, Role, selftest::SelfTest, stats};
+use crate::{Block, CellResult, Profile, ResultFile, Role, selftest::SelfTest, slo::SloResult, stats};
 
 /// How many left-out blocks the summary lists; the result file has all of them.
 const LISTED_BLOCKS: usize = 20;
@@ -37,6 +39,9 @@ pub fn summary(result: &ResultFile) -> String {
         );
         line(&mut text, format_args!("\n### Verdicts\n\n{}\n", control_line(load, &comparisons)));
         text.push_str(&load.verdicts(&comparisons, false).markdown());
+    }
+    if let Some(slos) = slo_table(result) {
+        line(&mut text, format_args!("\n## What was demanded\n\n{}", slos.markdown().trim_end()));
     }
     text.push_str(&left_out(result));
     line(&mut text, format_args!("\n## The instrument's own tests\n\n{}", tested(result)));
@@ -75,6 +80,9 @@ pub fn terminal(result: &ResultFile) -> String {
         );
         text.push_str(&load.verdicts(&comparisons, true).text());
         line(&mut text, format_args!("{}", control_line(load, &comparisons)));
+    }
+    if let Some(slos) = slo_table(result) {
+        line(&mut text, format_args!("\n{}", slos.text().trim_end()));
     }
     text
 }
@@ -205,6 +213,28 @@ pub(crate) fn headline(result: &ResultFile) -> String {
         _ => format!(". The ledger does not balance in {off} of the blocks."),
     });
     text
+}
+
+/// Whether each cell meets what was demanded.
+pub(crate) fn slo_table(result: &ResultFile) -> Option<Table> {
+    if result.slos.is_empty() {
+        return None;
+    }
+    let headings = ["cell", "bound", "measured", "verdict"].map(str::to_owned).to_vec();
+    let row = |one: &SloResult| {
+        let time = one.bound.starts_with('p') || one.bound.starts_with("relay_cpu");
+        let value = one.value.map_or_else(
+            || NOTHING.to_owned(),
+            |value| if time { format!("{} ms", number::three(value / 1e6)) } else { number::three(value) },
+        );
+        vec![
+            one.cell.clone(),
+            one.bound.clone(),
+            value,
+            if one.met { "met" } else { "**missed**" }.to_owned(),
+        ]
+    };
+    Some(Table { names: 2, headings, rows: result.slos.iter().map(row).collect() })
 }
 
 /// What is known of the instrument, in a sentence.

@@ -36,6 +36,16 @@ pub(crate) struct CellView<'a> {
     to_anchor: BTreeMap<Metric, LogRatios>,
 }
 
+/// The name of the latency that is best known of those that these records have, and its meaning.
+pub(crate) fn latency_of<'a>(
+    records: impl IntoIterator<Item = &'a RunRecord>,
+) -> (&'static str, &'static str) {
+    let has =
+        |record: &RunRecord, name: &str| record.latency.get(name).is_some_and(|found| !found.is_empty());
+    let best = |record| LATENCIES.iter().position(|(name, _)| has(record, name));
+    LATENCIES[records.into_iter().filter_map(best).min().unwrap_or(0)]
+}
+
 /// The loads of a result, in the order of its cells.
 pub(crate) fn views(result: &ResultFile) -> Vec<LoadView<'_>> {
     let mut loads: Vec<Vec<&CellResult>> = Vec::new();
@@ -50,11 +60,7 @@ pub(crate) fn views(result: &ResultFile) -> Vec<LoadView<'_>> {
 
 impl<'a> LoadView<'a> {
     fn new(result: &'a ResultFile, cells: &[&'a CellResult]) -> LoadView<'a> {
-        let measured = |name: &str| {
-            let mut records = cells.iter().flat_map(|cell| &cell.blocks).filter_map(Block::usable);
-            records.any(|record| record.latency.get(name).is_some_and(|latency| !latency.is_empty()))
-        };
-        let latency = LATENCIES.into_iter().find(|(name, _)| measured(name)).unwrap_or(LATENCIES[0]);
+        let latency = latency_of(cells.iter().flat_map(|cell| &cell.blocks).filter_map(Block::usable));
         let anchors = Anchors::of(cells.iter().copied().find(|cell| cell.role == Role::Anchor));
         let view = |cell: &&'a CellResult| CellView {
             cell,

@@ -13,4 +13,6 @@ mod run;
 #[cfg(test)]
 mod schema;
 #[cfg(test)]
+mod search;
+#[cfg(test)]
 mod verdicts;

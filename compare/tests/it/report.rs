@@ -261,3 +261,60 @@ fn logs_hold_one_interval_for_each_usable_block() {
     assert_eq!((intervals("json+none"), intervals("cbor-packed+none"), intervals("proto+none")), (9, 2, 2));
     assert!(folder.path().join("hgrm/json+none.hgrm").exists());
 }
+
+#[test]
+fn an_export_has_a_ratio_with_its_range_for_each_cost_of_each_cell() {
+    let result = result("standard", 12, &CELLS, measured);
+    let entries = report::github_action_benchmark(&result);
+    let entries = entries.as_array().unwrap();
+    // Five costs of four cells; the anchor, which is 1 by definition, and its control are none.
+    assert_eq!(entries.len(), 20);
+    let bytes =
+        entries.iter().find(|entry| entry["name"] == "mixed-day: wire bytes of cbor-packed+none").unwrap();
+    assert_eq!(
+        (bytes["unit"].as_str(), bytes["range"].as_str()),
+        (Some("× json+none"), Some("0.600 to 0.600"))
+    );
+    assert!((bytes["value"].as_f64().unwrap() - 0.6).abs() < 1e-9);
+}
+
+#[test]
+fn a_failed_test_of_the_instrument_stands_before_every_number() {
+    let mut result = result("standard", 12, &CELLS, measured);
+    assert!(report::summary(&result).contains("Not tested for this result"));
+    let oracle = |name: &str, passed| compare::selftest::Oracle {
+        name: name.to_owned(),
+        done: "what was done".to_owned(),
+        limit: "what had to be seen".to_owned(),
+        measured: "what was seen".to_owned(),
+        values: BTreeMap::new(),
+        passed,
+        seconds: 1.0,
+    };
+    result.selftest = Some(compare::selftest::SelfTest {
+        schema_version: result.schema_version.clone(),
+        tool: result.tool.clone(),
+        git: result.git.clone(),
+        host: result.host.clone(),
+        started_utc: result.started_utc.clone(),
+        quick: true,
+        oracles: vec![oracle("stall", true), oracle("cpu", false)],
+    });
+    for text in [report::summary(&result), report::html(&result).unwrap()] {
+        let (warning, first) =
+            (text.find("The instrument failed its own tests: cpu.").unwrap(), text.find("×0.60").unwrap());
+        assert!(warning < first);
+        assert!(text.contains("1 of 2 passed (the short form, commit 01234567"), "{text}");
+        assert!(text.contains("what had to be seen"));
+    }
+}
+
+#[test]
+fn a_relay_that_misbehaved_is_named_before_every_number() {
+    let mut result = result("standard", 12, &CELLS, measured);
+    let relay = &mut result.cells[2].blocks[0].record.as_mut().unwrap().relay;
+    relay.as_mut().unwrap().faults = vec!["burn=20000ns".to_owned()];
+    for text in [report::summary(&result), report::terminal(&result), report::html(&result).unwrap()] {
+        assert!(text.contains("A relay misbehaved on purpose (burn=20000ns)"), "{text}");
+    }
+}

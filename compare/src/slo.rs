@@ -1,0 +1,257 @@
+//! What a user of a relay may demand: `p99<10ms, lost=0, achieved>=0.99`.
+
+use std::{fmt, str::FromStr};
+
+use measure::RunRecord;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::report::Merged;
+
+/// Bounds that must all hold.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Slo(Vec<Bound>);
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq)]
+struct Bound {
+    figure: Figure,
+    comparison: Comparison,
+    /// In the base unit: nanoseconds, bytes, a count, a share.
+    value: f64,
+    /// As it was written.
+    text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Figure {
+    /// A quantile of the load's latency.
+    Quantile(f64),
+    /// Expected deliveries that never came.
+    Lost,
+    /// Publishes that the relay refused.
+    Rejected,
+    /// The block's seconds ÷ the time until the last answer: 1 when the relay keeps up.
+    Achieved,
+    /// CPU of the relay for each envelope.
+    RelayCpu,
+    /// Bytes at the socket for each envelope.
+    WireBytes,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Comparison {
+    Below,
+    AtMost,
+    Equal,
+    AtLeast,
+    Above,
+}
+
+/// What became of one bound in one cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SloResult {
+    /// The cell's name.
+    pub cell: String,
+    /// The bound as it was written.
+    pub bound: String,
+    /// What was measured, in nanoseconds, bytes, events or as a share; absent when there were too few samples.
+    pub value: Option<f64>,
+    /// Whether it holds. What cannot be told does not.
+    pub met: bool,
+}
+
+/// Measured blocks of one cell.
+#[derive(Debug, Clone)]
+pub(crate) struct Measured {
+    merged: Merged,
+    lost: u64,
+    planned_ns: f64,
+    taken_ns: f64,
+}
+
+impl Measured {
+    /// Blocks that each had `seconds` of work planned.
+    pub(crate) fn of(records: &[&RunRecord], seconds: u32) -> Measured {
+        let planned = f64::from(seconds) * 1e9;
+        let merged = Merged::of(records.iter().copied());
+        Measured {
+            lost: merged.counts.deliveries_lost,
+            merged,
+            planned_ns: planned * records.len() as f64,
+            taken_ns: records.iter().map(|record| planned.max(record.elapsed_ns as f64)).sum(),
+        }
+    }
+
+    /// With what was lost in blocks that are not among them, too.
+    pub(crate) fn with_lost(self, lost: u64) -> Measured {
+        Measured { lost, ..self }
+    }
+
+    pub(crate) fn achieved(&self) -> Option<f64> {
+        (self.taken_ns > 0.0).then(|| self.planned_ns / self.taken_ns)
+    }
+
+    fn figure(&self, figure: Figure, latency: &str) -> Option<f64> {
+        let counts = &self.merged.counts;
+        let each = |total: u64| (counts.envelopes() > 0).then(|| total as f64 / counts.envelopes() as f64);
+        match figure {
+            Figure::Quantile(q) => self.merged.quantile(latency, q).ns().map(|ns| ns as f64),
+            Figure::Lost => Some(self.lost as f64),
+            Figure::Rejected => Some(counts.rejected as f64),
+            Figure::Achieved => self.achieved(),
+            Figure::RelayCpu => each(self.merged.relay_cpu?.total_ns),
+            Figure::WireBytes => each(self.merged.traffic.wire_bytes()),
+        }
+    }
+}
+
+impl Slo {
+    /// Judges a cell; `latency` names what its quantiles are of.
+    pub(crate) fn judge(&self, cell: &str, measured: &Measured, latency: &str) -> Vec<SloResult> {
+        let judge = |bound: &Bound| {
+            let value = measured.figure(bound.figure, latency);
+            SloResult {
+                cell: cell.to_owned(),
+                bound: bound.text.clone(),
+                value,
+                met: value.is_some_and(|value| bound.comparison.holds(value, bound.value)),
+            }
+        };
+        self.0.iter().map(judge).collect()
+    }
+}
+
+impl Comparison {
+    #[expect(clippy::float_cmp, reason = "equality is for counts, which are whole")]
+    fn holds(self, value: f64, bound: f64) -> bool {
+        match self {
+            Comparison::Below => value < bound,
+            Comparison::AtMost => value <= bound,
+            Comparison::Equal => value == bound,
+            Comparison::AtLeast => value >= bound,
+            Comparison::Above => value > bound,
+        }
+    }
+}
+
+impl fmt::Display for Slo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.iter().map(|bound| bound.text.as_str()).collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// The text is no SLO.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadSlo(String);
+
+impl fmt::Display for BadSlo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} is no bound; expected a figure (p50 p90 p99 p99.9 relay_cpu in ns, us, ms or s; lost, rejected, achieved, \
+             wire_bytes without a unit), one of < <= = >= >, and a number, as in p99<10ms, lost=0, achieved>=0.99",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for BadSlo {}
+
+impl FromStr for Slo {
+    type Err = BadSlo;
+
+    fn from_str(text: &str) -> Result<Slo, BadSlo> {
+        let bound = |part: &str| bound(part.trim()).ok_or_else(|| BadSlo(part.trim().to_owned()));
+        text.split(',').map(bound).collect::<Result<_, _>>().map(Slo)
+    }
+}
+
+fn bound(text: &str) -> Option<Bound> {
+    let at = text.find(['<', '=', '>'])?;
+    let (name, rest) = text.split_at(at);
+    let operators = [
+        ("<=", Comparison::AtMost),
+        (">=", Comparison::AtLeast),
+        ("<", Comparison::Below),
+        (">", Comparison::Above),
+        ("=", Comparison::Equal),
+    ];
+    let (operator, comparison) = operators.into_iter().find(|(operator, _)| rest.starts_with(operator))?;
+    let number = rest[operator.len()..].trim();
+    let (figure, time) = match name.trim() {
+        "p50" => (Figure::Quantile(0.5), true),
+        "p90" => (Figure::Quantile(0.9), true),
+        "p99" => (Figure::Quantile(0.99), true),
+        "p99.9" => (Figure::Quantile(0.999), true),
+        "relay_cpu" => (Figure::RelayCpu, true),
+        "lost" => (Figure::Lost, false),
+        "rejected" => (Figure::Rejected, false),
+        "achieved" => (Figure::Achieved, false),
+        "wire_bytes" => (Figure::WireBytes, false),
+        _ => return None,
+    };
+    let unit_at = number.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(number.len());
+    let (digits, unit) = number.split_at(unit_at);
+    let factor = match (time, unit) {
+        (true, "ns") | (false, "") => 1.0,
+        (true, "us") => 1e3,
+        (true, "ms") => 1e6,
+        (true, "s") => 1e9,
+        _ => return None,
+    };
+    let value = digits.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0)?;
+    Some(Bound { figure, comparison, value: value * factor, text: text.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_read_and_written() {
+        let text = "p99<10ms, lost=0, achieved>=0.99";
+        let slo: Slo = text.parse().unwrap();
+        assert_eq!(slo.to_string(), text);
+        assert_eq!(slo.0[0].figure, Figure::Quantile(0.99));
+        assert!((slo.0[0].value - 1e7).abs() < 1.0);
+        for bad in [
+            "",
+            "p99",
+            "p99<",
+            "p99<10",
+            "p95<1ms",
+            "lost=0ms",
+            "p99<-1ms",
+            "p99<1e400ms",
+            "p99=>1ms",
+            "lost<NaN",
+        ] {
+            let error = bad.parse::<Slo>().unwrap_err().to_string();
+            assert!(error.contains("as in p99<10ms, lost=0"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_bound_holds_on_its_own_side() {
+        use Comparison::{Above, AtLeast, AtMost, Below, Equal};
+        for (comparison, below, at, above) in [
+            (Below, true, false, false),
+            (AtMost, true, true, false),
+            (Equal, false, true, false),
+            (AtLeast, false, true, true),
+            (Above, false, false, true),
+        ] {
+            assert_eq!([1.0, 2.0, 3.0].map(|value| comparison.holds(value, 2.0)), [below, at, above]);
+        }
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_met() {
+        let slo: Slo = "p99<10ms,lost=0".parse().unwrap();
+        let nothing = Measured::of(&[], 1);
+        let found = slo.judge("json+none", &nothing, "response");
+        assert_eq!((found[0].value, found[0].met), (None, false));
+        assert!(found[1].met);
+    }
+}
