@@ -68,6 +68,21 @@ static FIGURES: &[Figure] = &[
         value: |r, _| Some(r.counts.readers_cut_off as f64),
     },
     Figure {
+        name: "repeats_share",
+        meaning: "deliveries that brought a client an event it had, of all",
+        value: |r, _| ratio(r.counts.repeats, r.counts.deliveries),
+    },
+    Figure {
+        name: "reconciliations",
+        meaning: "reconciliations that ended with both sides knowing the difference",
+        value: |r, _| Some(r.counts.reconciliations as f64),
+    },
+    Figure {
+        name: "rounds_per_reconciliation",
+        meaning: "messages that a client sent in a reconciliation, on average",
+        value: |r, _| ratio(r.counts.negentropy_rounds, r.counts.reconciliations),
+    },
+    Figure {
         name: "wire_bytes_per_delivery",
         meaning: "bytes at the socket, both ways, for each delivery",
         value: |r, _| ratio(r.traffic.wire_bytes(), r.counts.deliveries),

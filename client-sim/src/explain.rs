@@ -75,6 +75,21 @@ pub fn explain(
             "  {stays:>12} sessions stay for live events; how many come depends on when they begin"
         )?;
     }
+    let reconciliations: Vec<_> =
+        workload.sessions.iter().filter_map(|session| session.reconciliation.as_ref()).collect();
+    if let Some(first) = reconciliations.first() {
+        writeln!(out, "  {:>12} reconciliations; what they say is not in the sums", reconciliations.len())?;
+        writeln!(
+            out,
+            "  {:>12} events are on the relay; the first client has {} of them and {} of its own",
+            first.has.len() + first.lacks.len(),
+            first.has.len(),
+            first.own.len()
+        )?;
+    }
+    if workload.repeats > 0 {
+        writeln!(out, "  {:>12} deliveries bring a client an event that it has", workload.repeats)?;
+    }
     let slow = workload.roles.iter().filter(|role| role.reads_slowly()).count();
     if slow > 0 {
         writeln!(out, "  {slow:>12} clients read slowly; what they get is not in the sums")?;

@@ -29,7 +29,18 @@ pub fn close(shared: &Shared, outcome: &Outcome) -> Counts {
         counts.requests += 1;
         counts.deliveries_expected += request.expected.len() as u64;
     }
+    for reconciliation in workload.sessions.iter().filter_map(|s| s.reconciliation.as_ref()) {
+        counts.requests += 1;
+        counts.deliveries_expected += reconciliation.lacks.len() as u64;
+    }
+    counts.repeats_expected = workload.repeats;
     for client in &outcome.clients {
+        counts.deliveries_expected += client.owed;
+        counts.repeats += client.repeats;
+        counts.repeats_peeked += client.repeats_peeked;
+        counts.reconciliations += client.reconciliations;
+        counts.negentropy_rounds += client.negentropy_rounds;
+        counts.negentropy_bytes += client.negentropy_bytes;
         counts.requests_completed += client.requests_completed;
         counts.deliveries += client.deliveries;
         counts.deliveries_duplicated += client.duplicated;

@@ -290,7 +290,10 @@ fn relay_flags(args: &Args, workload: &Workload) -> Vec<OsString> {
     .into_iter()
     .flat_map(|(flag, value)| [OsString::from(flag), value.into()]);
     let faults = args.relay_fault.iter().flat_map(|fault| [OsString::from("--fault"), fault.into()]);
-    flags.chain(workload.auth.then(|| "--auth".into())).chain(faults).collect()
+    let frame =
+        workload.frame_bytes.map(|bytes| ["--reconcile-frame-bytes".into(), bytes.to_string().into()]);
+    let frame = frame.into_iter().flatten();
+    flags.chain(workload.auth.then(|| "--auth".into())).chain(faults).chain(frame).collect()
 }
 
 /// Prints and stores what was measured, whatever became of the run.

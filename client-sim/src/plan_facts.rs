@@ -120,6 +120,11 @@ fn uses(workload: &Workload) -> Vec<Uses> {
             uses[*event as usize].stored += 1;
         }
     }
+    for reconciliation in workload.sessions.iter().filter_map(|session| session.reconciliation.as_ref()) {
+        for event in &reconciliation.lacks {
+            uses[*event as usize].stored += 1;
+        }
+    }
     for (publication, fan_out) in workload.publications.iter().zip(workload.fan_out()) {
         let uses = &mut uses[publication.event as usize];
         (uses.published, uses.live) = (true, u64::from(fan_out));

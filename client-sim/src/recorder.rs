@@ -27,11 +27,13 @@ pub enum Metric {
     Handshake,
     /// From sending AUTH to its OK.
     Auth,
+    /// From the instant a reconciliation was due to knowing the difference.
+    Reconcile,
 }
 
 impl Metric {
     /// In the order of every table.
-    pub const ALL: [Metric; 10] = [
+    pub const ALL: [Metric; 11] = [
         Metric::Response,
         Metric::Service,
         Metric::SendLag,
@@ -42,6 +44,7 @@ impl Metric {
         Metric::Session,
         Metric::Handshake,
         Metric::Auth,
+        Metric::Reconcile,
     ];
 
     /// The name in results.
@@ -57,6 +60,7 @@ impl Metric {
             Metric::Session => "session",
             Metric::Handshake => "handshake",
             Metric::Auth => "auth",
+            Metric::Reconcile => "reconcile",
         }
     }
 }

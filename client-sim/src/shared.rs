@@ -1,6 +1,7 @@
 //! What the workers of a run share: the plan, the start, and the fate of every publication.
 
 use std::{
+    collections::HashSet,
     sync::{
         Mutex, OnceLock, PoisonError,
         atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering},
@@ -60,6 +61,8 @@ pub struct Shared {
     behind: AtomicI64,
     deliveries: AtomicU64,
     failures: Mutex<Vec<String>>,
+    /// The ids that each client knows which reads from several relays.
+    known: Vec<Mutex<HashSet<[u8; 32]>>>,
 }
 
 impl Shared {
@@ -78,6 +81,7 @@ impl Shared {
             outstanding: AtomicI64::new(deliveries + i64::try_from(work).expect("plans fit into memory")),
             deliveries: AtomicU64::new(0),
             failures: Mutex::default(),
+            known: (0..workload.readers).map(|_| Mutex::default()).collect(),
             workload,
             fan_out,
         }
@@ -184,6 +188,21 @@ impl Shared {
     /// When the last publication was sent, in nanoseconds from the start; 0 when none was.
     pub fn last_sent_ns(&self) -> u64 {
         self.sent_ns.iter().map(|sent| sent.load(Ordering::Relaxed)).max().unwrap_or(0)
+    }
+
+    /// Whether a client that reads from several relays has this event.
+    pub fn knows(&self, reader: usize, id: &[u8; 32]) -> bool {
+        self.known[reader].lock().unwrap_or_else(PoisonError::into_inner).contains(id)
+    }
+
+    /// Notes that it has the event; whether that is new to it.
+    pub fn learns(&self, reader: usize, id: &[u8; 32]) -> bool {
+        self.known[reader].lock().unwrap_or_else(PoisonError::into_inner).insert(*id)
+    }
+
+    /// The publications that the relay has accepted by now.
+    pub fn accepted(&self) -> Bits {
+        (0..self.fates.len()).map(|publication| self.fate(publication) == Fate::Acked).collect()
     }
 
     /// Notes that a connection ended early.

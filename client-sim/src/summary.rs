@@ -87,6 +87,23 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
         counts.deliveries_altered,
         counts.deliveries_unexpected
     )?;
+    if counts.reconciliations > 0 {
+        let each = |total: u64| total as f64 / counts.reconciliations as f64;
+        writeln!(
+            out,
+            "  reconciled       {} times, with {:.1} messages and {:.0} bytes of negentropy each",
+            counts.reconciliations,
+            each(counts.negentropy_rounds),
+            each(counts.negentropy_bytes)
+        )?;
+    }
+    if counts.repeats_expected > 0 {
+        writeln!(
+            out,
+            "  again            {} of {} expected; {} recognised before they were decoded",
+            counts.repeats, counts.repeats_expected, counts.repeats_peeked
+        )?;
+    }
     if counts.readers_cut_off > 0 {
         writeln!(
             out,

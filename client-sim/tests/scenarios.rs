@@ -20,6 +20,8 @@ const EVENTS_OF_A_KIND: usize = 25;
 
 /// What makes a scenario small enough for a debug build on a busy machine, beside a shorter time.
 const SMALLER: &[(&str, &[&str])] = &[
+    ("duplicate-fan-in", &["fan_in.clients=2", "fan_in.events=60", "fan_in.chunk=7"]),
+    ("negentropy-sync", &["reconcile.frame_bytes=4096", "reconcile.have=0.5", "reconcile.chunk=40"]),
     (
         "firehose-mirror",
         &["publish.day.arrival.rate_per_s=100", "request.step.limit=40", "request.step.pages=3"],
@@ -99,6 +101,7 @@ fn every_scenario_in(format: &str) {
             "slow-consumer" => &["response.fast", "response.slow", "response.stalled"],
             "reconnect-storm" => &["handshake", "session"],
             "publish-flood" => &["publish_ok.ramp", "publish_ok.flood"],
+            "negentropy-sync" => &["reconcile", "publish_ok", "session"],
             _ => &[],
         };
         for metric in expected {
@@ -115,6 +118,57 @@ fn every_scenario_plays_in_json_with_a_balanced_ledger() {
 #[test]
 fn every_scenario_plays_in_a_binary_format_with_a_balanced_ledger() {
     every_scenario_in("notepack");
+}
+
+/// The smaller scenario in a format, by an implementation, with more changes.
+fn small(scenario: &str, format: &str, implementation: &str, sets: &[&str]) -> RunRecord {
+    let setup = Setup::new();
+    let mut extra = vec!["--format", format, "--implementation", implementation, "--seconds", "0.4"];
+    extra.extend(["--verify", "none"]);
+    let smaller = SMALLER.iter().find(|(name, _)| *name == scenario).unwrap().1;
+    extra.extend(smaller.iter().chain(sets).flat_map(|set| ["--set", set]));
+    let (output, record) = setup.run(scenario, &extra);
+    let stderr = text(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{scenario} over {format}: {stderr}");
+    let record = record.unwrap();
+    record.counts.balanced().unwrap_or_else(|why| panic!("{scenario} over {format}: {why}"));
+    record
+}
+
+#[test]
+fn what_a_client_has_from_another_relay_is_recognised_where_the_implementation_can_peek() {
+    for (format, implementation, on_duplicate, share_peeked) in [
+        ("json", "tuned", "peek", 1),
+        ("cbor-packed", "tuned", "peek", 1),
+        ("capnp", "tuned", "peek", 1),
+        ("dannypack", "library", "peek", 1),
+        ("json", "library", "peek", 0),
+        ("json", "tuned", "decode", 0),
+    ] {
+        let on_duplicate = format!("fan_in.on_duplicate={on_duplicate}");
+        let sets = ["fan_in.duplicates=0.57", &on_duplicate];
+        let counts = small("duplicate-fan-in", format, implementation, &sets).counts;
+        // 60 events are 43 % of what comes, so 80 come again; 2 clients.
+        assert_eq!((counts.deliveries, counts.repeats), (2 * 140, 2 * 80), "{format}");
+        assert!(counts.repeats_peeked <= counts.repeats);
+        // Two connections may be at the same event at once; then the second decodes it.
+        let expected = share_peeked * counts.repeats;
+        assert!(counts.repeats_peeked.abs_diff(expected) <= expected / 4, "{format}: {counts:?}");
+    }
+}
+
+#[test]
+fn clients_that_reconcile_end_with_the_union_in_more_formats() {
+    for (format, sets) in [
+        ("cbor-schemaless", &["reconcile.extra=5"] as &[&str]),
+        ("proto-string", &["reconcile.have=0", "reconcile.extra=0"]),
+        ("capnp", &["reconcile.have=1", "reconcile.extra=3"]),
+    ] {
+        let counts = small("negentropy-sync", format, "library", sets).counts;
+        assert_eq!((counts.reconciliations, counts.requests_completed), (4, 4), "{format}: {counts:?}");
+        assert_eq!(counts.acked, counts.planned, "{format}: {counts:?}");
+        assert!(counts.negentropy_rounds >= 4 && counts.negentropy_bytes > 0, "{format}: {counts:?}");
+    }
 }
 
 #[test]

@@ -291,6 +291,24 @@ pub struct Counts {
     /// What would have been due to them after that: neither expected nor lost.
     #[serde(default)]
     pub deliveries_cut_off: u64,
+    /// Reconciliations (NIP-77) that ended with both sides knowing the difference.
+    #[serde(default)]
+    pub reconciliations: u64,
+    /// Messages that clients sent in them.
+    #[serde(default)]
+    pub negentropy_rounds: u64,
+    /// Bytes of negentropy, both ways, before hex and envelopes.
+    #[serde(default)]
+    pub negentropy_bytes: u64,
+    /// Deliveries of events that the same client was to get from another relay first.
+    #[serde(default)]
+    pub repeats_expected: u64,
+    /// Of those, arrived.
+    #[serde(default)]
+    pub repeats: u64,
+    /// Of those, recognised without decoding the event.
+    #[serde(default)]
+    pub repeats_peeked: u64,
 }
 
 impl Counts {
@@ -326,6 +344,7 @@ impl Counts {
             ("requests", self.requests),
             &[("requests_completed", self.requests_completed), ("requests_failed", self.requests_failed)],
         );
+        equation(("repeats_expected", self.repeats_expected), &[("repeats", self.repeats)]);
         for (name, count) in self.damage() {
             if count > 0 {
                 failures.push(format!("{name} is {count}, must be 0"));
@@ -374,6 +393,12 @@ impl Add for Counts {
             decode_errors: self.decode_errors + other.decode_errors,
             readers_cut_off: self.readers_cut_off + other.readers_cut_off,
             deliveries_cut_off: self.deliveries_cut_off + other.deliveries_cut_off,
+            reconciliations: self.reconciliations + other.reconciliations,
+            negentropy_rounds: self.negentropy_rounds + other.negentropy_rounds,
+            negentropy_bytes: self.negentropy_bytes + other.negentropy_bytes,
+            repeats_expected: self.repeats_expected + other.repeats_expected,
+            repeats: self.repeats + other.repeats,
+            repeats_peeked: self.repeats_peeked + other.repeats_peeked,
         }
     }
 }
@@ -459,7 +484,7 @@ mod tests {
     fn the_ledger_names_each_rule_that_fails() {
         assert_eq!(good().balanced(), Ok(()));
         type Damage = fn(&mut Counts);
-        let cases: [(Damage, &str); 9] = [
+        let cases: [(Damage, &str); 10] = [
             (
                 |c| c.acked = 8,
                 "planned 15 is not acked 8 + rejected 1 + timed_out 2 + unknown 2 + dropped_by_generator 1 = 14",
@@ -471,6 +496,7 @@ mod tests {
             (|c| c.deliveries_altered = 4, "deliveries_altered is 4, must be 0"),
             (|c| c.deliveries_unexpected = 5, "deliveries_unexpected is 5, must be 0"),
             (|c| c.decode_errors = 6, "decode_errors is 6, must be 0"),
+            (|c| (c.repeats_expected, c.repeats) = (3, 2), "repeats_expected 3 is not repeats 2 = 2"),
             (|c| (c.planned, c.decode_errors) = (16, 1), "= 15; decode_errors is 1, must be 0"),
         ];
         for (damage, expected) in cases {

@@ -3,6 +3,7 @@
 mod connect;
 mod live;
 mod publish;
+mod reconcile;
 mod report;
 mod session;
 
@@ -29,6 +30,7 @@ pub(crate) use self::report::ClientReport;
 use self::{
     live::{live_index, live_name, visit_index},
     publish::OpenFlood,
+    reconcile::{OpenReconciliation, fetch_index, round_index},
     session::{OpenRequest, OpenSession},
 };
 use crate::{
@@ -36,7 +38,7 @@ use crate::{
     dial::Dialer,
     recorder::{Metric, Recorder},
     shared::Shared,
-    workload::Task,
+    workload::{Reading, Task},
 };
 
 /// Messages written between two flushes at most. Reading in between keeps a relay that waits for us to read from
@@ -105,6 +107,7 @@ pub(crate) struct Client {
     flood: Option<OpenFlood>,
     requests: HashMap<String, OpenRequest>,
     sessions: HashMap<u32, OpenSession>,
+    reconciliations: HashMap<u32, OpenReconciliation>,
     reader: Option<Reader>,
     wakes: BinaryHeap<Reverse<(Instant, Wake)>>,
 }
@@ -146,6 +149,7 @@ impl Client {
             flood: None,
             requests: HashMap::new(),
             sessions: HashMap::new(),
+            reconciliations: HashMap::new(),
             reader,
             wakes: BinaryHeap::new(),
         };
@@ -306,6 +310,9 @@ impl Client {
 
     async fn receive(&mut self, message: Message) -> anyhow::Result<()> {
         let now_ns = self.now_ns();
+        if self.passes_over(&message.payload, now_ns) {
+            return Ok(());
+        }
         let decoded = match self.codec.decode_relay(&message.payload) {
             Ok(decoded) => decoded,
             Err(error) => {
@@ -323,10 +330,14 @@ impl Client {
                 self.report.last_ns = now_ns;
                 self.acknowledged(id, accepted, &text, now_ns);
                 self.go_on_flooding().await?;
+                self.end_reconciliations(now_ns).await?;
             }
             RelayMessage::Eose { subscription, .. } => self.end_of_stored(&subscription, now_ns).await?,
             RelayMessage::Closed { subscription, text } => {
                 self.complain(|| format!("CLOSED {subscription}: {text}"));
+                if let Some(session) = fetch_index(&subscription) {
+                    return self.give_up_reconciling(session).await;
+                }
                 let visit = visit_index(&subscription).map(|(session, _)| session);
                 let request = self.requests.remove(&*subscription).map(|request| request.session);
                 if let Some(session) = request.or(visit).filter(|session| self.sessions.contains_key(session))
@@ -335,10 +346,20 @@ impl Client {
                 }
             }
             RelayMessage::Notice { text } => self.complain(|| format!("NOTICE {text}")),
-            RelayMessage::Auth { .. }
-            | RelayMessage::Count { .. }
-            | RelayMessage::NegMsg { .. }
-            | RelayMessage::NegErr { .. } => {}
+            RelayMessage::NegMsg { subscription, message } => {
+                self.report.last_ns = now_ns;
+                match round_index(&subscription) {
+                    Some(session) => self.go_on_reconciling(session, &message, now_ns).await?,
+                    None => self.report.unexpected += 1,
+                }
+            }
+            RelayMessage::NegErr { subscription, text } => {
+                self.complain(|| format!("NEG-ERR {subscription}: {text}"));
+                if let Some(session) = round_index(&subscription) {
+                    self.give_up_reconciling(session).await?;
+                }
+            }
+            RelayMessage::Auth { .. } | RelayMessage::Count { .. } => {}
         }
         Ok(())
     }
@@ -349,8 +370,35 @@ impl Client {
             self.live_delivery(n, event, now_ns);
         } else if let Some(visit) = visit_index(subscription) {
             self.visit_delivery(visit, event, now_ns);
+        } else if let Some(session) = fetch_index(subscription) {
+            self.fetched(session, event, now_ns);
         } else {
-            self.stored_delivery(subscription, event, now_ns);
+            self.learns(&event.id);
+            self.stored_delivery(subscription, &event.id, Some(event), now_ns);
+        }
+    }
+
+    /// Counts an event of another relay of this client's as soon as its id is seen; whether it was one. Clients that do
+    /// so save the work of decoding.
+    fn passes_over(&mut self, payload: &[u8], now_ns: u64) -> bool {
+        let Task::Reader(Reading { reader, peeks: true }) = self.shared.workload.roles[self.id].task else {
+            return false;
+        };
+        let Some((subscription, head)) = self.codec.peek_relay(payload) else { return false };
+        if !self.shared.knows(reader, &head.id) {
+            return false;
+        }
+        self.report.last_ns = now_ns;
+        self.report.repeats += 1;
+        self.report.repeats_peeked += 1;
+        self.stored_delivery(&subscription, &head.id, None, now_ns);
+        true
+    }
+
+    /// Notes an event that was decoded, and whether another relay of this client's was first.
+    fn learns(&mut self, id: &[u8; 32]) {
+        if let Task::Reader(Reading { reader, .. }) = self.shared.workload.roles[self.id].task {
+            self.report.repeats += u64::from(!self.shared.learns(reader, id));
         }
     }
 

@@ -26,7 +26,7 @@ impl Client {
         self.publish(n).await
     }
 
-    async fn publish(&mut self, n: u32) -> anyhow::Result<()> {
+    pub(super) async fn publish(&mut self, n: u32) -> anyhow::Result<()> {
         let shared = Arc::clone(&self.shared);
         let publication = &shared.workload.publications[n as usize];
         let event = &shared.workload.events[publication.event as usize];

@@ -19,6 +19,18 @@ pub struct ClientReport {
     pub altered: u64,
     /// An event that nobody asked for.
     pub unexpected: u64,
+    /// Deliveries of events that this client had from another relay.
+    pub repeats: u64,
+    /// Of those, recognised without decoding.
+    pub repeats_peeked: u64,
+    /// Reconciliations that came to their end.
+    pub reconciliations: u64,
+    /// Messages sent in reconciliations.
+    pub negentropy_rounds: u64,
+    /// Bytes of negentropy in both directions.
+    pub negentropy_bytes: u64,
+    /// Events of other clients that a reconciliation had to bring, or brought: planned by nobody, owed all the same.
+    pub owed: u64,
     /// Messages that are not of the agreed format.
     pub decode_errors: u64,
     /// For each live subscription of a subscriber, which publications came.

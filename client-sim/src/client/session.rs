@@ -21,7 +21,7 @@ const LEAVE_POLL: Duration = Duration::from_millis(20);
 /// A session under way.
 #[derive(Debug)]
 pub(super) struct OpenSession {
-    started_ns: u64,
+    pub(super) started_ns: u64,
     due_ns: u64,
     step: usize,
     waiting_for: usize,
@@ -68,6 +68,9 @@ impl Client {
             visit: None,
         };
         self.sessions.insert(n, session);
+        if self.shared.workload.sessions[n as usize].reconciliation.is_some() {
+            return self.start_reconciling(n, due_ns).await;
+        }
         self.start_step(n).await
     }
 
@@ -93,9 +96,16 @@ impl Client {
         Ok(())
     }
 
-    pub(super) fn stored_delivery(&mut self, subscription: &str, event: &Event<'_>, now_ns: u64) {
+    /// A delivery that answers a request; where only its id was read, its content is not compared.
+    pub(super) fn stored_delivery(
+        &mut self,
+        subscription: &str,
+        id: &[u8; 32],
+        event: Option<&Event<'_>>,
+        now_ns: u64,
+    ) {
         let workload = &self.shared.workload;
-        let Some(found) = workload.find(&event.id) else {
+        let Some(found) = workload.find(id) else {
             self.report.unexpected += 1;
             return;
         };
@@ -111,7 +121,7 @@ impl Client {
             self.report.unexpected += is_stored;
             return;
         };
-        if workload.events[found as usize] != *event {
+        if event.is_some_and(|event| workload.events[found as usize] != *event) {
             self.report.altered += 1;
         } else if request.seen.insert(position) {
             let (due_ns, sent_ns, n) = (request.due_ns, request.sent_ns, request.session);
@@ -135,6 +145,9 @@ impl Client {
         if let Some((session, _)) = super::live::visit_index(subscription) {
             self.visit_eose(session);
             return Ok(());
+        }
+        if let Some(session) = super::reconcile::fetch_index(subscription) {
+            return self.end_of_fetch(session, subscription, now_ns).await;
         }
         let Some(request) = self.requests.remove(subscription) else {
             self.report.unexpected += 1;

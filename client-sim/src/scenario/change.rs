@@ -74,6 +74,8 @@ impl Scenario {
             phase.seconds *= factor;
         }
         let arrivals = self.publish.iter_mut().map(|p| &mut p.arrival);
+        let arrivals = arrivals.chain(self.fan_in.iter_mut().map(|fan_in| &mut fan_in.arrival));
+        let arrivals = arrivals.chain(self.reconcile.iter_mut().map(|reconcile| &mut reconcile.arrival));
         for arrival in arrivals.chain(self.request.iter_mut().map(|r| &mut r.arrival)) {
             match arrival {
                 Arrival::Closed { rounds, .. } => *rounds = scaled(*rounds as f64, factor),

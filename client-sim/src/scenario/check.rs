@@ -2,18 +2,29 @@
 
 use anyhow::{Context, ensure};
 
-use super::schema::{Arrival, Bound, Connect, LiveFilter, Request, Scenario, Step, TagChoice};
+use super::schema::{
+    Arrival, Bound, Connect, FanIn, LiveFilter, Reconcile, Request, Scenario, Step, TagChoice,
+};
 use crate::expect;
 
 /// Stored events that a relay sends for one filter at most (PROTOCOL: max_limit).
 const MAX_LIMIT: u64 = 5_000;
 
+/// Events that relays send for one filter without being asked for more (PROTOCOL: default_limit).
+const MAX_CHUNK: usize = 500;
+
+/// Of negentropy: what its library demands, and what fits into a message of 1 MiB.
+const FRAME_BYTES: std::ops::RangeInclusive<usize> = 4_096..=500_000;
+
 impl Scenario {
     pub(super) fn check(&mut self) -> anyhow::Result<()> {
         self.check_time()?;
         ensure!(
-            !(self.request.is_empty() && self.publish.is_empty()),
-            "nothing happens: a scenario needs a [[request]] or a [[publish]]"
+            !(self.request.is_empty()
+                && self.publish.is_empty()
+                && self.fan_in.is_empty()
+                && self.reconcile.is_empty()),
+            "nothing happens: a scenario needs a [[request]], a [[publish]], a [[fan_in]] or a [[reconcile]]"
         );
         ensure!(
             self.subscribe.is_empty() || !self.publish.is_empty(),
@@ -47,6 +58,12 @@ impl Scenario {
             ensure!(!subscribe.filter.is_empty(), "a [[subscribe]] needs at least one [[subscribe.filter]]");
             check_name(subscribe.name.as_deref()).context("in [[subscribe]]")?;
             check_live(&subscribe.filter).context("in [[subscribe.filter]]")?;
+        }
+        for fan_in in &self.fan_in {
+            self.check_fan_in(fan_in).context("in [[fan_in]]")?;
+        }
+        for reconcile in &self.reconcile {
+            self.check_reconcile(reconcile).context("in [[reconcile]]")?;
         }
         for (figure, Bound { min, max }) in &self.expect {
             expect::check_name(figure).context("in [expect]")?;
@@ -105,6 +122,41 @@ impl Scenario {
             request.connect == Connect::Before || !matches!(request.arrival, Arrival::Burst { .. }),
             "a burst with connect = \"{}\" has no bound on when connections are made; use shape = \"spread\"",
             if request.connect == Connect::Again { "again" } else { "per-session" }
+        );
+        Ok(())
+    }
+
+    fn check_fan_in(&self, fan_in: &FanIn) -> anyhow::Result<()> {
+        let FanIn { clients, relays, duplicates, .. } = *fan_in;
+        self.check_population(clients * relays, fan_in.arrival, fan_in.phases.as_deref())?;
+        check_name(fan_in.name.as_deref())?;
+        ensure!(fan_in.kinds.as_ref().is_none_or(|kinds| !kinds.is_empty()), "kinds must not be empty");
+        ensure!(fan_in.events > 0, "events must be at least 1");
+        ensure!((1..=MAX_CHUNK).contains(&fan_in.chunk), "chunk must be 1 to {MAX_CHUNK}");
+        // Each event comes once from each relay at most.
+        let most = 1.0 - 1.0 / relays as f64;
+        ensure!(
+            (0.0..=most).contains(&duplicates),
+            "duplicates must be 0 to {most:.2} with {relays} relays, from each of which an event comes once"
+        );
+        Ok(())
+    }
+
+    fn check_reconcile(&self, reconcile: &Reconcile) -> anyhow::Result<()> {
+        self.check_population(reconcile.connections, reconcile.arrival, reconcile.phases.as_deref())?;
+        check_name(reconcile.name.as_deref())?;
+        ensure!(reconcile.kinds.as_ref().is_none_or(|kinds| !kinds.is_empty()), "kinds must not be empty");
+        ensure!((0.0..=1.0).contains(&reconcile.have), "have is a share, 0 to 1");
+        ensure!(
+            FRAME_BYTES.contains(&reconcile.frame_bytes),
+            "frame_bytes must be {} to {}: as hex in JSON it becomes twice as long, and relays take 1 MiB",
+            FRAME_BYTES.start(),
+            FRAME_BYTES.end()
+        );
+        ensure!((1..=MAX_CHUNK).contains(&reconcile.chunk), "chunk must be 1 to {MAX_CHUNK}");
+        ensure!(
+            reconcile.extra == 0 || self.request.is_empty(),
+            "extra beside [[request]]: what a session asks for must be known beforehand"
         );
         Ok(())
     }

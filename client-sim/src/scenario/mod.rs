@@ -17,8 +17,8 @@ use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 
 pub use self::schema::{
-    Arrival, Bound, Connect, Draw, Hot, LiveFilter, Phase, Publish, Request, Scenario, Shares, Span, Step,
-    Subscribe, TagChoice,
+    Arrival, Bound, Connect, Draw, FanIn, Hot, LiveFilter, OnDuplicate, Phase, Publish, Reconcile, Request,
+    Scenario, Shares, Span, Step, Subscribe, TagChoice,
 };
 
 static BUILT_IN: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../scenarios");

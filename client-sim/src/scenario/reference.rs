@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::de::DeserializeOwned;
 
-use super::{LiveFilter, Phase, Publish, Request, Scenario, Step, Subscribe};
+use super::{FanIn, LiveFilter, Phase, Publish, Reconcile, Request, Scenario, Step, Subscribe};
 use crate::expect;
 
 const README: &str = include_str!("../../../scenarios/README.md");
@@ -40,6 +40,8 @@ fn every_key_is_explained_and_every_explained_key_is_taken() {
         ("### `[[publish]]`", taken::<Publish>()),
         ("### `[[subscribe]]`", taken::<Subscribe>()),
         ("### `[[subscribe.filter]]`", taken::<LiveFilter>()),
+        ("### `[[fan_in]]`", taken::<FanIn>()),
+        ("### `[[reconcile]]`", taken::<Reconcile>()),
     ] {
         assert_eq!(documented(heading), taken, "{heading} of scenarios/README.md");
     }

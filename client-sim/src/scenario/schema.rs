@@ -36,6 +36,12 @@ pub struct Scenario {
     /// Clients that keep live subscriptions.
     #[serde(default)]
     pub subscribe: Vec<Subscribe>,
+    /// Clients that read the same events from several relays.
+    #[serde(default)]
+    pub fan_in: Vec<FanIn>,
+    /// Clients that compare what they have with the relay (NIP-77).
+    #[serde(default)]
+    pub reconcile: Vec<Reconcile>,
     /// Figures that a run must reach to count as evidence, by name.
     #[serde(default)]
     pub expect: BTreeMap<String, Bound>,
@@ -213,6 +219,80 @@ pub struct Subscribe {
     pub read_bytes_per_s: Option<u64>,
 }
 
+/// Clients that read the same events from several relays, each a connection of its own to the relay under test. Each
+/// arrival is a session of a client on all its connections.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FanIn {
+    /// Sets these clients' latencies apart in the result.
+    pub name: Option<String>,
+    /// How many clients.
+    pub clients: usize,
+    /// Connections of each client.
+    pub relays: usize,
+    /// When sessions start.
+    pub arrival: Arrival,
+    /// The phases in which they do; all when absent.
+    pub phases: Option<Vec<String>>,
+    /// Kinds of the events; any when absent.
+    pub kinds: Option<Vec<u16>>,
+    /// Different events of each session.
+    pub events: usize,
+    /// The share of all deliveries that bring an event again.
+    pub duplicates: f64,
+    /// Ids in one REQ.
+    #[serde(default = "fan_in_chunk")]
+    pub chunk: usize,
+    /// What a client does with an event that it may have.
+    #[serde(default)]
+    pub on_duplicate: OnDuplicate,
+}
+
+fn fan_in_chunk() -> usize {
+    100
+}
+
+/// How a client finds out that it has an event already.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnDuplicate {
+    /// By the id in the message, without decoding the rest.
+    #[default]
+    Peek,
+    /// After decoding the event.
+    Decode,
+}
+
+/// Clients that have a part of the relay's events, find out the rest (NIP-77) and fetch it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reconcile {
+    /// Sets these clients' latencies apart in the result.
+    pub name: Option<String>,
+    /// How many clients.
+    pub connections: usize,
+    /// When reconciliations start; each is of a client with another part.
+    pub arrival: Arrival,
+    /// The phases in which they do; all when absent.
+    pub phases: Option<Vec<String>>,
+    /// Kinds of the events; any when absent.
+    pub kinds: Option<Vec<u16>>,
+    /// The share of the relay's events that a client has, drawn event by event.
+    pub have: f64,
+    /// Events that only the client has; it publishes them once it knows that the relay lacks them.
+    #[serde(default)]
+    pub extra: usize,
+    /// Bytes of a message of negentropy at most, in both directions.
+    pub frame_bytes: usize,
+    /// Ids in one REQ for what the client lacks.
+    #[serde(default = "reconcile_chunk")]
+    pub chunk: usize,
+}
+
+fn reconcile_chunk() -> usize {
+    500
+}
+
 /// A live subscription.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -312,6 +392,8 @@ impl Scenario {
         self.publish.iter().map(|p| p.connections).sum::<usize>()
             + self.subscribe.iter().map(|s| s.connections).sum::<usize>()
             + self.request.iter().map(|r| r.connections).sum::<usize>()
+            + self.fan_in.iter().map(|f| f.clients * f.relays).sum::<usize>()
+            + self.reconcile.iter().map(|r| r.connections).sum::<usize>()
     }
 }
 

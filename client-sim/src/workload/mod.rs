@@ -1,7 +1,9 @@
 //! The whole plan of a run, computed from corpus, scenario and seed before any clock starts: which events the relay
 //! holds, who publishes what when, who asks for what when, and which deliveries must follow.
 
+mod fan_in;
 mod publications;
+mod reconcile;
 mod select;
 mod sessions;
 mod stored;
@@ -49,6 +51,12 @@ pub struct Workload {
     pub live: Vec<Live>,
     /// Stretches whose latencies are left out.
     pub warm_up: Vec<(Duration, Duration)>,
+    /// How many clients read from several relays.
+    pub readers: usize,
+    /// How many deliveries bring one of them an event that it has.
+    pub repeats: u64,
+    /// Bytes of a message of negentropy at most, where the scenario says so.
+    pub frame_bytes: Option<usize>,
     /// Whether clients answer the relay's challenge first.
     pub auth: bool,
     /// How many events were made from corpus events as templates, because there were too few or the relay must not
@@ -68,6 +76,15 @@ pub struct Role {
     pub label: Option<usize>,
     /// What it does.
     pub task: Task,
+}
+
+/// A connection of a client that reads from several relays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// Whose it is, of [`Workload::readers`].
+    pub reader: usize,
+    /// Whether that client looks for an id that it knows before it decodes.
+    pub peeks: bool,
 }
 
 /// What a connection does.
@@ -90,6 +107,10 @@ pub enum Task {
         /// Whose connection its sessions use.
         connect: Connect,
     },
+    /// Asks for stored events that other connections of the same client bring too.
+    Reader(Reading),
+    /// Compares what it has with the relay.
+    Reconciler,
 }
 
 /// The filter of one or more live subscriptions.
@@ -136,6 +157,8 @@ pub struct Session {
     pub connection: usize,
     /// Requests that are sent together, step after step.
     pub steps: Vec<Vec<PlannedRequest>>,
+    /// What is reconciled instead.
+    pub reconciliation: Option<Reconciliation>,
     /// Live subscriptions that follow, as places in [`Workload::live`].
     pub live: Vec<u32>,
     /// How long they are kept.
@@ -146,6 +169,23 @@ pub struct Session {
     pub think: Duration,
     /// Whether it is one that follows another.
     pub follows: bool,
+}
+
+/// What a client has and what the relay has (NIP-77).
+#[derive(Debug)]
+pub struct Reconciliation {
+    /// Which events take part.
+    pub filter: Filter,
+    /// Stored events that the client has, in ascending order.
+    pub has: Vec<u32>,
+    /// Stored events that it lacks, in ascending order.
+    pub lacks: Vec<u32>,
+    /// Events that only it has, and publishes.
+    pub own: Vec<u32>,
+    /// Bytes of a message of negentropy at most.
+    pub frame_bytes: usize,
+    /// Ids in one REQ.
+    pub chunk: usize,
 }
 
 /// One REQ and the events that must answer it.
@@ -172,9 +212,13 @@ impl Workload {
         let (eligible, set_aside) = select(corpus, formats);
         let mut plan =
             Workload { set_aside, warm_up: scenario.warm_up(), auth: scenario.auth, ..Workload::default() };
-        let steps = || scenario.request.iter().flat_map(|request| &request.step);
-        let any_kind = steps().any(|step| step.kinds.is_none());
-        let asked: HashSet<u16> = steps().filter_map(|step| step.kinds.as_ref()).flatten().copied().collect();
+        let kinds = || {
+            let steps = scenario.request.iter().flat_map(|request| &request.step).map(|step| &step.kinds);
+            let fan_in = scenario.fan_in.iter().map(|fan_in| &fan_in.kinds);
+            steps.chain(fan_in).chain(scenario.reconcile.iter().map(|reconcile| &reconcile.kinds))
+        };
+        let any_kind = kinds().any(Option::is_none);
+        let asked: HashSet<u16> = kinds().flatten().flatten().copied().collect();
         let is_stored = |event: &Event<'_>| {
             (any_kind || asked.contains(&event.kind)) && event.class() != KindClass::Ephemeral
         };
@@ -216,7 +260,8 @@ impl Workload {
 
     /// Whether something waits for answers rather than for an instant.
     pub fn is_closed(&self) -> bool {
-        !self.floods.is_empty() || self.sessions.iter().any(|session| session.follows)
+        self.publications.iter().any(|publication| publication.closed)
+            || self.sessions.iter().any(|session| session.follows)
     }
 
     /// Whether the latency of what was due at this instant is recorded.
@@ -296,6 +341,7 @@ impl Workload {
             planner.events = Some(&events);
             self.plan_population(scenario, (population, request), &asker, &mut planner, seed)?;
         }
+        self.plan_fan_in(scenario, &events, seed)?;
         self.events = events;
         self.sessions.sort_by_key(|session| (session.at, session.connection));
         self.link_sessions()
@@ -326,7 +372,17 @@ impl Workload {
                 let (steps, live) = (asker.session(&mut random)?, planner.filters(self, &mut random));
                 let stay = Duration::from_millis(request.stay_ms.unwrap_or(0));
                 let follows = closed && round > 0;
-                self.sessions.push(Session { at, connection, steps, live, stay, next: None, think, follows });
+                self.sessions.push(Session {
+                    at,
+                    connection,
+                    steps,
+                    reconciliation: None,
+                    live,
+                    stay,
+                    next: None,
+                    think,
+                    follows,
+                });
             }
         }
         Ok(())
@@ -347,7 +403,7 @@ impl Role {
     pub fn filters(&self) -> &[u32] {
         match &self.task {
             Task::Subscriber { filters, .. } => filters,
-            Task::Publisher { .. } | Task::Requester { .. } => &[],
+            Task::Publisher { .. } | Task::Requester { .. } | Task::Reader(_) | Task::Reconciler => &[],
         }
     }
 

@@ -58,6 +58,7 @@ impl Workload {
                 self.publications.push(Publication { at, connection, event: event_position, closed });
             }
         }
+        self.plan_reconciliations(scenario, eligible, seed)?;
         self.publications.sort_unstable();
         self.publication_of = vec![0; self.publications.len()];
         for (n, publication) in self.publications.iter().enumerate() {
@@ -93,7 +94,8 @@ impl Workload {
         let mut n = 0;
         for chunk in self.publications.chunk_by(|a, b| a.closed && b.closed && a.connection == b.connection) {
             let first = &chunk[0];
-            if first.closed {
+            // What a reconciler has alone is published when it knows that the relay lacks it.
+            if first.closed && !matches!(self.roles[first.connection].task, Task::Reconciler) {
                 let (at, connection) = (first.at, first.connection);
                 self.floods.push(Flood {
                     at,

@@ -1,0 +1,190 @@
+//! Clients that read the same events from several relays: which connection brings what, and how often.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use codecs::{Event, Filter};
+use corpus::Random;
+
+use super::{PlannedRequest, Reading, Role, Session, Task, Workload};
+use crate::{
+    scenario::{Arrival, FanIn, OnDuplicate, Scenario},
+    schedule,
+};
+
+impl Workload {
+    /// Adds the connections and sessions of clients that read from several relays.
+    ///
+    /// # Errors
+    /// When the relay would hold too few events: a client that met an event in an earlier session would count it twice.
+    pub(super) fn plan_fan_in(
+        &mut self,
+        scenario: &Scenario,
+        events: &[Event<'static>],
+        seed: u64,
+    ) -> anyhow::Result<()> {
+        for (population, fan_in) in scenario.fan_in.iter().enumerate() {
+            let wanted = |event: &Event<'_>| fan_in.kinds.as_ref().is_none_or(|k| k.contains(&event.kind));
+            let stored = &events[..self.stored];
+            let eligible: Vec<u32> =
+                (0..).zip(stored).filter(|(_, event)| wanted(event)).map(|(n, _)| n).collect();
+            let label = self.label(fan_in.name.as_deref());
+            let peeks = fan_in.on_duplicate == OnDuplicate::Peek;
+            for client in 0..fan_in.clients {
+                let mut random = schedule::stream(seed, &format!("fan-in {population}"), client);
+                let spans = scenario.spans(fan_in.phases.as_deref());
+                let due = schedule::arrivals(fan_in.arrival, fan_in.clients, client, &spans, &mut random);
+                let needed = due.len() * fan_in.events;
+                ensure!(
+                    needed <= eligible.len(),
+                    "{} sessions of {} events need {needed} of kinds {:?}; there are {}",
+                    due.len(),
+                    fan_in.events,
+                    fan_in.kinds,
+                    eligible.len()
+                );
+                let first = self.roles.len();
+                let task = || Task::Reader(Reading { reader: self.readers, peeks });
+                let roles: Vec<_> = (0..fan_in.relays).map(|_| Role { label, task: task() }).collect();
+                self.roles.extend(roles);
+                self.readers += 1;
+                let mut drawn = eligible.clone();
+                let drawn = random.draw(&mut drawn, needed).to_vec();
+                for (round, (at, events_of)) in due.iter().zip(drawn.chunks(fan_in.events)).enumerate() {
+                    let brings = share_out(fan_in, events_of, &mut random);
+                    self.repeats += (brings.iter().map(Vec::len).sum::<usize>() - events_of.len()) as u64;
+                    for (relay, brings) in brings.into_iter().enumerate() {
+                        self.sessions.push(session(fan_in, first + relay, (round, *at), &brings, events));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What each relay brings: every event once from one of them, and some again from others, at random.
+fn share_out(fan_in: &FanIn, events: &[u32], random: &mut Random) -> Vec<Vec<u32>> {
+    let mut brings = vec![Vec::new(); fan_in.relays];
+    let mut again = Vec::new();
+    for event in events {
+        let first = random.below(fan_in.relays);
+        brings[first].push(*event);
+        again.extend((0..fan_in.relays).filter(|relay| *relay != first).map(|relay| (relay, *event)));
+    }
+    for (relay, event) in random.draw(&mut again, repeats(events.len(), fan_in.duplicates)) {
+        brings[*relay].push(*event);
+    }
+    brings
+}
+
+/// How many deliveries repeat one of `events`, so that they are this share of all.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a scenario's share is 0 to below 1, and events are far fewer than 2^53"
+)]
+fn repeats(events: usize, share: f64) -> usize {
+    (events as f64 * share / (1.0 - share)).round() as usize
+}
+
+fn session(
+    fan_in: &FanIn,
+    connection: usize,
+    (round, at): (usize, Duration),
+    brings: &[u32],
+    events: &[Event<'static>],
+) -> Session {
+    let (think, follows) = match fan_in.arrival {
+        Arrival::Closed { think_ms, .. } => (Duration::from_millis(think_ms), round > 0),
+        _ => (Duration::ZERO, false),
+    };
+    let requests = brings.chunks(fan_in.chunk).map(|chunk| {
+        let mut expected = chunk.to_vec();
+        expected.sort_unstable();
+        let ids = chunk.iter().map(|event| events[*event as usize].id).collect();
+        PlannedRequest { filter: Filter { ids: Some(ids), ..Filter::default() }, expected }
+    });
+    let steps = if brings.is_empty() { Vec::new() } else { vec![requests.collect()] };
+    Session {
+        at,
+        connection,
+        steps,
+        reconciliation: None,
+        live: Vec::new(),
+        stay: Duration::ZERO,
+        next: None,
+        think,
+        follows,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{HashMap, HashSet};
+
+    use codecs::Format;
+    use corpus::Corpus;
+
+    use super::*;
+
+    fn plan(set: &[&str]) -> Workload {
+        let mut corpus = Corpus::bundled();
+        corpus.events.truncate(700);
+        let set: Vec<_> = set.iter().map(|set| (*set).to_owned()).collect();
+        let scenario = Scenario::load_with("duplicate-fan-in", &set).unwrap();
+        Workload::plan(&scenario, &corpus, 1, &[Format::JSON]).unwrap()
+    }
+
+    /// The events of one client's sessions, by the instant at which they are due.
+    fn of_client(workload: &Workload, client: usize) -> HashMap<Duration, Vec<u32>> {
+        let mut rounds: HashMap<_, Vec<u32>> = HashMap::new();
+        for session in &workload.sessions {
+            let Task::Reader(Reading { reader, .. }) = workload.roles[session.connection].task else {
+                panic!()
+            };
+            if reader == client {
+                let events = session.steps.iter().flatten().flat_map(|request| &request.expected);
+                rounds.entry(session.at).or_default().extend(events);
+            }
+        }
+        rounds
+    }
+
+    #[test]
+    fn each_event_comes_once_from_a_relay_and_the_stated_share_comes_again() {
+        for share in [0.0, 0.14, 0.36, 0.57, 0.75] {
+            let set = ["fan_in.events=60".to_owned(), format!("fan_in.duplicates={share}")];
+            let workload = plan(&set.each_ref().map(String::as_str));
+            let mut repeats = 0;
+            for client in 0..4 {
+                let rounds = of_client(&workload, client);
+                assert_eq!(rounds.len(), 2, "two bursts");
+                let mut met = HashSet::new();
+                for events in rounds.values() {
+                    let different: HashSet<_> = events.iter().collect();
+                    assert_eq!(different.len(), 60);
+                    assert!(different.iter().all(|event| met.insert(**event)), "no event in two sessions");
+                    let again = events.len() - different.len();
+                    repeats += again as u64;
+                    let found = again as f64 / events.len() as f64;
+                    assert!((found - share).abs() < 0.01, "{share}: {found}");
+                }
+            }
+            assert_eq!(workload.repeats, repeats);
+        }
+    }
+
+    #[test]
+    fn too_few_events_are_an_error_that_counts_them() {
+        let scenario = Scenario::load("duplicate-fan-in").unwrap();
+        let mut corpus = Corpus::bundled();
+        corpus.events.truncate(300);
+        let error = Workload::plan(&scenario, &corpus, 1, &[Format::JSON]).unwrap_err().to_string();
+        assert!(error.contains("need 1200 of kinds Some([0, 1, 7]); there are"), "{error}");
+        for (set, words) in [("duplicates=0.8", "duplicates must be 0 to 0.75"), ("relays=1", "0 to 0.00")] {
+            let error = Scenario::load_with("duplicate-fan-in", &[format!("fan_in.{set}")]).unwrap_err();
+            assert!(format!("{error:#}").contains(words), "{error:#}");
+        }
+    }
+}

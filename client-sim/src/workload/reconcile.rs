@@ -1,0 +1,165 @@
+//! Clients that have a part of the relay's events: which part, and what only they have.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use codecs::{Event, Filter, KindClass};
+use corpus::fresh;
+
+use super::{Publication, Reconciliation, Role, Session, Task, Workload, sessions::position};
+use crate::{
+    scenario::{Arrival, Reconcile, Scenario},
+    schedule,
+};
+
+/// NIP-09: a new deletion would delete nothing, but it is no event to keep.
+const DELETION: u16 = 5;
+
+impl Workload {
+    /// Adds the connections and sessions of clients that reconcile, and the events that only they have.
+    ///
+    /// # Errors
+    /// When the corpus has no event to reconcile.
+    pub(super) fn plan_reconciliations(
+        &mut self,
+        scenario: &Scenario,
+        eligible: &[&Event<'static>],
+        seed: u64,
+    ) -> anyhow::Result<()> {
+        for (population, reconcile) in scenario.reconcile.iter().enumerate() {
+            let wanted = |event: &Event<'_>| reconcile.kinds.as_ref().is_none_or(|k| k.contains(&event.kind));
+            let stored: Vec<u32> = (0..)
+                .zip(&self.events[..self.stored])
+                .filter(|(_, event)| wanted(event))
+                .map(|(n, _)| n)
+                .collect();
+            ensure!(!stored.is_empty(), "the corpus has no event of kinds {:?}", reconcile.kinds);
+            let can_be_made = |event: &&&Event<'_>| {
+                wanted(event) && event.class() != KindClass::Ephemeral && event.kind != DELETION
+            };
+            let templates: Vec<_> = eligible.iter().filter(can_be_made).copied().collect();
+            self.frame_bytes = self.frame_bytes.into_iter().chain([reconcile.frame_bytes]).min();
+            let label = self.label(reconcile.name.as_deref());
+            for c in 0..reconcile.connections {
+                let connection = self.roles.len();
+                self.roles.push(Role { label, task: Task::Reconciler });
+                let mut random = schedule::stream(seed, &format!("reconcile {population}"), c);
+                let spans = scenario.spans(reconcile.phases.as_deref());
+                let due =
+                    schedule::arrivals(reconcile.arrival, reconcile.connections, c, &spans, &mut random);
+                for (round, at) in due.into_iter().enumerate() {
+                    let (has, lacks) = stored.iter().copied().partition(|_| random.unit() < reconcile.have);
+                    let mut chosen = templates.clone();
+                    let chosen = random.draw(&mut chosen, reconcile.extra).to_vec();
+                    let seed = u64::from_le_bytes(*random.bytes32().first_chunk().expect("32 bytes"));
+                    let own = self.own_events((at, connection), &chosen, reconcile.extra, seed)?;
+                    let reconciliation = Reconciliation {
+                        filter: Filter { kinds: reconcile.kinds.clone(), ..Filter::default() },
+                        has,
+                        lacks,
+                        own,
+                        frame_bytes: reconcile.frame_bytes,
+                        chunk: reconcile.chunk,
+                    };
+                    self.sessions.push(session(reconcile, connection, (round, at), reconciliation));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds events that nobody else has; their client publishes them when it knows that the relay lacks them.
+    fn own_events(
+        &mut self,
+        (at, connection): (Duration, usize),
+        templates: &[&Event<'static>],
+        count: usize,
+        seed: u64,
+    ) -> anyhow::Result<Vec<u32>> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        ensure!(!templates.is_empty(), "the corpus has no event after which others could be made");
+        self.fresh += count;
+        let mut own = Vec::with_capacity(count);
+        for event in fresh::events(templates, count, seed) {
+            let place = position(self.events.len())?;
+            self.events.push(event);
+            self.publications.push(Publication { at, connection, event: place, closed: true });
+            own.push(place);
+        }
+        Ok(own)
+    }
+}
+
+fn session(
+    reconcile: &Reconcile,
+    connection: usize,
+    (round, at): (usize, Duration),
+    reconciliation: Reconciliation,
+) -> Session {
+    let (think, follows) = match reconcile.arrival {
+        Arrival::Closed { think_ms, .. } => (Duration::from_millis(think_ms), round > 0),
+        _ => (Duration::ZERO, false),
+    };
+    Session {
+        at,
+        connection,
+        steps: Vec::new(),
+        reconciliation: Some(reconciliation),
+        live: Vec::new(),
+        stay: Duration::ZERO,
+        next: None,
+        think,
+        follows,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use codecs::Format;
+    use corpus::Corpus;
+
+    use super::*;
+
+    #[test]
+    fn a_client_has_a_part_lacks_the_rest_and_owns_what_nobody_else_has() {
+        let mut corpus = Corpus::bundled();
+        corpus.events.truncate(700);
+        let scenario = Scenario::load_with("negentropy-sync", &["reconcile.extra=5".to_owned()]).unwrap();
+        let workload = Workload::plan(&scenario, &corpus, 1, &[Format::JSON]).unwrap();
+        assert_eq!(workload.sessions.len(), 8, "4 clients, two bursts");
+        assert_eq!((workload.publications.len(), workload.floods.len()), (40, 0));
+        assert!(workload.timeline(|_| true).len() == 8, "what a client owns is not published by the clock");
+        let mut parts = Vec::new();
+        for session in &workload.sessions {
+            let planned = session.reconciliation.as_ref().unwrap();
+            let mut all = [&planned.has[..], &planned.lacks].concat();
+            all.sort_unstable();
+            assert!(all.iter().copied().eq(0..u32::try_from(workload.stored).unwrap()), "all that is stored");
+            let share = planned.has.len() as f64 / all.len() as f64;
+            assert!((0.85..0.95).contains(&share), "{share}");
+            for own in &planned.own {
+                let publication = workload.publication_of(*own).unwrap();
+                assert_eq!(workload.publications[publication].connection, session.connection);
+            }
+            parts.push(planned.has.clone());
+        }
+        parts.sort_unstable();
+        parts.dedup();
+        assert_eq!(parts.len(), 8, "each client has another part");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (set, words) in [
+            ("frame_bytes=4095", "frame_bytes must be 4096 to 500000"),
+            ("frame_bytes=600000", "frame_bytes must be 4096 to 500000"),
+            ("have=1.1", "have is a share"),
+            ("chunk=501", "chunk must be 1 to 500"),
+        ] {
+            let error = Scenario::load_with("negentropy-sync", &[format!("reconcile.{set}")]).unwrap_err();
+            assert!(format!("{error:#}").contains(words), "{error:#}");
+        }
+    }
+}
