@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use super::{Json, push_batch};
 use crate::{
-    Codec, DecodeError, EncodeError, Event, EventHead, TextView,
+    Codec, DecodeError, EncodeError, Event, EventHead, Tag, TextView,
     codec::assert_batch,
     formats::tuned::{Tune, Verb},
     hex,
@@ -34,11 +34,7 @@ impl Tune for Hand {
         out.extend_from_slice(b",\"kind\":");
         out.extend_from_slice(itoa::Buffer::new().format(event.kind).as_bytes());
         out.extend_from_slice(b",\"tags\":[");
-        write_list(&event.tags, out, |tag, out| {
-            out.push(b'[');
-            write_list(tag, out, |value, out| write_text(value, out));
-            out.push(b']');
-        });
+        write_tags(&event.tags, out);
         out.extend_from_slice(b"],\"content\":");
         write_text(&event.content, out);
         let mut end = [0; 138];
@@ -143,29 +139,42 @@ const AUTH: &[u8] = b"[\"AUTH\",";
 
 // --- writing -------------------------------------------------------------------------------------------------
 
-fn write_list<T>(items: &[T], out: &mut Vec<u8>, write: impl Fn(&T, &mut Vec<u8>)) {
-    for (index, item) in items.iter().enumerate() {
+fn write_tags(tags: &[Tag<'_>], out: &mut Vec<u8>) {
+    for (index, tag) in tags.iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }
-        write(item, out);
+        let Some((name, values)) = tag.split_first() else {
+            out.extend_from_slice(b"[]");
+            continue;
+        };
+        write_behind(b'[', name, out);
+        values.iter().for_each(|value| write_behind(b',', value, out));
+        out.push(b']');
     }
 }
 
-/// Letters and 64 digits, nearly all of what there is, are copied with their quotes at once.
-fn write_text(text: &str, out: &mut Vec<u8>) {
-    match text.as_bytes() {
-        [letter] if !is_special(letter) => return out.extend_from_slice(&[b'"', *letter, b'"']),
-        bytes => {
-            if let Ok(key) = <&[u8; 64]>::try_from(bytes)
-                && !has_special(key)
-            {
-                let mut quoted = [b'"'; 66];
-                quoted[1..65].copy_from_slice(key);
-                return out.extend_from_slice(&quoted);
-            }
-        }
+/// A value and the byte before it. Letters and keys, nearly all of what there is, are written with both quotes at
+/// once.
+fn write_behind(before: u8, text: &str, out: &mut Vec<u8>) {
+    if let [letter] = text.as_bytes()
+        && !is_special(letter)
+    {
+        out.extend_from_slice(&[before, b'"', *letter, b'"']);
+    } else if let Ok(key) = <&[u8; 64]>::try_from(text.as_bytes())
+        && !has_special(key)
+    {
+        let mut quoted = [b'"'; 67];
+        quoted[0] = before;
+        quoted[2..66].copy_from_slice(key);
+        out.extend_from_slice(&quoted);
+    } else {
+        out.push(before);
+        write_text(text, out);
     }
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut rest = text.as_bytes();
     loop {
