@@ -20,7 +20,7 @@ fn what_is_done_to_the_relay_is_found() {
     let test = SelfTest::read(&file).unwrap();
     assert!(test.quick);
     let names: Vec<&str> = test.oracles.iter().map(|oracle| oracle.name.as_str()).collect();
-    assert_eq!(names, ["stall", "starved", "bytes", "workers", "killed"]);
+    assert_eq!(names, ["starved", "stall", "bytes", "workers", "killed"]);
     for oracle in &test.oracles {
         assert!(said.contains(&oracle.line()), "{said}");
         let within = |name: &str, low: f64, high: f64| (low..high).contains(&oracle.values[name]);

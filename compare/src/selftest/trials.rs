@@ -53,7 +53,8 @@ impl Bench<'_> {
         let found =
             of(DEARER).filter(dearer).filter(|comparison| comparison.verdict == Verdict::Worse).count();
         let ratios: Vec<f64> = of(DEARER).filter(dearer).map(|comparison| comparison.ratio).collect();
-        let ratio = median(&ratios).unwrap_or(f64::NAN);
+        let ratio = median(&ratios);
+        let shown = ratio.map_or_else(|| "unknown".to_owned(), |ratio| format!("{ratio:.3}"));
         let size = format!(
             "{repeats} comparisons of {} rounds of {} s, {invalid} blocks invalid",
             self.options.rounds, self.options.seconds
@@ -82,10 +83,10 @@ impl Bench<'_> {
                     "JSON whose relay burns {burn_ns} ns for each event, 10 % of what it costs, {size}"
                 ),
                 limit: format!("relay CPU worse in at least {} of {repeats}", repeats - allowed),
-                measured: format!("worse in {found}; median ratio {ratio:.3}"),
+                measured: format!("worse in {found}; median ratio {shown}"),
                 values: vec![
                     ("worse", found as f64),
-                    ("median_ratio", ratio),
+                    ("median_ratio", ratio.unwrap_or(f64::NAN)),
                     ("burn_ns", f64::from(burn_ns)),
                 ],
                 passed: found >= (repeats - allowed) as usize,
