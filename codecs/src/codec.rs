@@ -7,7 +7,7 @@ use crate::{ClientMessage, Event, EventHead, EventView, FlatEvent, RelayMessage}
 /// Reads and writes events. Formats that define only an event implement this and get whole messages from the
 /// common envelope; see [`Codec`].
 pub trait EventCodec: Debug + Send + Sync + 'static {
-    /// Appends the event to `out`. On error `out` may hold a part of it; the caller truncates.
+    /// Appends the event to `out`. On error `out` is what it was.
     ///
     /// # Errors
     /// [`EncodeError`] where the format cannot hold the event; it never wraps, truncates or alters.
@@ -127,6 +127,19 @@ pub(crate) fn encode_batch(
 /// Says what [`Codec::wrap_events`] demands.
 pub(crate) fn assert_batch(events: &[&[u8]]) {
     assert!(!events.is_empty(), "a batch holds at least one event");
+}
+
+/// Runs an encoder, and takes back what it has written when it fails.
+pub(crate) fn all_or_nothing(
+    out: &mut Vec<u8>,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
+) -> Result<(), EncodeError> {
+    let start = out.len();
+    let result = write(out);
+    if result.is_err() {
+        out.truncate(start);
+    }
+    result
 }
 
 /// Why bytes are not a message of the format.

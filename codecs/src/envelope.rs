@@ -29,7 +29,7 @@ use std::{borrow::Cow, convert::Infallible, slice};
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, EventHead, EventView,
     Filter, FlatEvent, RelayMessage, TagFilter,
-    codec::assert_batch,
+    codec::{all_or_nothing, assert_batch},
     hex,
     reader::{MAX_FILTERS, Reader, write_sized, write_varint},
 };
@@ -48,7 +48,7 @@ pub(crate) struct Common<E> {
 
 impl<E: EventCodec> EventCodec for Common<E> {
     fn encode_event(&self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        self.event.encode_event(event, out)
+        all_or_nothing(out, |out| self.event.encode_event(event, out))
     }
 
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
@@ -74,7 +74,7 @@ impl<E: EventCodec> EventCodec for Common<E> {
 
 impl<E: EventCodec> Codec for Common<E> {
     fn encode_client(&self, message: &ClientMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        match message {
+        all_or_nothing(out, |out| match message {
             ClientMessage::Event(event) => {
                 out.push(0x01);
                 self.event.encode_event(event, out)
@@ -113,7 +113,7 @@ impl<E: EventCodec> Codec for Common<E> {
                 out.push(0x08);
                 self.write_subscription(subscription, out)
             }
-        }
+        })
     }
 
     fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
@@ -147,66 +147,68 @@ impl<E: EventCodec> Codec for Common<E> {
     }
 
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        match message {
-            RelayMessage::Event { subscription, event } => {
-                out.push(0x81);
-                self.write_subscription(subscription, out)?;
-                self.event.encode_event(event, out)?;
-            }
-            RelayMessage::Ok { id, accepted, text } => {
-                out.push(0x82);
-                out.extend_from_slice(id);
-                out.push(u8::from(*accepted));
-                out.extend_from_slice(text.as_bytes());
-            }
-            RelayMessage::Eose { subscription, hints } => {
-                out.push(0x83);
-                self.write_subscription(subscription, out)?;
-                out.push(u8::from(hints.finish) | u8::from(hints.more) << 1);
-            }
-            RelayMessage::Closed { subscription, text } => {
-                out.push(0x84);
-                self.write_subscription(subscription, out)?;
-                out.extend_from_slice(text.as_bytes());
-            }
-            RelayMessage::Notice { text } => {
-                out.push(0x85);
-                out.extend_from_slice(text.as_bytes());
-            }
-            RelayMessage::Auth { challenge } => {
-                out.push(0x86);
-                out.extend_from_slice(challenge.as_bytes());
-            }
-            RelayMessage::Count { subscription, count, approximate, hll } => {
-                out.push(0x87);
-                self.write_subscription(subscription, out)?;
-                write_varint(*count, out);
-                out.push(u8::from(*approximate) | u8::from(hll.is_some()) << 1);
-                out.extend_from_slice(hll.as_ref().map_or(&[], |registers| &registers[..]));
-            }
-            RelayMessage::NegMsg { subscription, message } => {
-                out.push(0x88);
-                self.write_subscription(subscription, out)?;
-                out.extend_from_slice(message);
-            }
-            RelayMessage::NegErr { subscription, text } => {
-                out.push(0x89);
-                self.write_subscription(subscription, out)?;
-                out.extend_from_slice(text.as_bytes());
-            }
-            RelayMessage::Events { subscription, events } => {
-                if events.is_empty() {
-                    let what = "EVENTS without an event";
-                    return Err(EncodeError::Unrepresentable { format: self.name, what });
+        all_or_nothing(out, |out| {
+            match message {
+                RelayMessage::Event { subscription, event } => {
+                    out.push(0x81);
+                    self.write_subscription(subscription, out)?;
+                    self.event.encode_event(event, out)?;
                 }
-                out.push(0x8a);
-                self.write_subscription(subscription, out)?;
-                for event in events {
-                    write_sized(out, |out| self.event.encode_event(event, out))?;
+                RelayMessage::Ok { id, accepted, text } => {
+                    out.push(0x82);
+                    out.extend_from_slice(id);
+                    out.push(u8::from(*accepted));
+                    out.extend_from_slice(text.as_bytes());
+                }
+                RelayMessage::Eose { subscription, hints } => {
+                    out.push(0x83);
+                    self.write_subscription(subscription, out)?;
+                    out.push(u8::from(hints.finish) | u8::from(hints.more) << 1);
+                }
+                RelayMessage::Closed { subscription, text } => {
+                    out.push(0x84);
+                    self.write_subscription(subscription, out)?;
+                    out.extend_from_slice(text.as_bytes());
+                }
+                RelayMessage::Notice { text } => {
+                    out.push(0x85);
+                    out.extend_from_slice(text.as_bytes());
+                }
+                RelayMessage::Auth { challenge } => {
+                    out.push(0x86);
+                    out.extend_from_slice(challenge.as_bytes());
+                }
+                RelayMessage::Count { subscription, count, approximate, hll } => {
+                    out.push(0x87);
+                    self.write_subscription(subscription, out)?;
+                    write_varint(*count, out);
+                    out.push(u8::from(*approximate) | u8::from(hll.is_some()) << 1);
+                    out.extend_from_slice(hll.as_ref().map_or(&[], |registers| &registers[..]));
+                }
+                RelayMessage::NegMsg { subscription, message } => {
+                    out.push(0x88);
+                    self.write_subscription(subscription, out)?;
+                    out.extend_from_slice(message);
+                }
+                RelayMessage::NegErr { subscription, text } => {
+                    out.push(0x89);
+                    self.write_subscription(subscription, out)?;
+                    out.extend_from_slice(text.as_bytes());
+                }
+                RelayMessage::Events { subscription, events } => {
+                    if events.is_empty() {
+                        let what = "EVENTS without an event";
+                        return Err(EncodeError::Unrepresentable { format: self.name, what });
+                    }
+                    out.push(0x8a);
+                    self.write_subscription(subscription, out)?;
+                    for event in events {
+                        write_sized(out, |out| self.event.encode_event(event, out))?;
+                    }
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {

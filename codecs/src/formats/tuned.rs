@@ -10,7 +10,7 @@ use std::{borrow::Cow, fmt};
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, EventHead, EventView, FlatEvent,
     RelayMessage,
-    codec::encode_batch,
+    codec::{all_or_nothing, encode_batch},
     walk::{self, Walk},
 };
 
@@ -65,7 +65,7 @@ pub(super) struct Tuned<T>(pub(super) T);
 
 impl<T: Tune> EventCodec for Tuned<T> {
     fn encode_event(&self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        T::write_event(event, out)
+        all_or_nothing(out, |out| T::write_event(event, out))
     }
 
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
@@ -106,11 +106,11 @@ impl<T: Tune> EventCodec for Tuned<T> {
 
 impl<T: Tune> Codec for Tuned<T> {
     fn encode_client(&self, message: &ClientMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        match message {
+        all_or_nothing(out, |out| match message {
             ClientMessage::Event(event) => T::write_client(Verb::Event, event, out),
             ClientMessage::Auth(event) => T::write_client(Verb::Auth, event, out),
             _ => T::LIBRARY.encode_client(message, out),
-        }
+        })
     }
 
     fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
@@ -127,13 +127,13 @@ impl<T: Tune> Codec for Tuned<T> {
     }
 
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        match message {
+        all_or_nothing(out, |out| match message {
             RelayMessage::Event { subscription, event } => T::write_relay(subscription, event, out),
             RelayMessage::Events { subscription, events } if !events.is_empty() => {
                 encode_batch(self, "a batch", subscription, events, out)
             }
             _ => T::LIBRARY.encode_relay(message, out),
-        }
+        })
     }
 
     fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {

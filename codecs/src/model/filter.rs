@@ -1,6 +1,7 @@
 //! The filter of a REQ (NIP-01) and the limits a relay sets to it.
 
 use super::Event;
+use crate::reader::MAX_FILTERS;
 
 /// A NIP-01 filter: all given conditions hold, each list is any-of. `None` means "not asked"; an empty list
 /// matches nothing.
@@ -48,6 +49,15 @@ impl Filter {
 }
 
 impl Filter {
+    /// Whether a decoder will read so many.
+    pub(crate) fn check_number(filters: &[Filter]) -> Result<(), String> {
+        let number = filters.len();
+        if number <= MAX_FILTERS {
+            return Ok(());
+        }
+        Err(format!("cannot hold {number} filters; a message has at most {MAX_FILTERS}"))
+    }
+
     /// Whether a codec may write the filter so that it reads back the same; the error says what stands against it.
     pub(crate) fn check_writable(&self) -> Result<(), String> {
         if let Some(field) = &self.unknown {

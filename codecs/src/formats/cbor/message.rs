@@ -13,7 +13,7 @@ use super::{
     filter::{FilterCbor, OwnedFilter},
     item::{Blob, Each, List, Name, ReadName},
 };
-use crate::{ClientMessage, DecodeError, EoseHints, Event, Filter, RelayMessage};
+use crate::{ClientMessage, DecodeError, EoseHints, Event, Filter, RelayMessage, reader::MAX_FILTERS};
 
 /// EVENT in both directions.
 pub(super) const EVENT: Name = Name(1, "EVENT");
@@ -89,6 +89,7 @@ fn request<D: Dialect, S: Serializer>(
     filters: &[Filter],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
+    Filter::check_number(filters).map_err(serde::ser::Error::custom)?;
     let mut array = serializer.serialize_seq(Some(2 + filters.len()))?;
     array.serialize_element(&verb.written(D::SPELLED))?;
     array.serialize_element(subscription)?;
@@ -242,6 +243,9 @@ impl<'de, A: SeqAccess<'de>> Elements<A> {
     fn filters<D: Dialect>(&mut self) -> Result<Vec<Filter>, A::Error> {
         let mut filters = Vec::new();
         while let Some(filter) = self.array.next_element::<OwnedFilter<D>>()? {
+            if filters.len() == MAX_FILTERS {
+                return Err(de::Error::custom(format!("more than {MAX_FILTERS} filters")));
+            }
             filters.push(filter.into());
         }
         Ok(filters)

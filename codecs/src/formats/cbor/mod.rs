@@ -48,7 +48,8 @@ pub(super) use tuned::Hand;
 
 use self::message::{ClientCbor, Known, RelayCbor};
 use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, RelayMessage, codec::assert_batch,
+    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, RelayMessage,
+    codec::{all_or_nothing, assert_batch},
 };
 
 /// What a CBOR format decides for itself.
@@ -138,9 +139,11 @@ impl<D: Dialect> Codec for Cbor<D> {
 
 fn write(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     use ciborium::ser::Error;
-    ciborium::into_writer(value, out).map_err(|error| match error {
-        Error::Io(error) => EncodeError::Library(error.to_string()),
-        Error::Value(reason) => EncodeError::Library(reason),
+    all_or_nothing(out, |out| {
+        ciborium::into_writer(value, out).map_err(|error| match error {
+            Error::Io(error) => EncodeError::Library(error.to_string()),
+            Error::Value(reason) => EncodeError::Library(reason),
+        })
     })
 }
 

@@ -30,7 +30,8 @@ use self::{
 };
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, RelayMessage,
-    codec::assert_batch, hex,
+    codec::{all_or_nothing, assert_batch},
+    hex,
 };
 
 #[derive(Debug)]
@@ -143,7 +144,9 @@ fn push_batch(events: &[&[u8]], out: &mut Vec<u8>) {
 }
 
 fn write(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-    serde_json::to_writer(out, value).map_err(|error| EncodeError::Library(error.to_string()))
+    all_or_nothing(out, |out| {
+        serde_json::to_writer(out, value).map_err(|error| EncodeError::Library(error.to_string()))
+    })
 }
 
 fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {

@@ -7,7 +7,10 @@ use serde::{
     de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-use crate::{ClientMessage, DecodeError, EoseHints, Event, Filter, RelayMessage, Tag, TagFilter, hex};
+use crate::{
+    ClientMessage, DecodeError, EoseHints, Event, Filter, RelayMessage, Tag, TagFilter, hex,
+    reader::MAX_FILTERS,
+};
 
 /// Text that borrows from the input unless it held an escape.
 pub(in crate::formats) struct Text<'a>(pub(in crate::formats) Cow<'a, str>);
@@ -358,6 +361,9 @@ impl<'de, A: SeqAccess<'de>> Elements<A> {
     fn filters(&mut self) -> Result<Vec<Filter>, A::Error> {
         let mut filters = Vec::new();
         while let Some(FilterText(filter)) = self.array.next_element()? {
+            if filters.len() == MAX_FILTERS {
+                return Err(de::Error::custom(format!("more than {MAX_FILTERS} filters")));
+            }
             filters.push(filter);
         }
         Ok(filters)

@@ -29,6 +29,7 @@ pub(super) struct Request<'m>(pub(super) &'static str, pub(super) &'m str, pub(s
 
 impl Serialize for Request<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Filter::check_number(self.2).map_err(serde::ser::Error::custom)?;
         let mut array = serializer.serialize_seq(Some(2 + self.2.len()))?;
         array.serialize_element(self.0)?;
         array.serialize_element(self.1)?;

@@ -1,0 +1,297 @@
+//! What each format can hold, to the last value: that one comes back the same, and the next is refused with nothing
+//! written. No encoder wraps, cuts or alters.
+//!
+//! The limits are those of the layouts (WIRE-FORMATS §5 to §12 in the words of their sources): counts of one or two
+//! bytes, Cap'n Proto's fifteen bits of length, tlv's and go-nostr's u16 lengths, NSON's descriptor. Cap'n Proto's and
+//! FlatBuffers' limits of some 500 MB are not tried: an event of that size would be most of a machine's memory.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
+
+mod common;
+
+use std::borrow::Cow;
+
+use codecs::{ClientMessage, EncodeError, Event, Filter, Format, RelayMessage, Tag, TagFilter};
+use common::{ENVELOPE, PROTOBUF, Subject, sample_event, subjects};
+
+/// Bytes that were in the caller's buffer before.
+const BEFORE: &[u8] = b"what was there before";
+
+fn with_tags(tags: Vec<Tag<'static>>) -> Event<'static> {
+    Event { tags, ..sample_event() }
+}
+
+fn with_values(values: usize) -> Event<'static> {
+    with_tags(vec![vec![Cow::Borrowed("v"); values]])
+}
+
+fn with_value(value: String) -> Event<'static> {
+    with_tags(vec![vec!["t".into(), value.into()], vec!["e".into(), "after".into()]])
+}
+
+fn with_content(bytes: usize) -> Event<'static> {
+    Event { content: "c".repeat(bytes).into(), ..sample_event() }
+}
+
+fn at(created_at: i64) -> Event<'static> {
+    Event { created_at, ..sample_event() }
+}
+
+/// Tags of one value of 255 bytes each: 257 bytes in tlv.
+fn with_tag_block(tags: usize, extra_empty_tags: usize) -> Event<'static> {
+    let mut all = vec![vec![Cow::Owned("x".repeat(255))]; tags];
+    all.extend(vec![Tag::new(); extra_empty_tags]);
+    with_tags(all)
+}
+
+/// What, the last event that fits, the first that does not, and the formats with that limit.
+type Border = (&'static str, Event<'static>, Event<'static>, &'static [&'static str]);
+
+const CAPNP: &[&str] = &["capnp", "capnp-packed"];
+const GO: &[&str] = &["go-nostr-binary", "leaner"];
+
+fn borders() -> Vec<Border> {
+    let one_byte_values = &["capnp", "capnp-packed", "dannypack", "go-nostr-binary", "leaner", "tlv"];
+    let empty_tags = |count| with_tags(vec![Tag::new(); count]);
+    vec![
+        ("values in a tag", with_values(255), with_values(256), one_byte_values),
+        ("tags", empty_tags(65_535), empty_tags(65_536), &["capnp", "capnp-packed", "go-nostr-binary"]),
+        ("tags", empty_tags(255), empty_tags(256), &["leaner"]),
+        ("text value", with_value("x".repeat(32_767)), with_value("x".repeat(32_768)), CAPNP),
+        // Hex is stored as bytes, so twice as many digits fit.
+        ("hex value", with_value("ab".repeat(32_767)), with_value("ab".repeat(32_768)), CAPNP),
+        // An odd number of digits is text.
+        ("odd hex", with_value("a".repeat(32_767)), with_value("a".repeat(32_769)), CAPNP),
+        ("value", with_value("x".repeat(65_535)), with_value("x".repeat(65_536)), GO),
+        ("value", with_value("x".repeat(255)), with_value("x".repeat(256)), &["tlv"]),
+        (
+            "value in characters of two bytes",
+            with_value("ä".repeat(127)),
+            with_value("ä".repeat(128)),
+            &["tlv"],
+        ),
+        ("content", with_content(65_535), with_content(65_536), &["go-nostr-binary", "leaner", "tlv"]),
+        ("all tags in bytes", with_tag_block(255, 0), with_tag_block(255, 1), &["tlv"]),
+        ("earliest time", at(0), at(-1), GO),
+        ("latest time", at(i64::from(u32::MAX)), at(i64::from(u32::MAX) + 1), GO),
+    ]
+}
+
+/// The bytes behind what was there, or the error with the buffer as it was.
+fn encode_behind(
+    what: &str,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
+) -> Result<Vec<u8>, EncodeError> {
+    let mut out = BEFORE.to_vec();
+    let result = write(&mut out);
+    assert!(out.starts_with(BEFORE), "{what}: what was there before has changed");
+    let bytes = out.split_off(BEFORE.len());
+    assert!(result.is_ok() || bytes.is_empty(), "{what}: {} bytes of a refused event stay", bytes.len());
+    result.map(|()| bytes)
+}
+
+fn comes_back(subject: &Subject, what: &str, event: &Event<'static>) {
+    let what = format!("{}, {what}", subject.label);
+    let bytes = encode_behind(&what, |out| subject.codec.encode_event(event, out));
+    let bytes = bytes.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let back = subject.codec.decode_event(&bytes).unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert!(back == *event, "{what}: another event came back");
+    assert!(
+        subject.codec.view_event(&bytes).unwrap().to_event() == *event,
+        "{what}: the view shows another event"
+    );
+}
+
+fn is_refused(subject: &Subject, what: &str, event: &Event<'static>) {
+    let what = format!("{}, {what}", subject.label);
+    let error = encode_behind(&what, |out| subject.codec.encode_event(event, out)).expect_err(&what);
+    assert!(error.to_string().contains("cannot hold"), "{what}: {error}");
+    if let EncodeError::TooLarge { actual, max, .. } = error {
+        assert!(actual > max, "{what}: {error}");
+    }
+    // As a part of a message too.
+    let message = ClientMessage::Event(Cow::Owned(event.clone()));
+    encode_behind(&what, |out| subject.codec.encode_client(&message, out)).expect_err(&what);
+    let message = RelayMessage::Event { subscription: "sub".into(), event: Cow::Owned(event.clone()) };
+    encode_behind(&what, |out| subject.codec.encode_relay(&message, out)).expect_err(&what);
+}
+
+#[test]
+fn the_last_event_that_fits_comes_back_and_the_next_is_refused() {
+    for subject in subjects() {
+        for (what, fits, _, _) in borders().iter().filter(|border| border.3.contains(&subject.format.name()))
+        {
+            comes_back(&subject, &format!("largest {what}"), fits);
+        }
+        for (what, _, exceeds, _) in
+            borders().iter().filter(|border| border.3.contains(&subject.format.name()))
+        {
+            is_refused(&subject, &format!("too large: {what}"), exceeds);
+        }
+    }
+}
+
+/// Where the layout has no such limit, the value beyond another format's is held: no format refuses for no reason.
+#[test]
+fn what_a_layout_can_hold_is_not_refused() {
+    for subject in subjects() {
+        for (what, _, exceeds, limited) in borders() {
+            if !limited.contains(&subject.format.name()) && !subject.must_refuse(&exceeds) {
+                comes_back(&subject, what, &exceeds);
+            }
+        }
+    }
+}
+
+/// Formats without a limit of their own below what a message may be.
+#[test]
+fn formats_without_limits_hold_every_border() {
+    const LIMITED: &[&str] = &["capnp", "capnp-packed", "dannypack", "go-nostr-binary", "leaner", "tlv"];
+    for subject in subjects().into_iter().filter(|subject| !LIMITED.contains(&subject.format.name())) {
+        for (what, _, exceeds, _) in borders() {
+            assert!(!subject.must_refuse(&exceeds), "{}: {what}", subject.label);
+        }
+    }
+}
+
+#[test]
+fn every_kind_and_time_at_a_border_is_held() {
+    for subject in subjects() {
+        for kind in [0, 127, 128, 255, 256, 16_383, 16_384, 32_767, 32_768, u16::MAX] {
+            comes_back(&subject, &format!("kind {kind}"), &Event { kind, ..sample_event() });
+        }
+        for created_at in [i64::MIN, -1, 0, 127, 128, 4_294_967_296, i64::MAX] {
+            if !subject.must_refuse(&at(created_at)) {
+                comes_back(&subject, &format!("created_at {created_at}"), &at(created_at));
+            }
+        }
+    }
+}
+
+/// NSON refuses nothing: beyond its descriptor's limits the message is plain JSON.
+#[test]
+fn nson_is_plain_json_beyond_its_descriptor() {
+    let values = |count| with_tags(vec![vec![Cow::Borrowed("v"); count]]);
+    // One byte more each for a quote that is escaped.
+    let quotes = |count: usize| Event { content: "\"".repeat(count).into(), ..sample_event_for_nson() };
+    let empty_tag_before_another = with_tags(vec![vec![], vec!["t".into()]]);
+    let empty_tag_at_the_end = with_tags(vec![vec!["t".into()], vec![]]);
+    let cases = [
+        // 4 bytes, and for the tag 1 and 2 a value: 255 with 125.
+        ("descriptor of 255 bytes", values(125), true),
+        ("descriptor of 257 bytes", values(126), false),
+        ("content of 65,535 bytes", Event { content: "c".repeat(65_535).into(), ..values(1) }, true),
+        ("content of 65,536 bytes", Event { content: "c".repeat(65_536).into(), ..values(1) }, false),
+        ("content of 65,534 bytes when escaped", quotes(32_767), true),
+        ("content of 65,536 bytes when escaped", quotes(32_768), false),
+        ("value of 65,535 bytes", with_value("x".repeat(65_535)), true),
+        ("value of 65,536 bytes", with_value("x".repeat(65_536)), false),
+        ("time of nine digits", Event { created_at: 999_999_999, ..values(1) }, false),
+        ("first time of ten digits", Event { created_at: 1_000_000_000, ..values(1) }, true),
+        ("last time of ten digits", Event { created_at: 9_999_999_999, ..values(1) }, true),
+        ("time of eleven digits", Event { created_at: 10_000_000_000, ..values(1) }, false),
+        ("an empty tag before another", empty_tag_before_another, false),
+        ("an empty tag at the end", empty_tag_at_the_end, true),
+    ];
+    let subjects = subjects();
+    let nson = subjects.iter().find(|subject| subject.format.name() == "nson").unwrap();
+    for (what, event, is_nson) in cases {
+        let bytes = nson.event(&event).unwrap();
+        assert_eq!(bytes[309..].starts_with(b",\"nson\":\""), is_nson, "{what}");
+        comes_back(nson, what, &event);
+        let json = Format::JSON.spec().library;
+        assert!(json.decode_event(&bytes).unwrap() == event, "{what}: JSON readers see another event");
+        let mut plain = Vec::new();
+        json.encode_event(&event, &mut plain).unwrap();
+        assert_eq!(plain == bytes, !is_nson, "{what}");
+    }
+}
+
+fn sample_event_for_nson() -> Event<'static> {
+    with_tags(vec![vec!["t".into()]])
+}
+
+/// One byte of length in the common envelope; text elsewhere.
+#[test]
+fn subscriptions_are_held_to_the_last_byte() {
+    for subject in subjects() {
+        for len in [255, 256] {
+            let subscription = || Cow::Owned("s".repeat(len));
+            let relay = [
+                RelayMessage::Closed { subscription: subscription(), text: "error: x".into() },
+                RelayMessage::Event { subscription: subscription(), event: Cow::Owned(sample_event()) },
+                RelayMessage::Eose { subscription: subscription(), hints: codecs::EoseHints::default() },
+            ];
+            let client = [
+                ClientMessage::Close { subscription: subscription() },
+                ClientMessage::Req { subscription: subscription(), filters: vec![common::full_filter()] },
+                ClientMessage::Count { subscription: subscription(), filters: vec![Filter::default()] },
+            ];
+            let fits = len == 255 || !ENVELOPE.contains(&subject.format.name());
+            for message in relay {
+                let bytes = encode_behind(&subject.label, |out| subject.codec.encode_relay(&message, out));
+                assert_eq!(bytes.is_ok(), fits, "{}: {bytes:?}", subject.label);
+                assert!(
+                    bytes.is_err() || subject.read_relay(&bytes.unwrap()) == Ok(message),
+                    "{}",
+                    subject.label
+                );
+            }
+            for message in client {
+                let bytes = encode_behind(&subject.label, |out| subject.codec.encode_client(&message, out));
+                assert_eq!(bytes.is_ok(), fits, "{}: {bytes:?}", subject.label);
+                assert!(
+                    bytes.is_err() || subject.read_client(&bytes.unwrap()) == Ok(message),
+                    "{}",
+                    subject.label
+                );
+            }
+        }
+    }
+}
+
+/// What a filter may say and a layout may not: refused by every format that cannot write it, with nothing written.
+#[test]
+fn filters_that_cannot_be_written_leave_the_buffer_alone() {
+    let condition = |letter| TagFilter { letter, values: vec!["v".into()] };
+    let cases = [
+        ("an unknown field", Filter { unknown: Some("x".into()), ..Filter::default() }, None),
+        ("a condition without a letter", Filter { tags: vec![condition('1')], ..Filter::default() }, None),
+        ("a letter twice", Filter { tags: vec![condition('e'), condition('e')], ..Filter::default() }, None),
+        ("an empty list", Filter { ids: Some(Vec::new()), ..Filter::default() }, Some(PROTOBUF)),
+    ];
+    for subject in subjects() {
+        for (what, filter, only) in &cases {
+            // The first filter can be written, so that something has been when the second cannot.
+            let filters = vec![common::full_filter(), filter.clone()];
+            let message = ClientMessage::Req { subscription: "sub".into(), filters };
+            let what = format!("{}, {what}", subject.label);
+            let bytes = encode_behind(&what, |out| subject.codec.encode_client(&message, out));
+            if only.is_none_or(|only| only.contains(&subject.format.name())) {
+                assert!(bytes.is_err(), "{what}: written");
+            } else {
+                assert!(
+                    subject.read_client(&bytes.unwrap()) == Ok(message),
+                    "{what}: another message came back"
+                );
+            }
+        }
+    }
+}
+
+/// A relay refuses a request far below this; the bound keeps a frame of 1 MiB from becoming 150 MiB of filters.
+#[test]
+fn filters_are_bounded_while_they_are_read() {
+    let request =
+        |count| ClientMessage::Req { subscription: "s".into(), filters: vec![Filter::default(); count] };
+    for subject in subjects() {
+        let bytes = encode_behind(&subject.label, |out| subject.codec.encode_client(&request(4_096), out));
+        assert!(subject.read_client(&bytes.unwrap()) == Ok(request(4_096)), "{}", subject.label);
+        // JSON and CBOR have no count to be written; they are bounded where they are read.
+        if let Ok(bytes) =
+            encode_behind(&subject.label, |out| subject.codec.encode_client(&request(4_097), out))
+        {
+            assert!(subject.read_client(&bytes).is_err(), "{}: 4,097 filters were read", subject.label);
+        }
+    }
+}
