@@ -5,7 +5,7 @@ use crate::DecodeError;
 
 /// Deepest nesting. An event inside a message needs 4 (message, event, tags, tag), a filter 4 (message, filter,
 /// tag conditions, values); the rest is room for extension fields.
-const MAX_DEPTH: usize = 16;
+pub(super) const MAX_DEPTH: usize = 16;
 
 /// Walks over every head of `bytes`: shortest arguments, definite lengths, no CBOR tags, floats, null or other
 /// simple values, no more nesting than [`MAX_DEPTH`], the end of the item at the end of the input. Allocates nothing and

@@ -1,0 +1,366 @@
+//! The report as people read it: the same tables for a terminal and as Markdown.
+
+use std::fmt::Write as _;
+
+use codecs::{Format, Implementation};
+
+use crate::{
+    counts::{Count, Counts},
+    report::Report,
+    rows::What,
+    shared::KINDS,
+    sizes::Sizes,
+    statistics::{Estimate, MIN_ROUNDS},
+};
+
+pub(crate) struct Table {
+    title: String,
+    note: String,
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+    /// How many columns are names, which stand on the left.
+    names: usize,
+}
+
+/// A column's name and where its figure comes from.
+type Column<T, F> = (&'static str, fn(&T) -> F);
+
+/// The implementations a table has rows for; JSON has one that only encodes.
+fn implementations(format: Format) -> Vec<&'static str> {
+    let mut names: Vec<_> = Implementation::ALL
+        .into_iter()
+        .filter(|by| format.codec(*by).is_ok())
+        .map(Implementation::name)
+        .collect();
+    if format == Format::JSON {
+        names.push("sonic-rs");
+    }
+    names
+}
+
+/// Every table that the report has figures for.
+pub(crate) fn tables(report: &Report, formats: &[Format]) -> Vec<Table> {
+    let mut tables = Vec::new();
+    if report.rounds > 0 {
+        tables.push(targets(report, formats));
+        tables.push(times(report, formats));
+    }
+    tables.push(allocations(report, formats));
+    tables.push(sizes(report, formats));
+    tables.extend(sizes_by_kind(report, formats));
+    if report.rounds > 0 {
+        for what in [What::Encode, What::Owned, What::Flat, What::View, What::PeekCold] {
+            tables.push(times_by_kind(report, formats, what));
+        }
+    }
+    tables.extend(allocations_by_kind(report, formats));
+    tables
+}
+
+fn head(names: &[&str], columns: impl IntoIterator<Item = String>) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).chain(columns).collect()
+}
+
+fn words(columns: &[&str]) -> Vec<String> {
+    columns.iter().map(|column| (*column).to_owned()).collect()
+}
+
+fn cell(estimate: Option<Estimate>, digits: usize) -> String {
+    let Some(Estimate { median, interval }) = estimate else { return String::new() };
+    match interval {
+        Some((low, high)) => format!("{median:.digits$} [{low:.digits$}–{high:.digits$}]"),
+        None => format!("{median:.digits$}"),
+    }
+}
+
+// --- times ---------------------------------------------------------------------------------------------------
+
+fn targets(report: &Report, formats: &[Format]) -> Table {
+    let mut rows = Vec::new();
+    for format in formats {
+        let name = format.name();
+        for by in implementations(*format) {
+            let get = |what| report.rounds_of(name, by, what, None);
+            let ratio = |over: Option<&[f64]>, base: Option<&[f64]>| Estimate::of_ratio(over?, base?);
+            let memcpy = report.rounds_of(name, "", What::Memcpy, None);
+            let clone = report.clone_drop(name, None);
+            let events = report.corpus.held_by.get(name).unwrap_or(&report.corpus.measured);
+            let ratios = [
+                ratio(get(What::Encode), memcpy),
+                ratio(get(What::Owned), clone),
+                ratio(get(What::Flat), clone),
+                ratio(get(What::View), get(What::Owned)),
+            ];
+            let peeks =
+                [What::PeekCold, What::PeekHot].map(|what| cell(report.time(name, by, what, None), 1));
+            let mut row = vec![name.to_owned(), by.to_owned(), events.to_string()];
+            row.extend(ratios.map(|ratio| cell(ratio, 2)));
+            row.extend(peeks);
+            rows.push(row);
+        }
+    }
+    Table {
+        title: "Against the floor".to_owned(),
+        note: format!(
+            "Ratios are taken round by round. `memcpy` copies the encoded bytes into a reused buffer; `clone` clones an owned \
+             event and drops it: {} ns. Wanted of tuned binary formats: encode ≤ 10, owned ≤ 1.1, flat ≤ 0.3, view ≤ 0.2 (JSON \
+             0.35), a peek ≤ 10 ns at fixed offsets and ≤ 60 ns in Cap'n Proto.",
+            cell(report.time("", "", What::CloneDrop, None), 0)
+        ),
+        head: words(&[
+            "format",
+            "by",
+            "events",
+            "encode/memcpy",
+            "owned/clone",
+            "flat/clone",
+            "view/owned",
+            "peek cold ns",
+            "peek hot ns",
+        ]),
+        rows,
+        names: 2,
+    }
+}
+
+fn times(report: &Report, formats: &[Format]) -> Table {
+    const COLUMNS: [What; 6] =
+        [What::Encode, What::Owned, What::Borrowed, What::Flat, What::View, What::PeekCold];
+    let mut rows = Vec::new();
+    for format in formats {
+        for by in implementations(*format) {
+            let memcpy = report.time(format.name(), "", What::Memcpy, None);
+            let times = COLUMNS.map(|what| cell(report.time(format.name(), by, what, None), 0));
+            let mut row = vec![format.name().to_owned(), by.to_owned(), cell(memcpy, 0)];
+            row.extend(times);
+            rows.push(row);
+        }
+    }
+    Table {
+        title: "Nanoseconds an event".to_owned(),
+        note: "`owned` decodes and copies what was borrowed; `borrowed` leaves text in the frame; `flat` owns all text in one \
+               piece; `view` checks everything and reads tags later; `peek` reads id, author, time and kind. A library without \
+               views decodes, and that is what `flat`, `view` and `peek` cost with it."
+            .to_owned(),
+        head: head(&["format", "by", "memcpy"], COLUMNS.map(|what| what.name().to_owned())),
+        rows,
+        names: 2,
+    }
+}
+
+/// The kinds that the corpus has.
+fn kinds(report: &Report) -> Vec<u16> {
+    KINDS.into_iter().filter(|kind| report.corpus.kinds.contains_key(kind)).collect()
+}
+
+fn kind_head(report: &Report, names: &[&str]) -> Vec<String> {
+    head(names, kinds(report).iter().map(u16::to_string).chain(["all".to_owned()]))
+}
+
+/// The columns behind [`kind_head`].
+fn columns(report: &Report) -> Vec<Option<u16>> {
+    kinds(report).into_iter().map(Some).chain([None]).collect()
+}
+
+fn times_by_kind(report: &Report, formats: &[Format], what: What) -> Table {
+    let mut rows = Vec::new();
+    for format in formats {
+        for by in implementations(*format) {
+            let times =
+                columns(report).into_iter().map(|kind| cell(report.time(format.name(), by, what, kind), 0));
+            let times: Vec<_> = times.collect();
+            if times.iter().any(|time| !time.is_empty()) {
+                rows.push(head(&[format.name(), by], times));
+            }
+        }
+    }
+    let title = format!("By kind: {}, nanoseconds an event", what.name());
+    Table { title, note: String::new(), head: kind_head(report, &["format", "by"]), rows, names: 2 }
+}
+
+// --- allocations ---------------------------------------------------------------------------------------------
+
+fn counts<'r>(report: &'r Report, format: Format, by: &str, kind: Option<u16>) -> Option<&'r Counts> {
+    report
+        .allocations
+        .iter()
+        .find(|counts| counts.format == format.name() && counts.by == by && counts.kind == kind)
+}
+
+fn allocations(report: &Report, formats: &[Format]) -> Table {
+    let mut rows = Vec::new();
+    for format in formats {
+        for by in implementations(*format) {
+            let Some(counts) = counts(report, *format, by, None) else { continue };
+            let cells =
+                [counts.encode, counts.owned, counts.flat, counts.view].map(|count| count.to_string());
+            rows.push(head(&[format.name(), by], cells));
+        }
+    }
+    Table {
+        title: "Allocations / bytes allocated an event".to_owned(),
+        note: "Mean calls of the allocator and bytes asked of it, reallocations counted anew. `encode` writes into a buffer that is \
+               large enough."
+            .to_owned(),
+        head: words(&["format", "by", "encode", "owned", "flat", "view"]),
+        rows,
+        names: 2,
+    }
+}
+
+fn allocations_by_kind(report: &Report, formats: &[Format]) -> Vec<Table> {
+    let columns_of: [Column<Counts, Count>; 3] =
+        [("encode", |c| c.encode), ("owned", |c| c.owned), ("view", |c| c.view)];
+    let table = |(what, get): Column<Counts, Count>| {
+        let mut rows = Vec::new();
+        for format in formats {
+            for by in implementations(*format) {
+                let of_kind = |kind| counts(report, *format, by, kind).map(|counts| get(counts).to_string());
+                let cells: Vec<_> =
+                    columns(report).into_iter().map(|kind| of_kind(kind).unwrap_or_default()).collect();
+                if cells.iter().any(|cell| !cell.is_empty()) {
+                    rows.push(head(&[format.name(), by], cells));
+                }
+            }
+        }
+        let title = format!("By kind: allocations / bytes of {what}");
+        Table { title, note: String::new(), head: kind_head(report, &["format", "by"]), rows, names: 2 }
+    };
+    columns_of.into_iter().map(table).collect()
+}
+
+// --- sizes ---------------------------------------------------------------------------------------------------
+
+fn size_of(report: &Report, format: Format, kind: Option<u16>) -> Option<&Sizes> {
+    report.sizes.iter().find(|sizes| sizes.format == format.name() && sizes.kind == kind)
+}
+
+/// Bytes, and the share of what the same events take in JSON.
+fn with_share(sizes: &Sizes, get: fn(&Sizes) -> f64) -> String {
+    let share = sizes.json.as_deref().map_or(100.0, |json| 100.0 * get(sizes) / get(json));
+    format!("{:.0} ({share:.1}%)", get(sizes))
+}
+
+/// What is compared.
+const SIZES: [Column<Sizes, f64>; 5] = [
+    ("bytes", |s| s.raw),
+    ("gzip 6", |s| s.gzip),
+    ("zstd 3", |s| s.zstd),
+    ("gzip 6 stream", |s| s.gzip_stream),
+    ("zstd 3 stream", |s| s.zstd_stream),
+];
+
+fn sizes(report: &Report, formats: &[Format]) -> Table {
+    let mut rows = Vec::new();
+    for format in formats {
+        let Some(sizes) = size_of(report, *format, None) else { continue };
+        let cells = SIZES.map(|(_, get)| with_share(sizes, get));
+        rows.push(head(&[format.name(), &sizes.events.to_string()], cells));
+    }
+    Table {
+        title: "Bytes an event".to_owned(),
+        note: "In brackets, the share of what the same events take in JSON. `gzip 6` and `zstd 3` compress every event by itself; \
+               `stream` compresses all of them, one behind the other in the corpus's order, as one. (gzip is zlib-rs's.)"
+            .to_owned(),
+        head: head(&["format", "events"], SIZES.map(|(name, _)| name.to_owned())),
+        rows,
+        names: 1,
+    }
+}
+
+fn sizes_by_kind(report: &Report, formats: &[Format]) -> Vec<Table> {
+    let table = |(name, get): Column<Sizes, f64>| {
+        let row = |format: &Format| {
+            let sizes =
+                |kind| size_of(report, *format, kind).map(|sizes| with_share(sizes, get)).unwrap_or_default();
+            head(&[format.name()], columns(report).into_iter().map(sizes))
+        };
+        Table {
+            title: format!("By kind: {name}, in bytes an event"),
+            note: String::new(),
+            head: kind_head(report, &["format"]),
+            rows: formats.iter().map(row).collect(),
+            names: 1,
+        }
+    };
+    SIZES.into_iter().map(table).collect()
+}
+
+// --- rendering -----------------------------------------------------------------------------------------------
+
+/// What was measured, on what.
+fn opening(report: &Report) -> Vec<String> {
+    let (corpus, machine) = (&report.corpus, &report.machine);
+    let mut lines = vec![
+        format!(
+            "{} of {} events of {} ({}), fingerprint {}.",
+            corpus.measured, corpus.events, corpus.name, corpus.origin, corpus.fingerprint
+        ),
+        "Those are the events that every format of the question holds; a format that holds fewer is measured, and compared \
+         with JSON, on these."
+            .to_owned(),
+    ];
+    if !corpus.held_by.is_empty() {
+        let held: Vec<_> =
+            corpus.held_by.iter().map(|(format, events)| format!("{format} {events}")).collect();
+        lines.push(format!("Events that such a format holds: {}.", held.join(", ")));
+    }
+    let kinds: Vec<_> =
+        corpus.kinds.iter().map(|(kind, events)| format!("{events} of kind {kind}")).collect();
+    lines.push(format!("Among them: {}.", kinds.join(", ")));
+    if report.rounds > 0 {
+        let load = machine.load_before.map_or("unknown".to_owned(), |load| load.to_string());
+        let cores = machine.cores;
+        lines.push(format!(
+            "{} with {cores} cores, one thread; load before the start {load}.",
+            machine.processor
+        ));
+        let interval = if report.rounds < MIN_ROUNDS {
+            format!("no intervals: these need {MIN_ROUNDS} rounds")
+        } else {
+            "in brackets its 95 % interval by percentile bootstrap".to_owned()
+        };
+        lines.push(format!("Times are medians of {} interleaved rounds; {interval}.", report.rounds));
+    }
+    lines
+}
+
+pub(crate) fn text(report: &Report, tables: &[Table]) -> String {
+    let mut out = opening(report).join("\n") + "\n";
+    for Table { title, note, head, rows, names } in tables {
+        let width = |column: usize| {
+            let cells = rows.iter().chain([head]).map(|row| row[column].chars().count());
+            cells.max().unwrap_or(0)
+        };
+        let widths: Vec<_> = (0..head.len()).map(width).collect();
+        let gap = if note.is_empty() { "" } else { "\n" };
+        write!(out, "\n{title}\n{note}{gap}\n").expect("writing to a String");
+        for row in [head].into_iter().chain(rows) {
+            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                let padded =
+                    if column < *names { format!("{cell:width$}  ") } else { format!("{cell:>width$}  ") };
+                out += &padded;
+            }
+            out.truncate(out.trim_end().len());
+            out.push('\n');
+        }
+    }
+    out
+}
+
+pub(crate) fn markdown(report: &Report, tables: &[Table]) -> String {
+    let arguments = report.arguments.join(" ");
+    let mut out =
+        format!("<!-- cargo bench -p codecs --bench codec-report -- {arguments} -->\n\n# Codec report\n\n");
+    out += &(opening(report).join("\n") + "\n");
+    for Table { title, note, head, rows, names } in tables {
+        let gap = if note.is_empty() { "" } else { "\n\n" };
+        write!(out, "\n## {title}\n\n{note}{gap}").expect("writing to a String");
+        let rule =
+            (0..head.len()).map(|column| if column < *names { "---" } else { "--:" }.to_owned()).collect();
+        for row in [head, &rule].into_iter().chain(rows) {
+            writeln!(out, "| {} |", row.join(" | ")).expect("writing to a String");
+        }
+    }
+    out
+}
