@@ -88,7 +88,7 @@ fn count(codec: &dyn Codec, set: &EventSet<'_>, members: &[usize]) -> [Count; 4]
         let costs = [
             allocation_counter::measure(|| codec.encode_event(event, &mut buffer).expect("it did before")),
             allocation_counter::measure(|| {
-                black_box(codec.decode_event(&bytes).expect(read).into_owned());
+                black_box(codec.owned_event(&bytes).expect(read));
             }),
             allocation_counter::measure(|| {
                 black_box(codec.flat_event(&bytes).expect(read));

@@ -2,9 +2,10 @@
 //!
 //! `cargo bench -p codecs --bench codec-report -- --help` says what it can do; docs/codec-report.md is its output.
 //!
-//! Every row is a pass over all events in turn, so that caches see a stream and not one hot event. Rounds are
-//! interleaved: each round times every row once, starting at another row, so that a slow phase of the machine meets
-//! all rows alike, and ratios are of rows in the same round. (Criterion measures one benchmark to its end before the
+//! Every row is a pass over the events of one kind after the other, so that caches see a stream and not one hot event;
+//! a pass that is not timed goes before it, as rows would otherwise evict each other's frames and a decoder be charged for
+//! the wait. Rounds are interleaved: each round times every row once, starting at another row, so that a slow phase of
+//! the machine meets all rows alike, and ratios are of rows in the same round. (Criterion measures one benchmark to its end before the
 //! next; see `benches/codecs`.) Everything runs on one thread, and inputs are built before the first round.
 
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
@@ -86,6 +87,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     report.allocations = allocations(&args.source)?;
     eprintln!("compressing {} events …", sets.sets[0].events.len());
     report.sizes = sizes::measure(&formats, &sets);
+    report.batches = sizes::batches(&formats, &sets);
     if rounds > 0 {
         let encoded = rows::Encoded::new(&formats, &sets);
         let rows = rows::rows(&formats, &sets, &encoded);

@@ -5,7 +5,14 @@ use std::{collections::BTreeMap, fs, thread};
 use corpus::Corpus;
 use serde::Serialize;
 
-use crate::{counts::Counts, measure::Times, rows::What, shared::Sets, sizes::Sizes, statistics::Estimate};
+use crate::{
+    counts::Counts,
+    measure::Times,
+    rows::What,
+    shared::Sets,
+    sizes::{Batches, Sizes},
+    statistics::Estimate,
+};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -14,10 +21,11 @@ pub(crate) struct Report {
     pub(crate) corpus: About,
     pub(crate) machine: Machine,
     pub(crate) rounds: usize,
-    /// Mean and median are for readers; everything can be computed from the rounds.
+    /// Round by round; medians and intervals are the reader's to compute.
     pub(crate) times: Vec<Times>,
     pub(crate) allocations: Vec<Counts>,
     pub(crate) sizes: Vec<Sizes>,
+    pub(crate) batches: Vec<Batches>,
 }
 
 /// Which events.
@@ -78,6 +86,7 @@ impl Report {
             times: Vec::new(),
             allocations: Vec::new(),
             sizes: Vec::new(),
+            batches: Vec::new(),
         }
     }
 

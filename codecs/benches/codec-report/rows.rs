@@ -154,7 +154,7 @@ fn read<'e>(frames: &'e [Vec<u8>], read: impl Fn(&'e [u8]) + 'e) -> Pass<'e> {
 }
 
 fn owned(codec: &dyn Codec, bytes: &[u8]) -> codecs::Event<'static> {
-    codec.decode_event(bytes).expect("a codec of the format wrote it").into_owned()
+    codec.owned_event(bytes).expect("a codec of the format wrote it")
 }
 
 fn peek_hot<'e>(codec: &'static dyn Codec, frames: &'e [Vec<u8>]) -> Pass<'e> {

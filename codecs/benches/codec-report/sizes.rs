@@ -23,6 +23,34 @@ pub(crate) struct Sizes {
     pub(crate) json: Option<Box<Sizes>>,
 }
 
+/// Events that are compressed together.
+pub(crate) const BATCHES: [usize; 4] = [1, 10, 100, 1_000];
+
+/// The sizes of a format's events compressed in batches, in bytes an event.
+#[derive(Debug, Serialize)]
+pub(crate) struct Batches {
+    pub(crate) format: &'static str,
+    /// For each of [`BATCHES`].
+    pub(crate) gzip: Vec<f64>,
+    pub(crate) zstd: Vec<f64>,
+}
+
+/// Compresses as many events together as a batch has, all batches of a corpus apart from each other.
+pub(crate) fn batches(formats: &[Format], sets: &Sets<'_>) -> Vec<Batches> {
+    let of_format = |format: &Format| {
+        let set = sets.of(*format);
+        let frames: Vec<_> =
+            set.events.iter().map(|event| shared::encode(format.spec().library, event)).collect();
+        let of_size = |size: fn(&[u8]) -> usize| {
+            let bytes =
+                |batch: &usize| frames.chunks(*batch).map(|frames| size(&frames.concat())).sum::<usize>();
+            BATCHES.iter().map(|batch| bytes(batch) as f64 / frames.len() as f64).collect()
+        };
+        Batches { format: format.name(), gzip: of_size(gzip), zstd: of_size(zstd) }
+    };
+    formats.iter().map(of_format).collect()
+}
+
 pub(crate) fn measure(formats: &[Format], sets: &Sets<'_>) -> Vec<Sizes> {
     let mut all = Vec::new();
     let json: Vec<Vec<Sizes>> = sets.sets.iter().map(|set| of_format(Format::JSON, set)).collect();

@@ -9,7 +9,7 @@ use crate::{
     report::Report,
     rows::What,
     shared::KINDS,
-    sizes::Sizes,
+    sizes::{BATCHES, Batches, Sizes},
     statistics::{Estimate, MIN_ROUNDS},
 };
 
@@ -47,6 +47,7 @@ pub(crate) fn tables(report: &Report, formats: &[Format]) -> Vec<Table> {
     }
     tables.push(allocations(report, formats));
     tables.push(sizes(report, formats));
+    tables.push(batches(report));
     tables.extend(sizes_by_kind(report, formats));
     if report.rounds > 0 {
         for what in [What::Encode, What::Owned, What::Flat, What::View, What::PeekCold] {
@@ -138,8 +139,8 @@ fn times(report: &Report, formats: &[Format]) -> Table {
     }
     Table {
         title: "Nanoseconds an event".to_owned(),
-        note: "`owned` decodes and copies what was borrowed; `borrowed` leaves text in the frame; `flat` owns all text in one \
-               piece; `view` checks everything and reads tags later; `peek` reads id, author, time and kind. A library without \
+        note: "`owned` owns its text; `borrowed` leaves text in the frame; `flat` keeps tags and content in one allocation as the \
+               frame has them; `view` checks everything and reads tags later; `peek` reads id, author, time and kind. A library without \
                views decodes, and that is what `flat`, `view` and `peek` cost with it."
             .to_owned(),
         head: head(&["format", "by", "memcpy"], COLUMNS.map(|what| what.name().to_owned())),
@@ -264,6 +265,21 @@ fn sizes(report: &Report, formats: &[Format]) -> Table {
             .to_owned(),
         head: head(&["format", "events"], SIZES.map(|(name, _)| name.to_owned())),
         rows,
+        names: 1,
+    }
+}
+
+fn batches(report: &Report) -> Table {
+    let columns = |name: &str| BATCHES.map(|batch| format!("{name}, {batch}"));
+    let row = |batches: &Batches| {
+        let bytes = batches.gzip.iter().chain(&batches.zstd);
+        head(&[batches.format], bytes.map(|bytes| format!("{bytes:.0}")))
+    };
+    Table {
+        title: "Batches".to_owned(),
+        note: "Bytes an event when so many events, one behind the other in the corpus's order, are compressed together.".to_owned(),
+        head: head(&["format"], [columns("gzip 6"), columns("zstd 3")].concat()),
+        rows: report.batches.iter().map(row).collect(),
         names: 1,
     }
 }

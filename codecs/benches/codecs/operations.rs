@@ -46,7 +46,7 @@ fn write_all(codec: &dyn Codec, events: &[&Event<'static>], buffer: &mut Vec<u8>
 
 fn read_all(codec: &dyn Codec, frames: &[Vec<u8>]) {
     for bytes in frames {
-        black_box(codec.decode_event(black_box(bytes)).expect("a codec of the format wrote it").into_owned());
+        black_box(codec.owned_event(black_box(bytes)).expect("a codec of the format wrote it"));
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn whole(criterion: &mut Criterion, frames: &Frames<'_>) {
                 codec
                     .encode_event(black_box(event), &mut buffer)
                     .expect("the set holds what the format holds");
-                black_box(codec.decode_event(&buffer).expect("it was just written").into_owned());
+                black_box(codec.owned_event(&buffer).expect("it was just written"));
             }
         });
         pass(criterion, "view", id(), n, || {
@@ -185,7 +185,7 @@ pub(crate) fn batches(criterion: &mut Criterion, frames: &Frames<'_>) {
             pass(criterion, &format!("batch/encode/{size}"), id.clone(), size, &mut write);
             let read = |start: &mut usize, end: &usize| {
                 let bytes = &buffer[std::mem::replace(start, *end)..*end];
-                Some(codec.decode_event(bytes).expect("a codec of the format wrote it").into_owned())
+                Some(codec.owned_event(bytes).expect("a codec of the format wrote it"))
             };
             pass(criterion, &format!("batch/decode/{size}"), id, size, || {
                 black_box(ends.iter().scan(0, read).collect::<Vec<_>>());
