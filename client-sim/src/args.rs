@@ -121,6 +121,8 @@ pub struct Args {
 pub enum Command {
     /// List the built-in scenarios with their questions.
     Scenarios,
+    /// List the wire formats: core ones are of the question, which are compared unless told otherwise.
+    Formats,
     /// Print a scenario's plan: how many clients, events, bytes and deliveries, before anything runs.
     Explain(Explain),
 }

@@ -24,6 +24,16 @@ pub fn list() -> anyhow::Result<String> {
     Ok(out)
 }
 
+/// The wire formats with their implementations, one a line.
+pub fn formats() -> String {
+    let line = |format: Format| {
+        let group = if Format::core().any(|core| core == format) { "core" } else { "beside" };
+        let implementations = crate::known_implementations(format.name()).join(" ");
+        format!("{:<22} {group:<7} {implementations}\n", format.name())
+    };
+    Format::all().map(line).collect()
+}
+
 /// The plan of a scenario: everything that is certain before it runs.
 ///
 /// # Errors

@@ -125,6 +125,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 fn say(command: &Command) -> anyhow::Result<()> {
     let text = match command {
         Command::Scenarios => explain::list()?,
+        Command::Formats => explain::formats(),
         Command::Explain(Explain { scenario, set, corpus, seed, seconds }) => {
             let (scenario, corpus) = load(scenario, set, *seconds, corpus.as_deref())?;
             let formats: Vec<_> = Format::core().collect();
