@@ -145,7 +145,7 @@ pub async fn run(shared: Arc<Shared>, dialer: &Arc<Dialer>, options: &Options) -
 async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
     let last = shared.workload.last_due();
     let mut deadline = tokio::time::Instant::from_std(shared.start() + last + options.drain);
-    let mut outstanding = shared.outstanding();
+    let mut so_far = (shared.outstanding(), shared.deliveries());
     let mut progress = Progress::new(shared, options.quiet);
     let mut interrupted = Box::pin(tokio::signal::ctrl_c());
     loop {
@@ -154,8 +154,10 @@ async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
             () = tokio::time::sleep_until(deadline) => return None,
             () = progress.tick() => {
                 // Late answers are latency, and a closed loop takes as long as they take: only standing still ends a run.
-                if shared.outstanding() < outstanding {
-                    outstanding = shared.outstanding();
+                // A session that fetches thousands of events is no standstill either.
+                let now = (shared.outstanding(), shared.deliveries());
+                if now.0 < so_far.0 || now.1 > so_far.1 {
+                    so_far = now;
                     deadline = deadline.max(tokio::time::Instant::now() + options.drain);
                 }
             }
