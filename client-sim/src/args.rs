@@ -55,10 +55,15 @@ pub struct Args {
     #[arg(long, value_name = "FORMATS", value_delimiter = ',')]
     pub comparable_with: Vec<Format>,
 
-    /// Compression: none, deflate, deflate-no-takeover, deflate-shared, zstd or zstd-stream; with parameters if need be,
-    /// as in deflate:level=4:window_bits=12:upload_takeover=no:min_bytes=100.
+    /// Compression: none, deflate, deflate-no-takeover, deflate-shared, zstd, zstd-stream or zstd-dict; with parameters if
+    /// need be, as in deflate:level=4:window_bits=12:upload_takeover=no:min_bytes=100.
     #[arg(long, default_value = "none")]
     pub compression: Compression,
+
+    /// The dictionary of zstd-dict, instead of the bundled one of the format. A relay of our own gets it too; another must
+    /// have the same. corpus train-dictionary makes one; train it on other events than are streamed.
+    #[arg(long, value_name = "FILE")]
+    pub dictionary: Option<PathBuf>,
 
     /// Whose code reads and writes the format, on both ends: library (the ecosystem's) or tuned (ours).
     #[arg(long, default_value_t = Implementation::Library)]

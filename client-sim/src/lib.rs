@@ -47,7 +47,7 @@ use clap::Parser;
 use codecs::{Format, Implementation};
 use corpus::Corpus;
 use measure::{RelayProcess, RunRecord, Status, Verdict};
-use wire::{ClientTls, Compression, Offer, WireLimits};
+use wire::{ClientTls, Compression, Dictionary, Offer, WireLimits};
 
 use crate::{
     args::{Args, Command, Explain},
@@ -75,6 +75,14 @@ pub fn known_implementations(format: &str) -> Vec<&'static str> {
     let Ok(format) = format.parse::<Format>() else { return Vec::new() };
     let has = |implementation: &Implementation| format.codec(*implementation).is_ok();
     Implementation::ALL.into_iter().filter(has).map(Implementation::name).collect()
+}
+
+/// A compression as it is written: with the parameters that differ from the standing ones, each meaning in one way.
+///
+/// # Errors
+/// The text says what would be right.
+pub fn compression_label(text: &str) -> Result<String, String> {
+    text.parse::<Compression>().map(|compression| compression.label()).map_err(|error| error.to_string())
 }
 
 /// Names of all compressions, in the order of every table.
@@ -146,10 +154,11 @@ struct UsageError(anyhow::Error);
 /// Plans, prepares, runs and writes the record.
 fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let (scenario, corpus, workload, seed) = plan(args).map_err(UsageError)?;
+    let compression = compression(args).map_err(UsageError)?;
     let facts = PlanFacts::of(&workload);
     dial::raise_descriptor_limit(workload.roles.len()).map_err(UsageError)?;
     let script = args.floor.then(|| floor::script(args, &workload)).transpose()?;
-    let own_relay = match &args.url {
+    let mut own_relay = match &args.url {
         Some(_) => None,
         None => {
             let flags = script.as_ref().map_or_else(
@@ -167,7 +176,7 @@ fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let target = Target {
         tls: trusted(args, &url).map_err(UsageError)?,
         url,
-        offer: Offer { formats: vec![args.format], compression: args.compression },
+        offer: Offer { formats: vec![args.format], compression },
         limits: WireLimits::default(),
         implementation: args.implementation,
     };
@@ -202,20 +211,26 @@ fn run(args: &Args) -> anyhow::Result<RunRecord> {
         own: own_relay.is_some(),
         faults: own_relay.as_ref().map(|relay| relay.faults.clone()).unwrap_or_default(),
     });
-    let run_facts = Facts {
+    let mut run_facts = Facts {
         args,
         corpus: &corpus,
         seed,
         agreement: &agreement,
         relay,
+        relay_totals: None,
         started_utc,
         window: Duration::from_secs_f64(scenario.seconds),
         wait_ns: wait_before.zip(wait_after).map(|(before, after)| after.saturating_sub(before)),
     };
+    // Its totals tell what only it knows. Should it end badly, what was measured is still written.
+    let stopped = own_relay.take_if(|_| outcome.incomplete.is_none()).map(OwnRelay::stop);
+    run_facts.relay_totals =
+        stopped.as_ref().and_then(|stopped| serde_json::from_str(stopped.as_deref().ok()?).ok());
     let mut record = record::record(&shared, outcome, &run_facts);
     record.validity = expect::judge(&scenario, &record, &facts);
     let complaint = complaint.or_else(|| cut_off.map(|why| format!("to a slow reader, {why}")));
-    finish(args, &record, complaint.as_deref(), own_relay)?;
+    finish(args, &record, complaint.as_deref())?;
+    stopped.transpose().context("the relay of our own did not end well")?;
     Ok(record)
 }
 
@@ -237,6 +252,19 @@ fn plan(args: &Args) -> anyhow::Result<(Scenario, Corpus, Workload, u64)> {
         }
     }
     Ok((scenario, corpus, workload, seed))
+}
+
+/// With the dictionary that was asked for.
+fn compression(args: &Args) -> anyhow::Result<Compression> {
+    let Some(file) = &args.dictionary else { return Ok(args.compression) };
+    let dictionary = Dictionary::read(file).with_context(|| format!("--dictionary {}", file.display()))?;
+    let compression = args.compression.with_dictionary(dictionary);
+    anyhow::ensure!(
+        compression.dictionary().is_some(),
+        "--dictionary is for --compression zstd-dict, not for {}",
+        args.compression
+    );
+    Ok(compression)
 }
 
 /// Read once, not for each connection.
@@ -294,16 +322,13 @@ fn relay_flags(args: &Args, workload: &Workload) -> Vec<OsString> {
     let frame =
         workload.frame_bytes.map(|bytes| ["--reconcile-frame-bytes".into(), bytes.to_string().into()]);
     let frame = frame.into_iter().flatten();
+    let dictionary = args.dictionary.iter().flat_map(|file| [OsString::from("--dictionary"), file.into()]);
+    let flags = flags.chain(dictionary);
     flags.chain(workload.auth.then(|| "--auth".into())).chain(faults).chain(frame).collect()
 }
 
 /// Prints and stores what was measured, whatever became of the run.
-fn finish(
-    args: &Args,
-    record: &RunRecord,
-    complaint: Option<&str>,
-    own_relay: Option<OwnRelay>,
-) -> anyhow::Result<()> {
+fn finish(args: &Args, record: &RunRecord, complaint: Option<&str>) -> anyhow::Result<()> {
     if let Some(path) = &args.record {
         record.write(path)?;
     }
@@ -315,11 +340,6 @@ fn finish(
     }
     if let Err(why) = record.counts.balanced() {
         report(&format!("the ledger does not balance: {why}"));
-    }
-    if let Some(relay) = own_relay
-        && record.status == Status::Complete
-    {
-        relay.stop().context("the relay of our own did not end well")?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use codecs::{ClientMessage, Codec, Event, Filter, Format, RelayMessage};
 use tokio::time::timeout;
-use wire::{Agreement, CloseCode, Connection};
+use wire::{Agreement, CloseCode, Connection, Dictionary};
 
 use crate::{shared::Target, workload::Workload};
 
@@ -47,9 +47,18 @@ fn check_agreement(target: &Target, agreement: &Agreement) -> anyhow::Result<()>
         agreement.format,
     );
     let (asked, agreed) = (target.offer.compression.name(), agreement.compression.name());
+    let dictionary = target.offer.compression.dictionary().or_else(|| Dictionary::bundled(agreement.format));
+    let dictionary = match dictionary.filter(|_| asked == "zstd-dict") {
+        Some(dictionary) => format!(
+            ", or give the relay the same --dictionary: {} is its name here, and the relay's NIP-11 document lists those \
+             that it has",
+            dictionary.id()
+        ),
+        None => String::new(),
+    };
     ensure!(
         asked == agreed,
-        "{} declined compression {asked}: it agreed on {agreed}. Try --compression {agreed}",
+        "{} declined compression {asked}: it agreed on {agreed}. Try --compression {agreed}{dictionary}",
         target.url,
     );
     Ok(())

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use corpus::Corpus;
 use measure::{
-    AgreementRecord, Cell, CorpusRecord, Environment, FlowRecord, Quantile, Rate, RelayProcess, RunRecord,
+    AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, Environment, FlowRecord, Quantile, Rate, RelayProcess, RunRecord,
     SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord, Validity, Verdict,
 };
-use wire::{Agreement, Flow, Traffic};
+use serde::Deserialize;
+use wire::{Agreement, Compression, Flow, Traffic};
 
 use crate::{args::Args, ledger, recorder::Metric, shared::Shared, swarm::Outcome};
 
@@ -24,12 +25,22 @@ pub(crate) struct Facts<'a> {
     pub agreement: &'a Agreement,
     /// The relay's process.
     pub relay: Option<RelayProcess>,
+    /// What the relay counted, when it is ours and ended well.
+    pub relay_totals: Option<RelayTotals>,
     /// Wall clock at the start.
     pub started_utc: String,
     /// How long work was to be started for.
     pub window: Duration,
     /// Time this process was ready to run but did not, in nanoseconds, since it began.
     pub wait_ns: Option<u64>,
+}
+
+/// The part of the relay's totals that a record keeps.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub(crate) struct RelayTotals {
+    connections: u64,
+    compression_bytes: u64,
+    compression_shared_bytes: u64,
 }
 
 /// Closes the ledger, judges the measurement and writes it all down.
@@ -84,6 +95,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         relay_cpu: outcome.relay_cpu,
         validity,
         memory: outcome.memory,
+        compression_memory: compression_memory(&outcome, facts),
         latency: outcome.recorder.into_named(&shared.workload.labels),
     }
 }
@@ -94,11 +106,29 @@ fn cell(facts: &Facts<'_>) -> Cell {
         scenario: args.scenario_name().to_owned(),
         format: facts.agreement.format.to_string(),
         implementation: args.implementation.to_string(),
-        compression: facts.agreement.compression.name().to_owned(),
+        compression: facts.agreement.compression.label(),
         compression_parameters: facts.agreement.compression.parameters(),
         // What another relay checks is its own affair, and not known here.
         verify: if args.url.is_some() { "unknown".to_owned() } else { args.verify.to_string() },
     }
+}
+
+/// Nothing where nothing is compressed.
+fn compression_memory(outcome: &Outcome, facts: &Facts<'_>) -> Option<CompressionMemoryRecord> {
+    if facts.agreement.compression == Compression::None {
+        return None;
+    }
+    let ended = || outcome.clients.iter().map(|client| client.ended);
+    let connections: u64 = ended().map(|(connections, _)| connections).sum();
+    let own: usize = ended().map(|(_, memory)| memory.own_bytes).sum();
+    let shared = ended().map(|(_, memory)| memory.shared_bytes).max().unwrap_or(0);
+    let relay = facts.relay_totals;
+    Some(CompressionMemoryRecord {
+        client_bytes_per_connection: own as u64 / connections.max(1),
+        client_shared_bytes: shared as u64,
+        relay_bytes_per_connection: relay.map(|totals| totals.compression_bytes / totals.connections.max(1)),
+        relay_shared_bytes: relay.map(|totals| totals.compression_shared_bytes),
+    })
 }
 
 fn flow(flow: Flow) -> FlowRecord {

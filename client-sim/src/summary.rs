@@ -65,6 +65,9 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
             memory.connections
         )?;
     }
+    if let Some(memory) = &record.compression_memory {
+        writeln!(out, "  compressors      {memory}")?;
+    }
     writeln!(out, "  relay CPU        {}", record.relay_cpu.as_ref().map_or("unknown".to_owned(), cpu))?;
     writeln!(out, "  client CPU       {}", cpu(&record.client_cpu))?;
     writeln!(

@@ -124,6 +124,14 @@ fn every_format_and_compression_plays_with_a_balanced_ledger() {
             let relay = record.relay.as_ref().unwrap();
             assert!(relay.own && relay.pid != Some(std::process::id()));
             assert!(record.relay_cpu.is_some_and(|cpu| cpu.total_ns > 0));
+            let states = record.compression_memory.map(|memory| {
+                let relay = memory.relay_bytes_per_connection.unwrap() + memory.relay_shared_bytes.unwrap();
+                (memory.client_bytes_per_connection + memory.client_shared_bytes, relay)
+            });
+            assert!(
+                states.map_or(compression == "none", |(client, relay)| client > 10_000 && relay > 10_000),
+                "{format} {compression}: {states:?}"
+            );
             let extensions = record.agreement.extensions.as_deref().unwrap_or_default();
             assert_eq!(
                 extensions.contains("permessage-deflate"),
@@ -280,4 +288,31 @@ fn a_relay_that_does_no_nostr_work_plays_the_same_plan() {
     let output = setup.run(&["--floor", "--format", "dannypack"]);
     assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
     assert!(stderr(&output).contains("not possible with --floor: it speaks JSON"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_dictionary_of_ones_own_reaches_both_ends_and_the_record() {
+    let setup = Setup::new();
+    let bytes = wire::Dictionary::bundled(Format::all().nth(1).unwrap()).unwrap().bytes();
+    let own = wire::Dictionary::new(bytes.to_vec()).unwrap();
+    let file = setup.path("own.zdict");
+    fs::write(&file, own.bytes()).unwrap();
+    let file = file.to_str().unwrap();
+    let output = setup.run(&["--compression", "zstd-dict:level=2", "--dictionary", file]);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+    let record = setup.record();
+    assert_eq!(record.cell.compression, "zstd-dict:level=2");
+    let parameters = &record.cell.compression_parameters;
+    let named = format!("dictionary={} dictionary_bytes={}", own.id(), own.bytes().len());
+    assert!(parameters.starts_with("level=2 ") && parameters.ends_with(&named), "{parameters}");
+    assert_eq!(record.agreement.token, Some(format!("nostr.json+zstd-dict-{}", own.id())));
+
+    let needless = setup.run(&["--compression", "zstd", "--dictionary", file]);
+    assert_eq!(needless.status.code(), Some(2));
+    assert!(stderr(&needless).contains("--dictionary is for --compression zstd-dict, not for zstd"));
+    fs::write(setup.path("wrong.zdict"), b"{}").unwrap();
+    let wrong = setup.path("wrong.zdict");
+    let refused = setup.run(&["--compression", "zstd-dict", "--dictionary", wrong.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("corpus train-dictionary makes one"), "{}", stderr(&refused));
 }

@@ -190,7 +190,8 @@ struct Run {
     /// measured: every ratio refers to it [default: core]
     #[arg(long, value_delimiter = ',')]
     formats: Option<Vec<String>>,
-    /// Compressions, separated by commas, or all [default: none,deflate,zstd]
+    /// Compressions, separated by commas, each with parameters if need be (deflate:level=4:min_bytes=100), or all
+    /// [default: none,deflate,zstd]
     #[arg(long, value_delimiter = ',')]
     compressions: Option<Vec<String>>,
     /// Who wrote the codecs, separated by commas, or all: library is what an adopter gets today, tuned is what the format

@@ -15,7 +15,15 @@ fn main() -> ExitCode {
                 formats.into_iter().map(|name| (name, client_sim::known_implementations(name))).collect();
             let compressions = client_sim::known_compressions();
             let core_formats = client_sim::core_formats();
-            cli::main(env::args_os(), &Known { formats, core_formats, compressions })
+            cli::main(
+                env::args_os(),
+                &Known {
+                    formats,
+                    core_formats,
+                    compressions,
+                    compression_label: client_sim::compression_label,
+                },
+            )
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct Known {
     pub core_formats: Vec<&'static str>,
     /// Compressions.
     pub compressions: Vec<&'static str>,
+    /// How a compression with parameters is written so that one meaning has one text; or why it is none.
+    pub compression_label: fn(&str) -> Result<String, String>,
 }
 
 /// The values of every factor. A matrix file has these keys; what it leaves out keeps its default.
@@ -37,7 +39,7 @@ pub struct Matrix {
     pub scenarios: Vec<String>,
     /// Wire formats, `core` (those of the question) or `all`.
     pub formats: Vec<String>,
-    /// Compressions, or `all`.
+    /// Compressions, each with parameters if need be (`deflate:level=4`), or `all`.
     pub compressions: Vec<String>,
     /// `library`, `tuned`, or `all`; formats without one of them are measured with the others.
     pub implementations: Vec<String>,
@@ -100,7 +102,7 @@ pub struct CellSpec {
     pub rate_per_s: Option<u32>,
     /// The wire format's name.
     pub format: String,
-    /// The compression's name.
+    /// The compression's name, with the parameters that differ from its standing ones.
     pub compression: String,
     /// Who wrote the codec.
     pub implementation: String,
@@ -125,10 +127,15 @@ pub struct UnknownName {
     known: Vec<&'static str>,
     /// Names that stand for several.
     groups: Vec<&'static str>,
+    /// What else is wrong with a name whose beginning is known.
+    why: Option<String>,
 }
 
 impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(why) = &self.why {
+            return write!(f, "{} {:?}: {why}", self.what, self.name);
+        }
         let (known, groups) = (self.known.join(" "), self.groups.join(" "));
         write!(f, "unknown {} {:?}; known: {known} (or: {groups})", self.what, self.name)
     }
@@ -145,8 +152,7 @@ pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownNam
     let names: Vec<&'static str> = known.formats.iter().map(|(name, _)| *name).collect();
     let formats =
         choose("format", &names, &[("core", &known.core_formats), ("all", &names)], &matrix.formats)?;
-    let compressions =
-        choose("compression", &known.compressions, &[("all", &known.compressions)], &matrix.compressions)?;
+    let compressions = choose_compressions(known, &matrix.compressions)?;
     let mut all_implementations: Vec<&'static str> = Vec::new();
     for implementation in known.formats.iter().flat_map(|(_, implementations)| implementations) {
         if !all_implementations.contains(implementation) {
@@ -172,6 +178,7 @@ pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownNam
                 name: implementations.join(","),
                 known: known.clone(),
                 groups: vec!["all"],
+                why: None,
             });
         }
     }
@@ -251,11 +258,43 @@ fn choose(
             None => {
                 let (what, name) = (what.to_owned(), name.to_owned());
                 let groups = groups.iter().map(|(group, _)| *group).collect();
-                return Err(UnknownName { what, name, known: known.to_vec(), groups });
+                return Err(UnknownName { what, name, known: known.to_vec(), groups, why: None });
             }
         }
     }
     Ok(known.iter().copied().filter(|name| chosen.contains(name)).collect())
+}
+
+/// In the order of the known names; variants of one name in the order they were asked for.
+fn choose_compressions(known: &Known, wanted: &[String]) -> Result<Vec<String>, UnknownName> {
+    let names = wanted.iter().map(|text| text.trim().split(':').next().unwrap_or_default().to_owned());
+    let names = choose(
+        "compression",
+        &known.compressions,
+        &[("all", &known.compressions)],
+        &names.collect::<Vec<_>>(),
+    )?;
+    let mut chosen: Vec<String> = Vec::new();
+    for name in names {
+        for text in wanted.iter().map(|text| text.trim()) {
+            let of = text.split(':').next().unwrap_or_default();
+            let label = match of == text {
+                true if of == name || of == "all" => name.to_owned(),
+                false if of == name => (known.compression_label)(text).map_err(|why| UnknownName {
+                    what: "compression".to_owned(),
+                    name: text.to_owned(),
+                    known: Vec::new(),
+                    groups: Vec::new(),
+                    why: Some(why),
+                })?,
+                _ => continue,
+            };
+            if !chosen.contains(&label) {
+                chosen.push(label);
+            }
+        }
+    }
+    Ok(chosen)
 }
 
 #[cfg(test)]
@@ -276,6 +315,11 @@ mod tests {
             ],
             core_formats: vec!["json", "cbor", "proto"],
             compressions: vec!["none", "deflate", "zstd"],
+            compression_label: |text| match text.split_once(':') {
+                Some((name, "level=6")) => Ok(name.to_owned()),
+                Some((_, parameter)) if parameter.starts_with("level=") => Ok(text.to_owned()),
+                _ => Err("known: level".to_owned()),
+            },
         };
         let cells = cells(&known, matrix)?;
         let floors = cells.iter().filter(|cell| cell.role == Role::Floor).count();
@@ -307,6 +351,22 @@ mod tests {
     #[test]
     fn json_without_compression_is_always_measured() {
         assert_eq!(ids("cbor", "zstd").unwrap(), "json+none json-control cbor+zstd");
+    }
+
+    #[test]
+    fn a_compression_with_parameters_is_a_cell_of_its_own_and_the_same_one_is_measured_once() {
+        assert_eq!(
+            ids("json,cbor", "zstd,deflate:level=4,deflate:level=6,deflate,deflate:level=4,none").unwrap(),
+            "json+none json-control json+deflate:level=4 json+deflate json+zstd cbor+none cbor+deflate:level=4 \
+             cbor+deflate cbor+zstd"
+        );
+        assert_eq!(
+            ids("json", "all,deflate:level=4").unwrap(),
+            "json+none json-control json+deflate json+deflate:level=4 json+zstd"
+        );
+        let error = ids("json", "deflate:colour=4").unwrap_err().to_string();
+        assert_eq!(error, "compression \"deflate:colour=4\": known: level");
+        assert!(ids("json", "brotli:level=4").is_err());
     }
 
     #[test]

@@ -100,7 +100,12 @@ mod tests {
 
     fn matrix(scenarios: &[&str]) -> Vec<CellSpec> {
         let formats = ["json", "a", "b", "c", "d"].map(|name| (name, vec!["library"])).to_vec();
-        let known = Known { formats, core_formats: vec!["json"], compressions: vec!["none", "zstd"] };
+        let known = Known {
+            formats,
+            core_formats: vec!["json"],
+            compressions: vec!["none", "zstd"],
+            compression_label: |text| Ok(text.to_owned()),
+        };
         let all = || vec!["all".to_owned()];
         let scenarios = scenarios.iter().map(|name| (*name).to_owned()).collect();
         let matrix = Matrix { scenarios, formats: all(), compressions: all(), ..Matrix::default() };

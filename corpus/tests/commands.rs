@@ -147,6 +147,29 @@ fn analyze_describes_the_bundled_sample() {
 }
 
 #[test]
+fn a_dictionary_is_trained_on_a_file_or_on_generated_events_and_named_by_its_hash() {
+    let folder = tempfile::tempdir().unwrap();
+    corpus::write(&folder.path().join("some.jsonl"), &Corpus::bundled().events[..600]).unwrap();
+    for source in [["--corpus", "some.jsonl"].as_slice(), &["--seed", "7"]] {
+        let args =
+            ["train-dictionary", "a.zdict", "--events", "400", "--bytes", "4096", "--format", "notepack"];
+        let output = run(&[&args, source].concat(), folder.path());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let bytes = std::fs::read(folder.path().join("a.zdict")).unwrap();
+        assert!(bytes.starts_with(&[0x37, 0xa4, 0x30, 0xec]) && bytes.len() <= 4096, "{} bytes", bytes.len());
+        let said = text(&output.stdout);
+        assert!(said.contains("named ") && said.contains(" notepack messages of "), "{said}");
+    }
+    let few = run(&["train-dictionary", "b.zdict", "--events", "2"], folder.path());
+    assert!(
+        !few.status.success() && text(&few.stderr).contains("try more --events"),
+        "{}",
+        text(&few.stderr)
+    );
+    assert!(!folder.path().join("b.zdict").exists());
+}
+
+#[test]
 fn mistakes_are_answered_before_the_work() {
     let folder = tempfile::tempdir().unwrap();
     for (args, answer) in [

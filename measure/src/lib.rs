@@ -19,7 +19,7 @@ pub use cpu::{CpuClock, CpuTime, cpu_pressure_percent, runnable_wait_ns};
 pub use environment::Environment;
 pub use latency::{Latency, LatencyError, Quantile};
 pub use record::{
-    AgreementRecord, Cell, CorpusRecord, Counts, FlowRecord, MemoryRecord, RecordError, RelayProcess,
-    RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, check_schema_version,
+    AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, Counts, FlowRecord, MemoryRecord,
+    RecordError, RelayProcess, RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, check_schema_version,
 };
 pub use validity::{Rate, Signals, Validity, Verdict};

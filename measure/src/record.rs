@@ -55,6 +55,9 @@ pub struct RunRecord {
     /// What connections take, where it was looked at.
     #[serde(default)]
     pub memory: Option<MemoryRecord>,
+    /// What compression takes of that, where it was looked at.
+    #[serde(default)]
+    pub compression_memory: Option<CompressionMemoryRecord>,
     /// By metric: `response` (delivered − intended), `service` (delivered − sent), `send_lag` (sent − intended),
     /// `publish_ok`, `eose`, `first_event` and `fiftieth_event` (of a step), `session`, `handshake`, `auth`; with a
     /// dot and a name for one population of clients. Metrics a scenario does not have are absent.
@@ -247,6 +250,35 @@ impl MemoryRecord {
     pub fn relay_bytes_per_connection(&self) -> Option<u64> {
         let grown = self.relay_after_bytes?.saturating_sub(self.relay_before_bytes?);
         Some(grown / self.connections.max(1))
+    }
+}
+
+/// What compressors and decompressors take, in bytes, as the ends count it themselves: exact, by zstd's own account and by
+/// the allocations of zlib-rs. A connection's states are made when its first message needs them; they are counted when
+/// it ends, and the mean is over all connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CompressionMemoryRecord {
+    /// Of one connection, in the client.
+    pub client_bytes_per_connection: u64,
+    /// In the client, of a thread: what serves all its connections.
+    pub client_shared_bytes: u64,
+    /// Of one connection, in the relay, where it is ours.
+    pub relay_bytes_per_connection: Option<u64>,
+    /// In the relay, of a thread.
+    pub relay_shared_bytes: Option<u64>,
+}
+
+impl std::fmt::Display for CompressionMemoryRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kib = |bytes: u64| format!("{:.1} KiB", bytes as f64 / 1024.0);
+        let (own, shared) = (self.client_bytes_per_connection, self.client_shared_bytes);
+        write!(f, "{} a connection in the client and {} a thread", kib(own), kib(shared))?;
+        match (self.relay_bytes_per_connection, self.relay_shared_bytes) {
+            (Some(own), Some(shared)) => {
+                write!(f, "; in the relay {} a connection and {} a thread", kib(own), kib(shared))
+            }
+            _ => write!(f, "; in the relay unknown"),
+        }
     }
 }
 

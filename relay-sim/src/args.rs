@@ -25,7 +25,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
-use wire::{Compression, CompressionError, ServerTls};
+use wire::{Compression, CompressionError, Dictionary, ServerTls};
 
 use crate::{
     config::{Config, known_compressions},
@@ -82,6 +82,10 @@ struct Args {
     /// as in deflate:level=4:min_bytes=100; deflate-shared counts where no other deflate stands before it
     #[arg(long, value_name = "NAMES", default_value = "all")]
     compression: Compressions,
+
+    /// A dictionary for zstd-dict (corpus train-dictionary makes one) instead of the bundled ones; may be repeated
+    #[arg(long, value_name = "FILE")]
+    dictionary: Vec<PathBuf>,
 
     /// What is checked of a published event: `full` (id and signature), `id` or `none`
     #[arg(long, value_name = "LEVEL", default_value_t = VerifyLevel::Full)]
@@ -285,7 +289,7 @@ impl Args {
             formats: self.format.0,
             implementation: self.implementation,
             lenient: self.lenient,
-            compressions: self.compression.0,
+            compressions: with_dictionaries(self.compression.0, &self.dictionary)?,
             strict_negotiation: self.strict_negotiation,
             verify: self.verify,
             auth: self.auth,
@@ -323,6 +327,33 @@ impl Args {
         }
         Ok(config)
     }
+}
+
+/// Every `zstd-dict` once for each of the dictionaries; without any, with those that are bundled.
+fn with_dictionaries(compressions: Vec<Compression>, files: &[PathBuf]) -> Result<Vec<Compression>> {
+    if files.is_empty() {
+        return Ok(compressions);
+    }
+    ensure!(
+        compressions.iter().any(|compression| compression.name() == "zstd-dict"),
+        "--dictionary is for --compression zstd-dict, which is not enabled"
+    );
+    let dictionaries: Vec<_> = files
+        .iter()
+        .map(|file| {
+            Dictionary::read(file).with_context(|| format!("cannot use --dictionary {}", file.display()))
+        })
+        .collect::<Result<_>>()?;
+    let mut all = Vec::new();
+    for compression in compressions {
+        match compression.name() {
+            "zstd-dict" => {
+                all.extend(dictionaries.iter().map(|&dictionary| compression.with_dictionary(dictionary)));
+            }
+            _ => all.push(compression),
+        }
+    }
+    Ok(all)
 }
 
 /// Listens with a queue long enough for a thousand clients that connect at once.

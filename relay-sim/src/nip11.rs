@@ -3,8 +3,8 @@
 //! The document is a hint. What a connection speaks is decided in its handshake.
 
 use codecs::Limits;
-use serde_json::json;
-use wire::Token;
+use serde_json::{Map, Value, json};
+use wire::{Dictionary, Token};
 
 use crate::config::Config;
 
@@ -18,6 +18,8 @@ pub(crate) fn document(config: &Config) -> String {
     let nips: Vec<_> = NIPS.into_iter().filter(|&nip| nip != AUTH || config.auth).collect();
     let support = config.support();
     let tokens: Vec<_> = support.tokens().iter().map(Token::to_string).collect();
+    // By the names that tokens have.
+    let dictionaries: Map<_, _> = support.dictionaries().into_iter().map(about).collect();
     let mut document = json!({
         "name": "relay-sim",
         "description": "A Nostr relay for load tests. It keeps events in memory and forgets them when it stops.",
@@ -39,7 +41,7 @@ pub(crate) fn document(config: &Config) -> String {
             "version": 1,
             "tokens": tokens,
             "extensions": support.extensions(),
-            "dictionaries": {},
+            "dictionaries": dictionaries,
         },
     });
     if !config.faults.is_empty() {
@@ -49,10 +51,14 @@ pub(crate) fn document(config: &Config) -> String {
     document.to_string()
 }
 
+fn about(dictionary: Dictionary) -> (String, Value) {
+    let sha256 = codecs::hex::encode(&dictionary.sha256());
+    (dictionary.id().to_string(), json!({ "sha256": sha256, "bytes": dictionary.bytes().len() }))
+}
+
 #[cfg(test)]
 mod tests {
     use codecs::Format;
-    use serde_json::Value;
 
     use super::*;
 
@@ -71,9 +77,15 @@ mod tests {
         config.compressions = crate::config::known_compressions();
         config.auth = true;
         let all = parsed(&config);
-        let tokens = serde_json::json!(["nostr.json", "nostr.json+zstd", "nostr.json+zstd-stream"]);
+        let dictionary = Dictionary::bundled(Format::JSON).unwrap();
+        let with_dictionary = format!("nostr.json+zstd-dict-{}", dictionary.id());
+        let tokens =
+            serde_json::json!(["nostr.json", "nostr.json+zstd", "nostr.json+zstd-stream", with_dictionary]);
         assert_eq!(all["wire"]["tokens"], tokens);
         assert_eq!(all["wire"]["extensions"], serde_json::json!(["permessage-deflate"]));
+        let listed = &all["wire"]["dictionaries"][dictionary.id().to_string()];
+        assert_eq!(listed["bytes"], dictionary.bytes().len());
+        assert_eq!(plain["wire"]["dictionaries"], serde_json::json!({}));
         assert!(all["supported_nips"].as_array().unwrap().contains(&AUTH.into()));
     }
 

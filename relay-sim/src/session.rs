@@ -405,6 +405,7 @@ impl Session {
         }
         add(&self.relay.counters.deliveries_dropped, self.outbox.close() as u64);
         self.relay.counters.add_traffic(self.conn.traffic());
+        self.relay.counters.add_compression(self.conn.compression_memory());
     }
 }
 

@@ -87,6 +87,11 @@ counters! {
     connections_failed,
     /// Sessions that still ran when the relay was told to stop: one for each client that was there.
     sessions_left,
+    /// Memory of connections' own compressors and decompressors, in bytes: each as it was at its connection's end, added
+    /// up over all connections.
+    compression_bytes,
+    /// The same of those that all connections of a thread share; the most that a connection found.
+    compression_shared_bytes,
     /// Sessions that ended in a panic: a bug of this program.
     sessions_panicked,
 }
@@ -97,6 +102,12 @@ pub(crate) fn add(counter: &AtomicU64, n: u64) {
 }
 
 impl Counters {
+    /// Adds what a connection's compression took, at its end.
+    pub(crate) fn add_compression(&self, memory: wire::CompressionMemory) {
+        add(&self.compression_bytes, memory.own_bytes as u64);
+        self.compression_shared_bytes.fetch_max(memory.shared_bytes as u64, Ordering::Relaxed);
+    }
+
     /// Adds what a connection moved, once it ended.
     pub(crate) fn add_traffic(&self, traffic: wire::Traffic) {
         let mut sum = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);

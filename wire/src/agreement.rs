@@ -4,7 +4,10 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use codecs::{Format, UnknownName};
 
-use crate::compression::Compression;
+use crate::{
+    compression::{Compression, ZstdMode},
+    dictionary::{Dictionary, DictionaryId},
+};
 
 /// A WebSocket subprotocol token: `nostr.proto-binary.v1` or, with the zstd layer, `nostr.proto-binary.v1+zstd`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,7 +19,7 @@ pub struct Token {
 }
 
 /// What a token's suffix says about compression.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Layer {
     /// No suffix: messages as the format has them, perhaps under a WebSocket extension.
     None,
@@ -24,6 +27,8 @@ pub enum Layer {
     Zstd,
     /// `+zstd-stream`: each message may be the next block of its direction's zstd stream.
     ZstdStream,
+    /// `+zstd-dict-` and the dictionary's name: each message may be a zstd frame that refers to the dictionary.
+    ZstdDict(DictionaryId),
 }
 
 /// What a client asks for.
@@ -89,8 +94,8 @@ impl Default for WireLimits {
 impl Offer {
     /// The tokens to offer, in order, each once, plain JSON last.
     pub fn tokens(&self) -> Vec<Token> {
-        let layer = Layer::of(&self.compression);
-        let wanted = self.formats.iter().map(|&format| Token { format, layer });
+        let token = |&format| Token { format, layer: Layer::of(self.compression, format) };
+        let wanted = self.formats.iter().map(token);
         once_each(wanted.chain([Token::JSON]))
     }
 }
@@ -99,9 +104,14 @@ impl Support {
     /// The tokens that this relay accepts, for NIP-11 and for refusals.
     pub fn tokens(&self) -> Vec<Token> {
         let formats = [Format::JSON].into_iter().chain(self.formats.iter().copied());
-        let layers = |format| Layer::ALL.map(|layer| Token { format, layer });
-        let enabled = |token: &Token| token.layer == Layer::None || self.zstd(token.layer).is_some();
-        once_each(formats.flat_map(layers).filter(enabled))
+        let layers = |format| {
+            let mut layers: Vec<_> =
+                self.compressions.iter().map(|&compression| Layer::of(compression, format)).collect();
+            layers.push(Layer::None);
+            layers.sort();
+            layers.into_iter().map(move |layer| Token { format, layer })
+        };
+        once_each(formats.flat_map(layers))
     }
 
     /// The WebSocket extensions that this relay accepts, for NIP-11.
@@ -110,31 +120,58 @@ impl Support {
         if deflate { &[crate::extensions::PERMESSAGE_DEFLATE] } else { &[] }
     }
 
-    /// The zstd compression behind a token with this layer; `None` for [`Layer::None`].
-    pub(crate) fn zstd(&self, layer: Layer) -> Option<Compression> {
-        self.compressions.iter().copied().find(|c| layer != Layer::None && Layer::of(c) == layer)
+    /// The dictionaries that clients may name, each once, for NIP-11.
+    pub fn dictionaries(&self) -> Vec<Dictionary> {
+        let formats = [Format::JSON].into_iter().chain(self.formats.iter().copied());
+        let mut found = Vec::new();
+        for (format, compression) in
+            formats.flat_map(|format| self.compressions.iter().map(move |c| (format, *c)))
+        {
+            let dictionary = compression.of_format(format).and_then(|of_format| of_format.dictionary());
+            found.extend(dictionary.filter(|dictionary| !found.contains(dictionary)));
+        }
+        found
+    }
+
+    /// The zstd compression behind a token; None for [`Layer::None`].
+    pub(crate) fn zstd(&self, token: Token) -> Option<Compression> {
+        let enabled = self.compressions.iter().copied();
+        let behind =
+            |c: &Compression| token.layer != Layer::None && Layer::of(*c, token.format) == token.layer;
+        enabled.filter(behind).find_map(|c| c.of_format(token.format))
     }
 }
 
 impl Layer {
-    const ALL: [Layer; 3] = [Layer::None, Layer::Zstd, Layer::ZstdStream];
-
-    fn of(compression: &Compression) -> Layer {
-        match compression {
-            Compression::None | Compression::Deflate(_) => Layer::None,
-            Compression::Zstd(params) if params.stream => Layer::ZstdStream,
-            Compression::Zstd(_) => Layer::Zstd,
-        }
-    }
-
-    fn suffix(self) -> &'static str {
-        match self {
-            Layer::None => "",
-            Layer::Zstd => "+zstd",
-            Layer::ZstdStream => "+zstd-stream",
+    /// The layer that asks for the compression of messages of the format.
+    fn of(compression: Compression, format: Format) -> Layer {
+        let Compression::Zstd(params) = compression else { return Layer::None };
+        match params.mode {
+            ZstdMode::Frames => Layer::Zstd,
+            ZstdMode::Stream => Layer::ZstdStream,
+            ZstdMode::Dictionary(_) => {
+                let dictionary = compression.of_format(format).and_then(|of_format| of_format.dictionary());
+                dictionary.map_or(Layer::None, |dictionary| Layer::ZstdDict(dictionary.id()))
+            }
         }
     }
 }
+
+/// What stands behind the format in a token.
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Layer::None => Ok(()),
+            Layer::Zstd => f.write_str(ZSTD),
+            Layer::ZstdStream => f.write_str(ZSTD_STREAM),
+            Layer::ZstdDict(dictionary) => write!(f, "{ZSTD_DICT}{dictionary}"),
+        }
+    }
+}
+
+const ZSTD: &str = "+zstd";
+const ZSTD_STREAM: &str = "+zstd-stream";
+const ZSTD_DICT: &str = "+zstd-dict-";
 
 impl Token {
     /// Plain NIP-01.
@@ -144,7 +181,7 @@ impl Token {
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.format.spec().token)?;
-        f.write_str(self.layer.suffix())
+        self.layer.fmt(f)
     }
 }
 
@@ -153,7 +190,12 @@ impl FromStr for Token {
 
     fn from_str(text: &str) -> Result<Self, UnknownName> {
         let suffix = text.find('+').unwrap_or(text.len());
-        let layer = Layer::ALL.into_iter().find(|layer| layer.suffix() == &text[suffix..]);
+        let layer = match &text[suffix..] {
+            "" => Some(Layer::None),
+            ZSTD => Some(Layer::Zstd),
+            ZSTD_STREAM => Some(Layer::ZstdStream),
+            other => other.strip_prefix(ZSTD_DICT).and_then(|id| id.parse().ok()).map(Layer::ZstdDict),
+        };
         let known = || Format::all().map(|format| format.spec().token);
         Format::all()
             .find(|format| format.spec().token == &text[..suffix])

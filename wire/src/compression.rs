@@ -1,8 +1,14 @@
 //! The compressions under comparison, with every parameter written out.
 
-use std::{fmt, ops::RangeInclusive, str::FromStr};
+use std::{
+    fmt,
+    ops::{Add, RangeInclusive},
+    str::FromStr,
+};
 
-use codecs::UnknownName;
+use codecs::{Format, UnknownName};
+
+use crate::dictionary::Dictionary;
 
 /// How messages of a connection are compressed. Parameters are complete: no library default decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +55,20 @@ pub struct ZstdParams {
     pub window_bits: u32,
     /// This end sends smaller payloads uncompressed.
     pub min_bytes: usize,
-    /// Whether all messages of a direction are one stream, rather than each a frame of its own.
-    pub stream: bool,
+    /// What a message may refer to.
+    pub mode: ZstdMode,
+}
+
+/// What a zstd message may refer to besides itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZstdMode {
+    /// Nothing: each is a frame of its own.
+    Frames,
+    /// All earlier messages of its direction: they are one stream.
+    Stream,
+    /// A dictionary that both ends have. None stands for the bundled one of the format; an
+    /// [`crate::Agreement`] always names it.
+    Dictionary(Option<Dictionary>),
 }
 
 impl DeflateParams {
@@ -76,16 +94,56 @@ impl ZstdParams {
     /// What `zstd` means on the command line: level 1, because higher levels gain little on messages of a
     /// kilobyte and cost several times as much, and from 256 bytes, below which a frame saves nothing. The window is
     /// that of level 1; a message never needs a larger one than itself.
-    pub const STANDING: ZstdParams = ZstdParams { level: 1, window_bits: 19, min_bytes: 256, stream: false };
+    pub const STANDING: ZstdParams =
+        ZstdParams { level: 1, window_bits: 19, min_bytes: 256, mode: ZstdMode::Frames };
 
     /// What `zstd-stream` means: a window of 128 KiB, the most that a peer has to keep for us. A stream knows what a
     /// small message repeats, so that it pays to compress every one.
-    pub const STREAM: ZstdParams =
-        ZstdParams { window_bits: ZSTD_STREAM_MAX_WINDOW_BITS, min_bytes: 0, stream: true, ..Self::STANDING };
+    pub const STREAM: ZstdParams = ZstdParams {
+        window_bits: ZSTD_STREAM_MAX_WINDOW_BITS,
+        min_bytes: 0,
+        mode: ZstdMode::Stream,
+        ..Self::STANDING
+    };
+
+    /// What `zstd-dict` means: as `zstd`, but from 64 bytes, because the dictionary knows what small messages are made
+    /// of.
+    pub const DICTIONARY: ZstdParams =
+        ZstdParams { min_bytes: 64, mode: ZstdMode::Dictionary(None), ..Self::STANDING };
 }
 
 /// The largest window of a stream, at either end.
 pub(crate) const ZSTD_STREAM_MAX_WINDOW_BITS: u32 = 17;
+
+/// What compressors and decompressors take, in bytes. Buffers are not counted: those of a thread serve all connections.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CompressionMemory {
+    /// Of the connection alone.
+    pub own_bytes: usize,
+    /// Of the thread: contexts without memory of earlier messages serve all its connections.
+    pub shared_bytes: usize,
+}
+
+impl CompressionMemory {
+    pub(crate) fn own(bytes: usize) -> CompressionMemory {
+        CompressionMemory { own_bytes: bytes, shared_bytes: 0 }
+    }
+
+    pub(crate) fn shared(bytes: usize) -> CompressionMemory {
+        CompressionMemory { own_bytes: 0, shared_bytes: bytes }
+    }
+}
+
+impl Add for CompressionMemory {
+    type Output = CompressionMemory;
+
+    fn add(self, other: CompressionMemory) -> CompressionMemory {
+        CompressionMemory {
+            own_bytes: self.own_bytes + other.own_bytes,
+            shared_bytes: self.shared_bytes + other.shared_bytes,
+        }
+    }
+}
 
 /// Why text is no compression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -120,8 +178,8 @@ pub enum CompressionError {
 
 impl Compression {
     /// Every name, in the order of every table.
-    pub const NAMES: [&'static str; 6] =
-        ["none", "deflate", "deflate-no-takeover", "deflate-shared", "zstd", "zstd-stream"];
+    pub const NAMES: [&'static str; 7] =
+        ["none", "deflate", "deflate-no-takeover", "deflate-shared", "zstd", "zstd-stream", "zstd-dict"];
 
     /// The compression of that name, with its standing parameters.
     ///
@@ -144,6 +202,7 @@ impl Compression {
             })),
             "zstd" => Ok(Compression::Zstd(ZstdParams::STANDING)),
             "zstd-stream" => Ok(Compression::Zstd(ZstdParams::STREAM)),
+            "zstd-dict" => Ok(Compression::Zstd(ZstdParams::DICTIONARY)),
             _ => Err(UnknownName::new("compression", name, Self::NAMES)),
         }
     }
@@ -155,17 +214,69 @@ impl Compression {
             Compression::Deflate(params) if params.to_client.takeover => "deflate",
             Compression::Deflate(params) if params.shared => "deflate-shared",
             Compression::Deflate(_) => "deflate-no-takeover",
-            Compression::Zstd(params) if params.stream => "zstd-stream",
-            Compression::Zstd(_) => "zstd",
+            Compression::Zstd(params) => match params.mode {
+                ZstdMode::Frames => "zstd",
+                ZstdMode::Stream => "zstd-stream",
+                ZstdMode::Dictionary(_) => "zstd-dict",
+            },
+        }
+    }
+
+    /// The same with a dictionary of the caller's, where it has one at all.
+    #[must_use]
+    pub fn with_dictionary(self, dictionary: Dictionary) -> Compression {
+        match self {
+            Compression::Zstd(ZstdParams { mode: ZstdMode::Dictionary(_), .. }) => {
+                self.with_mode(ZstdMode::Dictionary(Some(dictionary)))
+            }
+            other => other,
+        }
+    }
+
+    /// What it is for messages of the format: with the dictionary that belongs to it. None where there is none.
+    pub(crate) fn of_format(self, format: Format) -> Option<Compression> {
+        match self {
+            Compression::Zstd(ZstdParams { mode: ZstdMode::Dictionary(None), .. }) => {
+                let dictionary = Dictionary::bundled(format)?;
+                Some(self.with_mode(ZstdMode::Dictionary(Some(dictionary))))
+            }
+            other => Some(other),
+        }
+    }
+
+    fn with_mode(self, mode: ZstdMode) -> Compression {
+        match self {
+            Compression::Zstd(params) => Compression::Zstd(ZstdParams { mode, ..params }),
+            other => other,
+        }
+    }
+
+    /// The dictionary that it names.
+    pub fn dictionary(&self) -> Option<Dictionary> {
+        match self {
+            Compression::Zstd(ZstdParams { mode: ZstdMode::Dictionary(dictionary), .. }) => *dictionary,
+            _ => None,
         }
     }
 
     /// Every parameter, for results: `level=6 window_bits=15 …`; empty for none. What begins with `upload` is the
     /// client's direction, the rest the relay's or both.
     pub fn parameters(&self) -> String {
-        let list: Vec<String> =
+        let mut list: Vec<String> =
             self.list().into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        if let Some(dictionary) = self.dictionary() {
+            list.push(format!("dictionary={}", dictionary.id()));
+            list.push(format!("dictionary_bytes={}", dictionary.bytes().len()));
+        }
         list.join(" ")
+    }
+
+    /// Name and the parameters that differ from the standing ones: one text for one meaning, as [`FromStr`] reads it.
+    /// The dictionary is not part of it.
+    pub fn label(&self) -> String {
+        let standing = Compression::named(self.name()).map(|standing| standing.list()).unwrap_or_default();
+        let differing = self.list().into_iter().filter(|parameter| !standing.contains(parameter));
+        differing.fold(self.name().to_owned(), |text, (name, value)| format!("{text}:{name}={value}"))
     }
 
     /// Name and every parameter, as [`FromStr`] reads them: `zstd:level=1:window_bits=19:min_bytes=256`.
@@ -184,7 +295,7 @@ impl Compression {
                 (UPLOAD_TAKEOVER, if to_relay.takeover { YES } else { NO }.to_owned()),
                 (MIN_BYTES, min_bytes.to_string()),
             ],
-            Compression::Zstd(ZstdParams { level, window_bits, min_bytes, stream: _ }) => vec![
+            Compression::Zstd(ZstdParams { level, window_bits, min_bytes, mode: _ }) => vec![
                 (LEVEL, level.to_string()),
                 (WINDOW_BITS, window_bits.to_string()),
                 (MIN_BYTES, min_bytes.to_string()),
@@ -209,7 +320,7 @@ impl Compression {
             }
             (Compression::Zstd(params), LEVEL) => params.level = number(LEVEL, value, -7..=22)?,
             (Compression::Zstd(params), WINDOW_BITS) => {
-                let max = if params.stream { ZSTD_STREAM_MAX_WINDOW_BITS } else { 27 };
+                let max = if params.mode == ZstdMode::Stream { ZSTD_STREAM_MAX_WINDOW_BITS } else { 27 };
                 params.window_bits = number(WINDOW_BITS, value, 10..=max)?;
             }
             (Compression::Zstd(params), MIN_BYTES) => {
@@ -221,7 +332,7 @@ impl Compression {
                     compression: self.name(),
                     parameter: parameter.to_owned(),
                     known: if known.is_empty() { "none at all".to_owned() } else { known.join(" ") },
-                    example: self.parameters().replace(' ', ":"),
+                    example: self.spelled_out().split_once(':').map_or("", |(_, list)| list).to_owned(),
                 });
             }
         }
@@ -315,11 +426,42 @@ mod tests {
     }
 
     #[test]
+    fn a_label_has_what_differs_and_one_meaning_has_one_label() {
+        for (text, label) in [
+            ("none", "none"),
+            ("deflate", "deflate"),
+            ("deflate:level=6:min_bytes=0", "deflate"),
+            ("deflate:min_bytes=7:level=4", "deflate:level=4:min_bytes=7"),
+            ("deflate-shared:upload_takeover=no", "deflate-shared:upload_takeover=no"),
+            ("zstd-dict:level=3:min_bytes=64", "zstd-dict:level=3"),
+        ] {
+            let compression: Compression = text.parse().unwrap();
+            assert_eq!(compression.label(), label);
+            assert_eq!(label.parse(), Ok(compression));
+        }
+    }
+
+    #[test]
+    fn a_dictionary_belongs_to_a_format_unless_it_was_given() {
+        let bundled: Compression = "zstd-dict".parse().unwrap();
+        let (json, other) = (Format::JSON, Format::all().nth(1).unwrap());
+        let of =
+            |compression: Compression, format| compression.of_format(format).unwrap().dictionary().unwrap();
+        assert_ne!(of(bundled, json), of(bundled, other));
+        let given = bundled.with_dictionary(of(bundled, other));
+        assert_eq!(of(given, json), of(bundled, other));
+        let text = given.parameters();
+        assert!(text.starts_with("level=1 window_bits=19 min_bytes=64 dictionary="), "{text}");
+        assert_eq!(Compression::None.with_dictionary(of(bundled, json)), Compression::None);
+    }
+
+    #[test]
     fn what_is_wrong_is_answered_with_what_would_be_right() {
         for (text, expected) in [
             (
                 "gzip",
-                "unknown compression \"gzip\"; known: none deflate deflate-no-takeover deflate-shared zstd zstd-stream",
+                "unknown compression \"gzip\"; known: none deflate deflate-no-takeover deflate-shared zstd zstd-stream \
+                 zstd-dict",
             ),
             ("deflate:level=10", "level=10: expected a number from 0 to 9"),
             ("deflate:level", "level=: expected a number from 0 to 9"),

@@ -28,7 +28,7 @@ use tokio_tungstenite::{
 
 use crate::{
     agreement::{Agreement, WireLimits},
-    compression::{Compression, DeflateParams},
+    compression::{Compression, CompressionMemory, DeflateParams},
     deflate::{Deflater, Inflater, SharedDeflate},
     error::{CloseCode, WireError},
     http,
@@ -190,6 +190,16 @@ impl Connection {
             received: Flow { wire_bytes: tcp.received_bytes - self.handshake.received, ..self.received },
             handshake_sent_bytes: self.handshake.sent,
             handshake_received_bytes: self.handshake.received,
+        }
+    }
+
+    /// What its compressors and decompressors take now; none until a message needs them. Of zlib-rs by counted
+    /// allocations, of zstd by its own account.
+    pub fn compression_memory(&self) -> CompressionMemory {
+        match &self.transform {
+            Transform::Plain => CompressionMemory::default(),
+            Transform::Deflate { deflater, inflater, .. } => deflater.memory() + inflater.memory(),
+            Transform::Zstd(layer) => layer.memory(),
         }
     }
 

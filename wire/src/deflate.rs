@@ -8,7 +8,11 @@ use std::{cell::RefCell, sync::OnceLock};
 use bytes::{BufMut, Bytes, BytesMut};
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 
-use crate::{compression::Direction, error::WireError, scratch};
+use crate::{
+    compression::{CompressionMemory, Direction},
+    error::WireError,
+    scratch,
+};
 
 /// RFC 7692 §7.2.1: the sender drops what a sync flush leaves at the end, §7.2.2: the receiver puts it back.
 const FLUSH_TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
@@ -23,6 +27,18 @@ struct Pool {
     decompress: Vec<(u8, Decompress)>,
 }
 
+/// What zlib-rs takes for a compressor with this window: two windows, the chain of earlier places for each byte of one, and
+/// what does not depend on it. A test counts the allocations.
+fn compress_bytes(window_bits: u8) -> usize {
+    COMPRESS_FIXED_BYTES + (4 << window_bits.clamp(9, 15))
+}
+
+/// Hash heads, pending output, symbols, and the state itself.
+const COMPRESS_FIXED_BYTES: usize = 248_960;
+
+/// What zlib-rs takes for a decompressor, whatever its window.
+const DECOMPRESS_BYTES: usize = 47_552;
+
 /// Compresses the messages of one connection.
 #[derive(Debug)]
 pub(crate) struct Deflater {
@@ -35,6 +51,17 @@ pub(crate) struct Deflater {
 impl Deflater {
     pub(crate) fn new(level: u32, direction: Direction) -> Deflater {
         Deflater { level, direction, context: None }
+    }
+
+    /// What its state takes: of this connection, or of the thread.
+    pub(crate) fn memory(&self) -> CompressionMemory {
+        let bytes = compress_bytes(self.direction.window_bits);
+        if self.direction.takeover {
+            return CompressionMemory::own(if self.context.is_some() { bytes } else { 0 });
+        }
+        let wanted = (self.level, self.direction.window_bits);
+        let pooled = POOL.with_borrow(|pool| pool.compress.iter().any(|&(l, b, _)| (l, b) == wanted));
+        CompressionMemory::shared(if pooled { bytes } else { 0 })
     }
 
     /// Appends the compressed message to `out`.
@@ -153,6 +180,16 @@ pub(crate) struct Inflater {
 impl Inflater {
     pub(crate) fn new(direction: Direction) -> Inflater {
         Inflater { direction, context: None }
+    }
+
+    /// What its state takes: of this connection, or of the thread.
+    pub(crate) fn memory(&self) -> CompressionMemory {
+        if self.direction.takeover {
+            return CompressionMemory::own(if self.context.is_some() { DECOMPRESS_BYTES } else { 0 });
+        }
+        let bits = self.direction.window_bits;
+        let pooled = POOL.with_borrow(|pool| pool.decompress.iter().any(|&(b, _)| b == bits));
+        CompressionMemory::shared(if pooled { DECOMPRESS_BYTES } else { 0 })
     }
 
     /// The message before compression. No more than `limit_bytes` and one are ever produced.
@@ -347,6 +384,29 @@ mod tests {
                 "compressed once a window"
             );
         }
+    }
+
+    #[test]
+    fn states_take_what_is_said_of_them() {
+        for bits in 9..=15 {
+            let counted = allocation_counter::measure(|| drop(new_compress(6, bits)));
+            assert_eq!(counted.bytes_max, compress_bytes(bits) as u64, "compressor, window {bits}");
+            let counted = allocation_counter::measure(|| drop(new_decompress(bits)));
+            assert_eq!(counted.bytes_max, DECOMPRESS_BYTES as u64, "decompressor, window {bits}");
+        }
+        let (mut deflater, mut inflater) = (Deflater::new(6, TAKEOVER), Inflater::new(TAKEOVER));
+        assert_eq!(deflater.memory() + inflater.memory(), CompressionMemory::default(), "made when needed");
+        let bytes = compressed(&mut deflater, &sample(1));
+        inflater.inflate(&bytes, LIMIT).unwrap();
+        assert_eq!(
+            deflater.memory() + inflater.memory(),
+            CompressionMemory::own(compress_bytes(15) + DECOMPRESS_BYTES)
+        );
+        let (mut deflater, mut inflater) = (Deflater::new(6, FRESH), Inflater::new(FRESH));
+        let bytes = compressed(&mut deflater, &sample(1));
+        inflater.inflate(&bytes, LIMIT).unwrap();
+        let shared = CompressionMemory::shared(compress_bytes(15) + DECOMPRESS_BYTES);
+        assert_eq!(deflater.memory() + inflater.memory(), shared);
     }
 
     #[test]

@@ -9,6 +9,8 @@
 //! mark of a compressed message (RFC 7692, RSV1) away before tungstenite would refuse it; `deflate.rs` and
 //! `zstd.rs` do the work. Plain and compressed messages take the same path through frames and buffers.
 //!
+//! A [`Dictionary`] is what both ends of `zstd-dict` have beforehand.
+//!
 //! To add a compression, add a variant to [`Compression`] with complete parameters, a way to agree on it in
 //! `negotiate.rs`, and its two directions to `Transform` in `connection.rs`.
 
@@ -17,6 +19,7 @@ mod client;
 mod compression;
 mod connection;
 mod deflate;
+mod dictionary;
 mod error;
 mod extensions;
 mod http;
@@ -31,9 +34,12 @@ mod zstd;
 
 pub use agreement::{Agreement, Layer, Offer, Support, Token, WireLimits};
 pub use client::{connect, connect_over, connect_with};
-pub use compression::{Compression, CompressionError, DeflateParams, Direction, ZstdParams};
+pub use compression::{
+    Compression, CompressionError, CompressionMemory, DeflateParams, Direction, ZstdMode, ZstdParams,
+};
 pub use connection::{Connection, Message};
 pub use deflate::SharedDeflate;
+pub use dictionary::{Dictionary, DictionaryError, DictionaryId, NotADictionaryId};
 pub use error::{CloseCode, WireError};
 pub use server::{Accepted, ServerConfig, accept};
 pub use tls::{ClientTls, ServerTls, TlsError};

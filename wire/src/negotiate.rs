@@ -71,7 +71,7 @@ pub fn accept(
     let deflate = extensions::accept(extensions.unwrap_or_default(), &enabled).map_err(Refusal::Malformed)?;
 
     let chosen = token.unwrap_or(Token::JSON);
-    let zstd = support.zstd(chosen.layer);
+    let zstd = support.zstd(chosen);
     let deflate = deflate.filter(|_| zstd.is_none());
     let (extensions, deflate) = deflate.unzip();
     Ok(Agreement {
@@ -115,7 +115,8 @@ pub fn check_answer(
         Compression::None | Compression::Zstd(_) => None,
     };
     let deflate = extensions::check_answer(extensions.unwrap_or_default(), params)?;
-    let zstd = token.filter(|token| token.layer != Layer::None).map(|_| offer.compression);
+    let layered = token.filter(|token| token.layer != Layer::None);
+    let zstd = layered.and_then(|token| offer.compression.of_format(token.format));
     Ok(Agreement {
         format: token.map_or(Format::JSON, |token| token.format),
         compression: compression(zstd, deflate),

@@ -1,8 +1,9 @@
-//! The zstd layer of the `+zstd` and `+zstd-stream` tokens: every message is binary, its first byte tells the transform.
+//! The zstd layer of the `+zstd`, `+zstd-stream` and `+zstd-dict-…` tokens: every message is binary, its first byte tells
+//! the transform.
 //!
 //! ```text
 //! 00 payload              as it is
-//! 01 one zstd frame       self-contained: no dictionary, no state from earlier messages
+//! 01 one zstd frame       self-contained: no state from earlier messages; with a dictionary only where the token names it
 //! 02 flushed blocks       what comes next in the one zstd frame of this direction; only on `+zstd-stream`
 //! ```
 //!
@@ -17,7 +18,8 @@ use zstd::zstd_safe::{
 };
 
 use crate::{
-    compression::{ZSTD_STREAM_MAX_WINDOW_BITS, ZstdParams},
+    compression::{CompressionMemory, ZSTD_STREAM_MAX_WINDOW_BITS, ZstdMode, ZstdParams},
+    dictionary::Dictionary,
     error::WireError,
     scratch,
 };
@@ -27,9 +29,13 @@ const FRAME: u8 = 1;
 const STREAM: u8 = 2;
 
 thread_local! {
-    /// With the parameters it was set to.
-    static COMPRESS: RefCell<Option<(ZstdParams, CCtx<'static>)>> = const { RefCell::new(None) };
-    static DECOMPRESS: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
+    static POOL: RefCell<Pool> = const { RefCell::new(Pool { compress: Vec::new(), decompress: Vec::new() }) };
+}
+
+/// Contexts of single frames. Their number is that of different parameters and dictionaries in use.
+struct Pool {
+    compress: Vec<(ZstdParams, CCtx<'static>)>,
+    decompress: Vec<(Option<Dictionary>, DCtx<'static>)>,
 }
 
 /// Both directions of one connection.
@@ -44,6 +50,21 @@ impl ZstdLayer {
         ZstdLayer { params, compress: None, decompress: None }
     }
 
+    /// What its contexts take, by zstd's own count: of this connection, or of the thread.
+    pub(crate) fn memory(&self) -> CompressionMemory {
+        if self.params.mode == ZstdMode::Stream {
+            let compress = self.compress.as_ref().map_or(0, CCtx::sizeof);
+            return CompressionMemory::own(compress + self.decompress.as_ref().map_or(0, DCtx::sizeof));
+        }
+        let dictionary = dictionary(&self.params);
+        CompressionMemory::shared(POOL.with_borrow(|pool| {
+            let compress = pool.compress.iter().find(|(params, _)| *params == self.params);
+            let decompress = pool.decompress.iter().find(|(loaded, _)| *loaded == dictionary);
+            compress.map_or(0, |(_, context)| context.sizeof())
+                + decompress.map_or(0, |(_, context)| context.sizeof())
+        }))
+    }
+
     /// Appends the message for `payload` to `out`: compressed from `min_bytes` on, and, where each message is by
     /// itself, only if that is smaller.
     ///
@@ -51,7 +72,7 @@ impl ZstdLayer {
     /// [`WireError::Protocol`] when zstd fails, which it does for want of memory only.
     pub(crate) fn compress(&mut self, payload: &[u8], out: &mut BytesMut) -> Result<(), WireError> {
         if payload.len() >= self.params.min_bytes && !payload.is_empty() {
-            if self.params.stream {
+            if self.params.mode == ZstdMode::Stream {
                 return self.compress_next(payload, out);
             }
             if compress_smaller(&self.params, payload, out) {
@@ -91,13 +112,14 @@ impl ZstdLayer {
     /// [`WireError::Protocol`] without a transform of this layer, [`WireError::Inflate`] for bytes that are not what it
     /// says, [`WireError::TooLarge`].
     pub(crate) fn decompress(&mut self, message: &Bytes, limit_bytes: usize) -> Result<Bytes, WireError> {
+        let stream = self.params.mode == ZstdMode::Stream;
         match message.first() {
             Some(&PLAIN) => Ok(message.slice(1..)),
-            Some(&FRAME) if !self.params.stream => decompress_frame(&message[1..], limit_bytes),
-            Some(&STREAM) if self.params.stream => self.decompress_next(&message[1..], limit_bytes),
+            Some(&FRAME) if !stream => decompress_frame(dictionary(&self.params), &message[1..], limit_bytes),
+            Some(&STREAM) if stream => self.decompress_next(&message[1..], limit_bytes),
             Some(other) => Err(WireError::Protocol(format!(
                 "message begins with transform {other}; known here: {PLAIN} plain, {}",
-                if self.params.stream { "2 next in the zstd stream" } else { "1 zstd frame" }
+                if stream { "2 next in the zstd stream" } else { "1 zstd frame" }
             ))),
             None => Err(WireError::Protocol("empty message; a transform byte was expected".into())),
         }
@@ -138,10 +160,22 @@ impl fmt::Debug for ZstdLayer {
     }
 }
 
+fn dictionary(params: &ZstdParams) -> Option<Dictionary> {
+    match params.mode {
+        ZstdMode::Dictionary(dictionary) => dictionary,
+        ZstdMode::Frames | ZstdMode::Stream => None,
+    }
+}
+
 fn new_compress(params: &ZstdParams) -> Result<CCtx<'static>, zstd_safe::ErrorCode> {
     let mut context = CCtx::create();
     context.set_parameter(CParameter::CompressionLevel(params.level))?;
     context.set_parameter(CParameter::WindowLog(params.window_bits))?;
+    if let Some(dictionary) = dictionary(params) {
+        // The token names the dictionary already; the frames need not.
+        context.set_parameter(CParameter::DictIdFlag(false))?;
+        context.load_dictionary(dictionary.bytes())?;
+    }
     Ok(context)
 }
 
@@ -155,12 +189,16 @@ fn compress_smaller(params: &ZstdParams, payload: &[u8], out: &mut BytesMut) -> 
     scratch::with(payload.len(), |buffer| {
         // The slice is one byte shorter than the payload: a frame that does not fit would save nothing.
         let room = payload.len().saturating_sub(1);
-        let result = COMPRESS.with_borrow_mut(|slot| {
-            let context = match slot {
-                Some((set_to, context)) if set_to == params => context,
-                other => &mut other.insert((*params, new_compress(params)?)).1,
+        let result = POOL.with_borrow_mut(|pool| {
+            let contexts = &mut pool.compress;
+            let at = match contexts.iter().position(|(set_to, _)| set_to == params) {
+                Some(at) => at,
+                None => {
+                    contexts.push((*params, new_compress(params)?));
+                    contexts.len() - 1
+                }
             };
-            context.compress2(&mut buffer[..room], payload)
+            contexts[at].1.compress2(&mut buffer[..room], payload)
         });
         let Ok(written) = result else { return false };
         out.reserve(1 + written);
@@ -174,7 +212,11 @@ fn broken(code: zstd_safe::ErrorCode) -> WireError {
     WireError::Inflate(zstd_safe::get_error_name(code).to_owned())
 }
 
-fn decompress_frame(frame: &[u8], limit_bytes: usize) -> Result<Bytes, WireError> {
+fn decompress_frame(
+    dictionary: Option<Dictionary>,
+    frame: &[u8],
+    limit_bytes: usize,
+) -> Result<Bytes, WireError> {
     let too_large = || WireError::TooLarge { limit_bytes, inflated: true };
     if zstd_safe::find_frame_compressed_size(frame).map_err(broken)? != frame.len() {
         return Err(WireError::Inflate("bytes after the zstd frame".into()));
@@ -185,8 +227,21 @@ fn decompress_frame(frame: &[u8], limit_bytes: usize) -> Result<Bytes, WireError
         Err(_) => return Err(WireError::Inflate("not a zstd frame".into())),
     }
     scratch::with(limit_bytes, |buffer| {
-        let result =
-            DECOMPRESS.with_borrow_mut(|context| context.decompress(&mut buffer[..limit_bytes], frame));
+        let result = POOL.with_borrow_mut(|pool| {
+            let contexts = &mut pool.decompress;
+            let at = match contexts.iter().position(|(loaded, _)| *loaded == dictionary) {
+                Some(at) => at,
+                None => {
+                    let mut context = DCtx::create();
+                    if let Some(dictionary) = dictionary {
+                        context.load_dictionary(dictionary.bytes())?;
+                    }
+                    contexts.push((dictionary, context));
+                    contexts.len() - 1
+                }
+            };
+            contexts[at].1.decompress(&mut buffer[..limit_bytes], frame)
+        });
         match result {
             Ok(written) => Ok(Bytes::copy_from_slice(&buffer[..written])),
             Err(code) if zstd_safe::get_error_name(code) == "Destination buffer is too small" => {

@@ -115,6 +115,11 @@ impl Client {
     fn keep_traffic(&mut self, link: &Connection) {
         let traffic = link.traffic();
         let before = std::mem::take(&mut self.before);
+        let memory = link.compression_memory();
+        let (connections, sum) = &mut self.report.ended;
+        *connections += 1;
+        sum.own_bytes += memory.own_bytes;
+        sum.shared_bytes = memory.shared_bytes.max(sum.shared_bytes);
         self.report.traffic += Traffic {
             sent: traffic.sent - before.sent,
             received: traffic.received - before.received,

@@ -1,6 +1,6 @@
 //! What one client brings back.
 
-use wire::Traffic;
+use wire::{CompressionMemory, Traffic};
 
 use crate::bits::Bits;
 
@@ -9,6 +9,8 @@ use crate::bits::Bits;
 pub struct ClientReport {
     /// Bytes and messages since the start, over all its connections.
     pub traffic: Traffic,
+    /// Connections that ended, and what their compression took then: their own added up, the thread's as the last found it.
+    pub ended: (u64, CompressionMemory),
     /// Requests that ended with EOSE.
     pub requests_completed: u64,
     /// Planned deliveries to requests that came, each once and unaltered.

@@ -111,6 +111,12 @@ pub(crate) fn control_line(load: &LoadView<'_>, comparisons: &[Comparison]) -> S
     text
 }
 
+/// What the compression's states take, as the cell's last run counted it.
+fn compressors(cell: &CellResult) -> String {
+    let last = cell.blocks.iter().rev().find_map(|block| block.record.as_ref()?.compression_memory);
+    last.map_or_else(String::new, |memory| format!("; its states take {memory}"))
+}
+
 fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     writeln!(text, "{arguments}").expect("writing to a string does not fail");
 }
@@ -394,10 +400,8 @@ pub(crate) fn provenance(result: &ResultFile) -> String {
         let pair = (cell.cell.compression.as_str(), cell.cell.compression_parameters.as_str());
         if !compressions.contains(&pair) && !pair.1.is_empty() {
             compressions.push(pair);
+            line(&mut text, format_args!("- Compression {}: {}{}", pair.0, pair.1, compressors(cell)));
         }
-    }
-    for (name, parameters) in compressions {
-        line(&mut text, format_args!("- Compression {name}: {parameters}"));
     }
     let host = &result.host;
     let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));

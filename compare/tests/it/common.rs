@@ -32,6 +32,7 @@ pub(crate) fn matrix(ids: &[&str]) -> Vec<CellSpec> {
         formats: ["json", "cbor", "cbor-packed", "proto"].map(|name| (name, vec!["library"])).to_vec(),
         core_formats: vec!["json"],
         compressions: vec!["none", "deflate"],
+        compression_label: |text| Ok(text.to_owned()),
     };
     let all = || vec!["all".to_owned()];
     let matrix = Matrix { formats: all(), compressions: all(), ..Matrix::default() };
@@ -113,6 +114,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
         relay_cpu: Some(cpu(run.relay_us_per_event)),
         validity: Validity::default(),
         memory: None,
+        compression_memory: None,
         latency: BTreeMap::from([("response".to_owned(), response)]),
     }
 }

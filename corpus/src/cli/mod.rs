@@ -2,6 +2,7 @@
 
 mod analyze;
 mod capture;
+mod dictionary;
 mod fetch;
 mod files;
 mod generate;
@@ -47,6 +48,8 @@ enum Command {
     Capture(capture::Args),
     /// Describe a corpus: kinds, sizes, tags, share of hex, and how well it compresses.
     Analyze(analyze::Args),
+    /// Train a zstd dictionary on the messages that a relay would send, for compression zstd-dict.
+    TrainDictionary(dictionary::Args),
 }
 
 /// Runs a command. Bad events are an exit code, everything else that goes wrong is an error.
@@ -59,6 +62,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Fetch(args) => fetch::run(&args),
         Command::Capture(args) => capture::run(&args),
         Command::Analyze(args) => analyze::run(&args),
+        Command::TrainDictionary(args) => dictionary::train(&args),
     }
 }
 

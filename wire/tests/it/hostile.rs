@@ -24,7 +24,7 @@ type RawFrame<'a> = (u8, &'a [u8]);
 
 /// A scripted client that upgraded with these header lines, and the relay's end.
 async fn scripted(headers: &str) -> (Scripted, Connection) {
-    let (address, accepted) = listen(config(support(&["deflate", "zstd", "zstd-stream"]))).await;
+    let (address, accepted) = listen(config(support(&["deflate", "zstd", "zstd-stream", "zstd-dict"]))).await;
     let (client, _) = Scripted::upgraded(address, headers).await;
     (client, connection(accepted.await.unwrap().unwrap()))
 }
@@ -42,7 +42,7 @@ fn zstd_message(payload: &[u8]) -> Vec<u8> {
 }
 
 /// Sends frames, expects the relay to fail, to close with `code`, and the client to read that code.
-async fn check_refused(headers: &str, what: &str, frames: &[RawFrame<'_>], code: CloseCode) {
+pub(crate) async fn check_refused(headers: &str, what: &str, frames: &[RawFrame<'_>], code: CloseCode) {
     let bytes: Vec<u8> =
         frames.iter().flat_map(|(first_byte, payload)| frame(true, *first_byte, payload)).collect();
     check_refused_bytes(headers, what, &bytes, code).await;

@@ -4,6 +4,7 @@
 
 mod common;
 mod connection;
+mod dictionary;
 mod handshake;
 mod hostile;
 mod interop;

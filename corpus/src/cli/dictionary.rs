@@ -1,0 +1,121 @@
+//! `corpus train-dictionary`: what messages of a format have in common, for compression `zstd-dict`.
+
+use std::{fs, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, ensure};
+use codecs::{Codec, Event, Format};
+use corpus::{
+    EventReader, Fingerprint, Reservoir,
+    generate::{Generator, Mix},
+};
+use sha2::{Digest, Sha256};
+
+use super::{Progress, say};
+
+/// Messages that are trained on, together: enough for a dictionary of a hundredth of that (zstd's advice), and bounded
+/// because the trainer keeps about nine times as much in memory.
+const MAX_SAMPLE_BYTES: usize = 32 << 20;
+
+/// Larger messages fill the window by themselves; a dictionary of follow lists would help nothing else.
+const MAX_MESSAGE_BYTES: usize = 16 << 10;
+
+/// As long as the ids that clients use.
+const SUBSCRIPTION: &str = "sub:1";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where to; an existing file is replaced.
+    out: PathBuf,
+    /// The wire format of the messages.
+    #[arg(long, default_value_t = Format::JSON)]
+    format: Format,
+    /// Events to learn from; never those that will be streamed. Without it generated ones.
+    #[arg(long, value_name = "FILE")]
+    corpus: Option<PathBuf>,
+    /// How many events, drawn from the file or generated.
+    #[arg(long, default_value_t = 20_000)]
+    events: usize,
+    /// Of the draw or the generated events. The bundled sample is seed 1.
+    #[arg(long, default_value_t = 2)]
+    seed: u64,
+    /// Largest size of the dictionary.
+    #[arg(long, default_value_t = 32 << 10, value_parser = clap::value_parser!(u32).range(1 << 10..=1 << 20))]
+    bytes: u32,
+}
+
+/// Trains on the EVENT messages that a relay sends.
+pub(crate) fn train(args: &Args) -> anyhow::Result<ExitCode> {
+    let events = events(args)?;
+    let codec = args.format.spec().library;
+    let (mut samples, mut sizes, mut left_out) = (Vec::new(), Vec::new(), 0);
+    for event in &events {
+        let start = samples.len();
+        let whole = message(codec, event, &mut samples).is_ok();
+        let bytes = samples.len() - start;
+        if whole && bytes <= MAX_MESSAGE_BYTES && samples.len() <= MAX_SAMPLE_BYTES {
+            sizes.push(bytes);
+        } else {
+            samples.truncate(start);
+            left_out += 1;
+        }
+    }
+    ensure!(!sizes.is_empty(), "no event fits into a message of {MAX_MESSAGE_BYTES} bytes");
+    let dictionary = zstd::dict::from_continuous(&samples, &sizes, args.bytes as usize).with_context(|| {
+        format!(
+            "zstd finds nothing to train on in {} messages of {} bytes together; try more --events or fewer --bytes",
+            sizes.len(),
+            samples.len()
+        )
+    })?;
+    fs::write(&args.out, &dictionary).with_context(|| format!("cannot write {:?}", args.out))?;
+    let sha256 = codecs::hex::encode(&Sha256::digest(&dictionary));
+    say(&format!(
+        "{}: {} bytes, named {:.8} (SHA-256 {sha256}), from {} {} messages of {} bytes; {left_out} left out; events {}",
+        args.out.display(),
+        dictionary.len(),
+        sha256,
+        sizes.len(),
+        args.format,
+        samples.len(),
+        Fingerprint::of(&events),
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn events(args: &Args) -> anyhow::Result<Vec<Event<'static>>> {
+    let Some(path) = &args.corpus else {
+        let mut progress = Progress::new("made", Some(args.events as u64), "events");
+        return Ok(generated(args.events, args.seed, &mut progress)?);
+    };
+    let mut progress = Progress::new("read", None, "events");
+    let mut reservoir = Reservoir::new(args.events, args.seed);
+    let mut read = 0;
+    for event in EventReader::open(path)? {
+        reservoir.add(event?);
+        read += 1;
+        progress.report(read);
+    }
+    Ok(reservoir.finish())
+}
+
+fn generated(
+    count: usize,
+    seed: u64,
+    progress: &mut Progress,
+) -> Result<Vec<Event<'static>>, corpus::generate::GenerateError> {
+    let generator = Generator::new(&Mix::audit(), count as u64, seed)?;
+    let mut events = Vec::with_capacity(count.min(1 << 20));
+    let Ok(()) = generator.stream(|block| {
+        events.extend(block);
+        progress.report(events.len() as u64);
+        Ok::<(), std::convert::Infallible>(())
+    });
+    Ok(events)
+}
+
+fn message(codec: &dyn Codec, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), codecs::EncodeError> {
+    let mut encoded = Vec::new();
+    codec.encode_event(event, &mut encoded)?;
+    codec.wrap_event(SUBSCRIPTION, &encoded, out);
+    Ok(())
+}
