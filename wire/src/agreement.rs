@@ -69,7 +69,8 @@ pub struct Agreement {
 pub struct WireLimits {
     /// Largest incoming message, as it comes and after inflation.
     pub max_message_bytes: usize,
-    /// Read buffer. It is filled with zeros before each read, so large ones are slower, not faster.
+    /// What a connection keeps to read into. What its socket has beyond that is read in the same call and kept until it
+    /// was used, 64 KiB at most.
     pub read_buffer_bytes: usize,
     /// Fed messages gather up to this size before they are written without a flush.
     pub write_buffer_bytes: usize,
@@ -83,7 +84,7 @@ impl Default for WireLimits {
     fn default() -> Self {
         WireLimits {
             max_message_bytes: 1 << 20,
-            read_buffer_bytes: 8 << 10,
+            read_buffer_bytes: 2 << 10,
             write_buffer_bytes: 32 << 10,
             handshake_timeout: Duration::from_secs(10),
             max_head_bytes: 16 << 10,

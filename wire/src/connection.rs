@@ -380,7 +380,7 @@ impl Connection {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<tungstenite::Message, tungstenite::Error>>> {
-        if self.drained && self.websocket.get_ref().socket.has_nothing_to_read(cx) {
+        if self.drained && self.websocket.get_ref().has_nothing_to_read(cx) {
             return Poll::Pending;
         }
         let polled = self.websocket.poll_next_unpin(cx);

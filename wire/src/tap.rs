@@ -3,9 +3,14 @@
 //! tungstenite refuses RSV1, the bit that marks a compressed message (RFC 7692 §6), when it reads. The tap walks
 //! the frame headers in the read buffer, clears the bit on the first frame of a compressed message, turns Text
 //! into Binary there (compressed bytes must escape the UTF-8 check) and remembers both for the message that will
-//! come out. Payloads are never copied. RSV1 anywhere else stays set, so that tungstenite rejects it.
+//! come out. RSV1 anywhere else stays set, so that tungstenite rejects it.
+//!
+//! It also reads ahead. tungstenite keeps a read buffer for as long as the connection lives and fills it with zeros
+//! before every read, so a large one costs memory and a small one costs calls. The tap takes all that the socket has
+//! in one call, into a buffer of the thread, and hands it over in pieces as small as tungstenite's buffer.
 
 use std::{
+    cell::RefCell,
     collections::VecDeque,
     io,
     pin::Pin,
@@ -22,6 +27,17 @@ pub(crate) struct Tap {
     pub(crate) socket: Socket,
     /// Present where permessage-deflate is agreed; nobody pays for it elsewhere.
     walker: Option<Walker>,
+    /// Read before tungstenite had room for it. Empty, and without memory, when the connection is idle.
+    ahead: Vec<u8>,
+    /// How much of that tungstenite has.
+    handed_over: usize,
+}
+
+/// The most that is read at once, and that a connection may hold ahead: the best size of a chunk (TRANSPORT: 40 to 64 KB).
+const READ_BYTES: usize = 64 << 10;
+
+thread_local! {
+    static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// How a data message was marked when it came.
@@ -34,7 +50,8 @@ pub(crate) struct Arrival {
 impl Tap {
     /// A tap on a socket behind its handshake. `early` are the bytes that came along with the peer's HTTP head.
     pub(crate) fn new(socket: Socket, deflate: bool, early: &mut [u8]) -> Tap {
-        let mut tap = Tap { socket, walker: deflate.then(Walker::default) };
+        let mut tap =
+            Tap { socket, walker: deflate.then(Walker::default), ahead: Vec::new(), handed_over: 0 };
         tap.pass(early);
         tap
     }
@@ -42,6 +59,35 @@ impl Tap {
     /// The mark of the next data message that tungstenite yields; `None` where deflate is not agreed.
     pub(crate) fn next_arrival(&mut self) -> Option<Arrival> {
         self.walker.as_mut()?.arrivals.pop_front()
+    }
+
+    /// Whether a read would certainly bring nothing now; if so, the task is woken when one would.
+    pub(crate) fn has_nothing_to_read(&self, cx: &mut Context<'_>) -> bool {
+        self.ahead.is_empty() && self.socket.has_nothing_to_read(cx)
+    }
+
+    /// Reads what the socket has: as much as fits into `buf`, and the rest ahead.
+    fn read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        READ.with_borrow_mut(|bytes| {
+            bytes.resize(READ_BYTES, 0);
+            let mut whole = ReadBuf::new(bytes);
+            ready!(Pin::new(&mut self.socket).poll_read(cx, &mut whole))?;
+            let (now, later) = whole.filled().split_at(whole.filled().len().min(buf.remaining()));
+            buf.put_slice(now);
+            self.ahead.extend_from_slice(later);
+            Poll::Ready(Ok(()))
+        })
+    }
+
+    /// Hands over what was read ahead.
+    fn hand_over(&mut self, buf: &mut ReadBuf<'_>) {
+        let rest = &self.ahead[self.handed_over..];
+        let now = &rest[..rest.len().min(buf.remaining())];
+        buf.put_slice(now);
+        self.handed_over += now.len();
+        if self.handed_over == self.ahead.len() {
+            (self.ahead, self.handed_over) = (Vec::new(), 0);
+        }
     }
 
     fn pass(&mut self, fresh: &mut [u8]) {
@@ -55,7 +101,11 @@ impl AsyncRead for Tap {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let tap = self.get_mut();
         let before = buf.filled().len();
-        ready!(Pin::new(&mut tap.socket).poll_read(cx, buf))?;
+        if tap.ahead.is_empty() {
+            ready!(tap.read(cx, buf))?;
+        } else {
+            tap.hand_over(buf);
+        }
         tap.pass(&mut buf.filled_mut()[before..]);
         Poll::Ready(Ok(()))
     }
