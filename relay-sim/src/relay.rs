@@ -4,7 +4,7 @@
 //! order: a REQ finds the events before it in its snapshot and gets the events after it through its outbox.
 //! Nothing falls between the two, nothing is in both.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicUsize};
 
 use codecs::{Codec, Event, Filter, Format, UnknownName};
 use tracing::debug;
@@ -26,6 +26,8 @@ pub(crate) struct Relay {
     /// Only in a relay that was told to misbehave.
     pub(crate) burner: Option<Burner>,
     codecs: Vec<Option<&'static dyn Codec>>,
+    /// See [`Store::encoded_bytes`].
+    encoded_bytes: Arc<AtomicUsize>,
     shared: Mutex<Shared>,
 }
 
@@ -55,6 +57,7 @@ impl Relay {
             codecs: config.codecs()?,
             counters: Counters::default(),
             burner: Burner::of(&config.faults),
+            encoded_bytes: Arc::clone(shared.store.encoded_bytes()),
             shared: Mutex::new(shared),
             config,
         })
@@ -70,7 +73,7 @@ impl Relay {
         let mut shared = self.lock();
         let offered = events.len();
         for event in events {
-            shared.store.insert(&Arc::new(StoredEvent::new(event)));
+            shared.store.insert(&Arc::new(StoredEvent::new(event, &self.encoded_bytes)));
         }
         let stored = shared.store.len();
         Preloaded { stored, left_out: offered - stored }
@@ -78,7 +81,7 @@ impl Relay {
 
     /// Stores an event that was checked as configured, and queues it for everybody who asked for it.
     pub(crate) fn publish(&self, event: Event<'static>) -> Outcome {
-        let event = Arc::new(StoredEvent::new(event));
+        let event = Arc::new(StoredEvent::new(event, &self.encoded_bytes));
         let mut shared = self.lock();
         let Shared { store, subscriptions } = &mut *shared;
         let outcome = store.insert(&event);

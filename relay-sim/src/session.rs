@@ -22,7 +22,7 @@ use wire::{CloseCode, Connection, Message, WireError};
 
 use crate::{
     fanout::{Delivery, Outbox, Stop},
-    outgoing::Outgoing,
+    outgoing::{Outgoing, Shared},
     peer::{Answer, Peer},
     relay::Relay,
     store::StoredEvent,
@@ -293,10 +293,13 @@ impl Session {
         for (payload, shared) in self.outgoing.take() {
             let encoded = shared.as_ref().and_then(|shared| {
                 let encoded = shared.event.encoded(self.format, self.codec).ok()?;
-                Some((shared.prefix_bytes, &encoded.shared))
+                Some((shared, encoded))
             });
             match encoded {
-                Some((prefix_bytes, shared)) => self.conn.feed_shared(payload, prefix_bytes, shared).await?,
+                Some((Shared { prefix_bytes, event }, encoded)) => {
+                    self.conn.feed_shared(payload, *prefix_bytes, &encoded.shared).await?;
+                    event.count_compressed(encoded);
+                }
                 None => self.conn.feed(payload).await?,
             }
         }

@@ -96,7 +96,8 @@ impl Deflater {
             return self.compress(payload, out);
         }
         let (level, bits) = (self.level, self.direction.window_bits);
-        let body = shared.bodies[usize::from(bits.clamp(9, 15) - 9)].get_or_init(|| {
+        let bodies = shared.bodies.get_or_init(Box::default);
+        let body = bodies[usize::from(bits.clamp(9, 15) - 9)].get_or_init(|| {
             let mut body = BytesMut::new();
             compress_fresh(level, bits, rest, &mut body);
             body.freeze()
@@ -116,14 +117,20 @@ impl Deflater {
 /// One value belongs to one event in one format.
 #[derive(Debug, Default)]
 pub struct SharedDeflate {
-    /// By window, 9 to 15 bits.
-    bodies: [OnceLock<Bytes>; 7],
+    /// By window, 9 to 15 bits. Most events never need it.
+    bodies: OnceLock<Box<[OnceLock<Bytes>; 7]>>,
 }
 
 impl SharedDeflate {
     /// What it holds in memory.
     pub fn held_bytes(&self) -> usize {
-        self.bodies.iter().filter_map(OnceLock::get).map(Bytes::len).sum()
+        self.bodies
+            .get()
+            .into_iter()
+            .flat_map(|bodies| bodies.iter())
+            .filter_map(OnceLock::get)
+            .map(Bytes::len)
+            .sum()
     }
 }
 

@@ -26,7 +26,7 @@ fn hex_id(id: u8) -> String {
 fn check(title: &str, steps: Vec<Step>, left: &[u8]) {
     let mut store = Store::new(1 << 20);
     for (n, (event, expected)) in steps.into_iter().enumerate() {
-        let outcome = store.insert(&Arc::new(StoredEvent::new(event)));
+        let outcome = store.insert(&Arc::new(StoredEvent::new(event, store.encoded_bytes())));
         assert_eq!(outcome, expected, "{title}: step {n}");
     }
     assert_eq!(ids(&store, &[Filter::default()]), left, "{title}");
@@ -162,7 +162,10 @@ fn filled() -> (Store, Vec<Event<'static>>) {
         })
         .collect();
     for event in &events {
-        assert_eq!(store.insert(&Arc::new(StoredEvent::new(event.clone()))), Outcome::Stored);
+        assert_eq!(
+            store.insert(&Arc::new(StoredEvent::new(event.clone(), store.encoded_bytes()))),
+            Outcome::Stored
+        );
     }
     (store, events)
 }
@@ -237,18 +240,48 @@ fn limits_are_filled_in_and_clamped() {
 
 #[test]
 fn a_full_store_refuses_and_forgets_nothing() {
-    let first = Arc::new(StoredEvent::new(event(1)));
+    let first = Arc::new(StoredEvent::new(event(1), &Arc::default()));
     let mut store = Store::new(first.held_bytes() * 3 / 2);
     assert_eq!(store.insert(&first), Outcome::Stored);
-    assert_eq!(store.insert(&Arc::new(StoredEvent::new(event(2)))), Outcome::Full);
+    assert_eq!(store.insert(&Arc::new(StoredEvent::new(event(2), store.encoded_bytes()))), Outcome::Full);
     assert_eq!(store.insert(&first), Outcome::Duplicate);
     assert_eq!(ids(&store, &[Filter::default()]), [1]);
 }
 
 #[test]
 fn an_event_is_encoded_once_per_format() {
-    let stored = StoredEvent::new(event(1));
+    let stored = StoredEvent::new(event(1), &Arc::default());
     let codec = Format::JSON.spec().library;
     let first = stored.encoded(Format::JSON, codec).unwrap().bytes.as_ptr();
     assert_eq!(stored.encoded(Format::JSON, codec).unwrap().bytes.as_ptr(), first);
+}
+
+#[test]
+fn encodings_count_towards_the_store_as_long_as_their_event_lives() {
+    let all = Arc::default();
+    let first = Arc::new(StoredEvent::new(event(1), &all));
+    let mut store = Store::new(first.held_bytes() * 5 / 2);
+    let stored = Arc::new(StoredEvent::new(event(1), store.encoded_bytes()));
+    assert_eq!(store.insert(&stored), Outcome::Stored);
+    let count = || store.encoded_bytes().load(Ordering::Relaxed);
+    assert_eq!(count(), 0, "nobody asked for it");
+    let formats: Vec<_> = Format::all().collect();
+    let mut expected = 0;
+    for format in formats.iter().chain(&formats) {
+        let encoded = stored.encoded(*format, format.spec().library).unwrap();
+        stored.count_compressed(encoded);
+        assert!(count() >= expected + encoded.bytes.len() || expected == count(), "{format}");
+        expected = count();
+    }
+    assert!(expected > formats.len() * 100);
+    assert_eq!(
+        store.insert(&Arc::new(StoredEvent::new(event(2), store.encoded_bytes()))),
+        Outcome::Full,
+        "{expected} bytes of encodings leave no room"
+    );
+    store.remove(&event(1).id);
+    drop(stored);
+    assert_eq!(store.encoded_bytes().load(Ordering::Relaxed), 0);
+    let second = Arc::new(StoredEvent::new(event(2), store.encoded_bytes()));
+    assert_eq!(store.insert(&second), Outcome::Stored);
 }
