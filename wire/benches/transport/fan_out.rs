@@ -1,0 +1,118 @@
+//! One event for 500 connections: uncompressed, and compressed once for all.
+
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use bytes::Bytes;
+use codecs::Format;
+use corpus::Corpus;
+use tokio::{io::AsyncReadExt, net::TcpListener, task::JoinSet};
+use wire::{Compression, Connection, SharedDeflate};
+
+use crate::{
+    PEER_CORE, SERVER_CORE, accepted, address_channel, cpu_ns, join, median, on_core, raw_client, say,
+    server_config,
+};
+
+const CONNECTIONS: usize = 500;
+const BATCH: usize = 8;
+const BATCHES: usize = 60;
+
+/// As TRANSPORT has it: events under 3 KB.
+const MAX_EVENT_BYTES: usize = 3_000;
+
+pub(crate) fn measure(rounds: usize) -> anyhow::Result<()> {
+    let names = ["none", "deflate-shared"];
+    let mut each: Vec<[(f64, f64); 2]> = Vec::new();
+    for _ in 0..rounds {
+        let mut round = [(0.0, 0.0); 2];
+        for (n, name) in names.into_iter().enumerate() {
+            round[n] = play(name.parse()?).with_context(|| name)?;
+        }
+        each.push(round);
+    }
+    let column = |of: fn(&[(f64, f64); 2]) -> f64| median(each.iter().map(of));
+    say(&format!(
+        "fan-out to {CONNECTIONS}, {BATCH} a flush, sender's CPU µs a delivery: uncompressed {:.2} ({:.0} B), deflate-shared {:.2} \
+         ({:.0} B): {:.2} x",
+        column(|round| round[0].0),
+        column(|round| round[0].1),
+        column(|round| round[1].0),
+        column(|round| round[1].1),
+        column(|round| round[1].0 / round[0].0),
+    ));
+    Ok(())
+}
+
+/// CPU in microseconds and bytes at the socket, for each delivery.
+fn play(compression: Compression) -> anyhow::Result<(f64, f64)> {
+    let (tell, told) = address_channel();
+    let sender = on_core(SERVER_CORE, async move || {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        tell.send(listener.local_addr()?)?;
+        let config = server_config(compression);
+        let mut connections = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let (stream, _) = listener.accept().await?;
+            connections.push(accepted(stream, &config).await?);
+        }
+        let before = cpu_ns()?;
+        send(&mut connections).await?;
+        let deliveries = (CONNECTIONS * BATCHES * BATCH) as f64;
+        let spent = cpu_ns()? - before;
+        let wire_bytes: u64 = connections.iter().map(|connection| connection.traffic().sent.wire_bytes).sum();
+        Ok((spent as f64 / 1e3 / deliveries, wire_bytes as f64 / deliveries))
+    });
+    let address = told.recv()?;
+    let readers = on_core(PEER_CORE, async move || read_all(address).await);
+    let figures = join(sender)?;
+    join(readers)?;
+    Ok(figures)
+}
+
+/// Events as JSON, each behind the subscription id of every connection, as a relay does it.
+async fn send(connections: &mut [Connection]) -> anyhow::Result<()> {
+    let json = Format::JSON.spec().library;
+    let mut events = Vec::new();
+    for event in &Corpus::bundled().events {
+        let mut encoded = Vec::new();
+        json.encode_event(event, &mut encoded)?;
+        if encoded.len() < MAX_EVENT_BYTES && events.len() < BATCH * BATCHES {
+            events.push(encoded);
+        }
+    }
+    for batch in events.chunks(BATCH) {
+        let shared: Vec<_> = batch.iter().map(|_| SharedDeflate::default()).collect();
+        for (n, connection) in connections.iter_mut().enumerate() {
+            let subscription = format!("s{n:03}");
+            let prefix_bytes = r#"["EVENT","","#.len() + subscription.len();
+            let mut together = Vec::with_capacity(batch.iter().map(|event| event.len() + 32).sum());
+            let ends = batch.iter().map(|event| {
+                json.wrap_event(&subscription, event, &mut together);
+                together.len()
+            });
+            let ends: Vec<_> = ends.collect();
+            let together = Bytes::from(together);
+            let mut start = 0;
+            for (end, shared) in ends.into_iter().zip(&shared) {
+                connection.feed_shared(together.slice(start..end), prefix_bytes, shared).await?;
+                start = end;
+            }
+            connection.flush().await?;
+        }
+    }
+    Ok(())
+}
+
+async fn read_all(address: SocketAddr) -> anyhow::Result<()> {
+    let mut readers = JoinSet::new();
+    for _ in 0..CONNECTIONS {
+        let mut stream = raw_client(address, "Sec-WebSocket-Extensions: permessage-deflate\r\n").await?;
+        readers.spawn_local(async move {
+            let mut buffer = vec![0; 32 << 10];
+            while stream.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
+        });
+    }
+    while readers.join_next().await.is_some() {}
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! What does the transport cost beside raw TCP and beside tungstenite as it comes?
+//!
+//! `cargo bench -p wire --bench transport` plays every pair in alternation on two cores and prints ratios of the same
+//! run. docs/transport.md has the table and says how to read it.
+
+mod echo;
+mod fan_out;
+mod idle;
+mod stream;
+
+use std::{process::ExitCode, sync::mpsc, thread};
+
+use anyhow::{Context, ensure};
+use clap::{Parser, ValueEnum};
+use nix::{
+    sched::{CpuSet, sched_setaffinity},
+    time::{ClockId, clock_gettime},
+    unistd::Pid,
+};
+use wire::{Compression, ServerConfig, Support, WireLimits};
+
+/// What the transport costs, as ratios of the same run.
+#[derive(Debug, Parser)]
+#[command(name = "transport")]
+struct Args {
+    /// How often every pair is played; ratios are medians over the rounds.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+
+    /// Which parts, separated by commas; all of them unless said otherwise.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    part: Vec<Part>,
+
+    /// What `cargo bench` passes.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// 700-byte messages, 16 a flush: CPU of both ends beside length-prefixed TCP, and the tap beside tungstenite
+    Stream,
+    /// One event to 500 connections, 8 a flush: the sender's CPU compressed once beside uncompressed
+    FanOut,
+    /// 1,000 connections that wait for each echo: round trips a second beside tungstenite's default buffers
+    Echo,
+    /// 5,000 connections that spoke once: memory each
+    Idle,
+}
+
+/// Where senders and servers run, and where their peers do.
+const SERVER_CORE: usize = 0;
+const PEER_CORE: usize = 1;
+
+fn main() -> ExitCode {
+    match bench(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn bench(args: &Args) -> anyhow::Result<()> {
+    let wants = |part| args.part.is_empty() || args.part.contains(&part);
+    let rounds = usize::from(args.rounds);
+    say(&format!("{rounds} rounds"));
+    // Before anything else has taken memory that it could use again.
+    if wants(Part::Idle) {
+        idle::measure()?;
+    }
+    if wants(Part::Stream) {
+        stream::measure(rounds)?;
+    }
+    if wants(Part::FanOut) {
+        fan_out::measure(rounds)?;
+    }
+    if wants(Part::Echo) {
+        echo::measure(rounds)?;
+    }
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "a bench's result")]
+fn say(line: &str) {
+    println!("{line}");
+}
+
+// --- what the parts share ------------------------------------------------------------------------------------
+
+/// A thread of its own on one core with a runtime of its own.
+fn on_core<T: Send + 'static>(
+    core: usize,
+    work: impl AsyncFnOnce() -> anyhow::Result<T> + Send + 'static,
+) -> thread::JoinHandle<anyhow::Result<T>> {
+    thread::spawn(move || {
+        let mut set = CpuSet::new();
+        set.set(core)?;
+        sched_setaffinity(Pid::from_raw(0), &set).context("this bench needs two cores")?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        tokio::task::LocalSet::new().block_on(&runtime, work())
+    })
+}
+
+fn join<T>(thread: thread::JoinHandle<anyhow::Result<T>>) -> anyhow::Result<T> {
+    thread.join().map_err(|_| anyhow::anyhow!("a thread of the bench panicked"))?
+}
+
+/// CPU time of the calling thread.
+fn cpu_ns() -> anyhow::Result<u64> {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?;
+    Ok(u64::try_from(time.tv_sec())? * 1_000_000_000 + u64::try_from(time.tv_nsec())?)
+}
+
+/// A port that is known only when somebody listens.
+fn address_channel() -> (mpsc::Sender<std::net::SocketAddr>, mpsc::Receiver<std::net::SocketAddr>) {
+    mpsc::channel()
+}
+
+fn server_config(compression: Compression) -> ServerConfig {
+    let support = Support { formats: vec![], compressions: vec![compression], strict: false };
+    ServerConfig { support, limits: WireLimits::default(), relay_info: String::new(), tls: None }
+}
+
+async fn accepted(stream: tokio::net::TcpStream, config: &ServerConfig) -> anyhow::Result<wire::Connection> {
+    match wire::accept(stream, config).await? {
+        wire::Accepted::WebSocket(connection) => Ok(*connection),
+        wire::Accepted::Http => anyhow::bail!("a WebSocket was expected"),
+    }
+}
+
+/// A client that is a socket behind its handshake: `headers` are further lines of the request.
+async fn raw_client(address: std::net::SocketAddr, headers: &str) -> anyhow::Result<tokio::net::TcpStream> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let request = format!(
+        "GET / HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{headers}\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        ensure!(stream.read_buf(&mut answer).await? > 0, "the server refused the handshake");
+    }
+    Ok(stream)
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<_> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) }
+}
