@@ -60,6 +60,22 @@ pub struct Args {
     #[arg(long, default_value = "none")]
     pub compression: Compression,
 
+    /// Ask for batches: the relay may put several events of a subscription into one message.
+    #[arg(long)]
+    pub batched: bool,
+
+    /// How long a relay of our own holds a live event for its batch.
+    #[arg(long, default_value_t = 5, value_name = "MS", requires = "batched", conflicts_with = "url")]
+    pub batch_ms: u16,
+
+    /// How many events a relay of our own puts into a batch.
+    #[arg(long, default_value_t = 64, value_name = "N", requires = "batched", conflicts_with = "url")]
+    pub batch_n: u16,
+
+    /// How many bytes of events a relay of our own puts into a batch.
+    #[arg(long, default_value_t = 64 << 10, value_name = "BYTES", requires = "batched", conflicts_with = "url")]
+    pub batch_bytes: u32,
+
     /// The dictionary of zstd-dict, instead of the bundled one of the format. A relay of our own gets it too; another must
     /// have the same. corpus train-dictionary makes one; train it on other events than are streamed.
     #[arg(long, value_name = "FILE")]

@@ -176,8 +176,8 @@ fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let target = Target {
         tls: trusted(args, &url).map_err(UsageError)?,
         url,
-        offer: Offer { formats: vec![args.format], compression },
-        limits: WireLimits::default(),
+        offer: Offer { batched: args.batched, formats: vec![args.format], compression },
+        limits: limits(workload.roles.len()),
         implementation: args.implementation,
     };
     let options = swarm::Options {
@@ -254,6 +254,18 @@ fn plan(args: &Args) -> anyhow::Result<(Scenario, Corpus, Workload, u64)> {
     Ok((scenario, corpus, workload, seed))
 }
 
+/// Few connections can have buffers that suit a stream; many would take gigabytes.
+fn limits(connections: usize) -> WireLimits {
+    const FEW: usize = 1_000;
+    const STREAM_BUFFER_BYTES: usize = 16 << 10;
+    let standing = WireLimits::default();
+    let few = connections <= FEW;
+    WireLimits {
+        read_buffer_bytes: if few { STREAM_BUFFER_BYTES } else { standing.read_buffer_bytes },
+        ..standing
+    }
+}
+
 /// With the dictionary that was asked for.
 fn compression(args: &Args) -> anyhow::Result<Compression> {
     let Some(file) = &args.dictionary else { return Ok(args.compression) };
@@ -315,6 +327,9 @@ fn relay_flags(args: &Args, workload: &Workload) -> Vec<OsString> {
         ("--implementation", args.implementation.to_string()),
         ("--verify", args.verify.to_string()),
         ("--threads", args.relay_threads.to_string()),
+        ("--batch-ms", args.batch_ms.to_string()),
+        ("--batch-n", args.batch_n.to_string()),
+        ("--batch-bytes", args.batch_bytes.to_string()),
     ]
     .into_iter()
     .flat_map(|(flag, value)| [OsString::from(flag), value.into()]);

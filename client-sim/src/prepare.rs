@@ -46,6 +46,11 @@ fn check_agreement(target: &Target, agreement: &Agreement) -> anyhow::Result<()>
         agreement.format,
         agreement.format,
     );
+    ensure!(
+        agreement.batched == target.offer.batched,
+        "{} does not batch events. Leave out --batched, or try a relay that does",
+        target.url,
+    );
     let (asked, agreed) = (target.offer.compression.name(), agreement.compression.name());
     let dictionary = target.offer.compression.dictionary().or_else(|| Dictionary::bundled(agreement.format));
     let dictionary = match dictionary.filter(|_| asked == "zstd-dict") {

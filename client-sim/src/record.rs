@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use corpus::Corpus;
 use measure::{
-    AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, Environment, FlowRecord, Quantile, Rate, RelayProcess, RunRecord,
-    SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord, Validity, Verdict,
+    AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, Environment, FlowRecord, Quantile, Rate,
+    RelayProcess, RunRecord, SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord, Validity, Verdict,
 };
 use serde::Deserialize;
 use wire::{Agreement, Compression, Flow, Traffic};
@@ -108,8 +108,19 @@ fn cell(facts: &Facts<'_>) -> Cell {
         implementation: args.implementation.to_string(),
         compression: facts.agreement.compression.label(),
         compression_parameters: facts.agreement.compression.parameters(),
+        batching: batching(facts),
         // What another relay checks is its own affair, and not known here.
         verify: if args.url.is_some() { "unknown".to_owned() } else { args.verify.to_string() },
+    }
+}
+
+/// The limits of another relay are not known here.
+fn batching(facts: &Facts<'_>) -> String {
+    let Args { batch_ms, batch_n, batch_bytes, url, .. } = facts.args;
+    match (facts.agreement.batched, url) {
+        (false, _) => "none".to_owned(),
+        (true, Some(_)) => "by the relay".to_owned(),
+        (true, None) => format!("ms={batch_ms} n={batch_n} bytes={batch_bytes}"),
     }
 }
 

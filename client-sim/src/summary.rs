@@ -23,6 +23,9 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
         cell.compression_parameters,
         cell.verify
     )?;
+    if cell.batching != "none" {
+        writeln!(out, "batches of events: {}", cell.batching)?;
+    }
     writeln!(
         out,
         "corpus {} ({}, {} events, sha256 {:.12}), seed {}, {} connections",

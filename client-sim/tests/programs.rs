@@ -316,3 +316,22 @@ fn a_dictionary_of_ones_own_reaches_both_ends_and_the_record() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("corpus train-dictionary makes one"), "{}", stderr(&refused));
 }
+
+#[test]
+fn batches_are_asked_for_and_accounted_for() {
+    let setup = Setup::new();
+    for format in [Format::JSON, "proto-binary".parse().unwrap()] {
+        let output =
+            setup.run(&["--format", format.name(), "--batched", "--batch-ms", "20", "--batch-n", "9"]);
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+        let record = setup.record();
+        record.counts.balanced().unwrap();
+        assert_eq!(record.cell.batching, "ms=20 n=9 bytes=65536");
+        assert_eq!(record.agreement.token, Some(format!("{}.batched", format.spec().token)));
+        let (messages, counts) = (record.traffic.to_client.messages, record.counts);
+        assert!(
+            messages < counts.deliveries + counts.planned,
+            "{messages} messages: some carried several events"
+        );
+    }
+}

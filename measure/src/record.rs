@@ -166,6 +166,13 @@ pub struct Cell {
     pub compression_parameters: String,
     /// What the relay checks before it accepts an event: `none`, `id` or `full`.
     pub verify: String,
+    /// Batches of events: `none`, or the relay's limits (`ms=5 n=64 bytes=65536`).
+    #[serde(default = "no_batching")]
+    pub batching: String,
+}
+
+fn no_batching() -> String {
+    "none".to_owned()
 }
 
 /// The events a run sent.

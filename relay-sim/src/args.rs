@@ -29,6 +29,7 @@ use wire::{Compression, CompressionError, Dictionary, ServerTls};
 
 use crate::{
     config::{Config, known_compressions},
+    fanout::BatchLimits,
     fault::{self, Fault},
     floor::{self, Script},
     reconcile::{MIN_FRAME_BYTES, ReconcileLimits},
@@ -154,6 +155,18 @@ struct Args {
     /// Live events that one connection may leave unread before it is closed with 1013
     #[arg(long, value_name = "BYTES", default_value_t = Config::default().outbox_bytes)]
     outbox_bytes: usize,
+
+    /// How long a live event may wait for others, on connections that agreed to batches (tokens with .batched)
+    #[arg(long, value_name = "MS", default_value_t = 5, value_parser = clap::value_parser!(u16).range(0..=10_000))]
+    batch_ms: u16,
+
+    /// Events of a batch
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4_096))]
+    batch_n: u16,
+
+    /// Encoded events of a batch together; a larger event goes alone
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 10, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    batch_bytes: u32,
 
     /// Memory for stored events, roughly; further ones are refused
     #[arg(long, value_name = "BYTES", default_value_t = Config::default().store_bytes)]
@@ -301,6 +314,11 @@ impl Args {
             store_bytes: self.store_bytes,
             max_connections: self.max_connections,
             faults: self.fault,
+            batch: BatchLimits {
+                hold: Duration::from_millis(self.batch_ms.into()),
+                events: self.batch_n.into(),
+                bytes: self.batch_bytes as usize,
+            },
             ..Config::default()
         };
         config.wire.max_message_bytes = self.max_message_bytes;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use codecs::{Codec, Event, Format, Implementation, Limits, UnknownName, VerifyLevel};
 use wire::{Compression, ServerTls, Support, WireLimits};
 
-use crate::{fault::Fault, reconcile::ReconcileLimits, store::QueryLimits};
+use crate::{fanout::BatchLimits, fault::Fault, reconcile::ReconcileLimits, store::QueryLimits};
 
 /// A relay's settings. `Config::default()` is what the command line gives without flags.
 #[derive(Debug, Clone)]
@@ -43,6 +43,8 @@ pub struct Config {
     pub store_bytes: usize,
     /// Connections at one time; `None` leaves it to the limit of descriptors.
     pub max_connections: Option<usize>,
+    /// When a batch of events goes, on connections that agreed to batches.
+    pub batch: BatchLimits,
     /// How often a connection is pinged; without a sign of life for two of these it is closed.
     pub ping_interval: Duration,
     /// How long a stopping relay waits for its sessions.
@@ -76,6 +78,7 @@ impl Default for Config {
             outbox_bytes: 32 << 20,
             store_bytes: 2 << 30,
             max_connections: None,
+            batch: BatchLimits::default(),
             ping_interval: Duration::from_secs(55),
             stop_timeout: Duration::from_secs(5),
             tls: None,
@@ -127,6 +130,7 @@ impl Config {
         Support {
             formats: self.formats.clone(),
             compressions: self.compressions.clone(),
+            batched: true,
             strict: self.strict_negotiation,
         }
     }

@@ -33,6 +33,7 @@ mod totals;
 
 pub use args::main;
 pub use config::Config;
+pub use fanout::BatchLimits;
 pub use fault::{Fault, UnknownFault};
 pub use reconcile::ReconcileLimits;
 pub use server::serve;

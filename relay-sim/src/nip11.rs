@@ -18,6 +18,7 @@ pub(crate) fn document(config: &Config) -> String {
     let nips: Vec<_> = NIPS.into_iter().filter(|&nip| nip != AUTH || config.auth).collect();
     let support = config.support();
     let tokens: Vec<_> = support.tokens().iter().map(Token::to_string).collect();
+    let batch = config.batch;
     // By the names that tokens have.
     let dictionaries: Map<_, _> = support.dictionaries().into_iter().map(about).collect();
     let mut document = json!({
@@ -42,6 +43,11 @@ pub(crate) fn document(config: &Config) -> String {
             "tokens": tokens,
             "extensions": support.extensions(),
             "dictionaries": dictionaries,
+            "batching": {
+                "hold_ms": batch.hold.as_millis(),
+                "max_events": batch.events,
+                "max_bytes": batch.bytes,
+            },
         },
     });
     if !config.faults.is_empty() {
@@ -70,7 +76,7 @@ mod tests {
     fn lists_what_is_enabled_and_nothing_else() {
         let mut config = Config { formats: vec![Format::JSON], compressions: vec![], ..Config::default() };
         let plain = parsed(&config);
-        assert_eq!(plain["wire"]["tokens"], serde_json::json!(["nostr.json"]));
+        assert_eq!(plain["wire"]["tokens"], serde_json::json!(["nostr.json", "nostr.json.batched"]));
         assert_eq!(plain["wire"]["extensions"], serde_json::json!([]));
         assert_eq!(plain["supported_nips"], serde_json::json!([1, 9, 11, 45, 70, 77]));
 
@@ -78,9 +84,10 @@ mod tests {
         config.auth = true;
         let all = parsed(&config);
         let dictionary = Dictionary::bundled(Format::JSON).unwrap();
-        let with_dictionary = format!("nostr.json+zstd-dict-{}", dictionary.id());
-        let tokens =
-            serde_json::json!(["nostr.json", "nostr.json+zstd", "nostr.json+zstd-stream", with_dictionary]);
+        let dict = format!("+zstd-dict-{}", dictionary.id());
+        let layers = ["", "+zstd", "+zstd-stream", &dict];
+        let tokens = layers.map(|layer| [format!("nostr.json{layer}"), format!("nostr.json.batched{layer}")]);
+        let tokens = serde_json::json!(tokens.concat());
         assert_eq!(all["wire"]["tokens"], tokens);
         assert_eq!(all["wire"]["extensions"], serde_json::json!(["permessage-deflate"]));
         let listed = &all["wire"]["dictionaries"][dictionary.id().to_string()];

@@ -21,7 +21,7 @@ use tracing::debug;
 use wire::{CloseCode, Connection, Message, WireError};
 
 use crate::{
-    fanout::{Delivery, Outbox, Stop},
+    fanout::{Batch, Batches, Delivery, Held, Outbox, Stop},
     outgoing::{Outgoing, Shared},
     peer::{Answer, Peer},
     relay::Relay,
@@ -33,6 +33,9 @@ use crate::{
 /// How long a session works before it flushes and lets others run; a flush for every message would cost more
 /// than the messages (TRANSPORT: 1,434 ns a message at 2 in a flush, 208 at 64).
 const TURN: Duration = Duration::from_millis(2);
+
+/// tokio's timer counts in milliseconds and fires up to one late, which nobody should be kept waiting for.
+const TIMER_LATE: Duration = Duration::from_millis(1);
 
 /// Room for deliveries that a session keeps when it has none.
 const DELIVERIES: usize = 64;
@@ -61,6 +64,8 @@ struct Session {
     unread: VecDeque<Message>,
     unread_bytes: usize,
     outgoing: Outgoing,
+    /// What waits to go out together, where batches are agreed.
+    batches: Option<Batches>,
     /// Of deliveries that went into `outgoing`, or nowhere, and still count in the outbox.
     delivered_bytes: usize,
 }
@@ -91,7 +96,9 @@ impl Session {
     fn new(relay: Arc<Relay>, conn: Connection, outbox: Arc<Outbox>) -> Self {
         let format = conn.agreement().format;
         let local = conn.local_addr().ip();
+        let batches = conn.agreement().batched.then(|| Batches::new(relay.config.batch));
         Session {
+            batches,
             codec: relay.codec(format),
             peer: Peer::new(Arc::clone(&relay), format, Arc::clone(&outbox), local),
             relay,
@@ -115,9 +122,11 @@ impl Session {
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         pings.reset(); // the first tick would be at once
         loop {
+            let hold = self.batches.as_ref().and_then(Batches::deadline);
             tokio::select! {
                 biased;
                 stop = self.outbox.stopped() => return Err(End::Stopped(stop)),
+                () = until(hold), if hold.is_some() => {}
                 message = read(&mut self.conn, &mut self.unread, &mut self.unread_bytes) => {
                     self.handle(message?).await?;
                 }
@@ -125,6 +134,10 @@ impl Session {
                 _ = pings.tick() => self.ping().await?,
             }
             let turn_is_over = self.take_what_is_ready(&mut deliveries).await?;
+            if let Some(batches) = &mut self.batches {
+                let due = batches.due(Instant::now() + TIMER_LATE);
+                self.send_batches(due).await?;
+            }
             self.flush().await?;
             if turn_is_over {
                 tokio::task::yield_now().await;
@@ -199,6 +212,15 @@ impl Session {
     }
 
     async fn send(&mut self, message: &RelayMessage<'_>) -> Result<(), End> {
+        // What was held comes before what its reader takes for the end of it.
+        let ends = matches!(
+            message,
+            RelayMessage::Ok { .. } | RelayMessage::Eose { .. } | RelayMessage::Closed { .. }
+        );
+        if ends && let Some(batches) = &mut self.batches {
+            let all = batches.all();
+            self.send_batches(all).await?;
+        }
         if let Err(error) = self.outgoing.add(|out| self.codec.encode_relay(message, out)) {
             add(&self.relay.counters.unencodable, 1);
             debug!(%error, "an answer is left out");
@@ -240,8 +262,21 @@ impl Session {
         events: &[Arc<StoredEvent>],
     ) -> Result<(), End> {
         let mut sent = 0;
-        for event in events {
-            sent += u64::from(self.send_event(&subscription.name, Arc::clone(event)).await?);
+        if let Some(limits) = self.batches.as_ref().map(|_| self.relay.config.batch) {
+            // A snapshot has nothing to wait for, so the limits of size are all that matters.
+            let mut batches = Batches::new(limits);
+            for event in events {
+                for batch in self.hold(&mut batches, Arc::clone(subscription), Arc::clone(event), 0) {
+                    sent += self.send_batch(&batch).await?;
+                }
+            }
+            for batch in batches.all() {
+                sent += self.send_batch(&batch).await?;
+            }
+        } else {
+            for event in events {
+                sent += u64::from(self.send_event(&subscription.name, Arc::clone(event)).await?);
+            }
         }
         add(&self.relay.counters.deliveries_stored, sent);
         let eose = RelayMessage::Eose {
@@ -251,7 +286,72 @@ impl Session {
         self.send(&eose).await
     }
 
+    /// Puts an event into the batch of its subscription, unless the format cannot hold it. Returns what became full.
+    fn hold(
+        &mut self,
+        batches: &mut Batches,
+        subscription: Arc<Subscription>,
+        event: Arc<StoredEvent>,
+        outbox_bytes: usize,
+    ) -> Vec<Batch> {
+        let encoded_bytes = match event.encoded(self.format, self.codec) {
+            Ok(encoded) => encoded.bytes.len(),
+            Err(error) => {
+                add(&self.relay.counters.unencodable, 1);
+                debug!(id = codecs::hex::encode(&event.event.id), %error, "an event is left out");
+                self.delivered_bytes += outbox_bytes;
+                return Vec::new();
+            }
+        };
+        batches.hold(Held { subscription, event, outbox_bytes, encoded_bytes }, Instant::now())
+    }
+
+    /// Writes a batch, and returns how many events that were.
+    async fn send_batch(&mut self, batch: &Batch) -> Result<u64, End> {
+        let name = &batch.subscription.name;
+        if let [only] = batch.events.as_slice() {
+            return Ok(u64::from(self.send_event(name, Arc::clone(only)).await?));
+        }
+        let encoded = batch.events.iter().filter_map(|event| event.encoded(self.format, self.codec).ok());
+        let parts: Vec<&[u8]> = encoded.map(|encoded| &encoded.bytes[..]).collect();
+        let Ok(()) = self.outgoing.add(|out| {
+            self.codec.wrap_events(name, &parts, out);
+            Ok::<_, Infallible>(())
+        });
+        self.flush_if_full().await?;
+        Ok(batch.events.len() as u64)
+    }
+
+    /// Writes batches of live events, except those whose subscription ended meanwhile.
+    async fn send_batches(&mut self, batches: Vec<Batch>) -> Result<(), End> {
+        for batch in batches {
+            self.delivered_bytes += batch.outbox_bytes;
+            if batch.subscription.ended() {
+                add(&self.relay.counters.deliveries_dropped, batch.events.len() as u64);
+                continue;
+            }
+            let sent = self.send_batch(&batch).await?;
+            add(&self.relay.counters.deliveries_live, sent);
+        }
+        Ok(())
+    }
+
+    /// Holds live events in batches.
+    async fn deliver_batched(&mut self, deliveries: &mut Vec<Delivery>) -> Result<(), End> {
+        let Some(mut batches) = self.batches.take() else { return Ok(()) };
+        let mut full = Vec::new();
+        for Delivery { subscription, event, payload_bytes } in deliveries.drain(..) {
+            full.extend(self.hold(&mut batches, subscription, event, payload_bytes));
+        }
+        self.batches = Some(batches);
+        deliveries.shrink_to(DELIVERIES);
+        self.send_batches(full).await
+    }
+
     async fn deliver(&mut self, deliveries: &mut Vec<Delivery>) -> Result<(), End> {
+        if self.batches.is_some() {
+            return self.deliver_batched(deliveries).await;
+        }
         let (mut sent, mut dropped) = (0, 0);
         for Delivery { subscription, event, payload_bytes } in deliveries.drain(..) {
             self.delivered_bytes += payload_bytes;
@@ -377,6 +477,10 @@ impl Session {
         let mut deliveries = Vec::new();
         self.outbox.take(&mut deliveries);
         self.deliver(&mut deliveries).await?;
+        if let Some(batches) = &mut self.batches {
+            let all = batches.all();
+            self.send_batches(all).await?;
+        }
         self.flush().await
     }
 
@@ -406,7 +510,9 @@ impl Session {
             let _ = self.hand_over().now_or_never();
             self.conn.close(code, &reason).await;
         }
-        add(&self.relay.counters.deliveries_dropped, self.outbox.close() as u64);
+        let held = self.batches.as_mut().map(Batches::all).unwrap_or_default();
+        let held: usize = held.iter().map(|batch| batch.events.len()).sum();
+        add(&self.relay.counters.deliveries_dropped, (self.outbox.close() + held) as u64);
         self.relay.counters.add_traffic(self.conn.traffic());
         self.relay.counters.add_compression(self.conn.compression_memory());
     }
@@ -420,6 +526,14 @@ fn begin_of(event: &[u8], message: &[u8]) -> usize {
         .filter_map(|trailer_bytes| message.len().checked_sub(event.len() + trailer_bytes))
         .find(|&begin| message[begin..].starts_with(event))
         .unwrap_or(message.len())
+}
+
+/// Waits until then; for ever without an instant.
+async fn until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until((instant - TIMER_LATE).into()).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// What ended a wait for the peer to take what was written.

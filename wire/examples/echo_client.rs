@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn connect(url: &str, to_relay: Direction) -> Result<Connection, WireError> {
     let compression = Compression::Deflate(DeflateParams { to_relay, ..DeflateParams::STANDING });
     let limits = WireLimits { max_message_bytes: MAX_MESSAGE_BYTES, ..WireLimits::default() };
-    wire::connect(url, &Offer { formats: vec![Format::JSON], compression }, &limits).await
+    wire::connect(url, &Offer { batched: false, formats: vec![Format::JSON], compression }, &limits).await
 }
 
 async fn echo(connection: &mut Connection) -> Result<(), WireError> {

@@ -29,6 +29,7 @@ async fn echo(stream: TcpStream) {
         support: Support {
             formats: vec![Format::JSON],
             compressions: vec![Compression::Deflate(DeflateParams::STANDING)],
+            batched: false,
             strict: false,
         },
         limits: WireLimits { max_message_bytes: MAX_MESSAGE_BYTES, ..WireLimits::default() },

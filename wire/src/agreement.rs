@@ -9,11 +9,14 @@ use crate::{
     dictionary::{Dictionary, DictionaryId},
 };
 
-/// A WebSocket subprotocol token: `nostr.proto-binary.v1` or, with the zstd layer, `nostr.proto-binary.v1+zstd`.
+/// A WebSocket subprotocol token: `nostr.proto-binary.v1`, with batches `nostr.proto-binary.v1.batched` and with the zstd
+/// layer `nostr.proto-binary.v1+zstd` or `nostr.proto-binary.v1.batched+zstd`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token {
     /// The format of the messages.
     pub format: Format,
+    /// Whether the relay may put several events into one message.
+    pub batched: bool,
     /// What is around them.
     pub layer: Layer,
 }
@@ -36,6 +39,8 @@ pub enum Layer {
 pub struct Offer {
     /// Formats in order of preference; JSON is appended where it is absent, because every relay speaks it.
     pub formats: Vec<Format>,
+    /// Whether to ask for batches of events.
+    pub batched: bool,
     /// The one compression to ask for. The [`Agreement`] says whether the relay granted it.
     pub compression: Compression,
 }
@@ -47,6 +52,8 @@ pub struct Support {
     pub formats: Vec<Format>,
     /// Compressions; none is enabled whether or not it is listed.
     pub compressions: Vec<Compression>,
+    /// Whether clients may ask for batches of events.
+    pub batched: bool,
     /// Whether to refuse a client (HTTP 400) that offers only unknown tokens, rather than to speak JSON.
     pub strict: bool,
 }
@@ -56,6 +63,8 @@ pub struct Support {
 pub struct Agreement {
     /// The format of every message.
     pub format: Format,
+    /// Whether the relay may put several events into one message.
+    pub batched: bool,
     /// This end's compression with the negotiated parameters.
     pub compression: Compression,
     /// The subprotocol token as the relay echoed it.
@@ -70,7 +79,8 @@ pub struct WireLimits {
     /// Largest incoming message, as it comes and after inflation.
     pub max_message_bytes: usize,
     /// What a connection keeps to read into. What its socket has beyond that is read in the same call and kept until it
-    /// was used, 64 KiB at most.
+    /// was used, 64 KiB at most. The default suits an end with thousands of connections; 16 KiB are faster where much is
+    /// received by few.
     pub read_buffer_bytes: usize,
     /// Fed messages gather up to this size before they are written without a flush.
     pub write_buffer_bytes: usize,
@@ -95,7 +105,8 @@ impl Default for WireLimits {
 impl Offer {
     /// The tokens to offer, in order, each once, plain JSON last.
     pub fn tokens(&self) -> Vec<Token> {
-        let token = |&format| Token { format, layer: Layer::of(self.compression, format) };
+        let (batched, compression) = (self.batched, self.compression);
+        let token = |&format| Token { format, batched, layer: Layer::of(compression, format) };
         let wanted = self.formats.iter().map(token);
         once_each(wanted.chain([Token::JSON]))
     }
@@ -105,12 +116,15 @@ impl Support {
     /// The tokens that this relay accepts, for NIP-11 and for refusals.
     pub fn tokens(&self) -> Vec<Token> {
         let formats = [Format::JSON].into_iter().chain(self.formats.iter().copied());
+        let batched: &[bool] = if self.batched { &[false, true] } else { &[false] };
         let layers = |format| {
             let mut layers: Vec<_> =
                 self.compressions.iter().map(|&compression| Layer::of(compression, format)).collect();
             layers.push(Layer::None);
             layers.sort();
-            layers.into_iter().map(move |layer| Token { format, layer })
+            layers
+                .into_iter()
+                .flat_map(move |layer| batched.iter().map(move |&batched| Token { format, batched, layer }))
         };
         once_each(formats.flat_map(layers))
     }
@@ -170,18 +184,20 @@ impl fmt::Display for Layer {
     }
 }
 
+const BATCHED: &str = ".batched";
 const ZSTD: &str = "+zstd";
 const ZSTD_STREAM: &str = "+zstd-stream";
 const ZSTD_DICT: &str = "+zstd-dict-";
 
 impl Token {
     /// Plain NIP-01.
-    pub const JSON: Token = Token { format: Format::JSON, layer: Layer::None };
+    pub const JSON: Token = Token { format: Format::JSON, batched: false, layer: Layer::None };
 }
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.format.spec().token)?;
+        f.write_str(if self.batched { BATCHED } else { "" })?;
         self.layer.fmt(f)
     }
 }
@@ -197,10 +213,12 @@ impl FromStr for Token {
             ZSTD_STREAM => Some(Layer::ZstdStream),
             other => other.strip_prefix(ZSTD_DICT).and_then(|id| id.parse().ok()).map(Layer::ZstdDict),
         };
+        let plain = text[..suffix].strip_suffix(BATCHED);
+        let (name, batched) = (plain.unwrap_or(&text[..suffix]), plain.is_some());
         let known = || Format::all().map(|format| format.spec().token);
         Format::all()
-            .find(|format| format.spec().token == &text[..suffix])
-            .and_then(|format| Some(Token { format, layer: layer? }))
+            .find(|format| format.spec().token == name)
+            .and_then(|format| Some(Token { format, batched, layer: layer? }))
             .ok_or_else(|| UnknownName::new("subprotocol token", text, known()))
     }
 }

@@ -511,10 +511,10 @@ mod tests {
     async fn nagle_is_off_at_both_ends() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("ws://{}", listener.local_addr().unwrap());
-        let support = Support { formats: vec![], compressions: vec![], strict: false };
+        let support = Support { formats: vec![], compressions: vec![], batched: false, strict: false };
         let config =
             ServerConfig { support, limits: WireLimits::default(), relay_info: String::new(), tls: None };
-        let offer = Offer { formats: vec![], compression: Compression::None };
+        let offer = Offer { batched: false, formats: vec![], compression: Compression::None };
         let (client, accepted) = tokio::join!(crate::connect(&url, &offer, &config.limits), async {
             crate::accept(listener.accept().await.unwrap().0, &config).await
         });

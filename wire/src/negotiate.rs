@@ -76,6 +76,7 @@ pub fn accept(
     let (extensions, deflate) = deflate.unzip();
     Ok(Agreement {
         format: chosen.format,
+        batched: chosen.batched,
         compression: compression(zstd, deflate),
         token: token.map(|token| token.to_string()),
         extensions,
@@ -119,6 +120,7 @@ pub fn check_answer(
     let zstd = layered.and_then(|token| offer.compression.of_format(token.format));
     Ok(Agreement {
         format: token.map_or(Format::JSON, |token| token.format),
+        batched: token.is_some_and(|token| token.batched),
         compression: compression(zstd, deflate),
         token: token.map(|token| token.to_string()),
         extensions: extensions.filter(|_| deflate.is_some()).map(str::to_owned),

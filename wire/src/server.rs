@@ -56,7 +56,8 @@ const TEXT: (&str, &str) = ("Content-Type", "text/plain; charset=utf-8");
 pub async fn accept(stream: TcpStream, config: &ServerConfig) -> Result<Accepted, WireError> {
     stream.set_nodelay(true)?;
     let timeout = config.limits.handshake_timeout;
-    time::timeout(timeout, handshake(stream, config))
+    // In memory of its own, so that a connection does not keep the handshake's for life.
+    time::timeout(timeout, Box::pin(handshake(stream, config)))
         .await
         .map_err(|_| WireError::handshake(format!("no complete HTTP request within {timeout:?}")))?
 }

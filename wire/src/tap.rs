@@ -8,6 +8,7 @@
 //! It also reads ahead. tungstenite keeps a read buffer for as long as the connection lives and fills it with zeros
 //! before every read, so a large one costs memory and a small one costs calls. The tap takes all that the socket has
 //! in one call, into a buffer of the thread, and hands it over in pieces as small as tungstenite's buffer.
+//! Into a large buffer, which suits an end with few connections, it reads directly.
 
 use std::{
     cell::RefCell,
@@ -35,6 +36,9 @@ pub(crate) struct Tap {
 
 /// The most that is read at once, and that a connection may hold ahead: the best size of a chunk (TRANSPORT: 40 to 64 KB).
 const READ_BYTES: usize = 64 << 10;
+
+/// Into a buffer of this size is read directly: it saves a copy, and the call is worth it.
+const LARGE_BYTES: usize = 12 << 10;
 
 thread_local! {
     static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -101,10 +105,12 @@ impl AsyncRead for Tap {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let tap = self.get_mut();
         let before = buf.filled().len();
-        if tap.ahead.is_empty() {
-            ready!(tap.read(cx, buf))?;
-        } else {
+        if !tap.ahead.is_empty() {
             tap.hand_over(buf);
+        } else if buf.remaining() >= LARGE_BYTES {
+            ready!(Pin::new(&mut tap.socket).poll_read(cx, buf))?;
+        } else {
+            ready!(tap.read(cx, buf))?;
         }
         tap.pass(&mut buf.filled_mut()[before..]);
         Poll::Ready(Ok(()))
@@ -161,6 +167,13 @@ impl Walker {
                 }
             }
             self.payload_left_bytes = 0;
+            if self.header_bytes == 0 && bytes[at..].len() >= header_len(&bytes[at..]) {
+                // Nearly every header is in one piece.
+                bytes[at] = self.first_byte(bytes[at]);
+                self.payload_left_bytes = payload_len(&bytes[at..]);
+                at += header_len(&bytes[at..]);
+                continue;
+            }
             if self.header_bytes == 0 {
                 bytes[at] = self.first_byte(bytes[at]);
             }
@@ -207,7 +220,7 @@ fn header_len(header: &[u8]) -> usize {
     2 + length_bytes + mask_bytes
 }
 
-fn payload_len(header: &[u8; MAX_HEADER_BYTES]) -> u64 {
+fn payload_len(header: &[u8]) -> u64 {
     match header[1] & 0x7f {
         126 => u64::from(u16::from_be_bytes([header[2], header[3]])),
         127 => u64::from_be_bytes(header[2..10].try_into().expect("2..10 is eight bytes")),

@@ -76,6 +76,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
             compression,
             compression_parameters: parameters.to_owned(),
             verify: "full".to_owned(),
+            batching: "none".to_owned(),
         },
         seed,
         corpus: CorpusRecord {

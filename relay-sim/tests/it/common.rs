@@ -39,10 +39,14 @@ impl TestRelay {
     }
 
     pub(crate) async fn client(&self, format: Format, compression: Compression) -> Client {
+        self.client_that_offers(Offer { batched: false, formats: vec![format], compression }).await
+    }
+
+    pub(crate) async fn client_that_offers(&self, offer: Offer) -> Client {
+        let (format, compression) = (offer.formats[0], offer.compression);
         let limits = WireLimits { max_message_bytes: 16 << 20, ..WireLimits::default() };
-        let offer = Offer { formats: vec![format], compression };
         let conn = wire::connect(&self.url, &offer, &limits).await.unwrap();
-        assert_eq!(conn.agreement().format, format);
+        assert_eq!((conn.agreement().format, conn.agreement().batched), (format, offer.batched));
         assert_eq!(conn.agreement().compression.name(), compression.name());
         Client { conn, codec: format.codec(Implementation::Library).unwrap(), heard: VecDeque::new() }
     }

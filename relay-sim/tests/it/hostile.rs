@@ -270,7 +270,11 @@ async fn nip_11_is_answered_over_plain_http() {
     let (_, body) = answer.split_once("\r\n\r\n").unwrap();
     let document: serde_json::Value = serde_json::from_str(body).unwrap();
     let tokens = document["wire"]["tokens"].as_array().unwrap();
-    assert_eq!(tokens.len(), 3 * Format::all().len(), "plain, zstd and zstd-stream");
+    assert_eq!(
+        tokens.len(),
+        2 * 4 * Format::all().len(),
+        "alone and batched: plain, zstd, zstd-stream, zstd-dict"
+    );
     drop(stream);
     check_served(&relay).await; // the relay noticed by then
     let totals = relay.stop().await;

@@ -45,7 +45,7 @@ fn a_child_announces_itself_and_stops_with_its_parents_stdin() {
             announced(&["--format", "json", "--verify", "none", "--threads", threads]);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let offer = Offer { formats: vec![Format::JSON], compression: Compression::None };
+            let offer = Offer { batched: false, formats: vec![Format::JSON], compression: Compression::None };
             let mut conn = wire::connect(&url, &offer, &WireLimits::default()).await.unwrap();
             conn.feed(r#"["REQ","a",{}]"#.into()).await.unwrap();
             conn.flush().await.unwrap();

@@ -47,7 +47,7 @@ fn address(url: &str) -> SocketAddr {
 
 /// Whether a REQ is answered within the test's patience.
 async fn is_served(url: &str) -> bool {
-    let offer = Offer { formats: vec![Format::JSON], compression: Compression::None };
+    let offer = Offer { batched: false, formats: vec![Format::JSON], compression: Compression::None };
     let Ok(Ok(mut conn)) = timeout(PATIENCE, wire::connect(url, &offer, &WireLimits::default())).await else {
         return false;
     };
@@ -68,8 +68,11 @@ async fn bombs_are_closed_with_1009_below_twice_the_limit_of_memory() {
         assert!(is_served(&url).await);
         let before_kib = status_kib(&child, "VmHWM");
         for _ in 0..3 {
-            let offer =
-                Offer { formats: vec![Format::JSON], compression: Compression::named(compression).unwrap() };
+            let offer = Offer {
+                batched: false,
+                formats: vec![Format::JSON],
+                compression: Compression::named(compression).unwrap(),
+            };
             let mut conn = wire::connect(&url, &offer, &limits).await.unwrap();
             conn.feed(vec![b' '; BOMB_BYTES].into()).await.unwrap();
             conn.flush().await.unwrap();

@@ -120,8 +120,10 @@ async fn receive(carrier: Carrier, address: SocketAddr) -> anyhow::Result<u64> {
             receive_tungstenite(websocket).await
         }
         Carrier::Wire | Carrier::WireTapped => {
-            let offer = Offer { formats: vec![], compression: compression(carrier)? };
-            receive_wire(wire::connect(&url, &offer, &WireLimits::default()).await?).await
+            let offer = Offer { batched: false, formats: vec![], compression: compression(carrier)? };
+            // For an end with few connections, as in client-sim.
+            let limits = WireLimits { read_buffer_bytes: 16 << 10, ..WireLimits::default() };
+            receive_wire(wire::connect(&url, &offer, &limits).await?).await
         }
     }
 }

@@ -8,12 +8,12 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use wire::{Accepted, Connection, Offer, ServerConfig, Support, WireError, WireLimits};
 
 pub(crate) fn offer(compression: &str) -> Offer {
-    Offer { formats: vec![Format::JSON], compression: compression.parse().unwrap() }
+    Offer { batched: false, formats: vec![Format::JSON], compression: compression.parse().unwrap() }
 }
 
 pub(crate) fn support(compressions: &[&str]) -> Support {
     let compressions = compressions.iter().map(|name| name.parse().unwrap()).collect();
-    Support { formats: Format::all().collect(), compressions, strict: false }
+    Support { formats: Format::all().collect(), compressions, batched: false, strict: false }
 }
 
 pub(crate) fn config(support: Support) -> ServerConfig {

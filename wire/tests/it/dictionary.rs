@@ -92,6 +92,7 @@ async fn what_the_dictionary_does_not_explain_ends_the_connection() {
 async fn without_the_same_dictionary_both_ends_fall_back_to_json_uncompressed() {
     let other = Dictionary::bundled(Format::all().nth(1).unwrap()).unwrap();
     let theirs = Offer {
+        batched: false,
         formats: vec![Format::JSON],
         compression: offer("zstd-dict").compression.with_dictionary(other),
     };
@@ -114,7 +115,7 @@ fn the_token_names_the_dictionary_and_an_agreement_holds_it() {
         for (compression, expected) in
             [(bundled, Dictionary::bundled(format).unwrap()), (bundled.with_dictionary(own), own)]
         {
-            let offer = Offer { formats: vec![format], compression };
+            let offer = Offer { batched: false, formats: vec![format], compression };
             let request = negotiate::request(&offer);
             let token = format!("{}+zstd-dict-{}", format.spec().token, expected.id());
             assert!(request.protocols.starts_with(&format!("{token}, ")), "{}", request.protocols);

@@ -43,7 +43,7 @@ fn the_first_enabled_token_of_the_client_wins() {
 fn every_token_is_accepted_and_spoken_by_both_ends() {
     for format in Format::all() {
         for name in ["none", "zstd", "zstd-stream"] {
-            let offer = Offer { formats: vec![format], compression: name.parse().unwrap() };
+            let offer = Offer { batched: false, formats: vec![format], compression: name.parse().unwrap() };
             let request = negotiate::request(&offer);
             let relay = negotiate::accept(Some(&request.protocols), None, &support(&["zstd", "zstd-stream"]))
                 .unwrap();
@@ -58,13 +58,14 @@ fn every_token_is_accepted_and_spoken_by_both_ends() {
 fn an_offer_ends_with_plain_json_and_names_nothing_twice() {
     let formats: Vec<_> = Format::all().chain(Format::all()).collect();
     for name in Compression::NAMES {
-        let tokens = Offer { formats: formats.clone(), compression: name.parse().unwrap() }.tokens();
+        let tokens =
+            Offer { batched: false, formats: formats.clone(), compression: name.parse().unwrap() }.tokens();
         assert!(tokens.contains(&Token::JSON), "{name}");
         for (i, token) in tokens.iter().enumerate() {
             assert!(!tokens[..i].contains(token), "{name}: {token} twice");
         }
     }
-    let zstd = Offer { formats: vec![], compression: "zstd".parse().unwrap() };
+    let zstd = Offer { batched: false, formats: vec![], compression: "zstd".parse().unwrap() };
     assert_eq!(negotiate::request(&zstd).protocols, "nostr.json");
     assert_eq!(negotiate::request(&offer("zstd")).protocols, "nostr.json+zstd, nostr.json");
 }
@@ -87,7 +88,7 @@ fn no_offer_and_no_match_mean_json_unless_the_relay_is_strict() {
 
 #[test]
 fn only_enabled_formats_are_accepted_and_json_always_is() {
-    let only_json = Support { formats: vec![], compressions: vec![], strict: false };
+    let only_json = Support { formats: vec![], compressions: vec![], batched: false, strict: false };
     assert_eq!(only_json.tokens(), [Token::JSON]);
     for format in Format::all().filter(|&format| format != Format::JSON) {
         assert_eq!(chosen(format.spec().token, &only_json), None, "{format}");
@@ -312,7 +313,7 @@ fn the_client_checks_the_answer() {
 
     let ten = bits(KEPT, 10);
     let params = DeflateParams { to_client: ten, to_relay: ten, ..DeflateParams::STANDING };
-    let small = Offer { formats: vec![], compression: Compression::Deflate(params) };
+    let small = Offer { batched: false, formats: vec![], compression: Compression::Deflate(params) };
     check_client(&small, Some("permessage-deflate"), Err("server_max_window_bits=10"));
     check_client(
         &small,
@@ -326,7 +327,7 @@ fn what_the_client_offers_the_relay_grants() {
     let directions = || (9..=15).flat_map(|window_bits| [KEPT, DROPPED].map(|kind| bits(kind, window_bits)));
     for (to_client, to_relay) in directions().flat_map(|down| directions().map(move |up| (down, up))) {
         let params = DeflateParams { to_client, to_relay, ..DeflateParams::STANDING };
-        let offer = Offer { formats: vec![], compression: Compression::Deflate(params) };
+        let offer = Offer { batched: false, formats: vec![], compression: Compression::Deflate(params) };
         let request = negotiate::request(&offer);
         let support = support(&["deflate", "deflate-no-takeover"]);
         let relay = negotiate::accept(None, request.extensions.as_deref(), &support).unwrap();
@@ -378,4 +379,33 @@ fn a_relay_without_subprotocols_is_spoken_to_in_plain_json() {
         (agreement.format, agreement.compression, agreement.token),
         (Format::JSON, Compression::None, None)
     );
+}
+
+#[test]
+fn batches_are_agreed_by_a_part_of_the_token_in_every_format_and_under_every_layer() {
+    let names = ["none", "zstd", "zstd-stream", "zstd-dict"];
+    let mut relay_support = support(&names);
+    for enabled in [true, false] {
+        relay_support.batched = enabled;
+        for format in Format::all() {
+            for name in names {
+                let offer =
+                    Offer { batched: true, formats: vec![format], compression: name.parse().unwrap() };
+                let request = negotiate::request(&offer);
+                let first = request.protocols.split(", ").next().unwrap();
+                let expected = format!("{}.batched", format.spec().token);
+                assert!(first == expected || first.starts_with(&format!("{expected}+")), "{first}");
+                let relay = negotiate::accept(Some(&request.protocols), None, &relay_support).unwrap();
+                let client = negotiate::check_answer(&offer, relay.token.as_deref(), None).unwrap();
+                assert_eq!(client, relay);
+                assert_eq!(relay.batched, enabled, "{first}");
+                assert_eq!(relay.format, if enabled { format } else { Format::JSON });
+            }
+        }
+    }
+    for wrong in
+        ["nostr.json.batched.batched", "nostr.batched", "nostr.json+zstd.batched", "nostr.json.Batched"]
+    {
+        assert_eq!(chosen(wrong, &Support { batched: true, ..support(&names) }), None, "{wrong}");
+    }
 }

@@ -132,7 +132,7 @@ impl Task {
     }
 
     async fn connection(&mut self, histories: &mut [History], report: &mut RelayReport) -> Result<(), Left> {
-        let offer = Offer { formats: vec![Format::JSON], compression: self.compression };
+        let offer = Offer { batched: false, formats: vec![Format::JSON], compression: self.compression };
         let limits = WireLimits {
             max_message_bytes: MAX_MESSAGE_BYTES,
             handshake_timeout: self.patience,

@@ -1,0 +1,181 @@
+//! Events that wait to go out together, on a connection that agreed to batches (PROTOCOL: batching).
+//!
+//! A batch belongs to one subscription. It goes when its first event was held for as long as allowed, when it is full, or
+//! when something follows that must come after it. No clock and no connection here: the session brings both.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use crate::{store::StoredEvent, subscriptions::Subscription};
+
+/// When a batch goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// How long an event may be held; zero for as long as the session has something else to do.
+    pub hold: Duration,
+    /// Events of a batch.
+    pub events: usize,
+    /// Encoded events of a batch together; a larger one goes alone.
+    pub bytes: usize,
+}
+
+impl Default for BatchLimits {
+    fn default() -> Self {
+        BatchLimits { hold: Duration::from_millis(5), events: 64, bytes: 64 << 10 }
+    }
+}
+
+/// Events for one subscription, in their order.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) subscription: Arc<Subscription>,
+    pub(crate) events: Vec<Arc<StoredEvent>>,
+    /// What they count in the outbox.
+    pub(crate) outbox_bytes: usize,
+    encoded_bytes: usize,
+    since: Instant,
+}
+
+/// An event to be held.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) subscription: Arc<Subscription>,
+    pub(crate) event: Arc<StoredEvent>,
+    pub(crate) outbox_bytes: usize,
+    pub(crate) encoded_bytes: usize,
+}
+
+/// The batches of a connection, the oldest first.
+#[derive(Debug)]
+pub(crate) struct Batches {
+    limits: BatchLimits,
+    held: Vec<Batch>,
+}
+
+impl Batches {
+    pub(crate) fn new(limits: BatchLimits) -> Self {
+        Batches { limits, held: Vec::new() }
+    }
+
+    /// Holds an event, and gives out what became full by it: what was held before it, it, or both.
+    pub(crate) fn hold(&mut self, held: Held, now: Instant) -> Vec<Batch> {
+        let Held { subscription, event, outbox_bytes, encoded_bytes } = held;
+        let mut full = Vec::new();
+        let of_it = |batch: &Batch| Arc::ptr_eq(&batch.subscription, &subscription);
+        let mut at = self.held.iter().position(of_it);
+        if let Some(earlier) = at
+            && self.held[earlier].encoded_bytes + encoded_bytes > self.limits.bytes
+        {
+            full.push(self.held.remove(earlier));
+            at = None;
+        }
+        let at = at.unwrap_or_else(|| {
+            self.held.push(Batch {
+                subscription,
+                events: Vec::new(),
+                outbox_bytes: 0,
+                encoded_bytes: 0,
+                since: now,
+            });
+            self.held.len() - 1
+        });
+        let batch = &mut self.held[at];
+        batch.events.push(event);
+        batch.outbox_bytes += outbox_bytes;
+        batch.encoded_bytes += encoded_bytes;
+        if batch.events.len() >= self.limits.events || batch.encoded_bytes >= self.limits.bytes {
+            full.push(self.held.remove(at));
+        }
+        full
+    }
+
+    /// When the oldest batch must go.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        Some(self.held.first()?.since + self.limits.hold)
+    }
+
+    /// Gives out what was held for long enough.
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<Batch> {
+        let hold = self.limits.hold;
+        let due = self.held.iter().take_while(|batch| batch.since + hold <= now).count();
+        self.held.drain(..due).collect()
+    }
+
+    /// Gives out everything.
+    pub(crate) fn all(&mut self) -> Vec<Batch> {
+        std::mem::take(&mut self.held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use codecs::Format;
+
+    use super::*;
+    use crate::{fanout::Outbox, subscriptions::Subscriptions, testing::event};
+
+    const LIMITS: BatchLimits = BatchLimits { hold: Duration::from_millis(5), events: 3, bytes: 100 };
+
+    /// Subscriptions with these names.
+    fn subscriptions<const N: usize>(names: [&str; N]) -> [Arc<Subscription>; N] {
+        let mut all = Subscriptions::default();
+        names.map(|name| all.add(name.to_owned(), Format::JSON, Outbox::new(0), vec![]))
+    }
+
+    fn held(subscription: &Arc<Subscription>, n: u8, encoded_bytes: usize) -> Held {
+        let event = Arc::new(StoredEvent::new(event(n), &Arc::default()));
+        Held { subscription: Arc::clone(subscription), event, outbox_bytes: 1, encoded_bytes }
+    }
+
+    fn shown(batches: &[Batch]) -> Vec<(String, Vec<u8>)> {
+        let ids = |batch: &Batch| batch.events.iter().map(|event| event.event.id[0]).collect();
+        batches.iter().map(|batch| (batch.subscription.name.clone(), ids(batch))).collect()
+    }
+
+    #[test]
+    fn a_batch_is_of_one_subscription_and_goes_when_it_is_full() {
+        let [a, b] = subscriptions(["a", "b"]);
+        let mut batches = Batches::new(LIMITS);
+        let now = Instant::now();
+        for (subscription, n) in [(&a, 1), (&b, 2), (&a, 3), (&b, 4)] {
+            assert!(batches.hold(held(subscription, n, 10), now).is_empty());
+        }
+        assert_eq!(shown(&batches.hold(held(&b, 5, 10), now)), [("b".to_owned(), vec![2, 4, 5])]);
+        assert_eq!(shown(&batches.all()), [("a".to_owned(), vec![1, 3])]);
+        assert_eq!((batches.all().len(), batches.deadline()), (0, None));
+    }
+
+    #[test]
+    fn bytes_bound_a_batch_and_a_larger_event_goes_alone() {
+        let [a] = subscriptions(["a"]);
+        let mut batches = Batches::new(LIMITS);
+        let now = Instant::now();
+        assert!(batches.hold(held(&a, 1, 60), now).is_empty());
+        assert_eq!(shown(&batches.hold(held(&a, 2, 60), now)), [("a".to_owned(), vec![1])]);
+        let full = batches.hold(held(&a, 3, 1_000), now);
+        assert_eq!(shown(&full), [("a".to_owned(), vec![2]), ("a".to_owned(), vec![3])]);
+        assert_eq!(full.iter().map(|batch| batch.outbox_bytes).sum::<usize>(), 2);
+        assert_eq!(shown(&batches.hold(held(&a, 4, 100), now)), [("a".to_owned(), vec![4])]);
+    }
+
+    #[test]
+    fn no_event_is_held_longer_than_allowed() {
+        let [a, b] = subscriptions(["a", "b"]);
+        let mut batches = Batches::new(LIMITS);
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        batches.hold(held(&a, 1, 10), at(0));
+        batches.hold(held(&b, 2, 10), at(3));
+        batches.hold(held(&a, 3, 10), at(4));
+        assert_eq!(batches.deadline(), Some(at(5)), "the first event counts");
+        assert!(batches.due(at(4)).is_empty());
+        assert_eq!(shown(&batches.due(at(5))), [("a".to_owned(), vec![1, 3])]);
+        assert_eq!(batches.deadline(), Some(at(8)));
+        assert_eq!(shown(&batches.due(at(9))), [("b".to_owned(), vec![2])]);
+        let mut at_once = Batches::new(BatchLimits { hold: Duration::ZERO, ..LIMITS });
+        at_once.hold(held(&a, 1, 10), at(0));
+        assert_eq!(at_once.due(at(0)).len(), 1);
+    }
+}

@@ -1,0 +1,124 @@
+//! Several events in one message, for clients that asked for it.
+
+use std::time::{Duration, Instant};
+
+use codecs::{ClientMessage, Event, Format};
+use relay_sim::BatchLimits;
+use wire::{Compression, Offer};
+
+use crate::common::{Client, TestRelay, compressions, delivery, event_json, kinds, note, ok};
+
+const LONG: Duration = Duration::from_secs(600);
+
+async fn relay(hold: Duration, events: usize, bytes: usize) -> TestRelay {
+    TestRelay::start(|config| config.batch = BatchLimits { hold, events, bytes }).await
+}
+
+async fn batched(relay: &TestRelay, format: Format, compression: Compression) -> Client {
+    relay.client_that_offers(Offer { batched: true, formats: vec![format], compression }).await
+}
+
+fn notes(count: usize) -> Vec<Event<'static>> {
+    (0..count).map(|n| note(n, 100 + i64::try_from(n).unwrap())).collect()
+}
+
+fn batch(subscription: &str, events: &[Event<'static>]) -> String {
+    let events: Vec<_> = events.iter().map(event_json).collect();
+    format!(r#"["EVENTS","{subscription}",[{}]]"#, events.join(","))
+}
+
+async fn publish(client: &mut Client, events: &[Event<'static>]) {
+    for event in events {
+        client.publish(event).await;
+        client.expect(&ok(event)).await;
+    }
+}
+
+#[tokio::test]
+async fn stored_and_live_events_come_in_batches_in_every_format_and_under_every_layer() {
+    let all = notes(7);
+    let newest_first: Vec<_> = all[..4].iter().rev().cloned().collect();
+    for format in Format::all() {
+        for compression in compressions().filter(|c| format == Format::JSON || c.name() == "none") {
+            let relay = relay(LONG, 3, 1 << 20).await;
+            let mut publisher = relay.json_client().await;
+            let mut reader = batched(&relay, format, compression).await;
+            publish(&mut publisher, &all[..4]).await;
+            reader.request("a", kinds(&[1])).await;
+            reader.expect(&batch("a", &newest_first[..3])).await;
+            reader.expect(&delivery("a", &newest_first[3])).await;
+            reader.expect(r#"["EOSE","a"]"#).await;
+            publish(&mut publisher, &all[4..]).await;
+            reader.expect(&batch("a", &all[4..])).await;
+            let totals = relay.stop().await;
+            assert_eq!((totals.deliveries_stored, totals.deliveries_live), (4, 3), "{format} {compression}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_must_come_after_events_makes_them_go() {
+    let relay = relay(LONG, 64, 1 << 20).await;
+    let mut publisher = relay.json_client().await;
+    let mut reader = batched(&relay, Format::JSON, Compression::None).await;
+    for name in ["a", "b"] {
+        reader.request(name, kinds(&[1])).await;
+        reader.expect(&format!(r#"["EOSE","{name}"]"#)).await;
+    }
+    let all = notes(5);
+    publish(&mut publisher, &all[..2]).await;
+    reader.request("c", kinds(&[7])).await;
+    let mut heard = reader.hear_sorted(2).await;
+    heard.push(reader.hear().await.unwrap());
+    assert_eq!(heard, [batch("a", &all[..2]), batch("b", &all[..2]), r#"["EOSE","c"]"#.to_owned()]);
+
+    reader.send(&ClientMessage::Close { subscription: "b".into() }).await;
+    publish(&mut publisher, &all[2..4]).await;
+    // The reader's own event: OK comes behind what was held, and the copy is held in its turn.
+    reader.publish(&all[4]).await;
+    let heard = [reader.hear().await.unwrap(), reader.hear().await.unwrap()];
+    assert!(heard[0].starts_with(r#"["EVENT"#) && heard[1].starts_with(r#"["OK","#), "{heard:?}");
+
+    reader.send(&ClientMessage::Close { subscription: "a".into() }).await;
+    reader.request("a", kinds(&[7])).await;
+    let rest = [reader.hear().await.unwrap()];
+    assert_eq!(rest, [r#"["EOSE","a"]"#], "nothing is held for a subscription that ended");
+    let totals = relay.stop().await;
+    assert_eq!(totals.deliveries_live + totals.deliveries_dropped, 2 * 2 + 3);
+}
+
+#[tokio::test]
+async fn no_event_is_held_much_longer_than_allowed_and_none_is_lost_when_the_relay_stops() {
+    let hold = Duration::from_millis(300);
+    let relay = relay(hold, 64, 1 << 20).await;
+    let mut publisher = relay.json_client().await;
+    let mut reader = batched(&relay, Format::JSON, Compression::None).await;
+    reader.request("a", kinds(&[1])).await;
+    reader.expect(r#"["EOSE","a"]"#).await;
+    let all = notes(4);
+    let started = Instant::now();
+    publish(&mut publisher, &all[..2]).await;
+    reader.expect(&batch("a", &all[..2])).await;
+    let waited = started.elapsed();
+    assert!(waited >= hold - Duration::from_millis(5), "held for {waited:?} only");
+    assert!(waited < hold * 10, "held for {waited:?}");
+    publish(&mut publisher, &all[2..]).await;
+    let stopping = tokio::spawn(relay.stop());
+    reader.expect(&batch("a", &all[2..])).await;
+    assert_eq!(reader.expect_close().await, None, "1001 is no error");
+    assert_eq!(stopping.await.unwrap().deliveries_live, 4);
+}
+
+#[tokio::test]
+async fn bytes_bound_a_batch() {
+    let all = notes(3);
+    let two = event_json(&all[0]).len() + event_json(&all[1]).len();
+    let relay = relay(LONG, 64, two).await;
+    let mut publisher = relay.json_client().await;
+    let mut reader = batched(&relay, Format::JSON, Compression::None).await;
+    reader.request("a", kinds(&[1])).await;
+    reader.expect(r#"["EOSE","a"]"#).await;
+    publish(&mut publisher, &all).await;
+    reader.expect(&batch("a", &all[..2])).await;
+    relay.stop().await;
+}
