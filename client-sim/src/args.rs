@@ -93,6 +93,11 @@ pub struct Args {
     #[arg(long, default_value_t = 1, conflicts_with = "url", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub relay_threads: u16,
 
+    /// Let the kernel place relay and clients. Without this, where there are two cores or more, each process keeps to its half
+    /// of them. Only without --url.
+    #[arg(long, conflicts_with = "url", hide_short_help = true)]
+    pub no_pin: bool,
+
     /// Play against a relay that does no Nostr work and knows the plan by heart: what the generator and the sockets cost.
     /// JSON without compression. Only without --url.
     #[arg(long, conflicts_with_all = ["url", "relay_fault"], hide_short_help = true)]

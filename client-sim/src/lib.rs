@@ -13,6 +13,7 @@ compile_error!("client-sim paces with timerfd and reads other processes' CPU clo
 pub mod args;
 pub mod bits;
 mod client;
+mod cores;
 pub mod dial;
 pub mod expect;
 pub mod explain;
@@ -46,7 +47,7 @@ use anyhow::Context;
 use clap::Parser;
 use codecs::{Format, Implementation};
 use corpus::Corpus;
-use measure::{RelayProcess, RunRecord, Status, Verdict};
+use measure::{Environment, PinnedCores, RelayProcess, RunRecord, Status, Verdict};
 use wire::{ClientTls, Compression, Dictionary, Offer, WireLimits};
 
 use crate::{
@@ -158,6 +159,8 @@ fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let facts = PlanFacts::of(&workload);
     dial::raise_descriptor_limit(workload.roles.len()).map_err(UsageError)?;
     let script = args.floor.then(|| floor::script(args, &workload)).transpose()?;
+    let environment = Environment::collect();
+    let pinned = pinned(args)?;
     let mut own_relay = match &args.url {
         Some(_) => None,
         None => {
@@ -165,7 +168,13 @@ fn run(args: &Args) -> anyhow::Result<RunRecord> {
                 || relay_flags(args, &workload),
                 |script| vec!["--floor".into(), script.path().into()],
             );
+            if let Some(cores) = &pinned {
+                cores::keep_to(&cores.relay).context("cannot pin the relay (--no-pin does not)")?;
+            }
             let relay = OwnRelay::start(&flags);
+            if let Some(cores) = &pinned {
+                cores::keep_to(&cores.clients).context("cannot pin the clients (--no-pin does not)")?;
+            }
             Some(relay.context("the relay of our own did not start")?)
         }
     };
@@ -187,16 +196,14 @@ fn run(args: &Args) -> anyhow::Result<RunRecord> {
         quiet: args.quiet,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (shared, agreement, started_utc, wait_before, outcome) = runtime.block_on(async {
+    let (shared, agreement, started_utc, outcome) = runtime.block_on(async {
         let agreement = prepare::prepare(&target, &workload).await?;
         let dialer = Arc::new(Dialer::new(target, usize::try_from(facts.connections_made)?));
         let shared = Arc::new(Shared::new(workload));
         let started_utc = measure::utc::format(std::time::SystemTime::now());
-        let wait_before = measure::runnable_wait_ns().ok();
         let outcome = swarm::run(Arc::clone(&shared), &dialer, &options).await?;
-        anyhow::Ok((shared, agreement, started_utc, wait_before, outcome))
+        anyhow::Ok((shared, agreement, started_utc, outcome))
     })?;
-    let wait_after = measure::runnable_wait_ns().ok();
     let complaint = outcome.clients.iter().find_map(|client| client.complaint.clone());
     let cut_off = outcome.clients.iter().find_map(|client| client.cut_off.clone());
     let relay = options.relay_pid.map(|pid| RelayProcess {
@@ -220,7 +227,8 @@ fn run(args: &Args) -> anyhow::Result<RunRecord> {
         relay_totals: None,
         started_utc,
         window: Duration::from_secs_f64(scenario.seconds),
-        wait_ns: wait_before.zip(wait_after).map(|(before, after)| after.saturating_sub(before)),
+        environment,
+        pinned,
     };
     // Its totals tell what only it knows. Should it end badly, what was measured is still written.
     let stopped = own_relay.take_if(|_| outcome.incomplete.is_none()).map(OwnRelay::stop);
@@ -252,6 +260,14 @@ fn plan(args: &Args) -> anyhow::Result<(Scenario, Corpus, Workload, u64)> {
         }
     }
     Ok((scenario, corpus, workload, seed))
+}
+
+/// The relay of our own and the clients, each on cores of its own, if that is possible and wanted.
+fn pinned(args: &Args) -> anyhow::Result<Option<PinnedCores>> {
+    if args.no_pin || args.url.is_some() {
+        return Ok(None);
+    }
+    cores::halves().context("cannot tell which cores may be used (--no-pin does not ask)")
 }
 
 /// Few connections can have buffers that suit a stream; many would take gigabytes.

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use corpus::Corpus;
 use measure::{
-    AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, Environment, FlowRecord, Quantile, Rate,
-    RelayProcess, RunRecord, SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord, Validity, Verdict,
+    AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, Environment, FlowRecord, PinnedCores,
+    Quantile, Rate, RelayProcess, RunRecord, SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord, Validity,
+    Verdict,
 };
 use serde::Deserialize;
 use wire::{Agreement, Compression, Flow, Traffic};
@@ -31,8 +32,10 @@ pub(crate) struct Facts<'a> {
     pub started_utc: String,
     /// How long work was to be started for.
     pub window: Duration,
-    /// Time this process was ready to run but did not, in nanoseconds, since it began.
-    pub wait_ns: Option<u64>,
+    /// The machine as it was before.
+    pub environment: Environment,
+    /// Who kept to which cores.
+    pub pinned: Option<PinnedCores>,
 }
 
 /// The part of the relay's totals that a record keeps.
@@ -62,7 +65,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     RunRecord {
         schema_version: SCHEMA_VERSION.to_owned(),
         tool: Tool { name: "client-sim".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
-        environment: Environment::collect(),
+        environment: facts.environment.clone(),
         command: std::env::args().collect(),
         started_utc: facts.started_utc.clone(),
         cell: cell(facts),
@@ -96,6 +99,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         validity,
         memory: outcome.memory,
         compression_memory: compression_memory(&outcome, facts),
+        pinned: facts.pinned.clone(),
         latency: outcome.recorder.into_named(&shared.workload.labels),
     }
 }
@@ -157,13 +161,19 @@ fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Fa
         send_lag_ns_p99: p99(Metric::SendLag),
         response_ns_p99: if response == Quantile::Missing { p99(Metric::PublishOk) } else { response },
         generator_cpu_ns: outcome.client_cpu.total_ns,
-        generator_wait_ns: facts.wait_ns,
-        generator_cores: u64::from(facts.args.workers),
+        generator_wait_ns: outcome.client_wait_ns,
+        generator_cores: generator_cores(facts),
         // A run ends when all is done. The rest after the last burst belongs to the load as much as that between two.
         elapsed_ns: u64::try_from(outcome.wall.max(facts.window).as_nanos()).unwrap_or(u64::MAX),
         cpu_pressure_percent: measure::cpu_pressure_percent(),
     }
     .judge()
+}
+
+/// Each worker keeps one core busy at most, and all of them what they are pinned to.
+fn generator_cores(facts: &Facts<'_>) -> u64 {
+    let workers = u64::from(facts.args.workers);
+    facts.pinned.as_ref().map_or(workers, |cores| workers.min(cores.clients.len() as u64))
 }
 
 /// The rate that the schedule asked for and the rate at which publications really left. A closed loop has no rate to

@@ -66,6 +66,8 @@ pub struct Outcome {
     pub client_cpu: CpuTime,
     /// CPU time of the relay from start to end.
     pub relay_cpu: Option<CpuTime>,
+    /// How long the threads of this process were ready to run and did not, from start to end, where the kernel tells.
+    pub client_wait_ns: Option<u64>,
     /// Wall time from start to end.
     pub wall: Duration,
     /// What the connections take.
@@ -105,6 +107,7 @@ pub async fn run(shared: Arc<Shared>, dialer: &Arc<Dialer>, options: &Options) -
     let relay = relay.context("cannot read the CPU clock of the relay's process")?;
     shared.set_start(Instant::now());
     let (own_before, relay_before) = (own.read(), relay.as_ref().map(CpuClock::read));
+    let wait_before = measure::runnable_wait_ns().ok();
     let mut incomplete = None;
     if all_ready {
         start.0.send_replace(true);
@@ -114,6 +117,8 @@ pub async fn run(shared: Arc<Shared>, dialer: &Arc<Dialer>, options: &Options) -
     let relay_cpu =
         relay.zip(relay_before).and_then(|(relay, before)| Some(relay.read().ok()?.since(before.ok()?)));
     let client_cpu = own.read()?.since(own_before?);
+    // While the workers live: threads take what they waited with them.
+    let wait_after = measure::runnable_wait_ns().ok();
     let wall = shared.start().elapsed();
     stop.0.send_replace(true);
     let mut outcome = Outcome {
@@ -121,6 +126,7 @@ pub async fn run(shared: Arc<Shared>, dialer: &Arc<Dialer>, options: &Options) -
         clients: Vec::new(),
         client_cpu,
         relay_cpu,
+        client_wait_ns: wait_after.zip(wait_before).map(|(after, before)| after.saturating_sub(before)),
         wall,
         memory: memory.map(|memory| MemoryRecord {
             relay_peak_bytes: options.relay_pid.and_then(memory::resident).map(|relay| relay.peak_bytes),

@@ -20,6 +20,7 @@ pub use environment::Environment;
 pub use latency::{Latency, LatencyError, Quantile};
 pub use record::{
     AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, Counts, FlowRecord, MemoryRecord,
-    RecordError, RelayProcess, RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, check_schema_version,
+    PinnedCores, RecordError, RelayProcess, RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord,
+    check_schema_version,
 };
 pub use validity::{Rate, Signals, Validity, Verdict};

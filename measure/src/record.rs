@@ -58,6 +58,9 @@ pub struct RunRecord {
     /// What compression takes of that, where it was looked at.
     #[serde(default)]
     pub compression_memory: Option<CompressionMemoryRecord>,
+    /// The cores that relay and clients kept to, where a relay of our own had cores apart from the clients.
+    #[serde(default)]
+    pub pinned: Option<PinnedCores>,
     /// By metric: `response` (delivered − intended), `service` (delivered − sent), `send_lag` (sent − intended),
     /// `publish_ok`, `eose`, `first_event` and `fiftieth_event` (of a step), `session`, `handshake`, `auth`; with a
     /// dot and a name for one population of clients. Metrics a scenario does not have are absent.
@@ -228,6 +231,15 @@ pub struct RelayProcess {
     /// How it misbehaved, because it was told to: then the record tests the instrument, and says nothing else.
     #[serde(default)]
     pub faults: Vec<String>,
+}
+
+/// Which cores the two processes of a run kept to, by the kernel's numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PinnedCores {
+    /// Those of the relay.
+    pub relay: Vec<u32>,
+    /// Those of the clients.
+    pub clients: Vec<u32>,
 }
 
 /// Resident memory of both processes, before the connections and with all of them open.

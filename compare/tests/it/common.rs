@@ -116,6 +116,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
         validity: Validity::default(),
         memory: None,
         compression_memory: None,
+        pinned: None,
         latency: BTreeMap::from([("response".to_owned(), response)]),
     }
 }

@@ -1,0 +1,64 @@
+//! Which cores relay and clients keep to. Two processes that take turns on the same cores measure the scheduler too.
+
+use std::io;
+
+use measure::PinnedCores;
+use nix::{
+    sched::{CpuSet, sched_getaffinity, sched_setaffinity},
+    unistd::Pid,
+};
+
+/// The calling thread; threads and processes that it starts from then on inherit its cores.
+const SELF: Pid = Pid::from_raw(0);
+
+/// Halves the cores this process may use: the relay gets the first ones, and an odd one is the clients'. `None` when
+/// there is one only.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub(crate) fn halves() -> io::Result<Option<PinnedCores>> {
+    let allowed = sched_getaffinity(SELF)?;
+    let cores: Vec<u32> = (0..CpuSet::count())
+        .filter(|&core| allowed.is_set(core).unwrap_or(false))
+        .filter_map(|core| u32::try_from(core).ok())
+        .collect();
+    let (relay, clients) = cores.split_at(cores.len() / 2);
+    Ok((!relay.is_empty()).then(|| PinnedCores { relay: relay.to_vec(), clients: clients.to_vec() }))
+}
+
+/// Keeps the calling thread, and what it starts later, to these cores.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(crate) fn keep_to(cores: &[u32]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    cores.iter().try_for_each(|&core| set.set(core as usize))?;
+    Ok(sched_setaffinity(SELF, &set)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_start_later_keep_to_the_same_cores() {
+        // A thread of its own, so that no other test is pinned.
+        std::thread::spawn(|| {
+            let Some(halves) = halves().unwrap() else {
+                eprintln!("skipped: there is one core only");
+                return;
+            };
+            assert!(halves.relay.iter().all(|core| !halves.clients.contains(core)), "{halves:?}");
+            keep_to(&halves.clients).unwrap();
+            let (count, rest) = std::thread::spawn(|| {
+                (std::thread::available_parallelism().unwrap().get(), super::halves().unwrap())
+            })
+            .join()
+            .unwrap();
+            assert_eq!(count, halves.clients.len());
+            assert_eq!(rest.is_none(), count == 1);
+        })
+        .join()
+        .unwrap();
+    }
+}
