@@ -51,6 +51,7 @@ const BLOCK_OVERHEAD: Duration = Duration::from_secs(2);
         compare run                      every format, uncompressed, deflate and zstd, briefly\n  \
         compare run --profile standard   12 rounds of 10 s\n  \
         compare run --formats json,capnp --compressions none --verify full,none\n  \
+        compare run --scenario note-stream --compressions none,deflate --batching off,on\n  \
         compare selftest --quick         is the instrument right?\n  \
         compare report results/20261121T080509Z-1a2b3c4d-1\n\n\
         Exit codes: 0 fine, 1 error, 2 usage, 3 a cell has no valid block or a test of the instrument failed, 4 events lost or altered, 5 relay lost, \
@@ -109,6 +110,9 @@ struct SearchFlags {
     /// Compressions, separated by commas, or all
     #[arg(long, value_delimiter = ',', default_value = "none")]
     compressions: Vec<String>,
+    /// Batches, separated by commas: off, on, or on with the relay's limits (on:ms=2:n=16:bytes=8192)
+    #[arg(long, value_delimiter = ',', default_value = "off")]
+    batching: Vec<String>,
     /// Who wrote the codecs: library or tuned
     #[arg(long, value_delimiter = ',', default_value = "library")]
     implementation: Vec<String>,
@@ -179,7 +183,7 @@ struct SelftestFlags {
 
 #[derive(Debug, Args)]
 struct Run {
-    /// A TOML file that states any of scenarios, formats, compressions, implementations, verifications, rates_per_s;
+    /// A TOML file that states any of scenarios, formats, compressions, batchings, implementations, verifications, rates_per_s;
     /// flags replace what it says
     #[arg(long, value_name = "FILE")]
     matrix: Option<PathBuf>,
@@ -194,6 +198,10 @@ struct Run {
     /// [default: none,deflate,zstd]
     #[arg(long, value_delimiter = ',')]
     compressions: Option<Vec<String>>,
+    /// Batches, separated by commas: off is one event a message, on lets the relay put several events of a subscription
+    /// into one; its limits behind colons (on:ms=2:n=16:bytes=8192) [default: off]
+    #[arg(long, value_delimiter = ',')]
+    batching: Option<Vec<String>>,
     /// Who wrote the codecs, separated by commas, or all: library is what an adopter gets today, tuned is what the format
     /// can do [default: library]
     #[arg(long, value_delimiter = ',')]
@@ -248,6 +256,7 @@ impl Run {
         replace(&mut matrix.scenarios, &self.scenario);
         replace(&mut matrix.formats, &self.formats);
         replace(&mut matrix.compressions, &self.compressions);
+        replace(&mut matrix.batchings, &self.batching);
         replace(&mut matrix.implementations, &self.implementation);
         replace(&mut matrix.verifications, &self.verify);
         if let Some(rates) = &self.rates {
@@ -299,11 +308,15 @@ fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<
         scenarios: vec![flags.scenario.clone()],
         formats: flags.formats.clone(),
         compressions: flags.compressions.clone(),
+        batchings: flags.batching.clone(),
         implementations: flags.implementation.clone(),
         verifications: flags.verify.clone(),
         rates_per_s: Vec::new(),
     };
     let mut cells = cells(known, &matrix)?;
+    if refused(&flags.client_args) {
+        return Ok(narrow(run::EXIT_USAGE));
+    }
     cells.retain(|cell| cell.role != Role::Control);
     let config = SearchConfig {
         scenario: flags.scenario.clone(),
@@ -416,6 +429,9 @@ fn rerender(dir: &Path) -> Result<()> {
 fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
     let matrix = flags.matrix()?;
     let cells = cells(known, &matrix)?;
+    if refused(&flags.client_args) {
+        return Ok(narrow(run::EXIT_USAGE));
+    }
     let (rounds, seconds) = flags.profile.size();
     let config = Config {
         scenarios: matrix.scenarios,
@@ -463,6 +479,19 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
     show(&result)?;
     let _ = writeln!(io::stderr(), "\nwritten to {}", folder.display());
     Ok(exit_code(&result, stopped))
+}
+
+/// Whether the client's arguments decide what is a factor of the matrix; says so, too.
+fn refused(client_args: &[String]) -> bool {
+    let refused = client_args.iter().any(|arg| arg.starts_with("--batch"));
+    if refused {
+        let _ = writeln!(
+            io::stderr(),
+            "error: batches are a factor of the matrix: --batching on, off,on or on:ms=2:n=16:bytes=8192 instead of \
+             --batched and its limits behind --"
+        );
+    }
+    refused
 }
 
 fn command_line(args: &[OsString]) -> Vec<String> {

@@ -18,6 +18,15 @@ pub(crate) const CONTROL: &str = "json-control";
 /// The name of the relay that does no Nostr work.
 pub(crate) const FLOOR: &str = "floor";
 
+/// Each event is a message of its own.
+pub(crate) const NO_BATCHES: &str = "off";
+
+/// The relay puts several events of a subscription into one message; its limits may follow behind colons.
+pub(crate) const BATCHES: &str = "on";
+
+/// The limits of a batch, as they stand in a cell and behind `--batch-` of the client.
+const BATCH_LIMITS: [&str; 3] = ["ms", "n", "bytes"];
+
 /// The names the client side knows, in the order of every table.
 #[derive(Debug, Clone)]
 pub struct Known {
@@ -31,6 +40,23 @@ pub struct Known {
     pub compression_label: fn(&str) -> Result<String, String>,
 }
 
+impl Known {
+    /// Every implementation that some format has, in the order they appear.
+    fn implementations(&self) -> Vec<&'static str> {
+        let mut all: Vec<&'static str> = Vec::new();
+        for implementation in self.formats.iter().flat_map(|(_, implementations)| implementations) {
+            if !all.contains(implementation) {
+                all.push(implementation);
+            }
+        }
+        all
+    }
+
+    fn has(&self, format: &str, implementation: &str) -> bool {
+        self.formats.iter().any(|(name, has)| *name == format && has.contains(&implementation))
+    }
+}
+
 /// The values of every factor. A matrix file has these keys; what it leaves out keeps its default.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -41,6 +67,8 @@ pub struct Matrix {
     pub formats: Vec<String>,
     /// Compressions, each with parameters if need be (`deflate:level=4`), or `all`.
     pub compressions: Vec<String>,
+    /// Batches of events: `off`, `on`, or `on` with the relay's limits (`on:ms=2:n=16:bytes=8192`).
+    pub batchings: Vec<String>,
     /// `library`, `tuned`, or `all`; formats without one of them are measured with the others.
     pub implementations: Vec<String>,
     /// What the relay checks: `full`, `id`, `none`.
@@ -56,6 +84,7 @@ impl Default for Matrix {
             scenarios: one("mixed-day"),
             formats: one("core"),
             compressions: ["none", "deflate", "zstd"].map(str::to_owned).to_vec(),
+            batchings: one(NO_BATCHES),
             implementations: one("library"),
             verifications: one("full"),
             rates_per_s: Vec::new(),
@@ -104,6 +133,8 @@ pub struct CellSpec {
     pub format: String,
     /// The compression's name, with the parameters that differ from its standing ones.
     pub compression: String,
+    /// Batches of events, see [`Matrix::batchings`].
+    pub batching: String,
     /// Who wrote the codec.
     pub implementation: String,
     /// What the relay checks.
@@ -116,6 +147,12 @@ impl CellSpec {
     /// What is offered: cells compare only under the same load.
     pub(crate) fn load(&self) -> (&str, Option<u32>) {
         (&self.scenario, self.rate_per_s)
+    }
+
+    /// The limits of its batches that differ from the standing ones, as (`ms`, `2`); `None` without batches.
+    pub(crate) fn batch_limits(&self) -> Option<Vec<(&str, &str)>> {
+        let parameters = self.batching.strip_prefix(BATCHES)?;
+        Some(parameters.split(':').filter_map(|parameter| parameter.split_once('=')).collect())
     }
 }
 
@@ -144,7 +181,8 @@ impl fmt::Display for UnknownName {
 impl std::error::Error for UnknownName {}
 
 /// Every combination of the factors that exists, in the order of the known names. For each load JSON without
-/// compression leads as the anchor, because every ratio refers to it; its control and the floor follow.
+/// compression and without batches leads as the anchor, because every ratio refers to it; its control and the floor
+/// follow.
 ///
 /// # Errors
 /// [`UnknownName`]; the text lists those that are known.
@@ -153,95 +191,129 @@ pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownNam
     let formats =
         choose("format", &names, &[("core", &known.core_formats), ("all", &names)], &matrix.formats)?;
     let compressions = choose_compressions(known, &matrix.compressions)?;
-    let mut all_implementations: Vec<&'static str> = Vec::new();
-    for implementation in known.formats.iter().flat_map(|(_, implementations)| implementations) {
-        if !all_implementations.contains(implementation) {
-            all_implementations.push(implementation);
+    let batchings = choose_batchings(&matrix.batchings)?;
+    let implementations = choose_implementations(known, matrix, &formats)?;
+    let rates: Vec<Option<u32>> = match matrix.rates_per_s.as_slice() {
+        [] => vec![None],
+        rates => rates.iter().copied().map(Some).collect(),
+    };
+    let naming = Naming {
+        implementation: implementations.len() > 1,
+        verify: matrix.verifications.len() > 1,
+        scenario: matrix.scenarios.len() > 1,
+        rate: rates.len() > 1,
+    };
+    let anchor_implementation = implementations.iter().copied().find(|name| known.has(BASE_FORMAT, name));
+    let anchor = Wire {
+        format: BASE_FORMAT,
+        compression: BASE_COMPRESSION,
+        batching: NO_BATCHES,
+        implementation: anchor_implementation
+            .or(known.implementations().first().copied())
+            .unwrap_or("library"),
+        verify: matrix.verifications.first().map_or("full", String::as_str),
+    };
+    let mut wires = Vec::new();
+    for format in &formats {
+        for compression in &compressions {
+            for batching in &batchings {
+                for implementation in implementations.iter().filter(|name| known.has(format, name)) {
+                    let wire = |verify| Wire { format, compression, batching, implementation, verify };
+                    wires.extend(matrix.verifications.iter().map(|verify| wire(verify.as_str())));
+                }
+            }
         }
     }
-    let implementations = choose(
-        "implementation",
-        &all_implementations,
-        &[("all", &all_implementations)],
-        &matrix.implementations,
-    )?;
-    let has = |format: &str, implementation: &&'static str| {
-        known.formats.iter().any(|(name, has)| *name == format && has.contains(implementation))
-    };
-    for format in formats.iter().filter(|format| matrix.formats.iter().any(|named| named == *format)) {
-        if !implementations.iter().any(|implementation| has(format, implementation)) {
+    wires.retain(|wire| *wire != anchor);
+    let mut cells = Vec::new();
+    for scenario in &matrix.scenarios {
+        for rate in &rates {
+            let anchors = [Role::Anchor, Role::Control, Role::Floor].map(|role| (role, anchor));
+            let others = wires.iter().map(|wire| (Role::Cell, *wire));
+            let all = anchors.into_iter().chain(others);
+            cells.extend(all.map(|(role, wire)| naming.cell(role, wire, scenario, *rate)));
+        }
+    }
+    Ok(cells)
+}
+
+/// What is the same for a cell under every load.
+#[derive(Clone, Copy, PartialEq)]
+struct Wire<'m> {
+    format: &'m str,
+    compression: &'m str,
+    batching: &'m str,
+    implementation: &'m str,
+    verify: &'m str,
+}
+
+/// The factors that have several values, and so stand in a cell's name.
+struct Naming {
+    implementation: bool,
+    verify: bool,
+    scenario: bool,
+    rate: bool,
+}
+
+impl Naming {
+    fn cell(&self, role: Role, wire: Wire<'_>, scenario: &str, rate_per_s: Option<u32>) -> CellSpec {
+        let Wire { format, compression, batching, implementation, verify } = wire;
+        let mut id = match (role, batching.strip_prefix(BATCHES)) {
+            (Role::Control, _) => CONTROL.to_owned(),
+            (Role::Floor, _) => FLOOR.to_owned(),
+            (_, None) => format!("{format}+{compression}"),
+            // As in the token that asks for it.
+            (_, Some(parameters)) => format!("{format}.batched{parameters}+{compression}"),
+        };
+        let mut also = |several: bool, name: &str| {
+            if several {
+                // A scenario may be a path, and the id becomes a file's name.
+                let file = name.rsplit('/').next().unwrap_or(name);
+                id = format!("{id}+{}", file.strip_suffix(".toml").unwrap_or(file));
+            }
+        };
+        also(self.implementation, implementation);
+        also(self.verify, verify);
+        also(self.scenario, scenario);
+        also(self.rate, &format!("{}-per-s", rate_per_s.unwrap_or_default()));
+        CellSpec {
+            id,
+            role,
+            scenario: scenario.to_owned(),
+            rate_per_s,
+            format: format.to_owned(),
+            compression: compression.to_owned(),
+            batching: batching.to_owned(),
+            implementation: implementation.to_owned(),
+            verify: verify.to_owned(),
+            faults: Vec::new(),
+        }
+    }
+}
+
+/// A format that was named must have one of the implementations; those that a group brings need not.
+fn choose_implementations(
+    known: &Known,
+    matrix: &Matrix,
+    formats: &[&'static str],
+) -> Result<Vec<&'static str>, UnknownName> {
+    let all = known.implementations();
+    let chosen = choose("implementation", &all, &[("all", &all)], &matrix.implementations)?;
+    let named = formats.iter().filter(|format| matrix.formats.iter().any(|named| named == *format));
+    for format in named {
+        if !chosen.iter().any(|implementation| known.has(format, implementation)) {
             let (_, known) =
                 known.formats.iter().find(|(name, _)| name == format).expect("it was chosen from them");
-            let what = format!("implementation of {format}");
             return Err(UnknownName {
-                what,
-                name: implementations.join(","),
+                what: format!("implementation of {format}"),
+                name: chosen.join(","),
                 known: known.clone(),
                 groups: vec!["all"],
                 why: None,
             });
         }
     }
-    let rates: Vec<Option<u32>> = match matrix.rates_per_s.as_slice() {
-        [] => vec![None],
-        rates => rates.iter().copied().map(Some).collect(),
-    };
-    let anchor_implementation = implementations.iter().copied().find(|name| has(BASE_FORMAT, name));
-    let anchor_implementation =
-        anchor_implementation.or(all_implementations.first().copied()).unwrap_or("library");
-    let verifications = &matrix.verifications;
-    let mut cells = Vec::new();
-    for scenario in &matrix.scenarios {
-        for rate_per_s in &rates {
-            let cell = |role, format: &str, compression: &str, implementation: &str, verify: &str| {
-                let mut id = match role {
-                    Role::Control => CONTROL.to_owned(),
-                    Role::Floor => FLOOR.to_owned(),
-                    _ => format!("{format}+{compression}"),
-                };
-                let mut also = |several: bool, name: &str| {
-                    if several {
-                        // A scenario may be a path, and the id becomes a file's name.
-                        let file = name.rsplit('/').next().unwrap_or(name);
-                        id = format!("{id}+{}", file.strip_suffix(".toml").unwrap_or(file));
-                    }
-                };
-                also(implementations.len() > 1, implementation);
-                also(verifications.len() > 1, verify);
-                also(matrix.scenarios.len() > 1, scenario);
-                also(rates.len() > 1, &format!("{}-per-s", rate_per_s.unwrap_or_default()));
-                CellSpec {
-                    id,
-                    role,
-                    scenario: scenario.clone(),
-                    rate_per_s: *rate_per_s,
-                    format: format.to_owned(),
-                    compression: compression.to_owned(),
-                    implementation: implementation.to_owned(),
-                    verify: verify.to_owned(),
-                    faults: Vec::new(),
-                }
-            };
-            let anchor_verify = verifications.first().map_or("full", String::as_str);
-            let anchor =
-                |role| cell(role, BASE_FORMAT, BASE_COMPRESSION, anchor_implementation, anchor_verify);
-            let first = cells.len();
-            cells.extend([anchor(Role::Anchor), anchor(Role::Control), anchor(Role::Floor)]);
-            for format in &formats {
-                for compression in &compressions {
-                    for implementation in implementations.iter().filter(|name| has(format, name)) {
-                        for verify in verifications {
-                            let cell = cell(Role::Cell, format, compression, implementation, verify);
-                            if cell.id != cells[first].id {
-                                cells.push(cell);
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-    Ok(cells)
+    Ok(chosen)
 }
 
 fn choose(
@@ -292,6 +364,38 @@ fn choose_compressions(known: &Known, wanted: &[String]) -> Result<Vec<String>, 
             if !chosen.contains(&label) {
                 chosen.push(label);
             }
+        }
+    }
+    Ok(chosen)
+}
+
+/// In the order they were asked for, each once.
+fn choose_batchings(wanted: &[String]) -> Result<Vec<String>, UnknownName> {
+    let mut chosen: Vec<String> = Vec::new();
+    for text in wanted.iter().map(|text| text.trim()) {
+        let bad = |why: &str| UnknownName {
+            what: "batching".to_owned(),
+            name: text.to_owned(),
+            known: vec![NO_BATCHES, BATCHES],
+            groups: vec!["on:ms=2:n=16:bytes=8192"],
+            why: (!why.is_empty()).then(|| why.to_owned()),
+        };
+        if text != NO_BATCHES {
+            let parameters = text.strip_prefix(BATCHES).ok_or_else(|| bad(""))?;
+            if !parameters.is_empty() && !parameters.starts_with(':') {
+                return Err(bad(""));
+            }
+            for parameter in parameters.split(':').skip(1) {
+                let known = parameter.split_once('=').filter(|(name, _)| BATCH_LIMITS.contains(name));
+                if known.is_none_or(|(_, value)| value.parse::<u32>().is_err()) {
+                    return Err(bad(&format!(
+                        "{parameter:?} is no limit; known: ms, n and bytes, each with a whole number behind ="
+                    )));
+                }
+            }
+        }
+        if !chosen.iter().any(|one| one == text) {
+            chosen.push(text.to_owned());
         }
     }
     Ok(chosen)
@@ -367,6 +471,36 @@ mod tests {
         let error = ids("json", "deflate:colour=4").unwrap_err().to_string();
         assert_eq!(error, "compression \"deflate:colour=4\": known: level");
         assert!(ids("json", "brotli:level=4").is_err());
+    }
+
+    #[test]
+    fn batches_stand_beside_single_events() {
+        let matrix = |batchings: &str| Matrix {
+            formats: list("json,cbor"),
+            compressions: list("none,zstd"),
+            batchings: list(batchings),
+            ..Matrix::default()
+        };
+        assert_eq!(
+            ids_of(&matrix("off,on")).unwrap(),
+            "json+none json-control json.batched+none json+zstd json.batched+zstd cbor+none cbor.batched+none \
+             cbor+zstd cbor.batched+zstd"
+        );
+        let only =
+            Matrix { formats: list("cbor"), compressions: list("none"), ..matrix("on,on:ms=2:n=16,on") };
+        assert_eq!(
+            ids_of(&only).unwrap(),
+            "json+none json-control cbor.batched+none cbor.batched:ms=2:n=16+none"
+        );
+        for (bad, says) in [
+            ("maybe", "unknown batching \"maybe\"; known: off on (or: on:ms=2:n=16:bytes=8192)"),
+            ("on:ms", "batching \"on:ms\": \"ms\" is no limit; known: ms, n and bytes"),
+            ("on:colour=2", "\"colour=2\" is no limit"),
+            ("only", "unknown batching"),
+        ] {
+            let error = ids_of(&matrix(bad)).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl CellResult {
             compression: spec.compression.clone(),
             compression_parameters: String::new(),
             verify: spec.verify.clone(),
-            batching: "none".to_owned(),
+            batching: if spec.batch_limits().is_some() { spec.batching.clone() } else { "none".to_owned() },
         });
         let merged = Merged::of(blocks.iter().filter_map(Block::usable));
         CellResult { id: spec.id.clone(), role: spec.role, rate_per_s: spec.rate_per_s, cell, blocks, merged }

@@ -189,6 +189,12 @@ fn command(request: &Request<'_>, cell: &CellSpec, seed: u64, record: &Path) -> 
     let formats: BTreeSet<&str> = request.cells.iter().map(|cell| cell.format.as_str()).collect();
     command.args(["--comparable-with", &Vec::from_iter(formats).join(",")]);
     command.args(["--implementation", &cell.implementation, "--verify", &cell.verify]);
+    if let Some(limits) = cell.batch_limits() {
+        command.arg("--batched");
+        for (limit, value) in limits {
+            command.args([format!("--batch-{limit}").as_str(), value]);
+        }
+    }
     if cell.role == Role::Floor {
         command.arg("--floor");
     }
@@ -371,6 +377,20 @@ fn difference(cell: &CellSpec, seed: u64, record: &RunRecord) -> Option<String> 
     let floor = record.relay.as_ref().is_some_and(|relay| relay.software.ends_with("--floor"));
     if floor != (cell.role == Role::Floor) {
         return Some("the client played against a relay that does no Nostr work, or should have".to_owned());
+    }
+    let batching = &record.cell.batching;
+    let as_asked = match cell.batch_limits() {
+        None => batching == "none",
+        Some(limits) => {
+            let has = |limit: String| batching.split(' ').any(|found| found == limit);
+            batching != "none" && limits.iter().all(|(name, value)| has(format!("{name}={value}")))
+        }
+    };
+    if !as_asked {
+        return Some(format!(
+            "the client measured batching {batching:?} where {:?} was asked for",
+            cell.batching
+        ));
     }
     let (what, asked, found) = pairs.into_iter().find(|(_, asked, found)| asked != found)?;
     Some(format!("the client measured {what} {found:?} where {asked:?} was asked for"))

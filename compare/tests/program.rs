@@ -30,6 +30,8 @@ fn a_small_matrix_runs_from_start_to_table() {
             "dannypack",
             "--compressions",
             "zstd",
+            "--batching",
+            "off,on:n=16",
             "--slo",
             "p50<1ns, lost=0",
             "--",
@@ -47,13 +49,15 @@ fn a_small_matrix_runs_from_start_to_table() {
     let folder = fs::read_dir(out.path()).unwrap().next().unwrap().unwrap().path();
     let result = ResultFile::read(&folder).unwrap();
     let ids: Vec<&str> = result.cells.iter().map(|cell| cell.id.as_str()).collect();
-    assert_eq!(ids, ["json+none", "json-control", "floor", "dannypack+zstd"]);
+    assert_eq!(ids, ["json+none", "json-control", "floor", "dannypack+zstd", "dannypack.batched:n=16+zstd"]);
+    assert_eq!(result.cells[3].cell.batching, "none");
+    assert_eq!(result.cells[4].cell.batching, "ms=5 n=16 bytes=65536");
     for record in result.cells.iter().map(|cell| cell.blocks[0].record.as_ref().unwrap()) {
         record.counts.balanced().unwrap();
         assert_eq!(record.counts.deliveries, 1_600, "200 notes a second to 8 subscribers");
         assert!(record.relay_cpu.as_ref().unwrap().total_ns > 0);
     }
-    assert!(fs::read_to_string(folder.join("summary.md")).unwrap().contains("| dannypack | zstd |"));
+    assert!(fs::read_to_string(folder.join("summary.md")).unwrap().contains("| dannypack | zstd | none |"));
     let file = out.path().join("benchmark.json");
     let mut export = Command::new(env!("CARGO_BIN_EXE_compare"));
     export.arg("export").arg(&folder).arg("--github-action-benchmark").arg(&file);
@@ -74,6 +78,14 @@ fn when_nothing_was_measured_no_result_is_left_behind() {
     );
     assert!(run.stdout.is_empty());
     assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_a_factor_is_not_taken_behind_the_matrix() {
+    let out = TempDir::new().unwrap();
+    let run = compare(out.path(), &["--formats", "json", "--", "--batched"]);
+    assert_eq!(run.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&run.stderr).contains("--batching on"), "{run:?}");
 }
 
 #[test]

@@ -73,19 +73,35 @@ pub(crate) fn escape(text: &str) -> String {
 
 /// The formats of a load in order; a format's place decides its colour.
 fn formats<'a>(load: &LoadView<'a>) -> Vec<&'a str> {
-    distinct(load, |view| &view.cell.cell.format)
+    distinct(load, |view| view.cell.cell.format.as_str())
 }
 
-/// The compressions of a load in order; a compression's place decides its shape.
-pub(crate) fn compressions<'a>(load: &LoadView<'a>) -> Vec<&'a str> {
-    distinct(load, |view| &view.cell.cell.compression)
+/// How messages of a load are packed, in order: the compressions, each with and without batches where both were measured.
+/// The place decides a cell's shape.
+pub(crate) fn packings(load: &LoadView<'_>) -> Vec<String> {
+    distinct(load, |view| packing(load, view))
 }
 
-fn distinct<'a>(load: &LoadView<'a>, of: impl Fn(&CellView<'a>) -> &'a String) -> Vec<&'a str> {
-    let mut names: Vec<&str> = Vec::new();
-    for view in &load.cells {
-        if !names.contains(&of(view).as_str()) {
-            names.push(of(view));
+fn packing(load: &LoadView<'_>, view: &CellView<'_>) -> String {
+    let cell = &view.cell.cell;
+    match cell.batching.as_str() {
+        batching if batching != "none" && load.varies(|cell| &cell.cell.batching) => {
+            format!("{}, batches {batching}", cell.compression)
+        }
+        _ => cell.compression.clone(),
+    }
+}
+
+fn place_of(load: &LoadView<'_>, view: &CellView<'_>) -> usize {
+    let packing = packing(load, view);
+    packings(load).iter().position(|one| *one == packing).unwrap_or(0)
+}
+
+fn distinct<'a, T: PartialEq>(load: &LoadView<'a>, of: impl Fn(&CellView<'a>) -> T) -> Vec<T> {
+    let mut names = Vec::new();
+    for name in load.cells.iter().map(of) {
+        if !names.contains(&name) {
+            names.push(name);
         }
     }
     names
@@ -104,9 +120,9 @@ pub(crate) fn legend(load: &LoadView<'_>) -> String {
         write!(html, "<span><b style=\"color:#{r:02x}{g:02x}{b:02x}\">■</b> {}</span> ", escape(format))
             .expect("writing to a string does not fail");
     }
-    for (place, compression) in compressions(load).into_iter().enumerate() {
+    for (place, packing) in packings(load).into_iter().enumerate() {
         let shape = ["●", "▲", "✕", "＋"][place % 4];
-        write!(html, "<span>{shape} {}</span> ", escape(compression))
+        write!(html, "<span>{shape} {}</span> ", escape(&packing))
             .expect("writing to a string does not fail");
     }
     html + "</p>"
@@ -221,9 +237,7 @@ pub(crate) fn pareto(load: &LoadView<'_>, cpu: Metric) -> Result<String> {
             points.iter().filter(|p| on_frontier(p.2)).chain(points.iter().filter(|p| !on_frontier(p.2)));
         for (x, y, view) in order {
             let at = chart.backend_coord(&(*x, *y));
-            let names = &view.cell.cell;
-            let place = compressions(load).iter().position(|name| *name == names.compression).unwrap_or(0);
-            shape(place, at, colour(load, &names.format), &root)?;
+            shape(place_of(load, view), at, colour(load, &view.cell.cell.format), &root)?;
             let base = view.cell.role == Role::Anchor;
             if let Some(at) = (base || on_frontier(view)).then(|| labels.place(at, &view.cell.id)).flatten() {
                 root.draw(&Text::new(view.cell.id.clone(), at, FONT.into_font().color(&INK)))?;
@@ -309,11 +323,8 @@ pub(crate) fn forest(load: &LoadView<'_>, comparisons: &[Comparison], metric: Me
             chart.draw_series([PathElement::new([(from, y), (to, y)], style)])?;
             let at = chart.backend_coord(&(c.ratio, y));
             let view = load.cells.iter().find(|view| view.cell.id == c.cell);
-            let (colour, place) = view.map_or((INK, 0), |view| {
-                let names = &view.cell.cell;
-                let place = compressions(load).iter().position(|name| *name == names.compression);
-                (colour(load, &names.format), place.unwrap_or(0))
-            });
+            let (colour, place) =
+                view.map_or((INK, 0), |view| (colour(load, &view.cell.cell.format), place_of(load, view)));
             shape(place, at, colour, &root)?;
             let style = FONT.into_font().color(&INK).pos(Pos::new(HPos::Right, VPos::Center));
             root.draw(&Text::new(c.cell.clone(), (150, at.1), style))?;
@@ -328,12 +339,11 @@ pub(crate) fn forest(load: &LoadView<'_>, comparisons: &[Comparison], metric: Me
     Ok(finish(svg, &format!("{} with intervals", metric.short()), &marks))
 }
 
-/// Latency by percentile of the cells with one compression; both axes logarithmic.
-pub(crate) fn percentiles(load: &LoadView<'_>, compression: &str) -> Result<Option<String>> {
+/// Latency by percentile of the cells with one of the packings; both axes logarithmic.
+pub(crate) fn percentiles(load: &LoadView<'_>, packed: &str) -> Result<Option<String>> {
     let views: Vec<&CellView<'_>> = (load.cells.iter())
         .filter(|view| {
-            !matches!(view.cell.role, Role::Control | Role::Floor)
-                && view.cell.cell.compression == compression
+            !matches!(view.cell.role, Role::Control | Role::Floor) && packing(load, view) == packed
         })
         .collect();
     let curve = |view: &CellView<'_>| -> Curve {
@@ -379,7 +389,7 @@ pub(crate) fn percentiles(load: &LoadView<'_>, compression: &str) -> Result<Opti
         }
         root.present()?;
     }
-    Ok(Some(finish(svg, &format!("latency by percentile, {compression}"), &marks)))
+    Ok(Some(finish(svg, &format!("latency by percentile, {packed}"), &marks)))
 }
 
 /// p99 against rate, a line for each cell, where several rates of one scenario were measured.

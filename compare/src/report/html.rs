@@ -117,9 +117,9 @@ fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
         let caption = format!("{} against the reference (grey: ±2 %, thick: a verdict)", metric.short());
         body.push_str(&figure(&caption, &figures::forest(load, &comparisons, metric)?));
     }
-    for compression in figures::compressions(load) {
-        if let Some(svg) = figures::percentiles(load, compression)? {
-            body.push_str(&figure(&format!("Latency by percentile, {compression}"), &svg));
+    for packing in figures::packings(load) {
+        if let Some(svg) = figures::percentiles(load, &packing)? {
+            body.push_str(&figure(&format!("Latency by percentile, {packing}"), &svg));
         }
     }
     body.push_str("</div>\n");

@@ -325,6 +325,11 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
             result.config.rounds
         )
     };
+    let batches = |load: &LoadView<'_>| load.varies(|cell| &cell.cell.batching);
+    let batched = match loads.iter().any(batches) {
+        true => "; what came in batches with JSON in batches, and that with JSON event by event",
+        false => "",
+    };
     format!(
         "- An envelope is one event delivered to one subscriber (an acknowledged publish where nothing is delivered). \
          Envelopes/s divides by the time in which work was outstanding. In open-loop scenarios the plan sets the rate, \
@@ -342,7 +347,7 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
          - × is the median over rounds of a block divided by its nearest anchors: JSON without compression runs at every \
          fourth place. Where single blocks have too few samples it is the ratio of the merged blocks.\n\
          - Verdicts compare like with like: a format with JSON under the same compression, JSON itself with no \
-         compression. [low, high] is the 95 % bootstrap interval of the median over rounds (10,000 resamples of rounds, \
+         compression{batched}. [low, high] is the 95 % bootstrap interval of the median over rounds (10,000 resamples of rounds, \
          seed {}).\n\
          - better and worse: the interval lies wholly beyond ±{:.0} % and Wilcoxon's signed-rank test agrees \
          (p ≤ {}; {correction}). same: the interval lies within ±{:.0} %. inconclusive is an answer.\n\

@@ -25,6 +25,9 @@ impl LoadView<'_> {
             Role::Cell | Role::Anchor => &cell.cell.format,
         };
         let mut labels = vec![format.to_owned(), cell.cell.compression.clone()];
+        if self.varies(|cell| &cell.cell.batching) {
+            labels.push(cell.cell.batching.clone());
+        }
         if self.varies(|cell| &cell.cell.implementation) {
             labels.push(cell.cell.implementation.clone());
         }
@@ -42,12 +45,13 @@ impl LoadView<'_> {
 
     fn label_headings(&self) -> Vec<String> {
         let mut headings = vec!["format", "compression"];
+        headings.extend(self.varies(|cell| &cell.cell.batching).then_some("batches"));
         headings.extend(self.varies(|cell| &cell.cell.implementation).then_some("code"));
         headings.extend(self.varies(|cell| &cell.cell.verify).then_some("verify"));
         headings.into_iter().map(str::to_owned).collect()
     }
 
-    fn varies<'c>(&'c self, of: impl Fn(&'c CellResult) -> &'c String) -> bool {
+    pub(crate) fn varies<'c>(&'c self, of: impl Fn(&'c CellResult) -> &'c String) -> bool {
         self.cells.iter().any(|view| of(view.cell) != of(self.cells[0].cell))
     }
 

@@ -91,32 +91,38 @@ impl<'a> LoadView<'a> {
         self.cells.iter().find(|view| view.cell.role == Role::Control)
     }
 
-    /// What a cell is compared with, like with like: a format with JSON under the same compression, by the same kind of
-    /// code, with the same checks; a JSON cell with JSON without compression; what has no such partner with the next
-    /// simpler cell, at last the anchor. `None` for the anchor and the floor, which is
-    /// never ranked.
+    /// What a cell is compared with, like with like: a format with JSON under the same compression and batching, by the
+    /// same kind of code, with the same checks; JSON in batches with JSON event by event under the same compression; any
+    /// other JSON cell with JSON without compression; what has no such partner with the next simpler cell, at last the
+    /// anchor. `None` for the anchor and the floor, which is never ranked.
     pub(crate) fn reference(&self, view: &CellView<'a>) -> Option<&CellView<'a>> {
         let cell = &view.cell.cell;
         if matches!(view.cell.role, Role::Anchor | Role::Floor) {
             return None;
         }
-        let find = |format: &str, compression: &str, implementation: &str| {
+        let find = |format: &str, compression: &str, batching: &str, implementation: &str| {
             self.cells.iter().find(|other| {
                 let names = &other.cell.cell;
                 !matches!(other.cell.role, Role::Control | Role::Floor)
                     && other.cell.id != view.cell.id
                     && (names.format.as_str(), names.compression.as_str()) == (format, compression)
+                    && names.batching == batching
                     && (names.implementation.as_str(), &names.verify) == (implementation, &cell.verify)
             })
         };
-        let json = |compression| find(matrix::BASE_FORMAT, compression, &cell.implementation);
-        let is_json = cell.format == matrix::BASE_FORMAT;
-        let like = if is_json { None } else { json(&cell.compression) };
+        let json =
+            |compression, batching| find(matrix::BASE_FORMAT, compression, batching, &cell.implementation);
+        let singly = self.anchor().map_or("none", |anchor| anchor.cell.cell.batching.as_str());
+        let like = match cell.format == matrix::BASE_FORMAT {
+            false => json(&cell.compression, &cell.batching),
+            true if cell.batching != singly => json(&cell.compression, singly),
+            true => None,
+        };
         // Code of another kind never ranks formats: a tuned format without tuned JSON is compared with its own library.
         let others = self.cells.iter().map(|other| other.cell.cell.implementation.as_str());
         let other = others.into_iter().find(|name| *name != cell.implementation);
-        like.or_else(|| json(matrix::BASE_COMPRESSION))
-            .or_else(|| find(&cell.format, &cell.compression, other?))
+        like.or_else(|| json(matrix::BASE_COMPRESSION, &cell.batching))
+            .or_else(|| find(&cell.format, &cell.compression, &cell.batching, other?))
             .or_else(|| self.anchor())
     }
 

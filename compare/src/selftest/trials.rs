@@ -8,7 +8,7 @@ use measure::{Environment, Status, utc};
 use super::{Finding, bench::Bench};
 use crate::{
     Block, CellSpec, Config, Header, Plan, ResultFile, Role,
-    matrix::{BASE_COMPRESSION, BASE_FORMAT, CONTROL},
+    matrix::{BASE_COMPRESSION, BASE_FORMAT, CONTROL, NO_BATCHES},
     progress::Progress,
     report::{Comparison, Metric, Verdict},
     run::{self, Request},
@@ -115,6 +115,7 @@ impl Bench<'_> {
             rate_per_s: None,
             format: BASE_FORMAT.to_owned(),
             compression: BASE_COMPRESSION.to_owned(),
+            batching: NO_BATCHES.to_owned(),
             implementation: "library".to_owned(),
             verify: "none".to_owned(),
             faults,

@@ -35,7 +35,8 @@ pub(crate) fn matrix(ids: &[&str]) -> Vec<CellSpec> {
         compression_label: |text| Ok(text.to_owned()),
     };
     let all = || vec!["all".to_owned()];
-    let matrix = Matrix { formats: all(), compressions: all(), ..Matrix::default() };
+    let batchings = ["off", "on"].map(str::to_owned).to_vec();
+    let matrix = Matrix { formats: all(), compressions: all(), batchings, ..Matrix::default() };
     let mut cells = cells(&known, &matrix).unwrap();
     cells.retain(|cell| matches!(cell.role, Role::Anchor | Role::Control) || ids.contains(&cell.id.as_str()));
     cells
@@ -56,6 +57,9 @@ pub(crate) fn config(profile: &str, rounds: u32) -> Config {
 pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
     let id = if id == "json-control" { "json+none" } else { id };
     let (format, compression) = id.split_once('+').map(|(f, c)| (f.to_owned(), c.to_owned())).unwrap();
+    let single = format.strip_suffix(".batched").map(str::to_owned);
+    let batching = if single.is_some() { "ms=5 n=64 bytes=65536" } else { "none" };
+    let format = single.unwrap_or(format);
     let parameters = if compression == "deflate" { "level=6 window_bits=15 takeover=true" } else { "" };
     let Run { deliveries, .. } = run;
     let cpu = |us: u64| CpuTime { total_ns: us * 1_000 * deliveries, user_ns: None, system_ns: None };
@@ -76,7 +80,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
             compression,
             compression_parameters: parameters.to_owned(),
             verify: "full".to_owned(),
-            batching: "none".to_owned(),
+            batching: batching.to_owned(),
         },
         seed,
         corpus: CorpusRecord {

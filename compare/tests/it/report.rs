@@ -318,3 +318,35 @@ fn a_relay_that_misbehaved_is_named_before_every_number() {
         assert!(text.contains("A relay misbehaved on purpose (burn=20000ns)"), "{text}");
     }
 }
+
+#[test]
+fn what_comes_in_batches_is_compared_with_json_in_batches() {
+    let ids = ["json+deflate", "json.batched+deflate", "cbor-packed+deflate", "cbor-packed.batched+deflate"];
+    let result = result("standard", 6, &ids, |id, round, _| {
+        // Batches halve what JSON costs, and cbor-packed costs 0.8 of JSON either way.
+        let us = match id {
+            "json.batched+deflate" => 40,
+            "cbor-packed.batched+deflate" => 32,
+            "cbor-packed+deflate" => 64,
+            _ => 80,
+        };
+        record(id, 1 + u64::from(round), Run { relay_us_per_event: us, ..PLAIN })
+    });
+    let references: Vec<(String, String, String)> = report::comparisons(&result)
+        .into_iter()
+        .filter(|c| c.metric == report::Metric::RelayCpu && c.cell != "json-control")
+        .map(|c| (c.cell, c.reference, format!("{:.2}", c.ratio)))
+        .collect();
+    let expected = [
+        ("json+deflate", "json+none", "1.00"),
+        ("json.batched+deflate", "json+deflate", "0.50"),
+        ("cbor-packed+deflate", "json+deflate", "0.80"),
+        ("cbor-packed.batched+deflate", "json.batched+deflate", "0.80"),
+    ];
+    assert_eq!(references, expected.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned())));
+    let summary = report::summary(&result);
+    assert!(summary.contains("| format | compression | batches |"), "{summary}");
+    assert!(summary.contains("| json | deflate | ms=5 n=64 bytes=65536 |"), "{summary}");
+    let page = report::html(&result).unwrap();
+    assert!(page.contains("Latency by percentile, deflate, batches ms=5 n=64 bytes=65536"));
+}
