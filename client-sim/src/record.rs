@@ -66,7 +66,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         schema_version: SCHEMA_VERSION.to_owned(),
         tool: Tool { name: "client-sim".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
         environment: facts.environment.clone(),
-        command: std::env::args().collect(),
+        command: command(std::env::args()),
         started_utc: facts.started_utc.clone(),
         cell: cell(facts),
         seed: facts.seed,
@@ -102,6 +102,15 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         pinned: facts.pinned.clone(),
         latency: outcome.recorder.into_named(&shared.workload.labels),
     }
+}
+
+/// The command line without the folder of the program, which says something about a machine and nothing about the run.
+fn command(args: impl Iterator<Item = String>) -> Vec<String> {
+    let mut command: Vec<String> = args.collect();
+    if let Some(program) = command.first_mut() {
+        *program = program.rsplit('/').next().unwrap_or_default().to_owned();
+    }
+    command
 }
 
 fn cell(facts: &Facts<'_>) -> Cell {
@@ -194,4 +203,17 @@ fn rate(shared: &Shared, outcome: &Outcome) -> Option<Rate> {
         offered: publications.len() as f64 / span_s,
         achieved: sent as f64 / last_sent_s.max(span_s),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::command;
+
+    #[test]
+    fn a_record_does_not_say_where_the_program_lies() {
+        let of = |args: &[&str]| command(args.iter().map(|arg| (*arg).to_owned()));
+        assert_eq!(of(&["/home/someone/bin/compare", "role:client"]), ["compare", "role:client"]);
+        assert_eq!(of(&["client-sim", "--corpus", "a/b.jsonl"]), ["client-sim", "--corpus", "a/b.jsonl"]);
+        assert!(of(&[]).is_empty());
+    }
 }

@@ -178,16 +178,8 @@ impl ResultFile {
     pub fn read(path: &Path) -> Result<ResultFile> {
         let file = if path.is_dir() { path.join(RESULT_FILE) } else { path.to_owned() };
         let name = file.display().to_string();
-        let text = fs::read_to_string(&file)
-            .with_context(|| format!("cannot read {name}; expected a folder that `compare run` wrote"))?;
-        let value: serde_json::Value =
-            serde_json::from_str(&text).with_context(|| format!("{name} is not JSON"))?;
-        measure::check_schema_version(
-            &name,
-            value.get("schema_version").and_then(|version| version.as_str()),
-        )?;
-        let result: ResultFile =
-            serde_json::from_value(value).with_context(|| format!("{name} is not a result of this tool"))?;
+        ensure!(file.is_file(), "there is no {name}; expected a folder that `compare run` wrote");
+        let result: ResultFile = measure::read_versioned(&file, "result")?;
         let rounds = result.config.rounds;
         ensure!(rounds <= MAX_PAIRS, "{name} states {rounds} rounds; this tool makes at most {MAX_PAIRS}");
         let known = |block: &Block| block.round < rounds;

@@ -328,7 +328,7 @@ fn take_record(place: &Place<'_>, file: &Path, block: &mut Block) {
     }
     let mut record = match RunRecord::read(file) {
         Ok(record) => record,
-        Err(error) => return add_failure(block, error.to_string()),
+        Err(error) => return add_failure(block, format!("{:#}", anyhow::Error::new(error))),
     };
     if let Some(difference) = difference(place.cell, block.seed, &record) {
         return add_failure(block, difference);

@@ -315,7 +315,7 @@ fn generator_failed(record: &RunRecord) -> bool {
         return false;
     }
     let busy = record.client_cpu.total_ns as f64 / record.elapsed_ns.max(1) as f64 > GENERATOR_BUSY;
-    busy || record.validity.reasons.iter().any(|reason| reason.starts_with("host busy"))
+    busy || record.validity.blames_host()
 }
 
 impl Probe {

@@ -21,6 +21,6 @@ pub use latency::{Latency, LatencyError, Quantile};
 pub use record::{
     AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, Counts, FlowRecord, MemoryRecord,
     PinnedCores, RecordError, RelayProcess, RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord,
-    check_schema_version,
+    read_versioned,
 };
 pub use validity::{Rate, Signals, Validity, Verdict};

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, io, ops::Add, path::Path};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{CpuTime, Environment, Latency, Validity};
 
@@ -73,14 +73,7 @@ impl RunRecord {
     /// # Errors
     /// [`RecordError`]; each names the file.
     pub fn read(path: &Path) -> Result<RunRecord, RecordError> {
-        let name = path.display().to_string();
-        let text =
-            fs::read_to_string(path).map_err(|source| RecordError::Read { name: name.clone(), source })?;
-        let value: serde_json::Value = serde_json::from_str(&text)
-            .map_err(|source| RecordError::Layout { name: name.clone(), source })?;
-        // Before the fields: a file of another major version deserves that answer, not "missing field".
-        check_schema_version(&name, value.get("schema_version").and_then(|version| version.as_str()))?;
-        serde_json::from_value(value).map_err(|source| RecordError::Layout { name, source })
+        read_versioned(path, "record")
     }
 
     /// Writes the record as indented JSON.
@@ -95,11 +88,22 @@ impl RunRecord {
     }
 }
 
-/// Refuses a major version this build does not know. `name` is the file for the error text.
+/// Reads a JSON file that states its `schema_version`: a record, or what embeds records. `what` names it in error texts.
 ///
 /// # Errors
-/// [`RecordError::Schema`].
-pub fn check_schema_version(name: &str, found: Option<&str>) -> Result<(), RecordError> {
+/// [`RecordError`]; each names the file.
+pub fn read_versioned<T: DeserializeOwned>(path: &Path, what: &'static str) -> Result<T, RecordError> {
+    let name = path.display().to_string();
+    let text = fs::read_to_string(path).map_err(|source| RecordError::Read { name: name.clone(), source })?;
+    let layout = |source| RecordError::Layout { name: name.clone(), what, source };
+    let value: serde_json::Value = serde_json::from_str(&text).map_err(layout)?;
+    // Before the fields: a file of another major version deserves that answer, not "missing field".
+    check_schema_version(&name, value.get("schema_version").and_then(|version| version.as_str()))?;
+    serde_json::from_value(value).map_err(layout)
+}
+
+/// Refuses a major version this build does not know. `name` is the file for the error text.
+fn check_schema_version(name: &str, found: Option<&str>) -> Result<(), RecordError> {
     let major = |version: &str| version.split('.').next().map(str::to_owned);
     if found.and_then(major) == major(SCHEMA_VERSION) {
         return Ok(());
@@ -127,11 +131,13 @@ pub enum RecordError {
         /// Why.
         source: io::Error,
     },
-    /// The file is not a record.
-    #[error("{name} is not a record of this tool: {source}")]
+    /// The file is not what it should be.
+    #[error("{name} is not a {what} of this tool")]
     Layout {
         /// The file.
         name: String,
+        /// What it should be.
+        what: &'static str,
         /// Where it differs.
         source: serde_json::Error,
     },

@@ -29,6 +29,9 @@ const WAIT_INVALID_ABOVE: f64 = 0.50;
 const PRESSURE_SUSPECT_ABOVE: f64 = 20.0;
 const PRESSURE_INVALID_ABOVE: f64 = 60.0;
 
+/// How a reason begins that blames the machine, not one of the programs.
+const HOST_BUSY: &str = "host busy: ";
+
 /// Whether a run's numbers may be used, and why not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Validity {
@@ -66,6 +69,11 @@ impl Validity {
     pub fn add(&mut self, verdict: Verdict, reason: String) {
         self.verdict = self.verdict.max(verdict);
         self.reasons.push(reason);
+    }
+
+    /// Whether one of the reasons is that the machine had other things to do.
+    pub fn blames_host(&self) -> bool {
+        self.reasons.iter().any(|reason| reason.starts_with(HOST_BUSY))
     }
 }
 
@@ -173,7 +181,7 @@ impl Signals {
         {
             let ratio = wait_ns as f64 / self.generator_cpu_ns as f64;
             let reason = format!(
-                "host busy: the generator waited {:.1} ms for a core while it ran {:.1} ms, {:.0} % {}",
+                "{HOST_BUSY}the generator waited {:.1} ms for a core while it ran {:.1} ms, {:.0} % {}",
                 wait_ns as f64 / 1e6,
                 self.generator_cpu_ns as f64 / 1e6,
                 ratio * 100.0,
@@ -183,7 +191,7 @@ impl Signals {
         }
         if let Some(percent) = self.cpu_pressure_percent {
             let reason = format!(
-                "host busy: CPU pressure (some, 10 s) {percent:.1} % {}",
+                "{HOST_BUSY}CPU pressure (some, 10 s) {percent:.1} % {}",
                 limits(PRESSURE_SUSPECT_ABOVE / 100.0, PRESSURE_INVALID_ABOVE / 100.0)
             );
             judge(validity, percent, PRESSURE_SUSPECT_ABOVE, PRESSURE_INVALID_ABOVE, reason);
@@ -284,6 +292,24 @@ mod tests {
             assert_eq!(validity.verdict, verdict, "{:?}", validity.reasons);
             assert_eq!(validity.reasons.len(), 1, "{:?}", validity.reasons);
             assert!(validity.reasons[0].contains(reason), "{:?}", validity.reasons);
+        }
+    }
+
+    #[test]
+    fn the_host_is_blamed_for_what_it_did() {
+        type Change = fn(&mut Signals);
+        let cases: [(Change, bool); 4] = [
+            (|s| s.generator_wait_ns = Some(1_100_000_000), true),
+            (|s| s.cpu_pressure_percent = Some(60.1), true),
+            (|s| s.clipped = 1, false),
+            (|s| s.rate_per_second = Some(Rate { offered: 100.0, achieved: 50.0 }), false),
+        ];
+        for (change, blamed) in cases {
+            let mut signals = calm();
+            change(&mut signals);
+            let validity = signals.judge();
+            assert_eq!(validity.verdict, Verdict::Invalid);
+            assert_eq!(validity.blames_host(), blamed, "{:?}", validity.reasons);
         }
     }
 

@@ -13,7 +13,7 @@ mod trials;
 
 use std::{collections::BTreeMap, fs, path::Path, time::Instant, time::SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use measure::{Environment, SCHEMA_VERSION, Tool, utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -186,16 +186,9 @@ impl SelfTest {
     /// # Errors
     /// When there is no such file, or when it is of another major version.
     pub fn read(path: &Path) -> Result<SelfTest> {
-        let name = path.display().to_string();
-        let text = fs::read_to_string(path)
-            .with_context(|| format!("cannot read {name}; `compare selftest --out {name}` writes it"))?;
-        let value: serde_json::Value =
-            serde_json::from_str(&text).with_context(|| format!("{name} is not JSON"))?;
-        measure::check_schema_version(
-            &name,
-            value.get("schema_version").and_then(|version| version.as_str()),
-        )?;
-        serde_json::from_value(value).with_context(|| format!("{name} is not a self-test of this tool"))
+        let name = path.display();
+        ensure!(path.is_file(), "there is no {name}; `compare selftest --out {name}` writes it");
+        Ok(measure::read_versioned(path, "self-test")?)
     }
 
     /// Writes the result as indented JSON.
