@@ -168,14 +168,7 @@ fn run(args: &Args) -> anyhow::Result<RunRecord> {
                 || relay_flags(args, &workload),
                 |script| vec!["--floor".into(), script.path().into()],
             );
-            if let Some(cores) = &pinned {
-                cores::keep_to(&cores.relay).context("cannot pin the relay (--no-pin does not)")?;
-            }
-            let relay = OwnRelay::start(&flags);
-            if let Some(cores) = &pinned {
-                cores::keep_to(&cores.clients).context("cannot pin the clients (--no-pin does not)")?;
-            }
-            Some(relay.context("the relay of our own did not start")?)
+            Some(OwnRelay::start(&flags, pinned.as_ref()).context("the relay of our own did not start")?)
         }
     };
     // The relay has read it.

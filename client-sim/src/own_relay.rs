@@ -10,7 +10,10 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use measure::PinnedCores;
 use serde::Deserialize;
+
+use crate::cores;
 
 /// The first argument that makes a program a relay.
 pub const RELAY_ROLE: &str = "role:relay";
@@ -40,11 +43,20 @@ struct Announcement {
 }
 
 impl OwnRelay {
-    /// Starts a relay on a free port, with relay-sim's own flags, and waits until it listens.
+    /// Starts a relay on a free port, with relay-sim's own flags, and waits until it listens. With `pinned` it keeps to
+    /// the relay's cores, and the caller and what it starts later keep to the clients'.
     ///
     /// # Errors
     /// When it does not start; its own words are on standard error.
-    pub fn start(flags: &[OsString]) -> anyhow::Result<OwnRelay> {
+    pub fn start(flags: &[OsString], pinned: Option<&PinnedCores>) -> anyhow::Result<OwnRelay> {
+        let Some(cores) = pinned else { return OwnRelay::spawn(flags) };
+        cores::keep_to(&cores.relay).context("cannot pin the relay (--no-pin does not)")?;
+        let relay = OwnRelay::spawn(flags);
+        cores::keep_to(&cores.clients).context("cannot pin the clients (--no-pin does not)")?;
+        relay
+    }
+
+    fn spawn(flags: &[OsString]) -> anyhow::Result<OwnRelay> {
         let program = std::env::current_exe().context("cannot tell which program this is")?;
         let mut child = Command::new(program)
             .arg(RELAY_ROLE)

@@ -1,14 +1,12 @@
 //! Clients that read the same events from several relays: which connection brings what, and how often.
 
-use std::time::Duration;
-
 use anyhow::ensure;
 use codecs::{Event, Filter};
 use corpus::Random;
 
 use super::{PlannedRequest, Reading, Role, Session, Task, Workload};
 use crate::{
-    scenario::{Arrival, FanIn, OnDuplicate, Scenario},
+    scenario::{FanIn, OnDuplicate, Scenario},
     schedule,
 };
 
@@ -50,11 +48,14 @@ impl Workload {
                 self.readers += 1;
                 let mut drawn = eligible.clone();
                 let drawn = random.draw(&mut drawn, needed).to_vec();
-                for (round, (at, events_of)) in due.iter().zip(drawn.chunks(fan_in.events)).enumerate() {
+                for (due, events_of) in due.into_iter().enumerate().zip(drawn.chunks(fan_in.events)) {
                     let brings = share_out(fan_in, events_of, &mut random);
                     self.repeats += (brings.iter().map(Vec::len).sum::<usize>() - events_of.len()) as u64;
                     for (relay, brings) in brings.into_iter().enumerate() {
-                        self.sessions.push(session(fan_in, first + relay, (round, *at), &brings, events));
+                        let requests = requests(fan_in, &brings, events);
+                        let steps = if requests.is_empty() { Vec::new() } else { vec![requests] };
+                        let session = Session::new(fan_in.arrival, first + relay, due);
+                        self.sessions.push(Session { steps, ..session });
                     }
                 }
             }
@@ -88,40 +89,23 @@ fn repeats(events: usize, share: f64) -> usize {
     (events as f64 * share / (1.0 - share)).round() as usize
 }
 
-fn session(
-    fan_in: &FanIn,
-    connection: usize,
-    (round, at): (usize, Duration),
-    brings: &[u32],
-    events: &[Event<'static>],
-) -> Session {
-    let (think, follows) = match fan_in.arrival {
-        Arrival::Closed { think_ms, .. } => (Duration::from_millis(think_ms), round > 0),
-        _ => (Duration::ZERO, false),
-    };
+/// What one relay is asked for in a session.
+fn requests(fan_in: &FanIn, brings: &[u32], events: &[Event<'static>]) -> Vec<PlannedRequest> {
     let requests = brings.chunks(fan_in.chunk).map(|chunk| {
         let mut expected = chunk.to_vec();
         expected.sort_unstable();
         let ids = chunk.iter().map(|event| events[*event as usize].id).collect();
         PlannedRequest { filter: Filter { ids: Some(ids), ..Filter::default() }, expected }
     });
-    let steps = if brings.is_empty() { Vec::new() } else { vec![requests.collect()] };
-    Session {
-        at,
-        connection,
-        steps,
-        reconciliation: None,
-        live: Vec::new(),
-        stay: Duration::ZERO,
-        next: None,
-        think,
-        follows,
-    }
+    requests.collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{HashMap, HashSet};
+    use std::{
+        collections::{HashMap, HashSet},
+        time::Duration,
+    };
 
     use codecs::Format;
     use corpus::Corpus;

@@ -357,32 +357,16 @@ impl Workload {
     ) -> anyhow::Result<()> {
         let spans = scenario.spans(request.phases.as_deref());
         let label = self.label(request.name.as_deref());
-        let think = match request.arrival {
-            Arrival::Closed { think_ms, .. } => Some(Duration::from_millis(think_ms)),
-            _ => None,
-        };
-        let closed = think.is_some();
-        let think = think.unwrap_or_default();
         for c in 0..request.connections {
             let connection = self.roles.len();
             self.roles.push(Role { label, task: Task::Requester { connect: request.connect } });
             let mut random = schedule::stream(seed, &format!("request {population}"), c);
             let due = schedule::arrivals(request.arrival, request.connections, c, &spans, &mut random);
-            for (round, at) in due.into_iter().enumerate() {
+            for due in due.into_iter().enumerate() {
                 let (steps, live) = (asker.session(&mut random)?, planner.filters(self, &mut random));
                 let stay = Duration::from_millis(request.stay_ms.unwrap_or(0));
-                let follows = closed && round > 0;
-                self.sessions.push(Session {
-                    at,
-                    connection,
-                    steps,
-                    reconciliation: None,
-                    live,
-                    stay,
-                    next: None,
-                    think,
-                    follows,
-                });
+                let session = Session::new(request.arrival, connection, due);
+                self.sessions.push(Session { steps, live, stay, ..session });
             }
         }
         Ok(())
@@ -395,6 +379,27 @@ impl Workload {
             self.sessions[n].next = if follower { Some(position(n + 1)?) } else { None };
         }
         Ok(())
+    }
+}
+
+impl Session {
+    /// The session of a connection that is due as this arrival says; it asks for nothing yet.
+    fn new(arrival: Arrival, connection: usize, (round, at): (usize, Duration)) -> Self {
+        let (think, follows) = match arrival {
+            Arrival::Closed { think_ms, .. } => (Duration::from_millis(think_ms), round > 0),
+            _ => (Duration::ZERO, false),
+        };
+        Session {
+            at,
+            connection,
+            steps: Vec::new(),
+            reconciliation: None,
+            live: Vec::new(),
+            stay: Duration::ZERO,
+            next: None,
+            think,
+            follows,
+        }
     }
 }
 

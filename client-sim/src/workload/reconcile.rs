@@ -8,7 +8,7 @@ use corpus::fresh;
 
 use super::{Publication, Reconciliation, Role, Session, Task, Workload, sessions::position};
 use crate::{
-    scenario::{Arrival, Reconcile, Scenario},
+    scenario::Scenario,
     schedule,
 };
 
@@ -61,7 +61,8 @@ impl Workload {
                         frame_bytes: reconcile.frame_bytes,
                         chunk: reconcile.chunk,
                     };
-                    self.sessions.push(session(reconcile, connection, (round, at), reconciliation));
+                    let session = Session::new(reconcile.arrival, connection, (round, at));
+                    self.sessions.push(Session { reconciliation: Some(reconciliation), ..session });
                 }
             }
         }
@@ -89,29 +90,6 @@ impl Workload {
             own.push(place);
         }
         Ok(own)
-    }
-}
-
-fn session(
-    reconcile: &Reconcile,
-    connection: usize,
-    (round, at): (usize, Duration),
-    reconciliation: Reconciliation,
-) -> Session {
-    let (think, follows) = match reconcile.arrival {
-        Arrival::Closed { think_ms, .. } => (Duration::from_millis(think_ms), round > 0),
-        _ => (Duration::ZERO, false),
-    };
-    Session {
-        at,
-        connection,
-        steps: Vec::new(),
-        reconciliation: Some(reconciliation),
-        live: Vec::new(),
-        stay: Duration::ZERO,
-        next: None,
-        think,
-        follows,
     }
 }
 
