@@ -2,6 +2,7 @@
 //! holds, who publishes what when, who asks for what when, and which deliveries must follow.
 
 mod fan_in;
+mod live;
 mod publications;
 mod reconcile;
 mod select;
@@ -15,18 +16,19 @@ use std::{
 };
 
 use anyhow::ensure;
-use codecs::{Event, Filter, Format, KindClass, TagFilter};
-use corpus::{Corpus, Random};
+use codecs::{Event, Filter, Format, KindClass};
+use corpus::Corpus;
 
 use crate::{
     bits::Bits,
     client::Due,
-    scenario::{Arrival, Connect, LiveFilter, Request, Scenario},
+    scenario::{Arrival, Connect, Request, Scenario},
     schedule,
     workload::{
+        live::{LivePlanner, Published},
         select::select,
-        sessions::{Asker, eligible, position},
-        stored::{Stored, conditions},
+        sessions::{Asker, position},
+        stored::Stored,
     },
 };
 
@@ -420,87 +422,6 @@ impl Role {
     /// Whether it is connected before the clock starts.
     pub fn connects_before(&self) -> bool {
         !matches!(self.task, Task::Requester { connect: Connect::PerSession })
-    }
-}
-
-/// What live filters can ask for.
-struct Published {
-    authors: Vec<[u8; 32]>,
-    /// Values by tag letter, the most frequent first.
-    values: BTreeMap<char, Vec<String>>,
-}
-
-impl Published {
-    fn of(workload: &Workload) -> Self {
-        Published::of_events(&workload.events[workload.stored..])
-    }
-
-    fn of_events(events: &[Event<'static>]) -> Self {
-        let mut authors: Vec<_> = events.iter().map(|event| event.pubkey).collect();
-        authors.sort_unstable();
-        authors.dedup();
-        let mut counts: BTreeMap<char, HashMap<&str, usize>> = BTreeMap::new();
-        for (letter, value) in events.iter().flat_map(conditions) {
-            *counts.entry(letter).or_default().entry(value).or_default() += 1;
-        }
-        let by_frequency = |counts: HashMap<&str, usize>| {
-            let mut counted: Vec<_> = counts.into_iter().map(|(v, n)| (std::cmp::Reverse(n), v)).collect();
-            counted.sort_unstable();
-            counted.into_iter().map(|(_, value)| value.to_owned()).collect()
-        };
-        let values = counts.into_iter().map(|(letter, counts)| (letter, by_frequency(counts))).collect();
-        Published { authors, values }
-    }
-}
-
-/// Plans live subscriptions; filters that draw nothing are shared.
-struct LivePlanner<'p> {
-    published: &'p Published,
-    filters: &'p [LiveFilter],
-    shared: Vec<Option<u32>>,
-    /// Where the events are while the plan does not hold them.
-    events: Option<&'p [Event<'static>]>,
-}
-
-impl<'p> LivePlanner<'p> {
-    fn new(published: &'p Published, filters: &'p [LiveFilter]) -> Self {
-        LivePlanner { published, filters, shared: vec![None; filters.len()], events: None }
-    }
-
-    fn filters(&mut self, plan: &mut Workload, random: &mut Random) -> Vec<u32> {
-        let filters = self.filters.iter().enumerate().map(|(n, live)| {
-            if let Some(shared) = self.shared[n] {
-                return shared;
-            }
-            let filter = self.filter(live, random);
-            let events = self.events.unwrap_or(&plan.events);
-            let matches = plan.publications.iter().map(|p| filter.matches(&events[p.event as usize]));
-            let matches = matches.collect();
-            let place = position(plan.live.len()).expect("fewer filters than 2^32 fit into memory");
-            plan.live.push(Live { filter, matches });
-            self.shared[n] = (live.authors.is_none() && live.tag.is_none()).then_some(place);
-            place
-        });
-        filters.collect()
-    }
-
-    fn filter(&self, live: &LiveFilter, random: &mut Random) -> Filter {
-        let authors = live.authors.map(|count| {
-            let mut authors = self.published.authors.clone();
-            random.draw(&mut authors, count).to_vec()
-        });
-        let tags = live.tag.iter().map(|tag| {
-            let values = self.published.values.get(&tag.name).cloned().unwrap_or_default();
-            let mut values = eligible(tag, values);
-            TagFilter { letter: tag.name, values: random.draw(&mut values, tag.values).to_vec() }
-        });
-        Filter {
-            kinds: live.kinds.clone(),
-            authors,
-            tags: tags.collect(),
-            limit: Some(0),
-            ..Filter::default()
-        }
     }
 }
 

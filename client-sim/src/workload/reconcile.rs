@@ -7,10 +7,7 @@ use codecs::{Event, Filter, KindClass};
 use corpus::fresh;
 
 use super::{Publication, Reconciliation, Role, Session, Task, Workload, sessions::position};
-use crate::{
-    scenario::Scenario,
-    schedule,
-};
+use crate::{scenario::Scenario, schedule};
 
 /// NIP-09: a new deletion would delete nothing, but it is no event to keep.
 const DELETION: u16 = 5;
