@@ -1,15 +1,15 @@
 //! Which events does the relay have, and which of them answer a filter?
 //!
-//! In memory, for the length of a load test. Every index is ordered newest first with ties by lowest id, so a
-//! filter's answer is a merge of short ordered ranges: by author and kind, by author, by kind or by time. Tag
-//! conditions are checked on the candidates of those ranges.
+//! In memory, for the length of a load test. Every index is one ordered tree, newest first with ties by lowest id within
+//! what it is by, so a filter's answer is a merge of short ranges: by author and kind, by kind or by time. Tag conditions
+//! are checked on the candidates of those ranges. A tree for each author would cost most authors more memory than their
+//! events do.
 //!
 //! The rules of NIP-01 (replaceable, addressable, ephemeral) and NIP-09 (deletion) live in [`Store::insert`].
 
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
-    hash::Hash,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
@@ -81,6 +81,7 @@ impl StoredEvent {
         let encode = || {
             let mut out = Vec::with_capacity(512 + self.event.content.len());
             codec.encode_event(&self.event, &mut out)?;
+            out.shrink_to_fit(); // it is kept as long as the event
             self.count(size_of::<Encodings>() + out.capacity());
             Ok(Encoded { bytes: out.into(), ..Encoded::default() })
         };
@@ -109,7 +110,7 @@ impl StoredEvent {
     fn held_bytes(&self) -> usize {
         let values = self.event.tags.iter().flatten();
         let text: usize = values.map(|value| value.len() + size_of_val(value)).sum();
-        const INDEXES_BYTES: usize = 4 * 64;
+        const INDEXES_BYTES: usize = 4 * 80;
         size_of::<Self>() + INDEXES_BYTES + self.event.content.len() + 24 * self.event.tags.len() + text
     }
 }
@@ -122,7 +123,7 @@ impl Drop for StoredEvent {
 
 /// The order of every answer: newest first, ties by lowest id.
 type Key = (Reverse<i64>, [u8; 32]);
-type Ordered = BTreeMap<Key, Arc<StoredEvent>>;
+const NEWEST: Key = (Reverse(i64::MAX), [0; 32]);
 
 /// NIP-09.
 const DELETION: u16 = 5;
@@ -181,10 +182,9 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Store {
     events: HashMap<[u8; 32], Arc<StoredEvent>>,
-    by_time: Ordered,
-    by_kind: HashMap<u16, Ordered>,
-    by_author: HashMap<[u8; 32], Ordered>,
-    by_author_kind: HashMap<([u8; 32], u16), Ordered>,
+    by_time: BTreeMap<Key, Arc<StoredEvent>>,
+    by_kind: BTreeMap<(u16, Key), Arc<StoredEvent>>,
+    by_author: BTreeMap<([u8; 32], u16, Key), Arc<StoredEvent>>,
     /// The current version of each address.
     addresses: HashMap<Address, [u8; 32]>,
     /// Ids that somebody deleted, with that somebody: only the event's own author counts, and the event may
@@ -203,10 +203,9 @@ impl Store {
     pub(crate) fn new(max_bytes: usize) -> Self {
         Store {
             events: HashMap::new(),
-            by_time: Ordered::new(),
-            by_kind: HashMap::new(),
-            by_author: HashMap::new(),
-            by_author_kind: HashMap::new(),
+            by_time: BTreeMap::new(),
+            by_kind: BTreeMap::new(),
+            by_author: BTreeMap::new(),
             addresses: HashMap::new(),
             deleted_ids: HashSet::new(),
             deleted_addresses: HashMap::new(),
@@ -288,8 +287,9 @@ impl Store {
             let start = found.len();
             let limit = limit(filter);
             let rest = beyond_the_index(filter);
-            self.candidates(filter, |ordered| {
-                found.extend(matching(ordered, filter, &rest).take(limit).cloned());
+            self.candidates(filter, |candidates| {
+                let matching = candidates.filter(|stored| rest.matches(&stored.event));
+                found.extend(matching.take(limit).cloned());
             });
             sort_and_deduplicate(&mut found, start);
             found.truncate(start.saturating_add(limit));
@@ -300,35 +300,60 @@ impl Store {
         found
     }
 
-    /// Calls `visit` with every ordered set that may hold matches of the filter; narrowest index first.
-    fn candidates(&self, filter: &Filter, mut visit: impl FnMut(&Ordered)) {
+    /// Calls `visit` with every range that may hold matches of the filter, in order and of its time; narrowest index first.
+    fn candidates<'s>(
+        &'s self,
+        filter: &Filter,
+        mut visit: impl FnMut(&mut dyn Iterator<Item = &'s Arc<StoredEvent>>),
+    ) {
+        let newest = (Reverse(filter.until.unwrap_or(i64::MAX)), [0; 32]);
+        let oldest = (Reverse(filter.since.unwrap_or(i64::MIN)), [0xff; 32]);
+        if newest > oldest {
+            return; // `since` after `until`: the ranges below would panic
+        }
+        let mut of_author = |author: [u8; 32], kind: u16| {
+            let range = self.by_author.range((author, kind, newest)..=(author, kind, oldest));
+            visit(&mut range.map(|(_, stored)| stored));
+        };
         match (&filter.ids, &filter.authors, &filter.kinds) {
             (Some(ids), _, _) => {
                 let named = ids.iter().filter_map(|id| self.events.get(id));
-                visit(&named.map(|event| (event.key(), Arc::clone(event))).collect());
+                let mut named: Vec<_> = named.filter(|e| (newest..=oldest).contains(&e.key())).collect();
+                named.sort_unstable_by_key(|event| event.key());
+                named.dedup_by_key(|event| event.key()); // a client may name one twice
+                visit(&mut named.into_iter());
             }
             (None, Some(authors), Some(kinds)) => {
-                let pairs = authors.iter().flat_map(|author| kinds.iter().map(|kind| (*author, *kind)));
-                pairs.filter_map(|pair| self.by_author_kind.get(&pair)).for_each(visit);
+                authors.iter().for_each(|author| kinds.iter().for_each(|kind| of_author(*author, *kind)));
             }
             (None, Some(authors), None) => {
-                authors.iter().filter_map(|author| self.by_author.get(author)).for_each(visit);
+                authors.iter().for_each(|a| self.kinds_of(*a).for_each(|kind| of_author(*a, kind)));
             }
             (None, None, Some(kinds)) => {
-                kinds.iter().filter_map(|kind| self.by_kind.get(kind)).for_each(visit);
+                for kind in kinds {
+                    let range = self.by_kind.range((*kind, newest)..=(*kind, oldest));
+                    visit(&mut range.map(|(_, stored)| stored));
+                }
             }
-            (None, None, None) => visit(&self.by_time),
+            (None, None, None) => visit(&mut self.by_time.range(newest..=oldest).map(|(_, stored)| stored)),
         }
+    }
+
+    /// The kinds that an author's stored events have, each found by one step into the tree.
+    fn kinds_of(&self, author: [u8; 32]) -> impl Iterator<Item = u16> {
+        let first_from = move |kind: u16| {
+            let (&(found, kind, _), _) = self.by_author.range((author, kind, NEWEST)..).next()?;
+            (found == author).then_some(kind)
+        };
+        std::iter::successors(first_from(0), move |kind| first_from(kind.checked_add(1)?))
     }
 
     fn add(&mut self, stored: &Arc<StoredEvent>) {
         let (key, event) = (stored.key(), &stored.event);
         self.events.insert(event.id, Arc::clone(stored));
         self.by_time.insert(key, Arc::clone(stored));
-        self.by_kind.entry(event.kind).or_default().insert(key, Arc::clone(stored));
-        self.by_author.entry(event.pubkey).or_default().insert(key, Arc::clone(stored));
-        let pair = (event.pubkey, event.kind);
-        self.by_author_kind.entry(pair).or_default().insert(key, Arc::clone(stored));
+        self.by_kind.insert((event.kind, key), Arc::clone(stored));
+        self.by_author.insert((event.pubkey, event.kind, key), Arc::clone(stored));
         self.held_bytes += stored.held_bytes();
     }
 
@@ -336,9 +361,8 @@ impl Store {
         let Some(stored) = self.events.remove(id) else { return };
         let (key, event) = (stored.key(), &stored.event);
         self.by_time.remove(&key);
-        remove_from(&mut self.by_kind, &event.kind, &key);
-        remove_from(&mut self.by_author, &event.pubkey, &key);
-        remove_from(&mut self.by_author_kind, &(event.pubkey, event.kind), &key);
+        self.by_kind.remove(&(event.kind, key));
+        self.by_author.remove(&(event.pubkey, event.kind, key));
         self.held_bytes -= stored.held_bytes();
     }
 
@@ -409,26 +433,13 @@ impl QueryLimits {
     }
 }
 
-/// The conditions that [`Store::candidates`] and the range of time leave to check; scanning a list of 2,000
+/// The conditions that [`Store::candidates`] leaves to check; scanning a list of 2,000
 /// authors again for each of their events would cost more than finding the event.
 fn beyond_the_index(filter: &Filter) -> Filter {
     match filter.ids {
         Some(_) => Filter { ids: None, ..filter.clone() },
         None => Filter { tags: filter.tags.clone(), ..Filter::default() },
     }
-}
-
-/// The filter's matches of one ordered set, in order.
-fn matching<'s>(
-    ordered: &'s Ordered,
-    filter: &Filter,
-    rest: &'s Filter,
-) -> impl Iterator<Item = &'s Arc<StoredEvent>> {
-    let newest = (Reverse(filter.until.unwrap_or(i64::MAX)), [0; 32]);
-    let oldest = (Reverse(filter.since.unwrap_or(i64::MIN)), [0xff; 32]);
-    // A range whose start lies behind its end panics, and `since` after `until` matches nothing.
-    let range = (newest <= oldest).then(|| ordered.range(newest..=oldest));
-    range.into_iter().flatten().map(|(_, stored)| stored).filter(|stored| rest.matches(&stored.event))
 }
 
 fn sort_and_deduplicate(found: &mut Vec<Arc<StoredEvent>>, start: usize) {
@@ -439,15 +450,6 @@ fn sort_and_deduplicate(found: &mut Vec<Arc<StoredEvent>>, start: usize) {
         let mut tail = found.split_off(start);
         tail.dedup_by(|a, b| a.event.id == b.event.id);
         found.append(&mut tail);
-    }
-}
-
-fn remove_from<K: Hash + Eq>(index: &mut HashMap<K, Ordered>, at: &K, key: &Key) {
-    if let Some(ordered) = index.get_mut(at) {
-        ordered.remove(key);
-        if ordered.is_empty() {
-            index.remove(at);
-        }
     }
 }
 

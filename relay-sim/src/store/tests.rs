@@ -180,7 +180,7 @@ fn every_filter_gives_what_a_scan_of_all_events_gives() {
     };
     let lists: [Option<Vec<u16>>; 3] = [None, Some(vec![7, 1, 7]), Some(vec![])];
     let authors = [None, Some(vec![[3; 32], [1; 32], [3; 32]]), Some(vec![[99; 32]]), Some(vec![])];
-    let idss = [None, Some(vec![event(3).id, event(21).id, event(3).id, event(250).id])];
+    let idss = [None, Some([3, 21, 22, 22, 21, 3, 250].map(|n| event(n).id).to_vec())];
     let times =
         [(None, None), (Some(10), None), (None, Some(40)), (Some(10), Some(40)), (Some(40), Some(10))];
     let tagss =
