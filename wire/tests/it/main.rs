@@ -11,3 +11,4 @@ mod interop;
 mod negotiation;
 mod scripted;
 mod tls;
+mod traffic;
