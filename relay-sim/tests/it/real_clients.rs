@@ -1,18 +1,21 @@
 //! Programs that know nothing of this project talk to the relay. See `docs/real-clients.md`.
 //!
-//! They need Node with nostr-tools and ws on NODE_PATH, or websockets in the first python3 on PATH, as `.ci/run` sets
-//! them up; where these are not installed the tests say so and pass. Nothing is downloaded here.
+//! They need Node with nostr-tools and ws on NODE_PATH, websockets in the first python3 on PATH, Go with the modules of
+//! `tests/clients/go` downloaded, or Chromium, as `.ci/run` sets them up; where these are not installed the tests say so
+//! and pass. Nothing is downloaded here.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::{Output, Stdio},
 };
 
 use codecs::VerifyLevel;
 use corpus::Corpus;
-use tokio::{io::AsyncWriteExt, process::Command};
+use relay_sim::Totals;
+use tokio::{io::AsyncWriteExt, process::Command, time::timeout};
 
-use crate::common::{TestRelay, event_json};
+use crate::common::{PATIENCE, TestRelay, event_json, signed};
 
 fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
@@ -44,6 +47,73 @@ async fn nostr_tools_is_served_unmodified() {
 }
 
 #[tokio::test]
+async fn go_nostr_is_served_unmodified() {
+    let folder = tempfile::tempdir().unwrap();
+    let client = folder.path().join("client");
+    let mut build = Command::new("go");
+    // Without a proxy and without a toolchain of its own choice, go downloads nothing.
+    build.envs([("GOPROXY", "off"), ("GOTOOLCHAIN", "local"), ("CGO_ENABLED", "0")]);
+    build.current_dir(script("go")).args(["build", "-mod=readonly", "-o"]).arg(&client).arg(".");
+    if !succeeds(&mut build).await {
+        eprintln!(
+            "skipped: go is not installed, or the modules of relay-sim/tests/clients/go are not downloaded"
+        );
+        return;
+    }
+    let relay = TestRelay::start(|config| config.auth = true).await;
+    check(&Command::new(client).arg(&relay.url).output().await.unwrap());
+    let totals = relay.stop().await;
+    assert_eq!((totals.connections, totals.events_accepted, totals.events_rejected), (2, 3, 2));
+    check_compressed(&totals);
+}
+
+#[tokio::test]
+async fn the_websocket_of_a_browser_exchanges_compressed_messages() {
+    let Some(browser) = installed_browser().await else {
+        eprintln!("skipped: needs chromium");
+        return;
+    };
+    let relay = TestRelay::start(|config| config.verify = VerifyLevel::Full).await;
+    // Repetitive enough to show in the relay's counts.
+    let event = signed(1, 1_700_000_000, Vec::new(), "a browser's \"words\" – ümlauts too. ".repeat(100));
+    let page = fs::read_to_string(script("browser.html")).unwrap();
+    let page = page.replace("RELAY_URL", &relay.url).replace("EVENT_JSON", &event_json(&event));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("page.html");
+    fs::write(&file, page).unwrap();
+    let mut run = Command::new(browser);
+    run.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--timeout=15000"])
+        .arg("--dump-dom")
+        .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
+        .arg(format!("file://{}", file.display()))
+        .kill_on_drop(true);
+    let output = timeout(2 * PATIENCE, run.output()).await.expect("the browser ends").unwrap();
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let outcome = dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next());
+    assert_eq!(outcome, Some("passed: stored, live, altered"), "{}", String::from_utf8_lossy(&output.stderr));
+    let totals = relay.stop().await;
+    assert_eq!((totals.connections, totals.events_accepted, totals.events_rejected), (2, 1, 1));
+    check_compressed(&totals);
+}
+
+async fn installed_browser() -> Option<&'static str> {
+    for name in ["chromium", "chromium-browser", "google-chrome"] {
+        if succeeds(Command::new(name).arg("--version")).await {
+            return Some(name);
+        }
+    }
+    None
+}
+
+/// Both directions carried less than was said, by far, and nothing that the relay could not read.
+fn check_compressed(totals: &Totals) {
+    let (sent, received) = (totals.traffic.sent, totals.traffic.received);
+    assert!(sent.wire_bytes < sent.payload_bytes * 9 / 10, "{sent:?} is compressed");
+    assert!(received.wire_bytes < received.payload_bytes * 9 / 10, "{received:?} is compressed");
+    assert_eq!((totals.malformed, totals.unsupported), (0, 0));
+}
+
+#[tokio::test]
 async fn python_websockets_exchanges_compressed_messages() {
     if !succeeds(Command::new("python3").args(["-c", "import websockets.asyncio.client"])).await {
         eprintln!("skipped: the first python3 on PATH has no websockets");
@@ -67,8 +137,5 @@ async fn python_websockets_exchanges_compressed_messages() {
     drop(stdin);
     check(&child.wait_with_output().await.unwrap());
     let totals = relay.stop().await;
-    let (sent, received) = (totals.traffic.sent, totals.traffic.received);
-    assert!(sent.wire_bytes < sent.payload_bytes * 9 / 10, "{sent:?} is compressed");
-    assert!(received.wire_bytes < received.payload_bytes * 9 / 10, "{received:?} is compressed");
-    assert_eq!(totals.malformed, 0);
+    check_compressed(&totals);
 }
