@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 use codecs::{
-    ClientMessage, Codec, EoseHints, Event, EventHead, Filter, Format, Implementation, RelayMessage,
-    TagFilter,
+    ClientMessage, Codec, DecodeError, EoseHints, Event, EventHead, Filter, Format, Implementation, Limits,
+    RelayMessage, TagFilter,
 };
 
 /// Formats whose events and relay messages have exactly one form: what is accepted is written back byte for byte.
@@ -82,6 +82,9 @@ fn client_message(format: Format, codecs: &[&dyn Codec], bytes: &[u8]) {
         let other = read(*codec, bytes);
         assert_eq!(decoded.as_ref().ok(), other.as_ref().ok(), "{format}: {decoded:?} or {other:?}");
     }
+    for codec in codecs {
+        within_limits(format, *codec, bytes, decoded.as_ref().ok());
+    }
     let Ok(message) = decoded else { return };
     if has_unknown_field(&message) {
         return; // reported, never written
@@ -97,6 +100,44 @@ fn client_message(format: Format, codecs: &[&dyn Codec], bytes: &[u8]) {
     let json = Format::JSON.spec().library;
     let text = write(|out| json.encode_client(&message, out)).expect("JSON holds every message");
     assert_eq!(read(json, &text), Ok(message), "{format}: seen through JSON");
+}
+
+/// A reader with limits takes what one without them takes, as far as the limits reach.
+fn within_limits(format: Format, codec: &dyn Codec, bytes: &[u8], message: Option<&ClientMessage<'static>>) {
+    let limits = Limits { max_filters: 2, max_filter_values: 3, max_subscription_chars: 8 };
+    let within = codec.decode_client_within(bytes, &limits).map(ClientMessage::into_owned);
+    match (message, &within) {
+        (Some(message), Ok(same)) => {
+            assert_eq!(message, same, "{format}: limits change what is read");
+            assert!(is_within(message, limits), "{format}: beyond the limits, {message:?}");
+        }
+        (Some(message), Err(error)) => {
+            assert!(matches!(error, DecodeError::OverLimit(_)), "{format}: {error:?}");
+            // Where a field is not known, its lists may be counted.
+            let is_odd = has_unknown_field(message);
+            assert!(is_odd || !is_within(message, limits), "{format}: {error:?}, but {message:?}");
+        }
+        (None, _) => assert!(within.is_err(), "{format}: only limits make this a message"),
+    }
+}
+
+fn is_within(message: &ClientMessage<'_>, limits: Limits) -> bool {
+    let (subscription, filters) = match message {
+        ClientMessage::Req { subscription, filters } | ClientMessage::Count { subscription, filters } => {
+            (subscription, filters.as_slice())
+        }
+        ClientMessage::NegOpen { subscription, filter, .. } => (subscription, std::slice::from_ref(filter)),
+        _ => return true,
+    };
+    let fits = |len: Option<usize>| len.is_none_or(|len| len <= limits.max_filter_values);
+    subscription.chars().count() <= limits.max_subscription_chars
+        && filters.len() <= limits.max_filters
+        && filters.iter().all(|Filter { ids, authors, kinds, tags, .. }| {
+            fits(ids.as_ref().map(Vec::len))
+                && fits(authors.as_ref().map(Vec::len))
+                && fits(kinds.as_ref().map(Vec::len))
+                && tags.iter().all(|condition| fits(Some(condition.values.len())))
+        })
 }
 
 fn relay_message(format: Format, codecs: &[&dyn Codec], bytes: &[u8]) {

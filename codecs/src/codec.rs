@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt::Debug};
 
-use crate::{ClientMessage, Event, EventHead, EventView, FlatEvent, RelayMessage};
+use crate::{ClientMessage, Event, EventHead, EventView, FlatEvent, Limits, OverLimit, RelayMessage};
 
 /// Reads and writes events. Formats that define only an event implement this and get whole messages from the
 /// common envelope; see [`Codec`].
@@ -68,7 +68,21 @@ pub trait Codec: EventCodec {
     ///
     /// # Errors
     /// [`DecodeError::UnknownMessage`] for a verb or opcode outside the protocol, otherwise what is wrong.
-    fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError>;
+    fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
+        self.decode_client_within(bytes, &Limits::MOST)
+    }
+
+    /// [`Codec::decode_client`] for a relay that has limits: a REQ, COUNT or NEG-OPEN beyond them is refused at the
+    /// first entry too many, without room for it. Whether there is an id, a filter and nothing unsupported is left
+    /// to [`Limits::check`].
+    ///
+    /// # Errors
+    /// [`DecodeError::OverLimit`] for such a request, otherwise see [`Codec::decode_client`].
+    fn decode_client_within<'a>(
+        &self,
+        bytes: &'a [u8],
+        limits: &Limits,
+    ) -> Result<ClientMessage<'a>, DecodeError>;
 
     /// Appends a relay's message to `out`.
     ///
@@ -180,6 +194,9 @@ pub enum DecodeError {
     /// A well-formed message with a verb or opcode outside the protocol.
     #[error("unknown message {0}")]
     UnknownMessage(String),
+    /// A request beyond what the reader accepts; see [`Codec::decode_client_within`].
+    #[error(transparent)]
+    OverLimit(Box<OverLimit>),
     /// What the format's library said.
     #[error("{0}")]
     Library(String),

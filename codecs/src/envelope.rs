@@ -28,9 +28,10 @@ use std::{borrow::Cow, convert::Infallible, slice};
 
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, EventHead, EventView,
-    Filter, FlatEvent, RelayMessage, TagFilter,
+    Filter, FlatEvent, Limits, RelayMessage, Request, TagFilter,
     codec::{all_or_nothing, assert_batch},
     hex,
+    model::Bounds,
     reader::{MAX_FILTERS, Reader, write_sized, write_varint},
 };
 
@@ -116,25 +117,30 @@ impl<E: EventCodec> Codec for Common<E> {
         })
     }
 
-    fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
+    fn decode_client_within<'a>(
+        &self,
+        bytes: &'a [u8],
+        limits: &Limits,
+    ) -> Result<ClientMessage<'a>, DecodeError> {
         let mut reader = Reader::new(bytes);
         let message = match reader.u8("opcode")? {
             0x01 => ClientMessage::Event(Cow::Owned(self.event.decode_event(reader.take_rest())?)),
-            0x02 => ClientMessage::Req {
-                subscription: read_subscription(&mut reader)?,
-                filters: read_filters(&mut reader)?,
-            },
+            0x02 => {
+                let (subscription, filters) = read_request(&mut reader, limits, Request::Req)?;
+                ClientMessage::Req { subscription, filters }
+            }
             0x03 => ClientMessage::Close { subscription: read_subscription(&mut reader)? },
             0x04 => ClientMessage::Auth(Cow::Owned(self.event.decode_event(reader.take_rest())?)),
-            0x05 => ClientMessage::Count {
-                subscription: read_subscription(&mut reader)?,
-                filters: read_filters(&mut reader)?,
-            },
-            0x06 => ClientMessage::NegOpen {
-                subscription: read_subscription(&mut reader)?,
-                filter: read_sized_filter(&mut reader)?,
-                message: reader.take_rest().into(),
-            },
+            0x05 => {
+                let (subscription, filters) = read_request(&mut reader, limits, Request::Count)?;
+                ClientMessage::Count { subscription, filters }
+            }
+            0x06 => {
+                let subscription = read_subscription(&mut reader)?;
+                let bounds = Bounds::new(limits, Request::NegOpen, &subscription)?;
+                let filter = read_sized_filter(&mut reader, &bounds)?;
+                ClientMessage::NegOpen { subscription, filter, message: reader.take_rest().into() }
+            }
             0x07 => ClientMessage::NegMsg {
                 subscription: read_subscription(&mut reader)?,
                 message: reader.take_rest().into(),
@@ -416,20 +422,25 @@ fn read_flags<const N: usize>(reader: &mut Reader<'_>, what: &'static str) -> Re
     Ok(std::array::from_fn(|bit| byte >> bit & 1 == 1))
 }
 
-fn read_filters(reader: &mut Reader<'_>) -> Result<Vec<Filter>, DecodeError> {
+fn read_request<'a>(
+    reader: &mut Reader<'a>,
+    limits: &Limits,
+    request: Request,
+) -> Result<(Cow<'a, str>, Vec<Filter>), DecodeError> {
+    let subscription = read_subscription(reader)?;
+    let bounds = Bounds::new(limits, request, &subscription)?;
     let count = reader.varint("number of filters")?;
-    if count > MAX_FILTERS as u64 {
-        return Err(DecodeError::OutOfRange("number of filters"));
-    }
-    (0..count).map(|_| read_sized_filter(reader)).collect()
+    bounds.filters(usize::try_from(count).unwrap_or(usize::MAX))?;
+    let filters = (0..count).map(|_| read_sized_filter(reader, &bounds)).collect::<Result<_, _>>()?;
+    Ok((subscription, filters))
 }
 
-fn read_sized_filter(reader: &mut Reader<'_>) -> Result<Filter, DecodeError> {
+fn read_sized_filter(reader: &mut Reader<'_>, bounds: &Bounds<'_>) -> Result<Filter, DecodeError> {
     let len = reader.varint("filter's length")?;
-    read_filter(Reader::new(reader.bytes(len, "filter")?))
+    read_filter(Reader::new(reader.bytes(len, "filter")?), bounds)
 }
 
-fn read_filter(mut reader: Reader<'_>) -> Result<Filter, DecodeError> {
+fn read_filter(mut reader: Reader<'_>, bounds: &Bounds<'_>) -> Result<Filter, DecodeError> {
     let mut filter = Filter::default();
     let mut last = 0;
     while !reader.is_empty() {
@@ -444,15 +455,15 @@ fn read_filter(mut reader: Reader<'_>) -> Result<Filter, DecodeError> {
         let len = reader.varint("filter field's length")?;
         let mut payload = Reader::new(reader.bytes(len, "filter field")?);
         match tag {
-            1 => filter.ids = Some(read_keys(&mut payload, "ids")?),
-            2 => filter.authors = Some(read_keys(&mut payload, "authors")?),
-            3 => filter.kinds = Some(read_kinds(&mut payload)?),
+            1 => filter.ids = Some(read_keys(&mut payload, bounds, "ids")?),
+            2 => filter.authors = Some(read_keys(&mut payload, bounds, "authors")?),
+            3 => filter.kinds = Some(read_kinds(&mut payload, bounds)?),
             4 => filter.since = Some(payload.varint("since")?.cast_signed()),
             5 => filter.until = Some(payload.varint("until")?.cast_signed()),
             6 => filter.limit = Some(payload.varint("limit")?),
             7 => filter.search = Some(payload.rest_text("search")?.to_owned()),
             8 => {
-                let condition = read_condition(&mut payload)?;
+                let condition = read_condition(&mut payload, bounds)?;
                 if filter.tags.iter().any(|earlier| earlier.letter == condition.letter) {
                     return Err(DecodeError::Duplicate("tag condition"));
                 }
@@ -468,33 +479,43 @@ fn read_filter(mut reader: Reader<'_>) -> Result<Filter, DecodeError> {
     Ok(filter)
 }
 
-fn read_keys(payload: &mut Reader<'_>, what: &'static str) -> Result<Vec<[u8; 32]>, DecodeError> {
+fn read_keys(
+    payload: &mut Reader<'_>,
+    bounds: &Bounds<'_>,
+    what: &'static str,
+) -> Result<Vec<[u8; 32]>, DecodeError> {
     let (keys, rest) = payload.take_rest().as_chunks();
+    bounds.values(keys.len())?;
     if rest.is_empty() { Ok(keys.to_vec()) } else { Err(DecodeError::Truncated(what)) }
 }
 
-fn read_kinds(payload: &mut Reader<'_>) -> Result<Vec<u16>, DecodeError> {
+fn read_kinds(payload: &mut Reader<'_>, bounds: &Bounds<'_>) -> Result<Vec<u16>, DecodeError> {
     let mut kinds = Vec::new();
     while !payload.is_empty() {
+        bounds.values(kinds.len() + 1)?;
         let kind = payload.varint("kinds")?;
         kinds.push(u16::try_from(kind).map_err(|_| DecodeError::OutOfRange("kinds"))?);
     }
     Ok(kinds)
 }
 
-fn read_condition(payload: &mut Reader<'_>) -> Result<TagFilter, DecodeError> {
+fn read_condition(payload: &mut Reader<'_>, bounds: &Bounds<'_>) -> Result<TagFilter, DecodeError> {
     let letter = char::from(payload.u8("tag condition's letter")?);
     if !letter.is_ascii_alphabetic() {
         return Err(DecodeError::Malformed("tag condition's letter"));
     }
-    Ok(TagFilter { letter, values: read_elements(payload)? })
+    Ok(TagFilter { letter, values: read_elements(payload, bounds)? })
 }
 
 /// Reads an `elem` after the other until nothing is left.
-pub(crate) fn read_elements(payload: &mut Reader<'_>) -> Result<Vec<String>, DecodeError> {
+pub(crate) fn read_elements(
+    payload: &mut Reader<'_>,
+    bounds: &Bounds<'_>,
+) -> Result<Vec<String>, DecodeError> {
     let what = "tag condition";
     let mut values = Vec::new();
     while !payload.is_empty() {
+        bounds.values(values.len() + 1)?;
         let head = payload.varint(what)?;
         let is_bytes = head & 1 == 1;
         let value = if is_bytes {

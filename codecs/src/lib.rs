@@ -20,6 +20,6 @@ mod walk;
 pub use codec::{Codec, DecodeError, EncodeError, EventCodec};
 pub use formats::{FORMATS, Format, FormatSpec, Group, Implementation, Opcode, UnknownName};
 pub use model::{
-    ClientMessage, EoseHints, Event, EventHead, EventView, Filter, FlatEvent, KindClass, Limits,
-    RelayMessage, Tag, TagFilter, TagView, TextView, VerifyError, VerifyLevel,
+    ClientMessage, EoseHints, Event, EventHead, EventView, Filter, FlatEvent, KindClass, Limit, Limits,
+    OverLimit, RelayMessage, Request, Tag, TagFilter, TagView, TextView, VerifyError, VerifyLevel,
 };

@@ -5,7 +5,10 @@
 
 mod common;
 
-use codecs::{ClientMessage, DecodeError, EncodeError, EoseHints, Filter, RelayMessage, TagFilter};
+use codecs::{
+    ClientMessage, DecodeError, EncodeError, EoseHints, Filter, Limit, OverLimit, RelayMessage, Request,
+    TagFilter,
+};
 use common::{ENVELOPE, PROTOBUF, Subject, batch, subjects};
 
 /// Those whose tag values are always text.
@@ -290,7 +293,12 @@ fn filters_are_counted_before_they_are_kept() {
     for (formats, bytes) in hostile {
         for subject in of(formats) {
             let result = subject.read_client(&bytes);
-            assert_eq!(result, Err(DecodeError::OutOfRange("number of filters")), "{}", subject.label);
+            let over = OverLimit {
+                limit: Limit::Filters(4_096),
+                request: Request::Req,
+                subscription: "s".to_owned(),
+            };
+            assert_eq!(result, Err(DecodeError::OverLimit(Box::new(over))), "{}", subject.label);
         }
     }
 }

@@ -10,7 +10,9 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use codecs::{ClientMessage, Event, Filter, Format, RelayMessage, VerifyLevel, hex};
+use codecs::{
+    ClientMessage, Event, Filter, Format, Limit, OverLimit, RelayMessage, Request, VerifyLevel, hex,
+};
 
 use crate::{
     fanout::Outbox,
@@ -101,6 +103,35 @@ impl Peer {
             ClientMessage::NegClose { subscription } => {
                 self.reconciliations.close(&subscription);
                 Answer::Silence
+            }
+        }
+    }
+
+    /// Answers a request that was read up to where it went beyond a limit, as one that was read whole.
+    pub(crate) fn over_limit(&mut self, over: &OverLimit) -> Answer {
+        let OverLimit { limit, request, subscription: name } = over;
+        let text = format!("invalid: {limit}");
+        // The beginning of a name that is too long may be the name of another subscription.
+        let is_whole = !matches!(limit, Limit::SubscriptionChars(_));
+        let counters = &self.relay.counters;
+        match request {
+            Request::Req => {
+                add(&counters.requests, 1);
+                if is_whole {
+                    self.end(name);
+                }
+                self.refuse(name, text)
+            }
+            Request::Count => {
+                add(&counters.counts, 1);
+                self.refuse(name, text)
+            }
+            Request::NegOpen => {
+                add(&counters.reconciliations, 1);
+                if is_whole {
+                    self.reconciliations.close(name);
+                }
+                self.round(name, Err(text))
             }
         }
     }

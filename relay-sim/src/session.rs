@@ -180,8 +180,9 @@ impl Session {
                 )),
             };
         }
-        let answer = match self.codec.decode_client(&message.payload) {
+        let answer = match self.codec.decode_client_within(&message.payload, &self.relay.config.limits) {
             Ok(message) => self.peer.answer(message),
+            Err(DecodeError::OverLimit(over)) => self.peer.over_limit(&over),
             Err(error) => return self.refuse(&error).await,
         };
         match answer {

@@ -17,7 +17,7 @@ use capnp::serialize_packed;
 
 use super::capnp::{Built, Capnp, batch_head, build_client, build_event, build_relay, event_head};
 use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, RelayMessage,
+    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, Limits, RelayMessage,
     codec::{assert_batch, encode_batch},
     reader::Reader,
 };
@@ -45,8 +45,12 @@ impl Codec for CapnpPacked {
         write(&build_client(message)?, out)
     }
 
-    fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
-        Ok(Capnp.decode_client(&unpack(bytes)?)?.into_owned())
+    fn decode_client_within<'a>(
+        &self,
+        bytes: &'a [u8],
+        limits: &Limits,
+    ) -> Result<ClientMessage<'a>, DecodeError> {
+        Ok(Capnp.decode_client_within(&unpack(bytes)?, limits)?.into_owned())
     }
 
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {

@@ -24,7 +24,7 @@ use serde::de::IgnoredAny;
 
 use super::json::{Json, Text};
 use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, RelayMessage, Tag,
+    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, Limits, RelayMessage, Tag,
     codec::encode_batch, hex, reader::Reader,
 };
 
@@ -76,7 +76,11 @@ impl Codec for Nson {
         Ok(())
     }
 
-    fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
+    fn decode_client_within<'a>(
+        &self,
+        bytes: &'a [u8],
+        limits: &Limits,
+    ) -> Result<ClientMessage<'a>, DecodeError> {
         let event = |verb: &[u8]| bytes.strip_prefix(verb)?.strip_suffix(b"]").filter(|event| is_nson(event));
         if let Some(event) = event(b"[\"EVENT\",") {
             return Ok(ClientMessage::Event(Cow::Owned(read(event)?)));
@@ -84,7 +88,7 @@ impl Codec for Nson {
         if let Some(event) = event(b"[\"AUTH\",") {
             return Ok(ClientMessage::Auth(Cow::Owned(read(event)?)));
         }
-        Json.decode_client(bytes)
+        Json.decode_client_within(bytes, limits)
     }
 
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {

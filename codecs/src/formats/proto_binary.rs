@@ -19,8 +19,8 @@ use super::{
     protobuf::{self, protobuf_codec, strict},
 };
 use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Filter, RelayMessage, Tag,
-    TagFilter, envelope::check_filters,
+    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Filter, Limits,
+    RelayMessage, Tag, TagFilter, envelope::check_filters,
 };
 
 #[derive(Debug)]

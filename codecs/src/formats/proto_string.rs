@@ -18,8 +18,8 @@ use super::{
     protobuf::{self, protobuf_codec, strict},
 };
 use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Filter, RelayMessage, Tag,
-    TagFilter, envelope::check_filters, hex,
+    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Filter, Limits,
+    RelayMessage, Tag, TagFilter, envelope::check_filters, hex,
 };
 
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::{borrow::Cow, fmt};
 
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, EventHead, EventView, FlatEvent,
-    RelayMessage,
+    Limits, RelayMessage,
     codec::{all_or_nothing, encode_batch},
     walk::{self, Walk},
 };
@@ -113,7 +113,11 @@ impl<T: Tune> Codec for Tuned<T> {
         })
     }
 
-    fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
+    fn decode_client_within<'a>(
+        &self,
+        bytes: &'a [u8],
+        limits: &Limits,
+    ) -> Result<ClientMessage<'a>, DecodeError> {
         if let Some((verb, event)) = T::split_client(bytes)
             && let Ok(event) = walk::decode::<T>(event)
         {
@@ -123,7 +127,7 @@ impl<T: Tune> Codec for Tuned<T> {
                 Verb::Auth => ClientMessage::Auth(event),
             });
         }
-        T::LIBRARY.decode_client(bytes)
+        T::LIBRARY.decode_client_within(bytes, limits)
     }
 
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {

@@ -1,4 +1,4 @@
-//! The filter of a REQ (NIP-01) and the limits a relay sets to it.
+//! The filter of a REQ (NIP-01).
 
 use super::Event;
 use crate::reader::MAX_FILTERS;
@@ -83,58 +83,5 @@ impl TagFilter {
             [n, value, ..] => n == name && self.values.iter().any(|v| v == value),
             _ => false,
         })
-    }
-}
-
-/// What a relay accepts in one REQ or COUNT (advertised in NIP-11 where that has a word for it).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Filters in one REQ.
-    pub max_filters: usize,
-    /// Entries of one list inside a filter. strfry's 65,535-byte cap allows 2,047 ids or authors.
-    pub max_filter_values: usize,
-    /// Characters of a subscription id (NIP-01: 64).
-    pub max_subscription_chars: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits { max_filters: 200, max_filter_values: 2_047, max_subscription_chars: 64 }
-    }
-}
-
-impl Limits {
-    /// Checks a REQ or COUNT; the error is the text of the CLOSED answer, with its NIP-01 prefix.
-    pub fn check(&self, subscription: &str, filters: &[Filter]) -> Result<(), String> {
-        if subscription.is_empty() || subscription.chars().count() > self.max_subscription_chars {
-            return Err(format!(
-                "invalid: a subscription id has 1 to {} characters",
-                self.max_subscription_chars
-            ));
-        }
-        if filters.is_empty() || filters.len() > self.max_filters {
-            return Err(format!("invalid: a request has 1 to {} filters", self.max_filters));
-        }
-        for filter in filters {
-            let longest = [
-                filter.ids.as_ref().map_or(0, Vec::len),
-                filter.authors.as_ref().map_or(0, Vec::len),
-                filter.kinds.as_ref().map_or(0, Vec::len),
-                filter.tags.iter().map(|t| t.values.len()).max().unwrap_or(0),
-            ]
-            .into_iter()
-            .max();
-            if longest > Some(self.max_filter_values) {
-                return Err(format!("invalid: a filter list has at most {} entries", self.max_filter_values));
-            }
-            if let Some(field) = &filter.unknown {
-                let field: String = field.chars().take(32).collect(); // a peer's text, of any length
-                return Err(format!("unsupported: unknown filter field {field:?}"));
-            }
-            if filter.search.is_some() {
-                return Err("unsupported: search (NIP-50) is not implemented".to_owned());
-            }
-        }
-        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use codecs::{ClientMessage, DecodeError, Format, Opcode, VerifyLevel};
+use codecs::{ClientMessage, DecodeError, Filter, Format, Opcode, VerifyLevel};
 use futures::{SinkExt, StreamExt};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -94,6 +94,44 @@ async fn unknown_messages_get_a_notice_and_the_connection_stays_open() {
     let totals = relay.stop().await;
     assert!(totals.unsupported >= 3, "json, an envelope of ours and CBOR at least");
     assert_eq!(totals.malformed, 0);
+}
+
+/// Each limit by itself, one past it, and what a frame is large enough for; the connection goes on.
+#[tokio::test]
+async fn requests_beyond_a_limit_are_closed_by_name_in_every_format() {
+    let relay = TestRelay::start(|_| {}).await;
+    let many = |count| vec![Filter { limit: Some(1), ..Filter::default() }; count];
+    let kind = |count| vec![Filter { kinds: Some(vec![7; count]), ..Filter::default() }];
+    let (filters, entries) = ("a request has 1 to 200 filters", "a filter list has at most 2047 entries");
+    let cases =
+        [(many(201), filters), (many(4_096), filters), (kind(2_048), entries), (kind(50_000), entries)];
+    for format in Format::all() {
+        let mut client = relay.client(format, Compression::None).await;
+        for (filters, text) in &cases {
+            client.request("a", kinds(&[7])).await;
+            client.expect(r#"["EOSE","a"]"#).await;
+            client.request("a", filters.clone()).await;
+            client.expect(&format!(r#"["CLOSED","a","invalid: {text}"]"#)).await;
+            let filters = filters.clone();
+            client.send(&ClientMessage::Count { subscription: "c".into(), filters }).await;
+            client.expect(&format!(r#"["CLOSED","c","invalid: {text}"]"#)).await;
+        }
+        let filter = kind(2_048).remove(0);
+        client
+            .send(&ClientMessage::NegOpen { subscription: "n".into(), filter, message: vec![0x61].into() })
+            .await;
+        client.expect(&format!(r#"["NEG-ERR","n","invalid: {entries}"]"#)).await;
+        let long = "x".repeat(64);
+        client.request(&long, kinds(&[7])).await;
+        client.expect(&format!(r#"["EOSE","{long}"]"#)).await;
+        client.request(&format!("{long}x"), kinds(&[7])).await;
+        let text = "invalid: a subscription id has 1 to 64 characters";
+        client.expect(&format!(r#"["CLOSED","{long}","{text}"]"#)).await;
+    }
+    let totals = relay.stop().await;
+    assert_eq!((totals.malformed, totals.sessions_panicked), (0, 0));
+    assert_eq!(totals.requests_refused, (9 * Format::all().len()) as u64);
+    assert_eq!(totals.reconciliations_refused, Format::all().len() as u64);
 }
 
 #[tokio::test]

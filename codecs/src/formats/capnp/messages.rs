@@ -6,10 +6,12 @@ use capnp::{NotInSchema, data, raw, struct_list, traits::HasStructSize};
 
 use super::{MAX_BLOB_BYTES, fits, in_frame, library, read_text, too_large};
 use crate::{
-    ClientMessage, DecodeError, EncodeError, EoseHints, EventCodec, Filter, RelayMessage, TagFilter,
+    ClientMessage, DecodeError, EncodeError, EoseHints, EventCodec, Filter, Limits, RelayMessage, Request,
+    TagFilter,
     envelope::{check_filters, read_elements, write_element},
     formats::generated::nostr_capnp::{client_msg, filter, neg, relay_msg, request, tag_filter},
-    reader::{MAX_FILTERS, Reader},
+    model::Bounds,
+    reader::Reader,
 };
 
 const SUBSCRIPTION: &str = "subscription";
@@ -182,6 +184,7 @@ pub(super) fn build_relay(
 pub(super) fn read_client<'a>(
     frame: &'a [u8],
     root: client_msg::Reader<'_>,
+    limits: &Limits,
 ) -> Result<ClientMessage<'a>, DecodeError> {
     let event = |data: capnp::Result<data::Reader<'_>>| {
         super::Capnp.decode_event(in_frame(frame, data.map_err(library)?)?).map(Cow::Owned)
@@ -193,11 +196,11 @@ pub(super) fn read_client<'a>(
             ClientMessage::Close { subscription: read_text(frame, root.has_close(), text, SUBSCRIPTION)? }
         }
         client_msg::Req(request) => {
-            let (subscription, filters) = read_request(frame, request)?;
+            let (subscription, filters) = read_request(frame, request, limits, Request::Req)?;
             ClientMessage::Req { subscription, filters }
         }
         client_msg::Count(request) => {
-            let (subscription, filters) = read_request(frame, request)?;
+            let (subscription, filters) = read_request(frame, request, limits, Request::Count)?;
             ClientMessage::Count { subscription, filters }
         }
         client_msg::NegOpen(open) => {
@@ -205,11 +208,11 @@ pub(super) fn read_client<'a>(
             if !open.has_filter() {
                 return Err(DecodeError::Missing("filter"));
             }
-            ClientMessage::NegOpen {
-                subscription: read_text(frame, open.has_sub(), open.get_sub(), SUBSCRIPTION)?,
-                filter: read_filter(frame, open.get_filter().map_err(library)?)?,
-                message: read_data(frame, open.has_data(), open.get_data())?,
-            }
+            let subscription = read_text(frame, open.has_sub(), open.get_sub(), SUBSCRIPTION)?;
+            let bounds = Bounds::new(limits, Request::NegOpen, &subscription)?;
+            let filter = read_filter(frame, open.get_filter().map_err(library)?, &bounds)?;
+            let message = read_data(frame, open.has_data(), open.get_data())?;
+            ClientMessage::NegOpen { subscription, filter, message }
         }
         client_msg::NegMsg(round) => {
             let (subscription, message) = read_round(frame, round)?;
@@ -224,14 +227,16 @@ pub(super) fn read_client<'a>(
 fn read_request<'a>(
     frame: &'a [u8],
     request: capnp::Result<request::Reader<'_>>,
+    limits: &Limits,
+    verb: Request,
 ) -> Result<(Cow<'a, str>, Vec<Filter>), DecodeError> {
     let request = request.map_err(library)?;
     let subscription = read_text(frame, request.has_sub(), request.get_sub(), SUBSCRIPTION)?;
+    let bounds = Bounds::new(limits, verb, &subscription)?;
     let filters = request.get_filters().map_err(library)?;
-    if filters.len() as usize > MAX_FILTERS {
-        return Err(DecodeError::OutOfRange("number of filters"));
-    }
-    let filters = filters.iter().map(|filter| read_filter(frame, filter)).collect::<Result<_, _>>()?;
+    bounds.filters(filters.len() as usize)?;
+    let read = |filter| read_filter(frame, filter, &bounds);
+    let filters = filters.iter().map(read).collect::<Result<_, _>>()?;
     Ok((subscription, filters))
 }
 
@@ -255,11 +260,15 @@ fn read_data<'a>(
     in_frame(frame, data.map_err(library)?).map(Cow::Borrowed)
 }
 
-fn read_filter(frame: &[u8], filter: filter::Reader<'_>) -> Result<Filter, DecodeError> {
+fn read_filter(frame: &[u8], filter: filter::Reader<'_>, bounds: &Bounds<'_>) -> Result<Filter, DecodeError> {
     let malformed = |what| move |NotInSchema(_)| DecodeError::Malformed(what);
-    let ids = filter.has_ids().then(|| read_keys(filter.get_ids(), "ids"));
-    let authors = filter.has_authors().then(|| read_keys(filter.get_authors(), "authors"));
-    let kinds = filter.has_kinds().then(|| Ok(filter.get_kinds().map_err(library)?.iter().collect()));
+    let ids = filter.has_ids().then(|| read_keys(filter.get_ids(), bounds, "ids"));
+    let authors = filter.has_authors().then(|| read_keys(filter.get_authors(), bounds, "authors"));
+    let kinds = filter.has_kinds().then(|| {
+        let kinds = filter.get_kinds().map_err(library)?;
+        bounds.values(kinds.len() as usize)?;
+        Ok(kinds.iter().collect())
+    });
     let search = filter.has_search().then(|| read_text(frame, true, filter.get_search(), "search"));
     Ok(Filter {
         ids: ids.transpose()?,
@@ -278,22 +287,25 @@ fn read_filter(frame: &[u8], filter: filter::Reader<'_>) -> Result<Filter, Decod
             filter::limit::Some(limit) => Some(limit),
         },
         search: search.transpose()?.map(Cow::into_owned),
-        tags: read_conditions(filter.get_tags().map_err(library)?)?,
+        tags: read_conditions(filter.get_tags().map_err(library)?, bounds)?,
         unknown: has_unknown_fields(filter).then(|| "of a later schema".to_owned()),
     })
 }
 
 fn read_keys(
     data: capnp::Result<data::Reader<'_>>,
+    bounds: &Bounds<'_>,
     what: &'static str,
 ) -> Result<Vec<[u8; 32]>, DecodeError> {
-    match data.map_err(library)?.as_chunks() {
-        (keys, []) => Ok(keys.to_vec()),
-        _ => Err(DecodeError::Truncated(what)),
-    }
+    let (keys, rest) = data.map_err(library)?.as_chunks();
+    bounds.values(keys.len())?;
+    if rest.is_empty() { Ok(keys.to_vec()) } else { Err(DecodeError::Truncated(what)) }
 }
 
-fn read_conditions(list: struct_list::Reader<'_, tag_filter::Owned>) -> Result<Vec<TagFilter>, DecodeError> {
+fn read_conditions(
+    list: struct_list::Reader<'_, tag_filter::Owned>,
+    bounds: &Bounds<'_>,
+) -> Result<Vec<TagFilter>, DecodeError> {
     let mut conditions: Vec<TagFilter> = Vec::new();
     for condition in list {
         let letter = char::from(condition.get_letter());
@@ -304,7 +316,7 @@ fn read_conditions(list: struct_list::Reader<'_, tag_filter::Owned>) -> Result<V
             return Err(DecodeError::Duplicate("tag condition"));
         }
         let mut reader = Reader::new(condition.get_values().map_err(library)?);
-        let values = read_elements(&mut reader)?;
+        let values = read_elements(&mut reader, bounds)?;
         conditions.push(TagFilter { letter, values });
     }
     Ok(conditions)

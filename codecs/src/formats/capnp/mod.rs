@@ -36,7 +36,7 @@ use capnp::{
 pub(super) use self::tuned::Hand;
 use super::generated::nostr_capnp::{client_msg, nostr_event, relay_msg};
 use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, EventHead, RelayMessage, Tag,
+    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, EventHead, Limits, RelayMessage, Tag,
     codec::{assert_batch, encode_batch},
     hex,
     reader::Reader,
@@ -118,9 +118,14 @@ impl Codec for Capnp {
         write(&build_client(message)?, out)
     }
 
-    fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
+    fn decode_client_within<'a>(
+        &self,
+        bytes: &'a [u8],
+        limits: &Limits,
+    ) -> Result<ClientMessage<'a>, DecodeError> {
         let message = open(bytes)?;
-        messages::read_client(bytes, message.get_root::<client_msg::Reader<'_>>().map_err(library)?)
+        let root = message.get_root::<client_msg::Reader<'_>>().map_err(library)?;
+        messages::read_client(bytes, root, limits)
     }
 
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {

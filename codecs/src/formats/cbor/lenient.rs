@@ -9,7 +9,8 @@ use std::{borrow::Cow, marker::PhantomData};
 
 use super::{Cbor, Dialect, Known, OwnedEvent, item::MIN_HEX_LEN, read, strict::MAX_DEPTH};
 use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, RelayMessage, hex, reader::Reader,
+    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, Limits, RelayMessage, hex,
+    reader::Reader,
 };
 
 /// A CBOR format that reads what others write. It writes what the strict one does.
@@ -33,10 +34,18 @@ impl<D: Dialect> Codec for Lenient<D> {
         Cbor::<D>::NEW.encode_client(message, out)
     }
 
-    fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
-        Cbor::<D>::NEW.decode_client(bytes).or_else(|_| {
-            read::<Known<D, ClientMessage<'a>>>(&normalize::<D>(bytes, Root::Message)?)?.into_result()
-        })
+    fn decode_client_within<'a>(
+        &self,
+        bytes: &'a [u8],
+        limits: &Limits,
+    ) -> Result<ClientMessage<'a>, DecodeError> {
+        match Cbor::<D>::NEW.decode_client_within(bytes, limits) {
+            Err(error) if !matches!(error, DecodeError::OverLimit(_)) => {
+                let bytes = normalize::<D>(bytes, Root::Message)?;
+                Cbor::<D>::NEW.decode_client_within(&bytes, limits).map(ClientMessage::into_owned)
+            }
+            result => result,
+        }
     }
 
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {

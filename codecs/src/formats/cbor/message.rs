@@ -13,18 +13,18 @@ use super::{
     filter::{FilterCbor, OwnedFilter},
     item::{Blob, Each, List, Name, ReadName},
 };
-use crate::{ClientMessage, DecodeError, EoseHints, Event, Filter, RelayMessage, reader::MAX_FILTERS};
+use crate::{ClientMessage, DecodeError, EoseHints, Event, Filter, RelayMessage};
 
 /// EVENT in both directions.
 pub(super) const EVENT: Name = Name(1, "EVENT");
 
-mod client {
+pub(super) mod client {
     use super::Name;
-    pub(super) const REQ: Name = Name(2, "REQ");
+    pub(in crate::formats::cbor) const REQ: Name = Name(2, "REQ");
     pub(super) const CLOSE: Name = Name(3, "CLOSE");
     pub(super) const AUTH: Name = Name(4, "AUTH");
-    pub(super) const COUNT: Name = Name(5, "COUNT");
-    pub(super) const NEG_OPEN: Name = Name(6, "NEG-OPEN");
+    pub(in crate::formats::cbor) const COUNT: Name = Name(5, "COUNT");
+    pub(in crate::formats::cbor) const NEG_OPEN: Name = Name(6, "NEG-OPEN");
     pub(super) const NEG_MSG: Name = Name(7, "NEG-MSG");
     pub(super) const NEG_CLOSE: Name = Name(8, "NEG-CLOSE");
 }
@@ -243,9 +243,6 @@ impl<'de, A: SeqAccess<'de>> Elements<A> {
     fn filters<D: Dialect>(&mut self) -> Result<Vec<Filter>, A::Error> {
         let mut filters = Vec::new();
         while let Some(filter) = self.array.next_element::<OwnedFilter<D>>()? {
-            if filters.len() == MAX_FILTERS {
-                return Err(de::Error::custom(format!("more than {MAX_FILTERS} filters")));
-            }
             filters.push(filter.into());
         }
         Ok(filters)

@@ -37,6 +37,7 @@ mod event;
 mod filter;
 mod item;
 mod lenient;
+mod limits;
 mod message;
 mod strict;
 mod tuned;
@@ -51,7 +52,7 @@ pub(super) use tuned::Hand;
 
 use self::message::{ClientCbor, Known, RelayCbor};
 use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, RelayMessage,
+    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, Limits, RelayMessage,
     codec::{all_or_nothing, assert_batch},
 };
 
@@ -108,8 +109,14 @@ impl<D: Dialect> Codec for Cbor<D> {
         write(&ClientCbor::<D>::new(message), out)
     }
 
-    fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
-        read::<Known<D, ClientMessage<'a>>>(bytes)?.into_result()
+    fn decode_client_within<'a>(
+        &self,
+        bytes: &'a [u8],
+        limits: &Limits,
+    ) -> Result<ClientMessage<'a>, DecodeError> {
+        strict::check(bytes)?;
+        limits::check::<D>(bytes, limits)?;
+        build::<Known<D, ClientMessage<'a>>>(bytes)?.into_result()
     }
 
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
@@ -155,8 +162,13 @@ fn write(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
-    use ciborium::de::Error;
     strict::check(bytes)?;
+    build(bytes)
+}
+
+/// Reads what the strict walk has accepted.
+fn build<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    use ciborium::de::Error;
     ciborium::from_reader(bytes).map_err(|error| match error {
         Error::Io(_) => DecodeError::Truncated("a CBOR item"),
         // The strict walk accepted every head, so only the text between them can be at fault.

@@ -14,7 +14,7 @@ pub(super) const MAX_DEPTH: usize = 16;
 /// # Errors
 /// [`DecodeError`] with the first violation.
 pub(super) fn check(bytes: &[u8]) -> Result<(), DecodeError> {
-    let mut heads = Heads(bytes);
+    let mut heads = Heads::new(bytes);
     let mut open = [0_u64; MAX_DEPTH]; // items still to come in each open array or map
     let mut depth = 0;
     loop {
@@ -50,7 +50,7 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), DecodeError> {
     }
 }
 
-enum Head {
+pub(super) enum Head {
     /// The item is read completely.
     Scalar,
     /// An array or map follows, with this many items (keys and values counted apart).
@@ -58,10 +58,33 @@ enum Head {
 }
 
 /// The input that is left.
-struct Heads<'a>(&'a [u8]);
+pub(super) struct Heads<'a>(&'a [u8]);
 
-impl Heads<'_> {
-    fn next(&mut self) -> Result<Head, DecodeError> {
+impl<'a> Heads<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Heads(bytes)
+    }
+
+    /// The major type of the next head.
+    pub(super) fn major(&self) -> Option<u8> {
+        self.0.first().map(|head| head >> 5)
+    }
+
+    /// The next item, as it is written; of an array or map, the head alone.
+    pub(super) fn item(&mut self) -> Result<&'a [u8], DecodeError> {
+        let start = self.0;
+        self.next()?;
+        Ok(&start[..start.len() - self.0.len()])
+    }
+
+    /// What is in the next item, which is a string.
+    pub(super) fn text(&mut self) -> Result<&'a [u8], DecodeError> {
+        let first = self.take(1, "a CBOR head")?[0];
+        let length = self.argument(first & 0x1f)?;
+        self.take(length, "a text string")
+    }
+
+    pub(super) fn next(&mut self) -> Result<Head, DecodeError> {
         let first = self.take(1, "a CBOR head")?[0];
         let (major, info) = (first >> 5, first & 0x1f);
         match major {
@@ -108,7 +131,7 @@ impl Heads<'_> {
         Ok(*head)
     }
 
-    fn take(&mut self, length: u64, what: &'static str) -> Result<&[u8], DecodeError> {
+    fn take(&mut self, length: u64, what: &'static str) -> Result<&'a [u8], DecodeError> {
         let split = usize::try_from(length).ok().and_then(|length| self.0.split_at_checked(length));
         let (taken, rest) = split.ok_or(DecodeError::Truncated(what))?;
         self.0 = rest;

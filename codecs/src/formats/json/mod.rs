@@ -16,20 +16,23 @@
 //! What the library costs: serde_json checks UTF-8 and numbers generically, and ids pass through a stack buffer as hex
 //! text. `tuned.rs` reads and writes events without it.
 
+mod filter;
 mod read;
 mod tuned;
 mod write;
 
-use serde::{Deserialize, Serialize};
+use std::{cell::Cell, marker::PhantomData};
+
+use serde::{Deserialize, Serialize, de::DeserializeSeed};
 
 pub(super) use self::read::Text;
 pub(super) use self::tuned::Hand;
 use self::{
-    read::{Known, OwnedEvent},
+    read::{ClientSeed, Known, OwnedEvent},
     write::{CountJson, EventJson, FilterJson, Request},
 };
 use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, RelayMessage,
+    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Limits, RelayMessage,
     codec::{all_or_nothing, assert_batch},
     hex,
 };
@@ -69,8 +72,14 @@ impl Codec for Json {
         }
     }
 
-    fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
-        read::<Known<ClientMessage<'a>>>(bytes)?.into_result()
+    fn decode_client_within<'a>(
+        &self,
+        bytes: &'a [u8],
+        limits: &Limits,
+    ) -> Result<ClientMessage<'a>, DecodeError> {
+        let over = Cell::new(None);
+        let read = read_seed(bytes, ClientSeed { limits, over: &over });
+        read.map_err(|error| over.take().unwrap_or(error))?.into_result()
     }
 
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
@@ -150,7 +159,13 @@ fn write(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
 }
 
 fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
+    read_seed(bytes, PhantomData)
+}
+
+fn read_seed<'a, S: DeserializeSeed<'a>>(bytes: &'a [u8], seed: S) -> Result<S::Value, DecodeError> {
     // Once for the whole message: from_slice would check text by text, and not at all inside ignored fields.
     let text = str::from_utf8(bytes).map_err(|_| DecodeError::Utf8("message"))?;
-    serde_json::from_str(text).map_err(|error| DecodeError::library(&error.to_string()))
+    let mut json = serde_json::Deserializer::from_str(text);
+    let value = seed.deserialize(&mut json).and_then(|value| json.end().map(|()| value));
+    value.map_err(|error| DecodeError::library(&error.to_string()))
 }

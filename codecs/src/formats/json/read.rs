@@ -1,15 +1,16 @@
 //! JSON to messages: text borrows from the frame unless it held an escape.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor},
+    de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
+use super::filter::{FilterSeed, Over, stop};
 use crate::{
-    ClientMessage, DecodeError, EoseHints, Event, Filter, RelayMessage, Tag, TagFilter, hex,
-    reader::MAX_FILTERS,
+    ClientMessage, DecodeError, EoseHints, Event, Filter, Limits, RelayMessage, Request, Tag, hex,
+    model::Bounds,
 };
 
 /// Text that borrows from the input unless it held an escape.
@@ -44,7 +45,7 @@ impl<'a> From<Text<'a>> for Cow<'a, str> {
 }
 
 /// Exactly `2 * N` lowercase hex digits.
-struct Hex<const N: usize>([u8; N]);
+pub(super) struct Hex<const N: usize>([u8; N]);
 
 impl<'de, const N: usize> Deserialize<'de> for Hex<N> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -70,22 +71,6 @@ impl<'de> Deserialize<'de> for HexBytes {
         hex::decode(text.0.as_bytes())
             .map(HexBytes)
             .ok_or_else(|| de::Error::custom("expected an even number of lowercase hex digits"))
-    }
-}
-
-/// A list of ids or public keys.
-struct Keys(Vec<[u8; 32]>);
-
-impl<'de> Deserialize<'de> for Keys {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let keys = Vec::<Hex<32>>::deserialize(deserializer)?;
-        Ok(Keys(keys.into_iter().map(|key| key.0).collect()))
-    }
-}
-
-impl From<Keys> for Vec<[u8; 32]> {
-    fn from(keys: Keys) -> Self {
-        keys.0
     }
 }
 
@@ -191,15 +176,26 @@ impl<'de> Visitor<'de> for EventVisitor {
 }
 
 /// Reads the value of a field that may occur once; errors name the field.
-fn once<'de, T: Deserialize<'de> + Into<U>, U, A: MapAccess<'de>>(
+pub(super) fn once<'de, T: Deserialize<'de> + Into<U>, U, A: MapAccess<'de>>(
     slot: &mut Option<U>,
     field: &'static str,
     object: &mut A,
 ) -> Result<(), A::Error> {
+    once_seed(slot, field, object, PhantomData::<T>)
+}
+
+/// The same with a seed.
+pub(super) fn once_seed<'de, S: DeserializeSeed<'de, Value: Into<U>>, U, A: MapAccess<'de>>(
+    slot: &mut Option<U>,
+    field: &'static str,
+    object: &mut A,
+    seed: S,
+) -> Result<(), A::Error> {
     if slot.is_some() {
         return Err(de::Error::duplicate_field(field));
     }
-    let value: T = object.next_value().map_err(|error| de::Error::custom(format!("{field}: {error}")))?;
+    let value =
+        object.next_value_seed(seed).map_err(|error| de::Error::custom(format!("{field}: {error}")))?;
     *slot = Some(value.into());
     Ok(())
 }
@@ -226,50 +222,6 @@ impl<'de> Deserialize<'de> for Batch<'de> {
             }
         }
         deserializer.deserialize_seq(BatchVisitor)
-    }
-}
-
-struct FilterText(Filter);
-
-impl<'de> Deserialize<'de> for FilterText {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(FilterVisitor)
-    }
-}
-
-struct FilterVisitor;
-
-impl<'de> Visitor<'de> for FilterVisitor {
-    type Value = FilterText;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a filter object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<FilterText, A::Error> {
-        let mut filter = Filter::default();
-        while let Some(Text(key)) = object.next_key()? {
-            match &*key {
-                "ids" => once::<Keys, _, _>(&mut filter.ids, "ids", &mut object)?,
-                "authors" => once::<Keys, _, _>(&mut filter.authors, "authors", &mut object)?,
-                "kinds" => once::<Vec<u16>, _, _>(&mut filter.kinds, "kinds", &mut object)?,
-                "since" => once::<i64, _, _>(&mut filter.since, "since", &mut object)?,
-                "until" => once::<i64, _, _>(&mut filter.until, "until", &mut object)?,
-                "limit" => once::<u64, _, _>(&mut filter.limit, "limit", &mut object)?,
-                "search" => once::<String, _, _>(&mut filter.search, "search", &mut object)?,
-                other => match tag_letter(other) {
-                    Some(letter) if filter.tags.iter().any(|t| t.letter == letter) => {
-                        return Err(de::Error::duplicate_field("tag condition"));
-                    }
-                    Some(letter) => filter.tags.push(TagFilter { letter, values: object.next_value()? }),
-                    None => {
-                        object.next_value::<IgnoredAny>()?;
-                        filter.unknown.get_or_insert_with(|| key.into_owned());
-                    }
-                },
-            }
-        }
-        Ok(FilterText(filter))
     }
 }
 
@@ -312,14 +264,6 @@ impl<'de> Deserialize<'de> for CountAnswer {
     }
 }
 
-/// The letter of a `#x` filter field.
-fn tag_letter(field: &str) -> Option<char> {
-    match field.as_bytes() {
-        [b'#', letter] if letter.is_ascii_alphabetic() => Some(char::from(*letter)),
-        _ => None,
-    }
-}
-
 /// A message, or the verb that the protocol does not have.
 pub(super) enum Known<M> {
     Yes(M),
@@ -341,9 +285,17 @@ struct Elements<A> {
     expected: &'static str,
 }
 
+/// The subscription and the filters of a request.
+type Asked<'a> = (Cow<'a, str>, Vec<Filter>);
+
 impl<'de, A: SeqAccess<'de>> Elements<A> {
     fn next<T: Deserialize<'de>>(&mut self) -> Result<T, A::Error> {
-        self.array.next_element()?.ok_or_else(|| de::Error::custom(format!("expected {}", self.expected)))
+        self.next_seed(PhantomData)
+    }
+
+    fn next_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
+        let next = self.array.next_element_seed(seed)?;
+        next.ok_or_else(|| de::Error::custom(format!("expected {}", self.expected)))
     }
 
     fn text(&mut self) -> Result<Cow<'de, str>, A::Error> {
@@ -358,15 +310,16 @@ impl<'de, A: SeqAccess<'de>> Elements<A> {
         self.next::<HexBytes>().map(|bytes| Cow::Owned(bytes.0))
     }
 
-    fn filters(&mut self) -> Result<Vec<Filter>, A::Error> {
-        let mut filters = Vec::new();
-        while let Some(FilterText(filter)) = self.array.next_element()? {
-            if filters.len() == MAX_FILTERS {
-                return Err(de::Error::custom(format!("more than {MAX_FILTERS} filters")));
-            }
+    fn request(&mut self, request: Request, seed: ClientSeed<'_>) -> Result<Asked<'de>, A::Error> {
+        let ClientSeed { limits, over } = seed;
+        let subscription = self.text()?;
+        let bounds = stop(Bounds::new(limits, request, &subscription), over)?;
+        let (filter, mut filters) = (FilterSeed { bounds: &bounds, over }, Vec::new());
+        while let Some(filter) = self.array.next_element_seed(filter)? {
+            stop(bounds.filters(filters.len() + 1), over)?;
             filters.push(filter);
         }
-        Ok(filters)
+        Ok((subscription, filters))
     }
 
     fn finish<M>(mut self, message: M) -> Result<Known<M>, A::Error> {
@@ -377,39 +330,64 @@ impl<'de, A: SeqAccess<'de>> Elements<A> {
     }
 }
 
-/// Reads an array whose first element is a verb; `read` turns verb and elements into a message.
-macro_rules! message_array {
-    ($message:ident, $read:ident) => {
-        impl<'de> Deserialize<'de> for Known<$message<'de>> {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                struct MessageVisitor;
-                impl<'de> Visitor<'de> for MessageVisitor {
-                    type Value = Known<$message<'de>>;
-
-                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str("an array that starts with a verb")
-                    }
-
-                    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
-                        let verb: Option<Text<'de>> = array.next_element()?;
-                        let Some(Text(verb)) = verb else {
-                            return Err(de::Error::custom("expected a verb, found an empty array"));
-                        };
-                        $read(&verb, Elements { array, expected: "" })
-                    }
-                }
-                deserializer.deserialize_seq(MessageVisitor)
-            }
-        }
-    };
+/// Reads a client's message within limits.
+#[derive(Clone, Copy)]
+pub(super) struct ClientSeed<'s> {
+    pub(super) limits: &'s Limits,
+    pub(super) over: Over<'s>,
 }
 
-message_array!(ClientMessage, read_client);
-message_array!(RelayMessage, read_relay);
+impl<'de> DeserializeSeed<'de> for ClientSeed<'_> {
+    type Value = Known<ClientMessage<'de>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ClientSeed<'_> {
+    type Value = Known<ClientMessage<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(MESSAGE)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+        let verb = verb(&mut array)?;
+        read_client(&verb, Elements { array, expected: "" }, self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Known<RelayMessage<'de>> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct RelayVisitor;
+        impl<'de> Visitor<'de> for RelayVisitor {
+            type Value = Known<RelayMessage<'de>>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(MESSAGE)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+                let verb = verb(&mut array)?;
+                read_relay(&verb, Elements { array, expected: "" })
+            }
+        }
+        deserializer.deserialize_seq(RelayVisitor)
+    }
+}
+
+const MESSAGE: &str = "an array that starts with a verb";
+
+fn verb<'de, A: SeqAccess<'de>>(array: &mut A) -> Result<Cow<'de, str>, A::Error> {
+    let verb: Option<Text<'de>> = array.next_element()?;
+    verb.map(|verb| verb.0).ok_or_else(|| de::Error::custom("expected a verb, found an empty array"))
+}
 
 fn read_client<'de, A: SeqAccess<'de>>(
     verb: &str,
     mut rest: Elements<A>,
+    seed: ClientSeed<'_>,
 ) -> Result<Known<ClientMessage<'de>>, A::Error> {
     let message = match verb {
         "EVENT" => {
@@ -422,11 +400,13 @@ fn read_client<'de, A: SeqAccess<'de>>(
         }
         "REQ" => {
             rest.expected = "[\"REQ\",subscription,filter…]";
-            ClientMessage::Req { subscription: rest.text()?, filters: rest.filters()? }
+            let (subscription, filters) = rest.request(Request::Req, seed)?;
+            ClientMessage::Req { subscription, filters }
         }
         "COUNT" => {
             rest.expected = "[\"COUNT\",subscription,filter…]";
-            ClientMessage::Count { subscription: rest.text()?, filters: rest.filters()? }
+            let (subscription, filters) = rest.request(Request::Count, seed)?;
+            ClientMessage::Count { subscription, filters }
         }
         "CLOSE" => {
             rest.expected = "[\"CLOSE\",subscription]";
@@ -434,11 +414,10 @@ fn read_client<'de, A: SeqAccess<'de>>(
         }
         "NEG-OPEN" => {
             rest.expected = "[\"NEG-OPEN\",subscription,filter,hex]";
-            ClientMessage::NegOpen {
-                subscription: rest.text()?,
-                filter: rest.next::<FilterText>()?.0,
-                message: rest.hex()?,
-            }
+            let subscription = rest.text()?;
+            let bounds = stop(Bounds::new(seed.limits, Request::NegOpen, &subscription), seed.over)?;
+            let filter = rest.next_seed(FilterSeed { bounds: &bounds, over: seed.over })?;
+            ClientMessage::NegOpen { subscription, filter, message: rest.hex()? }
         }
         "NEG-MSG" => {
             rest.expected = "[\"NEG-MSG\",subscription,hex]";

@@ -98,9 +98,13 @@ macro_rules! protobuf_codec {
                 encode(&pb::ClientMsg { message: Some(message) }, out)
             }
 
-            fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
+            fn decode_client_within<'a>(
+                &self,
+                bytes: &'a [u8],
+                limits: &Limits,
+            ) -> Result<ClientMessage<'a>, DecodeError> {
                 use pb::client_msg::Message;
-                let walk = strict::check_message(&strict::CLIENT, strict::Values::$values, bytes)?;
+                let walk = strict::check_message(&strict::CLIENT, strict::Values::$values, bytes, limits)?;
                 let message =
                     decode::<pb::ClientMsg>(bytes)?.message.ok_or(DecodeError::Missing("message"))?;
                 Ok(match message {
@@ -142,7 +146,7 @@ macro_rules! protobuf_codec {
             }
 
             fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {
-                strict::check_message(&strict::RELAY, strict::Values::$values, bytes)?;
+                strict::check_message(&strict::RELAY, strict::Values::$values, bytes, &Limits::MOST)?;
                 from_relay(decode::<pb::RelayMsg>(bytes)?.message.ok_or(DecodeError::Missing("message"))?)
             }
 
@@ -306,7 +310,7 @@ macro_rules! protobuf_codec {
             })
         }
 
-        fn from_filters(filters: Vec<pb::Filter>, walk: &strict::Walk) -> Result<Vec<Filter>, DecodeError> {
+        fn from_filters(filters: Vec<pb::Filter>, walk: &strict::Walk<'_>) -> Result<Vec<Filter>, DecodeError> {
             let mut filters: Vec<_> = filters.into_iter().map(from_filter).collect::<Result<_, _>>()?;
             for (position, number) in &walk.unknown_filter_fields {
                 filters[*position].unknown = Some(format!("field {number}"));

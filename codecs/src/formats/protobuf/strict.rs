@@ -8,10 +8,7 @@
 //! Two doors stay open: fields after the last one of an event are extensions and ignored, as unknown fields of
 //! JSON events are, and unknown fields of a filter are reported, since a relay must answer them.
 
-use crate::{
-    DecodeError, hex,
-    reader::{MAX_FILTERS, Reader},
-};
+use crate::{DecodeError, Limits, Request, hex, model::Bounds, reader::Reader, text};
 
 /// Shortest hex text stored as bytes, where a format does so.
 pub(in crate::formats) const MIN_HEX_CHARS: usize = 8;
@@ -37,7 +34,9 @@ enum Value {
     Varint(u64),
     /// Text or bytes. UTF-8 is prost's to check, lengths of ids and keys the conversion's.
     Bytes,
-    /// Varints up to this in one run.
+    /// The subscription id of a request.
+    Subscription,
+    /// Varints up to this in one run: a list of a filter.
     Packed(u64),
     Message(&'static Shape),
     /// A tag, as this dialect writes it.
@@ -66,6 +65,8 @@ enum Presence {
     /// Always there, and never empty.
     Required,
     Repeated,
+    /// Repeated: a list in a filter, which has a limit.
+    Entries,
     /// Repeated, and always there.
     OneOrMore,
 }
@@ -78,8 +79,8 @@ enum Unknown {
     Report,
 }
 
-use Presence::{Explicit, Implicit, OneOrMore, Repeated, Required};
-use Value::{Bytes, Condition, Message, Packed, Tag, TextOrHex, Varint};
+use Presence::{Entries, Explicit, Implicit, OneOrMore, Repeated, Required};
+use Value::{Bytes, Condition, Message, Packed, Subscription, Tag, TextOrHex, Varint};
 
 const fn field(number: u64, name: &'static str, value: Value, presence: Presence) -> Field {
     Field { number, name, value, presence }
@@ -108,8 +109,8 @@ static TAG: Shape = shape(&[field(1, "tag value", Bytes, Repeated)]);
 static COMPACT_TAG: Shape = shape(&[field(2, "tag value", TextOrHex, Repeated)]);
 static FILTER: Shape = Shape {
     fields: &[
-        field(1, "ids", Bytes, Repeated),
-        field(2, "authors", Bytes, Repeated),
+        field(1, "ids", Bytes, Entries),
+        field(2, "authors", Bytes, Entries),
         field(3, "kinds", Packed(KIND_MAX), Implicit),
         field(4, "since", Varint(u64::MAX), Explicit),
         field(5, "until", Varint(u64::MAX), Explicit),
@@ -120,19 +121,21 @@ static FILTER: Shape = Shape {
     unknown: Unknown::Report,
 };
 static TAG_FILTER: Shape =
-    shape(&[field(1, "tag condition's letter", Bytes, Implicit), field(2, "tag condition", Bytes, Repeated)]);
+    shape(&[field(1, "tag condition's letter", Bytes, Implicit), field(2, "tag condition", Bytes, Entries)]);
 static COMPACT_TAG_FILTER: Shape = shape(&[
     field(1, "tag condition's letter", Bytes, Implicit),
-    field(2, "tag condition", TextOrHex, Repeated),
+    field(2, "tag condition", TextOrHex, Entries),
 ]);
-static REQ: Shape =
-    shape(&[field(1, "subscription", Bytes, Implicit), field(2, "filters", Message(&FILTER), Repeated)]);
+static REQ: Shape = shape(&[
+    field(1, "subscription", Subscription, Implicit),
+    field(2, "filters", Message(&FILTER), Repeated),
+]);
 static SUB_EVENT: Shape =
     shape(&[field(1, "subscription", Bytes, Implicit), field(2, "event", Message(&EVENT), Required)]);
 static SUB_EVENTS: Shape =
     shape(&[field(1, "subscription", Bytes, Implicit), field(2, "event", Message(&EVENT), OneOrMore)]);
 static NEG_OPEN: Shape = shape(&[
-    field(1, "subscription", Bytes, Implicit),
+    field(1, "subscription", Subscription, Implicit),
     field(2, "filter", Message(&FILTER), Required),
     field(3, "negentropy's message", Bytes, Implicit),
 ]);
@@ -181,8 +184,10 @@ pub(in crate::formats) static RELAY: Shape = shape(&[
 
 /// What prost would not tell: which filter has a field that nobody knows.
 #[derive(Debug)]
-pub(in crate::formats) struct Walk {
+pub(in crate::formats) struct Walk<'a> {
     values: Values,
+    /// Of a request.
+    bounds: Bounds<'a>,
     filters: usize,
     /// The position of a filter and its unknown field.
     pub(in crate::formats) unknown_filter_fields: Vec<(usize, u64)>,
@@ -190,21 +195,27 @@ pub(in crate::formats) struct Walk {
 
 /// Checks an event that fills `bytes`.
 pub(in crate::formats) fn check_event(values: Values, bytes: &[u8]) -> Result<(), DecodeError> {
-    Walk::new(values).message(&EVENT, Reader::new(bytes))
+    Walk::new(values, &Limits::MOST, Request::Req)?.message(&EVENT, Reader::new(bytes))
 }
 
-/// Checks a message that fills `bytes`: exactly one member of its oneof.
-pub(in crate::formats) fn check_message(
+/// Checks a message that fills `bytes`: exactly one member of its oneof, and a request within the limits.
+pub(in crate::formats) fn check_message<'a>(
     oneof: &Shape,
     values: Values,
-    bytes: &[u8],
-) -> Result<Walk, DecodeError> {
+    bytes: &'a [u8],
+    limits: &'a Limits,
+) -> Result<Walk<'a>, DecodeError> {
     let mut reader = Reader::new(bytes);
     if reader.is_empty() {
         return Err(DecodeError::Missing("message"));
     }
-    let mut walk = Walk::new(values);
     let (number, wire) = key(&mut reader)?;
+    let request = match number {
+        5 => Request::Count,
+        6 => Request::NegOpen,
+        _ => Request::Req,
+    };
+    let mut walk = Walk::new(values, limits, request)?;
     match oneof.fields.iter().find(|field| field.number == number) {
         Some(field) => walk.value(field, wire, &mut reader)?,
         None => skip(wire, &mut reader)?,
@@ -217,20 +228,19 @@ pub(in crate::formats) fn check_message(
     }
 }
 
-impl Walk {
-    fn new(values: Values) -> Self {
-        Walk { values, filters: 0, unknown_filter_fields: Vec::new() }
+impl<'a> Walk<'a> {
+    fn new(values: Values, limits: &'a Limits, request: Request) -> Result<Self, DecodeError> {
+        let bounds = Bounds::new(limits, request, "")?; // an empty id is absent
+        Ok(Walk { values, bounds, filters: 0, unknown_filter_fields: Vec::new() })
     }
 
-    fn message(&mut self, shape: &'static Shape, mut reader: Reader<'_>) -> Result<(), DecodeError> {
+    fn message(&mut self, shape: &'static Shape, mut reader: Reader<'a>) -> Result<(), DecodeError> {
         let filter = self.filters;
         if matches!(shape.unknown, Unknown::Report) {
             self.filters += 1;
-            if self.filters > MAX_FILTERS {
-                return Err(DecodeError::OutOfRange("number of filters"));
-            }
+            self.bounds.filters(self.filters)?;
         }
-        let (mut last, mut rest) = (0, shape.fields);
+        let (mut last, mut rest, mut entries) = (0, shape.fields, 0);
         while !reader.is_empty() {
             let (number, wire) = key(&mut reader)?;
             if number < last {
@@ -240,10 +250,18 @@ impl Walk {
             without_required(&rest[..passed], last)?;
             rest = &rest[passed..];
             match rest.first().filter(|field| field.number == number) {
-                Some(field) if number == last && !matches!(field.presence, Repeated | OneOrMore) => {
+                Some(field)
+                    if number == last && !matches!(field.presence, Repeated | Entries | OneOrMore) =>
+                {
                     return Err(DecodeError::Duplicate(field.name));
                 }
-                Some(field) => self.value(field, wire, &mut reader)?,
+                Some(field) => {
+                    entries = if number == last { entries + 1 } else { 1 };
+                    if field.presence == Entries {
+                        self.bounds.values(entries)?;
+                    }
+                    self.value(field, wire, &mut reader)?;
+                }
                 None => {
                     skip(wire, &mut reader)?;
                     match shape.unknown {
@@ -262,16 +280,24 @@ impl Walk {
         &mut self,
         field: &'static Field,
         wire: u64,
-        reader: &mut Reader<'_>,
+        reader: &mut Reader<'a>,
     ) -> Result<(), DecodeError> {
         let name = field.name;
         let is_default = match (&field.value, wire) {
             (Varint(max), 0) => varint(*max, reader, name)? == 0,
             (Bytes, 2) => sized(reader, name)?.is_empty(),
+            (Subscription, 2) => {
+                let subscription = text::checked(sized(reader, name)?, name)?;
+                self.bounds = self.bounds.named(subscription)?;
+                subscription.is_empty()
+            }
             (Packed(max), 2) => {
                 let mut run = Reader::new(sized(reader, name)?);
                 let is_default = run.is_empty();
+                let mut entries = 0;
                 while !run.is_empty() {
+                    entries += 1;
+                    self.bounds.values(entries)?;
                     varint(*max, &mut run, name)?;
                 }
                 is_default
