@@ -63,9 +63,12 @@ impl EventCodec for DannyPack {
     }
 
     fn peek(&self, bytes: &[u8]) -> Result<EventHead, DecodeError> {
-        let mut fixed = Fixed::BLANK;
-        read_fixed(&mut Reader::new(bytes), &mut fixed)?;
-        Ok(fixed.head)
+        let mut reader = Reader::new(bytes);
+        let (id, pubkey) = (reader.array_ref("id")?, reader.array_ref("pubkey")?);
+        reader.array_ref::<64>("sig")?;
+        let created_at = i64::from_le_bytes(reader.array("created_at")?);
+        let kind = u16::from_le_bytes(reader.array("kind")?);
+        Ok(EventHead { id: *id, pubkey: *pubkey, created_at, kind })
     }
 }
 

@@ -16,7 +16,7 @@
 
 use std::borrow::Cow;
 
-use crate::{DecodeError, EncodeError, Event, EventCodec, Tag, reader::Reader};
+use crate::{DecodeError, EncodeError, Event, EventCodec, EventHead, Tag, reader::Reader};
 
 /// leaner: a u8 for the number of tags.
 pub(super) const LEANER: GoNostr = GoNostr { name: "leaner", max_tags: u8::MAX as usize };
@@ -66,6 +66,15 @@ impl EventCodec for GoNostr {
         };
         reader.finish()?;
         Ok(event)
+    }
+
+    fn peek(&self, bytes: &[u8]) -> Result<EventHead, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let (id, pubkey) = (reader.array_ref("id")?, reader.array_ref("pubkey")?);
+        reader.array_ref::<64>("sig")?;
+        let created_at = u32::from_be_bytes(reader.array("created_at")?).into();
+        let kind = u16::from_be_bytes(reader.array("kind")?);
+        Ok(EventHead { id: *id, pubkey: *pubkey, created_at, kind })
     }
 }
 

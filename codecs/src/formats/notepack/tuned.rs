@@ -50,9 +50,13 @@ impl EventCodec for Tuned {
     }
 
     fn peek(&self, bytes: &[u8]) -> Result<EventHead, DecodeError> {
-        let mut fixed = Fixed::BLANK;
-        read_fixed(&mut Reader::new(bytes), &mut fixed)?;
-        Ok(fixed.head)
+        let mut reader = Reader::new(bytes);
+        read_version(&mut reader)?;
+        let (id, pubkey) = (reader.array_ref("id")?, reader.array_ref("pubkey")?);
+        reader.array_ref::<64>("sig")?;
+        let created_at = reader.varint("created_at")?.cast_signed();
+        let kind = read_kind(&mut reader)?;
+        Ok(EventHead { id: *id, pubkey: *pubkey, created_at, kind })
     }
 }
 
@@ -110,15 +114,26 @@ impl TagLayout for Tuned {
 
 #[inline]
 fn read_fixed(reader: &mut Reader<'_>, fixed: &mut Fixed) -> Result<(), DecodeError> {
-    if reader.varint("version")? != u64::from(VERSION) {
-        return Err(DecodeError::OutOfRange("version (only 1 is known)"));
-    }
+    read_version(reader)?;
     fixed.head.id = *reader.array_ref("id")?;
     fixed.head.pubkey = *reader.array_ref("pubkey")?;
     fixed.sig = *reader.array_ref("sig")?;
     fixed.head.created_at = reader.varint("created_at")?.cast_signed();
-    fixed.head.kind = u16::try_from(reader.varint("kind")?).map_err(|_| DecodeError::OutOfRange("kind"))?;
+    fixed.head.kind = read_kind(reader)?;
     Ok(())
+}
+
+#[inline]
+fn read_version(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+    match reader.varint("version")? == u64::from(VERSION) {
+        true => Ok(()),
+        false => Err(DecodeError::OutOfRange("version (only 1 is known)")),
+    }
+}
+
+#[inline]
+fn read_kind(reader: &mut Reader<'_>) -> Result<u16, DecodeError> {
+    u16::try_from(reader.varint("kind")?).map_err(|_| DecodeError::OutOfRange("kind"))
 }
 
 #[inline]
