@@ -200,6 +200,36 @@ pub(crate) fn write_sized<E>(
     Ok(())
 }
 
+/// [`write_sized`] for output that is about so long: where the length then takes as many bytes as that would, nothing
+/// has to be moved.
+pub(crate) fn write_sized_about<E>(
+    about: usize,
+    out: &mut Vec<u8>,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    const MOST_BYTES: usize = 10;
+    let start = out.len();
+    let room = varint_len(about as u64);
+    out.extend_from_slice(&[0; MOST_BYTES][..room]);
+    write(out)?;
+    let len = out.len() - start - room;
+    let prefix = varint_len(len as u64);
+    if prefix > room {
+        out.extend_from_slice(&[0; MOST_BYTES][room..prefix]);
+    }
+    if prefix != room {
+        out.copy_within(start + room..start + room + len, start + prefix);
+        out.truncate(start + prefix + len);
+    }
+    let mut length = len;
+    for byte in &mut out[start..start + prefix] {
+        *byte = length.to_le_bytes()[0] | 0x80;
+        length >>= 7;
+    }
+    out[start + prefix - 1] &= 0x7f;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,13 +263,19 @@ mod tests {
 
     #[test]
     fn sized_output_stands_behind_its_length() {
-        for len in [0, 1, 127, 128, 300, 16_384] {
+        for (len, about) in [0, 1, 127, 128, 300, 16_383, 16_384, 2_097_152].into_iter().flat_map(|len| {
+            [None, Some(0), Some(127), Some(16_000), Some(usize::MAX)].map(|about| (len, about))
+        }) {
             let mut out = vec![7];
-            write_sized(&mut out, |out| {
+            let write = |out: &mut Vec<u8>| {
                 out.extend((0..len).map(|i: usize| i.to_le_bytes()[0]));
                 Ok::<_, ()>(())
-            })
-            .expect("nothing fails here");
+            };
+            let written = match about {
+                Some(about) => write_sized_about(about, &mut out, write),
+                None => write_sized(&mut out, write),
+            };
+            written.expect("nothing fails here");
             let mut reader = Reader::new(&out[1..]);
             assert_eq!(reader.varint("length"), Ok(len as u64));
             assert!(reader.take_rest().iter().enumerate().all(|(i, byte)| i.to_le_bytes()[0] == *byte));

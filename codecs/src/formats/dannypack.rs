@@ -13,19 +13,21 @@
 //! behind the content.
 //!
 //! The format has one implementation, in binostr, whose decoder reads out of bounds, so this is ours, written by
-//! hand, and stands for `library` and `tuned` alike. Not optimised: the tag block is moved by a byte or two once its
-//! length is known.
+//! hand, and stands for `library` and `tuned` alike. Room for the tag block's length is left by a guess, and the block is
+//! moved where the guess was wrong.
 
 use crate::{
     DecodeError, EncodeError, Event, EventCodec, EventHead, EventView, FlatEvent, Tag, TextView, hex,
     model::TagLayout,
-    reader::{Reader, write_sized, write_varint},
+    reader::{Reader, write_sized_about, write_varint},
     text::Found,
     walk::{self, CONTENT, Fixed, TagSink, VALUE, Walk, Walked},
 };
 
 /// Shortest hex text stored as bytes.
 const MIN_HEX_CHARS: usize = 8;
+/// What most tags take: the count, a letter and a key. The better the guess, the rarer a tag block is moved.
+const TAG_BYTES: usize = 1 + 2 + 33;
 /// The bit of a head that marks bytes.
 const HEX: u8 = 0x80;
 /// The length in a head that stands for "a varint follows".
@@ -41,7 +43,8 @@ impl EventCodec for DannyPack {
         out.extend_from_slice(&event.sig);
         out.extend_from_slice(&event.created_at.to_le_bytes());
         out.extend_from_slice(&event.kind.to_le_bytes());
-        write_sized(out, |out| write_tags(&event.tags, out))?;
+        let about = event.tags.len().saturating_mul(TAG_BYTES);
+        write_sized_about(about, out, |out| write_tags(&event.tags, out))?;
         write_string(&event.content, out);
         Ok(())
     }
@@ -82,9 +85,17 @@ fn write_tags(tags: &[Tag<'_>], out: &mut Vec<u8>) -> Result<(), EncodeError> {
             max: usize::from(u8::MAX),
         })?;
         out.push(values);
-        tag.iter().for_each(|value| write_string(value, out));
+        tag.iter().for_each(|value| write_value(value, out));
     }
     Ok(())
+}
+
+/// A tag's value; names of one letter and keys at a glance.
+#[inline]
+fn write_value(value: &str, out: &mut Vec<u8>) {
+    if !hex::push_usual(value, [1], [HEX | 32], out) {
+        write_string(value, out);
+    }
 }
 
 fn write_string(text: &str, out: &mut Vec<u8>) {

@@ -271,7 +271,14 @@ fn write_tags(tags: &[Tag<'_>], out: &mut Vec<u8>) -> Result<(), EncodeError> {
     Ok(())
 }
 
+/// A tag's value; names of one letter and keys at a glance.
+#[inline]
 fn write_element(value: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    const KEY: [u8; 2] = (32 | HEX).to_le_bytes();
+    if hex::push_usual(value, [1, 0], KEY, out) { Ok(()) } else { write_other_element(value, out) }
+}
+
+fn write_other_element(value: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let is_hex = hex::is_compactable(value, MIN_HEX_CHARS);
     let stored_bytes = if is_hex { value.len() / 2 } else { value.len() };
     let head = u16::try_from(stored_bytes)

@@ -149,7 +149,15 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
+/// A tag's value; names of one letter and keys at a glance.
+#[inline]
 fn write_value<D: Dialect>(value: &str, out: &mut Vec<u8>) {
+    if !D::COMPACT || !hex::push_usual(value, [TEXT << 5 | 1], [BYTES << 5 | 24, 32], out) {
+        write_other_value::<D>(value, out);
+    }
+}
+
+fn write_other_value<D: Dialect>(value: &str, out: &mut Vec<u8>) {
     if D::COMPACT && hex::is_compactable(value, MIN_HEX_LEN) {
         write_head(BYTES, value.len() as u64 / 2, out);
         hex::decode_into(value, out);

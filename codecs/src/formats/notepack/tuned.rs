@@ -60,7 +60,15 @@ impl EventCodec for Tuned {
     }
 }
 
+/// A tag's value; names of one letter and keys at a glance.
+#[inline]
 fn write_value(value: &str, out: &mut Vec<u8>) {
+    if !hex::push_usual(value, [1 << 1], [32 << 1 | 1], out) {
+        write_other_value(value, out);
+    }
+}
+
+fn write_other_value(value: &str, out: &mut Vec<u8>) {
     if hex::is_compactable(value, MIN_HEX_CHARS) {
         write_varint(value.len() as u64 | 1, out); // twice the bytes is the number of digits
         hex::decode_into(value, out);
