@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use measure::Latency;
+use measure::{Latency, SliceRecorder, Slices};
 
 /// What is timed. All of it in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,39 +65,70 @@ impl Metric {
     }
 }
 
+/// What is kept second by second, best known first.
+const SLICED: [Metric; 3] = [Metric::Response, Metric::PublishOk, Metric::Eose];
+
 /// Latencies by metric, for all clients together and for each named population.
 #[derive(Debug, Default)]
-pub struct Recorder(BTreeMap<(Metric, Option<usize>), Latency>);
+pub struct Recorder {
+    latencies: BTreeMap<(Metric, Option<usize>), Latency>,
+    slices: [SliceRecorder; SLICED.len()],
+}
 
 impl Recorder {
+    /// Adds what was due at one instant and came at another, in nanoseconds from the start of the run.
+    pub fn record_from(&mut self, label: Option<usize>, metric: Metric, due_ns: u64, now_ns: u64) {
+        self.record(label, metric, now_ns.saturating_sub(due_ns));
+        if let Some(sliced) = SLICED.iter().position(|sliced| *sliced == metric) {
+            self.slices[sliced].record(due_ns, now_ns);
+        }
+    }
+
     /// Adds a value of a client whose population has the label, if it has one.
     pub fn record(&mut self, label: Option<usize>, metric: Metric, ns: u64) {
-        self.0.entry((metric, None)).or_default().record(ns);
+        self.latencies.entry((metric, None)).or_default().record(ns);
         self.record_apart(label, metric, ns);
     }
 
     /// Adds a value that belongs only to its population, because all clients together would say nothing with it.
     pub fn record_apart(&mut self, label: Option<usize>, metric: Metric, ns: u64) {
         if label.is_some() {
-            self.0.entry((metric, label)).or_default().record(ns);
+            self.latencies.entry((metric, label)).or_default().record(ns);
         }
     }
 
     /// Adds what another worker recorded.
     pub fn merge(&mut self, other: &Recorder) {
-        for (key, latency) in &other.0 {
-            self.0.entry(*key).or_default().merge(latency);
+        for (key, latency) in &other.latencies {
+            self.latencies.entry(*key).or_default().merge(latency);
+        }
+        for (own, other) in self.slices.iter_mut().zip(&other.slices) {
+            own.merge(other);
         }
     }
 
     /// All clients' values of a metric.
     pub fn all(&self, metric: Metric) -> Option<&Latency> {
-        self.0.get(&(metric, None))
+        self.latencies.get(&(metric, None))
     }
 
     /// Values beyond the histograms' range.
     pub fn clipped(&self) -> u64 {
-        self.0.values().map(Latency::clipped).sum()
+        self.latencies.values().map(Latency::clipped).sum()
+    }
+
+    /// How many samples of the best known metric came in the second of this number, and the latency that 1 % of them exceed.
+    pub fn second(&self, second: usize) -> Option<(u64, u64)> {
+        self.slices.iter().find_map(|slices| slices.samples_and_p99_ns(second))
+    }
+
+    /// The seconds of the best known metric, of those for which work was planned.
+    pub fn slices(&self, planned_ns: u64) -> Option<Slices> {
+        let known = SLICED.iter().zip(&self.slices).find(|(metric, _)| self.all(**metric).is_some());
+        known.map(|(metric, slices)| Slices {
+            of: metric.name().to_owned(),
+            seconds: slices.seconds(planned_ns),
+        })
     }
 
     /// By the names used in results: `eose`, and `eose.home` for the population of that name. Metrics without a
@@ -108,6 +139,6 @@ impl Recorder {
             Some(label) => format!("{}.{label}", metric.name()),
             None => metric.name().to_owned(),
         };
-        self.0.into_iter().map(|(key, latency)| (name(key), latency)).collect()
+        self.latencies.into_iter().map(|(key, latency)| (name(key), latency)).collect()
     }
 }

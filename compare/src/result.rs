@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     CellSpec, Plan,
     matrix::Role,
-    report::{Comparison, Merged, comparisons},
+    report::{Comparison, Merged, Steadiness, comparisons},
     selftest::SelfTest,
     slo::SloResult,
     stats::MAX_PAIRS,
@@ -97,6 +97,9 @@ pub struct CellResult {
     pub blocks: Vec<Block>,
     /// The usable blocks together: for other readers. Reports compute it anew from the blocks.
     pub merged: Merged,
+    /// Whether they were steady, where that can be told: for other readers, too.
+    #[serde(default)]
+    pub steady: Option<Steadiness>,
 }
 
 impl CellResult {
@@ -112,7 +115,17 @@ impl CellResult {
             batching: if spec.batch_limits().is_some() { spec.batching.clone() } else { "none".to_owned() },
         });
         let merged = Merged::of(blocks.iter().filter_map(Block::usable));
-        CellResult { id: spec.id.clone(), role: spec.role, rate_per_s: spec.rate_per_s, cell, blocks, merged }
+        let mut result = CellResult {
+            id: spec.id.clone(),
+            role: spec.role,
+            rate_per_s: spec.rate_per_s,
+            cell,
+            blocks,
+            merged,
+            steady: None,
+        };
+        result.steady = Steadiness::of(&result);
+        result
     }
 }
 

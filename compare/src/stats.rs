@@ -129,6 +129,42 @@ pub(crate) fn holm(probabilities: &[f64]) -> Vec<f64> {
     corrected
 }
 
+/// Mann–Kendall's test for a trend (Mann 1945, Kendall 1975): the two-sided probability of values that rise or fall as
+/// consistently, if their order had been chance; by the normal approximation, which is meant for ten values or more.
+/// Ties and continuity are corrected for. 1 of fewer than two values.
+pub(crate) fn mann_kendall(values: &[f64]) -> f64 {
+    let n = values.len() as f64;
+    let later = |at: usize| &values[at + 1..];
+    let signs = (0..values.len()).flat_map(|at| later(at).iter().map(move |other| order(values[at], *other)));
+    let s = signs.sum::<f64>();
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let of = |n: f64| n * (n - 1.0) * (2.0 * n + 5.0);
+    let ties: f64 = sorted.chunk_by(|a, b| order(*a, *b) == 0.0).map(|tied| of(tied.len() as f64)).sum();
+    let variance = (of(n) - ties) / 18.0;
+    if variance <= 0.0 || s == 0.0 {
+        return 1.0;
+    }
+    let z = (s.abs() - 1.0) / variance.sqrt();
+    libm::erfc(z / std::f64::consts::SQRT_2)
+}
+
+/// 1 when the second is larger, -1 when it is smaller, 0 when they are equal.
+fn order(one: f64, other: f64) -> f64 {
+    match one.partial_cmp(&other) {
+        Some(std::cmp::Ordering::Less) => 1.0,
+        Some(std::cmp::Ordering::Greater) => -1.0,
+        _ => 0.0,
+    }
+}
+
+/// How much values change from one to the next, as the median over all pairs (Theil 1950, Sen 1968): a few outliers do
+/// not decide it. `None` of fewer than two.
+pub(crate) fn theil_sen(values: &[f64]) -> Option<f64> {
+    let pairs = (0..values.len()).flat_map(|i| (i + 1..values.len()).map(move |j| (i, j)));
+    median(&pairs.map(|(i, j)| (values[j] - values[i]) / (j - i) as f64).collect::<Vec<_>>())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,6 +233,38 @@ mod tests {
         }
         assert_eq!(holm(&[]), Vec::<f64>::new());
         assert_eq!(holm(&[0.9, 0.8]), [1.0, 1.0]);
+    }
+
+    #[test]
+    fn a_trend_is_found_as_pymannkendall_finds_it() {
+        // pymannkendall 1.4.3, original_test: p and slope.
+        let cases: [(&[f64], f64, f64); 6] = [
+            (&[1., 2., 3., 4., 5., 6., 7., 8., 9., 10.], 8.303_070_332_638_107e-05, 1.0),
+            (
+                &[4.1, 3.9, 4.3, 4.0, 4.2, 3.8, 4.1, 4.0, 4.2, 3.9],
+                0.716_129_568_855_563_1,
+                -0.014_285_714_285_714_235,
+            ),
+            (
+                &[1., 1., 2., 2., 3., 2., 3., 3., 4., 4., 4., 5.],
+                0.000_182_972_210_686_971_31,
+                0.333_333_333_333_333_3,
+            ),
+            (&[10., 9., 9.5, 8., 8.2, 7., 6., 6.5, 5., 4.], 0.000_676_764_180_121_081, -0.65),
+            (&[2.0; 10], 1.0, 0.0),
+            (
+                &[5., 3., 6., 2., 7., 4., 8., 6., 5., 9., 7., 6., 8., 10., 7., 9., 8., 11., 9., 10.],
+                0.000_216_626_975_020_783_87,
+                0.333_333_333_333_333_3,
+            ),
+        ];
+        for (values, p, slope) in cases {
+            let found = (mann_kendall(values), theil_sen(values).unwrap());
+            assert!((found.0 - p).abs() < 1e-12 && (found.1 - slope).abs() < 1e-12, "{values:?}: {found:?}");
+            let backwards: Vec<f64> = values.iter().rev().copied().collect();
+            assert!((mann_kendall(&backwards) - p).abs() < 1e-12);
+        }
+        assert_eq!((mann_kendall(&[]), mann_kendall(&[1.0]), theil_sen(&[1.0])), (1.0, 1.0, None));
     }
 
     #[test]

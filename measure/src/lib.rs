@@ -12,6 +12,7 @@ mod environment;
 mod latency;
 pub mod log;
 mod record;
+mod slices;
 pub mod utc;
 mod validity;
 
@@ -23,4 +24,5 @@ pub use record::{
     PinnedCores, RecordError, RelayProcess, RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord,
     read_versioned,
 };
+pub use slices::{Slice, SliceRecorder, Slices};
 pub use validity::{Rate, Signals, Validity, Verdict};

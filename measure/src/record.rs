@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, fs, io, ops::Add, path::Path};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{CpuTime, Environment, Latency, Validity};
+use crate::{CpuTime, Environment, Latency, Slices, Validity};
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second number; any other
 /// change raises the first, and readers refuse a first number they do not know.
-pub const SCHEMA_VERSION: &str = "1.2";
+pub const SCHEMA_VERSION: &str = "1.3";
 
 /// What one run did, how long it took and whether that may be believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -61,6 +61,9 @@ pub struct RunRecord {
     /// The cores that relay and clients kept to, where a relay of our own had cores apart from the clients.
     #[serde(default)]
     pub pinned: Option<PinnedCores>,
+    /// The run second by second.
+    #[serde(default)]
+    pub slices: Option<Slices>,
     /// By metric: `response` (delivered − intended), `service` (delivered − sent), `send_lag` (sent − intended),
     /// `publish_ok`, `eose`, `first_event` and `fiftieth_event` (of a step), `session`, `handshake`, `auth`; with a
     /// dot and a name for one population of clients. Metrics a scenario does not have are absent.

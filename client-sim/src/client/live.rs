@@ -98,11 +98,10 @@ impl Client {
         }
         let mut recorder = self.recorder.borrow_mut();
         for (metric, since_ns) in times {
-            let ns = now_ns.saturating_sub(since_ns);
             if self.reader.is_some() {
-                recorder.record_apart(self.label, metric, ns);
+                recorder.record_apart(self.label, metric, now_ns.saturating_sub(since_ns));
             } else {
-                recorder.record(self.label, metric, ns);
+                recorder.record_from(self.label, metric, since_ns, now_ns);
             }
         }
     }

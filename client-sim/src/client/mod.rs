@@ -427,7 +427,7 @@ impl Client {
     /// Records from when something was due to now, unless that was in a warm-up.
     fn record(&self, metric: Metric, since_ns: u64, now_ns: u64) {
         if self.shared.workload.is_measured(since_ns) {
-            self.recorder.borrow_mut().record(self.label, metric, now_ns.saturating_sub(since_ns));
+            self.recorder.borrow_mut().record_from(self.label, metric, since_ns, now_ns);
         }
     }
 

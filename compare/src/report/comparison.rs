@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{LoadView, Metric, number};
+use super::{LoadView, Metric, number, view::CellView};
 use crate::{
     matrix::Role,
     stats::{self, Bootstrap},
@@ -50,6 +50,9 @@ pub enum Verdict {
     Same,
     /// Anything else. An answer, too.
     Inconclusive,
+    /// The cell or its reference was not the same from the beginning of a block to its end, so its latency depends on how
+    /// long was measured. Only of latencies.
+    Unsteady,
 }
 
 impl fmt::Display for Verdict {
@@ -59,6 +62,7 @@ impl fmt::Display for Verdict {
             Verdict::Worse => "worse",
             Verdict::Same => "same",
             Verdict::Inconclusive => "inconclusive",
+            Verdict::Unsteady => "unsteady",
         })
     }
 }
@@ -128,18 +132,19 @@ impl LoadView<'_> {
                 corrected: false,
                 verdict: Verdict::Inconclusive,
             };
-            found.push((view.cell.role, comparison));
+            let unsteady = [view, reference].into_iter().any(CellView::is_unsteady);
+            found.push((view.cell.role, unsteady && metric.quantile().is_some(), comparison));
         }
         let family: Vec<f64> = found
             .iter()
-            .filter(|(role, _)| *role == Role::Cell)
-            .map(|(_, comparison)| comparison.p)
+            .filter(|(role, ..)| *role == Role::Cell)
+            .map(|(.., comparison)| comparison.p)
             .collect();
         // Decided by the plan, before any number is known.
         let rounds = self.result.config.rounds as usize;
         let possible = stats::wilcoxon_smallest(rounds) * family.len() as f64 <= stats::SIGNIFICANT;
         let mut corrected = stats::holm(&family).into_iter();
-        for (role, comparison) in &mut found {
+        for (role, _, comparison) in &mut found {
             if *role == Role::Cell {
                 let p = corrected.next().expect("one for each cell");
                 if possible {
@@ -150,10 +155,13 @@ impl LoadView<'_> {
         }
         let broken = found
             .iter()
-            .any(|(role, comparison)| *role == Role::Control && control_of(comparison) == Control::Broken);
-        let comparisons = found.into_iter().map(|(role, mut comparison)| {
+            .any(|(role, _, comparison)| *role == Role::Control && control_of(comparison) == Control::Broken);
+        let comparisons = found.into_iter().map(|(role, unsteady, mut comparison)| {
             if broken && role == Role::Cell {
                 comparison.verdict = Verdict::Inconclusive;
+            }
+            if unsteady {
+                comparison.verdict = Verdict::Unsteady;
             }
             comparison
         });

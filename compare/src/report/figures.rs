@@ -317,7 +317,7 @@ pub(crate) fn forest(load: &LoadView<'_>, comparisons: &[Comparison], metric: Me
             let y = (rows.len() - 1 - row) as f64;
             let (from, to) = span(c);
             let style = match c.verdict {
-                Verdict::Inconclusive => INK.stroke_width(1),
+                Verdict::Inconclusive | Verdict::Unsteady => INK.stroke_width(1),
                 _ => INK.stroke_width(3),
             };
             chart.draw_series([PathElement::new([(from, y), (to, y)], style)])?;

@@ -8,6 +8,7 @@ mod html;
 mod logs;
 mod merged;
 mod number;
+mod steady;
 mod summary;
 mod table;
 mod view;
@@ -18,6 +19,7 @@ pub use export::github_action_benchmark;
 pub use html::html;
 pub use logs::write_logs;
 pub use merged::{Merged, Metric};
+pub use steady::Steadiness;
 pub use summary::{summary, terminal};
 pub use table::Table;
 

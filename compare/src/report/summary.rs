@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use measure::{Counts, Status, Verdict as Validity};
 
 use super::{
-    BAND, Comparison, LoadView, Table,
+    BAND, Comparison, LoadView, Steadiness, Table,
     comparison::{Control, control_of},
     number,
     table::NOTHING,
@@ -39,6 +39,7 @@ pub fn summary(result: &ResultFile) -> String {
         );
         line(&mut text, format_args!("\n### Verdicts\n\n{}\n", control_line(load, &comparisons)));
         text.push_str(&load.verdicts(&comparisons, false).markdown());
+        line(&mut text, format_args!("\n{}", steady_line(load)));
     }
     if let Some(slos) = slo_table(result) {
         line(&mut text, format_args!("\n## What was demanded\n\n{}", slos.markdown().trim_end()));
@@ -79,7 +80,7 @@ pub fn terminal(result: &ResultFile) -> String {
             ),
         );
         text.push_str(&load.verdicts(&comparisons, true).text());
-        line(&mut text, format_args!("{}", control_line(load, &comparisons)));
+        line(&mut text, format_args!("{}\n{}", control_line(load, &comparisons), steady_line(load)));
     }
     if let Some(slos) = slo_table(result) {
         line(&mut text, format_args!("\n{}", slos.text().trim_end()));
@@ -109,6 +110,25 @@ pub(crate) fn control_line(load: &LoadView<'_>, comparisons: &[Comparison]) -> S
         (broken, _) => format!("failed in {broken}; all verdicts there are withheld."),
     });
     text
+}
+
+/// Which cells were the same from the beginning of their blocks to the end, in a sentence.
+pub(crate) fn steady_line(load: &LoadView<'_>) -> String {
+    let known: Vec<(&str, &Steadiness)> = (load.cells.iter().filter(|view| view.cell.role != Role::Floor))
+        .filter_map(|view| Some((view.cell.id.as_str(), view.steady.as_ref()?)))
+        .collect();
+    let Some(seconds) = known.iter().map(|(_, found)| found.seconds).max() else {
+        return "Steady state: not looked for; that takes ten seconds of work in a block.".to_owned();
+    };
+    let unsteady: Vec<String> = (known.iter().filter(|(_, found)| !found.is_steady()))
+        .map(|(id, found)| format!("{id} ({})", found.reasons.join(", ")))
+        .collect();
+    let (steady, of) = (known.len() - unsteady.len(), known.len());
+    let mut text = format!("Steady state over {seconds} s: {steady} of {of} cells");
+    if !unsteady.is_empty() {
+        let _ = write!(text, "; unsteady, so that their latency is no verdict: {}", unsteady.join("; "));
+    }
+    text + "."
 }
 
 /// What the compression's states take, as the cell's last run counted it.
@@ -351,6 +371,9 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
          seed {}).\n\
          - better and worse: the interval lies wholly beyond ±{:.0} % and Wilcoxon's signed-rank test agrees \
          (p ≤ {}; {correction}). same: the interval lies within ±{:.0} %. inconclusive is an answer.\n\
+         - unsteady: the medians of single seconds, each over all rounds, have a trend (Mann–Kendall, p ≤ 0.05, and beyond \
+         ±2 %), or those of a block's halves differ by 5 %, or what is in flight grows. Such a latency says how long was \
+         measured; bytes and CPU keep their verdicts.\n\
          - Invalid blocks stay in {}, leave the tables, and are counted above. Suspect blocks are used.\n",
         result.config.seed,
         BAND * 100.0,

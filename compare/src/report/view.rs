@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use measure::RunRecord;
 
-use super::{Merged, Metric};
+use super::{Merged, Metric, Steadiness};
 use crate::{Block, CellResult, ResultFile, matrix, matrix::Role};
 
 /// What stands in the latency columns, best known first: the first that any usable block has samples of.
@@ -32,6 +32,8 @@ pub(crate) struct CellView<'a> {
     pub(crate) cell: &'a CellResult,
     /// Its usable blocks together.
     pub(crate) merged: Merged,
+    /// Whether its blocks were the same from beginning to end, where that can be told.
+    pub(crate) steady: Option<Steadiness>,
     /// For each metric its blocks divided by the anchors next to them.
     to_anchor: BTreeMap<Metric, LogRatios>,
 }
@@ -64,6 +66,7 @@ impl<'a> LoadView<'a> {
         let anchors = Anchors::of(cells.iter().copied().find(|cell| cell.role == Role::Anchor));
         let view = |cell: &&'a CellResult| CellView {
             cell,
+            steady: Steadiness::of(cell),
             merged: Merged::of(cell.blocks.iter().filter_map(Block::usable)),
             to_anchor: if cell.role == Role::Anchor {
                 BTreeMap::new()
@@ -140,6 +143,13 @@ impl<'a> LoadView<'a> {
         }
         let base = reference.to_anchor.get(&metric).unwrap_or(&none);
         of.iter().filter_map(|(round, value)| Some((*round, value - base.get(round)?))).collect()
+    }
+}
+
+impl CellView<'_> {
+    /// Known not to be steady.
+    pub(crate) fn is_unsteady(&self) -> bool {
+        self.steady.as_ref().is_some_and(|found| !found.is_steady())
     }
 }
 

@@ -350,3 +350,83 @@ fn what_comes_in_batches_is_compared_with_json_in_batches() {
     let page = report::html(&result).unwrap();
     assert!(page.contains("Latency by percentile, deflate, batches ms=5 n=64 bytes=65536"));
 }
+
+/// Blocks of twelve seconds in which a cell's latency and backlog are what these functions say of (round, second).
+fn by_the_second(
+    latency_us: impl Fn(&str, u32, u64) -> u64,
+    in_flight: impl Fn(&str, u64) -> u64,
+) -> ResultFile {
+    let ids = ["json+none", "cbor-packed+none", "proto+none"];
+    result("standard", 8, &ids, |id, round, _| {
+        let mut record = record(id, 1 + u64::from(round), PLAIN);
+        let seconds = (0..12).map(|second| measure::Slice {
+            samples: 300,
+            latency_ns_p50: Some(latency_us(id, round, second) * 1_000),
+            in_flight: in_flight(id, second),
+        });
+        record.slices = Some(measure::Slices { of: "response".to_owned(), seconds: seconds.collect() });
+        record
+    })
+}
+
+fn latency_verdicts(result: &ResultFile, cell: &str) -> Vec<report::Verdict> {
+    let of_cell = report::comparisons(result).into_iter().filter(|c| c.cell == cell);
+    of_cell.filter(|c| c.metric.quantile().is_some()).map(|c| c.verdict).collect()
+}
+
+/// Between -3 % and 3 %, other in each round and second.
+fn noise(round: u32, second: u64) -> u64 {
+    970 + (u64::from(round) * 37 + second * 53 + second * second * 17) % 61
+}
+
+#[test]
+fn what_the_machine_does_to_single_blocks_is_no_trend() {
+    // Each block drifts by a third, up in one round and down in the next.
+    let drift = |_: &str, round: u32, second: u64| {
+        let at = if round % 2 == 0 { second } else { 11 - second };
+        noise(round, second) * (100 + 3 * at) / 100
+    };
+    let result = by_the_second(drift, |_, _| 3);
+    assert!(
+        result.cells.iter().all(|cell| cell.steady.as_ref().unwrap().is_steady()),
+        "{:?}",
+        result.cells[0].steady
+    );
+    assert!(report::summary(&result).contains("Steady state over 12 s: 4 of 4 cells."));
+    assert_eq!(latency_verdicts(&result, "proto+none"), [report::Verdict::Same; 2]);
+}
+
+#[test]
+fn a_cell_that_gets_slower_throughout_its_blocks_is_unsteady_and_stays() {
+    let slower = |id: &str, round: u32, second: u64| match id {
+        "proto+none" => noise(round, second) * (100 + 4 * second) / 100,
+        _ => noise(round, second),
+    };
+    let result =
+        by_the_second(slower, |id, second| if id == "cbor-packed+none" { 5 + 20 * second } else { 3 });
+    let steady = |id: &str| {
+        let cell = result.cells.iter().find(|cell| cell.id == id).unwrap();
+        cell.steady.clone().unwrap()
+    };
+    assert!(steady("json+none").is_steady(), "{:?}", steady("json+none"));
+    assert_eq!(steady("proto+none").reasons.len(), 2, "trend and halves: {:?}", steady("proto+none"));
+    assert_eq!(steady("cbor-packed+none").reasons, ["what is in flight grows from 55 to 175"]);
+    assert_eq!(latency_verdicts(&result, "proto+none"), [report::Verdict::Unsteady; 2]);
+    let summary = report::summary(&result);
+    assert!(summary.contains("Steady state over 12 s: 2 of 4 cells; unsteady"), "{summary}");
+    assert!(summary.contains("×1.00 [1.00, 1.00] unsteady"), "{summary}");
+    // Nothing is left out, and what latency does not touch keeps its verdict.
+    assert!(summary.contains("| proto | none | json+none | ×1.00 [1.00, 1.00] same |"), "{summary}");
+    let json = serde_json::to_value(&result).unwrap();
+    assert!(json["cells"].as_array().unwrap().iter().all(|cell| cell["steady"]["seconds"] == 12));
+}
+
+#[test]
+fn unsteadiness_of_the_reference_reaches_what_is_compared_with_it() {
+    let slower = |id: &str, round: u32, second: u64| match id {
+        "json+none" | "json-control" => noise(round, second) * (100 + 4 * second) / 100,
+        _ => noise(round, second),
+    };
+    let result = by_the_second(slower, |_, _| 3);
+    assert_eq!(latency_verdicts(&result, "proto+none"), [report::Verdict::Unsteady; 2]);
+}

@@ -1,0 +1,179 @@
+//! A run second by second, so that a reader can see whether it was the same from its beginning to its end.
+
+use hdrhistogram::Histogram;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The length of a slice.
+const SLICE_NS: u64 = 1_000_000_000;
+
+/// Seconds beyond this are not kept: memory is bounded (30 KiB a second), and who looks for a steady state has found it.
+const MOST_SLICES: usize = 600;
+
+/// Two digits are enough for differences of 5 %, in a seventh of the memory of three.
+const SIGNIFICANT_DIGITS: u8 = 2;
+
+/// A median of fewer samples says more about chance than about the second.
+const SAMPLES_FOR_MEDIAN: u64 = 20;
+
+/// One minute, as everywhere.
+const HIGHEST_NS: u64 = 60_000_000_000;
+
+/// One second of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Slice {
+    /// Samples that came in it.
+    pub samples: u64,
+    /// The median of their latencies in nanoseconds, to two digits; absent with fewer than 20.
+    pub latency_ns_p50: Option<u64>,
+    /// What was due by its end and came later.
+    pub in_flight: u64,
+}
+
+/// The whole seconds of a run after its warm-up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Slices {
+    /// The metric: `response`, else `publish_ok`, else `eose`.
+    pub of: String,
+    /// In order; only seconds in which work was planned, so without the last answers.
+    pub seconds: Vec<Slice>,
+}
+
+/// Collects one metric of one worker by seconds from the start of the run.
+#[derive(Debug, Clone, Default)]
+pub struct SliceRecorder(Vec<Second>);
+
+#[derive(Debug, Clone, Default)]
+struct Second {
+    /// Of what came in it. Made when the first sample comes.
+    latency: Option<Histogram<u64>>,
+    /// Samples that were due in it.
+    due: u64,
+}
+
+impl SliceRecorder {
+    /// Adds a sample that was due and came at these nanoseconds from the start.
+    pub fn record(&mut self, due_ns: u64, now_ns: u64) {
+        if let Some(second) = self.second(due_ns) {
+            second.due += 1;
+        }
+        if let Some(second) = self.second(now_ns) {
+            second.add(now_ns.saturating_sub(due_ns).clamp(1, HIGHEST_NS));
+        }
+    }
+
+    /// Adds what another worker recorded.
+    pub fn merge(&mut self, other: &SliceRecorder) {
+        if self.0.len() < other.0.len() {
+            self.0.resize_with(other.0.len(), Second::default);
+        }
+        for (own, other) in self.0.iter_mut().zip(&other.0) {
+            own.due += other.due;
+            match (&mut own.latency, &other.latency) {
+                (Some(own), Some(other)) => own.add(other).expect("all have the same bounds"),
+                (own @ None, other) => own.clone_from(other),
+                (Some(_), None) => {}
+            }
+        }
+    }
+
+    /// How many samples came in the second of this number, and the latency that 1 % of them exceed.
+    pub fn samples_and_p99_ns(&self, second: usize) -> Option<(u64, u64)> {
+        let latency = self.0.get(second)?.latency.as_ref()?;
+        Some((latency.len(), latency.value_at_quantile(0.99)))
+    }
+
+    /// The whole seconds within `planned_ns` from the start, from the first in which something came.
+    pub fn seconds(&self, planned_ns: u64) -> Vec<Slice> {
+        let whole = usize::try_from(planned_ns / SLICE_NS).unwrap_or(usize::MAX);
+        let mut in_flight = 0_u64;
+        let slices = self.0.iter().take(whole).map(|second| {
+            let samples = second.latency.as_ref().map_or(0, Histogram::len);
+            // What was due earlier was counted then: the difference cannot fall below zero.
+            in_flight = (in_flight + second.due).saturating_sub(samples);
+            let median = second.latency.as_ref().filter(|_| samples >= SAMPLES_FOR_MEDIAN);
+            Slice { samples, latency_ns_p50: median.map(|l| l.value_at_quantile(0.5)), in_flight }
+        });
+        slices.skip_while(|slice| slice.samples == 0).collect()
+    }
+
+    fn second(&mut self, ns: u64) -> Option<&mut Second> {
+        let at = usize::try_from(ns / SLICE_NS).ok().filter(|at| *at < MOST_SLICES)?;
+        if at >= self.0.len() {
+            self.0.resize_with(at + 1, Second::default);
+        }
+        self.0.get_mut(at)
+    }
+}
+
+impl Second {
+    fn add(&mut self, ns: u64) {
+        let new = || {
+            Histogram::new_with_bounds(1, HIGHEST_NS, SIGNIFICANT_DIGITS)
+                .expect("1 < 60 s and 2 digits are bounds the library accepts")
+        };
+        self.latency.get_or_insert_with(new).saturating_record(ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A sample each 10 ms of so many seconds, each with the latency that `latency_ms` gives to its second.
+    fn played(seconds: u64, latency_ms: impl Fn(u64) -> u64) -> SliceRecorder {
+        let mut recorder = SliceRecorder::default();
+        for at in 0..seconds * 100 {
+            let due = at * 10 * MS;
+            recorder.record(due, due + latency_ms(at / 100) * MS);
+        }
+        recorder
+    }
+
+    #[test]
+    fn a_second_knows_its_median_and_what_it_left_behind() {
+        let slices = played(3, |_| 5).seconds(3_000 * MS);
+        assert_eq!(slices.len(), 3);
+        for slice in slices {
+            let p50 = slice.latency_ns_p50.unwrap() as f64 / (5 * MS) as f64;
+            assert!((0.99..1.01).contains(&p50), "{slice:?}");
+            assert_eq!((slice.samples, slice.in_flight), (100, 0));
+        }
+        // 500 ms late: half of the first second's samples come in the second.
+        let slices = played(3, |_| 500).seconds(3_000 * MS);
+        assert_eq!(
+            slices.iter().map(|s| (s.samples, s.in_flight)).collect::<Vec<_>>(),
+            [(50, 50), (100, 50), (100, 50)]
+        );
+    }
+
+    #[test]
+    fn a_backlog_shows_as_what_is_in_flight() {
+        let slices = played(4, |second| 100 * (second + 1)).seconds(4_000 * MS);
+        let in_flight: Vec<u64> = slices.iter().map(|slice| slice.in_flight).collect();
+        assert_eq!(in_flight, [10, 20, 30, 40]);
+    }
+
+    #[test]
+    fn only_whole_planned_seconds_after_the_warm_up_count() {
+        let mut recorder = SliceRecorder::default();
+        (0..30).for_each(|n| recorder.record(2_000 * MS + n, 2_001 * MS + n));
+        recorder.record(3_100 * MS, 3_200 * MS);
+        recorder.record(4_100 * MS, 4_200 * MS);
+        let slices = recorder.seconds(4_500 * MS);
+        assert_eq!(slices.iter().map(|slice| slice.samples).collect::<Vec<_>>(), [30, 1]);
+        assert!(slices[0].latency_ns_p50.is_some() && slices[1].latency_ns_p50.is_none());
+        assert!(recorder.seconds(1_000 * MS).is_empty());
+    }
+
+    #[test]
+    fn workers_add_up_and_memory_is_bounded() {
+        let mut one = played(2, |_| 5);
+        one.merge(&played(3, |_| 5));
+        assert_eq!(one.seconds(3_000 * MS).iter().map(|s| s.samples).collect::<Vec<_>>(), [200, 200, 100]);
+        one.record(u64::MAX - 1, u64::MAX);
+        assert_eq!(one.0.len(), 3);
+    }
+}
