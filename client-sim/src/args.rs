@@ -137,6 +137,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
 
+    /// A line of JSON on standard output each second, for programs that show progress: second, of, samples, latency_ns_p99.
+    #[arg(long, hide_short_help = true)]
+    pub progress_json: bool,
+
     /// No progress and no summary; errors only.
     #[arg(long)]
     pub quiet: bool,

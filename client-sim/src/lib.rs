@@ -187,6 +187,7 @@ fn run(args: &Args) -> anyhow::Result<RunRecord> {
         drain: Duration::from_secs(args.drain_seconds),
         relay_pid: args.relay_pid.or(own_relay.as_ref().map(|relay| relay.pid)),
         quiet: args.quiet,
+        progress_json: args.progress_json,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (shared, agreement, started_utc, outcome) = runtime.block_on(async {

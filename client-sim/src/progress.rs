@@ -1,7 +1,7 @@
 //! A line a second for whoever waits.
 
 use std::{
-    io::{IsTerminal, Write, stderr},
+    io::{IsTerminal, Write, stderr, stdout},
     time::Duration,
 };
 
@@ -11,32 +11,40 @@ use crate::shared::Shared;
 
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Shows how far a run is, on standard error. On a terminal the line is rewritten.
+/// Shows how far a run is, on standard error; on a terminal the line is rewritten. For programs, as JSON on standard output.
 pub(crate) struct Progress<'a> {
     shared: &'a Shared,
     interval: Interval,
     quiet: bool,
+    json: bool,
     seconds: u64,
     terminal: bool,
 }
 
 impl<'a> Progress<'a> {
     /// For a run that has just started.
-    pub(crate) fn new(shared: &'a Shared, quiet: bool) -> Self {
+    pub(crate) fn new(shared: &'a Shared, quiet: bool, json: bool) -> Self {
         let mut interval = interval(PERIOD);
         interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
         interval.reset();
-        Progress { shared, interval, quiet, seconds: 0, terminal: stderr().is_terminal() }
+        Progress { shared, interval, quiet, json, seconds: 0, terminal: stderr().is_terminal() }
     }
 
     /// Waits for the next second and shows it; cancel-safe.
     pub(crate) async fn tick(&mut self) {
         self.interval.tick().await;
         self.seconds += 1;
+        let total = self.shared.workload.last_due().as_secs_f64();
+        if self.json {
+            let (samples, p99) = self.shared.last_second();
+            let line = serde_json::json!({
+                "second": self.seconds, "of": total.ceil(), "samples": samples, "latency_ns_p99": p99,
+            });
+            writeln!(stdout(), "{line}").ok();
+        }
         if self.quiet {
             return;
         }
-        let total = self.shared.workload.last_due().as_secs_f64();
         let line = format!("{} s of {total:.0} s, {} deliveries", self.seconds, self.shared.deliveries());
         let end = if self.terminal { "\r" } else { "\n" };
         // Progress that cannot be shown is no reason to end a measurement.

@@ -60,6 +60,8 @@ pub struct Shared {
     /// Slow readers that have not caught up.
     behind: AtomicI64,
     deliveries: AtomicU64,
+    /// Of the last second, for progress: samples of all workers, and the worst p99 in nanoseconds of any.
+    last_second: (AtomicU64, AtomicU64),
     failures: Mutex<Vec<String>>,
     /// The ids that each client knows which reads from several relays.
     known: Vec<Mutex<HashSet<[u8; 32]>>>,
@@ -80,6 +82,7 @@ impl Shared {
             behind: AtomicI64::new(i64::try_from(slow).unwrap_or(i64::MAX)),
             outstanding: AtomicI64::new(deliveries + i64::try_from(work).expect("plans fit into memory")),
             deliveries: AtomicU64::new(0),
+            last_second: (AtomicU64::new(0), AtomicU64::new(0)),
             failures: Mutex::default(),
             known: (0..workload.readers).map(|_| Mutex::default()).collect(),
             workload,
@@ -122,6 +125,17 @@ impl Shared {
     /// Deliveries so far.
     pub fn deliveries(&self) -> u64 {
         self.deliveries.load(Ordering::Relaxed)
+    }
+
+    /// Notes what a worker saw in the last second, for progress.
+    pub fn saw(&self, samples: u64, p99_ns: u64) {
+        self.last_second.0.fetch_add(samples, Ordering::Relaxed);
+        self.last_second.1.fetch_max(p99_ns, Ordering::Relaxed);
+    }
+
+    /// What the workers noted since this was asked last: samples, and the worst p99 in nanoseconds of any worker.
+    pub fn last_second(&self) -> (u64, u64) {
+        (self.last_second.0.swap(0, Ordering::Relaxed), self.last_second.1.swap(0, Ordering::Relaxed))
     }
 
     /// Notes that `count` pieces of work are done; wakes whoever waits for the last.

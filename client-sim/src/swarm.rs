@@ -51,8 +51,10 @@ pub struct Options {
     pub drain: Duration,
     /// The relay's process, when it can be watched.
     pub relay_pid: Option<u32>,
-    /// Whether to print progress.
+    /// Whether to print no progress.
     pub quiet: bool,
+    /// Whether to print progress for programs.
+    pub progress_json: bool,
 }
 
 /// What came back.
@@ -152,7 +154,7 @@ async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
     let last = shared.workload.last_due();
     let mut deadline = tokio::time::Instant::from_std(shared.start() + last + options.drain);
     let mut so_far = (shared.outstanding(), shared.deliveries());
-    let mut progress = Progress::new(shared, options.quiet);
+    let mut progress = Progress::new(shared, options.quiet, options.progress_json);
     let mut interrupted = Box::pin(tokio::signal::ctrl_c());
     loop {
         tokio::select! {
@@ -229,6 +231,7 @@ async fn work(
     if start.wait_for(|start| *start).await.is_err() {
         anyhow::bail!("another worker could not connect");
     }
+    let telling = tokio::task::spawn_local(tell(Arc::clone(&shared), Rc::clone(&recorder)));
     for (id, client, receiver) in receivers {
         tasks.push((id, tokio::task::spawn_local(client.run(receiver, stop.clone()))));
     }
@@ -237,8 +240,25 @@ async fn work(
         _ = stop.wait_for(|stop| *stop) => {}
     }
     let reports = join_all(tasks).await?;
+    telling.abort();
+    // Cancelled, as was asked; what it held is free now.
+    telling.await.ok();
     let recorder = Rc::into_inner(recorder).context("a client outlived its task")?.into_inner();
     Ok((recorder, reports))
+}
+
+/// Tells each second what came in the one before. It does so whether or not anybody looks, so that looking changes nothing.
+async fn tell(shared: Arc<Shared>, recorder: Rc<RefCell<Recorder>>) {
+    const SECOND: Duration = Duration::from_secs(1);
+    let mut seconds = tokio::time::interval_at((shared.start() + SECOND).into(), SECOND);
+    seconds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    loop {
+        seconds.tick().await;
+        let now = usize::try_from(shared.start().elapsed().as_secs()).unwrap_or(usize::MAX);
+        if let Some((samples, p99_ns)) = now.checked_sub(1).and_then(|last| recorder.borrow().second(last)) {
+            shared.saw(samples, p99_ns);
+        }
+    }
 }
 
 async fn open(

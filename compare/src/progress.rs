@@ -1,8 +1,17 @@
-//! What a waiting person sees on stderr: one line that is kept up to date on a terminal, plain lines elsewhere.
+//! What a waiting person sees on stderr: one line that is kept up to date on a terminal, a line for each block elsewhere.
 
 use std::{
     io::{self, IsTerminal, Write},
     time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use measure::{RunRecord, Verdict};
+use serde::Deserialize;
+
+use crate::{
+    Block,
+    report::{self, Merged, Metric},
 };
 
 /// Progress over a known number of blocks.
@@ -10,58 +19,131 @@ use std::{
 pub struct Progress {
     blocks: usize,
     finished: usize,
+    invalid: usize,
     started: Instant,
     first_guess: Duration,
-    terminal: bool,
+    /// On a terminal.
+    bar: Option<ProgressBar>,
     quiet: bool,
+    /// The block that runs.
+    now: String,
+    /// The last one that ran.
+    last: String,
+}
+
+/// What a running client says each second.
+#[derive(Debug, Deserialize)]
+struct Second {
+    second: u64,
+    of: f64,
+    samples: u64,
+    latency_ns_p99: u64,
 }
 
 impl Progress {
     /// `block_guess` is the expected time of a block until one was measured.
     pub fn new(blocks: usize, block_guess: Duration, quiet: bool) -> Progress {
-        let terminal = io::stderr().is_terminal();
-        Progress { blocks, finished: 0, started: Instant::now(), first_guess: block_guess, terminal, quiet }
+        let bar = (!quiet && io::stderr().is_terminal()).then(|| {
+            let style = ProgressStyle::with_template("{bar:16} {pos}/{len} {wide_msg}")
+                .expect("the template is a constant that was tried");
+            // Drawn when something happened, at most twice a second: the machine has other things to do.
+            let target = ProgressDrawTarget::stderr_with_hz(2);
+            ProgressBar::with_draw_target(Some(blocks as u64), target).with_style(style)
+        });
+        Progress {
+            blocks,
+            finished: 0,
+            invalid: 0,
+            started: Instant::now(),
+            first_guess: block_guess,
+            bar,
+            quiet,
+            now: String::new(),
+            last: String::new(),
+        }
+    }
+
+    /// Whether anybody sees what a running client says each second.
+    pub fn is_live(&self) -> bool {
+        self.bar.is_some()
     }
 
     /// Says what runs now.
     pub fn block(&mut self, round: usize, rounds: usize, cell: &str) {
-        let left = time_left(self.blocks, self.finished, self.started.elapsed(), self.first_guess);
-        let number = self.finished + 1;
-        self.show(&format!(
-            "block {number}/{}, round {}/{rounds}: {cell}, {} left",
-            self.blocks,
-            round + 1,
-            minutes(left)
-        ));
+        if self.finished == 0 && self.bar.is_none() && !self.quiet {
+            self.note(&format!("{} blocks, about {}", self.blocks, minutes(self.left())));
+        }
+        self.now = format!("round {}/{rounds} {cell}", round + 1);
+        self.draw("");
     }
 
-    /// Counts a block.
-    pub fn finish_block(&mut self) {
+    /// Takes what the running client said of a second; what is no such line is passed over.
+    pub fn second(&mut self, line: &str) {
+        let Ok(Second { second, of, samples, latency_ns_p99 }) = serde_json::from_str(line) else { return };
+        self.draw(&format!(" {second}/{of:.0} s: {samples}/s, p99 {}", milliseconds(latency_ns_p99)));
+    }
+
+    /// Counts a block and says what came out.
+    pub fn finish_block(&mut self, block: &Block) {
         self.finished += 1;
+        self.last = outcome(block);
+        self.invalid += usize::from(block.usable().is_none());
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+        } else if !self.quiet {
+            let (left, of) = (minutes(self.left()), self.blocks);
+            self.note(&format!("block {}/{of}, {}: {}; {left} left", self.finished, self.now, self.last));
+        }
+        self.draw("");
     }
 
     /// Says something that stays, whatever the progress line does.
     pub fn note(&self, text: &str) {
         // Nobody is hurt when stderr is closed; the result file has it too.
-        let clear = if self.terminal && !self.quiet { "\r\x1b[2K" } else { "" };
-        let _ = writeln!(io::stderr(), "{clear}{text}");
+        let write = || drop(writeln!(io::stderr(), "{text}"));
+        match &self.bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
     }
 
     /// Leaves the terminal on a fresh line.
     pub fn end(&self) {
-        if self.terminal && !self.quiet {
-            let _ = write!(io::stderr(), "\r\x1b[2K");
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
         }
     }
 
-    fn show(&self, line: &str) {
-        if self.quiet {
-            return;
-        }
-        let mut stderr = io::stderr();
-        let _ = if self.terminal { write!(stderr, "\r\x1b[2K{line}") } else { writeln!(stderr, "{line}") };
-        let _ = stderr.flush();
+    fn draw(&self, second: &str) {
+        let Some(bar) = &self.bar else { return };
+        let last = if self.last.is_empty() { String::new() } else { format!(" | before: {}", self.last) };
+        let invalid =
+            if self.invalid == 0 { String::new() } else { format!(" | {} unusable so far", self.invalid) };
+        bar.set_message(format!("{} left, {}{second}{invalid}{last}", minutes(self.left()), self.now));
     }
+
+    fn left(&self) -> Duration {
+        time_left(self.blocks, self.finished, self.started.elapsed(), self.first_guess)
+    }
+}
+
+/// The rate, p99 and validity of a block.
+fn outcome(block: &Block) -> String {
+    let Some(record) = &block.record else { return "no record".to_owned() };
+    let latency = report::latency_of([record]).0;
+    let merged = Merged::of([record]);
+    let rate = Metric::EnvelopesPerSecond.value(&merged, latency).unwrap_or(0.0);
+    let p99 = merged.quantile(latency, 0.99).ns().map_or_else(|| "–".to_owned(), milliseconds);
+    format!("{rate:.0}/s, p99 {p99}, {}", validity(record))
+}
+
+fn validity(record: &RunRecord) -> String {
+    let why = record.validity.reasons.first().filter(|_| record.validity.verdict != Verdict::Valid);
+    why.map_or_else(|| "valid".to_owned(), |why| format!("{}: {why}", record.validity.verdict))
+}
+
+fn milliseconds(ns: u64) -> String {
+    format!("{:.2} ms", ns as f64 / 1e6)
 }
 
 fn time_left(blocks: usize, finished: usize, elapsed: Duration, guess: Duration) -> Duration {

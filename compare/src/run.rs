@@ -17,8 +17,8 @@ use nix::{
     unistd::Pid,
 };
 use tokio::{
-    io::{AsyncRead, AsyncReadExt},
-    process::{Child, Command},
+    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
     time,
 };
 
@@ -105,8 +105,8 @@ pub async fn run(
         for (position, &cell) in order.iter().enumerate() {
             let place = Place { round, position, cell: &request.cells[cell], started };
             progress.block(round, request.plan.rounds.len(), &place.cell.id);
-            let (block, interrupted) = run_block(request, &place, interrupt.as_mut()).await?;
-            progress.finish_block();
+            let (block, interrupted) = run_block(request, &place, progress, interrupt.as_mut()).await?;
+            progress.finish_block(&block);
             if !interrupted {
                 report_trouble(progress, &place, &block);
             }
@@ -152,17 +152,21 @@ fn report_trouble(progress: &Progress, place: &Place<'_>, block: &Block) {
 async fn run_block(
     request: &Request<'_>,
     place: &Place<'_>,
+    progress: &mut Progress,
     interrupt: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
 ) -> Result<(Block, bool)> {
     let seed = plan::round_seed(request.config.seed, place.round);
     let file =
         request.folder.join(format!("{:03}-{:03}-{}.json", place.round, place.position, place.cell.id));
     let began = Instant::now();
-    let child = command(request, place.cell, seed, &file)
-        .spawn()
-        .with_context(|| format!("cannot start the client {}", request.client.display()))?;
+    let mut command = command(request, place.cell, seed, &file);
+    if progress.is_live() {
+        command.arg("--progress-json").stdout(Stdio::piped());
+    }
+    let child =
+        command.spawn().with_context(|| format!("cannot start the client {}", request.client.display()))?;
     let limit = Duration::from_secs(u64::from(request.config.seconds)) * 3 + BLOCK_EXTRA;
-    let ending = attend(child, limit, interrupt).await?;
+    let ending = attend(child, limit, progress, interrupt).await?;
     let mut block = Block {
         round: u32::try_from(place.round).context("more rounds than the flag allows")?,
         position: u32::try_from(place.position).context("more cells than a registry has")?,
@@ -248,10 +252,12 @@ impl Ending {
 async fn attend(
     mut child: Child,
     limit: Duration,
+    progress: &mut Progress,
     mut interrupt: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
 ) -> Result<Ending> {
     let mut stderr = child.stderr.take().context("stderr was piped")?;
     let mut tail = Tail::default();
+    let mut seconds = child.stdout.take().map(|stdout| BufReader::new(stdout).lines());
     let (mut timed_out, mut interrupted, mut asked) = (false, false, false);
     let deadline = time::sleep(limit);
     tokio::pin!(deadline);
@@ -259,6 +265,7 @@ async fn attend(
         tokio::select! {
             status = child.wait() => break status.context("cannot wait for the client")?,
             () = tail.read_some(&mut stderr) => {}
+            second = next_line(&mut seconds) => progress.second(&second),
             () = interrupt.as_mut(), if !interrupted => {
                 interrupted = true;
                 deadline.as_mut().reset(time::Instant::now() + CLIENT_STOPS_ALONE);
@@ -284,6 +291,17 @@ async fn attend(
     })
     .await;
     Ok(Ending { exit_code: status.code(), tail: tail.text(), timed_out, interrupted })
+}
+
+/// The next line, if there is anything to read; never completes behind the last.
+async fn next_line(lines: &mut Option<Lines<BufReader<ChildStdout>>>) -> String {
+    if let Some(open) = lines {
+        if let Ok(Some(line)) = open.next_line().await {
+            return line;
+        }
+        *lines = None;
+    }
+    std::future::pending().await
 }
 
 /// The last bytes of a stream.

@@ -111,3 +111,35 @@ fn a_search_finds_what_real_processes_sustain() {
     }
     assert!(fs::read_to_string(folder.join("search.md")).unwrap().contains("the highest rate under p50<30s"));
 }
+
+#[test]
+fn a_terminal_shows_the_running_cell_and_a_pipe_gets_a_line_for_each_block() {
+    let out = TempDir::new().unwrap();
+    let arguments = ["--formats", "json", "--compressions", "none", "--seconds", "2"];
+    let piped = compare(out.path(), &[&arguments[..], &["--", "--rate", "100"]].concat());
+    let said = String::from_utf8_lossy(&piped.stderr);
+    assert!(said.starts_with("4 blocks, about "), "{said}");
+    let blocks: Vec<&str> = said.lines().filter(|line| line.starts_with("block ")).collect();
+    assert_eq!(blocks.len(), 4, "{said}");
+    for line in blocks {
+        assert!(line.contains("round 1/1 ") && line.contains("/s, p99 ") && line.contains(" left"), "{line}");
+    }
+    assert!(!said.contains('\u{1b}'), "{said:?}");
+
+    if Command::new("script").arg("--version").output().is_err() {
+        eprintln!("skipped: a terminal needs the program script (util-linux)");
+        return;
+    }
+    let program = env!("CARGO_BIN_EXE_compare");
+    let folder = out.path().display();
+    let command = format!(
+        "stty cols 150; {program} run --scenario note-stream --rounds 1 {} --out {folder} -- --rate 100",
+        arguments.join(" ")
+    );
+    let shown = Command::new("script").args(["-qec", &command, "/dev/null"]).output().unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout);
+    // Of a second within a block, then of what came before.
+    for part in ["1/2 s: ", "/s, p99 ", " left, round 1/1 json-control", "| before: ", "4/4"] {
+        assert!(shown.contains(part), "{part:?} in {shown:?}");
+    }
+}
