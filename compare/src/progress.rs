@@ -6,7 +6,6 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use measure::{RunRecord, Verdict};
 use serde::Deserialize;
 
 use crate::{
@@ -134,12 +133,8 @@ fn outcome(block: &Block) -> String {
     let merged = Merged::of([record]);
     let rate = Metric::EnvelopesPerSecond.value(&merged, latency).unwrap_or(0.0);
     let p99 = merged.quantile(latency, 0.99).ns().map_or_else(|| "–".to_owned(), milliseconds);
-    format!("{rate:.0}/s, p99 {p99}, {}", validity(record))
-}
-
-fn validity(record: &RunRecord) -> String {
-    let why = record.validity.reasons.first().filter(|_| record.validity.verdict != Verdict::Valid);
-    why.map_or_else(|| "valid".to_owned(), |why| format!("{}: {why}", record.validity.verdict))
+    // Reasons are noted apart.
+    format!("{rate:.0}/s, p99 {p99}, {}", record.validity.verdict)
 }
 
 fn milliseconds(ns: u64) -> String {
