@@ -383,7 +383,7 @@ fn noise(round: u32, second: u64) -> u64 {
 fn what_the_machine_does_to_single_blocks_is_no_trend() {
     // Each block drifts by a third, up in one round and down in the next.
     let drift = |_: &str, round: u32, second: u64| {
-        let at = if round % 2 == 0 { second } else { 11 - second };
+        let at = if round.is_multiple_of(2) { second } else { 11 - second };
         noise(round, second) * (100 + 3 * at) / 100
     };
     let result = by_the_second(drift, |_, _| 3);
