@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy recognises test functions, not their helpers")]
 
+mod combinations;
 mod common;
 mod connection;
 mod dictionary;
