@@ -151,7 +151,7 @@ async fn nothing_is_left_of_connections_that_ended() {
          {kib_before} KiB resident before, {kib_after} after"
     );
     assert_eq!(descriptors_before, descriptors_after);
-    // A leaked task holds its read buffer, 8 KiB.
+    // A leaked task holds its read buffer, 2 KiB.
     assert!(kib_after < kib_before + 4_096 + u64::from(count), "less than 1 KiB a connection");
     let totals = stop(child, stdout);
     assert_eq!(totals["sessions_left"], 0, "sessions that outlived their connection");
