@@ -13,13 +13,12 @@ use std::{
 use anyhow::{Context, Result};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use measure::{Environment, Status, utc};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     Config, Header, Known, Matrix, Plan, Profile, ResultFile, Role, cells, git,
     progress::Progress,
     report,
-    run::{self, Outcome, Request, Stopped},
+    run::{self, Interrupt, Outcome, Request, Stopped},
     search::{self, SearchConfig},
     selftest::{self, SelfTest},
     slo::Slo,
@@ -302,7 +301,7 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
     }
 }
 
-/// Searches, says of each probe what it found, and leaves search.json and search.md in a folder.
+/// Searches, says of each probe what it found, and leaves a result folder.
 fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<u8> {
     let matrix = Matrix {
         scenarios: vec![flags.scenario.clone()],
@@ -334,24 +333,38 @@ fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<
     let started = SystemTime::now();
     let program = env::current_exe().context("cannot find this program's own file")?;
     let running = tempfile::tempdir().context("cannot make a folder for records")?;
-    let mut prober = search::Processes {
-        client: &program,
-        cells: &cells,
-        config: &config,
-        folder: running.path(),
-        probes: 0,
-    };
+    let (git, host) = (git::current(), Environment::collect());
+    let mut prober = search::Processes::new(&program, &cells, &config, running.path())?;
     let mut tell = |cell: &str, probe: &search::Probe| {
         let _ = writeln!(io::stderr(), "{cell}: {}", probe.line());
     };
     let found = search::search(&cells, &config, &flags.slo, &mut prober, &mut tell)?;
-    let command = command_line(args);
-    let result = search::Search::new(command, config, found, started);
+    let corpus = prober.corpus();
+    if found.cells.iter().all(|cell| cell.probes.is_empty()) {
+        let _ = writeln!(io::stderr(), "error: nothing was measured, so no result was written");
+        return Ok(EXIT_INTERRUPTED);
+    }
+    let finished = found.finished;
+    let status = match finished {
+        true => Status::Complete,
+        false => Status::Incomplete { reason: "interrupted".to_owned() },
+    };
+    let header = Header {
+        command: command_line(args),
+        git,
+        host,
+        started_utc: utc::format(started),
+        status,
+        config: config.as_run(),
+        selftest: None,
+    };
+    let result = ResultFile::of_search(header, config, found.cells, corpus);
     let folder = make_folder(&flags.out, &format!("{}-search-{}", utc::compact(started), flags.seed))?;
     result.write(&folder)?;
-    io::stdout().write_all(result.terminal().as_bytes()).context("cannot write to stdout")?;
+    write_reports(&result, &folder)?;
+    show(&result)?;
     let _ = writeln!(io::stderr(), "\nwritten to {}", folder.display());
-    Ok(0)
+    Ok(if finished { 0 } else { EXIT_INTERRUPTED })
 }
 
 fn export(dir: &Path, file: &Path) -> Result<u8> {
@@ -509,15 +522,8 @@ fn make_folder(parent: &Path, name: &str) -> Result<PathBuf> {
 fn run_until_signal(request: &Request<'_>, progress: &mut Progress) -> Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(async {
-        let mut interrupted = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
-        let mut terminated = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-        let interrupt = async {
-            tokio::select! {
-                _ = interrupted.recv() => {}
-                _ = terminated.recv() => {}
-            }
-        };
-        run::run(request, progress, interrupt).await
+        let mut interrupt = Interrupt::listen()?;
+        run::run(request, progress, interrupt.wait()).await
     })
 }
 

@@ -11,6 +11,7 @@ use crate::{
     CellSpec, Plan,
     matrix::Role,
     report::{Comparison, Merged, Steadiness, comparisons},
+    search::{CellSearch, SearchConfig},
     selftest::SelfTest,
     slo::SloResult,
     stats::MAX_PAIRS,
@@ -47,6 +48,12 @@ pub struct ResultFile {
     pub schedule: Vec<Vec<String>>,
     /// What was measured, in the order of every table.
     pub cells: Vec<CellResult>,
+    /// What `compare search` was asked for; absent in other results.
+    #[serde(default)]
+    pub search: Option<SearchConfig>,
+    /// The highest rate that each cell sustains under the SLO of `search`, as a bracket, with every probe.
+    #[serde(default)]
+    pub slo: Vec<CellSearch>,
     /// What became of the SLO that was given, in each cell.
     #[serde(default)]
     pub slos: Vec<SloResult>,
@@ -243,10 +250,23 @@ impl ResultFile {
             corpus,
             schedule,
             cells,
+            search: None,
+            slo: Vec::new(),
             slos: Vec::new(),
             comparisons: Vec::new(),
         };
         result.comparisons = comparisons(&result);
         result
+    }
+
+    /// What a search found. Its probes are no blocks of a schedule: each is at a rate of its own.
+    pub fn of_search(
+        header: Header,
+        search: SearchConfig,
+        slo: Vec<CellSearch>,
+        corpus: Option<CorpusRecord>,
+    ) -> ResultFile {
+        let empty = ResultFile::assemble(header, &[], &Plan { rounds: Vec::new() }, Vec::new());
+        ResultFile { corpus, search: Some(search), slo, ..empty }
     }
 }

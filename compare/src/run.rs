@@ -19,6 +19,7 @@ use nix::{
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, Lines},
     process::{Child, ChildStdout, Command},
+    signal::unix::{self, SignalKind},
     time,
 };
 
@@ -85,6 +86,33 @@ pub enum Stopped {
     Usage,
     /// Several runs in a row left no record.
     Failing,
+}
+
+/// Ctrl-C and SIGTERM.
+#[derive(Debug)]
+pub struct Interrupt {
+    interrupted: unix::Signal,
+    terminated: unix::Signal,
+}
+
+impl Interrupt {
+    /// From now on they do not end this program. Needs a runtime around it.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn listen() -> Result<Interrupt> {
+        let interrupted = unix::signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
+        let terminated = unix::signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+        Ok(Interrupt { interrupted, terminated })
+    }
+
+    /// Completes with the first of them, those since [`Interrupt::listen`] included.
+    pub async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.interrupted.recv() => {}
+            _ = self.terminated.recv() => {}
+        }
+    }
 }
 
 /// Runs every block of the plan, one after the other. When `interrupt` completes, the running client is stopped and

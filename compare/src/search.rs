@@ -4,20 +4,21 @@
 //! Rates double until one fails and then halve the gap until it is small enough. Cells take turns in random order, so
 //! that what the machine does meanwhile meets all of them. Then both ends of each bracket are repeated, mixed too.
 
-use std::{fmt::Write as _, fs, path::Path, time::Duration, time::SystemTime};
+use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result};
-use measure::{Environment, Quantile, RunRecord, SCHEMA_VERSION, Tool, Verdict, utc};
+use measure::{CorpusRecord, Quantile, RunRecord, Verdict};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Runtime;
 
 use crate::{
-    Block, CellSpec, Config, Git, Plan, Role, git,
+    Block, CellSpec, Config, Plan, Role,
     progress::Progress,
-    report::{self, Table},
-    run::{self, Request},
+    report,
+    run::{self, Interrupt, Request, Stopped},
     slo::{Measured, Slo},
 };
 
@@ -54,27 +55,6 @@ pub struct SearchConfig {
     pub client_args: Vec<String>,
 }
 
-/// What a search found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Search {
-    /// [`SCHEMA_VERSION`] of the writer.
-    pub schema_version: String,
-    /// The program that wrote this.
-    pub tool: Tool,
-    /// The command line, `compare` first.
-    pub command: Vec<String>,
-    /// The source tree, when it ran inside a checkout.
-    pub git: Option<Git>,
-    /// The machine.
-    pub host: Environment,
-    /// Wall clock at the start.
-    pub started_utc: String,
-    /// What was asked for.
-    pub config: SearchConfig,
-    /// One for each cell.
-    pub cells: Vec<CellSearch>,
-}
-
 /// One cell's bracket and how it came about.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CellSearch {
@@ -106,6 +86,8 @@ pub enum End {
     RateLimit,
     /// Not even one event a second passed.
     NothingPassed,
+    /// The search was interrupted before the bracket was small enough.
+    Unfinished,
 }
 
 /// One run at one rate.
@@ -197,14 +179,23 @@ impl Bracket {
 
 /// Measures one cell at one rate.
 pub trait Prober {
-    /// Runs the cell of this index once.
+    /// Runs the cell of this index once; `None` when the user has had enough.
     ///
     /// # Errors
     /// When nothing can be measured at all.
-    fn probe(&mut self, cell: usize, rate_per_s: u32) -> Result<Block>;
+    fn probe(&mut self, cell: usize, rate_per_s: u32) -> Result<Option<Block>>;
 }
 
-/// Finds every cell's bracket.
+/// What a search found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// One for each cell.
+    pub cells: Vec<CellSearch>,
+    /// False when it was interrupted.
+    pub finished: bool,
+}
+
+/// Finds every cell's bracket. What was found until an interruption is kept.
 ///
 /// # Errors
 /// Those of the prober.
@@ -214,59 +205,103 @@ pub fn search(
     slo: &Slo,
     prober: &mut impl Prober,
     tell: &mut impl FnMut(&str, &Probe),
-) -> Result<Vec<CellSearch>> {
-    let mut order = ChaCha8Rng::seed_from_u64(config.seed);
-    let mut brackets: Vec<Bracket> = cells.iter().map(|_| Bracket::new(config)).collect();
-    let mut found: Vec<CellSearch> = cells.iter().map(CellSearch::new).collect();
-    let mut run = |cell: usize, rate: u32, purpose: Purpose, found: &mut Vec<CellSearch>| {
-        let probe = judge(&prober.probe(cell, rate)?, rate, purpose, config, slo);
-        tell(&cells[cell].id, &probe);
-        let outcome = probe.outcome;
-        found[cell].probes.push(probe);
-        anyhow::Ok(outcome)
+) -> Result<Found> {
+    let mut under_way = UnderWay {
+        cells,
+        config,
+        slo,
+        order: ChaCha8Rng::seed_from_u64(config.seed),
+        brackets: cells.iter().map(|_| Bracket::new(config)).collect(),
+        found: cells.iter().map(CellSearch::new).collect(),
+        prober,
+        tell,
     };
-    loop {
-        let mut due: Vec<(usize, u32)> =
-            (0..cells.len()).filter_map(|cell| Some((cell, brackets[cell].next()?))).collect();
-        if due.is_empty() {
-            break;
+    let finished = under_way.narrow()? && under_way.confirm()? && under_way.curve()?;
+    Ok(Found { cells: under_way.found, finished })
+}
+
+/// A search between two probes.
+struct UnderWay<'a, P, T> {
+    cells: &'a [CellSpec],
+    config: &'a SearchConfig,
+    slo: &'a Slo,
+    order: ChaCha8Rng,
+    brackets: Vec<Bracket>,
+    found: Vec<CellSearch>,
+    prober: &'a mut P,
+    tell: &'a mut T,
+}
+
+impl<P: Prober, T: FnMut(&str, &Probe)> UnderWay<'_, P, T> {
+    /// Until every bracket is small enough; whether it was not interrupted.
+    fn narrow(&mut self) -> Result<bool> {
+        loop {
+            let mut due: Vec<(usize, u32)> = (self.brackets.iter().enumerate())
+                .filter_map(|(cell, bracket)| Some((cell, bracket.next()?)))
+                .collect();
+            if due.is_empty() {
+                return Ok(true);
+            }
+            due.shuffle(&mut self.order);
+            for (cell, rate) in due {
+                let Some(outcome) = self.probe(cell, rate, Purpose::Search)? else { return Ok(false) };
+                let bracket = &mut self.brackets[cell];
+                bracket.tell(rate, outcome);
+                let found = &mut self.found[cell];
+                found.last_pass_per_s = bracket.pass;
+                found.first_fail_per_s = bracket.fail.map(|(rate, _)| rate);
+                found.end = if bracket.next().is_some() { End::Unfinished } else { bracket.end() };
+            }
         }
-        due.shuffle(&mut order);
-        for (cell, rate) in due {
-            let outcome = run(cell, rate, Purpose::Search, &mut found)?;
-            brackets[cell].tell(rate, outcome);
+    }
+
+    /// Repeats both ends of every bracket.
+    fn confirm(&mut self) -> Result<bool> {
+        let mut again: Vec<(usize, u32, bool)> = Vec::new();
+        for (cell, bracket) in self.brackets.iter().enumerate() {
+            for _ in 0..self.config.confirmations {
+                again.extend(bracket.pass.map(|rate| (cell, rate, true)));
+                again.extend(bracket.fail.map(|(rate, _)| (cell, rate, false)));
+            }
         }
-    }
-    let mut again: Vec<(usize, u32, bool)> = Vec::new();
-    for (cell, bracket) in brackets.iter().enumerate() {
-        found[cell].last_pass_per_s = bracket.pass;
-        found[cell].first_fail_per_s = bracket.fail.map(|(rate, _)| rate);
-        found[cell].end = bracket.end();
-        for _ in 0..config.confirmations {
-            again.extend(bracket.pass.map(|rate| (cell, rate, true)));
-            again.extend(bracket.fail.map(|(rate, _)| (cell, rate, false)));
+        again.shuffle(&mut self.order);
+        for (cell, rate, passed) in again {
+            let Some(outcome) = self.probe(cell, rate, Purpose::Confirm)? else { return Ok(false) };
+            let same = (outcome == ProbeOutcome::Pass) == passed;
+            let found = &mut self.found[cell];
+            let counter = if passed { &mut found.pass_confirmed } else { &mut found.fail_confirmed };
+            *counter += u32::from(same);
         }
+        Ok(true)
     }
-    again.shuffle(&mut order);
-    for (cell, rate, passed) in again {
-        let outcome = run(cell, rate, Purpose::Confirm, &mut found)?;
-        let same = (outcome == ProbeOutcome::Pass) == passed;
-        let counter = if passed { &mut found[cell].pass_confirmed } else { &mut found[cell].fail_confirmed };
-        *counter += u32::from(same);
+
+    /// p99 at shares of what the weakest relay sustains.
+    fn curve(&mut self) -> Result<bool> {
+        // The floor is no relay that anybody could run.
+        let relays = self.brackets.iter().zip(self.cells).filter(|(_, cell)| cell.role != Role::Floor);
+        let lowest = relays.filter_map(|(bracket, _)| bracket.pass).min().filter(|_| self.config.curve);
+        let mut points: Vec<(usize, u32)> = Vec::new();
+        for rate in lowest.into_iter().flat_map(|lowest| CURVE.map(|share| share_of(lowest, share))) {
+            points.extend((0..self.cells.len()).map(|cell| (cell, rate)));
+        }
+        points.dedup();
+        points.shuffle(&mut self.order);
+        for (cell, rate) in points {
+            if self.probe(cell, rate, Purpose::Curve)?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
-    // The floor is no relay that anybody could run.
-    let relays = brackets.iter().zip(cells).filter(|(_, cell)| cell.role != Role::Floor);
-    let lowest = relays.filter_map(|(bracket, _)| bracket.pass).min().filter(|_| config.curve);
-    let mut points: Vec<(usize, u32)> = Vec::new();
-    for rate in lowest.into_iter().flat_map(|lowest| CURVE.map(|share| share_of(lowest, share))) {
-        points.extend((0..cells.len()).map(|cell| (cell, rate)));
+
+    fn probe(&mut self, cell: usize, rate: u32, purpose: Purpose) -> Result<Option<ProbeOutcome>> {
+        let Some(block) = self.prober.probe(cell, rate)? else { return Ok(None) };
+        let probe = judge(&block, rate, purpose, self.config, self.slo);
+        (self.tell)(&self.cells[cell].id, &probe);
+        let outcome = probe.outcome;
+        self.found[cell].probes.push(probe);
+        Ok(Some(outcome))
     }
-    points.dedup();
-    points.shuffle(&mut order);
-    for (cell, rate) in points {
-        run(cell, rate, Purpose::Curve, &mut found)?;
-    }
-    Ok(found)
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a rate is a rate")]
@@ -337,7 +372,7 @@ impl CellSearch {
             cell: spec.id.clone(),
             last_pass_per_s: None,
             first_fail_per_s: None,
-            end: End::NothingPassed,
+            end: End::Unfinished,
             pass_confirmed: 0,
             fail_confirmed: 0,
             probes: Vec::new(),
@@ -346,164 +381,80 @@ impl CellSearch {
 }
 
 /// Probes with processes of their own.
+#[derive(Debug)]
 pub struct Processes<'a> {
-    /// This program's own file.
-    pub client: &'a Path,
-    /// The matrix.
-    pub cells: &'a [CellSpec],
-    /// What every probe has in common.
-    pub config: &'a SearchConfig,
-    /// An existing folder for records.
-    pub folder: &'a Path,
-    /// How many ran.
-    pub probes: u64,
+    client: &'a Path,
+    cells: &'a [CellSpec],
+    config: &'a SearchConfig,
+    folder: &'a Path,
+    probes: u64,
+    runtime: Runtime,
+    interrupt: Interrupt,
+    corpus: Option<CorpusRecord>,
+}
+
+impl<'a> Processes<'a> {
+    /// `client` is this program's own file, `folder` an existing one for records.
+    ///
+    /// # Errors
+    /// When the runtime cannot be started.
+    pub fn new(
+        client: &'a Path,
+        cells: &'a [CellSpec],
+        config: &'a SearchConfig,
+        folder: &'a Path,
+    ) -> Result<Processes<'a>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.context("cannot start the runtime")?;
+        let interrupt = runtime.block_on(async { Interrupt::listen() })?;
+        Ok(Processes { client, cells, config, folder, probes: 0, runtime, interrupt, corpus: None })
+    }
+
+    /// The events, as the first probe stated them.
+    pub fn corpus(self) -> Option<CorpusRecord> {
+        self.corpus
+    }
 }
 
 impl Prober for Processes<'_> {
-    fn probe(&mut self, cell: usize, rate_per_s: u32) -> Result<Block> {
+    fn probe(&mut self, cell: usize, rate_per_s: u32) -> Result<Option<Block>> {
         let mut cells = self.cells.to_vec();
         cells[cell].rate_per_s = Some(rate_per_s);
-        let config = Config {
-            scenarios: vec![self.config.scenario.clone()],
-            profile: "search".to_owned(),
-            rounds: 1,
-            seconds: self.config.probe_seconds,
-            seed: self.config.seed + self.probes,
-            corpus: self.config.corpus.clone(),
-            client_args: self.config.client_args.clone(),
-        };
+        let config = Config { seed: self.config.seed + self.probes, ..self.config.as_run() };
         self.probes += 1;
         let plan = Plan { rounds: vec![vec![cell]] };
         let request =
             Request { client: self.client, config: &config, cells: &cells, plan: &plan, folder: self.folder };
         let mut progress = Progress::new(1, Duration::from_secs(u64::from(config.seconds)), true);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let outcome = runtime.block_on(run::run(&request, &mut progress, std::future::pending()))?;
+        let interrupt = self.interrupt.wait();
+        let outcome = self.runtime.block_on(run::run(&request, &mut progress, interrupt))?;
+        if outcome.stopped == Some(Stopped::Interrupted) {
+            return Ok(None);
+        }
         let (_, block) = outcome.blocks.into_iter().next().context("a plan of one block runs one")?;
         anyhow::ensure!(
             block.exit_code != Some(run::EXIT_USAGE),
             "{}",
             block.failure.as_deref().unwrap_or("the client refused its arguments")
         );
-        Ok(block)
+        let corpus = || block.record.as_ref().map(|record| record.corpus.clone());
+        self.corpus = self.corpus.take().or_else(corpus);
+        Ok(Some(block))
     }
 }
 
-impl Search {
-    /// What was found, with everything around it.
-    pub fn new(
-        command: Vec<String>,
-        config: SearchConfig,
-        cells: Vec<CellSearch>,
-        started: SystemTime,
-    ) -> Search {
-        Search {
-            schema_version: SCHEMA_VERSION.to_owned(),
-            tool: Tool { name: "compare".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
-            command,
-            git: git::current(),
-            host: Environment::collect(),
-            started_utc: utc::format(started),
-            config,
-            cells,
+impl SearchConfig {
+    /// As every probe has it.
+    pub fn as_run(&self) -> Config {
+        Config {
+            scenarios: vec![self.scenario.clone()],
+            profile: "search".to_owned(),
+            rounds: 1,
+            seconds: self.probe_seconds,
+            seed: self.seed,
+            corpus: self.corpus.clone(),
+            client_args: self.client_args.clone(),
         }
-    }
-
-    /// Writes `search.json` and `search.md` into an existing folder.
-    ///
-    /// # Errors
-    /// When a file cannot be written.
-    pub fn write(&self, folder: &Path) -> Result<()> {
-        let mut json = serde_json::to_string_pretty(self).context("a search does not serialize")?;
-        json.push('\n');
-        for (name, text) in [("search.json", json), ("search.md", self.markdown())] {
-            let file = folder.join(name);
-            fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-        }
-        Ok(())
-    }
-
-    /// The brackets, for people.
-    pub fn brackets(&self) -> Table {
-        let headings = ["cell", "sustains", "does not", "repeated", "first miss"].map(str::to_owned).to_vec();
-        let row = |cell: &CellSearch| {
-            let rate = |rate: Option<u32>| rate.map_or_else(|| "–".to_owned(), |rate| format!("{rate}/s"));
-            let of = self.config.confirmations;
-            let beyond = match cell.end {
-                End::Slo | End::NothingPassed => rate(cell.first_fail_per_s),
-                End::GeneratorLimit => format!("{} generator limit", rate(cell.first_fail_per_s)),
-                End::RateLimit => format!("not tried beyond {}/s", self.config.limit_per_s),
-            };
-            let miss = cell.probes.iter().find(|probe| Some(probe.rate_per_s) == cell.first_fail_per_s);
-            let miss = miss.map_or_else(String::new, |probe| probe.why.join("; "));
-            let repeated =
-                format!("{}/{of} passed, {}/{of} did not", cell.pass_confirmed, cell.fail_confirmed);
-            vec![cell.cell.clone(), rate(cell.last_pass_per_s), beyond, repeated, miss]
-        };
-        Table { names: 1, headings, rows: self.cells.iter().map(row).collect() }
-    }
-
-    /// p99 against rate.
-    pub fn curve(&self) -> Table {
-        let mut rates: Vec<u32> = self.curve_points().map(|(_, probe)| probe.rate_per_s).collect();
-        rates.sort_unstable();
-        rates.dedup();
-        let headings =
-            std::iter::once("cell".to_owned()).chain(rates.iter().map(|rate| format!("p99 ms at {rate}/s")));
-        let row = |cell: &CellSearch| {
-            let shown = |rate: &u32| {
-                let probe =
-                    self.curve_points().find(|(name, probe)| *name == cell.cell && probe.rate_per_s == *rate);
-                match probe.map(|(_, probe)| (probe.p99_ns, probe.outcome)) {
-                    Some((Some(ns), ProbeOutcome::GeneratorLimit)) => format!("({:.3})", ns as f64 / 1e6),
-                    Some((Some(ns), _)) => format!("{:.3}", ns as f64 / 1e6),
-                    _ => "–".to_owned(),
-                }
-            };
-            std::iter::once(cell.cell.clone()).chain(rates.iter().map(shown)).collect()
-        };
-        Table { names: 1, headings: headings.collect(), rows: self.cells.iter().map(row).collect() }
-    }
-
-    fn curve_points(&self) -> impl Iterator<Item = (&str, &Probe)> {
-        let probes =
-            self.cells.iter().flat_map(|cell| cell.probes.iter().map(|probe| (cell.cell.as_str(), probe)));
-        probes.filter(|(_, probe)| probe.purpose == Purpose::Curve)
-    }
-
-    /// Both tables for a terminal.
-    pub fn terminal(&self) -> String {
-        let curve = if self.config.curve { format!("\n{}", self.curve().text()) } else { String::new() };
-        format!("{} under {}\n{}{curve}", self.config.scenario, self.config.slo, self.brackets().text())
-    }
-
-    fn markdown(&self) -> String {
-        let config = &self.config;
-        let mut text = String::new();
-        let _ = write!(
-            text,
-            "`{}`\n\n# {}: the highest rate under {}\n\n{}\n## p99 against rate\n\nIn brackets where the measurement is \
-             invalid. Rates are 10 to 95 % of what the weakest cell sustains.\n\n{}\n## How it was found\n\n\
-             - Probes of {} s, open loop, each with its own relay; the bracket's ends differ by at most {:.0} %. Rates are \
-             events published per second.\n\
-             - Generator limit: the measurement was invalid there because of the generator or the host, so the relay may \
-             sustain more.\n\
-             - Seed {}, started {}, {} {}, {} cores, load {:?} at the start of the report.\n",
-            self.command.join(" "),
-            config.scenario,
-            config.slo,
-            self.brackets().markdown(),
-            self.curve().markdown(),
-            config.probe_seconds,
-            config.precision * 100.0,
-            config.seed,
-            self.started_utc,
-            self.tool.name,
-            self.tool.version,
-            self.host.cores,
-            self.host.load_1_minute,
-        );
-        text
     }
 }
 

@@ -109,14 +109,18 @@ fn a_search_finds_what_real_processes_sustain() {
     assert!(table.contains("json+none") && table.contains("floor"), "{table}");
     let folder = fs::read_dir(out.path()).unwrap().next().unwrap().unwrap().path();
     let json: serde_json::Value =
-        serde_json::from_str(&fs::read_to_string(folder.join("search.json")).unwrap()).unwrap();
-    let cell = &json["cells"][0];
+        serde_json::from_str(&fs::read_to_string(folder.join("result.json")).unwrap()).unwrap();
+    let cell = &json["slo"][0];
+    assert!(json["corpus"]["sha256"].is_string() && json["search"]["start_per_s"] == 20, "{json}");
     // A busy machine may make every probe invalid, which is said and is not the relay's failure.
     match cell["end"].as_str() {
         Some("rate_limit") => assert_eq!(cell["last_pass_per_s"], 20),
         end => assert_eq!(end, Some("generator_limit"), "{table}\n{said}"),
     }
-    assert!(fs::read_to_string(folder.join("search.md")).unwrap().contains("the highest rate under p50<30s"));
+    assert!(
+        fs::read_to_string(folder.join("summary.md")).unwrap().contains("the highest rate under p50<30s")
+    );
+    assert!(folder.join("report.html").exists());
 }
 
 #[test]

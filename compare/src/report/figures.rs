@@ -16,8 +16,8 @@ use plotters::{
     style::text_anchor::{HPos, Pos, VPos},
 };
 
-use super::{Comparison, LoadView, Metric, Verdict, number, view::CellView};
-use crate::matrix::Role;
+use super::{Comparison, LoadView, Metric, Verdict, limits, number, view::CellView};
+use crate::{matrix::Role, search::CellSearch};
 
 const WIDTH: u32 = 358;
 const INK: RGBColor = RGBColor(0x1A, 0x1A, 0x19);
@@ -433,6 +433,63 @@ pub(crate) fn p99_against_rate(loads: &[LoadView<'_>], scenario: &str) -> Result
         root.present()?;
     }
     Ok(Some(finish(svg, "p99 against rate", &marks)))
+}
+
+/// p99 against rate of a search, a line for each cell, with both ends of its bracket; and what the colours mean, as HTML.
+pub(crate) fn search_curve(cells: &[CellSearch]) -> Result<Option<(String, String)>> {
+    let lines: Vec<(&CellSearch, Curve)> = (cells.iter().map(|cell| (cell, limits::points(cell))))
+        .filter(|(_, points)| !points.is_empty())
+        .collect();
+    if lines.is_empty() {
+        return Ok(None);
+    }
+    let all = || lines.iter().flat_map(|(_, points)| points.iter().copied());
+    let (mut svg, mut marks, mut legend) = (String::new(), Vec::new(), "<p class=\"legend\">".to_owned());
+    {
+        let root = SVGBackend::with_string(&mut svg, (WIDTH, 340)).into_drawing_area();
+        let (x, y) = (log_axis(padded(all().map(|p| p.0)), 5), log_axis(padded(all().map(|p| p.1)), 6));
+        let mut chart = ChartBuilder::on(&root)
+            .margin(6)
+            .x_label_area_size(36)
+            .y_label_area_size(48)
+            .build_cartesian_2d(x, y)?;
+        mesh(&mut chart, "published events per second", "p99 ms")?;
+        for (index, (cell, points)) in lines.iter().enumerate() {
+            let colour = PALETTE[index % PALETTE.len()];
+            let RGBColor(r, g, b) = colour;
+            write!(
+                legend,
+                "<span><b style=\"color:#{r:02x}{g:02x}{b:02x}\">■</b> {}</span> ",
+                escape(&cell.cell)
+            )?;
+            let dash = [(1000, 0), (8, 4), (3, 3)][index / PALETTE.len() % 3];
+            chart.draw_series([DashedPathElement::new(
+                points.clone(),
+                dash.0,
+                dash.1,
+                colour.stroke_width(2),
+            )])?;
+            for (rate, p99) in points {
+                let at = chart.backend_coord(&(*rate, *p99));
+                let is = |end: Option<u32>| end.is_some_and(|end| f64::from(end).total_cmp(rate).is_eq());
+                let what = match (is(cell.last_pass_per_s), is(cell.first_fail_per_s)) {
+                    (true, _) => {
+                        shape(0, at, colour, &root)?;
+                        ", the highest that passed"
+                    }
+                    (_, true) => {
+                        shape(2, at, colour, &root)?;
+                        ", the lowest that did not"
+                    }
+                    _ => "",
+                };
+                let says = format!("{}: p99 {} ms at {rate} events/s{what}", cell.cell, number::three(*p99));
+                marks.push(Mark { at, cell: cell.cell.clone(), says });
+            }
+        }
+        root.present()?;
+    }
+    Ok(Some((finish(svg, "p99 against rate", &marks), legend + "</p>")))
 }
 
 /// Relay CPU of every block over the run, as a multiple of its cell's median, so that what the machine did to all of

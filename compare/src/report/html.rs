@@ -10,9 +10,13 @@ use sha2::{Digest, Sha256};
 use super::{
     Comparison, LoadView, Metric, Table,
     figures::{self, escape},
-    summary, table, views,
+    limits, summary, table, views,
 };
-use crate::{ResultFile, matrix::Role};
+use crate::{
+    ResultFile,
+    matrix::Role,
+    search::{CellSearch, SearchConfig},
+};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -28,14 +32,14 @@ pub fn html(result: &ResultFile) -> Result<String> {
         &mut body,
         format_args!("<p class=\"first\"><code>{}</code></p>\n", escape(&summary::command(result))),
     );
-    add(
-        &mut body,
-        format_args!("<h1>{}: wire formats compared</h1>\n", escape(&result.config.scenarios.join(", "))),
-    );
+    add(&mut body, format_args!("<h1>{}</h1>\n", escape(&summary::title(result))));
     for warning in summary::warnings(result, &loads) {
         add(&mut body, format_args!("<p class=\"warning\">{}</p>\n", escape(&warning)));
     }
     add(&mut body, format_args!("<p>{}</p>\n", escape(&summary::headline(result))));
+    if let Some(config) = &result.search {
+        limits_section(&mut body, config, &result.slo)?;
+    }
     for load in &loads {
         section(&mut body, load)?;
     }
@@ -79,14 +83,30 @@ pub fn html(result: &ResultFile) -> Result<String> {
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
          script-src 'sha256-{hash}'\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}: wire formats compared</title>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n\
          <style>{STYLE}</style>\n</head>\n<body>\n{body}<script>{SCRIPT}</script>\n</body>\n</html>\n",
-        escape(&result.config.scenarios.join(", "))
+        escape(&summary::title(result))
     ))
 }
 
 fn add(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     text.write_fmt(arguments).expect("writing to a string does not fail");
+}
+
+/// Brackets, p99 against rate, and the figure of both.
+fn limits_section(body: &mut String, config: &SearchConfig, cells: &[CellSearch]) -> Result<()> {
+    let ids: Vec<&str> = cells.iter().map(|cell| cell.cell.as_str()).collect();
+    body.push_str("<h2>The highest sustainable rate</h2>\n");
+    body.push_str(&table_html(&limits::brackets(config, cells), &ids));
+    if let Some((svg, legend)) = figures::search_curve(cells)? {
+        let caption = "p99 against rate (● last pass, ✕ first fail)";
+        add(body, format_args!("{legend}<div class=\"figures\">{}</div>\n", figure(caption, &svg)));
+    }
+    if let Some(curve) = limits::curve(cells) {
+        body.push_str("<h3>p99 at shares of the lowest limit</h3>\n");
+        body.push_str(&table_html(&curve, &ids));
+    }
+    Ok(())
 }
 
 fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
@@ -196,7 +216,7 @@ fn data(result: &ResultFile, loads: &[LoadView<'_>]) -> Result<String> {
         .collect();
     let data = json!({
         "command": result.command, "git": result.git, "host": result.host, "config": result.config,
-        "corpus": result.corpus, "cells": cells, "comparisons": super::comparisons(result),
+        "corpus": result.corpus, "cells": cells, "slo": result.slo, "comparisons": super::comparisons(result),
     });
     // Inside a script element only "<" could begin something else; it stands in strings alone.
     Ok(serde_json::to_string(&data)?.replace('<', "\\u003c"))

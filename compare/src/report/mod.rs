@@ -5,6 +5,7 @@ mod diff;
 mod export;
 mod figures;
 mod html;
+mod limits;
 mod logs;
 mod merged;
 mod number;

@@ -7,7 +7,7 @@ use measure::{Counts, Status, Verdict as Validity};
 use super::{
     BAND, Comparison, LoadView, Steadiness, Table,
     comparison::{Control, control_of},
-    number,
+    limits, number,
     table::NOTHING,
     views,
 };
@@ -19,12 +19,14 @@ const LISTED_BLOCKS: usize = 20;
 /// The summary in Markdown. Its first line is the command that made the result.
 pub fn summary(result: &ResultFile) -> String {
     let loads = views(result);
-    let mut text =
-        format!("`{}`\n\n# {}: wire formats compared\n", command(result), result.config.scenarios.join(", "));
+    let mut text = format!("`{}`\n\n# {}\n", command(result), title(result));
     for (i, warning) in warnings(result, &loads).iter().enumerate() {
         line(&mut text, format_args!("{}> **{warning}**", if i == 0 { "\n" } else { ">\n" }));
     }
     line(&mut text, format_args!("\n{}", headline(result)));
+    if let Some(config) = &result.search {
+        text.push_str(&limits::markdown(result, config));
+    }
     for load in &loads {
         let comparisons = load.comparisons();
         if loads.len() > 1 {
@@ -56,6 +58,15 @@ pub fn summary(result: &ResultFile) -> String {
     text
 }
 
+/// What the result is about.
+pub(crate) fn title(result: &ResultFile) -> String {
+    let scenarios = result.config.scenarios.join(", ");
+    match &result.search {
+        Some(config) => format!("{scenarios}: the highest rate under {}", config.slo),
+        None => format!("{scenarios}: wire formats compared"),
+    }
+}
+
 /// The same for a terminal: warnings, the headline, the tables, the verdicts.
 pub fn terminal(result: &ResultFile) -> String {
     let loads = views(result);
@@ -64,6 +75,9 @@ pub fn terminal(result: &ResultFile) -> String {
         line(&mut text, format_args!("{warning}"));
     }
     line(&mut text, format_args!("{}", headline(result)));
+    if let Some(config) = &result.search {
+        text.push_str(&limits::terminal(result, config));
+    }
     for load in &loads {
         let comparisons = load.comparisons();
         let (latency, meaning) = load.latency;
@@ -177,7 +191,7 @@ pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Strin
     if loads.iter().any(|load| load.anchor().is_none_or(|anchor| anchor.merged.blocks == 0)) {
         warnings.push("JSON without compression has no usable block, so there are no ratios.".to_owned());
     }
-    if result.config.rounds < 6 {
+    if result.search.is_none() && result.config.rounds < 6 {
         warnings.push("Fewer than six rounds: no intervals, so every verdict is inconclusive.".to_owned());
     }
     if let Some(failed) = result.selftest.as_ref().map(SelfTest::failed).filter(|failed| !failed.is_empty()) {
@@ -203,6 +217,9 @@ pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Strin
 
 /// How many blocks there are and how many are left out, in one sentence each.
 pub(crate) fn headline(result: &ResultFile) -> String {
+    if let Some(config) = &result.search {
+        return limits::headline(result, config);
+    }
     let blocks: Vec<&Block> = result.cells.iter().flat_map(|cell| &cell.blocks).collect();
     let scheduled: usize = result.schedule.iter().map(Vec::len).sum();
     let verdict = |validity: Validity| {
@@ -330,6 +347,9 @@ fn why(block: &Block) -> String {
 }
 
 pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
+    if let Some(config) = &result.search {
+        return limits::reading(config);
+    }
     let cells = loads
         .iter()
         .map(|load| load.cells.iter().filter(|view| view.cell.role == Role::Cell).count())
@@ -394,6 +414,20 @@ fn distinct<'a>(result: &'a ResultFile, of: impl Fn(&'a CellResult) -> &'a Strin
     values.join(", ")
 }
 
+/// What every block of a run had, or the values of the factors.
+fn measured(result: &ResultFile) -> String {
+    let config = &result.config;
+    format!(
+        "- Codecs: {}. Relay verifies: {}. Seed: {}. Profile: {}, {} rounds of {} s",
+        distinct(result, |cell| &cell.cell.implementation),
+        distinct(result, |cell| &cell.cell.verify),
+        config.seed,
+        config.profile,
+        config.rounds,
+        config.seconds
+    )
+}
+
 pub(crate) fn provenance(result: &ResultFile) -> String {
     let mut text = String::new();
     let unknown = || "unknown".to_owned();
@@ -410,19 +444,15 @@ pub(crate) fn provenance(result: &ResultFile) -> String {
         ),
         None => line(&mut text, format_args!("- Corpus: no run got far enough to state it")),
     }
-    let config = &result.config;
-    line(
-        &mut text,
-        format_args!(
-            "- Codecs: {}. Relay verifies: {}. Seed: {}. Profile: {}, {} rounds of {} s",
-            distinct(result, |cell| &cell.cell.implementation),
-            distinct(result, |cell| &cell.cell.verify),
-            config.seed,
-            config.profile,
-            config.rounds,
-            config.seconds
-        ),
-    );
+    if let Some(search) = &result.search {
+        let (seed, precision) = (search.seed, search.precision * 100.0);
+        line(
+            &mut text,
+            format_args!("- Seed: {seed}. Probes of {} s, precision {precision:.0} %", search.probe_seconds),
+        );
+    } else {
+        line(&mut text, format_args!("{}", measured(result)));
+    }
     let mut compressions: Vec<(&str, &str)> = Vec::new();
     for cell in &result.cells {
         let pair = (cell.cell.compression.as_str(), cell.cell.compression_parameters.as_str());

@@ -2,29 +2,35 @@
 
 use anyhow::Result;
 use compare::{
-    Block, CellSpec,
-    search::{End, Probe, ProbeOutcome, Prober, Purpose, SearchConfig, search},
+    Block, CellSpec, Header, ResultFile, report,
+    search::{self, End, Probe, ProbeOutcome, Prober, Purpose, SearchConfig, search},
     slo::Slo,
 };
-use measure::Verdict;
+use measure::{Status, Verdict};
 
-use crate::common::{PLAIN, Run, matrix, record};
+use crate::common::{PLAIN, Run, host, matrix, record};
 
 /// A relay that answers within a millisecond up to its limit and within a minute beyond.
 struct Relays {
     sustains: Vec<u32>,
     /// Where the host gives up, whatever the relay does.
     host_busy_from: u32,
+    /// When the user has had enough.
+    probes_until_interrupted: u32,
 }
 
 impl Prober for Relays {
-    fn probe(&mut self, cell: usize, rate_per_s: u32) -> Result<Block> {
+    fn probe(&mut self, cell: usize, rate_per_s: u32) -> Result<Option<Block>> {
+        if self.probes_until_interrupted == 0 {
+            return Ok(None);
+        }
+        self.probes_until_interrupted -= 1;
         let latency_us = if rate_per_s <= self.sustains[cell] { 1_000 } else { 30_000 };
         let mut record = record("json+none", 1, Run { latency_us, deliveries: 40_000, ..PLAIN });
         if rate_per_s >= self.host_busy_from {
             record.validity.add(Verdict::Invalid, "host busy: CPU pressure (some, 10 s) 71.0 %".to_owned());
         }
-        Ok(Block {
+        Ok(Some(Block {
             round: 0,
             position: 0,
             seed: 1,
@@ -33,7 +39,7 @@ impl Prober for Relays {
             exit_code: Some(0),
             failure: None,
             record: Some(record),
-        })
+        }))
     }
 }
 
@@ -63,10 +69,13 @@ fn cells() -> Vec<CellSpec> {
 fn each_cell_gets_its_bracket_repeated_and_a_curve_below_the_lowest() {
     let config = config();
     let slo: Slo = config.slo.parse().unwrap();
-    let mut relays = Relays { sustains: vec![900, 3_000], host_busy_from: u32::MAX };
+    let mut relays =
+        Relays { sustains: vec![900, 3_000], host_busy_from: u32::MAX, probes_until_interrupted: u32::MAX };
     let mut order = Vec::new();
     let mut tell = |cell: &str, _: &Probe| order.push(cell.to_owned());
     let found = search(&cells(), &config, &slo, &mut relays, &mut tell).unwrap();
+    assert!(found.finished);
+    let found = found.cells;
     for (cell, sustains) in found.iter().zip([900, 3_000]) {
         let (pass, fail) = (cell.last_pass_per_s.unwrap(), cell.first_fail_per_s.unwrap());
         assert!(pass <= sustains && sustains < fail && f64::from(fail) <= f64::from(pass) * 1.05, "{cell:?}");
@@ -88,11 +97,74 @@ fn each_cell_gets_its_bracket_repeated_and_a_curve_below_the_lowest() {
 fn an_invalid_probe_is_never_the_relays_failure() {
     let config = config();
     let slo: Slo = config.slo.parse().unwrap();
-    let mut relays = Relays { sustains: vec![50_000, 50_000], host_busy_from: 2_000 };
+    let mut relays =
+        Relays { sustains: vec![50_000, 50_000], host_busy_from: 2_000, probes_until_interrupted: u32::MAX };
     let found = search(&cells(), &config, &slo, &mut relays, &mut |_: &str, _: &Probe| ()).unwrap();
-    for cell in found {
+    for cell in found.cells {
         assert_eq!(cell.end, End::GeneratorLimit);
         assert!(cell.last_pass_per_s.unwrap() < 2_000 && cell.first_fail_per_s.unwrap() >= 2_000, "{cell:?}");
         assert!(cell.probes.iter().all(|probe| probe.outcome != ProbeOutcome::Fail));
     }
+}
+
+fn result(found: search::Found) -> ResultFile {
+    let config = config();
+    let header = Header {
+        command: ["compare", "search"].map(str::to_owned).to_vec(),
+        git: None,
+        host: host(),
+        started_utc: "2026-11-21T08:05:00Z".to_owned(),
+        status: match found.finished {
+            true => Status::Complete,
+            false => Status::Incomplete { reason: "interrupted".to_owned() },
+        },
+        config: config.as_run(),
+        selftest: None,
+    };
+    ResultFile::of_search(header, config, found.cells, None)
+}
+
+#[test]
+fn a_search_is_a_result_that_is_rendered_from_its_file() {
+    let (config, cells) = (config(), cells());
+    let slo: Slo = config.slo.parse().unwrap();
+    let mut relays =
+        Relays { sustains: vec![900, 3_000], host_busy_from: u32::MAX, probes_until_interrupted: u32::MAX };
+    let found = search(&cells, &config, &slo, &mut relays, &mut |_: &str, _: &Probe| ()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    result(found.clone()).write(folder.path()).unwrap();
+    let read = ResultFile::read(folder.path()).unwrap();
+    assert_eq!(read.slo, found.cells);
+    let (pass, fail) = (found.cells[0].last_pass_per_s.unwrap(), found.cells[0].first_fail_per_s.unwrap());
+    let summary = report::summary(&read);
+    assert!(summary.contains("# note-stream: the highest rate under p99<10ms, lost=0\n"), "{summary}");
+    assert!(
+        summary
+            .contains(&format!("| json+none | {pass}/s | {fail}/s | 3/3 passed, 3/3 did not | p99<10ms |")),
+        "{summary}"
+    );
+    assert!(summary.contains("## p99 against rate\n\n| cell | p99 ms at 8"), "{summary}");
+    let terminal = report::terminal(&read);
+    assert!(terminal.contains("cbor+none") && terminal.contains("p99 ms at"), "{terminal}");
+    let page = report::html(&read).unwrap();
+    let says = format!("json+none: p99 1.50 ms at {pass} events/s, the highest that passed</title>");
+    assert!(page.contains(&says), "{page}");
+    assert!(page.contains(&format!("at {fail} events/s, the lowest that did not</title>")));
+}
+
+#[test]
+fn what_was_found_before_an_interruption_is_kept_and_called_unfinished() {
+    let (config, cells) = (config(), cells());
+    let slo: Slo = config.slo.parse().unwrap();
+    let mut relays =
+        Relays { sustains: vec![900, 3_000], host_busy_from: u32::MAX, probes_until_interrupted: 5 };
+    let found = search(&cells, &config, &slo, &mut relays, &mut |_: &str, _: &Probe| ()).unwrap();
+    assert!(!found.finished);
+    assert_eq!(found.cells.iter().map(|cell| cell.probes.len()).sum::<usize>(), 5);
+    for cell in &found.cells {
+        assert_eq!((cell.end, cell.first_fail_per_s), (End::Unfinished, None));
+        assert!(cell.last_pass_per_s.unwrap() >= 200, "{cell:?}");
+    }
+    let summary = report::summary(&result(found));
+    assert!(summary.contains("Incomplete: interrupted") && summary.contains("– not finished"), "{summary}");
 }
