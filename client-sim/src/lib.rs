@@ -195,7 +195,7 @@ fn run(args: &Args) -> anyhow::Result<RunRecord> {
         let dialer = Arc::new(Dialer::new(target, usize::try_from(facts.connections_made)?));
         let shared = Arc::new(Shared::new(workload));
         let started_utc = measure::utc::format(std::time::SystemTime::now());
-        let outcome = swarm::run(Arc::clone(&shared), &dialer, &options).await?;
+        let outcome = swarm::run(Arc::clone(&shared), &dialer, &options, own_relay.as_mut()).await?;
         anyhow::Ok((shared, agreement, started_utc, outcome))
     })?;
     let complaint = outcome.clients.iter().find_map(|client| client.complaint.clone());

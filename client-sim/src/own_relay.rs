@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
     os::unix::process::CommandExt,
     process::{Child, ChildStdout, Command, Stdio},
     thread,
@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use measure::PinnedCores;
+use measure::{Allocations, PinnedCores};
 use serde::Deserialize;
 
 use crate::cores;
@@ -78,6 +78,15 @@ impl OwnRelay {
             serde_json::from_str(&line).with_context(|| format!("not an announcement: {line}"))?;
         let Announcement { listening: url, pid, faults } = announcement;
         Ok(OwnRelay { child, output, url, pid, faults })
+    }
+
+    /// What the relay has allocated since it started; `None` in builds that do not count, and where it does not answer.
+    pub fn allocations(&mut self) -> Option<Allocations> {
+        Allocations::so_far()?;
+        writeln!(self.child.stdin.as_mut()?, "allocations").ok()?;
+        let mut line = String::new();
+        self.output.read_line(&mut line).ok()?;
+        serde_json::from_str(&line).ok()
     }
 
     /// Ends the relay and returns what it printed last: its totals as JSON.

@@ -58,6 +58,11 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         let reason = format!("the relay misbehaved because it was told to: {}", faults.join(" "));
         validity.add(Verdict::Suspect, reason);
     }
+    if outcome.allocations.is_some() {
+        let reason =
+            "allocations were counted, which slows both ends: latencies and CPU times are no evidence";
+        validity.add(Verdict::Suspect, reason.to_owned());
+    }
     let status = match &outcome.incomplete {
         None => Status::Complete,
         Some(reason) => Status::Incomplete { reason: reason.clone() },
@@ -100,6 +105,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         memory: outcome.memory,
         compression_memory: compression_memory(&outcome, facts),
         pinned: facts.pinned.clone(),
+        allocations: outcome.allocations,
         slices: outcome.recorder.slices(u64::try_from(facts.window.as_nanos()).unwrap_or(u64::MAX)),
         latency: outcome.recorder.into_named(&shared.workload.labels),
     }

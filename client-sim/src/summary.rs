@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use measure::{CpuTime, FlowRecord, Quantile, RunRecord, Status, Verdict};
+use measure::{Allocations, AllocationsRecord, CpuTime, FlowRecord, Quantile, RunRecord, Status, Verdict};
 
 /// A few lines: what ran, how much, how long, what it cost, and whether to believe it.
 pub(crate) fn summary(record: &RunRecord) -> String {
@@ -70,6 +70,13 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
     }
     if let Some(memory) = &record.compression_memory {
         writeln!(out, "  compressors      {memory}")?;
+    }
+    if let Some(AllocationsRecord { client, relay }) = &record.allocations {
+        let each = |one: &Allocations| {
+            format!("{:.1} of {:.0} bytes", per_envelope(one.count), per_envelope(one.bytes))
+        };
+        let relay = relay.as_ref().map_or_else(|| "unknown".to_owned(), each);
+        writeln!(out, "  allocations      an envelope: {} here, {relay} in the relay", each(client))?;
     }
     writeln!(out, "  relay CPU        {}", record.relay_cpu.as_ref().map_or("unknown".to_owned(), cpu))?;
     writeln!(out, "  client CPU       {}", cpu(&record.client_cpu))?;

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context;
 use futures::{StreamExt, TryStreamExt};
-use measure::{CpuClock, CpuTime, MemoryRecord};
+use measure::{Allocations, AllocationsRecord, CpuClock, CpuTime, MemoryRecord};
 use tokio::{
     runtime,
     sync::{mpsc, oneshot, watch},
@@ -21,6 +21,7 @@ use crate::{
     client::{Client, ClientReport, Due},
     dial::Dialer,
     memory,
+    own_relay::OwnRelay,
     pacer::Pacer,
     progress::Progress,
     recorder::Recorder,
@@ -68,6 +69,8 @@ pub struct Outcome {
     pub client_cpu: CpuTime,
     /// CPU time of the relay from start to end.
     pub relay_cpu: Option<CpuTime>,
+    /// What both processes allocated from start to end, in builds that count it.
+    pub allocations: Option<AllocationsRecord>,
     /// How long the threads of this process were ready to run and did not, from start to end, where the kernel tells.
     pub client_wait_ns: Option<u64>,
     /// Wall time from start to end.
@@ -92,7 +95,12 @@ struct Worker {
 /// # Errors
 /// When a connection cannot be made before the start. After the start nothing is an error: what was measured is
 /// kept, and [`Outcome::incomplete`] says why it ended.
-pub async fn run(shared: Arc<Shared>, dialer: &Arc<Dialer>, options: &Options) -> anyhow::Result<Outcome> {
+pub async fn run(
+    shared: Arc<Shared>,
+    dialer: &Arc<Dialer>,
+    options: &Options,
+    mut own_relay: Option<&mut OwnRelay>,
+) -> anyhow::Result<Outcome> {
     let before = memory::before(options.relay_pid);
     let (start, stop) = (watch::channel(false), watch::channel(false));
     let mut workers: Vec<Worker> = (0..options.workers)
@@ -108,6 +116,7 @@ pub async fn run(shared: Arc<Shared>, dialer: &Arc<Dialer>, options: &Options) -
     let relay = options.relay_pid.map(CpuClock::of_process).transpose();
     let relay = relay.context("cannot read the CPU clock of the relay's process")?;
     shared.set_start(Instant::now());
+    let allocated_before = allocations(&mut own_relay);
     let (own_before, relay_before) = (own.read(), relay.as_ref().map(CpuClock::read));
     let wait_before = measure::runnable_wait_ns().ok();
     let mut incomplete = None;
@@ -119,6 +128,7 @@ pub async fn run(shared: Arc<Shared>, dialer: &Arc<Dialer>, options: &Options) -
     let relay_cpu =
         relay.zip(relay_before).and_then(|(relay, before)| Some(relay.read().ok()?.since(before.ok()?)));
     let client_cpu = own.read()?.since(own_before?);
+    let allocated = allocated_before.zip(allocations(&mut own_relay));
     // While the workers live: threads take what they waited with them.
     let wait_after = measure::runnable_wait_ns().ok();
     let wall = shared.start().elapsed();
@@ -128,6 +138,10 @@ pub async fn run(shared: Arc<Shared>, dialer: &Arc<Dialer>, options: &Options) -
         clients: Vec::new(),
         client_cpu,
         relay_cpu,
+        allocations: allocated.map(|(before, after)| AllocationsRecord {
+            client: after.client.since(before.client),
+            relay: after.relay.zip(before.relay).map(|(after, before)| after.since(before)),
+        }),
         client_wait_ns: wait_after.zip(wait_before).map(|(after, before)| after.saturating_sub(before)),
         wall,
         memory: memory.map(|memory| MemoryRecord {
@@ -146,6 +160,12 @@ pub async fn run(shared: Arc<Shared>, dialer: &Arc<Dialer>, options: &Options) -
     clients.sort_unstable_by_key(|(id, _)| *id);
     outcome.clients = clients.into_iter().map(|(_, report)| report).collect();
     Ok(outcome)
+}
+
+/// Of both processes so far, in builds that count.
+fn allocations(own_relay: &mut Option<&mut OwnRelay>) -> Option<AllocationsRecord> {
+    let client = Allocations::so_far()?;
+    Some(AllocationsRecord { client, relay: own_relay.as_mut().and_then(|relay| relay.allocations()) })
 }
 
 /// Waits until all is done, something failed, time is up or the user has had enough; the answer is why the run

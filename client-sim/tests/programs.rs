@@ -333,5 +333,52 @@ fn batches_are_asked_for_and_accounted_for() {
             messages < counts.deliveries + counts.planned,
             "{messages} messages: some carried several events"
         );
+        assert_eq!(record.allocations.is_some(), cfg!(feature = "count-allocations"));
+        let slices = record.slices.unwrap();
+        assert_eq!(
+            (slices.of.as_str(), slices.seconds.len()),
+            ("response", 0),
+            "no whole second was planned"
+        );
     }
+}
+
+/// `cargo test -p client-sim --features count-allocations --test programs allocat`
+#[test]
+#[cfg(feature = "count-allocations")]
+fn both_ends_count_what_they_allocate_and_the_run_is_suspect() {
+    let setup = Setup::new();
+    let output = setup.run(&["--format", "json"]);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+    let record = setup.record();
+    let (allocations, deliveries) = (record.allocations.unwrap(), record.counts.deliveries);
+    for one in [allocations.client, allocations.relay.unwrap()] {
+        assert!(
+            one.count > deliveries / 10 && one.bytes > one.count,
+            "{allocations:?}, {deliveries} deliveries"
+        );
+    }
+    let reasons = record.validity.reasons.join("; ");
+    assert!(reasons.contains("allocations were counted"), "{reasons}");
+}
+
+#[test]
+fn progress_for_programs_is_a_line_of_json_a_second() {
+    let setup = Setup::new();
+    let output = setup.run(&["--seconds", "2.5", "--progress-json"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!((2..=4).contains(&lines.len()), "{text}");
+    for (at, line) in (1..).zip(&lines) {
+        assert_eq!((&line["second"], &line["of"]), (&at.into(), &3.0.into()), "{text}");
+    }
+    let samples: u64 = lines.iter().map(|line| line["samples"].as_u64().unwrap()).sum();
+    assert!(samples > 0 && lines.iter().any(|line| line["latency_ns_p99"].as_u64() > Some(0)), "{text}");
+    let slices = setup.record().slices.unwrap();
+    assert_eq!(slices.seconds.len(), 2, "{slices:?}");
+    assert!(
+        slices.seconds.iter().all(|slice| slice.samples > 0 && slice.latency_ns_p50.is_some()),
+        "{slices:?}"
+    );
 }

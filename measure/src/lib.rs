@@ -7,6 +7,7 @@
 //! To add a signal, give [`Signals`] a field and [`Signals::judge`] a rule with its two thresholds. To add something
 //! to the record, add a field with `#[serde(default)]` and raise the minor number of [`SCHEMA_VERSION`].
 
+mod allocations;
 mod cpu;
 mod environment;
 mod latency;
@@ -16,13 +17,14 @@ mod slices;
 pub mod utc;
 mod validity;
 
+pub use allocations::Allocations;
 pub use cpu::{CpuClock, CpuTime, cpu_pressure_percent, runnable_wait_ns};
 pub use environment::Environment;
 pub use latency::{Latency, LatencyError, Quantile};
 pub use record::{
-    AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, Counts, FlowRecord, MemoryRecord,
-    PinnedCores, RecordError, RelayProcess, RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord,
-    read_versioned,
+    AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, Counts, FlowRecord,
+    MemoryRecord, PinnedCores, RecordError, RelayProcess, RunRecord, SCHEMA_VERSION, Status, Tool,
+    TrafficRecord, read_versioned,
 };
 pub use slices::{Slice, SliceRecorder, Slices};
 pub use validity::{Rate, Signals, Validity, Verdict};

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, io, ops::Add, path::Path};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{CpuTime, Environment, Latency, Slices, Validity};
+use crate::{Allocations, CpuTime, Environment, Latency, Slices, Validity};
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second number; any other
 /// change raises the first, and readers refuse a first number they do not know.
@@ -61,6 +61,10 @@ pub struct RunRecord {
     /// The cores that relay and clients kept to, where a relay of our own had cores apart from the clients.
     #[serde(default)]
     pub pinned: Option<PinnedCores>,
+    /// What both processes allocated during the run, in builds that count it. Latencies and CPU times of such a run are no
+    /// evidence.
+    #[serde(default)]
+    pub allocations: Option<AllocationsRecord>,
     /// The run second by second.
     #[serde(default)]
     pub slices: Option<Slices>,
@@ -279,6 +283,15 @@ impl MemoryRecord {
         let grown = self.relay_after_bytes?.saturating_sub(self.relay_before_bytes?);
         Some(grown / self.connections.max(1))
     }
+}
+
+/// What both processes allocated during a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AllocationsRecord {
+    /// The client process.
+    pub client: Allocations,
+    /// The relay process, where it is our own.
+    pub relay: Option<Allocations>,
 }
 
 /// What compressors and decompressors take, in bytes, as the ends count it themselves: exact, by zstd's own account and by

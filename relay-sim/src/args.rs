@@ -415,9 +415,14 @@ fn stop_signal(stop_with_stdin: bool) -> Result<impl Future<Output = ()>> {
     if stop_with_stdin {
         // A thread of its own: tokio's stdin would keep the runtime from ending until somebody types.
         thread::spawn(move || {
-            let mut stdin = io::stdin().lock();
-            let mut ignored = [0; 256];
-            while stdin.read(&mut ignored).is_ok_and(|read| read > 0) {}
+            for line in io::stdin().lock().lines() {
+                match line.as_deref() {
+                    // For whoever wants to know what a span of time cost.
+                    Ok("allocations") => say(&serde_json::json!(measure::Allocations::so_far())),
+                    Ok(_) => {}
+                    Err(_) => break,
+                }
+            }
             let _ = sender.send(()); // nobody listens when the relay stops already
         });
     }

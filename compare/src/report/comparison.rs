@@ -108,7 +108,7 @@ fn verdict(interval: Option<(f64, f64)>, p: f64) -> Verdict {
 impl LoadView<'_> {
     /// Every cell against its reference in every judged metric.
     pub(crate) fn comparisons(&self) -> Vec<Comparison> {
-        Metric::JUDGED.into_iter().flat_map(|metric| self.compare(metric)).collect()
+        self.judged().iter().flat_map(|metric| self.compare(*metric)).collect()
     }
 
     fn compare(&self, metric: Metric) -> Vec<Comparison> {

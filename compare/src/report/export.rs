@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Metric, views};
+use super::views;
 use crate::{ResultFile, matrix::Role};
 
 /// For github-action-benchmark, tool `customSmallerIsBetter`: a list of costs, each with its interval as the range. Only
@@ -12,7 +12,7 @@ pub fn github_action_benchmark(result: &ResultFile) -> Value {
     for load in views(result) {
         let comparisons = load.comparisons();
         for view in load.cells.iter().filter(|view| view.cell.role == Role::Cell) {
-            for metric in Metric::JUDGED {
+            for metric in load.judged().iter().copied() {
                 let Some(found) =
                     comparisons.iter().find(|one| one.cell == view.cell.id && one.metric == metric)
                 else {

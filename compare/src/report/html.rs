@@ -124,6 +124,10 @@ fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
     add(body, format_args!("<p>p50, p99, p99.9: {}, {}.</p>\n", load.latency.0, load.latency.1));
     body.push_str("<h3>CPU apart, handshakes apart</h3>\n");
     body.push_str(&table_html(&load.apart(), &load.row_ids(false)));
+    if let Some(allocations) = load.allocations() {
+        body.push_str("<h3>Allocations</h3>\n");
+        body.push_str(&table_html(&allocations, &load.row_ids(false)));
+    }
     body.push_str(&figures::legend(load));
     body.push_str("<div class=\"figures\">\n");
     for (cpu, who) in [(Metric::RelayCpu, "relay"), (Metric::ClientCpu, "client")] {
@@ -133,8 +137,8 @@ fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
     if let Some(svg) = figures::time_series(load)? {
         body.push_str(&figure("Every block over time, spans left out shaded", &svg));
     }
-    for metric in Metric::JUDGED.into_iter().filter(|metric| comparisons.iter().any(|c| c.metric == *metric))
-    {
+    let judged = load.judged().iter().copied();
+    for metric in judged.filter(|metric| comparisons.iter().any(|c| c.metric == *metric)) {
         let caption = format!("{} against the reference (grey: ±2 %, thick: a verdict)", metric.short());
         body.push_str(&figure(&caption, &figures::forest(load, &comparisons, metric)?));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use measure::{Counts, CpuTime, Latency, Quantile, RunRecord, TrafficRecord};
+use measure::{Allocations, Counts, CpuTime, Latency, Quantile, RunRecord, TrafficRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,12 @@ pub struct Merged {
     pub client_cpu: CpuTime,
     /// What the relays spent, when every block knows it.
     pub relay_cpu: Option<CpuTime>,
+    /// What the clients allocated, when every block counted it.
+    #[serde(default)]
+    pub client_allocations: Option<Allocations>,
+    /// What the relays allocated, when every block counted it.
+    #[serde(default)]
+    pub relay_allocations: Option<Allocations>,
     /// All samples by metric.
     pub latency: BTreeMap<String, Latency>,
 }
@@ -28,7 +34,12 @@ pub struct Merged {
 impl Merged {
     /// Puts blocks together.
     pub fn of<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> Merged {
-        let mut merged = Merged { relay_cpu: Some(known(CpuTime::default())), ..Merged::default() };
+        let mut merged = Merged {
+            relay_cpu: Some(known(CpuTime::default())),
+            client_allocations: Some(Allocations::default()),
+            relay_allocations: Some(Allocations::default()),
+            ..Merged::default()
+        };
         merged.client_cpu = known(merged.client_cpu);
         for record in records {
             merged.blocks += 1;
@@ -37,6 +48,10 @@ impl Merged {
             merged.active_ns += record.active_ns;
             merged.client_cpu = merged.client_cpu + record.client_cpu;
             merged.relay_cpu = merged.relay_cpu.zip(record.relay_cpu).map(|(sum, cpu)| sum + cpu);
+            let (client, relay) =
+                (record.allocations.map(|both| both.client), record.allocations.and_then(|both| both.relay));
+            merged.client_allocations = merged.client_allocations.zip(client).map(|(sum, one)| sum + one);
+            merged.relay_allocations = merged.relay_allocations.zip(relay).map(|(sum, one)| sum + one);
             for (name, latency) in &record.latency {
                 merged.latency.entry(name.clone()).or_default().merge(latency);
             }
@@ -73,6 +88,10 @@ pub enum Metric {
     RelayCpu,
     /// Nanoseconds of the client's CPU for each envelope.
     ClientCpu,
+    /// Allocations of the relay for each envelope, in builds that count them.
+    RelayAllocations,
+    /// Allocations of the client for each envelope, in builds that count them.
+    ClientAllocations,
 }
 
 impl Metric {
@@ -91,6 +110,10 @@ impl Metric {
     pub const JUDGED: [Metric; 5] =
         [Metric::WireBytes, Metric::RelayCpu, Metric::ClientCpu, Metric::LatencyP50, Metric::LatencyP99];
 
+    /// What verdicts speak of where allocations were counted, which makes latencies and CPU times no evidence.
+    pub const JUDGED_COUNTING: [Metric; 3] =
+        [Metric::WireBytes, Metric::RelayAllocations, Metric::ClientAllocations];
+
     /// The name in a verdict.
     pub fn short(self) -> &'static str {
         match self {
@@ -101,6 +124,8 @@ impl Metric {
             Metric::WireBytes => "wire bytes",
             Metric::RelayCpu => "relay CPU",
             Metric::ClientCpu => "client CPU",
+            Metric::RelayAllocations => "relay allocations",
+            Metric::ClientAllocations => "client allocations",
         }
     }
 
@@ -114,6 +139,8 @@ impl Metric {
             Metric::WireBytes => "wire B/event",
             Metric::RelayCpu => "relay µs/event",
             Metric::ClientCpu => "client µs/event",
+            Metric::RelayAllocations => "relay allocations/event",
+            Metric::ClientAllocations => "client allocations/event",
         }
     }
 
@@ -122,7 +149,10 @@ impl Metric {
         match self {
             Metric::LatencyP50 | Metric::LatencyP99 | Metric::LatencyP999 => 1e6,
             Metric::RelayCpu | Metric::ClientCpu => 1e3,
-            Metric::EnvelopesPerSecond | Metric::WireBytes => 1.0,
+            Metric::EnvelopesPerSecond
+            | Metric::WireBytes
+            | Metric::RelayAllocations
+            | Metric::ClientAllocations => 1.0,
         }
     }
 
@@ -148,6 +178,8 @@ impl Metric {
             Metric::WireBytes => Some(measured.traffic.wire_bytes() as f64 / envelopes),
             Metric::RelayCpu => Some(measured.relay_cpu?.total_ns as f64 / envelopes),
             Metric::ClientCpu => Some(measured.client_cpu.total_ns as f64 / envelopes),
+            Metric::RelayAllocations => Some(measured.relay_allocations?.count as f64 / envelopes),
+            Metric::ClientAllocations => Some(measured.client_allocations?.count as f64 / envelopes),
             Metric::LatencyP50 | Metric::LatencyP99 | Metric::LatencyP999 => {
                 Some(measured.quantile(latency, self.quantile()?).ns()? as f64)
             }

@@ -39,6 +39,9 @@ pub fn summary(result: &ResultFile) -> String {
             &mut text,
             format_args!("\n### CPU apart, handshakes apart\n\n{}", load.apart().markdown().trim_end()),
         );
+        if let Some(allocations) = load.allocations() {
+            line(&mut text, format_args!("\n### Allocations\n\n{}", allocations.markdown().trim_end()));
+        }
         line(&mut text, format_args!("\n### Verdicts\n\n{}\n", control_line(load, &comparisons)));
         text.push_str(&load.verdicts(&comparisons, false).markdown());
         line(&mut text, format_args!("\n{}", steady_line(load)));
@@ -84,6 +87,9 @@ pub fn terminal(result: &ResultFile) -> String {
         line(&mut text, format_args!("\n{}, × is to JSON without compression", load.name()));
         text.push_str(&load.costs().text());
         line(&mut text, format_args!("p50, p99, p99.9: {latency}, {meaning}."));
+        if let Some(allocations) = load.allocations() {
+            line(&mut text, format_args!("\n{}", allocations.text().trim_end()));
+        }
         if comparisons.is_empty() {
             continue;
         }
@@ -186,6 +192,12 @@ pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Strin
     if !result.host.optimised {
         warnings.push(
             "Unoptimised build: no number here says anything about a format. Use --release.".to_owned(),
+        );
+    }
+    if loads.iter().any(LoadView::counts_allocations) {
+        warnings.push(
+            "Allocations were counted, which slows both ends: latencies and CPU times are no evidence and get no verdict."
+                .to_owned(),
         );
     }
     if loads.iter().any(|load| load.anchor().is_none_or(|anchor| anchor.merged.blocks == 0)) {

@@ -119,6 +119,35 @@ impl LoadView<'_> {
         Table { names, headings, rows: self.cells.iter().map(row).collect() }
     }
 
+    /// One row a cell: what both ends allocated, where that was counted.
+    pub(crate) fn allocations(&self) -> Option<Table> {
+        if !self.counts_allocations() {
+            return None;
+        }
+        let mut headings = self.label_headings();
+        let names = headings.len();
+        let counts = [Metric::RelayAllocations, Metric::ClientAllocations];
+        headings.extend(counts.map(|metric| metric.heading().to_owned()));
+        headings.extend(["relay allocated B/event", "client allocated B/event"].map(str::to_owned));
+        let row = |view: &CellView<'_>| {
+            let mut row = self.labels(view.cell);
+            row.extend(counts.map(|metric| {
+                let value = shown(metric, &view.merged, self.latency.0);
+                match self.ratio_to_anchor(view, metric).filter(|_| value != NOTHING) {
+                    Some(ratio) => format!("{value} {}", number::ratio(ratio)),
+                    None => value,
+                }
+            }));
+            let envelopes = view.merged.counts.envelopes().max(1) as f64;
+            row.extend([view.merged.relay_allocations, view.merged.client_allocations].map(|allocated| {
+                allocated
+                    .map_or_else(|| NOTHING.to_owned(), |sum| number::three(sum.bytes as f64 / envelopes))
+            }));
+            row
+        };
+        Some(Table { names, headings, rows: self.cells.iter().map(row).collect() })
+    }
+
     /// The median over rounds of the ratio to the nearest anchors; of the merged blocks where single ones have too few
     /// samples.
     pub(crate) fn ratio_to_anchor(&self, view: &CellView<'_>, metric: Metric) -> Option<f64> {
@@ -140,8 +169,7 @@ impl LoadView<'_> {
     pub(crate) fn verdicts(&self, comparisons: &[Comparison], short: bool) -> Table {
         let mut headings = self.label_headings();
         let names = headings.len() + usize::from(!short);
-        let judged: Vec<Metric> = Metric::JUDGED
-            .into_iter()
+        let judged: Vec<Metric> = (self.judged().iter().copied())
             .filter(|metric| !short || *metric != Metric::LatencyP99)
             .filter(|metric| comparisons.iter().any(|c| c.metric == *metric))
             .collect();

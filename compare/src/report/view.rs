@@ -84,6 +84,17 @@ impl<'a> LoadView<'a> {
         format!("{}{rate}", cell.cell.scenario)
     }
 
+    /// Whether allocations were counted, so that latencies and CPU times are no evidence.
+    pub(crate) fn counts_allocations(&self) -> bool {
+        let records = |view: &CellView<'a>| view.cell.blocks.iter().filter_map(|block| block.record.as_ref());
+        self.cells.iter().flat_map(records).any(|record| record.allocations.is_some())
+    }
+
+    /// What verdicts speak of.
+    pub(crate) fn judged(&self) -> &'static [Metric] {
+        if self.counts_allocations() { &Metric::JUDGED_COUNTING } else { &Metric::JUDGED }
+    }
+
     /// JSON without compression, to which the ratios of the table refer.
     pub(crate) fn anchor(&self) -> Option<&CellView<'a>> {
         self.cells.iter().find(|view| view.cell.role == Role::Anchor)
@@ -182,7 +193,7 @@ impl<'a> Anchors<'a> {
             let Some(record) = block.usable() else { continue };
             let Some(anchors) = self.around(block.round, block.position) else { continue };
             let own = Merged::of([record]);
-            for metric in Metric::ALL {
+            for metric in Metric::ALL.into_iter().chain(Metric::JUDGED_COUNTING) {
                 let value = |merged| metric.value(merged, latency).filter(|value| *value > 0.0);
                 if let Some((own, anchor)) = value(&own).zip(value(&anchors)) {
                     ratios.entry(metric).or_default().insert(block.round, (own / anchor).ln());

@@ -121,6 +121,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
         memory: None,
         compression_memory: None,
         pinned: None,
+        allocations: None,
         slices: None,
         latency: BTreeMap::from([("response".to_owned(), response)]),
     }

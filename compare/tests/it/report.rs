@@ -430,3 +430,33 @@ fn unsteadiness_of_the_reference_reaches_what_is_compared_with_it() {
     let result = by_the_second(slower, |_, _| 3);
     assert_eq!(latency_verdicts(&result, "proto+none"), [report::Verdict::Unsteady; 2]);
 }
+
+#[test]
+fn where_allocations_were_counted_they_are_judged_and_time_is_not() {
+    let result = result("standard", 12, &["json+none", "cbor-packed+none"], |id, round, _| {
+        let mut record = record(id, 1 + u64::from(round), PLAIN);
+        let of = |count: u64, bytes: u64| measure::Allocations { count: count * 4_000, bytes: bytes * 4_000 };
+        let relay = if id == "cbor-packed+none" { of(3, 700) } else { of(6, 1_400) };
+        record.allocations = Some(measure::AllocationsRecord { client: of(10, 2_000), relay: Some(relay) });
+        record
+    });
+    let judged: Vec<(report::Metric, String)> = report::comparisons(&result)
+        .into_iter()
+        .filter(|c| c.cell == "cbor-packed+none")
+        .map(|c| (c.metric, c.to_string()))
+        .collect();
+    let says = |text: &str| text.to_owned();
+    assert_eq!(
+        judged,
+        [
+            (report::Metric::WireBytes, says("×1.00 [1.00, 1.00] same")),
+            (report::Metric::RelayAllocations, says("×0.50 [0.50, 0.50] better")),
+            (report::Metric::ClientAllocations, says("×1.00 [1.00, 1.00] same")),
+        ]
+    );
+    let summary = report::summary(&result);
+    assert!(summary.contains("> **Allocations were counted, which slows both ends"), "{summary}");
+    assert!(summary.contains("| cbor-packed | none | 3.00 ×0.50 | 10.0 ×1.00 | 700 | 2,000 |"), "{summary}");
+    assert!(report::html(&result).unwrap().contains("<h3>Allocations</h3>"));
+    assert!(!report::summary(&common::result("standard", 12, &CELLS, measured)).contains("### Allocations"));
+}

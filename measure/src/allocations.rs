@@ -1,0 +1,88 @@
+//! What a process allocated, in builds that count it.
+//!
+//! Counting makes every allocation slower, so it is a feature of the build, and such a build says so in every record: its
+//! latencies and CPU times are no evidence.
+
+use std::ops::Add;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Allocations of a process or of a span of its life. Growing an allocation counts as one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Allocations {
+    /// How many.
+    pub count: u64,
+    /// How many bytes were asked for.
+    pub bytes: u64,
+}
+
+impl Allocations {
+    /// What this process has allocated since it started; `None` unless it was built with the feature
+    /// `count-allocations`.
+    pub fn so_far() -> Option<Allocations> {
+        counter::so_far()
+    }
+
+    /// What came since an earlier reading of the same process.
+    #[must_use]
+    pub fn since(self, earlier: Allocations) -> Allocations {
+        Allocations {
+            count: self.count.saturating_sub(earlier.count),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+        }
+    }
+}
+
+impl Add for Allocations {
+    type Output = Allocations;
+
+    fn add(self, other: Allocations) -> Allocations {
+        Allocations { count: self.count + other.count, bytes: self.bytes + other.bytes }
+    }
+}
+
+#[cfg(feature = "count-allocations")]
+mod counter {
+    use std::alloc::System;
+
+    use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+    use super::Allocations;
+
+    #[global_allocator]
+    static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+    #[expect(clippy::unnecessary_wraps, reason = "other builds have nothing to say")]
+    pub(super) fn so_far() -> Option<Allocations> {
+        let stats = ALLOCATOR.stats();
+        Some(Allocations {
+            count: (stats.allocations + stats.reallocations) as u64,
+            bytes: stats.bytes_allocated as u64,
+        })
+    }
+}
+
+#[cfg(not(feature = "count-allocations"))]
+mod counter {
+    pub(super) fn so_far() -> Option<super::Allocations> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_that_counts_sees_what_is_allocated_and_another_says_nothing() {
+        let before = Allocations::so_far();
+        let buffer = std::hint::black_box(Vec::<u8>::with_capacity(1_000_000));
+        let spent = before.zip(Allocations::so_far()).map(|(before, after)| after.since(before));
+        drop(buffer);
+        assert_eq!(spent.is_some(), cfg!(feature = "count-allocations"));
+        if let Some(spent) = spent {
+            assert!(spent.count >= 1 && spent.bytes >= 1_000_000, "{spent:?}");
+        }
+    }
+}
