@@ -214,7 +214,7 @@ Examples:
   client-sim --scenario note-stream --url ws://127.0.0.1:7777 --relay-pid $(pidof strfry)
 
 Exit codes: 0 fine, 1 failed before the start, 2 usage, 3 invalid measurement, 4 events lost or altered,
-5 relay lost, 6 not possible with --floor, 130 interrupted. After 3, 4, 5 and 130 the result is kept and says what is wrong with it.",
+5 relay lost, 6 not possible with --floor, 99 a latency beyond what the scenario demands, 130 interrupted. After 3, 4, 5 and 130 the result is kept and says what is wrong with it.",
         scenarios.join("\n"),
         formats.join("\n")
     )

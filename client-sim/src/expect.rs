@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::ensure;
-use measure::{Quantile, RunRecord, Validity, Verdict};
+use measure::{LatencyBound, Quantile, RunRecord, Validity, Verdict};
 
 use crate::{
     plan_facts::PlanFacts,
@@ -127,7 +127,17 @@ fn latency(name: &str) -> Option<(&str, f64)> {
     known(metric.split('.').next()?).then_some((metric, quantile))
 }
 
-/// Judges a run by what its scenario expects. What was not reached makes it invalid; what cannot be told, suspect.
+/// The bounds on latencies: they are demands on the relay, not on the run.
+pub(crate) fn latency_bounds(scenario: &Scenario) -> Vec<LatencyBound> {
+    let bound = |(name, bound): (&String, &Bound)| {
+        let (metric, quantile) = latency(name)?;
+        Some(LatencyBound { metric: metric.to_owned(), quantile, min_ms: bound.min, max_ms: bound.max })
+    };
+    scenario.expect.iter().filter_map(bound).collect()
+}
+
+/// Judges a run by what its scenario expects. What was not reached makes it invalid; what cannot be told, suspect. A latency
+/// beyond its bound is [`latency_bounds`]' business.
 pub(crate) fn judge(scenario: &Scenario, record: &RunRecord, plan: &PlanFacts) -> Validity {
     let mut validity = record.validity.clone();
     judge_each(&scenario.expect, |name| value(name, record, plan), &mut validity);
@@ -145,6 +155,9 @@ fn judge_each(
                 .add(Verdict::Suspect, format!("{name} is expected, but there are too few values to tell"));
             continue;
         };
+        if latency(name).is_some() {
+            continue;
+        }
         if let Some(min) = min.filter(|min| value < *min) {
             validity.add(Verdict::Invalid, format!("{name} is {value:.1}, expected at least {min}"));
         }
@@ -187,6 +200,7 @@ mod tests {
         assert_eq!(judged([Some(10.0), Some(0.0), Some(5.0)]), Validity::default());
         let bad = judged([Some(9.0), Some(1.0), None]);
         assert_eq!((bad.verdict, bad.reasons.len()), (Verdict::Invalid, 3));
+        assert_eq!(judged([Some(10.0), Some(0.0), Some(6.0)]), Validity::default(), "the relay's failure");
         assert_eq!(bad.reasons[0], "deliveries is 9.0, expected at least 10");
         assert_eq!(judged([Some(10.0), Some(0.0), None]).verdict, Verdict::Suspect);
     }

@@ -229,6 +229,7 @@ fn run(args: &Args) -> anyhow::Result<RunRecord> {
     run_facts.relay_totals =
         stopped.as_ref().and_then(|stopped| serde_json::from_str(stopped.as_deref().ok()?).ok());
     let mut record = record::record(&shared, outcome, &run_facts);
+    record.latency_bounds = expect::latency_bounds(&scenario);
     record.validity = expect::judge(&scenario, &record, &facts);
     let complaint = complaint.or_else(|| cut_off.map(|why| format!("to a slow reader, {why}")));
     finish(args, &record, complaint.as_deref())?;
@@ -363,6 +364,9 @@ fn finish(args: &Args, record: &RunRecord, complaint: Option<&str>) -> anyhow::R
     if let Some(complaint) = complaint {
         report(&format!("the relay's first complaint: {complaint}"));
     }
+    for (bound, ns) in record.missed_bounds() {
+        report(&format!("the scenario demands {bound}, and it was {:.3} ms", ns as f64 / 1e6));
+    }
     if let Err(why) = record.counts.balanced() {
         report(&format!("the ledger does not balance: {why}"));
     }
@@ -376,6 +380,7 @@ fn exit_code(record: &RunRecord) -> ExitCode {
         (Status::Incomplete { .. }, _, _) => ExitCode::from(5),
         (Status::Complete, Err(_), _) => ExitCode::from(4),
         (Status::Complete, Ok(()), Verdict::Invalid) => ExitCode::from(3),
+        (Status::Complete, Ok(()), _) if record.missed_bounds().next().is_some() => ExitCode::from(99),
         (Status::Complete, Ok(()), _) => ExitCode::SUCCESS,
     }
 }

@@ -106,6 +106,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         compression_memory: compression_memory(&outcome, facts),
         pinned: facts.pinned.clone(),
         allocations: outcome.allocations,
+        latency_bounds: Vec::new(),
         slices: outcome.recorder.slices(u64::try_from(facts.window.as_nanos()).unwrap_or(u64::MAX)),
         latency: outcome.recorder.into_named(&shared.workload.labels),
     }

@@ -363,6 +363,22 @@ fn both_ends_count_what_they_allocate_and_the_run_is_suspect() {
 }
 
 #[test]
+fn a_latency_beyond_what_the_scenario_demands_is_exit_code_99_and_no_invalid_run() {
+    let setup = Setup::new();
+    let demanding = fs::read_to_string(setup.path("small.toml")).unwrap()
+        + "\n[expect]\nresponse_ms_p50 = { max = 0.000001 }\neose_ms_p50 = { max = 60000 }\n";
+    fs::write(setup.path("small.toml"), demanding).unwrap();
+    let output = setup.run(&[]);
+    let (record, said) = (setup.record(), stderr(&output));
+    assert!(said.contains("the scenario demands response_ms_p50<=0.000001, and it was "), "{said}");
+    let missed: Vec<String> = record.missed_bounds().map(|(bound, _)| bound.metric.clone()).collect();
+    assert_eq!(missed, ["response"]);
+    assert!(!record.validity.reasons.join(" ").contains("response_ms_p50"), "{:?}", record.validity);
+    // A busy machine may make the run invalid, which comes first.
+    assert!(matches!(output.status.code(), Some(99 | 3)), "{:?}: {said}", output.status);
+}
+
+#[test]
 fn progress_for_programs_is_a_line_of_json_a_second() {
     let setup = Setup::new();
     let output = setup.run(&["--seconds", "2.5", "--progress-json"]);

@@ -484,6 +484,7 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
     let header = Header { command, git, host, started_utc: utc::format(started), status, config, selftest };
     let mut result = ResultFile::assemble(header, &cells, &plan, blocks);
     result.slos = flags.slo.as_ref().map(|slo| report::slo_results(slo, &result)).unwrap_or_default();
+    result.slos.extend(report::scenario_slos(&result));
     result.write(&folder)?;
     report::write_logs(&result, started, &folder)?;
     write_reports(&result, &folder)?;

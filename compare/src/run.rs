@@ -33,6 +33,8 @@ pub(crate) const EXIT_LOST: i32 = 4;
 pub(crate) const EXIT_RELAY_LOST: i32 = 5;
 /// A floor relay cannot play the scenario.
 const EXIT_NOT_POSSIBLE: i32 = 6;
+/// A latency is beyond what the scenario demands: a measurement like any other.
+const EXIT_SLO: i32 = 99;
 /// Ctrl-C reached the client first.
 const EXIT_INTERRUPTED: i32 = 130;
 
@@ -265,7 +267,7 @@ impl Ending {
             _ if self.timed_out => {
                 format!("the client did not end within {} s and was stopped", limit.as_secs())
             }
-            Some(0 | EXIT_INVALID) => return None,
+            Some(0 | EXIT_INVALID | EXIT_SLO) => return None,
             Some(EXIT_LOST) => "events were lost or altered".to_owned(),
             Some(EXIT_RELAY_LOST) => "the relay was lost".to_owned(),
             Some(EXIT_NOT_POSSIBLE) => "not possible for this scenario".to_owned(),

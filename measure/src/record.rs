@@ -1,6 +1,6 @@
 //! The file one run writes and the report reads.
 
-use std::{collections::BTreeMap, fs, io, ops::Add, path::Path};
+use std::{collections::BTreeMap, fmt, fs, io, ops::Add, path::Path};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -68,6 +68,9 @@ pub struct RunRecord {
     /// The run second by second.
     #[serde(default)]
     pub slices: Option<Slices>,
+    /// What the scenario demands of latencies. A run that misses it measured well; it is the relay that is too slow.
+    #[serde(default)]
+    pub latency_bounds: Vec<LatencyBound>,
     /// By metric: `response` (delivered − intended), `service` (delivered − sent), `send_lag` (sent − intended),
     /// `publish_ok`, `eose`, `first_event` and `fiftieth_event` (of a step), `session`, `handshake`, `auth`; with a
     /// dot and a name for one population of clients. Metrics a scenario does not have are absent.
@@ -81,6 +84,14 @@ impl RunRecord {
     /// [`RecordError`]; each names the file.
     pub fn read(path: &Path) -> Result<RunRecord, RecordError> {
         read_versioned(path, "record")
+    }
+
+    /// The scenario's bounds on latencies that this run is known to miss, with what it measured in nanoseconds.
+    pub fn missed_bounds(&self) -> impl Iterator<Item = (&LatencyBound, u64)> {
+        self.latency_bounds.iter().filter_map(|bound| {
+            let ns = self.latency.get(&bound.metric)?.quantile_ns(bound.quantile).ns()?;
+            (!bound.is_met(ns)).then_some((bound, ns))
+        })
     }
 
     /// Writes the record as indented JSON.
@@ -285,6 +296,38 @@ impl MemoryRecord {
     }
 }
 
+/// A bound that a scenario sets to a quantile of a latency.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LatencyBound {
+    /// The metric, as in [`RunRecord::latency`].
+    pub metric: String,
+    /// Between 0 and 1.
+    pub quantile: f64,
+    /// Not below.
+    pub min_ms: Option<f64>,
+    /// Not above.
+    pub max_ms: Option<f64>,
+}
+
+impl LatencyBound {
+    /// Whether a latency keeps it.
+    pub fn is_met(&self, latency_ns: u64) -> bool {
+        let ms = latency_ns as f64 / 1e6;
+        self.min_ms.is_none_or(|min| ms >= min) && self.max_ms.is_none_or(|max| ms <= max)
+    }
+}
+
+impl fmt::Display for LatencyBound {
+    /// `response_ms_p99<=5`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(min) = self.min_ms {
+            write!(f, "{min}<=")?;
+        }
+        write!(f, "{}_ms_p{}", self.metric, self.quantile * 100.0)?;
+        self.max_ms.map_or(Ok(()), |max| write!(f, "<={max}"))
+    }
+}
+
 /// What both processes allocated during a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AllocationsRecord {
@@ -309,8 +352,8 @@ pub struct CompressionMemoryRecord {
     pub relay_shared_bytes: Option<u64>,
 }
 
-impl std::fmt::Display for CompressionMemoryRecord {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for CompressionMemoryRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kib = |bytes: u64| format!("{:.1} KiB", bytes as f64 / 1024.0);
         let (own, shared) = (self.client_bytes_per_connection, self.client_shared_bytes);
         write!(f, "{} a connection in the client and {} a thread", kib(own), kib(shared))?;

@@ -47,6 +47,26 @@ pub fn slo_results(slo: &Slo, result: &ResultFile) -> Vec<SloResult> {
     found
 }
 
+/// What became of the bounds on latencies that scenarios set, in every cell of the matrix whose samples can tell.
+pub fn scenario_slos(result: &ResultFile) -> Vec<SloResult> {
+    let mut found = Vec::new();
+    for load in views(result) {
+        for view in load.cells.iter().filter(|view| matches!(view.cell.role, Role::Cell | Role::Anchor)) {
+            let mut usable = view.cell.blocks.iter().filter_map(Block::usable);
+            for bound in usable.next().iter().flat_map(|record| &record.latency_bounds) {
+                let Some(ns) = view.merged.quantile(&bound.metric, bound.quantile).ns() else { continue };
+                found.push(SloResult {
+                    cell: view.cell.id.clone(),
+                    bound: bound.to_string(),
+                    value: Some(ns as f64),
+                    met: bound.is_met(ns),
+                });
+            }
+        }
+    }
+    found
+}
+
 /// Each cell of a result against its reference, for every judged metric.
 pub fn comparisons(result: &ResultFile) -> Vec<Comparison> {
     views(result).iter().flat_map(LoadView::comparisons).collect()

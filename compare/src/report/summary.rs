@@ -277,7 +277,8 @@ pub(crate) fn slo_table(result: &ResultFile) -> Option<Table> {
     }
     let headings = ["cell", "bound", "measured", "verdict"].map(str::to_owned).to_vec();
     let row = |one: &SloResult| {
-        let time = one.bound.starts_with('p') || one.bound.starts_with("relay_cpu");
+        let times = ["p", "relay_cpu"];
+        let time = times.iter().any(|time| one.bound.starts_with(time)) || one.bound.contains("_ms_p");
         let value = one.value.map_or_else(
             || NOTHING.to_owned(),
             |value| if time { format!("{} ms", number::three(value / 1e6)) } else { number::three(value) },

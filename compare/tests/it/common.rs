@@ -122,6 +122,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
         compression_memory: None,
         pinned: None,
         allocations: None,
+        latency_bounds: Vec::new(),
         slices: None,
         latency: BTreeMap::from([("response".to_owned(), response)]),
     }

@@ -460,3 +460,30 @@ fn where_allocations_were_counted_they_are_judged_and_time_is_not() {
     assert!(report::html(&result).unwrap().contains("<h3>Allocations</h3>"));
     assert!(!report::summary(&common::result("standard", 12, &CELLS, measured)).contains("### Allocations"));
 }
+
+#[test]
+fn bounds_of_a_scenario_are_judged_over_all_blocks() {
+    let mut result = result("standard", 6, &["json+none", "cbor-packed+none"], |id, round, _| {
+        let latency_us = if id == "cbor-packed+none" { 4_000 } else { 1_000 };
+        let mut record = record(id, 1 + u64::from(round), Run { latency_us, ..PLAIN });
+        let bound = |metric: &str, max| measure::LatencyBound {
+            metric: metric.to_owned(),
+            quantile: 0.99,
+            min_ms: None,
+            max_ms: Some(max),
+        };
+        record.latency_bounds = vec![bound("response", 5.0), bound("eose", 5.0)];
+        record
+    });
+    result.slos = report::scenario_slos(&result);
+    let found: Vec<(&str, &str, bool)> =
+        result.slos.iter().map(|one| (one.cell.as_str(), one.bound.as_str(), one.met)).collect();
+    // Nobody waited for EOSE, so nothing is said of it; and the control is no cell.
+    let bound = "response_ms_p99<=5";
+    assert_eq!(found, [("json+none", bound, true), ("cbor-packed+none", bound, false)]);
+    let summary = report::summary(&result);
+    assert!(
+        summary.contains("| cbor-packed+none | response_ms_p99<=5 | 5.96 ms | **missed** |"),
+        "{summary}"
+    );
+}
