@@ -23,8 +23,8 @@ pub use environment::Environment;
 pub use latency::{Latency, LatencyError, Quantile};
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, Counts, FlowRecord,
-    MemoryRecord, PinnedCores, RecordError, RelayProcess, RunRecord, SCHEMA_VERSION, Status, Tool,
-    TrafficRecord, read_versioned,
+    LatencyBound, MemoryRecord, PinnedCores, RecordError, RelayProcess, RunRecord, SCHEMA_VERSION, Status,
+    Tool, TrafficRecord, read_versioned,
 };
 pub use slices::{Slice, SliceRecorder, Slices};
 pub use validity::{Rate, Signals, Validity, Verdict};

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     future::Future,
-    io::{self, IsTerminal, Read, Write},
+    io::{self, IsTerminal, Write},
     net::SocketAddr,
     num::NonZeroUsize,
     path::PathBuf,
@@ -415,7 +415,7 @@ fn stop_signal(stop_with_stdin: bool) -> Result<impl Future<Output = ()>> {
     if stop_with_stdin {
         // A thread of its own: tokio's stdin would keep the runtime from ending until somebody types.
         thread::spawn(move || {
-            for line in io::stdin().lock().lines() {
+            for line in io::stdin().lines() {
                 match line.as_deref() {
                     // For whoever wants to know what a span of time cost.
                     Ok("allocations") => say(&serde_json::json!(measure::Allocations::so_far())),
