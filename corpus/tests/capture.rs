@@ -74,6 +74,22 @@ fn serve<F: Future<Output = ()>>(server: impl FnOnce(TcpListener) -> F + Send + 
     receiver.recv().unwrap()
 }
 
+/// relay-sim behind TLS with these events, and with a certificate for `localhost` that is left in `folder`.
+fn relay_behind_tls(events: Vec<Event<'static>>, folder: &Path) -> String {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (cert, key) = (folder.join("cert.pem"), folder.join("key.pem"));
+    fs::write(&cert, made.cert.pem()).unwrap();
+    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let tls = wire::ServerTls::from_files(&cert, &key).unwrap();
+    let url = serve(move |listener| async move {
+        let mut config = relay_sim::Config::default();
+        config.preload = events;
+        config.tls = Some(tls);
+        relay_sim::serve(listener, config, pending()).await.unwrap();
+    });
+    url.replace("ws://127.0.0.1", "wss://localhost")
+}
+
 /// relay-sim with these events, which answers with at most `max_limit` of them.
 fn relay(events: Vec<Event<'static>>, max_limit: usize) -> String {
     serve(move |listener| async move {
@@ -180,6 +196,25 @@ fn everything_that_relays_have_is_captured_once_and_not_asked_for_again() {
     let second = session(&file);
     assert!(requests(&second, 0) <= 3 && requests(&second, 1) <= 3, "{second}");
     assert_eq!(ids(&file).len(), 700);
+}
+
+#[test]
+fn a_relay_behind_tls_is_captured_when_its_certificate_is_trusted() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = some_events(100);
+    let url = relay_behind_tls(events.clone(), folder.path());
+    let args = ["--relay", &url, "--out", "a.jsonl", "--ca", "cert.pem", "--patience", "5s"];
+    let output = run(&args, folder.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(ids(&folder.path().join("a.jsonl")), ids_of(&events));
+    assert_eq!(session(&folder.path().join("a.jsonl"))["relays"][0]["url"], url.as_str());
+
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::write(folder.path().join("other.pem"), other.cert.pem()).unwrap();
+    let args = ["--relay", &url, "--out", "b.jsonl", "--ca", "other.pem", "--patience", "0.3s"];
+    let output = run(&args, folder.path());
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("certificate"), "{}", text(&output.stderr));
 }
 
 #[test]
