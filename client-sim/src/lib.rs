@@ -245,6 +245,7 @@ fn plan(args: &Args) -> anyhow::Result<(Scenario, Corpus, Workload, u64)> {
     if let Some(rate) = args.rate {
         scenario.set_publish_rate(rate).context("--rate")?;
     }
+    scenario.only_new = args.url.is_some();
     let seed = args.seed.unwrap_or_else(|| if args.url.is_some() { any_seed() } else { 1 });
     let formats: Vec<_> =
         Format::core().chain([args.format]).chain(args.comparable_with.iter().copied()).collect();

@@ -214,6 +214,17 @@ struct Run {
     /// Events to send: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz [default: the bundled sample]
     #[arg(long)]
     corpus: Option<String>,
+    /// Play against this relay (ws://host:port or wss://host:port) instead of fresh ones of our own; then formats are json
+    /// and compressions none,deflate when nothing else is said. What is published stays in it, so take scenarios that do
+    /// not ask for that again, and a relay that may forget
+    #[arg(long, conflicts_with = "verify")]
+    url: Option<String>,
+    /// Root certificates (PEM) to trust for wss:// instead of the platform's
+    #[arg(long, requires = "url", value_name = "FILE")]
+    ca: Option<String>,
+    /// Process id of the relay behind --url, when it runs on this machine: its CPU time is then reported
+    #[arg(long, requires = "url", value_name = "PID")]
+    relay_pid: Option<u32>,
     /// How much is measured
     #[arg(long, value_enum, default_value = "quick")]
     profile: Profile,
@@ -223,9 +234,10 @@ struct Run {
     /// Seconds a block, instead of the profile's
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: Option<u32>,
-    /// Decides the order of the cells and everything random in the load; round n uses seed + n
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// Decides the order of the cells and everything random in the load; round n uses seed + n [default: 1; with --url
+    /// one that was not used before]
+    #[arg(long)]
+    seed: Option<u64>,
     /// Where the result folder is made
     #[arg(long, default_value = "results")]
     out: PathBuf,
@@ -246,7 +258,11 @@ struct Run {
 
 impl Run {
     fn matrix(&self) -> Result<Matrix> {
-        let mut matrix = self.matrix.as_deref().map_or_else(|| Ok(Matrix::default()), Matrix::read)?;
+        let mut matrix = match &self.matrix {
+            Some(file) => Matrix::read(file)?,
+            None if self.url.is_some() => Matrix::of_a_foreign_relay(),
+            None => Matrix::default(),
+        };
         let replace = |names: &mut Vec<String>, flag: &Option<Vec<String>>| {
             if let Some(flag) = flag {
                 names.clone_from(flag);
@@ -261,7 +277,17 @@ impl Run {
         if let Some(rates) = &self.rates {
             matrix.rates_per_s.clone_from(rates);
         }
+        if self.url.is_some() {
+            matrix.verifications = Matrix::of_a_foreign_relay().verifications;
+        }
         Ok(matrix)
+    }
+
+    /// What every client is told, ours first.
+    fn client_args(&self) -> Vec<String> {
+        let ca = self.ca.iter().flat_map(|file| ["--ca".to_owned(), file.clone()]);
+        let pid = self.relay_pid.iter().flat_map(|pid| ["--relay-pid".to_owned(), pid.to_string()]);
+        ca.chain(pid).chain(self.client_args.iter().cloned()).collect()
     }
 }
 
@@ -441,7 +467,10 @@ fn rerender(dir: &Path) -> Result<()> {
 
 fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
     let matrix = flags.matrix()?;
-    let cells = cells(known, &matrix)?;
+    let mut cells = cells(known, &matrix)?;
+    if flags.url.is_some() {
+        cells.retain(|cell| cell.role != Role::Floor);
+    }
     if refused(&flags.client_args) {
         return Ok(narrow(run::EXIT_USAGE));
     }
@@ -451,9 +480,12 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
         profile: flags.profile.name().to_owned(),
         rounds: flags.rounds.unwrap_or(rounds),
         seconds: flags.seconds.unwrap_or(seconds),
-        seed: flags.seed,
+        seed: flags
+            .seed
+            .unwrap_or_else(|| if flags.url.is_some() { rand::random::<u32>().into() } else { 1 }),
         corpus: flags.corpus.clone(),
-        client_args: flags.client_args.clone(),
+        url: flags.url.clone(),
+        client_args: flags.client_args(),
     };
     let plan = Plan::new(&cells, config.rounds, config.seed);
     let selftest = selftest_for(flags)?;

@@ -93,6 +93,16 @@ impl Default for Matrix {
 }
 
 impl Matrix {
+    /// What any relay may be asked for; only itself knows what it verifies.
+    pub(crate) fn of_a_foreign_relay() -> Matrix {
+        Matrix {
+            formats: vec![BASE_FORMAT.to_owned()],
+            compressions: ["none", "deflate"].map(str::to_owned).to_vec(),
+            verifications: vec!["unknown".to_owned()],
+            ..Matrix::default()
+        }
+    }
+
     /// Reads a TOML file whose keys are the factors.
     ///
     /// # Errors

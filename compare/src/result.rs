@@ -85,6 +85,9 @@ pub struct Config {
     pub seed: u64,
     /// The corpus file, when another than the bundled one.
     pub corpus: Option<String>,
+    /// The relay that every block was played against, where it was not a fresh one of our own.
+    #[serde(default)]
+    pub url: Option<String>,
     /// Further arguments of every client.
     pub client_args: Vec<String>,
 }

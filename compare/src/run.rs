@@ -185,7 +185,12 @@ async fn run_block(
     progress: &mut Progress,
     interrupt: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
 ) -> Result<(Block, bool)> {
-    let seed = plan::round_seed(request.config.seed, place.round);
+    // A relay that stays has the events of the blocks before, and drops what it has.
+    let drawn = match request.config.url {
+        Some(_) => place.round * request.plan.rounds[place.round].len() + place.position,
+        None => place.round,
+    };
+    let seed = plan::round_seed(request.config.seed, drawn);
     let file =
         request.folder.join(format!("{:03}-{:03}-{}.json", place.round, place.position, place.cell.id));
     let began = Instant::now();
@@ -222,7 +227,11 @@ fn command(request: &Request<'_>, cell: &CellSpec, seed: u64, record: &Path) -> 
     command.args(["--format", &cell.format, "--compression", &cell.compression]);
     let formats: BTreeSet<&str> = request.cells.iter().map(|cell| cell.format.as_str()).collect();
     command.args(["--comparable-with", &Vec::from_iter(formats).join(",")]);
-    command.args(["--implementation", &cell.implementation, "--verify", &cell.verify]);
+    command.args(["--implementation", &cell.implementation]);
+    match &config.url {
+        Some(url) => command.args(["--url", url]),
+        None => command.args(["--verify", &cell.verify]),
+    };
     if let Some(limits) = cell.batch_limits() {
         command.arg("--batched");
         for (limit, value) in limits {

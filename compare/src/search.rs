@@ -453,6 +453,7 @@ impl SearchConfig {
             seconds: self.probe_seconds,
             seed: self.seed,
             corpus: self.corpus.clone(),
+            url: None,
             client_args: self.client_args.clone(),
         }
     }

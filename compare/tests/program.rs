@@ -4,8 +4,9 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 use compare::ResultFile;
@@ -85,6 +86,45 @@ fn when_nothing_was_measured_no_result_is_left_behind() {
     );
     assert!(run.stdout.is_empty());
     assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn any_relay_can_be_compared_with_itself_compressed() {
+    let out = TempDir::new().unwrap();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (cert, key) = (out.path().join("cert.pem"), out.path().join("key.pem"));
+    fs::write(&cert, made.cert.pem()).unwrap();
+    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let mut relay = Command::new(env!("CARGO_BIN_EXE_compare"))
+        .args(["role:relay", "--listen", "127.0.0.1:0", "--announce", "--tls-cert"])
+        .arg(&cert)
+        .arg("--tls-key")
+        .arg(&key)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(relay.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let (_, port) = line.split_once("wss://127.0.0.1:").expect("the announcement has the URL");
+    let port: String = port.chars().take_while(char::is_ascii_digit).collect();
+    let url = format!("wss://localhost:{port}");
+
+    let results = out.path().join("results");
+    let run = compare(&results, &["--url", &url, "--ca", cert.to_str().unwrap(), "--", "--rate", "100"]);
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(matches!(run.status.code(), Some(0 | 3)), "{said}");
+    let folder = fs::read_dir(&results).unwrap().next().unwrap().unwrap().path();
+    let result = ResultFile::read(&folder).unwrap();
+    let ids: Vec<&str> = result.cells.iter().map(|cell| cell.id.as_str()).collect();
+    assert_eq!(ids, ["json+none", "json-control", "json+deflate"]);
+    for record in result.cells.iter().flat_map(|cell| &cell.blocks).map(|b| b.record.as_ref().unwrap()) {
+        // Had a block sent what another had, the relay would not have passed it on.
+        record.counts.balanced().unwrap();
+        assert_eq!((record.counts.deliveries, record.cell.verify.as_str()), (800, "unknown"));
+    }
+    drop(relay.stdin.take());
+    assert!(relay.wait().unwrap().success());
 }
 
 #[test]

@@ -11,6 +11,10 @@ pub struct Scenario {
     /// File name without `.toml`.
     #[serde(skip)]
     pub name: String,
+    /// Whether even the first events that are published are new ones, and not the corpus's: the relay may have those from
+    /// an earlier run, and a relay passes an event on once.
+    #[serde(skip)]
+    pub only_new: bool,
     /// What the scenario finds out.
     pub question: String,
     /// What a NIP author takes from the answer.

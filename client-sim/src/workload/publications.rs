@@ -35,7 +35,8 @@ impl Workload {
             let mut maker = Maker::new(publish, eligible, &mut random)?;
             let mut events: Vec<Event<'static>> = Vec::with_capacity(due.len());
             // What a session asks for must be known beforehand, so beside sessions only new events are published.
-            if scenario.request.is_empty() && publish.shares.is_none() && publish.hot.is_none() {
+            let unchanged = publish.shares.is_none() && publish.hot.is_none() && !scenario.only_new;
+            if scenario.request.is_empty() && unchanged {
                 unused.retain(|event| {
                     let take = events.len() < due.len() && wanted(publish, event);
                     if take {
@@ -133,13 +134,15 @@ impl<'e> Maker<'e> {
         };
         ensure!(
             pools.iter().all(|(_, events)| !events.is_empty()),
-            "the corpus lacks events of a kind to publish; it has {:?}, wanted are {:?}{:?}",
+            "the corpus lacks events of a kind to publish; events by kind: {:?}, wanted kinds: {:?}",
             eligible.iter().fold(BTreeMap::<u16, usize>::new(), |mut kinds, event| {
                 *kinds.entry(event.kind).or_default() += 1;
                 kinds
             }),
-            publish.kinds,
-            publish.shares
+            match &publish.shares {
+                Some(Shares(shares)) => shares.keys().copied().collect(),
+                None => publish.kinds.clone().unwrap_or_default(),
+            },
         );
         let hot = publish.hot.as_ref().map(|Hot { tag, values }| {
             (tag.to_string(), (0..*values).map(|_| codecs::hex::encode(&random.bytes32())).collect())

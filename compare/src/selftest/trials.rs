@@ -133,6 +133,7 @@ impl Bench<'_> {
             // Repeats share no draw of the load and none of the order.
             seed: 1 + repeat * u64::from(self.options.rounds),
             corpus: None,
+            url: None,
             client_args: LOAD.map(str::to_owned).to_vec(),
         };
         let plan = Plan::new(&cells, config.rounds, config.seed);

@@ -50,6 +50,7 @@ pub(crate) fn config(profile: &str, rounds: u32) -> Config {
         seconds: 2,
         seed: 1,
         corpus: None,
+        url: None,
         client_args: Vec::new(),
     }
 }
