@@ -4,10 +4,11 @@
 //! id[32] pubkey[32] sig[64] created_at i64 LE, kind u16 LE                        138 bytes
 //! vi(length of the tag block)  vi(tags), for each tag: u8(values), for each value: string
 //! string(content)
-//! string   head u8: bit 7 hex, low 7 bits n; n < 127: n bytes; n = 127: vi(length), then the bytes
+//! string   u8 head: bit 7 hex, low 7 bits n; n < 127: n bytes; n = 127: vi(length), then the bytes
 //! ```
 //!
-//! Tag values and content that are lowercase hex, even and at least 8 digits long are stored as bytes and marked.
+//! `vi` is an unsigned LEB128 number in its shortest form. Tag values and content that are lowercase hex, even and at least
+//! 8 digits long are stored as bytes and marked.
 //! A tag has at most 255 values; the encoder refuses more. The decoder takes only the form the encoder writes:
 //! shortest varints and heads, the hex mark exactly where the rule puts it, nothing left over in the tag block or
 //! behind the content.

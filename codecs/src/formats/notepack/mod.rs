@@ -5,7 +5,8 @@
 //! vi(tags), for each tag: vi(values), for each value: vi(2 * length + is_bytes) payload
 //! ```
 //!
-//! Tag values that are lowercase hex of even length, two digits or more, are stored as bytes; content never is.
+//! `vi` is an unsigned LEB128 number in its shortest form. Tag values that are lowercase hex of even length, two digits or
+//! more, are stored as bytes; content never is.
 //! `created_at` is unsigned on the wire and cast, as binostr does: a time before 1970 takes ten bytes and returns.
 //!
 //! What the crate costs is part of what an adopter gets today (0.3.0): its encoder wants an owned `NoteBuf` with
