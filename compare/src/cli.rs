@@ -1,4 +1,4 @@
-//! The command line: what a person asks for, and what the exit code answers.
+//! What a person asked for is done here, and the exit code answers.
 
 use std::{
     env,
@@ -11,17 +11,18 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches};
 use measure::{Environment, Status, utc};
 
 use crate::{
-    Config, Header, Known, Matrix, Plan, Profile, ResultFile, Role, cells, git,
+    Config, Header, Known, Matrix, Plan, Profile, ResultFile, Role,
+    args::{Cli, Command, Run, SearchFlags, SelftestFlags},
+    cells, git,
     progress::Progress,
     report,
     run::{self, Interrupt, Outcome, Request, Stopped},
     search::{self, SearchConfig},
     selftest::{self, SelfTest},
-    slo::Slo,
 };
 
 /// Something unexpected: an unreadable file, a client that cannot be started.
@@ -37,259 +38,6 @@ const EXIT_INTERRUPTED: u8 = 130;
 
 /// A block is a little longer than its seconds: the relay starts, the corpus is read.
 const BLOCK_OVERHEAD: Duration = Duration::from_secs(2);
-
-#[derive(Debug, Parser)]
-#[command(
-    name = "compare",
-    version,
-    about = "Which wire format, with which compression, should Nostr clients and relays speak?",
-    long_about = "Which wire format, with which compression, should Nostr clients and relays speak?\n\n\
-        Measures every format with every compression in fresh client and relay processes, in random order within \
-        rounds, and shows what each would buy against JSON.",
-    after_long_help = "Examples:\n  \
-        compare run                      every format, uncompressed, deflate and zstd, briefly\n  \
-        compare run --profile standard   12 rounds of 10 s\n  \
-        compare run --formats json,capnp --compressions none --verify full,none\n  \
-        compare run --scenario note-stream --compressions none,deflate --batching off,on\n  \
-        compare selftest --quick         is the instrument right?\n  \
-        compare report results/20261121T080509Z-1a2b3c4d-1\n\n\
-        Exit codes: 0 fine, 1 error, 2 usage, 3 a cell has no valid block or a test of the instrument failed, 4 events lost or altered, 5 relay lost, \
-        99 an SLO was missed, 100 diff found a regression, 101 diff --strict is inconclusive, 130 interrupted (what was measured is kept)."
-)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Measure, write a result folder, show the table
-    Run(Box<Run>),
-    /// Show the table of a result folder again and rewrite its summary.md and report.html, from result.json alone
-    Report {
-        /// The folder that `compare run` wrote
-        dir: PathBuf,
-    },
-    /// Test the instrument itself: make the relay, the host or the plan misbehave by a known amount and look for it in
-    /// the result
-    Selftest(SelftestFlags),
-    /// Find the highest rate that each cell sustains under an SLO
-    Search(Box<SearchFlags>),
-    /// Write a result for another tool
-    Export {
-        /// The folder that `compare run` wrote
-        dir: PathBuf,
-        /// Ratios to JSON, for github-action-benchmark with `tool: customSmallerIsBetter`
-        #[arg(long, value_name = "FILE")]
-        github_action_benchmark: PathBuf,
-    },
-    /// Say what became better or worse between two results, each cell compared with JSON in its own run
-    Diff {
-        /// The folder of the earlier result
-        before: PathBuf,
-        /// The folder of the later result
-        after: PathBuf,
-        /// Compare even if corpus, scenarios or host differ
-        #[arg(long)]
-        force: bool,
-        /// Exit with 101 when anything is inconclusive
-        #[arg(long)]
-        strict: bool,
-    },
-}
-
-#[derive(Debug, Args)]
-struct SearchFlags {
-    /// What is sent: a scenario that publishes at a rate, by name or TOML file
-    #[arg(long, default_value = "note-stream")]
-    scenario: String,
-    /// Wire formats, separated by commas, core or all; JSON without compression is always among them
-    #[arg(long, value_delimiter = ',', default_value = "core")]
-    formats: Vec<String>,
-    /// Compressions, separated by commas, or all
-    #[arg(long, value_delimiter = ',', default_value = "none")]
-    compressions: Vec<String>,
-    /// Batches, separated by commas: off, on, or on with the relay's limits (on:ms=2:n=16:bytes=8192)
-    #[arg(long, value_delimiter = ',', default_value = "off")]
-    batching: Vec<String>,
-    /// Who wrote the codecs: library or tuned
-    #[arg(long, value_delimiter = ',', default_value = "library")]
-    implementation: Vec<String>,
-    /// What the relay checks: full, id or none
-    #[arg(long, value_delimiter = ',', default_value = "full")]
-    verify: Vec<String>,
-    /// What must hold: bounds separated by commas, on p50, p90, p99, p99.9, lost, rejected, achieved, relay_cpu, wire_bytes
-    #[arg(long, default_value = "p99<10ms, lost=0, achieved>=0.99")]
-    slo: Slo,
-    /// The first rate, in events published per second
-    #[arg(long, default_value_t = 250, value_parser = clap::value_parser!(u32).range(1..))]
-    start: u32,
-    /// No probe goes beyond this rate
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    limit: u32,
-    /// Seconds of a probe
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
-    probe_seconds: u32,
-    /// How far apart the ends of a bracket may be, as a share
-    #[arg(long, default_value_t = 0.05, value_parser = precision)]
-    precision: f64,
-    /// How often each end is repeated
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=100))]
-    confirmations: u32,
-    /// Leave out p99 at 10 to 95 % of the lowest limit
-    #[arg(long)]
-    no_curve: bool,
-    /// Events to send [default: the bundled sample]
-    #[arg(long)]
-    corpus: Option<String>,
-    /// Decides the order of the probes and everything random in the load
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Where the result folder is made
-    #[arg(long, default_value = "results")]
-    out: PathBuf,
-    /// Further arguments for every client, after --
-    #[arg(last = true)]
-    client_args: Vec<String>,
-}
-
-fn precision(text: &str) -> Result<f64, String> {
-    let share = text.parse::<f64>().ok().filter(|share| (0.001..=1.0).contains(share));
-    share.ok_or_else(|| "expected a share from 0.001 to 1, as in 0.05".to_owned())
-}
-
-#[derive(Debug, Args)]
-struct SelftestFlags {
-    /// Only the tests that take seconds, and the shorter form of each
-    #[arg(long)]
-    quick: bool,
-    /// Only these tests, separated by commas: stall, delay, cpu, starved, bytes, workers, killed, a-a, plus-10
-    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = selftest::names())]
-    only: Vec<String>,
-    /// Write the result as JSON, for `compare run --selftest FILE`
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// How often the trials (a-a, plus-10) are repeated
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repeats: u32,
-    /// Rounds of a trial
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(6..=i64::from(crate::stats::MAX_PAIRS)))]
-    rounds: u32,
-    /// Seconds of a trial's block
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
-    seconds: u32,
-}
-
-#[derive(Debug, Args)]
-struct Run {
-    /// A TOML file that states any of scenarios, formats, compressions, batchings, implementations, verifications, rates_per_s;
-    /// flags replace what it says
-    #[arg(long, value_name = "FILE")]
-    matrix: Option<PathBuf>,
-    /// What is sent: scenario names or TOML files, separated by commas [default: mixed-day]
-    #[arg(long, value_delimiter = ',')]
-    scenario: Option<Vec<String>>,
-    /// Wire formats, separated by commas, core (those of the question) or all. JSON without compression is always
-    /// measured: every ratio refers to it [default: core]
-    #[arg(long, value_delimiter = ',')]
-    formats: Option<Vec<String>>,
-    /// Compressions, separated by commas, each with parameters if need be (deflate:level=4:min_bytes=100), or all
-    /// [default: none,deflate,zstd]
-    #[arg(long, value_delimiter = ',')]
-    compressions: Option<Vec<String>>,
-    /// Batches, separated by commas: off is one event a message, on lets the relay put several events of a subscription
-    /// into one; its limits behind colons (on:ms=2:n=16:bytes=8192) [default: off]
-    #[arg(long, value_delimiter = ',')]
-    batching: Option<Vec<String>>,
-    /// Who wrote the codecs, separated by commas, or all: library is what an adopter gets today, tuned is what the format
-    /// can do [default: library]
-    #[arg(long, value_delimiter = ',')]
-    implementation: Option<Vec<String>>,
-    /// What the relay checks before it accepts an event, separated by commas: full, id or none [default: full]
-    #[arg(long, value_delimiter = ',')]
-    verify: Option<Vec<String>>,
-    /// Events published per second, separated by commas, instead of the scenario's rate; several draw p99 against rate
-    #[arg(long, value_delimiter = ',', value_name = "PER_SECOND")]
-    rates: Option<Vec<u32>>,
-    /// Events to send: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz [default: the bundled sample]
-    #[arg(long)]
-    corpus: Option<String>,
-    /// Play against this relay (ws://host:port or wss://host:port) instead of fresh ones of our own; then formats are json
-    /// and compressions none,deflate when nothing else is said. What is published stays in it, so take scenarios that do
-    /// not ask for that again, and a relay that may forget
-    #[arg(long, conflicts_with = "verify")]
-    url: Option<String>,
-    /// Root certificates (PEM) to trust for wss:// instead of the platform's
-    #[arg(long, requires = "url", value_name = "FILE")]
-    ca: Option<String>,
-    /// Process id of the relay behind --url, when it runs on this machine: its CPU time is then reported
-    #[arg(long, requires = "url", value_name = "PID")]
-    relay_pid: Option<u32>,
-    /// How much is measured
-    #[arg(long, value_enum, default_value = "quick")]
-    profile: Profile,
-    /// Rounds, instead of the profile's. Intervals need 6 or more
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(crate::stats::MAX_PAIRS)))]
-    rounds: Option<u32>,
-    /// Seconds a block, instead of the profile's
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3600))]
-    seconds: Option<u32>,
-    /// Decides the order of the cells and everything random in the load; round n uses seed + n [default: 1; with --url
-    /// one that was not used before]
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Where the result folder is made
-    #[arg(long, default_value = "results")]
-    out: PathBuf,
-    /// What every cell must keep, or the exit code is 99: bounds separated by commas, as in 'p99<10ms, lost=0,
-    /// achieved>=0.99'; also p50, p90, p99.9, rejected, relay_cpu<50us and wire_bytes<900 (of an envelope)
-    #[arg(long)]
-    slo: Option<Slo>,
-    /// What `compare selftest --out FILE` wrote, to stand in the report; the publish profile makes a quick one itself
-    #[arg(long, value_name = "FILE")]
-    selftest: Option<PathBuf>,
-    /// Show no progress
-    #[arg(long)]
-    quiet: bool,
-    /// Further arguments for every client, after --
-    #[arg(last = true)]
-    client_args: Vec<String>,
-}
-
-impl Run {
-    fn matrix(&self) -> Result<Matrix> {
-        let mut matrix = match &self.matrix {
-            Some(file) => Matrix::read(file)?,
-            None if self.url.is_some() => Matrix::of_a_foreign_relay(),
-            None => Matrix::default(),
-        };
-        let replace = |names: &mut Vec<String>, flag: &Option<Vec<String>>| {
-            if let Some(flag) = flag {
-                names.clone_from(flag);
-            }
-        };
-        replace(&mut matrix.scenarios, &self.scenario);
-        replace(&mut matrix.formats, &self.formats);
-        replace(&mut matrix.compressions, &self.compressions);
-        replace(&mut matrix.batchings, &self.batching);
-        replace(&mut matrix.implementations, &self.implementation);
-        replace(&mut matrix.verifications, &self.verify);
-        if let Some(rates) = &self.rates {
-            matrix.rates_per_s.clone_from(rates);
-        }
-        if self.url.is_some() {
-            matrix.verifications = Matrix::of_a_foreign_relay().verifications;
-        }
-        Ok(matrix)
-    }
-
-    /// What every client is told, ours first.
-    fn client_args(&self) -> Vec<String> {
-        let ca = self.ca.iter().flat_map(|file| ["--ca".to_owned(), file.clone()]);
-        let pid = self.relay_pid.iter().flat_map(|pid| ["--relay-pid".to_owned(), pid.to_string()]);
-        ca.chain(pid).chain(self.client_args.iter().cloned()).collect()
-    }
-}
 
 /// Does what the command line says. `args` begins with the program's name; `known` are the names the client knows.
 pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {

@@ -6,6 +6,7 @@
 //!
 //! To add a column, add a variant to [`report::Metric`]. To add a profile, add a variant to [`Profile`].
 
+mod args;
 pub mod cli;
 mod git;
 mod matrix;

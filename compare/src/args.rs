@@ -1,0 +1,261 @@
+//! What a person can ask for: the command line and its help.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+
+use crate::{Matrix, Profile, selftest, slo::Slo, stats::MAX_PAIRS};
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "compare",
+    version,
+    about = "Which wire format, with which compression, should Nostr clients and relays speak?",
+    long_about = "Which wire format, with which compression, should Nostr clients and relays speak?\n\n\
+        Measures every format with every compression in fresh client and relay processes, in random order within \
+        rounds, and shows what each would buy against JSON.",
+    after_long_help = "Examples:\n  \
+        compare run                      every format, uncompressed, deflate and zstd, briefly\n  \
+        compare run --profile standard   12 rounds of 10 s\n  \
+        compare run --formats json,capnp --compressions none --verify full,none\n  \
+        compare run --scenario note-stream --compressions none,deflate --batching off,on\n  \
+        compare selftest --quick         is the instrument right?\n  \
+        compare report results/20261121T080509Z-1a2b3c4d-1\n\n\
+        Exit codes: 0 fine, 1 error, 2 usage, 3 a cell has no valid block or a test of the instrument failed, 4 events lost or altered, 5 relay lost, \
+        99 an SLO was missed, 100 diff found a regression, 101 diff --strict is inconclusive, 130 interrupted (what was measured is kept)."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Measure, write a result folder, show the table
+    Run(Box<Run>),
+    /// Show the table of a result folder again and rewrite its summary.md and report.html, from result.json alone
+    Report {
+        /// The folder that `compare run` wrote
+        dir: PathBuf,
+    },
+    /// Test the instrument itself: make the relay, the host or the plan misbehave by a known amount and look for it in
+    /// the result
+    Selftest(SelftestFlags),
+    /// Find the highest rate that each cell sustains under an SLO
+    Search(Box<SearchFlags>),
+    /// Write a result for another tool
+    Export {
+        /// The folder that `compare run` wrote
+        dir: PathBuf,
+        /// Ratios to JSON, for github-action-benchmark with `tool: customSmallerIsBetter`
+        #[arg(long, value_name = "FILE")]
+        github_action_benchmark: PathBuf,
+    },
+    /// Say what became better or worse between two results, each cell compared with JSON in its own run
+    Diff {
+        /// The folder of the earlier result
+        before: PathBuf,
+        /// The folder of the later result
+        after: PathBuf,
+        /// Compare even if corpus, scenarios or host differ
+        #[arg(long)]
+        force: bool,
+        /// Exit with 101 when anything is inconclusive
+        #[arg(long)]
+        strict: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SearchFlags {
+    /// What is sent: a scenario that publishes at a rate, by name or TOML file
+    #[arg(long, default_value = "note-stream")]
+    pub(crate) scenario: String,
+    /// Wire formats, separated by commas, core or all; JSON without compression is always among them
+    #[arg(long, value_delimiter = ',', default_value = "core")]
+    pub(crate) formats: Vec<String>,
+    /// Compressions, separated by commas, or all
+    #[arg(long, value_delimiter = ',', default_value = "none")]
+    pub(crate) compressions: Vec<String>,
+    /// Batches, separated by commas: off, on, or on with the relay's limits (on:ms=2:n=16:bytes=8192)
+    #[arg(long, value_delimiter = ',', default_value = "off")]
+    pub(crate) batching: Vec<String>,
+    /// Who wrote the codecs: library or tuned
+    #[arg(long, value_delimiter = ',', default_value = "library")]
+    pub(crate) implementation: Vec<String>,
+    /// What the relay checks: full, id or none
+    #[arg(long, value_delimiter = ',', default_value = "full")]
+    pub(crate) verify: Vec<String>,
+    /// What must hold: bounds separated by commas, on p50, p90, p99, p99.9, lost, rejected, achieved, relay_cpu, wire_bytes
+    #[arg(long, default_value = "p99<10ms, lost=0, achieved>=0.99")]
+    pub(crate) slo: Slo,
+    /// The first rate, in events published per second
+    #[arg(long, default_value_t = 250, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) start: u32,
+    /// No probe goes beyond this rate
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) limit: u32,
+    /// Seconds of a probe
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
+    pub(crate) probe_seconds: u32,
+    /// How far apart the ends of a bracket may be, as a share
+    #[arg(long, default_value_t = 0.05, value_parser = precision)]
+    pub(crate) precision: f64,
+    /// How often each end is repeated
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) confirmations: u32,
+    /// Leave out p99 at 10 to 95 % of the lowest limit
+    #[arg(long)]
+    pub(crate) no_curve: bool,
+    /// Events to send [default: the bundled sample]
+    #[arg(long)]
+    pub(crate) corpus: Option<String>,
+    /// Decides the order of the probes and everything random in the load
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Where the result folder is made
+    #[arg(long, default_value = "results")]
+    pub(crate) out: PathBuf,
+    /// Further arguments for every client, after --
+    #[arg(last = true)]
+    pub(crate) client_args: Vec<String>,
+}
+
+fn precision(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.001..=1.0).contains(share));
+    share.ok_or_else(|| "expected a share from 0.001 to 1, as in 0.05".to_owned())
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SelftestFlags {
+    /// Only the tests that take seconds, and the shorter form of each
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Only these tests, separated by commas: stall, delay, cpu, starved, bytes, workers, killed, a-a, plus-10
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = selftest::names())]
+    pub(crate) only: Vec<String>,
+    /// Write the result as JSON, for `compare run --selftest FILE`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// How often the trials (a-a, plus-10) are repeated
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) repeats: u32,
+    /// Rounds of a trial
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(6..=i64::from(MAX_PAIRS)))]
+    pub(crate) rounds: u32,
+    /// Seconds of a trial's block
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub(crate) seconds: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// A TOML file that states any of scenarios, formats, compressions, batchings, implementations, verifications, rates_per_s;
+    /// flags replace what it says
+    #[arg(long, value_name = "FILE")]
+    pub(crate) matrix: Option<PathBuf>,
+    /// What is sent: scenario names or TOML files, separated by commas [default: mixed-day]
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) scenario: Option<Vec<String>>,
+    /// Wire formats, separated by commas, core (those of the question) or all. JSON without compression is always
+    /// measured: every ratio refers to it [default: core]
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) formats: Option<Vec<String>>,
+    /// Compressions, separated by commas, each with parameters if need be (deflate:level=4:min_bytes=100), or all
+    /// [default: none,deflate,zstd]
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) compressions: Option<Vec<String>>,
+    /// Batches, separated by commas: off is one event a message, on lets the relay put several events of a subscription
+    /// into one; its limits behind colons (on:ms=2:n=16:bytes=8192) [default: off]
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) batching: Option<Vec<String>>,
+    /// Who wrote the codecs, separated by commas, or all: library is what an adopter gets today, tuned is what the format
+    /// can do [default: library]
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) implementation: Option<Vec<String>>,
+    /// What the relay checks before it accepts an event, separated by commas: full, id or none [default: full]
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) verify: Option<Vec<String>>,
+    /// Events published per second, separated by commas, instead of the scenario's rate; several draw p99 against rate
+    #[arg(long, value_delimiter = ',', value_name = "PER_SECOND")]
+    pub(crate) rates: Option<Vec<u32>>,
+    /// Events to send: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz [default: the bundled sample]
+    #[arg(long)]
+    pub(crate) corpus: Option<String>,
+    /// Play against this relay (ws://host:port or wss://host:port) instead of fresh ones of our own; then formats are json
+    /// and compressions none,deflate when nothing else is said. What is published stays in it, so take scenarios that do
+    /// not ask for that again, and a relay that may forget
+    #[arg(long, conflicts_with = "verify")]
+    pub(crate) url: Option<String>,
+    /// Root certificates (PEM) to trust for wss:// instead of the platform's
+    #[arg(long, requires = "url", value_name = "FILE")]
+    pub(crate) ca: Option<String>,
+    /// Process id of the relay behind --url, when it runs on this machine: its CPU time is then reported
+    #[arg(long, requires = "url", value_name = "PID")]
+    pub(crate) relay_pid: Option<u32>,
+    /// How much is measured
+    #[arg(long, value_enum, default_value = "quick")]
+    pub(crate) profile: Profile,
+    /// Rounds, instead of the profile's. Intervals need 6 or more
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_PAIRS)))]
+    pub(crate) rounds: Option<u32>,
+    /// Seconds a block, instead of the profile's
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub(crate) seconds: Option<u32>,
+    /// Decides the order of the cells and everything random in the load; round n uses seed + n [default: 1; with --url
+    /// one that was not used before]
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Where the result folder is made
+    #[arg(long, default_value = "results")]
+    pub(crate) out: PathBuf,
+    /// What every cell must keep, or the exit code is 99: bounds separated by commas, as in 'p99<10ms, lost=0,
+    /// achieved>=0.99'; also p50, p90, p99.9, rejected, relay_cpu<50us and wire_bytes<900 (of an envelope)
+    #[arg(long)]
+    pub(crate) slo: Option<Slo>,
+    /// What `compare selftest --out FILE` wrote, to stand in the report; the publish profile makes a quick one itself
+    #[arg(long, value_name = "FILE")]
+    pub(crate) selftest: Option<PathBuf>,
+    /// Show no progress
+    #[arg(long)]
+    pub(crate) quiet: bool,
+    /// Further arguments for every client, after --
+    #[arg(last = true)]
+    pub(crate) client_args: Vec<String>,
+}
+
+impl Run {
+    pub(crate) fn matrix(&self) -> Result<Matrix> {
+        let mut matrix = match &self.matrix {
+            Some(file) => Matrix::read(file)?,
+            None if self.url.is_some() => Matrix::of_a_foreign_relay(),
+            None => Matrix::default(),
+        };
+        let replace = |names: &mut Vec<String>, flag: &Option<Vec<String>>| {
+            if let Some(flag) = flag {
+                names.clone_from(flag);
+            }
+        };
+        replace(&mut matrix.scenarios, &self.scenario);
+        replace(&mut matrix.formats, &self.formats);
+        replace(&mut matrix.compressions, &self.compressions);
+        replace(&mut matrix.batchings, &self.batching);
+        replace(&mut matrix.implementations, &self.implementation);
+        replace(&mut matrix.verifications, &self.verify);
+        if let Some(rates) = &self.rates {
+            matrix.rates_per_s.clone_from(rates);
+        }
+        if self.url.is_some() {
+            matrix.verifications = Matrix::of_a_foreign_relay().verifications;
+        }
+        Ok(matrix)
+    }
+
+    /// What every client is told, ours first.
+    pub(crate) fn client_args(&self) -> Vec<String> {
+        let ca = self.ca.iter().flat_map(|file| ["--ca".to_owned(), file.clone()]);
+        let pid = self.relay_pid.iter().flat_map(|pid| ["--relay-pid".to_owned(), pid.to_string()]);
+        ca.chain(pid).chain(self.client_args.iter().cloned()).collect()
+    }
+}
