@@ -13,7 +13,8 @@ use crate::{
 /// Events in a block: enough that each commoner kind follows its distribution inside one, some 10 MB of memory.
 pub(super) const BLOCK: usize = 1_000;
 
-/// 2025-09-20, when the audited archive begins; it spans eight days.
+/// 2025-09-20, when the audited archive begins; it spans eight days, and a larger corpus a second for each event: two reactions of
+/// one author in one second could be the same event.
 const FIRST_CREATED_AT: i64 = 1_758_326_400;
 const SPAN_SECONDS: u64 = 8 * 86_400;
 
@@ -103,8 +104,9 @@ impl Plan {
         random.shuffle(&mut planned);
         for (planned, index) in planned.iter_mut().zip(start..) {
             planned.index = index;
-            let seconds = u128::from(index) * u128::from(SPAN_SECONDS) / u128::from(self.count);
-            planned.created_at = FIRST_CREATED_AT + i64::try_from(seconds).expect("less than eight days");
+            let span = SPAN_SECONDS.max(self.count);
+            let seconds = u128::from(index) * u128::from(span) / u128::from(self.count);
+            planned.created_at = FIRST_CREATED_AT + i64::try_from(seconds).expect("about as many as events");
         }
         planned
     }
@@ -184,5 +186,21 @@ impl Mix {
     /// more reactions and deletions than in the archive.
     pub fn live() -> Mix {
         Mix { kinds: Calibration::get().live_kind_counts.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_events_share_a_second_however_many_there_are() {
+        for count in [2_000, 690_000, 5_000_000] {
+            let plan = Plan::new(&Mix::audit(), count, 1).unwrap();
+            let last = plan.blocks() - 1;
+            let planned = [last - 1, last].into_iter().flat_map(|block| plan.block(block));
+            let seconds: Vec<_> = planned.map(|planned| planned.created_at).collect();
+            assert!(seconds.windows(2).all(|pair| pair[0] < pair[1]), "{count} events");
+        }
     }
 }
