@@ -203,8 +203,8 @@ pub(crate) struct Run {
     /// Seconds a block, instead of the profile's
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub(crate) seconds: Option<u32>,
-    /// Decides the order of the cells and everything random in the load; round n uses seed + n [default: 1; with --url
-    /// one that was not used before]
+    /// Decides the order of the cells and everything random in the load; every cell of a round has the same load, with
+    /// --url each block its own [default: 1, with --url one drawn at random]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
     /// Where the result folder is made
