@@ -1,5 +1,7 @@
 //! The rules of the store as stories, and its indexes against a plain scan.
 
+use codecs::Format;
+
 use super::*;
 use crate::testing::event;
 
