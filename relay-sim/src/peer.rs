@@ -82,7 +82,7 @@ impl Peer {
     /// Does what the client asks.
     pub(crate) fn answer(&mut self, message: ClientMessage<'_>) -> Answer {
         match message {
-            ClientMessage::Event(event) => self.publish(event.into_owned()),
+            ClientMessage::Event(event) => self.publish(&event),
             ClientMessage::Req { subscription, filters } => self.request(subscription.into_owned(), filters),
             ClientMessage::Count { subscription, filters } => self.count(subscription.into_owned(), &filters),
             ClientMessage::Close { subscription } => {
@@ -136,15 +136,15 @@ impl Peer {
         }
     }
 
-    fn publish(&mut self, event: Event<'_>) -> Answer {
+    fn publish(&mut self, event: &Event<'_>) -> Answer {
         let counters = &self.relay.counters;
         add(&counters.events_received, 1);
         let id = event.id;
-        if let Err(reason) = self.may_publish(&event) {
+        if let Err(reason) = self.may_publish(event) {
             add(&counters.events_rejected, 1);
             return ok(id, false, reason);
         }
-        let outcome = self.relay.publish(event.into_owned());
+        let outcome = self.relay.publish(event);
         let (accepted, text) = match outcome {
             Outcome::Stored | Outcome::Ephemeral => (true, ""),
             Outcome::Duplicate => (true, "duplicate: already have this event"),
@@ -364,7 +364,7 @@ mod tests {
 
     fn request(peer: &mut Peer, name: &str, filters: Vec<Filter>) -> Result<Vec<u8>, String> {
         match peer.answer(ClientMessage::Req { subscription: name.to_owned().into(), filters }) {
-            Answer::Stored(_, events) => Ok(events.iter().map(|stored| stored.event.id[0]).collect()),
+            Answer::Stored(_, events) => Ok(events.iter().map(|stored| stored.head().id[0]).collect()),
             Answer::Message(RelayMessage::Closed { text, .. }) => Err(text.into_owned()),
             other => panic!("expected stored events or CLOSED, got {other:?}"),
         }
@@ -375,7 +375,7 @@ mod tests {
         queued(outbox)
             .into_iter()
             .filter(|delivery| !delivery.subscription.ended())
-            .map(|delivery| (delivery.subscription.name.clone(), delivery.event.event.id[0]))
+            .map(|delivery| (delivery.subscription.name.clone(), delivery.event.head().id[0]))
             .collect()
     }
 
@@ -511,7 +511,7 @@ mod tests {
         for (_peer, outbox, stored) in readers {
             let live = queued(&outbox);
             let mut ids: Vec<_> =
-                stored.iter().map(|s| s.event.id).chain(live.iter().map(|d| d.event.event.id)).collect();
+                stored.iter().map(|s| s.head().id).chain(live.iter().map(|d| d.event.head().id)).collect();
             raced += usize::from((1..EVENTS as usize).contains(&stored.len()));
             assert_eq!(ids.len(), EVENTS as usize);
             ids.sort_unstable();

@@ -72,7 +72,7 @@ impl Relay {
     pub(crate) fn preload(&self, events: Vec<Event<'static>>) -> Preloaded {
         let mut shared = self.lock();
         let offered = events.len();
-        for event in events {
+        for event in &events {
             shared.store.insert(&Arc::new(StoredEvent::new(event, &self.encoded_bytes)));
         }
         let stored = shared.store.len();
@@ -80,13 +80,13 @@ impl Relay {
     }
 
     /// Stores an event that was checked as configured, and queues it for everybody who asked for it.
-    pub(crate) fn publish(&self, event: Event<'static>) -> Outcome {
-        let event = Arc::new(StoredEvent::new(event, &self.encoded_bytes));
+    pub(crate) fn publish(&self, event: &Event<'_>) -> Outcome {
+        let stored = Arc::new(StoredEvent::new(event, &self.encoded_bytes));
         let mut shared = self.lock();
         let Shared { store, subscriptions } = &mut *shared;
-        let outcome = store.insert(&event);
+        let outcome = store.insert(&stored);
         if matches!(outcome, Outcome::Stored | Outcome::Ephemeral) {
-            subscriptions.matching(&event.event, |subscription| self.queue(subscription, &event));
+            subscriptions.matching(event, |subscription| self.queue(subscription, event, &stored));
         }
         outcome
     }
@@ -124,12 +124,13 @@ impl Relay {
         Totals { events_stored: self.lock().store.len() as u64, ..self.counters.totals() }
     }
 
-    fn queue(&self, subscription: &Arc<Subscription>, event: &Arc<StoredEvent>) {
-        match event.encoded(subscription.format, self.codec(subscription.format)) {
+    fn queue(&self, subscription: &Arc<Subscription>, event: &Event<'_>, stored: &Arc<StoredEvent>) {
+        let format = subscription.format;
+        match stored.encoded_from(event, format, self.codec(format)) {
             Ok(encoded) => {
                 let delivery = Delivery {
                     subscription: Arc::clone(subscription),
-                    event: Arc::clone(event),
+                    event: Arc::clone(stored),
                     payload_bytes: encoded.bytes.len(),
                 };
                 match subscription.outbox.push(delivery) {
@@ -142,7 +143,7 @@ impl Relay {
             }
             Err(error) => {
                 add(&self.counters.unencodable, 1);
-                debug!(id = codecs::hex::encode(&event.event.id), %error, "a subscriber misses an event");
+                debug!(id = codecs::hex::encode(&event.id), %error, "a subscriber misses an event");
             }
         }
     }

@@ -236,7 +236,7 @@ impl Session {
             Ok(encoded) => encoded,
             Err(error) => {
                 add(&self.relay.counters.unencodable, 1);
-                debug!(id = codecs::hex::encode(&event.event.id), %error, "an event is left out");
+                debug!(id = codecs::hex::encode(&event.head().id), %error, "an event is left out");
                 return Ok(false);
             }
         };
@@ -299,7 +299,7 @@ impl Session {
             Ok(encoded) => encoded.bytes.len(),
             Err(error) => {
                 add(&self.relay.counters.unencodable, 1);
-                debug!(id = codecs::hex::encode(&event.event.id), %error, "an event is left out");
+                debug!(id = codecs::hex::encode(&event.head().id), %error, "an event is left out");
                 self.delivered_bytes += outbox_bytes;
                 return Vec::new();
             }

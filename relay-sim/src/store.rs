@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-use codecs::{Event, Filter, KindClass, hex};
+use codecs::{EventHead, Filter, KindClass, hex};
 
 pub(crate) use self::stored::StoredEvent;
 
@@ -39,13 +39,16 @@ struct Address {
 }
 
 impl Address {
-    fn of(event: &Event<'_>) -> Option<Self> {
-        match event.class() {
-            KindClass::Replaceable | KindClass::Addressable => {
-                Some(Address { kind: event.kind, pubkey: event.pubkey, d: event.address().to_owned() })
+    fn of(stored: &StoredEvent) -> Option<Self> {
+        let EventHead { kind, pubkey, .. } = *stored.head();
+        let d = match KindClass::of(kind) {
+            KindClass::Addressable => {
+                stored.view().first_tag_value("d").map(|d| d.to_text().into_owned()).unwrap_or_default()
             }
-            KindClass::Regular | KindClass::Ephemeral => None,
-        }
+            KindClass::Replaceable => String::new(),
+            KindClass::Regular | KindClass::Ephemeral => return None,
+        };
+        Some(Address { kind, pubkey, d })
     }
 
     /// Reads the value of an `a` tag, `kind:pubkey:d`.
@@ -128,17 +131,17 @@ impl Store {
 
     /// Takes an event whose id and signature were checked as configured, and applies the rules of its kind.
     pub(crate) fn insert(&mut self, offered: &Arc<StoredEvent>) -> Outcome {
-        let event = &offered.event;
+        let event = offered.head();
         if self.events.contains_key(&event.id) {
             return Outcome::Duplicate;
         }
-        if event.class() == KindClass::Ephemeral {
+        if KindClass::of(event.kind) == KindClass::Ephemeral {
             return Outcome::Ephemeral;
         }
         if event.kind != DELETION && self.deleted_ids.contains(&(event.id, event.pubkey)) {
             return Outcome::Deleted;
         }
-        let address = Address::of(event);
+        let address = Address::of(offered);
         if let Some(address) = &address {
             if self.deleted_addresses.get(address).is_some_and(|&until| event.created_at <= until) {
                 return Outcome::Deleted;
@@ -159,7 +162,7 @@ impl Store {
         }
         self.add(offered);
         if event.kind == DELETION {
-            self.delete_what_it_names(event);
+            self.delete_what_it_names(offered);
         }
         Outcome::Stored
     }
@@ -179,7 +182,7 @@ impl Store {
     pub(crate) fn matching_ids(&self, filter: &Filter, limit: usize) -> Vec<(i64, [u8; 32])> {
         let asked = filter.limit.map_or(limit, |asked| asked.try_into().unwrap_or(usize::MAX));
         let found = self.select(std::slice::from_ref(filter), |_| asked.min(limit));
-        found.iter().map(|stored| (stored.event.created_at, stored.event.id)).collect()
+        found.iter().map(|stored| (stored.head().created_at, stored.head().id)).collect()
     }
 
     fn select(&self, filters: &[Filter], limit: impl Fn(&Filter) -> usize) -> Vec<Arc<StoredEvent>> {
@@ -189,7 +192,7 @@ impl Store {
             let limit = limit(filter);
             let rest = beyond_the_index(filter);
             self.candidates(filter, |candidates| {
-                let matching = candidates.filter(|stored| rest.matches(&stored.event));
+                let matching = candidates.filter(|stored| rest.matches_view(&stored.view()));
                 found.extend(matching.take(limit).cloned());
             });
             sort_and_deduplicate(&mut found, start);
@@ -250,7 +253,7 @@ impl Store {
     }
 
     fn add(&mut self, stored: &Arc<StoredEvent>) {
-        let (key, event) = (stored.key(), &stored.event);
+        let (key, event) = (stored.key(), stored.head());
         self.events.insert(event.id, Arc::clone(stored));
         self.by_time.insert(key, Arc::clone(stored));
         self.by_kind.insert((event.kind, key), Arc::clone(stored));
@@ -260,7 +263,7 @@ impl Store {
 
     fn remove(&mut self, id: &[u8; 32]) {
         let Some(stored) = self.events.remove(id) else { return };
-        let (key, event) = (stored.key(), &stored.event);
+        let (key, event) = (stored.key(), stored.head());
         self.by_time.remove(&key);
         self.by_kind.remove(&(event.kind, key));
         self.by_author.remove(&(event.pubkey, event.kind, key));
@@ -268,35 +271,34 @@ impl Store {
     }
 
     /// NIP-09: a deletion reaches its author's own events, and no other deletion.
-    fn delete_what_it_names(&mut self, deletion: &Event<'_>) {
-        for tag in &deletion.tags {
-            let [name, value, ..] = tag.as_slice() else { continue };
-            match &**name {
-                "e" => {
-                    let Some(id) = hex::decode_array::<32>(value.as_bytes()) else { continue };
-                    self.delete_id(id, deletion);
+    fn delete_what_it_names(&mut self, deletion: &StoredEvent) {
+        let EventHead { pubkey: author, created_at, .. } = *deletion.head();
+        for tag in deletion.view().tags() {
+            let mut values = tag.values();
+            let (Some(name), Some(value)) = (values.next(), values.next()) else { continue };
+            let value = value.to_text();
+            if name.is("e") {
+                let Some(id) = hex::decode_array::<32>(value.as_bytes()) else { continue };
+                self.delete_id(id, author);
+            } else if name.is("a") {
+                let Some(address) = Address::parse(&value) else { continue };
+                if address.pubkey == author {
+                    self.delete_address(address, created_at);
                 }
-                "a" => {
-                    let Some(address) = Address::parse(value) else { continue };
-                    if address.pubkey == deletion.pubkey {
-                        self.delete_address(address, deletion.created_at);
-                    }
-                }
-                _ => {}
             }
         }
     }
 
-    fn delete_id(&mut self, id: [u8; 32], deletion: &Event<'_>) {
-        let known = self.events.get(&id).map(|stored| &stored.event);
-        if known.is_some_and(|event| event.pubkey != deletion.pubkey || event.kind == DELETION) {
+    fn delete_id(&mut self, id: [u8; 32], author: [u8; 32]) {
+        let known = self.events.get(&id);
+        if known.is_some_and(|known| known.head().pubkey != author || known.head().kind == DELETION) {
             return;
         }
-        if let Some(address) = known.and_then(Address::of) {
+        if let Some(address) = known.and_then(|known| Address::of(known)) {
             self.addresses.remove(&address);
         }
         self.remove(&id);
-        if self.deleted_ids.insert((id, deletion.pubkey)) {
+        if self.deleted_ids.insert((id, author)) {
             self.held_bytes += size_of::<([u8; 32], [u8; 32])>();
         }
     }
@@ -304,7 +306,7 @@ impl Store {
     fn delete_address(&mut self, address: Address, until: i64) {
         let current = self.addresses.get(&address).copied();
         if let Some(id) = current
-            && self.events.get(&id).is_some_and(|stored| stored.event.created_at <= until)
+            && self.events.get(&id).is_some_and(|stored| stored.head().created_at <= until)
         {
             self.addresses.remove(&address);
             self.remove(&id);
@@ -346,10 +348,10 @@ fn beyond_the_index(filter: &Filter) -> Filter {
 fn sort_and_deduplicate(found: &mut Vec<Arc<StoredEvent>>, start: usize) {
     found[start..].sort_unstable_by_key(|stored| stored.key());
     if start == 0 {
-        found.dedup_by(|a, b| a.event.id == b.event.id);
+        found.dedup_by(|a, b| a.head().id == b.head().id);
     } else {
         let mut tail = found.split_off(start);
-        tail.dedup_by(|a, b| a.event.id == b.event.id);
+        tail.dedup_by(|a, b| a.head().id == b.head().id);
         found.append(&mut tail);
     }
 }

@@ -1,6 +1,6 @@
 //! The filter of a REQ (NIP-01).
 
-use super::Event;
+use super::{Event, EventHead, EventView, TagView};
 use crate::reader::MAX_FILTERS;
 
 /// A NIP-01 filter: all given conditions hold, each list is any-of. `None` means "not asked"; an empty list
@@ -39,12 +39,24 @@ pub struct TagFilter {
 impl Filter {
     /// Whether a live or stored event satisfies the filter; `limit` and `search` play no part.
     pub fn matches(&self, event: &Event<'_>) -> bool {
-        self.since.is_none_or(|since| event.created_at >= since)
-            && self.until.is_none_or(|until| event.created_at <= until)
-            && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&event.kind))
-            && self.authors.as_ref().is_none_or(|authors| authors.contains(&event.pubkey))
-            && self.ids.as_ref().is_none_or(|ids| ids.contains(&event.id))
-            && self.tags.iter().all(|condition| condition.matches(event))
+        let Event { id, pubkey, created_at, kind, .. } = event;
+        self.matches_fields(id, pubkey, *created_at, *kind)
+            && self.tags.iter().all(|condition| condition.matches(event.tag_views()))
+    }
+
+    /// [`Filter::matches`] for an event that is not decoded.
+    pub fn matches_view(&self, event: &EventView<'_>) -> bool {
+        let EventHead { id, pubkey, created_at, kind } = &event.head;
+        self.matches_fields(id, pubkey, *created_at, *kind)
+            && self.tags.iter().all(|condition| condition.matches(event.tags()))
+    }
+
+    fn matches_fields(&self, id: &[u8; 32], pubkey: &[u8; 32], created_at: i64, kind: u16) -> bool {
+        self.since.is_none_or(|since| created_at >= since)
+            && self.until.is_none_or(|until| created_at <= until)
+            && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
+            && self.authors.as_ref().is_none_or(|authors| authors.contains(pubkey))
+            && self.ids.as_ref().is_none_or(|ids| ids.contains(id))
     }
 }
 
@@ -76,12 +88,13 @@ impl Filter {
 }
 
 impl TagFilter {
-    fn matches(&self, event: &Event<'_>) -> bool {
+    fn matches<'v>(&self, mut tags: impl Iterator<Item = TagView<'v>>) -> bool {
         let mut name = [0; 4];
         let name = &*self.letter.encode_utf8(&mut name);
-        event.tags.iter().any(|tag| match tag.as_slice() {
-            [n, value, ..] => n == name && self.values.iter().any(|v| v == value),
-            _ => false,
+        tags.any(|tag| {
+            let mut values = tag.values();
+            values.next().is_some_and(|first| first.is(name))
+                && values.next().is_some_and(|value| self.values.iter().any(|accepted| value.is(accepted)))
         })
     }
 }

@@ -109,6 +109,13 @@ impl<'a> EventView<'a> {
     }
 }
 
+impl Event<'_> {
+    /// Its tags as those of a view.
+    pub(super) fn tag_views(&self) -> impl Iterator<Item = TagView<'_>> {
+        self.tags.iter().map(|tag| TagView(Lazy::Decoded(tag)))
+    }
+}
+
 /// What is still to be read: bytes that were checked, or a list that an implementation without views decoded.
 #[derive(Debug)]
 enum Lazy<'v, T> {
@@ -288,6 +295,11 @@ impl FlatEvent {
         FlatEvent { head, sig, bytes, tag_bytes: tags.len(), content: form, layout }
     }
 
+    /// What it holds in memory besides itself.
+    pub fn heap_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// The event, to be read.
     pub fn view(&self) -> EventView<'_> {
         let (tags, content) = self.bytes.split_at(self.tag_bytes);
@@ -310,17 +322,24 @@ impl Eq for FlatEvent {}
 
 impl From<&Event<'_>> for FlatEvent {
     fn from(event: &Event<'_>) -> Self {
-        let mut tags = Vec::new();
+        let tag_bytes: usize = event.tags.iter().map(|tag| size_of::<u64>() + Sized::tag_bytes(tag)).sum();
+        let mut bytes = Vec::with_capacity(tag_bytes + event.content.len());
         for tag in &event.tags {
-            let len: usize = tag.iter().map(|value| size_of::<u64>() + value.len()).sum();
-            tags.extend_from_slice(&(len as u64).to_le_bytes());
+            bytes.extend_from_slice(&(Sized::tag_bytes(tag) as u64).to_le_bytes());
             for value in tag {
-                tags.extend_from_slice(&(value.len() as u64).to_le_bytes());
-                tags.extend_from_slice(value.as_bytes());
+                bytes.extend_from_slice(&(value.len() as u64).to_le_bytes());
+                bytes.extend_from_slice(value.as_bytes());
             }
         }
-        let content = Found::Bytes(event.content.as_bytes());
-        FlatEvent::in_frame(event.into(), event.sig, content, &tags, &Sized)
+        bytes.extend_from_slice(event.content.as_bytes());
+        FlatEvent {
+            head: event.into(),
+            sig: event.sig,
+            bytes,
+            tag_bytes,
+            content: Form::Plain,
+            layout: &Sized,
+        }
     }
 }
 
@@ -329,6 +348,11 @@ impl From<&Event<'_>> for FlatEvent {
 struct Sized;
 
 impl Sized {
+    /// The values of a tag, each behind its length.
+    fn tag_bytes(tag: &Tag<'_>) -> usize {
+        tag.iter().map(|value| size_of::<u64>() + value.len()).sum()
+    }
+
     fn next<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
         let (len, rest) = bytes.split_first_chunk()?;
         let (part, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)?;

@@ -125,12 +125,12 @@ mod tests {
     }
 
     fn held(subscription: &Arc<Subscription>, n: u8, encoded_bytes: usize) -> Held {
-        let event = Arc::new(StoredEvent::new(event(n), &Arc::default()));
+        let event = Arc::new(StoredEvent::new(&event(n), &Arc::default()));
         Held { subscription: Arc::clone(subscription), event, outbox_bytes: 1, encoded_bytes }
     }
 
     fn shown(batches: &[Batch]) -> Vec<(String, Vec<u8>)> {
-        let ids = |batch: &Batch| batch.events.iter().map(|event| event.event.id[0]).collect();
+        let ids = |batch: &Batch| batch.events.iter().map(|event| event.head().id[0]).collect();
         batches.iter().map(|batch| (batch.subscription.name.clone(), ids(batch))).collect()
     }
 

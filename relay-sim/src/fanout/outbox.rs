@@ -180,7 +180,11 @@ mod tests {
 
     fn delivery(outbox: &Arc<Outbox>, payload_bytes: usize) -> Delivery {
         let subscription = Subscriptions::default().add("s".into(), Format::JSON, Arc::clone(outbox), vec![]);
-        Delivery { subscription, event: Arc::new(StoredEvent::new(event(0), &Arc::default())), payload_bytes }
+        Delivery {
+            subscription,
+            event: Arc::new(StoredEvent::new(&event(0), &Arc::default())),
+            payload_bytes,
+        }
     }
 
     fn taken(outbox: &Outbox) -> Vec<Delivery> {

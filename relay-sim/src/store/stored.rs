@@ -1,6 +1,7 @@
 //! An event that the relay has, and what it is in each format.
 
 use std::{
+    cell::RefCell,
     cmp::Reverse,
     sync::{
         Arc, OnceLock,
@@ -8,16 +9,17 @@ use std::{
     },
 };
 
-use bytes::Bytes;
-use codecs::{Codec, EncodeError, Event, Format};
+use codecs::{Codec, EncodeError, Event, EventHead, EventView, FlatEvent, Format};
 use wire::SharedDeflate;
 
 use super::Key;
 
 /// An event, and its encoding in each format that somebody asked for so far.
+///
+/// It is kept flat: a relay's memory is mostly events, and new memory is what storing one costs most.
 #[derive(Debug)]
 pub(crate) struct StoredEvent {
-    pub(crate) event: Event<'static>,
+    event: FlatEvent,
     encodings: Encodings,
     /// What the encodings hold in memory, and the relay's sum of that.
     encoded_bytes: AtomicUsize,
@@ -37,12 +39,12 @@ impl Encodings {
         &self,
         format: Format,
         encode: impl Fn() -> Result<Encoded, EncodeError>,
-    ) -> &Result<Encoded, EncodeError> {
+    ) -> Result<&Encoded, &EncodeError> {
         let mut node = self;
         loop {
             let (of, encoded) = node.entry.get_or_init(|| (format, encode()));
             if *of == format {
-                return encoded;
+                return encoded.as_ref();
             }
             node = node.next.get_or_init(Box::default);
         }
@@ -52,34 +54,63 @@ impl Encodings {
 /// An event in one format.
 #[derive(Debug, Default)]
 pub(crate) struct Encoded {
-    pub(crate) bytes: Bytes,
+    pub(crate) bytes: Box<[u8]>,
     /// What its messages have in common, compressed, where a connection shares that.
     pub(crate) shared: SharedDeflate,
     /// What of `shared` is counted.
     counted_bytes: AtomicUsize,
 }
 
+thread_local! {
+    /// Where events are encoded, so that each is kept at its true size.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
 impl StoredEvent {
     /// An event of the relay whose encodings are counted in `all_encoded_bytes`, as long as it lives.
-    pub(crate) fn new(event: Event<'static>, all_encoded_bytes: &Arc<AtomicUsize>) -> Self {
+    pub(crate) fn new(event: &Event<'_>, all_encoded_bytes: &Arc<AtomicUsize>) -> Self {
         StoredEvent {
-            event,
+            event: FlatEvent::from(event),
             encodings: Encodings::default(),
             encoded_bytes: AtomicUsize::new(0),
             all_encoded_bytes: Arc::clone(all_encoded_bytes),
         }
     }
 
+    /// Its id, author, time and kind.
+    pub(crate) fn head(&self) -> &EventHead {
+        &self.event.head
+    }
+
+    /// All of it, to be read.
+    pub(crate) fn view(&self) -> EventView<'_> {
+        self.event.view()
+    }
+
     /// The event as the format's codec writes it; the first call for a format does the work, and says so.
     pub(crate) fn encoded(&self, format: Format, codec: &dyn Codec) -> Result<&Encoded, &EncodeError> {
-        let encode = || {
-            let mut out = Vec::with_capacity(512 + self.event.content.len());
-            codec.encode_event(&self.event, &mut out)?;
-            out.shrink_to_fit(); // it is kept as long as the event
-            self.count(size_of::<Encodings>() + out.capacity());
-            Ok(Encoded { bytes: out.into(), ..Encoded::default() })
-        };
-        self.encodings.get(format, encode).as_ref()
+        self.encodings.get(format, || self.encode(&self.view().to_event(), codec))
+    }
+
+    /// [`StoredEvent::encoded`] while the `event` that it was made of is still at hand.
+    pub(crate) fn encoded_from(
+        &self,
+        event: &Event<'_>,
+        format: Format,
+        codec: &dyn Codec,
+    ) -> Result<&Encoded, &EncodeError> {
+        self.encodings.get(format, || self.encode(event, codec))
+    }
+
+    fn encode(&self, event: &Event<'_>, codec: &dyn Codec) -> Result<Encoded, EncodeError> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            codec.encode_event(event, scratch)?;
+            let bytes: Box<[u8]> = scratch.as_slice().into();
+            scratch.clear();
+            scratch.shrink_to(MAX_SCRATCH_BYTES);
+            self.count(size_of::<Encodings>() + bytes.len());
+            Ok(Encoded { bytes, ..Encoded::default() })
+        })
     }
 
     /// Counts what was compressed of an encoding since this was last asked.
@@ -97,17 +128,18 @@ impl StoredEvent {
     }
 
     pub(super) fn key(&self) -> Key {
-        (Reverse(self.event.created_at), self.event.id)
+        (Reverse(self.head().created_at), self.head().id)
     }
 
     /// What the event itself holds in memory, roughly: enough to bound the store.
     pub(super) fn held_bytes(&self) -> usize {
-        let values = self.event.tags.iter().flatten();
-        let text: usize = values.map(|value| value.len() + size_of_val(value)).sum();
         const INDEXES_BYTES: usize = 4 * 80;
-        size_of::<Self>() + INDEXES_BYTES + self.event.content.len() + 24 * self.event.tags.len() + text
+        size_of::<Self>() + INDEXES_BYTES + self.event.heap_bytes()
     }
 }
+
+/// What a thread keeps to encode the next event in: more than nearly all of them need.
+const MAX_SCRATCH_BYTES: usize = 64 << 10;
 
 impl Drop for StoredEvent {
     fn drop(&mut self) {

@@ -1,6 +1,6 @@
 //! The rules of the store as stories, and its indexes against a plain scan.
 
-use codecs::Format;
+use codecs::{Event, Format};
 
 use super::*;
 use crate::testing::event;
@@ -28,7 +28,7 @@ fn hex_id(id: u8) -> String {
 fn check(title: &str, steps: Vec<Step>, left: &[u8]) {
     let mut store = Store::new(1 << 20);
     for (n, (event, expected)) in steps.into_iter().enumerate() {
-        let outcome = store.insert(&Arc::new(StoredEvent::new(event, store.encoded_bytes())));
+        let outcome = store.insert(&Arc::new(StoredEvent::new(&event, store.encoded_bytes())));
         assert_eq!(outcome, expected, "{title}: step {n}");
     }
     assert_eq!(ids(&store, &[Filter::default()]), left, "{title}");
@@ -37,7 +37,7 @@ fn check(title: &str, steps: Vec<Step>, left: &[u8]) {
 }
 
 fn ids(store: &Store, filters: &[Filter]) -> Vec<u8> {
-    store.query(filters, LIMITS).iter().map(|stored| stored.event.id[0]).collect()
+    store.query(filters, LIMITS).iter().map(|stored| stored.head().id[0]).collect()
 }
 
 #[test]
@@ -164,10 +164,7 @@ fn filled() -> (Store, Vec<Event<'static>>) {
         })
         .collect();
     for event in &events {
-        assert_eq!(
-            store.insert(&Arc::new(StoredEvent::new(event.clone(), store.encoded_bytes()))),
-            Outcome::Stored
-        );
+        assert_eq!(store.insert(&Arc::new(StoredEvent::new(event, store.encoded_bytes()))), Outcome::Stored);
     }
     (store, events)
 }
@@ -242,17 +239,17 @@ fn limits_are_filled_in_and_clamped() {
 
 #[test]
 fn a_full_store_refuses_and_forgets_nothing() {
-    let first = Arc::new(StoredEvent::new(event(1), &Arc::default()));
+    let first = Arc::new(StoredEvent::new(&event(1), &Arc::default()));
     let mut store = Store::new(first.held_bytes() * 3 / 2);
     assert_eq!(store.insert(&first), Outcome::Stored);
-    assert_eq!(store.insert(&Arc::new(StoredEvent::new(event(2), store.encoded_bytes()))), Outcome::Full);
+    assert_eq!(store.insert(&Arc::new(StoredEvent::new(&event(2), store.encoded_bytes()))), Outcome::Full);
     assert_eq!(store.insert(&first), Outcome::Duplicate);
     assert_eq!(ids(&store, &[Filter::default()]), [1]);
 }
 
 #[test]
 fn an_event_is_encoded_once_per_format() {
-    let stored = StoredEvent::new(event(1), &Arc::default());
+    let stored = StoredEvent::new(&event(1), &Arc::default());
     let codec = Format::JSON.spec().library;
     let first = stored.encoded(Format::JSON, codec).unwrap().bytes.as_ptr();
     assert_eq!(stored.encoded(Format::JSON, codec).unwrap().bytes.as_ptr(), first);
@@ -261,9 +258,9 @@ fn an_event_is_encoded_once_per_format() {
 #[test]
 fn encodings_count_towards_the_store_as_long_as_their_event_lives() {
     let all = Arc::default();
-    let first = Arc::new(StoredEvent::new(event(1), &all));
+    let first = Arc::new(StoredEvent::new(&event(1), &all));
     let mut store = Store::new(first.held_bytes() * 5 / 2);
-    let stored = Arc::new(StoredEvent::new(event(1), store.encoded_bytes()));
+    let stored = Arc::new(StoredEvent::new(&event(1), store.encoded_bytes()));
     assert_eq!(store.insert(&stored), Outcome::Stored);
     let count = || store.encoded_bytes().load(Ordering::Relaxed);
     assert_eq!(count(), 0, "nobody asked for it");
@@ -277,13 +274,13 @@ fn encodings_count_towards_the_store_as_long_as_their_event_lives() {
     }
     assert!(expected > formats.len() * 100);
     assert_eq!(
-        store.insert(&Arc::new(StoredEvent::new(event(2), store.encoded_bytes()))),
+        store.insert(&Arc::new(StoredEvent::new(&event(2), store.encoded_bytes()))),
         Outcome::Full,
         "{expected} bytes of encodings leave no room"
     );
     store.remove(&event(1).id);
     drop(stored);
     assert_eq!(store.encoded_bytes().load(Ordering::Relaxed), 0);
-    let second = Arc::new(StoredEvent::new(event(2), store.encoded_bytes()));
+    let second = Arc::new(StoredEvent::new(&event(2), store.encoded_bytes()));
     assert_eq!(store.insert(&second), Outcome::Stored);
 }
