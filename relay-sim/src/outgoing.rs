@@ -1,9 +1,10 @@
 //! Messages that wait for the connection, put together one behind the other in one buffer.
 //!
-//! A buffer for each message would cost an allocation or a copy for each; this costs one allocation for as many
-//! as fit in a flush.
+//! A buffer for each message would cost an allocation or a copy for each. This is one for as many as fit in a flush, and
+//! the sessions of a thread use the same one in turn: memory that is given back and taken again has to be cleared by
+//! the kernel each time.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 use bytes::Bytes;
 
@@ -13,6 +14,9 @@ use crate::store::StoredEvent;
 /// also holds the frames' headers: so all of them fit, and only the last message may find it full.
 const FLUSH_BYTES: usize = 32 << 10;
 
+/// A buffer that grew beyond this, for one large message, is not kept.
+const MAX_SPARE_BYTES: usize = 2 * FLUSH_BYTES;
+
 /// The longest header of a frame without a mask (RFC 6455 §5.2), as counted towards [`FLUSH_BYTES`].
 const HEADER_BYTES: usize = 10;
 
@@ -21,8 +25,11 @@ const HEADER_BYTES: usize = 10;
 pub(crate) struct Outgoing {
     bytes: Vec<u8>,
     messages: Vec<Message>,
-    /// The buffer before this one grew so far.
-    expected_bytes: usize,
+}
+
+thread_local! {
+    /// The buffer of the last flush. When the next begins, its messages are in a connection's write buffer.
+    static SPARE: Cell<Bytes> = const { Cell::new(Bytes::new()) };
 }
 
 #[derive(Debug)]
@@ -44,8 +51,11 @@ impl Outgoing {
     /// # Errors
     /// Those of `write`.
     pub(crate) fn add<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
-        if self.bytes.capacity() == 0 {
-            self.bytes.reserve(self.expected_bytes);
+        if self.bytes.capacity() == 0
+            && let Ok(spare) = SPARE.take().try_into_mut()
+        {
+            self.bytes = spare.into();
+            self.bytes.clear();
         }
         let start = self.bytes.len();
         write(&mut self.bytes).inspect_err(|_| self.bytes.truncate(start))?;
@@ -73,7 +83,9 @@ impl Outgoing {
     /// Takes the messages in their order.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = (Bytes, Option<Shared>)> {
         let bytes = Bytes::from(std::mem::take(&mut self.bytes));
-        self.expected_bytes = bytes.len().min(FLUSH_BYTES);
+        if bytes.len() <= MAX_SPARE_BYTES {
+            SPARE.set(bytes.clone());
+        }
         let mut start = 0;
         self.messages.drain(..).map(move |Message { end, shared }| {
             (bytes.slice(std::mem::replace(&mut start, end)..end), shared)

@@ -240,14 +240,17 @@ impl Session {
                 return Ok(false);
             }
         };
-        let mut prefix_bytes = 0;
+        let shares = self.conn.shares();
+        let mut prefix_bytes = None;
         let Ok(()) = self.outgoing.add(|out| {
             let start = out.len();
             self.codec.wrap_event(subscription, &encoded.bytes, out);
-            prefix_bytes = begin_of(&encoded.bytes, &out[start..]);
+            prefix_bytes = shares.then(|| begin_of(&encoded.bytes, &out[start..]));
             Ok::<_, Infallible>(())
         });
-        self.outgoing.share(prefix_bytes, event);
+        if let Some(prefix_bytes) = prefix_bytes {
+            self.outgoing.share(prefix_bytes, event);
+        }
         if let Some(burner) = &self.relay.burner {
             burner.event();
         }

@@ -203,6 +203,11 @@ impl Connection {
         }
     }
 
+    /// Whether [`Connection::feed_shared`] shares anything here (`deflate-shared`).
+    pub fn shares(&self) -> bool {
+        self.shares
+    }
+
     /// The peer's address.
     pub fn peer_addr(&self) -> SocketAddr {
         self.peer_addr

@@ -11,7 +11,7 @@
 //! Into a large buffer, which suits an end with few connections, it reads directly.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::VecDeque,
     io,
     pin::Pin,
@@ -42,6 +42,9 @@ const LARGE_BYTES: usize = 12 << 10;
 
 thread_local! {
     static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// The memory of whichever connection read ahead last. Given back and taken again, the kernel would have to clear it
+    /// each time.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// How a data message was marked when it came.
@@ -78,7 +81,10 @@ impl Tap {
             ready!(Pin::new(&mut self.socket).poll_read(cx, &mut whole))?;
             let (now, later) = whole.filled().split_at(whole.filled().len().min(buf.remaining()));
             buf.put_slice(now);
-            self.ahead.extend_from_slice(later);
+            if !later.is_empty() {
+                self.ahead = SPARE.take();
+                self.ahead.extend_from_slice(later);
+            }
             Poll::Ready(Ok(()))
         })
     }
@@ -90,7 +96,9 @@ impl Tap {
         buf.put_slice(now);
         self.handed_over += now.len();
         if self.handed_over == self.ahead.len() {
-            (self.ahead, self.handed_over) = (Vec::new(), 0);
+            self.ahead.clear();
+            self.handed_over = 0;
+            SPARE.set(std::mem::take(&mut self.ahead));
         }
     }
 
