@@ -26,6 +26,10 @@ mod stored;
 type Key = (Reverse<i64>, [u8; 32]);
 const NEWEST: Key = (Reverse(i64::MAX), [0; 32]);
 
+/// New events that wait for their place in the indexes: enough that neighbours come together, and not so many that anybody
+/// notices who has to wait for it.
+const MAX_UNINDEXED: usize = 1_024;
+
 /// NIP-09.
 const DELETION: u16 = 5;
 
@@ -86,6 +90,8 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Store {
     events: HashMap<[u8; 32], Arc<StoredEvent>>,
+    /// The latest of them, which are in none of the next three yet.
+    unindexed: Vec<Arc<StoredEvent>>,
     by_time: BTreeMap<Key, Arc<StoredEvent>>,
     by_kind: BTreeMap<(u16, Key), Arc<StoredEvent>>,
     by_author: BTreeMap<([u8; 32], u16, Key), Arc<StoredEvent>>,
@@ -107,6 +113,7 @@ impl Store {
     pub(crate) fn new(max_bytes: usize) -> Self {
         Store {
             events: HashMap::new(),
+            unindexed: Vec::new(),
             by_time: BTreeMap::new(),
             by_kind: BTreeMap::new(),
             by_author: BTreeMap::new(),
@@ -169,23 +176,24 @@ impl Store {
 
     /// The union of the filters' answers: each event once, newest first, ties by lowest id. Each filter gives at
     /// most its own `limit`, which is `default_limit` when absent and never above `max_limit`.
-    pub(crate) fn query(&self, filters: &[Filter], limits: QueryLimits) -> Vec<Arc<StoredEvent>> {
+    pub(crate) fn query(&mut self, filters: &[Filter], limits: QueryLimits) -> Vec<Arc<StoredEvent>> {
         self.select(filters, |filter| limits.of(filter))
     }
 
     /// How many stored events match any of the filters; their limits play no part (NIP-45).
-    pub(crate) fn count(&self, filters: &[Filter]) -> usize {
+    pub(crate) fn count(&mut self, filters: &[Filter]) -> usize {
         self.select(filters, |_| usize::MAX).len()
     }
 
     /// Times and ids of the newest matches, at most `limit` and the filter's own.
-    pub(crate) fn matching_ids(&self, filter: &Filter, limit: usize) -> Vec<(i64, [u8; 32])> {
+    pub(crate) fn matching_ids(&mut self, filter: &Filter, limit: usize) -> Vec<(i64, [u8; 32])> {
         let asked = filter.limit.map_or(limit, |asked| asked.try_into().unwrap_or(usize::MAX));
         let found = self.select(std::slice::from_ref(filter), |_| asked.min(limit));
         found.iter().map(|stored| (stored.head().created_at, stored.head().id)).collect()
     }
 
-    fn select(&self, filters: &[Filter], limit: impl Fn(&Filter) -> usize) -> Vec<Arc<StoredEvent>> {
+    fn select(&mut self, filters: &[Filter], limit: impl Fn(&Filter) -> usize) -> Vec<Arc<StoredEvent>> {
+        self.index();
         let mut found = Vec::new();
         for filter in filters {
             let start = found.len();
@@ -253,16 +261,33 @@ impl Store {
     }
 
     fn add(&mut self, stored: &Arc<StoredEvent>) {
-        let (key, event) = (stored.key(), stored.head());
-        self.events.insert(event.id, Arc::clone(stored));
-        self.by_time.insert(key, Arc::clone(stored));
-        self.by_kind.insert((event.kind, key), Arc::clone(stored));
-        self.by_author.insert((event.pubkey, event.kind, key), Arc::clone(stored));
+        self.events.insert(stored.head().id, Arc::clone(stored));
         self.held_bytes += stored.held_bytes();
+        self.unindexed.push(Arc::clone(stored));
+        if self.unindexed.len() == MAX_UNINDEXED {
+            self.index();
+        }
+    }
+
+    /// Brings the indexes up to date. One after the other and each in its own order: event by event, three large trees push
+    /// each other out of the processor's caches, and that costs more than all else that is done with a new event.
+    fn index(&mut self) {
+        let Store { unindexed, by_time, by_kind, by_author, .. } = self;
+        unindexed.sort_unstable_by_key(|stored| stored.key());
+        by_time.extend(unindexed.iter().map(|stored| (stored.key(), Arc::clone(stored))));
+        unindexed.sort_by_key(|stored| stored.head().kind);
+        by_kind
+            .extend(unindexed.iter().map(|stored| ((stored.head().kind, stored.key()), Arc::clone(stored))));
+        unindexed.sort_by_key(|stored| stored.head().pubkey);
+        by_author.extend(unindexed.drain(..).map(|stored| {
+            let EventHead { pubkey, kind, .. } = *stored.head();
+            ((pubkey, kind, stored.key()), stored)
+        }));
     }
 
     fn remove(&mut self, id: &[u8; 32]) {
         let Some(stored) = self.events.remove(id) else { return };
+        self.index();
         let (key, event) = (stored.key(), stored.head());
         self.by_time.remove(&key);
         self.by_kind.remove(&(event.kind, key));

@@ -31,12 +31,12 @@ fn check(title: &str, steps: Vec<Step>, left: &[u8]) {
         let outcome = store.insert(&Arc::new(StoredEvent::new(&event, store.encoded_bytes())));
         assert_eq!(outcome, expected, "{title}: step {n}");
     }
-    assert_eq!(ids(&store, &[Filter::default()]), left, "{title}");
-    assert_eq!(ids(&store, &[Filter { authors: Some(vec![ME, [8; 32]]), ..Filter::default() }]), left);
+    assert_eq!(ids(&mut store, &[Filter::default()]), left, "{title}");
+    assert_eq!(ids(&mut store, &[Filter { authors: Some(vec![ME, [8; 32]]), ..Filter::default() }]), left);
     assert_eq!(store.len(), left.len(), "{title}");
 }
 
-fn ids(store: &Store, filters: &[Filter]) -> Vec<u8> {
+fn ids(store: &mut Store, filters: &[Filter]) -> Vec<u8> {
     store.query(filters, LIMITS).iter().map(|stored| stored.head().id[0]).collect()
 }
 
@@ -171,7 +171,7 @@ fn filled() -> (Store, Vec<Event<'static>>) {
 
 #[test]
 fn every_filter_gives_what_a_scan_of_all_events_gives() {
-    let (store, mut events) = filled();
+    let (mut store, mut events) = filled();
     events.sort_by_key(|event| (Reverse(event.created_at), event.id));
     let condition = |letter, values: &[&str]| codecs::TagFilter {
         letter,
@@ -214,21 +214,21 @@ fn every_filter_gives_what_a_scan_of_all_events_gives() {
             .take(filter.limit.map_or(500, |limit| limit.try_into().unwrap_or(usize::MAX)))
             .map(|event| event.id[0])
             .collect();
-        assert_eq!(ids(&store, std::slice::from_ref(&filter)), expected, "{filter:?}");
+        assert_eq!(ids(&mut store, std::slice::from_ref(&filter)), expected, "{filter:?}");
     }
 }
 
 #[test]
 fn filters_add_up_each_with_its_own_limit() {
-    let (store, _) = filled();
+    let (mut store, _) = filled();
     let of = |kind, limit| Filter { kinds: Some(vec![kind]), limit: Some(limit), ..Filter::default() };
-    assert_eq!(ids(&store, &[of(1, 2), of(7, 1), of(1, 1)]), [198, 196, 192]);
+    assert_eq!(ids(&mut store, &[of(1, 2), of(7, 1), of(1, 1)]), [198, 196, 192]);
     assert_eq!(store.count(&[of(1, 2), of(7, 1), of(1, 1)]), 100);
 }
 
 #[test]
 fn limits_are_filled_in_and_clamped() {
-    let (store, _) = filled();
+    let (mut store, _) = filled();
     let limits = QueryLimits { default_limit: 10, max_limit: 20 };
     for (limit, expected) in [(None, 10), (Some(0), 0), (Some(15), 15), (Some(21), 20), (Some(u64::MAX), 20)]
     {
@@ -244,7 +244,7 @@ fn a_full_store_refuses_and_forgets_nothing() {
     assert_eq!(store.insert(&first), Outcome::Stored);
     assert_eq!(store.insert(&Arc::new(StoredEvent::new(&event(2), store.encoded_bytes()))), Outcome::Full);
     assert_eq!(store.insert(&first), Outcome::Duplicate);
-    assert_eq!(ids(&store, &[Filter::default()]), [1]);
+    assert_eq!(ids(&mut store, &[Filter::default()]), [1]);
 }
 
 #[test]
@@ -283,4 +283,32 @@ fn encodings_count_towards_the_store_as_long_as_their_event_lives() {
     assert_eq!(store.encoded_bytes().load(Ordering::Relaxed), 0);
     let second = Arc::new(StoredEvent::new(&event(2), store.encoded_bytes()));
     assert_eq!(store.insert(&second), Outcome::Stored);
+}
+
+#[test]
+fn events_are_found_whether_or_not_the_indexes_have_them_yet() {
+    const _: () = assert!(3_000 > 2 * MAX_UNINDEXED);
+    let mut store = Store::new(64 << 20);
+    let mut kept: Vec<Event<'static>> = Vec::new();
+    for n in 0..3_000_u32 {
+        let mut id = [0; 32];
+        id[..4].copy_from_slice(&n.wrapping_mul(0x9e37_79b1).to_be_bytes());
+        let created_at = i64::from(n * 7_919 % 1_000);
+        let event = Event { id, created_at, kind: [1, 7][n as usize % 2], ..event(0) };
+        assert_eq!(store.insert(&Arc::new(StoredEvent::new(&event, store.encoded_bytes()))), Outcome::Stored);
+        kept.push(event);
+        if n % 300 == 0 {
+            let gone = kept.swap_remove(kept.len() / 2);
+            store.remove(&gone.id);
+        }
+        if n % 500 == 499 {
+            let filter = Filter { kinds: Some(vec![7]), since: Some(100), ..Filter::default() };
+            let mut expected: Vec<_> = kept.iter().filter(|event| filter.matches(event)).collect();
+            expected.sort_by_key(|event| (Reverse(event.created_at), event.id));
+            let limits = QueryLimits { default_limit: usize::MAX, max_limit: usize::MAX };
+            let found = store.query(std::slice::from_ref(&filter), limits);
+            assert!(found.iter().map(|stored| stored.head().id).eq(expected.iter().map(|e| e.id)), "{n}");
+            assert_eq!(store.count(&[Filter::default()]), kept.len());
+        }
+    }
 }
