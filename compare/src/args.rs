@@ -142,7 +142,7 @@ pub(crate) struct SelftestFlags {
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeats: u32,
     /// Rounds of a trial
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(6..=i64::from(MAX_PAIRS)))]
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(6..=i64::from(MAX_PAIRS)))]
     pub(crate) rounds: u32,
     /// Seconds of a trial's block
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]

@@ -36,9 +36,6 @@ const EXIT_INCONCLUSIVE: u8 = 101;
 /// 128 + SIGINT, as shells have it.
 const EXIT_INTERRUPTED: u8 = 130;
 
-/// A block is a little longer than its seconds: the relay starts, the corpus is read.
-const BLOCK_OVERHEAD: Duration = Duration::from_secs(2);
-
 /// Does what the command line says. `args` begins with the program's name; `known` are the names the client knows.
 pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
     let args: Vec<OsString> = args.collect();
@@ -248,7 +245,7 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
     fs::create_dir(&running).with_context(|| format!("cannot make {}", running.display()))?;
     let client = env::current_exe().context("cannot find this program's own file")?;
     let request = Request { client: &client, config: &config, cells: &cells, plan: &plan, folder: &running };
-    let guess = Duration::from_secs(u64::from(config.seconds)) + BLOCK_OVERHEAD;
+    let guess = Duration::from_secs(u64::from(config.seconds)) + run::BLOCK_OVERHEAD;
     let mut progress = Progress::new(plan.blocks(), guess, flags.quiet);
     let outcome = run_until_signal(&request, &mut progress);
     progress.end();

@@ -90,6 +90,9 @@ pub enum Stopped {
     Failing,
 }
 
+/// A block is a little longer than its seconds: the relay starts, the corpus is read.
+pub(crate) const BLOCK_OVERHEAD: Duration = Duration::from_secs(2);
+
 /// Ctrl-C and SIGTERM.
 #[derive(Debug)]
 pub struct Interrupt {

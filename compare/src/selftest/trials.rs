@@ -1,17 +1,21 @@
 //! The tests that take minutes: whole comparisons of JSON with itself and with a JSON that costs 10 % more.
 
-use std::{env, fs, time::Duration, time::SystemTime};
+use std::{
+    env, fs,
+    io::{self, IsTerminal},
+    time::{Duration, SystemTime},
+};
 
 use anyhow::{Context, Result, ensure};
 use measure::{Environment, Status, utc};
 
 use super::{Finding, bench::Bench};
 use crate::{
-    Block, CellSpec, Config, Header, Plan, ResultFile, Role,
+    CellSpec, Config, Header, Plan, ResultFile, Role,
     matrix::{BASE_COMPRESSION, BASE_FORMAT, CONTROL, NO_BATCHES},
     progress::Progress,
     report::{Comparison, Metric, Verdict},
-    run::{self, Request},
+    run::{self, BLOCK_OVERHEAD, Interrupt, Outcome, Request, Stopped},
     stats::median,
 };
 
@@ -23,7 +27,7 @@ const DEARER: &str = "json+burn";
 
 /// Of 20 comparisons of a thing with itself, this many may be called different; of 20 with a true difference, this many
 /// may be missed. For other numbers of trials, the same share.
-const WRONG_OF_20: u32 = 2;
+const WRONG_OF_20: usize = 2;
 
 /// A load under which the CPU of a block of one second is seen well.
 const LOAD: [&str; 4] = ["--rate", "2000", "--set", "subscribe.connections=4"];
@@ -32,15 +36,12 @@ impl Bench<'_> {
     /// Both trials, as one experiment: the control and the dearer cell stand in the same rounds.
     pub(super) fn trials(&mut self) -> Result<[Finding; 2]> {
         let burn_ns = self.ten_percent_ns()?;
-        let mut verdicts: Vec<Comparison> = Vec::new();
-        let mut invalid = 0;
-        for repeat in 0..self.options.repeats {
-            let result = self.trial(u64::from(repeat), burn_ns)?;
-            let blocks = result.cells.iter().flat_map(|cell| &cell.blocks);
-            invalid += blocks.filter(|block| block.usable().is_none()).count();
-            verdicts.extend(result.comparisons);
-        }
-        let repeats = self.options.repeats;
+        let results = self.repeated(burn_ns)?;
+        let blocks = results.iter().flat_map(|result| &result.cells).flat_map(|cell| &cell.blocks);
+        let invalid = blocks.filter(|block| block.usable().is_none()).count();
+        let repeats = results.len();
+        let verdicts: Vec<Comparison> = results.into_iter().flat_map(|result| result.comparisons).collect();
+        let planned = self.options.repeats as usize;
         let allowed = repeats * WRONG_OF_20 / 20;
         let of = |cell: &'static str| verdicts.iter().filter(move |comparison| comparison.cell == cell);
         let called =
@@ -55,8 +56,9 @@ impl Bench<'_> {
         let ratios: Vec<f64> = of(DEARER).filter(dearer).map(|comparison| comparison.ratio).collect();
         let ratio = median(&ratios);
         let shown = ratio.map_or_else(|| "unknown".to_owned(), |ratio| format!("{ratio:.3}"));
+        let stopped = if repeats < planned { format!(", stopped before {planned}") } else { String::new() };
         let size = format!(
-            "{repeats} comparisons of {} rounds of {} s, {invalid} blocks invalid",
+            "{repeats} comparisons of {} rounds of {} s, {invalid} blocks invalid{stopped}",
             self.options.rounds, self.options.seconds
         );
         Ok([
@@ -76,7 +78,7 @@ impl Bench<'_> {
                     ("verdicts", of(CONTROL).count() as f64),
                     ("false_alarms", false_alarms.len() as f64),
                 ],
-                passed: false_alarms.len() <= allowed as usize && of(CONTROL).count() > 0,
+                passed: false_alarms.len() <= allowed && of(CONTROL).count() > 0 && repeats == planned,
             },
             Finding {
                 done: format!(
@@ -89,7 +91,7 @@ impl Bench<'_> {
                     ("median_ratio", ratio.unwrap_or(f64::NAN)),
                     ("burn_ns", f64::from(burn_ns)),
                 ],
-                passed: found >= (repeats - allowed) as usize,
+                passed: found >= repeats - allowed && repeats == planned,
             },
         ])
     }
@@ -107,7 +109,36 @@ impl Bench<'_> {
         Ok((cost * MORE).round() as u32)
     }
 
-    fn trial(&self, repeat: u64, burn_ns: u32) -> Result<ResultFile> {
+    /// The comparisons: all that were asked for, or those until Ctrl-C.
+    fn repeated(&self, burn_ns: u32) -> Result<Vec<ResultFile>> {
+        let running = self.folder.join("running");
+        fs::create_dir_all(&running).context("cannot make a folder for records")?;
+        let trials: Vec<_> = (0..self.options.repeats).map(|n| self.trial(n.into(), burn_ns)).collect();
+        let blocks = trials.iter().map(|(.., plan)| plan.blocks()).sum();
+        let guess = Duration::from_secs(self.options.seconds.into()) + BLOCK_OVERHEAD;
+        let mut progress = Progress::new(blocks, guess, !io::stderr().is_terminal());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut results = Vec::new();
+        for (n, (config, cells, plan)) in trials.iter().enumerate() {
+            let request = Request { client: self.program, config, cells, plan, folder: &running };
+            let started = SystemTime::now();
+            let outcome = runtime.block_on(async {
+                let mut interrupt = Interrupt::listen()?;
+                run::run(&request, &mut progress, interrupt.wait()).await
+            })?;
+            if outcome.stopped == Some(Stopped::Interrupted) {
+                break;
+            }
+            results.push(result(config, cells, plan, outcome, started)?);
+            if !progress.is_live() {
+                progress.note(&format!("comparison {} of {} is done", n + 1, trials.len()));
+            }
+        }
+        progress.end();
+        Ok(results)
+    }
+
+    fn trial(&self, repeat: u64, burn_ns: u32) -> (Config, [CellSpec; 3], Plan) {
         let cell = |role, id: &str, faults| CellSpec {
             id: id.to_owned(),
             role,
@@ -137,31 +168,30 @@ impl Bench<'_> {
             client_args: LOAD.map(str::to_owned).to_vec(),
         };
         let plan = Plan::new(&cells, config.rounds, config.seed);
-        let running = self.folder.join("running");
-        fs::create_dir_all(&running).context("cannot make a folder for records")?;
-        let request =
-            Request { client: self.program, config: &config, cells: &cells, plan: &plan, folder: &running };
-        let mut progress = Progress::new(plan.blocks(), Duration::from_secs(2), true);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let outcome = runtime.block_on(run::run(&request, &mut progress, std::future::pending()))?;
-        ensure!(
-            outcome.status == Status::Complete,
-            "a trial did not end: {}",
-            outcome
-                .blocks
-                .iter()
-                .find_map(|(_, block): &(_, Block)| block.failure.clone())
-                .unwrap_or_default()
-        );
-        let header = Header {
-            command: env::args().collect(),
-            git: None,
-            host: Environment::collect(),
-            started_utc: utc::format(SystemTime::now()),
-            status: outcome.status,
-            config,
-            selftest: None,
-        };
-        Ok(ResultFile::assemble(header, &cells, &plan, outcome.blocks))
+        (config, cells, plan)
     }
+}
+
+fn result(
+    config: &Config,
+    cells: &[CellSpec],
+    plan: &Plan,
+    outcome: Outcome,
+    started: SystemTime,
+) -> Result<ResultFile> {
+    ensure!(
+        outcome.status == Status::Complete,
+        "a trial did not end: {}",
+        outcome.blocks.iter().find_map(|(_, block)| block.failure.as_deref()).unwrap_or_default()
+    );
+    let header = Header {
+        command: env::args().collect(),
+        git: None,
+        host: Environment::collect(),
+        started_utc: utc::format(started),
+        status: outcome.status,
+        config: config.clone(),
+        selftest: None,
+    };
+    Ok(ResultFile::assemble(header, cells, plan, outcome.blocks))
 }
