@@ -4,7 +4,11 @@
 //! Rates double until one fails and then halve the gap until it is small enough. Cells take turns in random order, so
 //! that what the machine does meanwhile meets all of them. Then both ends of each bracket are repeated, mixed too.
 
-use std::{path::Path, time::Duration};
+use std::{
+    io::{self, IsTerminal},
+    path::Path,
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use measure::{CorpusRecord, Quantile, RunRecord, Verdict};
@@ -425,9 +429,13 @@ impl Prober for Processes<'_> {
         let plan = Plan { rounds: vec![vec![cell]] };
         let request =
             Request { client: self.client, config: &config, cells: &cells, plan: &plan, folder: self.folder };
-        let mut progress = Progress::new(1, Duration::from_secs(u64::from(config.seconds)), true);
+        // What came out is told by whoever asked for the probe; meanwhile a terminal shows that it runs.
+        let guess = Duration::from_secs(u64::from(config.seconds)) + run::BLOCK_OVERHEAD;
+        let mut progress = Progress::new(1, guess, !io::stderr().is_terminal());
         let interrupt = self.interrupt.wait();
-        let outcome = self.runtime.block_on(run::run(&request, &mut progress, interrupt))?;
+        let outcome = self.runtime.block_on(run::run(&request, &mut progress, interrupt));
+        progress.end();
+        let outcome = outcome?;
         if outcome.stopped == Some(Stopped::Interrupted) {
             return Ok(None);
         }
