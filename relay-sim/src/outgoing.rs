@@ -15,7 +15,7 @@ use crate::store::StoredEvent;
 const FLUSH_BYTES: usize = 32 << 10;
 
 /// A buffer that grew beyond this, for one large message, is not kept.
-const MAX_SPARE_BYTES: usize = 2 * FLUSH_BYTES;
+const MAX_SPARE_BYTES: usize = 4 * FLUSH_BYTES;
 
 /// The longest header of a frame without a mask (RFC 6455 §5.2), as counted towards [`FLUSH_BYTES`].
 const HEADER_BYTES: usize = 10;
@@ -82,8 +82,9 @@ impl Outgoing {
 
     /// Takes the messages in their order.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = (Bytes, Option<Shared>)> {
+        let is_usual = self.bytes.capacity() <= MAX_SPARE_BYTES;
         let bytes = Bytes::from(std::mem::take(&mut self.bytes));
-        if bytes.len() <= MAX_SPARE_BYTES {
+        if is_usual {
             SPARE.set(bytes.clone());
         }
         let mut start = 0;

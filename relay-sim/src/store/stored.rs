@@ -104,10 +104,10 @@ impl StoredEvent {
 
     fn encode(&self, event: &Event<'_>, codec: &dyn Codec) -> Result<Encoded, EncodeError> {
         SCRATCH.with_borrow_mut(|scratch| {
-            codec.encode_event(event, scratch)?;
-            let bytes: Box<[u8]> = scratch.as_slice().into();
             scratch.clear();
             scratch.shrink_to(MAX_SCRATCH_BYTES);
+            codec.encode_event(event, scratch)?;
+            let bytes: Box<[u8]> = scratch.as_slice().into();
             self.count(size_of::<Encodings>() + bytes.len());
             Ok(Encoded { bytes, ..Encoded::default() })
         })
