@@ -69,10 +69,10 @@ impl Relay {
     }
 
     /// Stores events without checking them, as a relay finds them on its disk.
-    pub(crate) fn preload(&self, events: Vec<Event<'static>>) -> Preloaded {
+    pub(crate) fn preload(&self, events: &[Event<'_>]) -> Preloaded {
         let mut shared = self.lock();
         let offered = events.len();
-        for event in &events {
+        for event in events {
             shared.store.insert(&Arc::new(StoredEvent::new(event, &self.encoded_bytes)));
         }
         let stored = shared.store.len();

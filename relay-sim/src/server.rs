@@ -50,13 +50,14 @@ pub async fn serve(
     });
     let relay = Arc::new(Relay::new(config)?);
     if !preload.is_empty() {
-        let preloaded = relay.preload(preload);
+        let preloaded = relay.preload(&preload);
         info!(
             stored = preloaded.stored,
             left_out = preloaded.left_out,
             "preloaded, unverified; left out are duplicates, older versions, deleted and ephemeral events"
         );
     }
+    drop(preload); // the store has its own
     let mut sessions =
         Sessions { relay: Arc::clone(&relay), wire, tasks: JoinSet::new(), live: HashMap::new() };
     let mut report = interval(REPORT);
