@@ -25,8 +25,9 @@ const MORE: f64 = 0.10;
 /// The name of its cell.
 const DEARER: &str = "json+burn";
 
-/// Of 20 comparisons of a thing with itself, this many may be called different; of 20 with a true difference, this many
-/// may be missed. For other numbers of trials, the same share.
+/// Of 20 comparisons of a thing with itself, this many may be called different in a metric; of 20 with a true difference,
+/// this many may be missed. For other numbers of trials, the same share. Metrics are corrected each for itself, so they
+/// are counted each for itself: at a level of 5 %, five of 100 verdicts are nobody's fault.
 const WRONG_OF_20: usize = 2;
 
 /// A load under which the CPU of a block of one second is seen well: beside its neighbours it varied by 5 %. Four
@@ -49,10 +50,11 @@ impl Bench<'_> {
         let of = |cell: &'static str| verdicts.iter().filter(move |comparison| comparison.cell == cell);
         let called =
             |comparison: &&Comparison| matches!(comparison.verdict, Verdict::Better | Verdict::Worse);
-        let false_alarms: Vec<String> = of(CONTROL)
-            .filter(called)
-            .map(|comparison| format!("{} {comparison}", comparison.metric.short()))
-            .collect();
+        let false_alarms: Vec<&Comparison> = of(CONTROL).filter(called).collect();
+        let of_metric = |metric| false_alarms.iter().filter(|alarm| alarm.metric == metric).count();
+        let most = false_alarms.iter().map(|alarm| of_metric(alarm.metric)).max().unwrap_or(0);
+        let named: Vec<String> =
+            false_alarms.iter().map(|alarm| format!("{} {alarm}", alarm.metric.short())).collect();
         let dearer = |comparison: &&Comparison| comparison.metric == Metric::RelayCpu;
         let found =
             of(DEARER).filter(dearer).filter(|comparison| comparison.verdict == Verdict::Worse).count();
@@ -67,21 +69,20 @@ impl Bench<'_> {
         Ok([
             Finding {
                 done: format!("JSON against itself, {size}"),
-                limit: format!(
-                    "at most {allowed} verdicts other than same and inconclusive, of all metrics together"
-                ),
+                limit: format!("at most {allowed} verdicts other than same and inconclusive in any metric"),
                 measured: format!(
-                    "{} of {}{}{}",
+                    "at most {most} in a metric, {} of all {}{}{}",
                     false_alarms.len(),
                     of(CONTROL).count(),
-                    if false_alarms.is_empty() { "" } else { ": " },
-                    false_alarms.join(", ")
+                    if named.is_empty() { "" } else { ": " },
+                    named.join(", ")
                 ),
                 values: vec![
                     ("verdicts", of(CONTROL).count() as f64),
                     ("false_alarms", false_alarms.len() as f64),
+                    ("false_alarms_of_one_metric", most as f64),
                 ],
-                passed: false_alarms.len() <= allowed && of(CONTROL).count() > 0 && repeats == planned,
+                passed: most <= allowed && of(CONTROL).count() > 0 && repeats == planned,
             },
             Finding {
                 done: format!(
