@@ -32,8 +32,9 @@ const STALL_TOLERANCE: f64 = 0.05;
 const DELAY_MS: f64 = 50.0;
 const DELAY_TOLERANCE: f64 = 0.02;
 
-/// CPU burned for each event: 3 % of it are more than the noise of what an event costs otherwise. At 200 events/s each
-/// still finds an idle relay, so that what it costs otherwise does not change.
+/// CPU burned for each event, beside a relay that burns half of the sum: what an event costs otherwise depends on how
+/// deep the core slept, and a relay that burns nothing sleeps deeper: beside that the rise came out up to 4 % short. At
+/// 200 events/s each still finds an idle relay.
 const BURN_NS: f64 = 1_000_000.0;
 const BURN_TOLERANCE: f64 = 0.03;
 
@@ -95,14 +96,16 @@ impl Bench<'_> {
     pub(super) fn known_cpu(&mut self) -> Result<Finding> {
         let mut rises = Vec::new();
         for _ in 0..if self.options.quick { 1 } else { 5 } {
-            let flags = ["--rate", "200", "--verify", "none", "--relay-fault", "burn=1ms"];
-            let base = self.run(2.0, &flags[..4])?.relay_ns_per_envelope()?;
-            let burning = self.run(2.0, &flags)?.relay_ns_per_envelope()?;
-            rises.push(burning - base);
+            let mut burning = |fault| {
+                let flags = ["--rate", "200", "--verify", "none", "--relay-fault", fault];
+                self.run(2.0, &flags)?.relay_ns_per_envelope()
+            };
+            let (base, more) = (burning("burn=1ms")?, burning("burn=2ms")?);
+            rises.push(more - base);
         }
         let rise = median(&rises).context("there is a pair")?;
         Ok(Finding {
-            done: "the relay burns 1,000 µs of CPU for each event it sends".to_owned(),
+            done: "the relay burns 2,000 µs of CPU for each event it sends, and before 1,000 µs".to_owned(),
             limit: format!("relay CPU per event rises by 1,000 µs, ±{:.0} %", BURN_TOLERANCE * 100.0),
             measured: format!("{:.1} µs, {:+.1} %", rise / 1e3, (rise / BURN_NS - 1.0) * 100.0),
             values: vec![("rise_ns", rise)],
