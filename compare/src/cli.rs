@@ -204,14 +204,8 @@ fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<u8> {
 }
 
 fn rerender(dir: &Path) -> Result<()> {
-    let mut result = ResultFile::read(dir)?;
+    let result = ResultFile::read(dir)?;
     let folder = if dir.is_dir() { dir } else { dir.parent().unwrap_or(Path::new(".")) };
-    let comparisons = report::comparisons(&result);
-    if comparisons != result.comparisons {
-        // Another version computed them otherwise; what was measured stays as it is.
-        result.comparisons = comparisons;
-        result.write(folder)?;
-    }
     write_reports(&result, folder)?;
     show(&result)
 }

@@ -122,14 +122,12 @@ impl Bench<'_> {
         let guess = Duration::from_secs(self.options.seconds.into()) + BLOCK_OVERHEAD;
         let mut progress = Progress::new(blocks, guess, !io::stderr().is_terminal());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut interrupt = runtime.block_on(async { Interrupt::listen() })?;
         let mut results = Vec::new();
         for (n, (config, cells, plan)) in trials.iter().enumerate() {
             let request = Request { client: self.program, config, cells, plan, folder: &running };
             let started = SystemTime::now();
-            let outcome = runtime.block_on(async {
-                let mut interrupt = Interrupt::listen()?;
-                run::run(&request, &mut progress, interrupt.wait()).await
-            })?;
+            let outcome = runtime.block_on(run::run(&request, &mut progress, interrupt.wait()))?;
             if outcome.stopped == Some(Stopped::Interrupted) {
                 break;
             }

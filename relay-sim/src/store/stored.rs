@@ -16,7 +16,7 @@ use super::Key;
 
 /// An event, and its encoding in each format that somebody asked for so far.
 ///
-/// It is kept flat: a relay's memory is mostly events, and new memory is what storing one costs most.
+/// It is kept flat: a relay's memory is mostly events, and an allocation for each value of each tag was a third of it.
 #[derive(Debug)]
 pub(crate) struct StoredEvent {
     event: FlatEvent,
