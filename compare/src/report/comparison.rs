@@ -23,7 +23,7 @@ pub struct Comparison {
     pub reference: String,
     /// What is compared.
     pub metric: Metric,
-    /// The median over rounds of the ratio, taken in logarithms.
+    /// The Hodges–Lehmann estimate over rounds of the ratio, taken in logarithms.
     pub ratio: f64,
     /// Its 95 % bootstrap interval; absent below six rounds.
     pub interval: Option<(f64, f64)>,
@@ -117,7 +117,7 @@ impl LoadView<'_> {
         for view in &self.cells {
             let Some(reference) = self.reference(view) else { continue };
             let log_ratios: Vec<f64> = self.log_ratios(view, reference, metric).into_values().collect();
-            let Some(ratio) = stats::median(&log_ratios) else { continue };
+            let Some(ratio) = stats::hodges_lehmann(&log_ratios) else { continue };
             let n = log_ratios.len();
             let bootstrap = bootstraps.entry(n).or_insert_with(|| Bootstrap::new(n, self.result.config.seed));
             let interval = bootstrap.interval(&log_ratios);

@@ -397,10 +397,11 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
          counted once for each connection, both ways.\n\
          - floor is a relay that does no Nostr work and knows by heart what to answer: what the generator and the sockets cost \
          by themselves. It is never ranked.\n\
-         - × is the median over rounds of a block divided by its nearest anchors: JSON without compression runs at every \
-         fourth place. Where single blocks have too few samples it is the ratio of the merged blocks.\n\
+         - × is a block divided by its nearest anchors, JSON without compression at every fourth place, as the \
+         Hodges–Lehmann estimate over rounds: the median of the means of all pairs of rounds. Where single blocks have too \
+         few samples it is the ratio of the merged blocks.\n\
          - Verdicts compare like with like: a format with JSON under the same compression, JSON itself with no \
-         compression{batched}. [low, high] is the 95 % bootstrap interval of the median over rounds (10,000 resamples of rounds, \
+         compression{batched}. [low, high] is the 95 % bootstrap interval of that estimate (10,000 resamples of rounds, \
          seed {}).\n\
          - better and worse: the interval lies wholly beyond ±{:.0} % and Wilcoxon's signed-rank test agrees \
          (p ≤ {}; {correction}). same: the interval lies within ±{:.0} %. inconclusive is an answer.\n\

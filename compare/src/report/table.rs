@@ -148,7 +148,7 @@ impl LoadView<'_> {
         Some(Table { names, headings, rows: self.cells.iter().map(row).collect() })
     }
 
-    /// The median over rounds of the ratio to the nearest anchors; of the merged blocks where single ones have too few
+    /// The ratio to the nearest anchors, over rounds; of the merged blocks where single ones have too few
     /// samples.
     pub(crate) fn ratio_to_anchor(&self, view: &CellView<'_>, metric: Metric) -> Option<f64> {
         let anchor = self.anchor()?;
@@ -161,7 +161,7 @@ impl LoadView<'_> {
                 |view: &CellView<'_>| metric.value(&view.merged, self.latency.0).filter(|value| *value > 0.0);
             Some(value(view)? / value(anchor)?)
         };
-        stats::median(&logs).map(f64::exp).or_else(merged)
+        stats::hodges_lehmann(&logs).map(f64::exp).or_else(merged)
     }
 
     /// One row a cell: what it is against its reference, with interval and verdict. The short form leaves out the
