@@ -9,6 +9,7 @@
 mod bench;
 mod oracles;
 mod proxy;
+mod tcp_info;
 mod trials;
 
 use std::{collections::BTreeMap, fs, path::Path, time::Instant, time::SystemTime};

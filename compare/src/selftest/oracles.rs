@@ -145,7 +145,8 @@ impl Bench<'_> {
         })
     }
 
-    /// Bytes counted under the WebSocket at both ends, by a proxy that knows no frames, and by the rules of RFC 6455.
+    /// Bytes counted under the WebSocket at both ends, by a proxy that knows no frames, by the kernel, and by the rules of
+    /// RFC 6455.
     pub(super) fn bytes(&mut self) -> Result<Finding> {
         let relay = CountedRelay::start(self.program)?;
         let url = relay.url.clone();
@@ -177,17 +178,22 @@ impl Bench<'_> {
             traffic.to_client.payload_bytes + headers,
         );
         let counted = (traffic.to_relay.wire_bytes, traffic.to_client.wire_bytes);
-        let passed = bytes.relay == bytes.proxy && formula == counted;
+        let kernel = bytes.kernel.map_or_else(|| "does not tell".to_owned(), |kernel| format!("{kernel:?}"));
+        let as_the_kernel = bytes.kernel.is_none_or(|kernel| kernel == bytes.proxy);
+        let passed = bytes.relay == bytes.proxy && as_the_kernel && formula == counted;
         Ok(Finding {
-            done: "the relay's and the client's own counts beside a proxy's and beside RFC 6455".to_owned(),
+            done: "the relay's and the client's own counts beside a proxy's, the kernel's (TCP_INFO) and RFC 6455"
+                .to_owned(),
             limit: "equal to the byte".to_owned(),
             measured: format!(
-                "(to the relay, to clients): relay {:?}, proxy {:?}; client {counted:?}, formula {formula:?}",
+                "(to the relay, to clients): relay {:?}, proxy {:?}, kernel {kernel}; client {counted:?}, formula \
+                 {formula:?}",
                 bytes.relay, bytes.proxy
             ),
             values: vec![
                 ("relay_bytes", (bytes.relay.0 + bytes.relay.1) as f64),
                 ("proxy_bytes", (bytes.proxy.0 + bytes.proxy.1) as f64),
+                ("kernel_bytes", bytes.kernel.map_or(f64::NAN, |kernel| (kernel.0 + kernel.1) as f64)),
                 ("client_bytes", (counted.0 + counted.1) as f64),
                 ("formula_bytes", (formula.0 + formula.1) as f64),
             ],

@@ -7,13 +7,19 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+
+use super::tcp_info;
+
+/// How long the last of the proxy's connections may take to end.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A relay and the proxy before it.
 pub(super) struct CountedRelay {
@@ -25,15 +31,28 @@ pub(super) struct CountedRelay {
 
 #[derive(Default)]
 struct Counts {
-    to_relay: AtomicU64,
-    to_client: AtomicU64,
+    to_relay: Direction,
+    to_client: Direction,
+    /// Directions of connections that have not ended.
+    open: AtomicUsize,
 }
 
-/// Bytes of all connections, handshakes included, by two who counted.
+/// Bytes in one direction.
+#[derive(Default)]
+struct Direction {
+    handed_on: AtomicU64,
+    /// What the kernel says that it sent of them.
+    sent: AtomicU64,
+    kernel_is_silent: AtomicBool,
+}
+
+/// Bytes of all connections, handshakes included, to the relay and to clients, by all who counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bytes {
     pub(super) relay: (u64, u64),
     pub(super) proxy: (u64, u64),
+    /// By `TCP_INFO` of the proxy's sockets, where the kernel tells.
+    pub(super) kernel: Option<(u64, u64)>,
 }
 
 impl CountedRelay {
@@ -67,13 +86,22 @@ impl CountedRelay {
         let sum = |flow: &Value, handshake: &Value| Some(flow["wire_bytes"].as_u64()? + handshake.as_u64()?);
         let received = sum(&traffic["received"], &traffic["handshake_received_bytes"]);
         let sent = sum(&traffic["sent"], &traffic["handshake_sent_bytes"]);
+        let deadline = Instant::now() + PATIENCE;
+        while self.counts.open.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let (to_relay, to_client) = (&self.counts.to_relay, &self.counts.to_client);
         Ok(Bytes {
             relay: received.zip(sent).context("the relay's totals have no traffic")?,
-            proxy: (
-                self.counts.to_relay.load(Ordering::SeqCst),
-                self.counts.to_client.load(Ordering::SeqCst),
-            ),
+            proxy: (to_relay.handed_on.load(Ordering::SeqCst), to_client.handed_on.load(Ordering::SeqCst)),
+            kernel: to_relay.sent().zip(to_client.sent()),
         })
+    }
+}
+
+impl Direction {
+    fn sent(&self) -> Option<u64> {
+        (!self.kernel_is_silent.load(Ordering::SeqCst)).then(|| self.sent.load(Ordering::SeqCst))
     }
 }
 
@@ -102,20 +130,39 @@ fn hand_on(client: &TcpStream, relay: SocketAddr, counts: &Arc<Counts>) -> io::R
     let relay = TcpStream::connect(relay)?;
     client.set_nodelay(true)?;
     relay.set_nodelay(true)?;
-    let (from_client, to_relay, counter) = (client.try_clone()?, relay.try_clone()?, Arc::clone(counts));
-    thread::spawn(move || copy(from_client, to_relay, &counter.to_relay));
-    let (to_client, counter) = (client.try_clone()?, Arc::clone(counts));
-    thread::spawn(move || copy(relay, to_client, &counter.to_client));
+    let pair = (client.try_clone()?, relay.try_clone()?);
+    copy_in_background(pair, counts, |counts| &counts.to_relay);
+    let pair = (relay, client.try_clone()?);
+    copy_in_background(pair, counts, |counts| &counts.to_client);
     Ok(())
 }
 
-fn copy(mut from: TcpStream, mut to: TcpStream, counter: &AtomicU64) {
+fn copy_in_background(
+    (from, to): (TcpStream, TcpStream),
+    counts: &Arc<Counts>,
+    direction: fn(&Counts) -> &Direction,
+) {
+    let counts = Arc::clone(counts);
+    counts.open.fetch_add(1, Ordering::SeqCst);
+    thread::spawn(move || {
+        copy(from, to, direction(&counts));
+        counts.open.fetch_sub(1, Ordering::SeqCst);
+    });
+}
+
+fn copy(mut from: TcpStream, mut to: TcpStream, counter: &Direction) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(read @ 1..) = from.read(&mut buffer) {
-        counter.fetch_add(read as u64, Ordering::SeqCst);
+        counter.handed_on.fetch_add(read as u64, Ordering::SeqCst);
         if to.write_all(&buffer[..read]).is_err() {
             break;
         }
+    }
+    match tcp_info::bytes_sent(&to) {
+        Ok(sent) => {
+            counter.sent.fetch_add(sent, Ordering::SeqCst);
+        }
+        Err(_) => counter.kernel_is_silent.store(true, Ordering::SeqCst),
     }
     let _ = to.shutdown(Shutdown::Write);
 }
