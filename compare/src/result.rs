@@ -194,12 +194,16 @@ impl ResultFile {
         schemars::schema_for!(ResultFile).to_value()
     }
 
-    /// Reads a result. `path` is its folder or the file itself.
+    /// Reads a result. `path` is its folder or the file itself, which may be compressed with gzip (`result.json.gz`).
     ///
     /// # Errors
     /// When there is none, or when it is of another major version.
     pub fn read(path: &Path) -> Result<ResultFile> {
-        let file = if path.is_dir() { path.join(RESULT_FILE) } else { path.to_owned() };
+        let mut file = if path.is_dir() { path.join(RESULT_FILE) } else { path.to_owned() };
+        if !file.exists() {
+            let packed = file.with_added_extension("gz");
+            file = if packed.exists() { packed } else { file };
+        }
         let name = file.display().to_string();
         ensure!(file.is_file(), "there is no {name}; expected a folder that `compare run` wrote");
         let result: ResultFile = measure::read_versioned(&file, "result")?;

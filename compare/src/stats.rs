@@ -74,9 +74,9 @@ impl Bootstrap {
         let mut estimates: Vec<f64> =
             self.counts.chunks_exact(self.n).map(|resample| weighted(&pairs, resample)).collect();
         estimates.sort_by(f64::total_cmp);
-        // The smallest value that the share of the resamples does not exceed.
-        let left_out = RESAMPLES / TAIL - 1;
-        Some((estimates[left_out], estimates[RESAMPLES - RESAMPLES / TAIL - 1]))
+        // The smallest values that a share of TAIL, and all but that, do not exceed.
+        let left_out = RESAMPLES / TAIL;
+        Some((estimates[left_out - 1], estimates[RESAMPLES - left_out - 1]))
     }
 }
 

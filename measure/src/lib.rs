@@ -14,6 +14,7 @@ mod latency;
 pub mod log;
 mod record;
 mod slices;
+mod unpack;
 pub mod utc;
 mod validity;
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, fs, io, ops::Add, path::Path};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Allocations, CpuTime, Environment, Latency, Slices, Validity};
+use crate::{Allocations, CpuTime, Environment, Latency, Slices, Validity, unpack};
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second number; any other
 /// change raises the first, and readers refuse a first number they do not know.
@@ -106,15 +106,16 @@ impl RunRecord {
     }
 }
 
-/// Reads a JSON file that states its `schema_version`: a record, or what embeds records. `what` names it in error texts.
+/// Reads a JSON file that states its `schema_version`: a record, or what embeds records. `what` names it in error texts. The
+/// file may be compressed with gzip (RFC 1952).
 ///
 /// # Errors
 /// [`RecordError`]; each names the file.
 pub fn read_versioned<T: DeserializeOwned>(path: &Path, what: &'static str) -> Result<T, RecordError> {
     let name = path.display().to_string();
-    let text = fs::read_to_string(path).map_err(|source| RecordError::Read { name: name.clone(), source })?;
+    let text = unpack::read(path).map_err(|source| RecordError::Read { name: name.clone(), source })?;
     let layout = |source| RecordError::Layout { name: name.clone(), what, source };
-    let value: serde_json::Value = serde_json::from_str(&text).map_err(layout)?;
+    let value: serde_json::Value = serde_json::from_slice(&text).map_err(layout)?;
     // Before the fields: a file of another major version deserves that answer, not "missing field".
     check_schema_version(&name, value.get("schema_version").and_then(|version| version.as_str()))?;
     serde_json::from_value(value).map_err(layout)

@@ -1,9 +1,10 @@
 //! Reports are functions of result files: these results are made by hand, so every number in a report is known.
 
-use std::{collections::BTreeMap, fs, path::Path, process::Command};
+use std::{collections::BTreeMap, fs, io::Write, path::Path, process::Command};
 
 use crate::common::{self, PLAIN, Run, record, result};
-use compare::{ResultFile, report};
+use compare::{RESULT_FILE, ResultFile, report};
+use flate2::{Compression, write::GzEncoder};
 use measure::{Quantile, Status, Verdict};
 
 pub(crate) const CELLS: [&str; 5] =
@@ -90,6 +91,14 @@ fn a_result_survives_its_file_and_renders_the_same() {
         let back = ResultFile::read(folder.path()).unwrap();
         assert_eq!(back, result);
         assert_eq!(report::summary(&back), report::summary(&result));
+        // Published ones are packed.
+        let plain = folder.path().join(RESULT_FILE);
+        let packed = fs::File::create(folder.path().join("result.json.gz")).unwrap();
+        let mut packer = GzEncoder::new(packed, Compression::fast());
+        packer.write_all(&fs::read(&plain).unwrap()).unwrap();
+        packer.finish().unwrap();
+        fs::remove_file(plain).unwrap();
+        assert_eq!(ResultFile::read(folder.path()).unwrap(), result);
     }
 }
 

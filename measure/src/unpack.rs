@@ -1,0 +1,69 @@
+//! Files that may be compressed: a published result is some megabytes of JSON, a third of that with gzip.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
+    path::Path,
+};
+
+use flate2::bufread::MultiGzDecoder;
+
+/// Both first bytes of a gzip member (RFC 1952, 2.3.1).
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// A few bytes can unpack to any number; nothing that this project writes comes near this.
+const MAX_UNPACKED_BYTES: u64 = 1 << 30;
+
+/// What a file holds, unpacked if it is compressed with gzip.
+///
+/// # Errors
+/// When it cannot be read, is damaged, or unpacks to more than a gibibyte.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    unpacked(BufReader::new(File::open(path)?), MAX_UNPACKED_BYTES)
+}
+
+fn unpacked(mut file: impl BufRead, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    if !file.fill_buf()?.starts_with(&GZIP_MAGIC) {
+        file.read_to_end(&mut content)?;
+        return Ok(content);
+    }
+    MultiGzDecoder::new(file).take(max_bytes + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > max_bytes {
+        return Err(io::Error::other(format!("it unpacks to more than {max_bytes} bytes")));
+    }
+    Ok(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use flate2::{Compression, read::GzEncoder};
+
+    use super::*;
+
+    fn packed(content: &[u8]) -> Vec<u8> {
+        let mut packed = Vec::new();
+        GzEncoder::new(content, Compression::default()).read_to_end(&mut packed).unwrap();
+        packed
+    }
+
+    #[test]
+    fn packed_and_plain_files_hold_the_same() {
+        for content in [&b""[..], b"{}", b"\x1f"] {
+            assert_eq!(unpacked(content, 100).unwrap(), content);
+            assert_eq!(unpacked(&packed(content)[..], 100).unwrap(), content);
+        }
+    }
+
+    #[test]
+    fn a_bomb_is_refused_and_damage_is_an_error() {
+        let million = packed(&vec![b' '; 1_000_000]);
+        assert!(million.len() < 2_000);
+        assert_eq!(unpacked(&million[..], 1_000_000).unwrap().len(), 1_000_000);
+        let error = unpacked(&million[..], 999_999).unwrap_err();
+        assert_eq!(error.to_string(), "it unpacks to more than 999999 bytes");
+        for end in 2..million.len() {
+            assert!(unpacked(&million[..end], 1_000_000).is_err(), "{end} of {} bytes", million.len());
+        }
+    }
+}
