@@ -63,7 +63,7 @@ pub(crate) fn views(result: &ResultFile) -> Vec<LoadView<'_>> {
 impl<'a> LoadView<'a> {
     fn new(result: &'a ResultFile, cells: &[&'a CellResult]) -> LoadView<'a> {
         let latency = latency_of(cells.iter().flat_map(|cell| &cell.blocks).filter_map(Block::usable));
-        let anchors = Anchors::of(cells.iter().copied().find(|cell| cell.role == Role::Anchor));
+        let anchors = Anchors::of(cells.iter().copied().find(|cell| cell.role == Role::Anchor), latency.0);
         let view = |cell: &&'a CellResult| CellView {
             cell,
             steady: Steadiness::of(cell),
@@ -164,39 +164,42 @@ impl CellView<'_> {
     }
 }
 
-/// The usable anchor blocks of a load.
-struct Anchors<'a>(Vec<((u32, u32), &'a RunRecord)>);
+/// What one block measured, by metric. What it does not know, or zero, is absent: nothing is a multiple of that.
+type Values = BTreeMap<Metric, f64>;
 
-impl<'a> Anchors<'a> {
-    fn of(cell: Option<&'a CellResult>) -> Anchors<'a> {
+fn values(record: &RunRecord, latency: &str) -> Values {
+    let block = Merged::of([record]);
+    let known = |metric: Metric| Some((metric, metric.value(&block, latency).filter(|value| *value > 0.0)?));
+    Metric::ALL.into_iter().chain(Metric::JUDGED_COUNTING).filter_map(known).collect()
+}
+
+/// The usable anchor blocks of a load, by round and position.
+struct Anchors(BTreeMap<(u32, u32), Values>);
+
+impl Anchors {
+    fn of(cell: Option<&CellResult>, latency: &str) -> Anchors {
         let blocks = cell.into_iter().flat_map(|cell| &cell.blocks);
-        let mut anchors: Vec<_> =
-            blocks.filter_map(|block| Some(((block.round, block.position), block.usable()?))).collect();
-        anchors.sort_by_key(|(place, _)| *place);
-        Anchors(anchors)
+        let anchor = |block: &Block| Some(((block.round, block.position), values(block.usable()?, latency)));
+        Anchors(blocks.filter_map(anchor).collect())
     }
 
     /// The last anchor before and the first behind a place in the same round.
-    fn around(&self, round: u32, position: u32) -> Vec<Merged> {
-        let next = self.0.partition_point(|(place, _)| *place < (round, position));
-        let places = next.checked_sub(1).into_iter().chain([next]);
-        let anchors = places.filter_map(|at| self.0.get(at)).filter(|(place, _)| place.0 == round);
-        anchors.map(|(_, record)| Merged::of([*record])).collect()
+    fn around(&self, round: u32, position: u32) -> impl Iterator<Item = &Values> {
+        let before = self.0.range((round, 0)..(round, position)).next_back();
+        let behind = self.0.range((round, position)..=(round, u32::MAX)).next();
+        before.into_iter().chain(behind).map(|(_, values)| values)
     }
 
     fn divide(&self, cell: &CellResult, latency: &str) -> BTreeMap<Metric, LogRatios> {
         let mut ratios: BTreeMap<Metric, LogRatios> = BTreeMap::new();
         for block in &cell.blocks {
             let Some(record) = block.usable() else { continue };
-            let anchors = self.around(block.round, block.position);
-            let own = Merged::of([record]);
-            for metric in Metric::ALL.into_iter().chain(Metric::JUDGED_COUNTING) {
-                let value = |merged| metric.value(merged, latency).filter(|value| *value > 0.0);
-                let Some(own) = value(&own) else { continue };
+            for (metric, own) in values(record, latency) {
                 // The mean of the two ratios' logarithms. Of anchors pooled, a high quantile is the worse one's own: a
                 // block of JSON had ×0.87 of its neighbours' p99 (docs/decisions/anchors.md).
+                let anchors = self.around(block.round, block.position);
                 let logs: Vec<f64> =
-                    anchors.iter().filter_map(value).map(|anchor| (own / anchor).ln()).collect();
+                    anchors.filter_map(|anchor| Some((own / anchor.get(&metric)?).ln())).collect();
                 if !logs.is_empty() {
                     let mean = logs.iter().sum::<f64>() / logs.len() as f64;
                     ratios.entry(metric).or_default().insert(block.round, mean);
