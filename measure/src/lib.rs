@@ -8,6 +8,7 @@
 //! to the record, add a field with `#[serde(default)]` and raise the minor number of [`SCHEMA_VERSION`].
 
 mod allocations;
+mod counts;
 mod cpu;
 mod environment;
 mod latency;
@@ -19,11 +20,12 @@ pub mod utc;
 mod validity;
 
 pub use allocations::Allocations;
+pub use counts::Counts;
 pub use cpu::{CpuClock, CpuTime, cpu_pressure_percent, runnable_wait_ns};
 pub use environment::Environment;
 pub use latency::{Latency, LatencyError, Quantile};
 pub use record::{
-    AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, Counts, FlowRecord,
+    AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,
     LatencyBound, MemoryRecord, PinnedCores, RecordError, RelayProcess, RunRecord, SCHEMA_VERSION, Status,
     Tool, TrafficRecord, read_versioned,
 };

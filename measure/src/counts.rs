@@ -1,0 +1,208 @@
+//! The ledger of a run: what was planned and expected, and what became of it.
+
+use std::ops::Add;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The ledger: what became of everything planned and everything expected.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Counts {
+    /// Events the plan wanted published.
+    pub planned: u64,
+    /// Answered with OK true.
+    pub acked: u64,
+    /// Answered with OK false.
+    pub rejected: u64,
+    /// Not answered in time.
+    pub timed_out: u64,
+    /// Sent, but the connection ended before an answer.
+    pub unknown: u64,
+    /// Never sent because our own queue was full.
+    pub dropped_by_generator: u64,
+    /// Subscriptions opened to read stored events.
+    pub requests: u64,
+    /// Of those, answered to the end (EOSE).
+    pub requests_completed: u64,
+    /// Of those, refused, timed out or cut off.
+    pub requests_failed: u64,
+    /// Events that should arrive at subscribers.
+    pub deliveries_expected: u64,
+    /// Of those, arrived once and unaltered.
+    pub deliveries: u64,
+    /// Of those, never arrived.
+    pub deliveries_lost: u64,
+    /// Arrivals beyond the first.
+    pub deliveries_duplicated: u64,
+    /// Arrivals with other content than was published.
+    pub deliveries_altered: u64,
+    /// Arrivals nobody was owed.
+    pub deliveries_unexpected: u64,
+    /// Frames that could not be decoded.
+    pub decode_errors: u64,
+    /// Clients that read slowly on purpose and that the relay disconnected for it.
+    #[serde(default)]
+    pub readers_cut_off: u64,
+    /// What would have been due to them after that: neither expected nor lost.
+    #[serde(default)]
+    pub deliveries_cut_off: u64,
+    /// Reconciliations (NIP-77) that ended with both sides knowing the difference.
+    #[serde(default)]
+    pub reconciliations: u64,
+    /// Messages that clients sent in them.
+    #[serde(default)]
+    pub negentropy_rounds: u64,
+    /// Bytes of negentropy, both ways, before hex and envelopes.
+    #[serde(default)]
+    pub negentropy_bytes: u64,
+    /// Deliveries of events that the same client was to get from another relay first.
+    #[serde(default)]
+    pub repeats_expected: u64,
+    /// Of those, arrived.
+    #[serde(default)]
+    pub repeats: u64,
+    /// Of those, recognised without decoding the event.
+    #[serde(default)]
+    pub repeats_peeked: u64,
+}
+
+impl Counts {
+    /// Proves that everything planned and expected is accounted for, and nothing was lost or damaged.
+    ///
+    /// # Errors
+    /// The sentence names every rule that fails, with its numbers.
+    pub fn balanced(&self) -> Result<(), String> {
+        let mut failures = Vec::new();
+        let mut equation = |left: (&str, u64), right: &[(&str, u64)]| {
+            let sum: u64 = right.iter().map(|(_, count)| count).sum();
+            if left.1 != sum {
+                let terms: Vec<String> =
+                    right.iter().map(|(name, count)| format!("{name} {count}")).collect();
+                failures.push(format!("{} {} is not {} = {sum}", left.0, left.1, terms.join(" + ")));
+            }
+        };
+        equation(
+            ("planned", self.planned),
+            &[
+                ("acked", self.acked),
+                ("rejected", self.rejected),
+                ("timed_out", self.timed_out),
+                ("unknown", self.unknown),
+                ("dropped_by_generator", self.dropped_by_generator),
+            ],
+        );
+        equation(
+            ("deliveries_expected", self.deliveries_expected),
+            &[("deliveries", self.deliveries), ("deliveries_lost", self.deliveries_lost)],
+        );
+        equation(
+            ("requests", self.requests),
+            &[("requests_completed", self.requests_completed), ("requests_failed", self.requests_failed)],
+        );
+        equation(("repeats_expected", self.repeats_expected), &[("repeats", self.repeats)]);
+        for (name, count) in self.damage() {
+            if count > 0 {
+                failures.push(format!("{name} is {count}, must be 0"));
+            }
+        }
+        if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+    }
+
+    /// The counters that must be 0, with their names.
+    fn damage(&self) -> [(&'static str, u64); 5] {
+        [
+            ("deliveries_lost", self.deliveries_lost),
+            ("deliveries_duplicated", self.deliveries_duplicated),
+            ("deliveries_altered", self.deliveries_altered),
+            ("deliveries_unexpected", self.deliveries_unexpected),
+            ("decode_errors", self.decode_errors),
+        ]
+    }
+
+    /// The envelopes of a run: deliveries, or acknowledged publishes where the scenario delivers nothing.
+    pub fn envelopes(&self) -> u64 {
+        if self.deliveries > 0 { self.deliveries } else { self.acked }
+    }
+}
+
+impl Add for Counts {
+    type Output = Counts;
+
+    fn add(self, other: Counts) -> Counts {
+        Counts {
+            planned: self.planned + other.planned,
+            acked: self.acked + other.acked,
+            rejected: self.rejected + other.rejected,
+            timed_out: self.timed_out + other.timed_out,
+            unknown: self.unknown + other.unknown,
+            dropped_by_generator: self.dropped_by_generator + other.dropped_by_generator,
+            requests: self.requests + other.requests,
+            requests_completed: self.requests_completed + other.requests_completed,
+            requests_failed: self.requests_failed + other.requests_failed,
+            deliveries_expected: self.deliveries_expected + other.deliveries_expected,
+            deliveries: self.deliveries + other.deliveries,
+            deliveries_lost: self.deliveries_lost + other.deliveries_lost,
+            deliveries_duplicated: self.deliveries_duplicated + other.deliveries_duplicated,
+            deliveries_altered: self.deliveries_altered + other.deliveries_altered,
+            deliveries_unexpected: self.deliveries_unexpected + other.deliveries_unexpected,
+            decode_errors: self.decode_errors + other.decode_errors,
+            readers_cut_off: self.readers_cut_off + other.readers_cut_off,
+            deliveries_cut_off: self.deliveries_cut_off + other.deliveries_cut_off,
+            reconciliations: self.reconciliations + other.reconciliations,
+            negentropy_rounds: self.negentropy_rounds + other.negentropy_rounds,
+            negentropy_bytes: self.negentropy_bytes + other.negentropy_bytes,
+            repeats_expected: self.repeats_expected + other.repeats_expected,
+            repeats: self.repeats + other.repeats,
+            repeats_peeked: self.repeats_peeked + other.repeats_peeked,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> Counts {
+        Counts {
+            planned: 15,
+            acked: 9,
+            rejected: 1,
+            timed_out: 2,
+            unknown: 2,
+            dropped_by_generator: 1,
+            requests: 4,
+            requests_completed: 3,
+            requests_failed: 1,
+            deliveries_expected: 50,
+            deliveries: 50,
+            ..Counts::default()
+        }
+    }
+
+    #[test]
+    fn the_ledger_names_each_rule_that_fails() {
+        assert_eq!(good().balanced(), Ok(()));
+        type Damage = fn(&mut Counts);
+        let cases: [(Damage, &str); 10] = [
+            (
+                |c| c.acked = 8,
+                "planned 15 is not acked 8 + rejected 1 + timed_out 2 + unknown 2 + dropped_by_generator 1 = 14",
+            ),
+            (|c| c.deliveries = 49, "deliveries_expected 50 is not deliveries 49 + deliveries_lost 0 = 49"),
+            (|c| c.requests = 5, "requests 5 is not requests_completed 3 + requests_failed 1 = 4"),
+            (|c| (c.deliveries, c.deliveries_lost) = (48, 2), "deliveries_lost is 2, must be 0"),
+            (|c| c.deliveries_duplicated = 3, "deliveries_duplicated is 3, must be 0"),
+            (|c| c.deliveries_altered = 4, "deliveries_altered is 4, must be 0"),
+            (|c| c.deliveries_unexpected = 5, "deliveries_unexpected is 5, must be 0"),
+            (|c| c.decode_errors = 6, "decode_errors is 6, must be 0"),
+            (|c| (c.repeats_expected, c.repeats) = (3, 2), "repeats_expected 3 is not repeats 2 = 2"),
+            (|c| (c.planned, c.decode_errors) = (16, 1), "= 15; decode_errors is 1, must be 0"),
+        ];
+        for (damage, expected) in cases {
+            let mut counts = good();
+            damage(&mut counts);
+            let error = counts.balanced().unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
