@@ -1,12 +1,13 @@
 //! The ledger of a run: what was planned and expected, and what became of it.
 
-use std::ops::Add;
-
+use derive_more::{Add, AddAssign, Sum};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The ledger: what became of everything planned and everything expected.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Add, AddAssign, Sum, Serialize, Deserialize, JsonSchema,
+)]
 pub struct Counts {
     /// Events the plan wanted published.
     pub planned: u64,
@@ -36,8 +37,22 @@ pub struct Counts {
     pub deliveries_duplicated: u64,
     /// Arrivals with other content than was published.
     pub deliveries_altered: u64,
-    /// Arrivals nobody was owed.
+    /// Arrivals under the id of a subscription that did not ask for the event: its filter does not match, or nobody
+    /// opened it.
+    #[serde(default)]
+    pub deliveries_misrouted: u64,
+    /// Arrivals of events that nobody published.
+    #[serde(default)]
+    pub deliveries_invented: u64,
+    /// Other arrivals nobody was owed: of a refused publication, or of a stored event behind its EOSE.
     pub deliveries_unexpected: u64,
+    /// Live events that came before the relay read the CLOSE of their subscription. No damage: NIP-01 has no answer
+    /// to CLOSE.
+    #[serde(default)]
+    pub deliveries_after_close: u64,
+    /// OK, EOSE and NEG-MSG that nothing was sent for, or that came twice.
+    #[serde(default)]
+    pub answers_unexpected: u64,
     /// Frames that could not be decoded.
     pub decode_errors: u64,
     /// Clients that read slowly on purpose and that the relay disconnected for it.
@@ -109,12 +124,15 @@ impl Counts {
     }
 
     /// The counters that must be 0, with their names.
-    fn damage(&self) -> [(&'static str, u64); 5] {
+    fn damage(&self) -> [(&'static str, u64); 8] {
         [
             ("deliveries_lost", self.deliveries_lost),
             ("deliveries_duplicated", self.deliveries_duplicated),
             ("deliveries_altered", self.deliveries_altered),
+            ("deliveries_misrouted", self.deliveries_misrouted),
+            ("deliveries_invented", self.deliveries_invented),
             ("deliveries_unexpected", self.deliveries_unexpected),
+            ("answers_unexpected", self.answers_unexpected),
             ("decode_errors", self.decode_errors),
         ]
     }
@@ -122,39 +140,6 @@ impl Counts {
     /// The envelopes of a run: deliveries, or acknowledged publishes where the scenario delivers nothing.
     pub fn envelopes(&self) -> u64 {
         if self.deliveries > 0 { self.deliveries } else { self.acked }
-    }
-}
-
-impl Add for Counts {
-    type Output = Counts;
-
-    fn add(self, other: Counts) -> Counts {
-        Counts {
-            planned: self.planned + other.planned,
-            acked: self.acked + other.acked,
-            rejected: self.rejected + other.rejected,
-            timed_out: self.timed_out + other.timed_out,
-            unknown: self.unknown + other.unknown,
-            dropped_by_generator: self.dropped_by_generator + other.dropped_by_generator,
-            requests: self.requests + other.requests,
-            requests_completed: self.requests_completed + other.requests_completed,
-            requests_failed: self.requests_failed + other.requests_failed,
-            deliveries_expected: self.deliveries_expected + other.deliveries_expected,
-            deliveries: self.deliveries + other.deliveries,
-            deliveries_lost: self.deliveries_lost + other.deliveries_lost,
-            deliveries_duplicated: self.deliveries_duplicated + other.deliveries_duplicated,
-            deliveries_altered: self.deliveries_altered + other.deliveries_altered,
-            deliveries_unexpected: self.deliveries_unexpected + other.deliveries_unexpected,
-            decode_errors: self.decode_errors + other.decode_errors,
-            readers_cut_off: self.readers_cut_off + other.readers_cut_off,
-            deliveries_cut_off: self.deliveries_cut_off + other.deliveries_cut_off,
-            reconciliations: self.reconciliations + other.reconciliations,
-            negentropy_rounds: self.negentropy_rounds + other.negentropy_rounds,
-            negentropy_bytes: self.negentropy_bytes + other.negentropy_bytes,
-            repeats_expected: self.repeats_expected + other.repeats_expected,
-            repeats: self.repeats + other.repeats,
-            repeats_peeked: self.repeats_peeked + other.repeats_peeked,
-        }
     }
 }
 
@@ -183,7 +168,7 @@ mod tests {
     fn the_ledger_names_each_rule_that_fails() {
         assert_eq!(good().balanced(), Ok(()));
         type Damage = fn(&mut Counts);
-        let cases: [(Damage, &str); 10] = [
+        let cases: [(Damage, &str); 13] = [
             (
                 |c| c.acked = 8,
                 "planned 15 is not acked 8 + rejected 1 + timed_out 2 + unknown 2 + dropped_by_generator 1 = 14",
@@ -194,6 +179,9 @@ mod tests {
             (|c| c.deliveries_duplicated = 3, "deliveries_duplicated is 3, must be 0"),
             (|c| c.deliveries_altered = 4, "deliveries_altered is 4, must be 0"),
             (|c| c.deliveries_unexpected = 5, "deliveries_unexpected is 5, must be 0"),
+            (|c| c.deliveries_misrouted = 7, "deliveries_misrouted is 7, must be 0"),
+            (|c| c.deliveries_invented = 8, "deliveries_invented is 8, must be 0"),
+            (|c| c.answers_unexpected = 9, "answers_unexpected is 9, must be 0"),
             (|c| c.decode_errors = 6, "decode_errors is 6, must be 0"),
             (|c| (c.repeats_expected, c.repeats) = (3, 2), "repeats_expected 3 is not repeats 2 = 2"),
             (|c| (c.planned, c.decode_errors) = (16, 1), "= 15; decode_errors is 1, must be 0"),

@@ -11,6 +11,7 @@ mod allocations;
 mod counts;
 mod cpu;
 mod environment;
+mod exit;
 mod latency;
 pub mod log;
 mod record;
@@ -23,6 +24,7 @@ pub use allocations::Allocations;
 pub use counts::Counts;
 pub use cpu::{CpuClock, CpuTime, cpu_pressure_percent, runnable_wait_ns};
 pub use environment::Environment;
+pub use exit::Exit;
 pub use latency::{Latency, LatencyError, Quantile};
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,

@@ -1,0 +1,49 @@
+//! How the programs end, as the shell sees it.
+
+use std::process::ExitCode;
+
+/// The exit codes of client-sim and compare. Each code means the same in both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Everything ran, and every demand was met.
+    Success = 0,
+    /// Something failed that no other code names.
+    Error = 1,
+    /// The command line, or a file that it names, is wrong.
+    Usage = 2,
+    /// The measurement ran and cannot be believed.
+    Invalid = 3,
+    /// The ledger does not balance: something was lost, doubled, altered, misrouted or invented.
+    Unbalanced = 4,
+    /// The run ended early, because a connection or the relay was lost.
+    Incomplete = 5,
+    /// The floor relay cannot play this plan.
+    NotPossible = 6,
+    /// A bound of the scenario or of `--slo` was missed.
+    BoundMissed = 99,
+    /// `compare diff` found a metric that became worse.
+    Regression = 100,
+    /// `compare diff --strict` could not tell.
+    Inconclusive = 101,
+    /// Ctrl-C: what was measured until then is kept.
+    Interrupted = 130,
+}
+
+impl Exit {
+    /// The number that the shell sees.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// Whether a process ended with this code.
+    pub fn is(self, code: Option<i32>) -> bool {
+        code == Some(i32::from(self.code()))
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
+    }
+}
