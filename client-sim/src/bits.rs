@@ -18,6 +18,14 @@ impl Bits {
         fresh
     }
 
+    /// Removes a member; false when it was none, however large.
+    pub fn remove(&mut self, member: usize) -> bool {
+        let bit = 1 << (member % 64);
+        let Some(word) = self.0.get_mut(member / 64).filter(|word| **word & bit != 0) else { return false };
+        *word &= !bit;
+        true
+    }
+
     /// Whether `member` is in the set.
     pub fn contains(&self, member: usize) -> bool {
         self.0[member / 64] & (1 << (member % 64)) != 0
@@ -71,5 +79,7 @@ mod tests {
         let same: Bits = (0..130).map(|n| [0, 63, 64, 129].contains(&n)).collect();
         assert_eq!(same.iter().collect::<Vec<_>>(), [0, 63, 64, 129]);
         assert!(!same.contains(1) && same.contains(129));
+        assert!(bits.remove(63) && !bits.remove(63) && !bits.remove(1_000));
+        assert_eq!(bits.iter().collect::<Vec<_>>(), [0, 64, 129]);
     }
 }

@@ -7,11 +7,10 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
+use codecs::{Format, Implementation};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::{TcpSocket, TcpStream};
-use wire::{Connection, WireError};
-
-use crate::shared::Target;
+use wire::{Agreement, ClientTls, Connection, Dictionary, Offer, WireError, WireLimits};
 
 /// Connections from one source address. The usual range of ports has 28,232, of which those that closed last stay
 /// taken for a minute.
@@ -19,6 +18,57 @@ const CONNECTIONS_PER_SOURCE: usize = 10_000;
 
 /// Descriptors beside the connections: the runtime's, timers, standard streams, a record, a relay's pipes.
 const OTHER_DESCRIPTORS: u64 = 64;
+
+/// Whom to connect to, and how.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// `ws://…` or `wss://…`
+    pub url: String,
+    /// Whom to trust, for `wss://`.
+    pub tls: Option<ClientTls>,
+    /// Formats and compression to offer.
+    pub offer: Offer,
+    /// Buffers, limits, timeouts.
+    pub limits: WireLimits,
+    /// Whose code reads and writes the format.
+    pub implementation: Implementation,
+}
+
+impl Target {
+    /// Compares what was agreed on with what was asked for: a run is labelled with what was asked for, so anything
+    /// else must not run.
+    ///
+    /// # Errors
+    /// The text says what differs and what to try.
+    pub fn check(&self, agreement: &Agreement) -> anyhow::Result<()> {
+        let Target { url, offer, .. } = self;
+        let asked = offer.formats.first().copied().unwrap_or(Format::JSON);
+        let agreed = agreement.format;
+        ensure!(
+            agreed == asked,
+            "{url} does not speak {asked}: it agreed on {agreed}. Try --format {agreed}, or a relay that speaks {asked}",
+        );
+        ensure!(
+            agreement.batched == offer.batched,
+            "{url} does not batch events. Leave out --batched, or try a relay that does",
+        );
+        let (asked, agreed) = (offer.compression.name(), agreement.compression.name());
+        let dictionary = offer.compression.dictionary().or_else(|| Dictionary::bundled(agreement.format));
+        let dictionary = match dictionary.filter(|_| asked == "zstd-dict") {
+            Some(dictionary) => format!(
+                ", or give the relay the same --dictionary: {} is its name here, and the relay's NIP-11 document \
+                 lists those that it has",
+                dictionary.id()
+            ),
+            None => String::new(),
+        };
+        ensure!(
+            asked == agreed,
+            "{url} declined compression {asked}: it agreed on {agreed}. Try --compression {agreed}{dictionary}",
+        );
+        Ok(())
+    }
+}
 
 /// Makes connections to the relay.
 #[derive(Debug)]

@@ -4,23 +4,26 @@ use measure::Counts;
 
 use crate::{
     bits::Bits,
-    client::nanos,
+    client::Report,
+    schedule::nanos,
     shared::{Fate, Shared},
     swarm::Outcome,
     workload::Workload,
 };
 
-/// Closes the ledger of a run: sums what the clients saw, and compares it with the plan.
-pub fn close(shared: &Shared, outcome: &Outcome) -> Counts {
+/// Closes the ledger of a run: sums what the clients saw, in the order of the plan, and compares it with the plan. Where
+/// the run did not come to its end, what was not answered is unknown rather than timed out.
+pub fn close(shared: &Shared, reports: &[&Report], complete: bool) -> Counts {
     let workload = &shared.workload;
-    let mut counts = Counts { planned: workload.publications.len() as u64, ..Counts::default() };
+    let seen: Counts = reports.iter().map(|report| report.counts).sum();
+    let mut counts = seen + Counts { planned: workload.publications.len() as u64, ..Counts::default() };
     for publication in 0..workload.publications.len() {
         match shared.fate(publication) {
             Fate::Acked => counts.acked += 1,
-            Fate::Rejected => counts.rejected += 1,
+            Fate::Rejected | Fate::Duplicate => counts.rejected += 1,
             Fate::Dropped => counts.dropped_by_generator += 1,
             // Without an answer from a relay that still runs it timed out; otherwise nobody knows.
-            Fate::Planned if outcome.incomplete.is_none() => counts.timed_out += 1,
+            Fate::Planned if complete => counts.timed_out += 1,
             Fate::Planned => counts.unknown += 1,
         }
     }
@@ -34,22 +37,8 @@ pub fn close(shared: &Shared, outcome: &Outcome) -> Counts {
         counts.deliveries_expected += reconciliation.lacks.len() as u64;
     }
     counts.repeats_expected = workload.repeats;
-    for client in &outcome.clients {
-        counts.deliveries_expected += client.owed;
-        counts.repeats += client.repeats;
-        counts.repeats_peeked += client.repeats_peeked;
-        counts.reconciliations += client.reconciliations;
-        counts.negentropy_rounds += client.negentropy_rounds;
-        counts.negentropy_bytes += client.negentropy_bytes;
-        counts.requests_completed += client.requests_completed;
-        counts.deliveries += client.deliveries;
-        counts.deliveries_duplicated += client.duplicated;
-        counts.deliveries_altered += client.altered;
-        counts.deliveries_unexpected += client.unexpected;
-        counts.decode_errors += client.decode_errors;
-    }
     counts.requests_failed = counts.requests - counts.requests_completed;
-    for (role, client) in workload.roles.iter().zip(&outcome.clients) {
+    for (role, client) in workload.roles.iter().zip(reports) {
         for (live, seen) in role.filters().iter().zip(&client.seen) {
             let matches = &workload.live[*live as usize].matches;
             if client.cut_off.is_some() {
@@ -80,7 +69,6 @@ fn close_live(
     owed: impl Fn(usize) -> bool,
     counts: &mut Counts,
 ) {
-    counts.deliveries_unexpected += seen.iter().filter(|n| !matches.contains(*n)).count() as u64;
     for n in matches.iter() {
         match (seen.contains(n), shared.fate(n)) {
             // Delivered although its OK never came: the relay had taken it, and said so by delivering.
@@ -88,7 +76,7 @@ fn close_live(
                 counts.deliveries_expected += 1;
                 counts.deliveries += 1;
             }
-            (true, Fate::Rejected | Fate::Dropped) => counts.deliveries_unexpected += 1,
+            (true, Fate::Rejected | Fate::Duplicate | Fate::Dropped) => counts.deliveries_unexpected += 1,
             (false, Fate::Acked) => counts.deliveries_expected += u64::from(owed(n)),
             (false, _) => {}
         }
@@ -102,12 +90,12 @@ pub fn active_ns(workload: &Workload, outcome: &Outcome) -> u64 {
     if !workload.publications.is_empty() {
         return elapsed_ns(workload, outcome);
     }
-    union_ns(outcome.clients.iter().flat_map(|c| c.busy_ns.iter().copied()).collect())
+    union_ns(outcome.clients.iter().flat_map(|c| c.report.busy_ns.iter().copied()).collect())
 }
 
 /// From the first instant at which something was due to the last answer, in nanoseconds.
 pub fn elapsed_ns(workload: &Workload, outcome: &Outcome) -> u64 {
-    let last_ns = outcome.clients.iter().map(|c| c.last_ns).max().unwrap_or(0);
+    let last_ns = outcome.clients.iter().map(|c| c.report.last_ns).max().unwrap_or(0);
     last_ns.saturating_sub(nanos(workload.first_due()))
 }
 

@@ -11,7 +11,7 @@ use measure::{
 use serde::Deserialize;
 use wire::{Agreement, Compression, Flow, Traffic};
 
-use crate::{args::Args, ledger, recorder::Metric, shared::Shared, swarm::Outcome};
+use crate::{args::Args, client::Report, ledger, recorder::Metric, shared::Shared, swarm::Outcome};
 
 /// What is known of a run beside its outcome.
 #[derive(Debug)]
@@ -48,7 +48,8 @@ pub(crate) struct RelayTotals {
 
 /// Closes the ledger, judges the measurement and writes it all down.
 pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> RunRecord {
-    let counts = ledger::close(shared, &outcome);
+    let reports: Vec<&Report> = outcome.clients.iter().map(|client| &client.report).collect();
+    let counts = ledger::close(shared, &reports, outcome.incomplete.is_none());
     let elapsed_ns = ledger::elapsed_ns(&shared.workload, &outcome);
     let active_ns = ledger::active_ns(&shared.workload, &outcome);
     let traffic = outcome.clients.iter().fold(Traffic::default(), |sum, client| sum + client.traffic);
@@ -150,10 +151,10 @@ fn compression_memory(outcome: &Outcome, facts: &Facts<'_>) -> Option<Compressio
     if facts.agreement.compression == Compression::None {
         return None;
     }
-    let ended = || outcome.clients.iter().map(|client| client.ended);
-    let connections: u64 = ended().map(|(connections, _)| connections).sum();
-    let own: usize = ended().map(|(_, memory)| memory.own_bytes).sum();
-    let shared = ended().map(|(_, memory)| memory.shared_bytes).max().unwrap_or(0);
+    let connections: u64 = outcome.clients.iter().map(|client| client.connections).sum();
+    let memories = || outcome.clients.iter().map(|client| client.compression_memory);
+    let own: usize = memories().map(|memory| memory.own_bytes).sum();
+    let shared = memories().map(|memory| memory.shared_bytes).max().unwrap_or(0);
     let relay = facts.relay_totals;
     Some(CompressionMemoryRecord {
         client_bytes_per_connection: own as u64 / connections.max(1),

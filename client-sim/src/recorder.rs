@@ -65,6 +65,19 @@ impl Metric {
     }
 }
 
+/// A latency on one clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample {
+    /// What was timed.
+    pub metric: Metric,
+    /// When it was due, or began, in nanoseconds.
+    pub since_ns: u64,
+    /// When it was done, in nanoseconds.
+    pub now_ns: u64,
+    /// Whether it counts only for its population: a client that is slow on purpose says nothing about the others.
+    pub apart: bool,
+}
+
 /// What is kept second by second, best known first.
 const SLICED: [Metric; 3] = [Metric::Response, Metric::PublishOk, Metric::Eose];
 
@@ -76,24 +89,19 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Adds what was due at one instant and came at another, in nanoseconds from the start of the run.
-    pub fn record_from(&mut self, label: Option<usize>, metric: Metric, due_ns: u64, now_ns: u64) {
-        self.record(label, metric, now_ns.saturating_sub(due_ns));
-        if let Some(sliced) = SLICED.iter().position(|sliced| *sliced == metric) {
-            self.slices[sliced].record(due_ns, now_ns);
-        }
-    }
-
     /// Adds a value of a client whose population has the label, if it has one.
-    pub fn record(&mut self, label: Option<usize>, metric: Metric, ns: u64) {
-        self.latencies.entry((metric, None)).or_default().record(ns);
-        self.record_apart(label, metric, ns);
-    }
-
-    /// Adds a value that belongs only to its population, because all clients together would say nothing with it.
-    pub fn record_apart(&mut self, label: Option<usize>, metric: Metric, ns: u64) {
+    pub fn add(&mut self, label: Option<usize>, sample: &Sample) {
+        let Sample { metric, since_ns, now_ns, apart } = *sample;
+        let ns = now_ns.saturating_sub(since_ns);
         if label.is_some() {
             self.latencies.entry((metric, label)).or_default().record(ns);
+        }
+        if apart {
+            return;
+        }
+        self.latencies.entry((metric, None)).or_default().record(ns);
+        if let Some(sliced) = SLICED.iter().position(|sliced| *sliced == metric) {
+            self.slices[sliced].record(since_ns, now_ns);
         }
     }
 

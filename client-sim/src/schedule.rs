@@ -9,6 +9,11 @@ use corpus::Random;
 
 use crate::scenario::{Arrival, Span};
 
+/// Nanoseconds; a `u64` holds 584 years of them.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// The instants at which connection `index` of `connections` is due within `spans`, in ascending order. Of a closed
 /// loop, the instants at which its rounds may start at the earliest: the start of the first span.
 pub(crate) fn arrivals(

@@ -9,26 +9,9 @@ use std::{
     time::Instant,
 };
 
-use codecs::Implementation;
 use tokio::sync::Notify;
-use wire::{ClientTls, Offer, WireLimits};
 
-use crate::{bits::Bits, client::nanos, workload::Workload};
-
-/// Whom to connect to, and how.
-#[derive(Debug, Clone)]
-pub struct Target {
-    /// `ws://…` or `wss://…`
-    pub url: String,
-    /// Whom to trust, for `wss://`.
-    pub tls: Option<ClientTls>,
-    /// Formats and compression to offer.
-    pub offer: Offer,
-    /// Buffers, limits, timeouts.
-    pub limits: WireLimits,
-    /// Whose code reads and writes the format.
-    pub implementation: Implementation,
-}
+use crate::{bits::Bits, schedule::nanos, workload::Workload};
 
 /// What became of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,10 +21,19 @@ pub enum Fate {
     Planned,
     /// The relay took it.
     Acked,
-    /// The relay refused it, or had it already.
+    /// The relay refused it.
     Rejected,
+    /// The relay had it already.
+    Duplicate,
     /// It was due, but its connection's queue was full.
     Dropped,
+}
+
+impl Fate {
+    /// Whether no subscriber gets the event.
+    pub fn is_undelivered(self) -> bool {
+        matches!(self, Fate::Rejected | Fate::Duplicate | Fate::Dropped)
+    }
 }
 
 /// Shared by all workers.
@@ -50,7 +42,7 @@ pub struct Shared {
     /// The plan.
     pub workload: Workload,
     /// When each publication was sent, in nanoseconds from the start; 0 before that.
-    pub sent_ns: Vec<AtomicU64>,
+    sent_ns: Vec<AtomicU64>,
     /// Woken when everything is done, or something failed.
     pub changed: Notify,
     fates: Vec<AtomicU8>,
@@ -98,23 +90,12 @@ impl Shared {
         self.start.set(start).expect("a run starts once");
     }
 
-    /// Whether the clock runs.
-    pub fn has_started(&self) -> bool {
-        self.start.get().is_some()
-    }
-
     /// The instant that the plan's times count from.
     ///
     /// # Panics
     /// Before [`Shared::set_start`]: nothing is timed before the start.
     pub fn start(&self) -> Instant {
         *self.start.get().expect("nothing is timed before the start")
-    }
-
-    /// The publication of the event with this id.
-    pub fn publication_of(&self, id: &[u8; 32]) -> Option<usize> {
-        let event = self.workload.find(id)?;
-        self.workload.publication_of(event)
     }
 
     /// Counts deliveries, for progress.
@@ -178,20 +159,31 @@ impl Shared {
         match self.fates[publication].load(Ordering::Acquire) {
             f if f == Fate::Acked as u8 => Fate::Acked,
             f if f == Fate::Rejected as u8 => Fate::Rejected,
+            f if f == Fate::Duplicate as u8 => Fate::Duplicate,
             f if f == Fate::Dropped as u8 => Fate::Dropped,
             _ => Fate::Planned,
         }
     }
 
+    /// Notes that a publication is handed to its connection, at so many nanoseconds from the start.
+    pub fn note_sent(&self, publication: usize, now_ns: u64) {
+        self.sent_ns[publication].store(now_ns.max(1), Ordering::Relaxed);
+    }
+
+    /// When a publication was sent, in nanoseconds from the start; 0 before that.
+    pub fn sent_ns(&self, publication: usize) -> u64 {
+        self.sent_ns[publication].load(Ordering::Relaxed)
+    }
+
     /// Whether a publication was handed to its connection's socket.
     pub fn was_sent(&self, publication: usize) -> bool {
-        self.sent_ns[publication].load(Ordering::Relaxed) > 0
+        self.sent_ns(publication) > 0
     }
 
     /// When a publication was due, in nanoseconds from the start: planned, or in a closed loop when it was sent.
     pub fn due_ns(&self, publication: usize) -> u64 {
         let planned = &self.workload.publications[publication];
-        if planned.closed { self.sent_ns[publication].load(Ordering::Relaxed) } else { nanos(planned.at) }
+        if planned.closed { self.sent_ns(publication) } else { nanos(planned.at) }
     }
 
     /// The publications that were sent by now.

@@ -92,12 +92,14 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
     )?;
     writeln!(
         out,
-        "  delivered        {} of {} expected; {} lost, {} twice, {} altered, {} unexpected",
+        "  delivered        {} of {} expected; {} lost, {} twice, {} altered, {} misrouted, {} invented, {} unexpected",
         counts.deliveries,
         counts.deliveries_expected,
         counts.deliveries_lost,
         counts.deliveries_duplicated,
         counts.deliveries_altered,
+        counts.deliveries_misrouted,
+        counts.deliveries_invented,
         counts.deliveries_unexpected
     )?;
     if counts.reconciliations > 0 {

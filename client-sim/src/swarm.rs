@@ -18,14 +18,15 @@ use tokio::{
 };
 
 use crate::{
-    client::{Client, ClientReport, Due},
     dial::Dialer,
+    driver::{ClientOutcome, Driver},
     memory,
     own_relay::OwnRelay,
     pacer::Pacer,
     progress::Progress,
     recorder::Recorder,
     shared::{Fate, Shared},
+    workload::Due,
 };
 
 /// Commands a client may have waiting. Beyond that its publications are dropped, which makes the run invalid.
@@ -64,7 +65,7 @@ pub struct Outcome {
     /// All latencies.
     pub recorder: Recorder,
     /// One for each connection, in the order of the plan.
-    pub clients: Vec<ClientReport>,
+    pub clients: Vec<ClientOutcome>,
     /// CPU time of this process from start to end.
     pub client_cpu: CpuTime,
     /// CPU time of the relay from start to end.
@@ -82,7 +83,7 @@ pub struct Outcome {
 }
 
 /// What one worker brings back.
-type WorkerReport = (Recorder, Vec<(usize, ClientReport)>);
+type WorkerReport = (Recorder, Vec<(usize, ClientOutcome)>);
 
 /// A worker on its thread.
 struct Worker {
@@ -232,7 +233,7 @@ async fn work(
     mut stop: watch::Receiver<bool>,
 ) -> anyhow::Result<WorkerReport> {
     let recorder = Rc::new(RefCell::new(Recorder::default()));
-    let clients: Vec<(usize, Client)> = futures::stream::iter(connections)
+    let clients: Vec<(usize, Driver)> = futures::stream::iter(connections)
         .map(|id| open(Arc::clone(&shared), Rc::clone(&recorder), Arc::clone(&dialer), id))
         .buffered(CONNECTING)
         .try_collect()
@@ -253,7 +254,10 @@ async fn work(
     }
     let telling = tokio::task::spawn_local(tell(Arc::clone(&shared), Rc::clone(&recorder)));
     for (id, client, receiver) in receivers {
-        tasks.push((id, tokio::task::spawn_local(client.run(receiver, stop.clone()))));
+        tasks.push((
+            id,
+            tokio::task::spawn_local(drive(Arc::clone(&shared), id, client, receiver, stop.clone())),
+        ));
     }
     tokio::select! {
         paced = release(&shared, &due, &queues, &pacer) => paced?,
@@ -265,6 +269,22 @@ async fn work(
     telling.await.ok();
     let recorder = Rc::into_inner(recorder).context("a client outlived its task")?.into_inner();
     Ok((recorder, reports))
+}
+
+/// Runs one client; tells at once when it ends early.
+async fn drive(
+    shared: Arc<Shared>,
+    id: usize,
+    mut client: Driver,
+    due: mpsc::Receiver<Due>,
+    stop: watch::Receiver<bool>,
+) -> ClientOutcome {
+    let ended = client.run(shared.start(), due, stop).await;
+    let failure = ended.err().map(|error| format!("connection {id}: {error:#}"));
+    if let Some(failure) = &failure {
+        shared.report_failure(failure);
+    }
+    ClientOutcome { failure, ..client.finish().await }
 }
 
 /// Tells each second what came in the one before. It does so whether or not anybody looks, so that looking changes nothing.
@@ -286,8 +306,8 @@ async fn open(
     recorder: Rc<RefCell<Recorder>>,
     dialer: Arc<Dialer>,
     id: usize,
-) -> anyhow::Result<(usize, Client)> {
-    let client = Client::open(shared, recorder, dialer, id).await;
+) -> anyhow::Result<(usize, Driver)> {
+    let client = Driver::open(shared, recorder, dialer, id).await;
     Ok((id, client.with_context(|| format!("connection {id}"))?))
 }
 
@@ -335,8 +355,8 @@ fn drop_due(shared: &Shared, due: Due) {
 }
 
 async fn join_all(
-    tasks: Vec<(usize, JoinHandle<ClientReport>)>,
-) -> anyhow::Result<Vec<(usize, ClientReport)>> {
+    tasks: Vec<(usize, JoinHandle<ClientOutcome>)>,
+) -> anyhow::Result<Vec<(usize, ClientOutcome)>> {
     let mut reports = Vec::with_capacity(tasks.len());
     for (id, task) in tasks {
         reports.push((id, task.await.context("a client panicked")?));

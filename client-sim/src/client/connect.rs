@@ -1,23 +1,17 @@
-//! A client's connection: made, proven (NIP-42), read slowly, dropped, closed.
+//! A client's connection: wanted, proven (NIP-42), read slowly, ended.
 
-use std::{
-    borrow::Cow,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
-};
+use std::{borrow::Cow, time::Duration};
 
-use anyhow::{Context, bail};
-use codecs::{ClientMessage, Event, RelayMessage};
-use tokio::time::timeout;
-use wire::{CloseCode, Connection, Message, Traffic};
+use codecs::{ClientMessage, Event};
 
-use super::{Client, Reader, SLOW_RECEIVE_BUFFER_BYTES, Wake};
-use crate::{recorder::Metric, shared::Fate};
+use super::{Action, Client, Subscription, Wake};
+use crate::{bits::Bits, recorder::Metric, schedule::nanos};
 
 /// How long the relay may take for one answer while a connection is set up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// tokio's timer counts in milliseconds.
-const TIMER_STEP: Duration = Duration::from_millis(1);
+/// Timers of runtimes count in milliseconds.
+const TIMER_STEP_NS: u64 = 1_000_000;
 
 /// How often a slow reader looks whether it has everything, once it reads as fast as it can.
 const CATCH_UP_POLL: Duration = Duration::from_millis(50);
@@ -25,145 +19,230 @@ const CATCH_UP_POLL: Duration = Duration::from_millis(50);
 /// NIP-42.
 const CLIENT_AUTH: u16 = 22_242;
 
-impl Client {
-    /// Connects unless it is connected, and answers the relay's challenge where the scenario says so.
-    pub(super) async fn connect(&mut self) -> anyhow::Result<()> {
-        if self.link.is_some() {
-            return Ok(());
-        }
-        let receive_buffer_bytes = self.reader.as_ref().map(|_| SLOW_RECEIVE_BUFFER_BYTES);
-        let started = Instant::now();
-        let connection = self.dialer.dial(receive_buffer_bytes).await;
-        let url = &self.dialer.target().url;
-        let connection = connection.with_context(|| format!("connecting to {url} failed"))?;
-        // Connections before the start are no part of what is measured.
-        self.record_since(Metric::Handshake, started);
-        let agreed = connection.agreement().format;
-        if Some(&agreed) != self.dialer.target().offer.formats.first() {
-            bail!("the relay agreed on {agreed} this time");
-        }
-        self.link = Some(connection);
-        self.before = Traffic::default();
-        if self.shared.workload.auth { self.authenticate().await } else { Ok(()) }
+/// Who the client claims to talk to, and when.
+#[derive(Debug)]
+pub(super) struct Identity {
+    pub(super) url: String,
+    pub(super) unix_s: u64,
+}
+
+/// The state of the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Link {
+    Down,
+    Connecting {
+        since_ns: u64,
+    },
+    /// Waits for the relay's challenge.
+    Challenge,
+    /// Waits for OK to the AUTH event with this id.
+    Proving {
+        id: [u8; 32],
+        since_ns: u64,
+    },
+    Up,
+}
+
+impl Link {
+    pub(super) fn is_up(&self) -> bool {
+        *self == Link::Up
     }
 
-    fn record_since(&self, metric: Metric, since: Instant) {
-        if self.shared.has_started() {
-            self.recorder.borrow_mut().record(self.label, metric, super::nanos(since.elapsed()));
-        }
-    }
-
-    /// Proves to be somebody (NIP-42): waits for the challenge, signs it, waits for OK.
-    async fn authenticate(&mut self) -> anyhow::Result<()> {
-        let challenge = loop {
-            let message = self.next_answer().await.context("waiting for the relay's challenge (NIP-42)")?;
-            if let RelayMessage::Auth { challenge } = self.codec.decode_relay(&message.payload)? {
-                break challenge.into_owned();
-            }
+    /// What the relay owed when patience with it ended.
+    pub(super) fn silence(&self) -> String {
+        let owed = match self {
+            Link::Challenge => "its challenge (NIP-42) did not come",
+            Link::Proving { .. } => "OK to AUTH did not come",
+            _ => "EOSE of a live subscription did not come",
         };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let url = self.dialer.target().url.clone();
+        format!("the relay was silent for {} s: {owed}", PATIENCE.as_secs())
+    }
+}
+
+/// A client that reads slowly.
+#[derive(Debug)]
+pub(super) struct Reader {
+    bytes_per_s: u64,
+    /// When everything that it read so far is paid for, at its speed.
+    free_at_ns: u64,
+    /// Set until it may read on.
+    pausing: bool,
+    /// Set once it reads as fast as it can.
+    catching_up: bool,
+}
+
+impl Reader {
+    pub(super) fn new(bytes_per_s: u64) -> Self {
+        // At no bytes a second it reads nothing before it catches up.
+        Reader { bytes_per_s, free_at_ns: 0, pausing: bytes_per_s == 0, catching_up: false }
+    }
+}
+
+impl Client {
+    /// Wants a connection, unless there is one.
+    pub(super) fn connect(&mut self, now_ns: u64) {
+        if self.link == Link::Down {
+            self.link = Link::Connecting { since_ns: now_ns };
+            self.actions.push_back(Action::Connect);
+        }
+    }
+
+    /// The connection that [`Action::Connect`] wanted is there.
+    pub(crate) fn on_connected(&mut self, now_ns: u64) {
+        if let Link::Connecting { since_ns } = self.link {
+            self.record_always(Metric::Handshake, since_ns, now_ns);
+        }
+        if self.shared.workload.auth {
+            self.link = Link::Challenge;
+            self.silent_at_ns = Some(now_ns + nanos(PATIENCE));
+        } else {
+            self.set_up(now_ns);
+        }
+    }
+
+    /// The connection ended, or could not be made.
+    pub(crate) fn on_disconnected(&mut self, why: &str) {
+        self.link = Link::Down;
+        // Relays may, and should, end a connection that is read too slowly.
+        if self.reader.is_none() || !self.started {
+            return self.fail(why.to_owned());
+        }
+        self.report.cut_off = Some(why.to_owned());
+        self.wakes.clear();
+        self.shared.caught_up();
+    }
+
+    /// Signs the relay's challenge (NIP-42).
+    pub(super) fn prove(&mut self, challenge: &str, now_ns: u64) {
+        // A relay that asks without being expected to may do without the answer.
+        if self.link != Link::Challenge {
+            return;
+        }
+        let now_s = self.identity.unix_s + now_ns / 1_000_000_000;
+        let url = self.identity.url.clone();
         let mut event = Event {
             id: [0; 32],
             pubkey: [0; 32],
-            created_at: i64::try_from(now).unwrap_or(i64::MAX),
+            created_at: i64::try_from(now_s).unwrap_or(i64::MAX),
             kind: CLIENT_AUTH,
-            tags: vec![vec!["relay".into(), url.into()], vec!["challenge".into(), challenge.into()]],
+            tags: vec![
+                vec!["relay".into(), url.into()],
+                vec!["challenge".into(), challenge.to_owned().into()],
+            ],
             content: Cow::Borrowed(""),
             sig: [0; 64],
         };
         corpus::sign_as(&mut event, &format!("client {}", self.id));
-        let sent = Instant::now();
-        self.feed(&ClientMessage::Auth(Cow::Borrowed(&event))).await?;
-        self.flush().await?;
-        loop {
-            let message = self.next_answer().await.context("waiting for OK to AUTH")?;
-            if let RelayMessage::Ok { id, accepted, text } = self.codec.decode_relay(&message.payload)?
-                && id == event.id
-            {
-                self.record_since(Metric::Auth, sent);
-                return if accepted { Ok(()) } else { bail!("the relay refused AUTH: {text}") };
-            }
+        self.link = Link::Proving { id: event.id, since_ns: now_ns };
+        self.send(&ClientMessage::Auth(Cow::Borrowed(&event)));
+    }
+
+    /// Takes OK to AUTH; whether it was that.
+    pub(super) fn proven(&mut self, id: &[u8; 32], accepted: bool, text: &str, now_ns: u64) -> bool {
+        let Link::Proving { id: proof, since_ns } = self.link else { return false };
+        if proof != *id {
+            return false;
+        }
+        self.record_always(Metric::Auth, since_ns, now_ns);
+        if accepted {
+            self.set_up(now_ns);
+        } else {
+            self.fail(format!("the relay refused AUTH: {text}"));
+        }
+        true
+    }
+
+    /// The connection may be used: live subscriptions open, sessions that waited for it go on.
+    fn set_up(&mut self, now_ns: u64) {
+        self.link = Link::Up;
+        self.silent_at_ns = None;
+        if !self.started {
+            self.subscribe(now_ns);
+        }
+        for session in std::mem::take(&mut self.waiting) {
+            self.begin_session(session, now_ns);
         }
     }
 
-    /// The next message while a connection is set up.
-    pub(super) async fn next_answer(&mut self) -> anyhow::Result<Message> {
-        let link = self.link.as_mut().context("a client connects before it reads")?;
-        let message = timeout(PATIENCE, link.next())
-            .await
-            .with_context(|| format!("the relay was silent for {} s", PATIENCE.as_secs()))?;
-        Ok(message.context("the relay closed the connection")??)
-    }
-
-    /// Ends TCP without a word and keeps the connection's counts.
-    pub(super) fn drop_link(&mut self) {
-        if let Some(link) = self.link.take() {
-            self.keep_traffic(&link);
+    fn subscribe(&mut self, now_ns: u64) {
+        let shared = std::sync::Arc::clone(&self.shared);
+        let filters = shared.workload.roles[self.id].filters();
+        self.report.seen = vec![Bits::of_len(shared.workload.publications.len()); filters.len()];
+        for (n, live) in (0..).zip(filters) {
+            self.opening.insert(n as usize);
+            self.request(Subscription::Live(n), &shared.workload.live[*live as usize].filter);
+        }
+        if !filters.is_empty() {
+            self.silent_at_ns = Some(now_ns + nanos(PATIENCE));
         }
     }
 
-    /// Closes the connection as RFC 6455 wants it and keeps its counts.
-    pub(super) async fn close_link(&mut self) {
-        if let Some(mut link) = self.link.take() {
-            self.keep_traffic(&link);
-            link.close(CloseCode::Normal, "").await;
+    /// Ends patience with the relay when the last live subscription is open.
+    pub(super) fn set_up_if_open(&mut self) {
+        if self.link.is_up() && self.opening.count() == 0 {
+            self.silent_at_ns = None;
         }
     }
 
-    /// Of a connection from before the start, only what came after it; but its handshake.
-    fn keep_traffic(&mut self, link: &Connection) {
-        let traffic = link.traffic();
-        let before = std::mem::take(&mut self.before);
-        let memory = link.compression_memory();
-        let (connections, sum) = &mut self.report.ended;
-        *connections += 1;
-        sum.own_bytes += memory.own_bytes;
-        sum.shared_bytes = memory.shared_bytes.max(sum.shared_bytes);
-        self.report.traffic += Traffic {
-            sent: traffic.sent - before.sent,
-            received: traffic.received - before.received,
-            ..traffic
-        };
-        self.unflushed = false;
+    /// Each message while a connection is set up renews the patience.
+    pub(super) fn hear(&mut self, now_ns: u64) {
+        if let Some(silent_at_ns) = &mut self.silent_at_ns {
+            *silent_at_ns = now_ns + nanos(PATIENCE);
+        }
+    }
+
+    /// Whether it reads now.
+    pub(crate) fn may_read(&self) -> bool {
+        !self.started || self.reader.as_ref().is_none_or(|reader| !reader.pausing)
+    }
+
+    /// How slowly its role reads, as a reason to keep the kernel's buffer small.
+    pub(crate) fn reads_slowly(&self) -> bool {
+        self.reader.is_some()
     }
 
     /// After a message a slow reader waits as long as its speed demands.
-    pub(super) fn pause_after(&mut self, payload_bytes: usize) {
-        let Some(reader) = self.reader.as_mut().filter(|reader| !reader.catching_up) else { return };
+    pub(super) fn pause_after(&mut self, payload_bytes: usize, now_ns: u64) {
+        let started = self.started;
+        let Some(reader) = self.reader.as_mut().filter(|reader| started && !reader.catching_up) else {
+            return;
+        };
         let wait = Duration::from_secs_f64(payload_bytes as f64 / reader.bytes_per_s.max(1) as f64);
-        let now = Instant::now();
-        reader.free_at = reader.free_at.max(now) + wait;
-        let debt = reader.free_at - now;
+        reader.free_at_ns = reader.free_at_ns.max(now_ns).saturating_add(nanos(wait));
+        let free_at_ns = reader.free_at_ns;
         // What a timer cannot wait for adds up until it can.
-        if debt >= TIMER_STEP {
+        if free_at_ns - now_ns >= TIMER_STEP_NS {
             reader.pausing = true;
-            self.wake_after(debt, Wake::Read);
+            self.wake_at(free_at_ns, Wake::Read);
+        }
+    }
+
+    pub(super) fn read_on(&mut self) {
+        if let Some(reader) = &mut self.reader {
+            reader.pausing = false;
         }
     }
 
     /// From now on a slow reader reads as fast as it can, until it has everything.
-    pub(super) fn catch_up(&mut self) {
-        if let Some(Reader { pausing, catching_up, .. }) = &mut self.reader
-            && self.link.is_some()
-        {
-            (*pausing, *catching_up) = (false, true);
-            self.wake_after(CATCH_UP_POLL, Wake::CaughtUp);
+    pub(super) fn catch_up(&mut self, now_ns: u64) {
+        if let Some(reader) = self.reader.as_mut().filter(|_| self.link == Link::Up) {
+            (reader.pausing, reader.catching_up) = (false, true);
+            self.wake_at(now_ns + nanos(CATCH_UP_POLL), Wake::CaughtUp);
         }
     }
 
     /// Ends its part when every publication has a fate and everything accepted has come.
-    pub(super) fn end_when_caught_up(&mut self) {
+    pub(super) fn end_when_caught_up(&mut self, now_ns: u64) {
         let shared = &self.shared;
         let filters = shared.workload.roles[self.id].filters().iter().zip(&self.report.seen);
         let caught_up = filters.into_iter().all(|(live, seen)| {
             let mut owed = shared.workload.live[*live as usize].matches.iter().filter(|p| !seen.contains(*p));
-            owed.all(|p| matches!(shared.fate(p), Fate::Rejected | Fate::Dropped))
+            owed.all(|p| shared.fate(p).is_undelivered())
         });
         if caught_up {
             self.shared.caught_up();
         } else {
-            self.wake_after(CATCH_UP_POLL, Wake::CaughtUp);
+            self.wake_at(now_ns + nanos(CATCH_UP_POLL), Wake::CaughtUp);
         }
     }
 }

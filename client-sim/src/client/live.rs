@@ -1,17 +1,15 @@
 //! Live subscriptions: of subscribers for the whole run, of sessions for a while.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
-use codecs::Event;
-
-use super::{Client, Wake, report::Stay};
-use crate::{bits::Bits, recorder::Metric, shared::Fate};
+use super::{Client, Stay, Subscription, Wake};
+use crate::{bits::Bits, recorder::Metric, schedule::nanos};
 
 /// The live subscriptions of a session.
 #[derive(Debug)]
 pub(super) struct Visit {
     /// Subscriptions whose EOSE is missing.
-    pub(super) waiting_for: usize,
+    opening: Bits,
     /// What each has seen and is owed.
     subscriptions: Vec<Stay>,
     /// Publications sent before the last EOSE.
@@ -20,35 +18,22 @@ pub(super) struct Visit {
     missing: Vec<(usize, usize)>,
 }
 
-/// The id of a live subscription of a subscriber.
-pub(super) fn live_name(n: usize) -> String {
-    format!("live-{n}")
-}
-
-pub(super) fn live_index(subscription: &str) -> Option<usize> {
-    subscription.strip_prefix("live-")?.parse().ok()
-}
-
-/// The id of a live subscription of a session.
-pub(super) fn visit_name(session: u32, n: usize) -> String {
-    format!("v{session}-{n}")
-}
-
-pub(super) fn visit_index(subscription: &str) -> Option<(u32, usize)> {
-    let (session, n) = subscription.strip_prefix('v')?.split_once('-')?;
-    Some((session.parse().ok()?, n.parse().ok()?))
-}
-
 impl Client {
     /// A delivery on a subscription that lasts as long as the run.
-    pub(super) fn live_delivery(&mut self, subscription: usize, event: &Event<'_>, now_ns: u64) {
-        let Some(publication) = self.published(event) else { return };
-        let Some(seen) = self.report.seen.get_mut(subscription) else {
-            self.report.unexpected += 1;
+    pub(super) fn live_delivery(&mut self, filter: u32, found: u32, now_ns: u64) {
+        let workload = &self.shared.workload;
+        let live = workload.roles[self.id].filters().get(filter as usize).map(|live| *live as usize);
+        let Some(live) = live else {
+            self.report.counts.deliveries_misrouted += 1;
             return;
         };
-        if !seen.insert(publication) {
-            self.report.duplicated += 1;
+        let matching = workload.publication_of(found).filter(|p| workload.live[live].matches.contains(*p));
+        let Some(publication) = matching else {
+            let matches = workload.live[live].filter.matches(&workload.events[found as usize]);
+            return self.count_stray(matches, false);
+        };
+        if !self.report.seen[filter as usize].insert(publication) {
+            self.report.counts.deliveries_duplicated += 1;
             return;
         }
         self.time_delivery(publication, now_ns);
@@ -59,86 +44,81 @@ impl Client {
     }
 
     /// A delivery on a subscription of a session.
-    pub(super) fn visit_delivery(&mut self, (session, n): (u32, usize), event: &Event<'_>, now_ns: u64) {
-        let Some(publication) = self.published(event) else { return };
+    pub(super) fn stay_delivery(&mut self, (session, filter): (u32, u32), found: u32, now_ns: u64) {
+        let workload = &self.shared.workload;
+        let planned = workload.sessions.get(session as usize).filter(|s| s.connection == self.id);
+        let live = planned.and_then(|planned| planned.live.get(filter as usize));
         let visit = self.sessions.get_mut(&session).and_then(|session| session.visit.as_mut());
-        // A live event may overtake our CLOSE.
-        let Some(stay) = visit.and_then(|visit| visit.subscriptions.get_mut(n)) else { return };
-        if !self.shared.workload.live[stay.live as usize].matches.contains(publication) {
-            self.report.unexpected += 1;
-        } else if stay.seen.insert(publication) {
+        let was_asked = visit.is_some() || self.ended.contains_key(&session);
+        let Some(live) = live.filter(|_| was_asked).map(|live| &workload.live[*live as usize]) else {
+            self.report.counts.deliveries_misrouted += 1;
+            return;
+        };
+        let matching = workload.publication_of(found).filter(|p| live.matches.contains(*p));
+        let Some((visit, publication)) = visit.zip(matching) else {
+            // A live event may come before the relay reads CLOSE.
+            let after_close = self.ended.contains_key(&session);
+            let matches = live.filter.matches(&workload.events[found as usize]);
+            return self.count_stray(matches, after_close);
+        };
+        if visit.subscriptions[filter as usize].seen.insert(publication) {
             self.time_delivery(publication, now_ns);
             self.shared.delivered(1);
         } else {
-            self.report.duplicated += 1;
+            self.report.counts.deliveries_duplicated += 1;
         }
-    }
-
-    /// The publication of an event that arrived as it was sent.
-    fn published(&mut self, event: &Event<'_>) -> Option<usize> {
-        let shared = &self.shared;
-        let Some(publication) = shared.publication_of(&event.id) else {
-            self.report.unexpected += 1;
-            return None;
-        };
-        let planned = &shared.workload.publications[publication];
-        if shared.workload.events[planned.event as usize] != *event {
-            self.report.altered += 1;
-            return None;
-        }
-        Some(publication)
     }
 
     fn time_delivery(&mut self, publication: usize, now_ns: u64) {
-        let sent_ns = self.shared.sent_ns[publication].load(Ordering::Relaxed);
-        let due_ns = self.shared.due_ns(publication);
-        let times = [(Metric::Response, due_ns), (Metric::Service, sent_ns)];
-        if !self.shared.workload.is_measured(due_ns) {
-            return;
-        }
-        let mut recorder = self.recorder.borrow_mut();
-        for (metric, since_ns) in times {
-            if self.reader.is_some() {
-                recorder.record_apart(self.label, metric, now_ns.saturating_sub(since_ns));
-            } else {
-                recorder.record_from(self.label, metric, since_ns, now_ns);
-            }
+        let (due_ns, sent_ns) = (self.shared.due_ns(publication), self.shared.sent_ns(publication));
+        if self.shared.workload.is_measured(due_ns) {
+            self.record_always(Metric::Response, due_ns, now_ns);
+            self.record_always(Metric::Service, sent_ns, now_ns);
         }
     }
 
     /// Opens the live subscriptions of a session.
-    pub(super) async fn start_visit(&mut self, session: u32) -> anyhow::Result<()> {
-        let shared = std::sync::Arc::clone(&self.shared);
+    pub(super) fn start_visit(&mut self, session: u32) {
+        let shared = Arc::clone(&self.shared);
         let filters = &shared.workload.sessions[session as usize].live;
         let publications = shared.workload.publications.len();
-        for (n, live) in filters.iter().enumerate() {
-            let filter = &shared.workload.live[*live as usize].filter;
-            self.feed_request(&visit_name(session, n), filter).await?;
+        let mut opening = Bits::of_len(filters.len());
+        for (filter, live) in (0..).zip(filters) {
+            opening.insert(filter as usize);
+            self.request(
+                Subscription::Stay { session, filter },
+                &shared.workload.live[*live as usize].filter,
+            );
         }
         let stay =
             |live: &u32| Stay { live: *live, during: Bits::default(), seen: Bits::of_len(publications) };
         if let Some(open) = self.sessions.get_mut(&session) {
             open.visit = Some(Visit {
-                waiting_for: filters.len(),
+                opening,
                 subscriptions: filters.iter().map(stay).collect(),
                 before: Bits::default(),
                 missing: Vec::new(),
             });
         }
-        Ok(())
     }
 
-    /// Notes the EOSE of one of a session's live subscriptions; with the last of them the stay begins.
-    pub(super) fn visit_eose(&mut self, session: u32) {
-        let stay = self.shared.workload.sessions[session as usize].stay;
-        let Some(visit) = self.sessions.get_mut(&session).and_then(|open| open.visit.as_mut()) else {
-            return;
+    /// Takes the EOSE of one of a session's live subscriptions; with the last of them the stay begins. False when none
+    /// was owed.
+    pub(super) fn stay_eose(&mut self, session: u32, filter: u32, now_ns: u64) -> bool {
+        let open = self.sessions.get_mut(&session).and_then(|open| open.visit.as_mut());
+        let Some(visit) = open else {
+            // What a session that was cut short had asked for may still be answered.
+            return self.ended.get(&session) == Some(&false);
         };
-        visit.waiting_for = visit.waiting_for.saturating_sub(1);
-        if visit.waiting_for == 0 {
-            visit.before = self.shared.sent();
-            self.wake_after(stay, Wake::Leave(session));
+        if !visit.opening.remove(filter as usize) {
+            return false;
         }
+        if visit.opening.count() == 0 {
+            visit.before = self.shared.sent();
+            let stay = self.shared.workload.sessions[session as usize].stay;
+            self.wake_at(now_ns + nanos(stay), Wake::Leave(session));
+        }
+        true
     }
 
     /// The client wants to leave: what was sent during its stay is still owed to it.
@@ -164,18 +144,19 @@ impl Client {
             return true;
         };
         let subscriptions = &visit.subscriptions;
-        visit.missing.retain(|(n, p)| {
-            !subscriptions[*n].seen.contains(*p) && !matches!(shared.fate(*p), Fate::Rejected | Fate::Dropped)
-        });
+        visit
+            .missing
+            .retain(|(n, p)| !subscriptions[*n].seen.contains(*p) && !shared.fate(*p).is_undelivered());
         visit.missing.is_empty()
     }
 
     /// Keeps what a session's live subscriptions saw. A session that had no chance to leave proves nothing of what
     /// it was owed.
     pub(super) fn keep_visit(&mut self, visit: Visit) {
+        let publications = self.shared.workload.publications.len();
         self.report.stays.extend(visit.subscriptions.into_iter().map(|mut stay| {
             if stay.during.count() == 0 {
-                stay.during = Bits::of_len(self.shared.workload.publications.len());
+                stay.during = Bits::of_len(publications);
             }
             stay
         }));

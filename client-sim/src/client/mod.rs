@@ -1,65 +1,45 @@
-//! One simulated client: a task that owns its connection and does what the plan says, when it says so.
+//! One simulated client as a state machine, without a socket, a runtime or a clock of its own.
+//!
+//! Inputs (`on_due`, `on_connected`, `on_message`, `on_disconnected`, `on_timer`) change the state and leave
+//! [`Action`]s, which the owner of the connection takes with [`Client::next_action`] and carries out in order.
+//! Times are nanoseconds on one clock; with [`Client::start`] that clock begins anew at the start of the run.
+//! [`crate::driver`] runs the machine over a socket, `simulation` over a simulated network.
 
+mod action;
 mod connect;
 mod live;
 mod publish;
 mod reconcile;
 mod report;
 mod session;
+mod subscription;
+#[cfg(test)]
+mod tests;
 
 use std::{
-    cell::RefCell,
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
-    rc::Rc,
+    collections::{BinaryHeap, HashMap, VecDeque},
     sync::Arc,
-    time::{Duration, Instant},
 };
 
-use anyhow::{Context, bail};
 use bytes::Bytes;
 use codecs::{ClientMessage, Codec, Event, Filter, RelayMessage};
-use futures::FutureExt;
-use tokio::{
-    sync::{mpsc, watch},
-    time::sleep_until,
-};
-use wire::{Connection, Message, Traffic, WireError};
 
-pub(crate) use self::report::ClientReport;
+pub(crate) use self::report::{Report, Stay};
+pub(crate) use self::{action::Action, subscription::Subscription};
 use self::{
-    live::{live_index, live_name, visit_index},
-    publish::OpenFlood,
-    reconcile::{OpenReconciliation, fetch_index, round_index},
+    connect::{Identity, Link, Reader},
+    publish::Backlog,
+    reconcile::OpenReconciliation,
     session::{OpenRequest, OpenSession},
+    subscription::RequestId,
 };
 use crate::{
     bits::Bits,
-    dial::Dialer,
-    recorder::{Metric, Recorder},
+    recorder::{Metric, Sample},
     shared::Shared,
-    workload::{Reading, Task},
+    workload::{Due, Reading, Task},
 };
-
-/// Messages written between two flushes at most. Reading in between keeps a relay that waits for us to read from
-/// blocking us for ever.
-const BATCH: usize = 64;
-
-/// What the kernel holds for a client that reads slowly; otherwise megabytes would wait there unseen.
-const SLOW_RECEIVE_BUFFER_BYTES: u32 = 16 << 10;
-
-/// Something that is due now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Due {
-    /// Publish `publications[n]`.
-    Publication(u32),
-    /// Begin `floods[n]`.
-    Flood(u32),
-    /// Start `sessions[n]`.
-    Session(u32),
-    /// Read on as fast as possible.
-    CatchUp,
-}
 
 /// What a client wants to be woken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,310 +56,320 @@ enum Wake {
     CaughtUp,
 }
 
-/// A client that reads slowly.
-#[derive(Debug)]
-struct Reader {
-    bytes_per_s: u64,
-    /// When everything that it read so far is paid for, at its speed.
-    free_at: Instant,
-    /// Set until it may read on.
-    pausing: bool,
-    /// Set once it reads as fast as it can.
-    catching_up: bool,
-}
-
-/// A connected client, ready to start.
+/// One simulated client.
 #[derive(Debug)]
 pub(crate) struct Client {
-    shared: Arc<Shared>,
-    recorder: Rc<RefCell<Recorder>>,
-    dialer: Arc<Dialer>,
-    link: Option<Connection>,
-    /// Counts of the connection before the clock started.
-    before: Traffic,
-    codec: &'static dyn Codec,
     id: usize,
-    label: Option<usize>,
+    shared: Arc<Shared>,
+    codec: &'static dyn Codec,
+    identity: Identity,
+    /// Whether the run has started: nothing before it is recorded.
+    started: bool,
+    link: Link,
+    /// When patience with a connection that is being set up ends.
+    silent_at_ns: Option<u64>,
+    /// Live subscriptions of a subscriber whose EOSE is missing.
+    opening: Bits,
+    /// Sessions that wait for the connection.
+    waiting: Vec<u32>,
+    actions: VecDeque<Action>,
+    wakes: BinaryHeap<Reverse<(u64, Wake)>>,
     buffer: Vec<u8>,
-    unflushed: bool,
-    report: ClientReport,
+    report: Report,
+    /// Publications whose OK is missing, by event id.
     in_flight: HashMap<[u8; 32], u32>,
-    flood: Option<OpenFlood>,
-    requests: HashMap<String, OpenRequest>,
+    backlog: Backlog,
+    requests: HashMap<RequestId, OpenRequest>,
+    /// What had come of requests whose EOSE came too early.
+    torn: HashMap<RequestId, Bits>,
     sessions: HashMap<u32, OpenSession>,
+    /// Sessions that ended, and whether they came to their planned end.
+    ended: HashMap<u32, bool>,
     reconciliations: HashMap<u32, OpenReconciliation>,
     reader: Option<Reader>,
-    wakes: BinaryHeap<Reverse<(Instant, Wake)>>,
 }
 
 impl Client {
-    /// Makes a client and, where its role has one before the start, its connection; a subscriber opens its live
-    /// subscriptions and waits for their EOSE.
-    ///
-    /// # Errors
-    /// When the relay cannot be reached, refuses a subscription or answers in another format.
-    pub(crate) async fn open(
+    /// The client behind `workload.roles[id]`. `url` is the relay's name in AUTH events (NIP-42), `unix_s` the wall
+    /// clock now; later times of day are that plus the machine's clock.
+    pub(crate) fn new(
         shared: Arc<Shared>,
-        recorder: Rc<RefCell<Recorder>>,
-        dialer: Arc<Dialer>,
+        codec: &'static dyn Codec,
         id: usize,
-    ) -> anyhow::Result<Client> {
+        (url, unix_s): (&str, u64),
+    ) -> Client {
         let role = &shared.workload.roles[id];
         let reader = match role.task {
-            Task::Subscriber { read_bytes_per_s: Some(bytes_per_s), .. } => {
-                let pausing = bytes_per_s == 0;
-                Some(Reader { bytes_per_s, free_at: Instant::now(), pausing, catching_up: false })
-            }
+            Task::Subscriber { read_bytes_per_s: Some(bytes_per_s), .. } => Some(Reader::new(bytes_per_s)),
             _ => None,
         };
-        let format = *dialer.target().offer.formats.first().context("a target has a format to offer")?;
-        let mut client = Client {
-            label: role.label,
-            codec: format.codec(dialer.target().implementation)?,
-            shared: Arc::clone(&shared),
-            recorder,
-            dialer,
-            link: None,
-            before: Traffic::default(),
-            id,
-            buffer: Vec::new(),
-            unflushed: false,
-            report: ClientReport::default(),
-            in_flight: HashMap::new(),
-            flood: None,
-            requests: HashMap::new(),
-            sessions: HashMap::new(),
-            reconciliations: HashMap::new(),
+        Client {
             reader,
+            id,
+            codec,
+            identity: Identity { url: url.to_owned(), unix_s },
+            started: false,
+            link: Link::Down,
+            silent_at_ns: None,
+            opening: Bits::of_len(role.filters().len()),
+            waiting: Vec::new(),
+            actions: VecDeque::new(),
             wakes: BinaryHeap::new(),
-        };
-        if role.connects_before() {
-            client.connect().await?;
-            client.subscribe(role.filters()).await?;
-            client.before = client.link.as_ref().map(Connection::traffic).unwrap_or_default();
+            buffer: Vec::new(),
+            report: Report::default(),
+            in_flight: HashMap::new(),
+            backlog: Backlog::default(),
+            requests: HashMap::new(),
+            torn: HashMap::new(),
+            sessions: HashMap::new(),
+            ended: HashMap::new(),
+            reconciliations: HashMap::new(),
+            shared,
         }
-        Ok(client)
     }
 
-    async fn subscribe(&mut self, filters: &[u32]) -> anyhow::Result<()> {
-        let shared = Arc::clone(&self.shared);
-        self.report.seen = vec![Bits::of_len(shared.workload.publications.len()); filters.len()];
-        for (n, live) in filters.iter().enumerate() {
-            self.feed_request(&live_name(n), &shared.workload.live[*live as usize].filter).await?;
+    // --- inputs ------------------------------------------------------------------------------------------------
+
+    /// Connects and subscribes, where the role does so before the start.
+    pub(crate) fn open(&mut self, now_ns: u64) {
+        if self.shared.workload.roles[self.id].connects_before() {
+            self.connect(now_ns);
         }
-        self.flush().await?;
-        let mut waiting_for = filters.len();
-        while waiting_for > 0 {
-            let message = self.next_answer().await?;
-            match self.codec.decode_relay(&message.payload)? {
-                RelayMessage::Eose { .. } => waiting_for -= 1,
-                RelayMessage::Closed { text, .. } | RelayMessage::Notice { text } => {
-                    bail!("the relay refused a live subscription: {text}")
+    }
+
+    /// Starts the run: from here on times count from its start, when the wall clock stood at `unix_s`.
+    pub(crate) fn start(&mut self, unix_s: u64) {
+        self.identity.unix_s = unix_s;
+        self.started = true;
+    }
+
+    /// Does what is due by plan.
+    pub(crate) fn on_due(&mut self, due: Due, now_ns: u64) {
+        match due {
+            Due::Publication(n) => self.publish_due(n, now_ns),
+            Due::Flood(n) => self.start_flood(n),
+            Due::Session(n) => {
+                let due_ns = crate::schedule::nanos(self.shared.workload.sessions[n as usize].at);
+                self.start_session(n, due_ns, now_ns);
+            }
+            Due::CatchUp => self.catch_up(now_ns),
+        }
+    }
+
+    /// Does what it wanted to be woken for, all of it that is due.
+    pub(crate) fn on_timer(&mut self, now_ns: u64) {
+        if self.silent_at_ns.is_some_and(|at| at <= now_ns) {
+            self.silent_at_ns = None;
+            self.fail(self.link.silence());
+        }
+        while let Some(Reverse((_, wake))) =
+            self.wakes.peek().filter(|Reverse((at, _))| *at <= now_ns).copied()
+        {
+            self.wakes.pop();
+            match wake {
+                Wake::Start(n, due_ns) => self.start_session(n, due_ns, now_ns),
+                Wake::Leave(n) => {
+                    self.want_to_leave(n);
+                    self.leave(n, now_ns);
                 }
-                _ => {}
+                Wake::LeaveWhenAllIsThere(n) => self.leave(n, now_ns),
+                Wake::Read => self.read_on(),
+                Wake::CaughtUp => self.end_when_caught_up(now_ns),
             }
         }
-        Ok(())
     }
 
-    /// Works until told to stop or until the connection ends, then closes it.
-    pub(crate) async fn run(
-        mut self,
-        mut due: mpsc::Receiver<Due>,
-        mut stop: watch::Receiver<bool>,
-    ) -> ClientReport {
-        if let Err(error) = self.work(&mut due, &mut stop).await {
-            let failure = format!("connection {}: {error:#}", self.id);
-            self.shared.report_failure(&failure);
-            self.report.failure = Some(failure);
+    /// Takes one message of the relay's.
+    pub(crate) fn on_message(&mut self, payload: &[u8], now_ns: u64) {
+        self.pause_after(payload.len(), now_ns);
+        self.hear(now_ns);
+        if self.passes_over(payload, now_ns) {
+            return;
         }
-        let open: Vec<_> = self.sessions.drain().filter_map(|(_, session)| session.visit).collect();
-        open.into_iter().for_each(|visit| self.keep_visit(visit));
-        self.close_link().await;
+        let codec = self.codec;
+        match codec.decode_relay(payload) {
+            Ok(message) => self.answer(message, now_ns),
+            Err(error) => {
+                self.report.counts.decode_errors += 1;
+                self.complain(|| format!("a message that does not decode: {error}"));
+            }
+        }
+    }
+
+    /// Publishes one event that waits for room rather than for an instant. Call it while [`Client::has_backlog`],
+    /// with the time read anew: a publication is timed from the instant at which it is sent.
+    pub(crate) fn on_room(&mut self, now_ns: u64) {
+        if let Some(n) = self.backlog.next(self.in_flight.len()) {
+            self.publish(n, now_ns);
+        }
+    }
+
+    // --- outputs -----------------------------------------------------------------------------------------------
+
+    /// The next thing to do, if any.
+    pub(crate) fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When to call [`Client::on_timer`].
+    pub(crate) fn next_wake_ns(&self) -> Option<u64> {
+        let wake = self.wakes.peek().map(|Reverse((at, _))| *at);
+        wake.into_iter().chain(self.silent_at_ns).min()
+    }
+
+    /// Whether [`Client::on_room`] has something to publish.
+    pub(crate) fn has_backlog(&self) -> bool {
+        self.backlog.has_next(self.in_flight.len())
+    }
+
+    /// Whether the run may start.
+    pub(crate) fn is_ready(&self) -> bool {
+        match self.link {
+            Link::Down => !self.shared.workload.roles[self.id].connects_before(),
+            Link::Up => self.opening.count() == 0,
+            _ => false,
+        }
+    }
+
+    /// The place of its population's name among the labels of the plan.
+    pub(crate) fn label(&self) -> Option<usize> {
+        self.shared.workload.roles[self.id].label
+    }
+
+    /// What it has seen so far.
+    pub(crate) fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Ends the client; what its open sessions saw is kept.
+    pub(crate) fn finish(mut self) -> Report {
+        // In the order of the plan, so that the same run gives the same report.
+        let mut open: Vec<_> = std::mem::take(&mut self.sessions).into_iter().collect();
+        open.sort_unstable_by_key(|(n, _)| *n);
+        open.into_iter().filter_map(|(_, session)| session.visit).for_each(|visit| self.keep_visit(visit));
         self.report
     }
 
-    async fn work(
-        &mut self,
-        due: &mut mpsc::Receiver<Due>,
-        stop: &mut watch::Receiver<bool>,
-    ) -> anyhow::Result<()> {
-        let mut batch = Vec::with_capacity(BATCH);
-        loop {
-            let wake = self.wakes.peek().map(|Reverse((at, _))| *at);
-            // What is due goes first: a sender never waits for replies.
-            tokio::select! {
-                biased;
-                _ = stop.wait_for(|stop| *stop) => return Ok(()),
-                received = due.recv_many(&mut batch, BATCH), if !due.is_closed() => {
-                    if received > 0 {
-                        self.start(&mut batch).await?;
-                    }
-                    self.read_what_is_there().await?;
-                }
-                () = sleep_until(wake.unwrap_or_else(Instant::now).into()), if wake.is_some() => {
-                    self.wake().await?;
-                }
-                message = next(self.link.as_mut()), if self.may_read() => {
-                    self.take(message).await?;
-                    self.read_what_is_there().await?;
-                }
-            }
-            self.flush().await?;
-        }
-    }
+    // --- messages ----------------------------------------------------------------------------------------------
 
-    fn may_read(&self) -> bool {
-        self.link.is_some() && self.reader.as_ref().is_none_or(|reader| !reader.pausing)
-    }
-
-    /// Takes messages that wait already, a batch at most.
-    async fn read_what_is_there(&mut self) -> anyhow::Result<()> {
-        for _ in 0..BATCH {
-            if !self.may_read() {
-                break;
-            }
-            let Some(message) = next(self.link.as_mut()).now_or_never() else { break };
-            self.take(message).await?;
-        }
-        Ok(())
-    }
-
-    /// A message, or the end of the connection.
-    async fn take(&mut self, message: Option<Result<Message, WireError>>) -> anyhow::Result<()> {
-        let ended = match message {
-            Some(Ok(message)) => {
-                self.pause_after(message.payload.len());
-                return self.receive(message).await;
-            }
-            Some(Err(error)) => anyhow::Error::from(error),
-            None => anyhow::anyhow!("the relay closed the connection"),
-        };
-        // Relays may, and should, end a connection that is read too slowly.
-        if self.reader.is_none() {
-            return Err(ended);
-        }
-        self.report.cut_off = Some(format!("{ended:#}"));
-        self.drop_link();
-        self.wakes.clear();
-        self.shared.caught_up();
-        Ok(())
-    }
-
-    async fn start(&mut self, batch: &mut Vec<Due>) -> anyhow::Result<()> {
-        for due in batch.drain(..) {
-            match due {
-                Due::Publication(n) => self.publish_due(n).await?,
-                Due::Flood(n) => self.start_flood(n).await?,
-                Due::Session(n) => {
-                    let due_ns = nanos(self.shared.workload.sessions[n as usize].at);
-                    self.start_session(n, due_ns).await?;
-                }
-                Due::CatchUp => self.catch_up(),
-            }
-        }
-        Ok(())
-    }
-
-    /// Does what it wanted to be woken for.
-    async fn wake(&mut self) -> anyhow::Result<()> {
-        let Some(Reverse((_, wake))) = self.wakes.pop() else { return Ok(()) };
-        match wake {
-            Wake::Start(n, due_ns) => self.start_session(n, due_ns).await,
-            Wake::Leave(n) => {
-                self.want_to_leave(n);
-                self.leave(n).await
-            }
-            Wake::LeaveWhenAllIsThere(n) => self.leave(n).await,
-            Wake::Read => {
-                if let Some(reader) = &mut self.reader {
-                    reader.pausing = false;
-                }
-                Ok(())
-            }
-            Wake::CaughtUp => {
-                self.end_when_caught_up();
-                Ok(())
-            }
-        }
-    }
-
-    fn wake_after(&mut self, wait: Duration, wake: Wake) {
-        self.wakes.push(Reverse((Instant::now() + wait, wake)));
-    }
-
-    async fn receive(&mut self, message: Message) -> anyhow::Result<()> {
-        let now_ns = self.now_ns();
-        if self.passes_over(&message.payload, now_ns) {
-            return Ok(());
-        }
-        let decoded = match self.codec.decode_relay(&message.payload) {
-            Ok(decoded) => decoded,
-            Err(error) => {
-                self.report.decode_errors += 1;
-                self.complain(|| format!("a message that does not decode: {error}"));
-                return Ok(());
-            }
-        };
-        match decoded {
+    fn answer(&mut self, message: RelayMessage<'_>, now_ns: u64) {
+        match message {
             RelayMessage::Event { subscription, event } => self.delivery(&subscription, &event, now_ns),
             RelayMessage::Events { subscription, events } => {
                 events.iter().for_each(|event| self.delivery(&subscription, event, now_ns));
             }
             RelayMessage::Ok { id, accepted, text } => {
-                self.report.last_ns = now_ns;
-                self.acknowledged(id, accepted, &text, now_ns);
-                self.go_on_flooding().await?;
-                self.end_reconciliations(now_ns).await?;
-            }
-            RelayMessage::Eose { subscription, .. } => self.end_of_stored(&subscription, now_ns).await?,
-            RelayMessage::Closed { subscription, text } => {
-                self.complain(|| format!("CLOSED {subscription}: {text}"));
-                if let Some(session) = fetch_index(&subscription) {
-                    return self.give_up_reconciling(session).await;
-                }
-                let visit = visit_index(&subscription).map(|(session, _)| session);
-                let request = self.requests.remove(&*subscription).map(|request| request.session);
-                if let Some(session) = request.or(visit).filter(|session| self.sessions.contains_key(session))
-                {
-                    self.end_session(session).await?;
+                if !self.proven(&id, accepted, &text, now_ns) {
+                    self.report.last_ns = now_ns;
+                    self.acknowledged(&id, accepted, &text, now_ns);
+                    self.end_reconciliations(now_ns);
                 }
             }
-            RelayMessage::Notice { text } => self.complain(|| format!("NOTICE {text}")),
+            RelayMessage::Eose { subscription, .. } => self.end_of_stored(&subscription, now_ns),
+            RelayMessage::Closed { subscription, text } => self.closed(&subscription, &text, now_ns),
+            RelayMessage::Notice { text } => {
+                self.complain(|| format!("NOTICE {text}"));
+                if self.link.is_up() && self.opening.count() > 0 {
+                    self.fail(format!("the relay refused a live subscription: {text}"));
+                }
+            }
             RelayMessage::NegMsg { subscription, message } => {
                 self.report.last_ns = now_ns;
-                match round_index(&subscription) {
-                    Some(session) => self.go_on_reconciling(session, &message, now_ns).await?,
-                    None => self.report.unexpected += 1,
+                match subscription.parse() {
+                    Ok(Subscription::Reconciliation(session)) => {
+                        self.go_on_reconciling(session, &message, now_ns);
+                    }
+                    _ => self.report.counts.answers_unexpected += 1,
                 }
             }
             RelayMessage::NegErr { subscription, text } => {
                 self.complain(|| format!("NEG-ERR {subscription}: {text}"));
-                if let Some(session) = round_index(&subscription) {
-                    self.give_up_reconciling(session).await?;
+                if let Ok(Subscription::Reconciliation(session)) = subscription.parse() {
+                    self.give_up_reconciling(session, now_ns);
                 }
             }
-            RelayMessage::Auth { .. } | RelayMessage::Count { .. } => {}
+            RelayMessage::Auth { challenge } => self.prove(&challenge, now_ns),
+            RelayMessage::Count { .. } => {}
         }
-        Ok(())
     }
 
     fn delivery(&mut self, subscription: &str, event: &Event<'_>, now_ns: u64) {
+        // Relays that ignore `limit: 0` send stored events while live subscriptions open.
+        if !self.started {
+            return;
+        }
         self.report.last_ns = now_ns;
-        if let Some(n) = live_index(subscription) {
-            self.live_delivery(n, event, now_ns);
-        } else if let Some(visit) = visit_index(subscription) {
-            self.visit_delivery(visit, event, now_ns);
-        } else if let Some(session) = fetch_index(subscription) {
-            self.fetched(session, event, now_ns);
-        } else {
-            self.learns(&event.id);
-            self.stored_delivery(subscription, &event.id, Some(event), now_ns);
+        let Some(found) = self.recognise(event) else { return };
+        match subscription.parse() {
+            Ok(Subscription::Live(filter)) => self.live_delivery(filter, found, now_ns),
+            Ok(Subscription::Stay { session, filter }) => {
+                self.stay_delivery((session, filter), found, now_ns);
+            }
+            Ok(Subscription::Fetch { session, .. }) => self.fetched(session, found, now_ns),
+            Ok(Subscription::Request(request)) => {
+                self.learns(&event.id);
+                self.stored_delivery(request, found, now_ns);
+            }
+            Ok(Subscription::Reconciliation(_)) | Err(_) => self.report.counts.deliveries_misrouted += 1,
         }
     }
 
-    /// Counts an event of another relay of this client's as soon as its id is seen; whether it was one. Clients that do
-    /// so save the work of decoding.
+    /// The place of an event in the plan, when it is there and arrived as it was published.
+    fn recognise(&mut self, event: &Event<'_>) -> Option<u32> {
+        let workload = &self.shared.workload;
+        let counts = &mut self.report.counts;
+        let Some(found) = workload.find(&event.id) else {
+            counts.deliveries_invented += 1;
+            return None;
+        };
+        if workload.events[found as usize] != *event {
+            counts.deliveries_altered += 1;
+            return None;
+        }
+        Some(found)
+    }
+
+    /// Counts an event that a subscription did not have to bring: by mistake, or on the way when it was closed.
+    fn count_stray(&mut self, matches: bool, after_close: bool) {
+        let counts = &mut self.report.counts;
+        match (matches, after_close) {
+            (false, _) => counts.deliveries_misrouted += 1,
+            (true, true) => counts.deliveries_after_close += 1,
+            (true, false) => counts.deliveries_unexpected += 1,
+        }
+    }
+
+    fn end_of_stored(&mut self, id: &str, now_ns: u64) {
+        let counts = match id.parse() {
+            Ok(Subscription::Live(filter)) => self.opening.remove(filter as usize),
+            Ok(Subscription::Stay { session, filter }) => self.stay_eose(session, filter, now_ns),
+            Ok(Subscription::Fetch { session, chunk }) => self.end_of_fetch(session, chunk, now_ns),
+            Ok(Subscription::Request(request)) => self.end_of_request(request, now_ns),
+            Ok(Subscription::Reconciliation(_)) | Err(_) => false,
+        };
+        self.report.counts.answers_unexpected += u64::from(!counts);
+        self.set_up_if_open();
+    }
+
+    fn closed(&mut self, id: &str, text: &str, now_ns: u64) {
+        self.complain(|| format!("CLOSED {id}: {text}"));
+        match id.parse() {
+            Ok(Subscription::Live(_)) if !self.started => {
+                self.fail(format!("the relay refused a live subscription: {text}"));
+            }
+            Ok(Subscription::Stay { session, .. }) => self.cut_short(session, now_ns),
+            Ok(Subscription::Fetch { session, .. }) => self.give_up_reconciling(session, now_ns),
+            Ok(Subscription::Request(request)) => {
+                if self.requests.remove(&request).is_some() {
+                    self.cut_short(request.session, now_ns);
+                }
+            }
+            Ok(Subscription::Live(_) | Subscription::Reconciliation(_)) | Err(_) => {}
+        }
+    }
+
+    /// Counts an event of another relay of this client's as soon as its id is seen; whether it was one. Clients
+    /// that do so save the work of decoding.
     fn passes_over(&mut self, payload: &[u8], now_ns: u64) -> bool {
         let Task::Reader(Reading { reader, peeks: true }) = self.shared.workload.roles[self.id].task else {
             return false;
@@ -388,47 +378,60 @@ impl Client {
         if !self.shared.knows(reader, &head.id) {
             return false;
         }
+        let (Some(found), Ok(Subscription::Request(request))) =
+            (self.shared.workload.find(&head.id), subscription.parse())
+        else {
+            return false;
+        };
         self.report.last_ns = now_ns;
-        self.report.repeats += 1;
-        self.report.repeats_peeked += 1;
-        self.stored_delivery(&subscription, &head.id, None, now_ns);
+        self.report.counts.repeats += 1;
+        self.report.counts.repeats_peeked += 1;
+        self.stored_delivery(request, found, now_ns);
         true
     }
 
     /// Notes an event that was decoded, and whether another relay of this client's was first.
     fn learns(&mut self, id: &[u8; 32]) {
         if let Task::Reader(Reading { reader, .. }) = self.shared.workload.roles[self.id].task {
-            self.report.repeats += u64::from(!self.shared.learns(reader, id));
+            self.report.counts.repeats += u64::from(!self.shared.learns(reader, id));
         }
     }
 
-    async fn feed_request(&mut self, subscription: &str, filter: &Filter) -> anyhow::Result<()> {
-        let filters = vec![filter.clone()];
-        self.feed(&ClientMessage::Req { subscription: subscription.into(), filters }).await
+    // --- what everything above uses ------------------------------------------------------------------------------
+
+    fn request(&mut self, subscription: Subscription, filter: &Filter) {
+        let (subscription, filters) = (subscription.to_string().into(), vec![filter.clone()]);
+        self.send(&ClientMessage::Req { subscription, filters });
     }
 
-    async fn feed(&mut self, message: &ClientMessage<'_>) -> anyhow::Result<()> {
+    fn close_subscription(&mut self, subscription: Subscription) {
+        self.send(&ClientMessage::Close { subscription: subscription.to_string().into() });
+    }
+
+    fn send(&mut self, message: &ClientMessage<'_>) {
         self.buffer.clear();
-        self.codec.encode_client(message, &mut self.buffer)?;
-        let link = self.link.as_mut().context("a client connects before it sends")?;
-        link.feed(Bytes::copy_from_slice(&self.buffer)).await?;
-        self.unflushed = true;
-        Ok(())
-    }
-
-    async fn flush(&mut self) -> anyhow::Result<()> {
-        if let Some(link) = self.link.as_mut().filter(|_| self.unflushed) {
-            link.flush().await?;
+        match self.codec.encode_client(message, &mut self.buffer) {
+            Ok(()) => self.actions.push_back(Action::Send(Bytes::copy_from_slice(&self.buffer))),
+            Err(error) => self.fail(format!("a message does not encode: {error}")),
         }
-        self.unflushed = false;
-        Ok(())
     }
 
     /// Records from when something was due to now, unless that was in a warm-up.
-    fn record(&self, metric: Metric, since_ns: u64, now_ns: u64) {
+    fn record(&mut self, metric: Metric, since_ns: u64, now_ns: u64) {
         if self.shared.workload.is_measured(since_ns) {
-            self.recorder.borrow_mut().record_from(self.label, metric, since_ns, now_ns);
+            self.record_always(metric, since_ns, now_ns);
         }
+    }
+
+    fn record_always(&mut self, metric: Metric, since_ns: u64, now_ns: u64) {
+        if self.started {
+            let apart = self.reader.is_some();
+            self.actions.push_back(Action::Record(Sample { metric, since_ns, now_ns, apart }));
+        }
+    }
+
+    fn fail(&mut self, why: String) {
+        self.actions.push_back(Action::Fail(why));
     }
 
     fn complain(&mut self, text: impl FnOnce() -> String) {
@@ -437,20 +440,7 @@ impl Client {
         }
     }
 
-    fn now_ns(&self) -> u64 {
-        nanos(Instant::now().saturating_duration_since(self.shared.start()))
+    fn wake_at(&mut self, at_ns: u64, wake: Wake) {
+        self.wakes.push(Reverse((at_ns, wake)));
     }
-}
-
-/// The next message of a connection; for ever where there is none.
-async fn next(link: Option<&mut Connection>) -> Option<Result<Message, WireError>> {
-    match link {
-        Some(link) => link.next().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Nanoseconds; a `u64` holds 584 years of them.
-pub(crate) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,76 +1,82 @@
 //! Publishing, when an event is due or when an answer makes room for it, and what the relay says to it.
 
-use std::{
-    borrow::Cow,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{borrow::Cow, collections::VecDeque, ops::Range, sync::Arc};
 
 use codecs::ClientMessage;
 
-use super::{BATCH, Client, nanos};
-use crate::{recorder::Metric, shared::Fate, workload::Task};
+use super::Client;
+use crate::{recorder::Metric, schedule::nanos, shared::Fate, workload::Task};
 
-/// Closed-loop publications under way.
-#[derive(Debug)]
-pub(super) struct OpenFlood {
-    next: u32,
-    end: u32,
+/// Publications that wait for room rather than for an instant.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    /// The rest of a closed loop, and how many may be unanswered.
+    flood: Range<u32>,
     window: usize,
+    /// What only this client has after a reconciliation.
+    own: VecDeque<u32>,
+}
+
+impl Backlog {
+    pub(super) fn has_next(&self, in_flight: usize) -> bool {
+        !self.own.is_empty() || (!self.flood.is_empty() && in_flight < self.window)
+    }
+
+    pub(super) fn next(&mut self, in_flight: usize) -> Option<u32> {
+        if !self.has_next(in_flight) {
+            return None;
+        }
+        self.own.pop_front().or_else(|| self.flood.next())
+    }
+
+    pub(super) fn add_own(&mut self, publications: impl IntoIterator<Item = u32>) {
+        self.own.extend(publications);
+    }
+
+    pub(super) fn remove_own(&mut self, publication: usize) {
+        self.own.retain(|own| *own as usize != publication);
+    }
 }
 
 impl Client {
     /// Publishes what is due.
-    pub(super) async fn publish_due(&mut self, n: u32) -> anyhow::Result<()> {
+    pub(super) fn publish_due(&mut self, n: u32, now_ns: u64) {
         let due_ns = nanos(self.shared.workload.publications[n as usize].at);
-        self.record(Metric::SendLag, due_ns, self.now_ns());
-        self.publish(n).await
+        self.record(Metric::SendLag, due_ns, now_ns);
+        self.publish(n, now_ns);
     }
 
-    pub(super) async fn publish(&mut self, n: u32) -> anyhow::Result<()> {
+    pub(super) fn publish(&mut self, n: u32, now_ns: u64) {
         let shared = Arc::clone(&self.shared);
         let publication = &shared.workload.publications[n as usize];
         let event = &shared.workload.events[publication.event as usize];
-        shared.sent_ns[n as usize].store(self.now_ns().max(1), Ordering::Relaxed);
+        shared.note_sent(n as usize, now_ns);
         self.in_flight.insert(event.id, n);
-        self.feed(&ClientMessage::Event(Cow::Borrowed(event))).await
+        self.send(&ClientMessage::Event(Cow::Borrowed(event)));
     }
 
-    pub(super) async fn start_flood(&mut self, n: u32) -> anyhow::Result<()> {
+    pub(super) fn start_flood(&mut self, n: u32) {
         let flood = self.shared.workload.floods[n as usize];
-        let Task::Publisher { window } = self.shared.workload.roles[self.id].task else { return Ok(()) };
-        self.flood = Some(OpenFlood { next: flood.first, end: flood.first + flood.count, window });
-        self.go_on_flooding().await
+        let Task::Publisher { window } = self.shared.workload.roles[self.id].task else { return };
+        self.backlog.flood = flood.first..flood.first + flood.count;
+        self.backlog.window = window;
     }
 
-    /// Publishes as much as the window has room for.
-    pub(super) async fn go_on_flooding(&mut self) -> anyhow::Result<()> {
-        for unflushed in 1.. {
-            let Some(flood) = &mut self.flood else { break };
-            if flood.next == flood.end || self.in_flight.len() >= flood.window {
-                break;
-            }
-            let n = flood.next;
-            flood.next += 1;
-            self.publish(n).await?;
-            if unflushed % BATCH == 0 {
-                self.flush().await?;
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn acknowledged(&mut self, id: [u8; 32], accepted: bool, text: &str, now_ns: u64) {
-        let Some(n) = self.in_flight.remove(&id) else {
+    pub(super) fn acknowledged(&mut self, id: &[u8; 32], accepted: bool, text: &str, now_ns: u64) {
+        let Some(n) = self.in_flight.remove(id) else {
+            self.report.counts.answers_unexpected += 1;
             self.complain(|| format!("OK for an event that was not in flight: {text}"));
             return;
         };
         self.record(Metric::PublishOk, self.shared.due_ns(n as usize), now_ns);
         // A relay that had the event already says true and delivers nothing.
-        let duplicate = text.starts_with("duplicate:");
-        if accepted && !duplicate {
-            self.shared.settle(n as usize, Fate::Acked);
-        } else {
-            self.shared.settle(n as usize, Fate::Rejected);
+        let fate = match (accepted, text.starts_with("duplicate:")) {
+            (true, false) => Fate::Acked,
+            (true, true) => Fate::Duplicate,
+            (false, _) => Fate::Rejected,
+        };
+        self.shared.settle(n as usize, fate);
+        if fate != Fate::Acked {
             self.complain(|| format!("OK {accepted}: {text}"));
         }
     }

@@ -5,11 +5,10 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use anyhow::Context;
 use codecs::{ClientMessage, Event, Filter};
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
 
-use super::{BATCH, Client};
+use super::{Client, Subscription};
 use crate::{
     bits::Bits,
     recorder::Metric,
@@ -29,29 +28,25 @@ pub(super) struct OpenReconciliation {
     /// Events that are fetched, and whether they came.
     fetched: HashMap<u32, bool>,
     /// Requests whose EOSE is missing.
-    fetching: usize,
+    fetching: Bits,
     /// Publications whose OK is missing.
     publishing: Vec<usize>,
     /// Set once the difference is known.
     known: bool,
 }
 
-pub(super) fn round_index(subscription: &str) -> Option<u32> {
-    subscription.strip_prefix('n')?.parse().ok()
-}
-
-/// The session of a request for what it lacks.
-pub(super) fn fetch_index(subscription: &str) -> Option<u32> {
-    subscription.strip_prefix('f')?.split_once('-')?.0.parse().ok()
-}
-
 impl Client {
     /// Sends the first message of a reconciliation that is due.
-    pub(super) async fn start_reconciling(&mut self, n: u32, due_ns: u64) -> anyhow::Result<()> {
+    pub(super) fn start_reconciling(&mut self, n: u32) {
         let shared = Arc::clone(&self.shared);
-        let Some(planned) = planned(&shared.workload, n) else { return Ok(()) };
-        let mut protocol = begin(&shared.workload, planned).context("negentropy does not begin")?;
-        let message = protocol.initiate().context("negentropy does not begin")?;
+        let Some(planned) = planned(&shared.workload, n) else { return };
+        let Some(due_ns) = self.sessions.get(&n).map(|session| session.started_ns) else { return };
+        let begun = begin(&shared.workload, planned)
+            .and_then(|mut protocol| protocol.initiate().map(|message| (protocol, message)));
+        let (protocol, message) = match begun {
+            Ok(begun) => begun,
+            Err(error) => return self.fail(format!("negentropy does not begin: {error}")),
+        };
         let open = OpenReconciliation {
             due_ns,
             protocol,
@@ -59,56 +54,51 @@ impl Client {
             have: Vec::new(),
             need: Vec::new(),
             fetched: HashMap::new(),
-            fetching: 0,
+            fetching: Bits::default(),
             publishing: Vec::new(),
             known: false,
         };
         self.reconciliations.insert(n, open);
         self.count_round(message.len());
-        let subscription = format!("n{n}").into();
+        let subscription = Subscription::Reconciliation(n).to_string().into();
         let filter = planned.filter.clone();
-        self.feed(&ClientMessage::NegOpen { subscription, filter, message: message.into() }).await
+        self.send(&ClientMessage::NegOpen { subscription, filter, message: message.into() });
     }
 
     /// Answers the relay's message, or goes on with the difference once it is known.
-    pub(super) async fn go_on_reconciling(
-        &mut self,
-        n: u32,
-        message: &[u8],
-        now_ns: u64,
-    ) -> anyhow::Result<()> {
-        self.report.negentropy_bytes += message.len() as u64;
+    pub(super) fn go_on_reconciling(&mut self, n: u32, message: &[u8], now_ns: u64) {
+        self.report.counts.negentropy_bytes += message.len() as u64;
         let Some(open) = self.reconciliations.get_mut(&n).filter(|open| !open.known) else {
-            self.report.unexpected += 1;
-            return Ok(());
+            self.report.counts.answers_unexpected += 1;
+            return;
         };
         let next = match open.protocol.reconcile_with_ids(message, &mut open.have, &mut open.need) {
             Ok(next) => next,
             Err(error) => {
-                self.report.decode_errors += 1;
+                self.report.counts.decode_errors += 1;
                 self.complain(|| format!("a NEG-MSG that is not negentropy: {error}"));
-                return self.give_up_reconciling(n).await;
+                return self.give_up_reconciling(n, now_ns);
             }
         };
-        let subscription = format!("n{n}").into();
+        let subscription = Subscription::Reconciliation(n).to_string().into();
         if let Some(message) = next {
             self.count_round(message.len());
-            return self.feed(&ClientMessage::NegMsg { subscription, message: message.into() }).await;
+            return self.send(&ClientMessage::NegMsg { subscription, message: message.into() });
         }
         open.known = true;
         let due_ns = open.due_ns;
         self.record(Metric::Reconcile, due_ns, now_ns);
-        self.report.reconciliations += 1;
-        self.feed(&ClientMessage::NegClose { subscription }).await?;
+        self.report.counts.reconciliations += 1;
+        self.send(&ClientMessage::NegClose { subscription });
         let wanted = self.what_to_fetch(n);
-        self.fetch(n, &wanted).await?;
-        self.publish_own(n).await?;
-        self.end_reconciliations(now_ns).await
+        self.fetch(n, &wanted);
+        self.publish_own(n);
+        self.end_reconciliations(now_ns);
     }
 
     fn count_round(&mut self, bytes: usize) {
-        self.report.negentropy_rounds += 1;
-        self.report.negentropy_bytes += bytes as u64;
+        self.report.counts.negentropy_rounds += 1;
+        self.report.counts.negentropy_bytes += bytes as u64;
     }
 
     /// Judges the difference: which of the needed events are worth fetching, and what should not be among them.
@@ -125,6 +115,7 @@ impl Client {
             ids.dedup();
         }
         let [need, have] = difference;
+        let counts = &mut self.report.counts;
         let mut wanted = Vec::with_capacity(need.len());
         let mut named = Bits::of_len(workload.publications.len());
         for id in need {
@@ -133,146 +124,132 @@ impl Client {
                 // Another client published it; the relay cannot have it before it was sent.
                 Some(event) if !planned.own.contains(&event) => match workload.publication_of(event) {
                     Some(publication) if shared.was_sent(publication) && named.insert(publication) => {
-                        self.report.owed += 1;
+                        counts.deliveries_expected += 1;
                         wanted.push(event);
                     }
-                    _ => self.report.unexpected += 1,
+                    _ => counts.deliveries_unexpected += 1,
                 },
-                _ => self.report.unexpected += 1,
+                _ => counts.deliveries_unexpected += 1,
             }
         }
         // What the relay had accepted before, it must name: what it does not name is owed and never comes.
-        let open = &self.reconciliations[&n];
         let concerns = |publication: usize| {
             let event = workload.publications[publication].event;
             planned.filter.matches(&workload.events[event as usize]) && !planned.own.contains(&event)
         };
-        self.report.owed += open.before.iter().filter(|p| concerns(*p) && !named.contains(*p)).count() as u64;
+        let unnamed = open.before.iter().filter(|p| concerns(*p) && !named.contains(*p)).count();
+        counts.deliveries_expected += unnamed as u64;
         // What the client has alone is what nobody else was planned to have.
         let alone = have
             .iter()
             .filter(|id| workload.find(&id.to_bytes()).is_some_and(|event| planned.own.contains(&event)));
-        let alone = alone.count();
-        self.report.unexpected += (have.len() - alone) as u64;
+        counts.deliveries_unexpected += (have.len() - alone.count()) as u64;
         wanted
     }
 
     /// Asks for events by their ids.
-    async fn fetch(&mut self, n: u32, wanted: &[u32]) -> anyhow::Result<()> {
+    fn fetch(&mut self, n: u32, wanted: &[u32]) {
         let shared = Arc::clone(&self.shared);
         let workload = &shared.workload;
-        let Some(planned) = planned(workload, n) else { return Ok(()) };
+        let Some(planned) = planned(workload, n) else { return };
         if let Some(open) = self.reconciliations.get_mut(&n) {
-            open.fetching = wanted.chunks(planned.chunk).len();
+            open.fetching = wanted.chunks(planned.chunk).map(|_| true).collect();
             open.fetched = wanted.iter().map(|event| (*event, false)).collect();
         }
-        for (i, chunk) in wanted.chunks(planned.chunk).enumerate() {
-            let ids: Vec<_> = chunk.iter().map(|event| workload.events[*event as usize].id).collect();
+        for (chunk, events) in (0..).zip(wanted.chunks(planned.chunk)) {
+            let ids: Vec<_> = events.iter().map(|event| workload.events[*event as usize].id).collect();
             let limit = Some(ids.len() as u64);
             let filter = Filter { ids: Some(ids), limit, ..Filter::default() };
-            self.feed_request(&format!("f{n}-{i}"), &filter).await?;
+            self.request(Subscription::Fetch { session: n, chunk }, &filter);
         }
-        Ok(())
     }
 
-    async fn publish_own(&mut self, n: u32) -> anyhow::Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let Some(planned) = planned(&shared.workload, n) else { return Ok(()) };
-        let own = planned.own.iter().filter_map(|event| shared.workload.publication_of(*event));
-        let own: Vec<usize> = own.collect();
-        for (count, publication) in (1..).zip(&own) {
-            self.publish(u32::try_from(*publication)?).await?;
-            if count % BATCH == 0 {
-                self.flush().await?;
-            }
-        }
+    fn publish_own(&mut self, n: u32) {
+        let workload = &self.shared.workload;
+        let Some(planned) = planned(workload, n) else { return };
+        let own: Vec<usize> =
+            planned.own.iter().filter_map(|event| workload.publication_of(*event)).collect();
+        self.backlog.add_own(own.iter().filter_map(|publication| u32::try_from(*publication).ok()));
         if let Some(open) = self.reconciliations.get_mut(&n) {
             open.publishing = own;
         }
-        Ok(())
     }
 
     /// An event that the client lacked.
-    pub(super) fn fetched(&mut self, n: u32, event: &Event<'_>, now_ns: u64) {
-        let workload = &self.shared.workload;
-        let open = self.reconciliations.get_mut(&n);
-        let found = workload.find(&event.id);
-        let Some((open, came, found)) = open.and_then(|open| {
-            let (due_ns, found) = (open.due_ns, found?);
-            Some((due_ns, open.fetched.get_mut(&found)?, found))
-        }) else {
-            self.report.unexpected += 1;
+    pub(super) fn fetched(&mut self, n: u32, found: u32, now_ns: u64) {
+        let counts = &mut self.report.counts;
+        let Some(open) = self.reconciliations.get_mut(&n) else {
+            match self.ended.contains_key(&n) {
+                true => counts.deliveries_unexpected += 1,
+                false => counts.deliveries_misrouted += 1,
+            }
             return;
         };
-        if workload.events[found as usize] != *event {
-            self.report.altered += 1;
-        } else if std::mem::replace(came, true) {
-            self.report.duplicated += 1;
-        } else {
-            self.report.deliveries += 1;
-            self.shared.delivered(1);
-            self.record(Metric::Response, open, now_ns);
+        let due_ns = open.due_ns;
+        match open.fetched.get_mut(&found) {
+            None => counts.deliveries_misrouted += 1,
+            Some(true) => counts.deliveries_duplicated += 1,
+            Some(came) => {
+                *came = true;
+                counts.deliveries += 1;
+                self.shared.delivered(1);
+                self.record(Metric::Response, due_ns, now_ns);
+            }
         }
     }
 
-    pub(super) async fn end_of_fetch(
-        &mut self,
-        n: u32,
-        subscription: &str,
-        now_ns: u64,
-    ) -> anyhow::Result<()> {
-        let Some(open) = self.reconciliations.get_mut(&n).filter(|open| open.fetching > 0) else {
-            self.report.unexpected += 1;
-            return Ok(());
+    /// Takes the EOSE of a REQ for missing events; false when none was owed.
+    pub(super) fn end_of_fetch(&mut self, n: u32, chunk: u32, now_ns: u64) -> bool {
+        let Some(open) = self.reconciliations.get_mut(&n) else {
+            // What a reconciliation that was given up had asked for may still be answered.
+            return self.ended.get(&n) == Some(&false);
         };
-        open.fetching -= 1;
+        if !open.fetching.remove(chunk as usize) {
+            return false;
+        }
         self.report.last_ns = now_ns;
-        self.feed(&ClientMessage::Close { subscription: subscription.to_owned().into() }).await?;
-        self.end_reconciliations(now_ns).await
+        self.close_subscription(Subscription::Fetch { session: n, chunk });
+        self.end_reconciliations(now_ns);
+        true
     }
 
     /// Ends the sessions that have fetched and published everything.
-    pub(super) async fn end_reconciliations(&mut self, now_ns: u64) -> anyhow::Result<()> {
-        if self.reconciliations.is_empty() {
-            return Ok(());
-        }
+    pub(super) fn end_reconciliations(&mut self, now_ns: u64) {
         let settled = |p: &usize| self.shared.fate(*p) != Fate::Planned;
         let is_over = |open: &OpenReconciliation| {
-            open.known && open.fetching == 0 && open.publishing.iter().all(settled)
+            open.known && open.fetching.count() == 0 && open.publishing.iter().all(settled)
         };
-        let over: Vec<u32> =
+        let mut over: Vec<u32> =
             self.reconciliations.iter().filter(|(_, open)| is_over(open)).map(|(n, _)| *n).collect();
+        over.sort_unstable();
         for n in over {
             self.reconciliations.remove(&n);
-            self.report.requests_completed += 1;
+            self.report.counts.requests_completed += 1;
             self.report.last_ns = now_ns;
-            if let Some(session) = self.sessions.get(&n) {
-                self.report.busy_ns.push((session.started_ns, now_ns));
-                self.record(Metric::Session, session.started_ns, now_ns);
-            }
-            self.end_session(n).await?;
+            self.note_session(n, now_ns);
+            self.end_session(n, true, now_ns);
         }
-        Ok(())
     }
 
     /// The relay refused or does not make sense: what only this client has stays with it.
-    pub(super) async fn give_up_reconciling(&mut self, n: u32) -> anyhow::Result<()> {
+    pub(super) fn give_up_reconciling(&mut self, n: u32, now_ns: u64) {
         if self.reconciliations.remove(&n).is_none() {
-            return Ok(());
+            return;
         }
         let shared = Arc::clone(&self.shared);
         let own = planned(&shared.workload, n).into_iter().flat_map(|planned| &planned.own);
         for publication in own.filter_map(|event| shared.workload.publication_of(*event)) {
             if !shared.was_sent(publication) {
                 shared.settle(publication, Fate::Dropped);
+                self.backlog.remove_own(publication);
             }
         }
-        self.end_session(n).await
+        self.end_session(n, false, now_ns);
     }
 }
 
 fn planned(workload: &Workload, n: u32) -> Option<&Reconciliation> {
-    workload.sessions[n as usize].reconciliation.as_ref()
+    workload.sessions.get(n as usize)?.reconciliation.as_ref()
 }
 
 /// Negentropy over what the client has.

@@ -1,40 +1,14 @@
-//! What one client brings back.
+//! What one client has seen.
 
-use wire::{CompressionMemory, Traffic};
+use measure::Counts;
 
 use crate::bits::Bits;
 
-/// What one client saw.
+/// What one client saw on its connections.
 #[derive(Debug, Default)]
-pub struct ClientReport {
-    /// Bytes and messages since the start, over all its connections.
-    pub traffic: Traffic,
-    /// Connections that ended, and what their compression took then: their own added up, the thread's as the last found it.
-    pub ended: (u64, CompressionMemory),
-    /// Requests that ended with EOSE.
-    pub requests_completed: u64,
-    /// Planned deliveries to requests that came, each once and unaltered.
-    pub deliveries: u64,
-    /// The same event twice on one subscription.
-    pub duplicated: u64,
-    /// An event that is not what its author published.
-    pub altered: u64,
-    /// An event that nobody asked for.
-    pub unexpected: u64,
-    /// Deliveries of events that this client had from another relay.
-    pub repeats: u64,
-    /// Of those, recognised without decoding.
-    pub repeats_peeked: u64,
-    /// Reconciliations that came to their end.
-    pub reconciliations: u64,
-    /// Messages sent in reconciliations.
-    pub negentropy_rounds: u64,
-    /// Bytes of negentropy in both directions.
-    pub negentropy_bytes: u64,
-    /// Events of other clients that a reconciliation had to bring, or brought: planned by nobody, owed all the same.
-    pub owed: u64,
-    /// Messages that are not of the agreed format.
-    pub decode_errors: u64,
+pub struct Report {
+    /// The client's part of the run's ledger. Sums over the plan are added by [`crate::ledger::close`].
+    pub counts: Counts,
     /// For each live subscription of a subscriber, which publications came.
     pub seen: Vec<Bits>,
     /// Live subscriptions of sessions.
@@ -47,8 +21,6 @@ pub struct ClientReport {
     pub complaint: Option<String>,
     /// Why the relay ended the connection of a slow reader.
     pub cut_off: Option<String>,
-    /// Why the connection ended early.
-    pub failure: Option<String>,
 }
 
 /// A live subscription of a session, from its EOSE to its end.

@@ -1,15 +1,14 @@
 //! Sessions: step after step of requests for stored events, in a closed loop session after session.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use codecs::{ClientMessage, Event};
-
-use super::{Client, Wake, live::Visit, nanos};
+use super::{Action, Client, RequestId, Subscription, Wake, connect::Link, live::Visit};
 use crate::{
     bits::Bits,
     recorder::Metric,
     scenario::Connect,
-    workload::{PlannedRequest, Task},
+    schedule::nanos,
+    workload::{PlannedRequest, Task, Workload},
 };
 
 /// The event that fills a first screen.
@@ -23,7 +22,8 @@ const LEAVE_POLL: Duration = Duration::from_millis(20);
 pub(super) struct OpenSession {
     pub(super) started_ns: u64,
     due_ns: u64,
-    step: usize,
+    /// Its step, as a place in the plan; the number of steps once all are done.
+    step: u32,
     waiting_for: usize,
     events_of_step: usize,
     pub(super) visit: Option<Visit>,
@@ -32,31 +32,28 @@ pub(super) struct OpenSession {
 /// A request that waits for its EOSE.
 #[derive(Debug)]
 pub(super) struct OpenRequest {
-    pub(super) session: u32,
-    step: usize,
-    request: usize,
     due_ns: u64,
     sent_ns: u64,
     seen: Bits,
 }
 
 impl Client {
-    /// Starts a session that is due.
-    pub(super) async fn start_session(&mut self, n: u32, due_ns: u64) -> anyhow::Result<()> {
-        self.record(Metric::SendLag, due_ns, self.now_ns());
+    /// Starts a session that is due, or waits until it can.
+    pub(super) fn start_session(&mut self, n: u32, due_ns: u64, now_ns: u64) {
+        self.record(Metric::SendLag, due_ns, now_ns);
         if let Task::Requester { connect } = self.shared.workload.roles[self.id].task {
             match connect {
                 Connect::Before => {}
                 Connect::Again if !self.sessions.is_empty() => {
                     // Dropping the connection now would cut the earlier session off.
-                    self.wake_after(LEAVE_POLL, Wake::Start(n, due_ns));
-                    return Ok(());
+                    return self.wake_at(now_ns + nanos(LEAVE_POLL), Wake::Start(n, due_ns));
                 }
                 Connect::Again => {
-                    self.drop_link();
-                    self.connect().await?;
+                    self.actions.push_back(Action::Abort);
+                    self.link = Link::Down;
+                    self.connect(now_ns);
                 }
-                Connect::PerSession => self.connect().await?,
+                Connect::PerSession => self.connect(now_ns),
             }
         }
         let session = OpenSession {
@@ -68,146 +65,177 @@ impl Client {
             visit: None,
         };
         self.sessions.insert(n, session);
-        if self.shared.workload.sessions[n as usize].reconciliation.is_some() {
-            return self.start_reconciling(n, due_ns).await;
+        if self.link.is_up() {
+            self.begin_session(n, now_ns);
+        } else {
+            self.waiting.push(n);
         }
-        self.start_step(n).await
+    }
+
+    /// Sends what a session begins with.
+    pub(super) fn begin_session(&mut self, n: u32, now_ns: u64) {
+        if self.shared.workload.sessions[n as usize].reconciliation.is_some() {
+            self.start_reconciling(n);
+        } else {
+            self.start_step(n, now_ns);
+        }
     }
 
     /// Sends the requests of the session's step; after the last step come its live subscriptions.
-    async fn start_step(&mut self, n: u32) -> anyhow::Result<()> {
+    fn start_step(&mut self, n: u32, now_ns: u64) {
         let shared = Arc::clone(&self.shared);
         let planned = &shared.workload.sessions[n as usize];
-        let Some(session) = self.sessions.get_mut(&n) else { return Ok(()) };
-        let Some(requests) = planned.steps.get(session.step) else {
-            return self.end_steps(n).await;
+        let Some(session) = self.sessions.get_mut(&n) else { return };
+        let Some(requests) = planned.steps.get(session.step as usize) else {
+            return self.end_steps(n, now_ns);
         };
         session.waiting_for = requests.len();
         session.events_of_step = 0;
         let (step, due_ns) = (session.step, session.due_ns);
-        let sent_ns = self.now_ns();
-        for (i, PlannedRequest { filter, expected }) in requests.iter().enumerate() {
-            let subscription = format!("s{n}-{step}-{i}");
-            self.feed_request(&subscription, filter).await?;
+        for (request, PlannedRequest { filter, expected }) in (0..).zip(requests) {
+            let id = RequestId { session: n, step, request };
+            self.request(Subscription::Request(id), filter);
             let seen = Bits::of_len(expected.len());
-            self.requests
-                .insert(subscription, OpenRequest { session: n, step, request: i, due_ns, sent_ns, seen });
+            self.requests.insert(id, OpenRequest { due_ns, sent_ns: now_ns, seen });
         }
-        Ok(())
     }
 
-    /// A delivery that answers a request; where only its id was read, its content is not compared.
-    pub(super) fn stored_delivery(
-        &mut self,
-        subscription: &str,
-        id: &[u8; 32],
-        event: Option<&Event<'_>>,
-        now_ns: u64,
-    ) {
+    /// A delivery that answers a request.
+    pub(super) fn stored_delivery(&mut self, id: RequestId, found: u32, now_ns: u64) {
         let workload = &self.shared.workload;
-        let Some(found) = workload.find(id) else {
-            self.report.unexpected += 1;
+        let planned = planned(workload, self.id, id);
+        let request = self.requests.get_mut(&id);
+        let was_asked = request.is_some() || was_asked(&self.sessions, &self.ended, id);
+        let Some(planned) = planned.filter(|_| was_asked) else {
+            self.report.counts.deliveries_misrouted += 1;
             return;
         };
-        // A live event may overtake our CLOSE; a stored one may not.
-        let is_stored = u64::from((found as usize) < workload.stored);
-        let Some(request) = self.requests.get_mut(subscription) else {
-            self.report.unexpected += is_stored;
-            return;
+        let Ok(position) = planned.expected.binary_search(&found) else {
+            // A live event may come between EOSE and the relay's reading of CLOSE; a stored one may not.
+            let is_live = found as usize >= workload.stored;
+            let matches = planned.filter.matches(&workload.events[found as usize]);
+            return self.count_stray(matches, is_live);
         };
-        let session = &workload.sessions[request.session as usize];
-        let expected = &session.steps[request.step][request.request].expected;
-        let Ok(position) = expected.binary_search(&found) else {
-            self.report.unexpected += is_stored;
+        let Some(request) = request else { return self.count_late(id, position) };
+        if !request.seen.insert(position) {
+            self.report.counts.deliveries_duplicated += 1;
             return;
-        };
-        if event.is_some_and(|event| workload.events[found as usize] != *event) {
-            self.report.altered += 1;
-        } else if request.seen.insert(position) {
-            let (due_ns, sent_ns, n) = (request.due_ns, request.sent_ns, request.session);
-            self.report.deliveries += 1;
-            self.shared.delivered(1);
-            self.record(Metric::Response, due_ns, now_ns);
-            self.record(Metric::Service, sent_ns, now_ns);
-            let Some(session) = self.sessions.get_mut(&n) else { return };
-            session.events_of_step += 1;
-            match session.events_of_step {
-                1 => self.record(Metric::FirstEvent, due_ns, now_ns),
-                FIRST_SCREEN => self.record(Metric::FiftiethEvent, due_ns, now_ns),
-                _ => {}
-            }
-        } else {
-            self.report.duplicated += 1;
+        }
+        let (due_ns, sent_ns) = (request.due_ns, request.sent_ns);
+        self.report.counts.deliveries += 1;
+        self.shared.delivered(1);
+        self.record(Metric::Response, due_ns, now_ns);
+        self.record(Metric::Service, sent_ns, now_ns);
+        let Some(session) = self.sessions.get_mut(&id.session) else { return };
+        session.events_of_step += 1;
+        match session.events_of_step {
+            1 => self.record(Metric::FirstEvent, due_ns, now_ns),
+            FIRST_SCREEN => self.record(Metric::FiftiethEvent, due_ns, now_ns),
+            _ => {}
         }
     }
 
-    pub(super) async fn end_of_stored(&mut self, subscription: &str, now_ns: u64) -> anyhow::Result<()> {
-        if let Some((session, _)) = super::live::visit_index(subscription) {
-            self.visit_eose(session);
-            return Ok(());
+    /// A stored event behind its EOSE: a double, or one that EOSE said would not come.
+    fn count_late(&mut self, id: RequestId, position: usize) {
+        let is_first = self.torn.get_mut(&id).is_some_and(|seen| seen.insert(position));
+        let counts = &mut self.report.counts;
+        if is_first {
+            counts.deliveries_unexpected += 1;
+        } else {
+            counts.deliveries_duplicated += 1;
         }
-        if let Some(session) = super::reconcile::fetch_index(subscription) {
-            return self.end_of_fetch(session, subscription, now_ns).await;
-        }
-        let Some(request) = self.requests.remove(subscription) else {
-            self.report.unexpected += 1;
-            return Ok(());
+    }
+
+    /// Takes the EOSE of a request; false when none was owed.
+    pub(super) fn end_of_request(&mut self, id: RequestId, now_ns: u64) -> bool {
+        let Some(request) = self.requests.remove(&id) else {
+            // What a session that was cut short had asked for may still be answered.
+            return self.ended.get(&id.session) == Some(&false);
         };
-        self.report.requests_completed += 1;
+        let expected =
+            planned(&self.shared.workload, self.id, id).map_or(0, |planned| planned.expected.len());
+        if request.seen.count() < expected {
+            self.torn.insert(id, request.seen);
+        }
+        self.report.counts.requests_completed += 1;
         self.report.last_ns = now_ns;
         self.record(Metric::Eose, request.due_ns, now_ns);
-        self.feed(&ClientMessage::Close { subscription: subscription.into() }).await?;
-        let Some(session) = self.sessions.get_mut(&request.session) else { return Ok(()) };
+        self.close_subscription(Subscription::Request(id));
+        let Some(session) = self.sessions.get_mut(&id.session) else { return true };
         session.waiting_for -= 1;
         if session.waiting_for == 0 {
             session.step += 1;
             session.due_ns = now_ns;
-            self.start_step(request.session).await?;
+            self.start_step(id.session, now_ns);
         }
-        Ok(())
+        true
     }
 
     /// All stored events are there.
-    async fn end_steps(&mut self, n: u32) -> anyhow::Result<()> {
-        let now_ns = self.now_ns();
-        if let Some(session) = self.sessions.get(&n) {
-            self.report.busy_ns.push((session.started_ns, now_ns));
-            self.record(Metric::Session, session.started_ns, now_ns);
-        }
+    fn end_steps(&mut self, n: u32, now_ns: u64) {
+        self.note_session(n, now_ns);
         if self.shared.workload.sessions[n as usize].live.is_empty() {
-            return self.end_session(n).await;
+            self.end_session(n, true, now_ns);
+        } else {
+            self.start_visit(n);
         }
-        self.start_visit(n).await
+    }
+
+    /// Records how long a session was at work.
+    pub(super) fn note_session(&mut self, n: u32, now_ns: u64) {
+        let Some(started_ns) = self.sessions.get(&n).map(|session| session.started_ns) else { return };
+        self.report.busy_ns.push((started_ns, now_ns));
+        self.record(Metric::Session, started_ns, now_ns);
     }
 
     /// Leaves at once when everything owed is there, and looks again soon otherwise.
-    pub(super) async fn leave(&mut self, n: u32) -> anyhow::Result<()> {
+    pub(super) fn leave(&mut self, n: u32, now_ns: u64) {
+        if !self.sessions.contains_key(&n) {
+            return; // cut short
+        }
         if !self.has_everything(n) {
-            self.wake_after(LEAVE_POLL, Wake::LeaveWhenAllIsThere(n));
-            return Ok(());
+            return self.wake_at(now_ns + nanos(LEAVE_POLL), Wake::LeaveWhenAllIsThere(n));
         }
-        for subscription in 0..self.shared.workload.sessions[n as usize].live.len() {
-            let subscription = super::live::visit_name(n, subscription).into();
-            self.feed(&ClientMessage::Close { subscription }).await?;
+        for filter in (0..).take(self.shared.workload.sessions[n as usize].live.len()) {
+            self.close_subscription(Subscription::Stay { session: n, filter });
         }
-        self.end_session(n).await
+        self.end_session(n, true, now_ns);
+    }
+
+    /// Ends a session that the relay refused to answer.
+    pub(super) fn cut_short(&mut self, n: u32, now_ns: u64) {
+        if self.sessions.contains_key(&n) {
+            self.end_session(n, false, now_ns);
+        }
     }
 
     /// Forgets a session, closes its connection if it has one of its own, and starts the session that follows.
-    pub(super) async fn end_session(&mut self, n: u32) -> anyhow::Result<()> {
+    pub(super) fn end_session(&mut self, n: u32, as_planned: bool, now_ns: u64) {
         if let Some(visit) = self.sessions.remove(&n).and_then(|session| session.visit) {
             self.keep_visit(visit);
         }
+        self.ended.insert(n, as_planned);
         let ended = &self.shared.workload.sessions[n as usize];
-        let think = ended.think;
+        let think_ns = nanos(ended.think);
         if let Some(next) = ended.next {
-            self.wake_after(think, Wake::Start(next, self.now_ns() + nanos(think)));
+            self.wake_at(now_ns + think_ns, Wake::Start(next, now_ns + think_ns));
         }
         let role = &self.shared.workload.roles[self.id];
         if matches!(role.task, Task::Requester { connect: Connect::PerSession }) && self.sessions.is_empty() {
-            self.close_link().await;
+            self.link = Link::Down;
+            self.actions.push_back(Action::Close);
         }
         self.shared.done(1);
-        Ok(())
     }
+}
+
+/// Whether a request that is not open has been sent: those of a step are sent together.
+fn was_asked(sessions: &HashMap<u32, OpenSession>, ended: &HashMap<u32, bool>, id: RequestId) -> bool {
+    ended.contains_key(&id.session) || sessions.get(&id.session).is_some_and(|session| id.step <= session.step)
+}
+
+/// The request behind an id, where the plan has it for this connection.
+fn planned(workload: &Workload, connection: usize, id: RequestId) -> Option<&PlannedRequest> {
+    let session = workload.sessions.get(id.session as usize).filter(|s| s.connection == connection)?;
+    session.steps.get(id.step as usize)?.get(id.request as usize)
 }

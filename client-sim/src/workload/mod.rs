@@ -12,6 +12,7 @@ mod stored;
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     hash::{BuildHasherDefault, Hasher},
+    sync::Arc,
     time::Duration,
 };
 
@@ -21,7 +22,6 @@ use corpus::Corpus;
 
 use crate::{
     bits::Bits,
-    client::Due,
     scenario::{Arrival, Connect, Request, Scenario},
     schedule,
     workload::{
@@ -36,7 +36,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Workload {
     /// Every event that may be on the wire: those the relay holds first, then those published.
-    pub events: Vec<Event<'static>>,
+    pub events: Arc<Vec<Event<'static>>>,
     /// `events[..stored]` are put into the relay before the clock starts.
     pub stored: usize,
     /// What each connection does.
@@ -66,9 +66,9 @@ pub struct Workload {
     pub fresh: usize,
     /// Corpus events that are not streamed, and why.
     pub set_aside: BTreeMap<&'static str, usize>,
-    index: HashMap<[u8; 32], u32, BuildHasherDefault<IdHasher>>,
+    pub(crate) index: HashMap<[u8; 32], u32, BuildHasherDefault<IdHasher>>,
     /// For each published event, its place in `publications`.
-    publication_of: Vec<usize>,
+    pub(crate) publication_of: Vec<usize>,
 }
 
 /// What a connection does, and what its latencies are called.
@@ -113,6 +113,19 @@ pub enum Task {
     Reader(Reading),
     /// Compares what it has with the relay.
     Reconciler,
+}
+
+/// Something that a connection does at a planned instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// Publish `publications[n]`.
+    Publication(u32),
+    /// Begin `floods[n]`.
+    Flood(u32),
+    /// Start `sessions[n]`.
+    Session(u32),
+    /// Read on as fast as possible.
+    CatchUp,
 }
 
 /// The filter of one or more live subscriptions.
@@ -224,16 +237,47 @@ impl Workload {
         let is_stored = |event: &Event<'_>| {
             (any_kind || asked.contains(&event.kind)) && event.class() != KindClass::Ephemeral
         };
-        plan.events.extend(eligible.iter().filter(|e| is_stored(e)).map(|e| (*e).clone()));
+        plan.events = Arc::new(eligible.iter().filter(|e| is_stored(e)).map(|e| (*e).clone()).collect());
         plan.stored = plan.events.len();
         plan.plan_publications(scenario, &eligible, seed)?;
         plan.plan_subscriptions(scenario, seed);
         plan.plan_sessions(scenario, seed)?;
-        for (position, event) in (0..).zip(&plan.events) {
-            plan.index.insert(event.id, position);
+        plan.indexed()
+    }
+
+    /// With its events found by id, once all are known.
+    ///
+    /// # Errors
+    /// When it holds an event twice.
+    pub(crate) fn indexed(mut self) -> anyhow::Result<Workload> {
+        for (position, event) in (0..).zip(self.events.iter()) {
+            self.index.insert(event.id, position);
         }
-        ensure!(plan.index.len() == plan.events.len(), "the plan holds an event twice");
-        Ok(plan)
+        ensure!(self.index.len() == self.events.len(), "the plan holds an event twice");
+        self.publication_of = vec![0; self.publications.len()];
+        for (n, publication) in self.publications.iter().enumerate() {
+            self.publication_of[publication.event as usize - self.stored] = n;
+        }
+        Ok(self)
+    }
+
+    /// A plan that puts this one's stored events into the relay: one connection asks for nothing, to hear the relay
+    /// speak, and then publishes.
+    pub fn preparation(&self) -> Workload {
+        const WINDOW: usize = 64;
+        let count = u32::try_from(self.stored).expect("a plan holds fewer than 2^32 events");
+        let publication = |event| Publication { at: Duration::ZERO, connection: 0, event, closed: true };
+        let nothing = Filter { kinds: Some(vec![1]), limit: Some(0), ..Filter::default() };
+        let greeting = PlannedRequest { filter: nothing, expected: Vec::new() };
+        let session = Session::new(Arrival::Burst { period_ms: 1 }, 0, (0, Duration::ZERO));
+        Workload {
+            events: Arc::clone(&self.events),
+            roles: vec![Role { label: None, task: Task::Publisher { window: WINDOW } }],
+            publications: (0..count).map(publication).collect(),
+            floods: vec![Flood { at: Duration::ZERO, connection: 0, first: 0, count }],
+            sessions: vec![Session { steps: vec![vec![greeting]], ..session }],
+            ..Workload::default()
+        }
     }
 
     /// The event with this id.
@@ -340,7 +384,7 @@ impl Workload {
         for (population, request) in scenario.request.iter().enumerate() {
             let asker = Asker::new(&stored, request)?;
             let mut planner = LivePlanner::new(&published, &request.live);
-            planner.events = Some(&events);
+            planner.events = Some(&events[..]);
             self.plan_population(scenario, (population, request), &asker, &mut planner, seed)?;
         }
         self.plan_fan_in(scenario, &events, seed)?;
@@ -427,7 +471,7 @@ impl Role {
 
 /// Event ids are SHA-256 hashes: eight of their bytes are a hash already.
 #[derive(Default)]
-struct IdHasher(u64);
+pub(crate) struct IdHasher(u64);
 
 impl Hasher for IdHasher {
     fn write(&mut self, bytes: &[u8]) {

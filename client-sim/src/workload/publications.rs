@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -55,16 +56,12 @@ impl Workload {
             let closed = matches!(publish.arrival, Arrival::Closed { .. });
             for ((at, connection), event) in due.into_iter().zip(events) {
                 let event_position = position(self.events.len())?;
-                self.events.push(event);
+                Arc::make_mut(&mut self.events).push(event);
                 self.publications.push(Publication { at, connection, event: event_position, closed });
             }
         }
         self.plan_reconciliations(scenario, eligible, seed)?;
         self.publications.sort_unstable();
-        self.publication_of = vec![0; self.publications.len()];
-        for (n, publication) in self.publications.iter().enumerate() {
-            self.publication_of[publication.event as usize - self.stored] = n;
-        }
         self.find_floods()
     }
 

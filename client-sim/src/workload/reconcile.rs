@@ -1,6 +1,6 @@
 //! Clients that have a part of the relay's events: which part, and what only they have.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::ensure;
 use codecs::{Event, Filter, KindClass};
@@ -82,7 +82,7 @@ impl Workload {
         let mut own = Vec::with_capacity(count);
         for event in fresh::events(templates, count, seed) {
             let place = position(self.events.len())?;
-            self.events.push(event);
+            Arc::make_mut(&mut self.events).push(event);
             self.publications.push(Publication { at, connection, event: place, closed: true });
             own.push(place);
         }

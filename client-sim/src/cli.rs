@@ -1,0 +1,87 @@
+//! The command line: what was asked for is done, and the exit code answers.
+
+use std::{
+    ffi::OsString,
+    io::{IsTerminal, stderr},
+    process::ExitCode,
+};
+
+use clap::Parser;
+use codecs::Format;
+use measure::{Exit, RunRecord, Status, Verdict};
+
+use crate::{
+    args::{Args, Command, Explain},
+    explain, floor,
+    run::{self, UsageError, load, plan_over, report},
+    swarm,
+};
+
+/// The program: `args` are the arguments after its name and role.
+pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let args = match Args::try_parse_from(std::iter::once("client-sim".into()).chain(args)) {
+        Ok(args) => args,
+        Err(error) => {
+            // Help goes to standard output, mistakes to standard error; nothing helps if that fails.
+            error.print().ok();
+            return if error.use_stderr() { Exit::Usage } else { Exit::Success }.into();
+        }
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()),
+        )
+        .with_writer(stderr)
+        .with_ansi(stderr().is_terminal())
+        .init();
+    if let Some(command) = &args.command {
+        return match say(command) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                report(&format!("client-sim: {error:#}"));
+                Exit::Usage.into()
+            }
+        };
+    }
+    match run::run(&args) {
+        Ok(record) => exit(&record).into(),
+        Err(error) => {
+            report(&format!("client-sim: {error:#}"));
+            let exit = match () {
+                () if error.is::<UsageError>() => Exit::Usage,
+                () if error.is::<floor::NotPossible>() => Exit::NotPossible,
+                () => Exit::Error,
+            };
+            exit.into()
+        }
+    }
+}
+
+/// Prints what was asked for instead of a run.
+fn say(command: &Command) -> anyhow::Result<()> {
+    let text = match command {
+        Command::Scenarios => explain::list()?,
+        Command::Formats => explain::formats(),
+        Command::Explain(Explain { scenario, set, corpus, seed, seconds }) => {
+            let (scenario, corpus) = load(scenario, set, *seconds, corpus.as_deref())?;
+            let formats: Vec<_> = Format::core().collect();
+            let workload = plan_over(&scenario, &corpus, *seed, &formats)?;
+            explain::explain(&scenario, &corpus, &workload, *seed)?
+        }
+    };
+    // Whoever closes the pipe has read enough.
+    std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()).ok();
+    Ok(())
+}
+
+/// A run that ended early has that code before any other: its ledger cannot balance.
+fn exit(record: &RunRecord) -> Exit {
+    match (&record.status, record.counts.balanced(), record.validity.verdict) {
+        (Status::Incomplete { reason }, _, _) if reason == swarm::INTERRUPTED => Exit::Interrupted,
+        (Status::Incomplete { .. }, _, _) => Exit::Incomplete,
+        (Status::Complete, Err(_), _) => Exit::Unbalanced,
+        (Status::Complete, Ok(()), Verdict::Invalid) => Exit::Invalid,
+        (Status::Complete, Ok(()), _) if record.missed_bounds().next().is_some() => Exit::BoundMissed,
+        (Status::Complete, Ok(()), _) => Exit::Success,
+    }
+}

@@ -1,0 +1,22 @@
+//! What the state machine wants done by whoever owns the connection and the clock.
+
+use bytes::Bytes;
+
+use crate::recorder::Sample;
+
+/// One thing to do. Actions are to be carried out in the order in which the machine gives them.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Action {
+    /// Send one protocol message; flush when no more are waiting.
+    Send(Bytes),
+    /// Connect, then call `on_connected` or `on_disconnected`.
+    Connect,
+    /// Close with a Close frame (RFC 6455 §7.1.1).
+    Close,
+    /// End TCP without a Close frame.
+    Abort,
+    /// Record a latency.
+    Record(Sample),
+    /// End this client; the run is incomplete.
+    Fail(String),
+}

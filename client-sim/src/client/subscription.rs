@@ -1,0 +1,133 @@
+//! Subscription ids: what each of a client's REQs and NEG-OPENs is for, written in its id.
+
+use std::{fmt, str::FromStr};
+
+/// What a subscription id of a simulated client stands for. [`Display`](fmt::Display) writes the id that goes over
+/// the wire, and [`FromStr`] reads exactly these ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Subscription {
+    /// `live-0`: a live subscription of a subscriber, by its place among the role's filters.
+    Live(u32),
+    /// `v7-0`: a live subscription of session 7, by its place among the session's filters.
+    Stay {
+        /// Place in `Workload::sessions`.
+        session: u32,
+        /// Place in `Session::live`.
+        filter: u32,
+    },
+    /// `s7-0-1`: request 1 of step 0 of session 7.
+    Request(RequestId),
+    /// `n7`: the reconciliation (NIP-77) of session 7.
+    Reconciliation(u32),
+    /// `f7-0`: a REQ for events that the reconciliation of session 7 found missing.
+    Fetch {
+        /// Place in `Workload::sessions`.
+        session: u32,
+        /// Which REQ, when one cannot hold all ids.
+        chunk: u32,
+    },
+}
+
+/// One planned request for stored events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct RequestId {
+    /// Place in `Workload::sessions`.
+    pub(crate) session: u32,
+    /// Place in `Session::steps`.
+    pub(crate) step: u32,
+    /// Place in the step.
+    pub(crate) request: u32,
+}
+
+/// The id is none that a simulated client makes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ForeignId;
+
+impl fmt::Display for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subscription::Live(filter) => write!(f, "live-{filter}"),
+            Subscription::Stay { session, filter } => write!(f, "v{session}-{filter}"),
+            Subscription::Request(RequestId { session, step, request }) => {
+                write!(f, "s{session}-{step}-{request}")
+            }
+            Subscription::Reconciliation(session) => write!(f, "n{session}"),
+            Subscription::Fetch { session, chunk } => write!(f, "f{session}-{chunk}"),
+        }
+    }
+}
+
+impl FromStr for Subscription {
+    type Err = ForeignId;
+
+    fn from_str(id: &str) -> Result<Subscription, ForeignId> {
+        if let Some(filter) = id.strip_prefix("live-") {
+            return Ok(Subscription::Live(number(filter)?));
+        }
+        let rest = id.get(1..).ok_or(ForeignId)?;
+        let mut numbers = rest.splitn(3, '-').map(number);
+        let mut next = || numbers.next().ok_or(ForeignId)?;
+        let subscription = match id.as_bytes()[0] {
+            b'v' => Subscription::Stay { session: next()?, filter: next()? },
+            b's' => Subscription::Request(RequestId { session: next()?, step: next()?, request: next()? }),
+            b'n' => Subscription::Reconciliation(next()?),
+            b'f' => Subscription::Fetch { session: next()?, chunk: next()? },
+            _ => return Err(ForeignId),
+        };
+        if numbers.next().is_some() { Err(ForeignId) } else { Ok(subscription) }
+    }
+}
+
+/// Refuses `+7` and `07`, which `u32` would read as 7: an id that comes back changed is another id.
+fn number(digits: &str) -> Result<u32, ForeignId> {
+    let canonical = digits == "0" || digits.starts_with(|first| matches!(first, '1'..='9'));
+    digits.parse().ok().filter(|_| canonical).ok_or(ForeignId)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_id_reads_back_as_what_was_written() {
+        let request = RequestId { session: 7, step: 0, request: 12 };
+        for (subscription, id) in [
+            (Subscription::Live(0), "live-0"),
+            (Subscription::Stay { session: 7, filter: 10 }, "v7-10"),
+            (Subscription::Request(request), "s7-0-12"),
+            (Subscription::Reconciliation(u32::MAX), "n4294967295"),
+            (Subscription::Fetch { session: 0, chunk: 3 }, "f0-3"),
+        ] {
+            assert_eq!(subscription.to_string(), id);
+            assert_eq!(id.parse(), Ok(subscription));
+        }
+    }
+
+    #[test]
+    fn an_id_that_no_client_makes_is_refused() {
+        for id in [
+            "",
+            "l",
+            "live-",
+            "live--1",
+            "live-+1",
+            "live-01",
+            "v1",
+            "v1-",
+            "v1-2-3",
+            "s1-2",
+            "s1-2-3-4",
+            "n",
+            "n-1",
+            "n1-2",
+            "f1",
+            "x1",
+            "nobody",
+            "n4294967296",
+            "é1",
+            "s1-2-é",
+        ] {
+            assert_eq!(id.parse::<Subscription>(), Err(ForeignId), "{id}");
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! A publisher, a subscriber and a requester against a scripted relay: each way in which a relay can be wrong is
+//! counted as what it is.
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use codecs::{EoseHints, Event, Filter, Format, RelayMessage};
+use measure::Counts;
+
+use super::{Action, Client};
+use crate::{
+    ledger,
+    scenario::Connect,
+    shared::Shared,
+    workload::{Due, Live, PlannedRequest, Publication, Role, Session, Task, Workload},
+};
+
+const MS: u64 = 1_000_000;
+const STAY: Duration = Duration::from_millis(5);
+
+/// Stored events `0..4`, two of each of two authors; publications of kinds 1, 1 and 7 as events `4..7`.
+fn plan() -> Workload {
+    let event = |n: u8| Event {
+        id: [n + 1; 32],
+        pubkey: [if n < 2 { 101 } else { 102 }; 32],
+        created_at: 1_700_000_000 + i64::from(n),
+        kind: if n == 6 { 7 } else { 1 },
+        tags: vec![vec!["t".into(), "tests".into()]],
+        content: format!("event {n}").into(),
+        sig: [n; 64],
+    };
+    let live = |kind: u16, matches: [bool; 3]| Live {
+        filter: Filter { kinds: Some(vec![kind]), limit: Some(0), ..Filter::default() },
+        matches: matches.into_iter().collect(),
+    };
+    let request = |author: u8, expected: [u32; 2]| PlannedRequest {
+        filter: Filter { authors: Some(vec![[author; 32]]), until: Some(1_700_000_003), ..Filter::default() },
+        expected: expected.to_vec(),
+    };
+    let role = |task| Role { label: None, task };
+    Workload {
+        events: Arc::new((0..7).map(event).collect()),
+        stored: 4,
+        roles: vec![
+            role(Task::Publisher { window: 1 }),
+            role(Task::Subscriber { filters: vec![0, 1], read_bytes_per_s: None }),
+            role(Task::Requester { connect: Connect::Before }),
+        ],
+        publications: (4..7)
+            .map(|event| Publication { at: Duration::from_millis(1), connection: 0, event, closed: false })
+            .collect(),
+        sessions: vec![Session {
+            at: Duration::ZERO,
+            connection: 2,
+            steps: vec![vec![request(101, [0, 1]), request(102, [2, 3])]],
+            reconciliation: None,
+            live: vec![0],
+            stay: STAY,
+            next: None,
+            think: Duration::ZERO,
+            follows: false,
+        }],
+        live: vec![live(1, [true, true, false]), live(7, [false, false, true])],
+        ..Workload::default()
+    }
+    .indexed()
+    .unwrap()
+}
+
+type Messages = Vec<RelayMessage<'static>>;
+
+/// What the relay says, by whom it says it to and when.
+struct Script {
+    /// To the requester, while it asks for stored events.
+    stored: Messages,
+    /// To the publisher.
+    answers: Messages,
+    /// To the subscriber.
+    live: Messages,
+    /// To the requester, while it stays.
+    stay: Messages,
+    /// To the requester, after it closed its subscriptions.
+    late: Messages,
+    /// To the subscriber, at the end, in bytes.
+    raw: Vec<Vec<u8>>,
+}
+
+fn delivery(subscription: &'static str, event: &Event<'static>) -> RelayMessage<'static> {
+    RelayMessage::Event { subscription: subscription.into(), event: Cow::Owned(event.clone()) }
+}
+
+fn eose(subscription: &'static str) -> RelayMessage<'static> {
+    RelayMessage::Eose { subscription: subscription.into(), hints: EoseHints::default() }
+}
+
+fn ok(event: &Event<'_>, accepted: bool, text: &'static str) -> RelayMessage<'static> {
+    RelayMessage::Ok { id: event.id, accepted, text: text.into() }
+}
+
+/// What an honest relay says.
+fn honest(events: &[Event<'static>]) -> Script {
+    Script {
+        stored: vec![
+            delivery("s0-0-0", &events[0]),
+            delivery("s0-0-1", &events[2]),
+            delivery("s0-0-0", &events[1]),
+            eose("s0-0-0"),
+            delivery("s0-0-1", &events[3]),
+            eose("s0-0-1"),
+            eose("v0-0"),
+        ],
+        answers: events[4..].iter().map(|event| ok(event, true, "")).collect(),
+        live: vec![
+            delivery("live-0", &events[4]),
+            delivery("live-1", &events[6]),
+            delivery("live-0", &events[5]),
+        ],
+        stay: vec![delivery("v0-0", &events[4]), delivery("v0-0", &events[5])],
+        late: Vec::new(),
+        raw: Vec::new(),
+    }
+}
+
+struct Table {
+    shared: Arc<Shared>,
+    clients: Vec<Client>,
+    format: Format,
+}
+
+impl Table {
+    fn new(format: Format) -> Table {
+        let shared = Arc::new(Shared::new(plan()));
+        let codec = format.codec(codecs::Implementation::Library).unwrap();
+        let client = |id| Client::new(Arc::clone(&shared), codec, id, ("ws://127.0.0.1", 0));
+        let mut clients: Vec<Client> = (0..3).map(client).collect();
+        for client in &mut clients {
+            client.open(0);
+            assert_eq!(client.next_action(), Some(Action::Connect));
+            client.on_connected(0);
+        }
+        let mut table = Table { shared, clients, format };
+        assert!(!table.clients[1].is_ready(), "its live subscriptions have no EOSE");
+        table.say(1, vec![eose("live-1"), eose("live-0")], 0);
+        assert!(table.clients.iter().all(Client::is_ready));
+        table.clients.iter_mut().for_each(|client| client.start(0));
+        table
+    }
+
+    fn say(&mut self, client: usize, messages: Messages, now_ns: u64) {
+        let codec = self.format.codec(codecs::Implementation::Library).unwrap();
+        for message in messages {
+            let mut payload = Vec::new();
+            codec.encode_relay(&message, &mut payload).unwrap();
+            self.clients[client].on_message(&payload, now_ns);
+        }
+    }
+
+    /// Plays the plan against a relay that keeps to the script.
+    fn play(mut self, script: Script) -> Counts {
+        self.clients[2].on_due(Due::Session(0), 0);
+        self.say(2, script.stored, MS / 2);
+        for n in 0..3 {
+            self.clients[0].on_due(Due::Publication(n), MS);
+        }
+        self.say(0, script.answers, 2 * MS);
+        self.say(1, script.live, 3 * MS);
+        self.say(2, script.stay, 3 * MS);
+        self.clients[2].on_timer(8 * MS);
+        self.say(2, script.late, 9 * MS);
+        for payload in script.raw {
+            self.clients[1].on_message(&payload, 9 * MS);
+        }
+        let reports: Vec<_> = self.clients.into_iter().map(Client::finish).collect();
+        ledger::close(&self.shared, &reports.iter().collect::<Vec<_>>(), true)
+    }
+}
+
+/// What an honest run counts as nothing.
+fn damage(counts: &Counts) -> Vec<(&'static str, u64)> {
+    [
+        ("lost", counts.deliveries_lost),
+        ("doubled", counts.deliveries_duplicated),
+        ("altered", counts.deliveries_altered),
+        ("misrouted", counts.deliveries_misrouted),
+        ("invented", counts.deliveries_invented),
+        ("unexpected", counts.deliveries_unexpected),
+        ("after close", counts.deliveries_after_close),
+        ("answers", counts.answers_unexpected),
+        ("undecodable", counts.decode_errors),
+        ("failed", counts.requests_failed),
+        ("refused", counts.rejected),
+        ("unanswered", counts.timed_out),
+    ]
+    .into_iter()
+    .filter(|(_, count)| *count > 0)
+    .collect()
+}
+
+#[test]
+fn an_honest_relay_balances_in_every_format() {
+    for format in Format::all() {
+        let events = Arc::clone(&plan().events);
+        let counts = Table::new(format).play(honest(&events));
+        assert_eq!((damage(&counts), counts.balanced()), (vec![], Ok(())), "{format}");
+        assert_eq!(
+            (counts.deliveries, counts.acked, counts.requests_completed),
+            (4 + 3 + 2, 3, 2),
+            "{format}"
+        );
+    }
+}
+
+#[track_caller]
+fn check(spoil: impl Fn(&mut Script, &[Event<'static>]), expected: &[(&str, u64)]) {
+    let events = Arc::clone(&plan().events);
+    let mut script = honest(&events);
+    spoil(&mut script, &events);
+    let counts = Table::new(Format::JSON).play(script);
+    assert_eq!(damage(&counts), expected);
+    let harmless = ["after close", "failed", "refused", "unanswered"];
+    let is_damage = expected.iter().any(|(name, _)| !harmless.contains(name));
+    assert_eq!(counts.balanced().is_err(), is_damage, "{:?}", counts.balanced());
+}
+
+fn without(messages: &mut Messages, n: usize) {
+    messages.remove(n);
+}
+
+fn again(messages: &mut Messages, n: usize) {
+    messages.insert(n, messages[n].clone());
+}
+
+#[test]
+fn a_lost_delivery_is_lost_wherever_it_was_due() {
+    check(|script, _| without(&mut script.live, 0), &[("lost", 1)]);
+    check(|script, _| without(&mut script.stored, 0), &[("lost", 1)]);
+    check(|script, _| script.stay.clear(), &[("lost", 2)]);
+}
+
+#[test]
+fn a_doubled_delivery_is_counted_live_stored_and_across_eose() {
+    check(|script, _| again(&mut script.live, 1), &[("doubled", 1)]);
+    check(|script, _| again(&mut script.stored, 0), &[("doubled", 1)]);
+    check(|script, _| again(&mut script.stay, 1), &[("doubled", 1)]);
+    // Behind the EOSE of its request, before and after the session's end.
+    check(|script, events| script.stored.insert(4, delivery("s0-0-0", &events[1])), &[("doubled", 1)]);
+    check(|script, events| script.late.push(delivery("s0-0-1", &events[3])), &[("doubled", 1)]);
+}
+
+#[test]
+fn a_stored_event_that_comes_behind_its_eose_is_lost_and_unexpected() {
+    check(|script, _| script.stored.swap(2, 3), &[("lost", 1), ("unexpected", 1)]);
+}
+
+#[test]
+fn a_change_of_any_field_is_an_alteration() {
+    let changes: [fn(&mut Event<'static>); 8] = [
+        |event| event.pubkey[31] ^= 1,
+        |event| event.created_at += 1,
+        |event| event.kind += 1,
+        |event| event.tags[0][1] = "other".into(),
+        |event| event.tags[0].push("".into()),
+        |event| event.tags.clear(),
+        |event| event.content = Cow::Borrowed("event 4 "),
+        |event| event.sig[0] ^= 1,
+    ];
+    for change in changes {
+        let spoil = |messages: &mut Messages, n: usize| {
+            let RelayMessage::Event { event, .. } = &mut messages[n] else { panic!("not a delivery") };
+            change(event.to_mut());
+        };
+        check(|script, _| spoil(&mut script.live, 0), &[("lost", 1), ("altered", 1)]);
+        check(|script, _| spoil(&mut script.stored, 1), &[("lost", 1), ("altered", 1)]);
+        check(|script, _| spoil(&mut script.stay, 0), &[("lost", 1), ("altered", 1)]);
+    }
+}
+
+#[test]
+fn an_event_that_nobody_published_is_invented() {
+    let invented = |subscription, events: &[Event<'static>]| {
+        delivery(subscription, &Event { id: [99; 32], ..events[4].clone() })
+    };
+    for subscription in ["live-0", "live-9", "nobody"] {
+        check(|script, events| script.live.push(invented(subscription, events)), &[("invented", 1)]);
+    }
+    check(|script, events| script.stored.insert(0, invented("s0-0-0", events)), &[("invented", 1)]);
+    check(|script, events| script.stay.push(invented("v0-0", events)), &[("invented", 1)]);
+}
+
+#[test]
+fn an_event_under_the_id_of_a_subscription_that_did_not_ask_for_it_is_misrouted() {
+    for subscription in ["live-1", "live-2", "nobody", "s0-0-0", "v0-0", "n0", "f0-0"] {
+        check(
+            |script, events| script.live[0] = delivery(subscription, &events[4]),
+            &[("lost", 1), ("misrouted", 1)],
+        );
+    }
+    // A stored event answers another request, a request of a later step, a session of nobody's.
+    for subscription in ["s0-0-1", "s0-1-0", "s1-0-0", "v0-1"] {
+        check(
+            |script, events| script.stored[0] = delivery(subscription, &events[0]),
+            &[("lost", 1), ("misrouted", 1)],
+        );
+    }
+    check(|script, events| script.stay.push(delivery("v0-0", &events[6])), &[("misrouted", 1)]);
+    check(|script, events| script.late.push(delivery("v0-0", &events[6])), &[("misrouted", 1)]);
+}
+
+#[test]
+fn a_stored_event_on_a_live_subscription_that_matches_is_unexpected() {
+    check(|script, events| script.live.push(delivery("live-0", &events[0])), &[("unexpected", 1)]);
+}
+
+#[test]
+fn a_live_event_on_its_way_when_its_subscription_closed_is_no_damage() {
+    check(|script, events| script.late.push(delivery("v0-0", &events[4])), &[("after close", 1)]);
+    let during = |script: &mut Script, events: &[Event<'static>]| {
+        script.stored.insert(4, delivery("s0-0-0", &events[5]));
+    };
+    // Its author did not write it: under this id it can only be misrouted.
+    check(during, &[("misrouted", 1)]);
+}
+
+#[test]
+fn eose_twice_is_an_answer_to_nothing_and_eose_never_a_request_that_failed() {
+    for subscription in ["s0-0-0", "v0-0"] {
+        check(|script, _| script.stay.push(eose(subscription)), &[("answers", 1)]);
+    }
+    for subscription in ["live-0", "live-7", "nobody", "n0", "f0-0", "s0-9-0"] {
+        check(|script, _| script.live.push(eose(subscription)), &[("answers", 1)]);
+    }
+    check(
+        |script, _| {
+            script.stored.truncate(5);
+            script.stay.clear();
+        },
+        &[("failed", 1)],
+    );
+}
+
+#[test]
+fn ok_twice_false_or_for_another_event_is_counted() {
+    check(|script, _| again(&mut script.answers, 0), &[("answers", 1)]);
+    check(|script, events| script.answers.push(ok(&events[0], true, "")), &[("answers", 1)]);
+    check(|script, _| without(&mut script.answers, 2), &[("unanswered", 1)]);
+    // What was refused must not be delivered, and what was there already is delivered to nobody.
+    for (accepted, text) in [(false, "blocked: not today"), (true, "duplicate: have it")] {
+        check(
+            |script, events| {
+                script.answers[2] = ok(&events[6], accepted, text);
+                without(&mut script.live, 1);
+            },
+            &[("refused", 1)],
+        );
+        check(
+            |script, events| script.answers[2] = ok(&events[6], accepted, text),
+            &[("unexpected", 1), ("refused", 1)],
+        );
+    }
+}
+
+#[test]
+fn a_message_cut_off_anywhere_is_not_taken_for_a_delivery() {
+    for format in Format::all() {
+        let events = Arc::clone(&plan().events);
+        let codec = format.codec(codecs::Implementation::Library).unwrap();
+        let mut payload = Vec::new();
+        codec.encode_relay(&delivery("live-0", &events[4]), &mut payload).unwrap();
+        let cuts: Vec<usize> = (0..payload.len()).step_by(7).collect();
+        let mut script = honest(&events);
+        script.raw = cuts.iter().map(|cut| payload[..*cut].to_vec()).collect();
+        let counts = Table::new(format).play(script);
+        assert_eq!(damage(&counts), [("undecodable", cuts.len() as u64)], "{format}");
+    }
+}
+
+#[test]
+fn a_client_loses_patience_with_a_relay_that_does_not_open_its_subscription() {
+    let shared = Arc::new(Shared::new(plan()));
+    let codec = Format::JSON.codec(codecs::Implementation::Library).unwrap();
+    let mut client = Client::new(shared, codec, 1, ("ws://127.0.0.1", 0));
+    client.open(0);
+    client.on_connected(5 * MS);
+    let deadline = client.next_wake_ns().unwrap();
+    assert_eq!(deadline, 10_005 * MS);
+    client.on_timer(deadline);
+    let actions: Vec<Action> = std::iter::from_fn(|| client.next_action()).collect();
+    let Some(Action::Fail(why)) = actions.last() else { panic!("{actions:?}") };
+    assert!(why.contains("EOSE of a live subscription did not come"), "{why}");
+}
+
+#[test]
+fn a_slow_reader_that_is_cut_off_ends_and_any_other_client_fails() {
+    let mut workload = plan();
+    workload.roles[1].task = Task::Subscriber { filters: vec![0], read_bytes_per_s: Some(1_000) };
+    let shared = Arc::new(Shared::new(workload));
+    let codec = Format::JSON.codec(codecs::Implementation::Library).unwrap();
+    for (id, fails) in [(0, true), (1, false)] {
+        let mut client = Client::new(Arc::clone(&shared), codec, id, ("ws://127.0.0.1", 0));
+        client.open(0);
+        client.on_connected(0);
+        client.start(0);
+        while client.next_action().is_some() {}
+        client.on_disconnected("reset by peer");
+        assert_eq!(matches!(client.next_action(), Some(Action::Fail(_))), fails);
+        assert_eq!(client.finish().cut_off.is_some(), !fails);
+    }
+}

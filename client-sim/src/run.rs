@@ -1,0 +1,257 @@
+//! One run: the plan, the preparation, the load, and the record of it.
+
+use std::{ffi::OsString, path::Path, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use codecs::Format;
+use corpus::Corpus;
+use measure::{Environment, PinnedCores, RelayProcess, RunRecord};
+use wire::{ClientTls, Compression, Dictionary, Offer, WireLimits};
+
+use crate::{
+    args::Args,
+    cores,
+    dial::{self, Dialer, Target},
+    expect, floor,
+    own_relay::OwnRelay,
+    plan_facts::PlanFacts,
+    prepare,
+    record::{self, Facts},
+    scenario::Scenario,
+    shared::Shared,
+    summary, swarm,
+    workload::Workload,
+};
+
+/// A mistake of the user's; the text says how to mend it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:#}")]
+pub(crate) struct UsageError(anyhow::Error);
+
+/// Plans, prepares, runs and writes the record.
+pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
+    let (scenario, corpus, workload, seed) = plan(args).map_err(UsageError)?;
+    let compression = compression(args).map_err(UsageError)?;
+    let facts = PlanFacts::of(&workload);
+    dial::raise_descriptor_limit(workload.roles.len()).map_err(UsageError)?;
+    let script = args.floor.then(|| floor::script(args, &workload)).transpose()?;
+    let environment = Environment::collect();
+    let pinned = pinned(args)?;
+    let mut own_relay = match &args.url {
+        Some(_) => None,
+        None => {
+            let flags = script.as_ref().map_or_else(
+                || relay_flags(args, &workload),
+                |script| vec!["--floor".into(), script.path().into()],
+            );
+            Some(OwnRelay::start(&flags, pinned.as_ref()).context("the relay of our own did not start")?)
+        }
+    };
+    // The relay has read it.
+    drop(script);
+    let url = args.url.clone().or_else(|| own_relay.as_ref().map(|relay| relay.url.clone()));
+    let url = url.context("there is a relay of our own when no --url is given")?;
+    let target = Target {
+        tls: trusted(args, &url).map_err(UsageError)?,
+        url,
+        offer: Offer { batched: args.batched, formats: vec![args.format], compression },
+        limits: limits(workload.roles.len()),
+        implementation: args.implementation,
+    };
+    let options = swarm::Options {
+        workers: usize::from(args.workers),
+        drain: Duration::from_secs(args.drain_seconds),
+        relay_pid: args.relay_pid.or(own_relay.as_ref().map(|relay| relay.pid)),
+        quiet: args.quiet,
+        progress_json: args.progress_json,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (shared, agreement, started_utc, outcome) = runtime.block_on(async {
+        let agreement = prepare::prepare(&target, &workload).await?;
+        let dialer = Arc::new(Dialer::new(target, usize::try_from(facts.connections_made)?));
+        let shared = Arc::new(Shared::new(workload));
+        let started_utc = measure::utc::format(std::time::SystemTime::now());
+        let outcome = swarm::run(Arc::clone(&shared), &dialer, &options, own_relay.as_mut()).await?;
+        anyhow::Ok((shared, agreement, started_utc, outcome))
+    })?;
+    let complaint = outcome.clients.iter().find_map(|client| client.report.complaint.clone());
+    let cut_off = outcome.clients.iter().find_map(|client| client.report.cut_off.clone());
+    let relay = options.relay_pid.map(|pid| RelayProcess {
+        pid: Some(pid),
+        software: match own_relay {
+            Some(_) if args.floor => "relay-sim --floor",
+            Some(_) => "relay-sim",
+            None => "unknown",
+        }
+        .to_owned(),
+        version: if own_relay.is_some() { env!("CARGO_PKG_VERSION") } else { "unknown" }.to_owned(),
+        own: own_relay.is_some(),
+        faults: own_relay.as_ref().map(|relay| relay.faults.clone()).unwrap_or_default(),
+    });
+    let mut run_facts = Facts {
+        args,
+        corpus: &corpus,
+        seed,
+        agreement: &agreement,
+        relay,
+        relay_totals: None,
+        started_utc,
+        window: Duration::from_secs_f64(scenario.seconds),
+        environment,
+        pinned,
+    };
+    // Its totals tell what only it knows. Should it end badly, what was measured is still written.
+    let stopped = own_relay.take_if(|_| outcome.incomplete.is_none()).map(OwnRelay::stop);
+    run_facts.relay_totals =
+        stopped.as_ref().and_then(|stopped| serde_json::from_str(stopped.as_deref().ok()?).ok());
+    let mut record = record::record(&shared, outcome, &run_facts);
+    record.latency_bounds = expect::latency_bounds(&scenario);
+    record.validity = expect::judge(&scenario, &record, &facts);
+    let complaint = complaint.or_else(|| cut_off.map(|why| format!("to a slow reader, {why}")));
+    finish(args, &record, complaint.as_deref())?;
+    stopped.transpose().context("the relay of our own did not end well")?;
+    Ok(record)
+}
+
+/// Everything that can be wrong with what the user asked for.
+fn plan(args: &Args) -> anyhow::Result<(Scenario, Corpus, Workload, u64)> {
+    args.format.codec(args.implementation)?;
+    let name = args.scenario.as_deref().context("--scenario is required")?;
+    let (mut scenario, corpus) = load(name, &args.set, args.seconds, args.corpus.as_deref())?;
+    if let Some(rate) = args.rate {
+        scenario.set_publish_rate(rate).context("--rate")?;
+    }
+    scenario.only_new = args.url.is_some();
+    let seed = args.seed.unwrap_or_else(|| if args.url.is_some() { any_seed() } else { 1 });
+    let formats: Vec<_> =
+        Format::core().chain([args.format]).chain(args.comparable_with.iter().copied()).collect();
+    let workload = plan_over(&scenario, &corpus, seed, &formats)?;
+    if !args.quiet && !workload.set_aside.is_empty() {
+        for (reason, events) in &workload.set_aside {
+            report(&format!("set aside {events} of {} corpus events: {reason}", corpus.events.len()));
+        }
+    }
+    Ok((scenario, corpus, workload, seed))
+}
+
+/// The relay of our own and the clients, each on cores of its own, if that is possible and wanted.
+fn pinned(args: &Args) -> anyhow::Result<Option<PinnedCores>> {
+    if args.no_pin || args.url.is_some() {
+        return Ok(None);
+    }
+    cores::halves().context("cannot tell which cores may be used (--no-pin does not ask)")
+}
+
+/// Few connections can have buffers that suit a stream; many would take gigabytes.
+fn limits(connections: usize) -> WireLimits {
+    const FEW: usize = 1_000;
+    const STREAM_BUFFER_BYTES: usize = 16 << 10;
+    let standing = WireLimits::default();
+    let few = connections <= FEW;
+    WireLimits {
+        read_buffer_bytes: if few { STREAM_BUFFER_BYTES } else { standing.read_buffer_bytes },
+        ..standing
+    }
+}
+
+/// With the dictionary that was asked for.
+fn compression(args: &Args) -> anyhow::Result<Compression> {
+    let Some(file) = &args.dictionary else { return Ok(args.compression) };
+    let dictionary = Dictionary::read(file).with_context(|| format!("--dictionary {}", file.display()))?;
+    let compression = args.compression.with_dictionary(dictionary);
+    anyhow::ensure!(
+        compression.dictionary().is_some(),
+        "--dictionary is for --compression zstd-dict, not for {}",
+        args.compression
+    );
+    Ok(compression)
+}
+
+/// Read once, not for each connection.
+fn trusted(args: &Args, url: &str) -> anyhow::Result<Option<ClientTls>> {
+    if !url.starts_with("wss:") {
+        return Ok(None);
+    }
+    let trusted = args.ca.as_deref().map_or_else(ClientTls::platform, ClientTls::from_file);
+    Ok(Some(trusted.context("cannot check the relay's certificate")?))
+}
+
+pub(crate) fn load(
+    name: &str,
+    set: &[String],
+    seconds: Option<f64>,
+    corpus: Option<&Path>,
+) -> anyhow::Result<(Scenario, Corpus)> {
+    let mut scenario = Scenario::load_with(name, set)?;
+    if let Some(seconds) = seconds {
+        scenario.set_seconds(seconds)?;
+    }
+    let corpus = match corpus {
+        Some(path) => Corpus::read(path)?,
+        None => Corpus::bundled(),
+    };
+    Ok((scenario, corpus))
+}
+
+pub(crate) fn plan_over(
+    scenario: &Scenario,
+    corpus: &Corpus,
+    seed: u64,
+    formats: &[Format],
+) -> anyhow::Result<Workload> {
+    Workload::plan(scenario, corpus, seed, formats)
+        .with_context(|| format!("cannot play scenario {} with corpus {}", scenario.name, corpus.name))
+}
+
+/// One that no earlier run had: the standard library seeds its hash maps from the system.
+fn any_seed() -> u64 {
+    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id())
+}
+
+fn relay_flags(args: &Args, workload: &Workload) -> Vec<OsString> {
+    let flags = [
+        ("--format", args.format.to_string()),
+        ("--compression", args.compression.spelled_out()),
+        ("--implementation", args.implementation.to_string()),
+        ("--verify", args.verify.to_string()),
+        ("--threads", args.relay_threads.to_string()),
+        ("--batch-ms", args.batch_ms.to_string()),
+        ("--batch-n", args.batch_n.to_string()),
+        ("--batch-bytes", args.batch_bytes.to_string()),
+    ]
+    .into_iter()
+    .flat_map(|(flag, value)| [OsString::from(flag), value.into()]);
+    let faults = args.relay_fault.iter().flat_map(|fault| [OsString::from("--fault"), fault.into()]);
+    let frame =
+        workload.frame_bytes.map(|bytes| ["--reconcile-frame-bytes".into(), bytes.to_string().into()]);
+    let frame = frame.into_iter().flatten();
+    let dictionary = args.dictionary.iter().flat_map(|file| [OsString::from("--dictionary"), file.into()]);
+    let flags = flags.chain(dictionary);
+    flags.chain(workload.auth.then(|| "--auth".into())).chain(faults).chain(frame).collect()
+}
+
+/// Prints and stores what was measured, whatever became of the run.
+fn finish(args: &Args, record: &RunRecord, complaint: Option<&str>) -> anyhow::Result<()> {
+    if let Some(path) = &args.record {
+        record.write(path)?;
+    }
+    if !args.quiet {
+        report(&summary::summary(record));
+    }
+    if let Some(complaint) = complaint {
+        report(&format!("the relay's first complaint: {complaint}"));
+    }
+    for (bound, ns) in record.missed_bounds() {
+        report(&format!("the scenario demands {bound}, and it was {:.3} ms", ns as f64 / 1e6));
+    }
+    if let Err(why) = record.counts.balanced() {
+        report(&format!("the ledger does not balance: {why}"));
+    }
+    Ok(())
+}
+
+/// To standard error: standard output belongs to machine-readable things.
+#[expect(clippy::print_stderr, reason = "this is the program's way to talk to people")]
+pub(crate) fn report(text: &str) {
+    eprintln!("{text}");
+}
