@@ -1,13 +1,8 @@
-//! Misbehaviour on request, so that whoever measures relays can see whether it is found (`compare selftest`).
-//!
-//! A relay with faults says so when it starts, in its announcement, in its totals and in its information document: it
-//! can never pass for one that is well.
+//! Faults of the process: time that is slept or burned, and bytes that arrive late.
 
 use std::{
-    fmt,
     io::{self, Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
-    str::FromStr,
     sync::{
         atomic::{AtomicI64, Ordering},
         mpsc::{Receiver, sync_channel},
@@ -18,89 +13,14 @@ use std::{
 
 use nix::time::{ClockId, clock_gettime};
 
+use super::Fault;
+
 /// CPU time is burned in portions: reading the clock costs 0.3 µs, which must not be seen beside what was asked for.
 const PORTION_NS: i64 = 100_000;
 
 /// What a delayed connection reads at once, and how many such reads may be under way: 32 MiB at most.
 const CHUNK_BYTES: usize = 32 << 10;
 const CHUNKS: usize = 1 << 10;
-
-/// One way to misbehave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// Nothing is done for a while: the thread that serves sleeps.
-    Stall {
-        /// How long.
-        length: Duration,
-        /// Since the relay began to listen.
-        after: Duration,
-    },
-    /// CPU time is spent for nothing, for every event that is sent to a subscription.
-    Burn {
-        /// How much, on the thread's own clock: waiting for a core does not count.
-        each: Duration,
-    },
-    /// Everything sent to clients arrives later by this much.
-    Delay {
-        /// How much.
-        by: Duration,
-    },
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Fault::Stall { length, after } => {
-                write!(f, "stall={}ms@{}ms", length.as_millis(), after.as_millis())
-            }
-            Fault::Burn { each } => write!(f, "burn={}ns", each.as_nanos()),
-            Fault::Delay { by } => write!(f, "delay={}us", by.as_micros()),
-        }
-    }
-}
-
-/// The text is no fault.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is no fault; known: stall=500ms@3s (once, 3 s after the start), burn=20us (CPU for each event sent), delay=50ms \
-     (of everything sent), with ns, us, ms or s"
-)]
-pub struct UnknownFault(String);
-
-impl FromStr for Fault {
-    type Err = UnknownFault;
-
-    fn from_str(text: &str) -> Result<Fault, UnknownFault> {
-        let fault = || {
-            let (name, value) = text.split_once('=')?;
-            match name {
-                "stall" => {
-                    let (length, after) = value.split_once('@')?;
-                    Some(Fault::Stall { length: duration(length)?, after: duration(after)? })
-                }
-                "burn" => Some(Fault::Burn { each: duration(value)? }),
-                "delay" => Some(Fault::Delay { by: duration(value)? }),
-                _ => None,
-            }
-        };
-        fault().ok_or_else(|| UnknownFault(text.to_owned()))
-    }
-}
-
-/// A whole number and a unit; nothing beyond a minute, which no test waits for.
-fn duration(text: &str) -> Option<Duration> {
-    let digits = text.find(|c: char| !c.is_ascii_digit())?;
-    let (number, unit) = text.split_at(digits);
-    let unit_ns = match unit {
-        "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        _ => return None,
-    };
-    let ns = number.parse::<u64>().ok()?.checked_mul(unit_ns)?;
-    Some(Duration::from_nanos(ns)).filter(|duration| *duration <= Duration::from_secs(60))
-}
 
 /// Spends CPU time by the event.
 #[derive(Debug)]
@@ -210,35 +130,6 @@ fn hand_on(mut client: TcpStream, chunks: &Receiver<(Instant, Vec<u8>)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn faults_are_written_as_they_are_read() {
-        for (text, fault) in [
-            (
-                "stall=500ms@3s",
-                Fault::Stall { length: Duration::from_millis(500), after: Duration::from_secs(3) },
-            ),
-            ("burn=1500ns", Fault::Burn { each: Duration::from_nanos(1_500) }),
-            ("delay=50ms", Fault::Delay { by: Duration::from_millis(50) }),
-        ] {
-            assert_eq!(text.parse(), Ok(fault));
-            assert_eq!(fault.to_string().parse(), Ok(fault));
-        }
-        for text in [
-            "",
-            "burn",
-            "burn=",
-            "burn=5",
-            "burn=ms",
-            "burn=-1ms",
-            "stall=1s",
-            "delay=99999999999999999999s",
-            "delay=61s",
-        ] {
-            let error = text.parse::<Fault>().unwrap_err().to_string();
-            assert!(error.contains("known: stall=500ms@3s"), "{error}");
-        }
-    }
 
     #[test]
     fn what_is_burned_is_what_was_asked_for() {
