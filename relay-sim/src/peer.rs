@@ -1,14 +1,7 @@
 //! What may a client ask, and what does the relay answer? Messages in, answers out: no socket and no bytes, so
 //! every rule of NIP-01, 09, 42, 45, 70 and 77 can be tested as values.
 
-use std::{
-    borrow::Cow,
-    collections::HashMap,
-    net::IpAddr,
-    slice,
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, slice, sync::Arc};
 
 use codecs::{
     ClientMessage, Event, Filter, Format, Limit, OverLimit, RelayMessage, Request, VerifyLevel, hex,
@@ -38,7 +31,7 @@ pub(crate) struct Peer {
     relay: Arc<Relay>,
     format: Format,
     outbox: Arc<Outbox>,
-    subscriptions: HashMap<String, Arc<Subscription>>,
+    subscriptions: BTreeMap<String, Arc<Subscription>>,
     reconciliations: Reconciliations,
     auth: Option<Auth>,
 }
@@ -63,15 +56,21 @@ pub(crate) enum Answer {
 }
 
 impl Peer {
-    /// A client that just connected to `local`.
-    pub(crate) fn new(relay: Arc<Relay>, format: Format, outbox: Arc<Outbox>, local: IpAddr) -> Self {
+    /// A client that just connected to `local`, and whose AUTH challenge is this.
+    pub(crate) fn new(
+        relay: Arc<Relay>,
+        format: Format,
+        outbox: Arc<Outbox>,
+        local: IpAddr,
+        challenge: [u8; 16],
+    ) -> Self {
         let auth = relay.config.auth.then(|| Auth {
-            challenge: hex::encode(&rand::random::<[u8; 16]>()),
+            challenge: hex::encode(&challenge),
             hosts: own_hosts(&relay.config.hosts, local),
             authors: Vec::new(),
         });
         let reconciliations = Reconciliations::new(relay.config.reconcile);
-        Peer { relay, format, outbox, subscriptions: HashMap::new(), reconciliations, auth }
+        Peer { relay, format, outbox, subscriptions: BTreeMap::new(), reconciliations, auth }
     }
 
     /// What the relay says before the client says anything.
@@ -79,8 +78,8 @@ impl Peer {
         self.auth.as_ref().map(|auth| RelayMessage::Auth { challenge: auth.challenge.clone().into() })
     }
 
-    /// Does what the client asks.
-    pub(crate) fn answer(&mut self, message: ClientMessage<'_>) -> Answer {
+    /// Does what the client asks, at `unix_seconds` since 1970.
+    pub(crate) fn answer(&mut self, message: ClientMessage<'_>, unix_seconds: u64) -> Answer {
         match message {
             ClientMessage::Event(event) => self.publish(&event),
             ClientMessage::Req { subscription, filters } => self.request(subscription.into_owned(), filters),
@@ -89,10 +88,7 @@ impl Peer {
                 self.end(&subscription);
                 Answer::Silence
             }
-            ClientMessage::Auth(event) => {
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-                self.authenticate(&event, now)
-            }
+            ClientMessage::Auth(event) => self.authenticate(&event, unix_seconds),
             ClientMessage::NegOpen { subscription, filter, message } => {
                 self.reconcile(&subscription, &filter, &message)
             }
@@ -331,10 +327,12 @@ fn host_of(url: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::Ipv4Addr, thread};
+    use std::{collections::VecDeque, net::Ipv4Addr, thread};
 
     use super::*;
     use crate::{Config, fanout::Delivery, testing::event};
+
+    const NOW: u64 = 1_700_000_000;
 
     fn relay(change: impl FnOnce(&mut Config)) -> Arc<Relay> {
         let mut config = Config { verify: VerifyLevel::None, ..Config::default() };
@@ -344,26 +342,26 @@ mod tests {
 
     fn peer(relay: &Arc<Relay>) -> (Peer, Arc<Outbox>) {
         let outbox = Outbox::new(relay.config.outbox_bytes);
-        let peer =
-            Peer::new(Arc::clone(relay), Format::JSON, Arc::clone(&outbox), Ipv4Addr::LOCALHOST.into());
+        let local = Ipv4Addr::LOCALHOST.into();
+        let peer = Peer::new(Arc::clone(relay), Format::JSON, Arc::clone(&outbox), local, [0; 16]);
         (peer, outbox)
     }
 
-    fn queued(outbox: &Outbox) -> Vec<Delivery> {
-        let mut deliveries = Vec::new();
+    fn queued(outbox: &Outbox) -> VecDeque<Delivery> {
+        let mut deliveries = VecDeque::new();
         outbox.take(&mut deliveries);
         deliveries
     }
 
     fn publish(peer: &mut Peer, event: Event<'static>) -> (bool, String) {
-        match peer.answer(ClientMessage::Event(Cow::Owned(event))) {
+        match peer.answer(ClientMessage::Event(Cow::Owned(event)), NOW) {
             Answer::Message(RelayMessage::Ok { accepted, text, .. }) => (accepted, text.into_owned()),
             other => panic!("expected OK, got {other:?}"),
         }
     }
 
     fn request(peer: &mut Peer, name: &str, filters: Vec<Filter>) -> Result<Vec<u8>, String> {
-        match peer.answer(ClientMessage::Req { subscription: name.to_owned().into(), filters }) {
+        match peer.answer(ClientMessage::Req { subscription: name.to_owned().into(), filters }, NOW) {
             Answer::Stored(_, events) => Ok(events.iter().map(|stored| stored.head().id[0]).collect()),
             Answer::Message(RelayMessage::Closed { text, .. }) => Err(text.into_owned()),
             other => panic!("expected stored events or CLOSED, got {other:?}"),
@@ -424,7 +422,10 @@ mod tests {
         got.sort();
         assert_eq!(got, [("a".into(), 4), ("b".into(), 4)]);
 
-        assert!(matches!(reader.answer(ClientMessage::Close { subscription: "a".into() }), Answer::Silence));
+        assert!(matches!(
+            reader.answer(ClientMessage::Close { subscription: "a".into() }, NOW),
+            Answer::Silence
+        ));
         drop(publisher);
         let (mut publisher, _outbox) = peer(&relay);
         publish(&mut publisher, Event { kind: 7, ..event(5) });
@@ -466,7 +467,7 @@ mod tests {
             publish(&mut peer, event(n));
         }
         let filters = vec![Filter { limit: Some(3), ..Filter::default() }, Filter::default()];
-        let answer = peer.answer(ClientMessage::Count { subscription: "n".into(), filters });
+        let answer = peer.answer(ClientMessage::Count { subscription: "n".into(), filters }, NOW);
         assert!(
             matches!(&answer, Answer::Message(RelayMessage::Count { count: 20, approximate: false, .. })),
             "{answer:?}"
@@ -497,7 +498,7 @@ mod tests {
                 let (mut peer, outbox) = peer(&relay);
                 let filters = vec![Filter { kinds: Some(vec![1]), ..Filter::default() }];
                 let Answer::Stored(_, stored) =
-                    peer.answer(ClientMessage::Req { subscription: "r".into(), filters })
+                    peer.answer(ClientMessage::Req { subscription: "r".into(), filters }, NOW)
                 else {
                     panic!("a plain REQ is served")
                 };
@@ -539,7 +540,6 @@ mod tests {
         let relay = relay(|config| config.auth = true);
         let (mut peer, _outbox) = peer(&relay);
         let Some(RelayMessage::Auth { challenge }) = peer.greeting() else { panic!("expected a challenge") };
-        let now = 1_700_000_000;
         let tag = |name: &'static str, value: &str| vec![name.into(), value.to_owned().into()];
         let answer_to = |challenge: &str, relay: &str, created_at| {
             crate::testing::signed(Event {
@@ -556,14 +556,14 @@ mod tests {
             answer_to(&challenge, here, 1_700_000_601),
             Event { sig: [1; 64], ..answer_to(&challenge, here, 1_700_000_000) },
         ] {
-            let answer = peer.authenticate(&wrong, now);
+            let answer = peer.authenticate(&wrong, NOW);
             assert!(
                 matches!(&answer, Answer::Message(RelayMessage::Ok { accepted: false, .. })),
                 "{answer:?}"
             );
         }
         let right = answer_to(&challenge, here, 1_700_000_600);
-        let answer = peer.authenticate(&right, now);
+        let answer = peer.authenticate(&right, NOW);
         assert!(matches!(&answer, Answer::Message(RelayMessage::Ok { accepted: true, .. })), "{answer:?}");
         let protected = Event { tags: vec![vec!["-".into()]], pubkey: right.pubkey, ..event(9) };
         assert_eq!(publish(&mut peer, protected), (true, String::new()));

@@ -18,9 +18,9 @@ use crate::{
     totals::{Counters, Totals, add},
 };
 
-/// The state of one running relay.
+/// The state of one running relay, without its sockets.
 #[derive(Debug)]
-pub(crate) struct Relay {
+pub struct Relay {
     pub(crate) config: Config,
     pub(crate) counters: Counters,
     /// Only in a relay that was told to misbehave.
@@ -39,18 +39,19 @@ struct Shared {
 
 /// What preloading did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Preloaded {
-    pub(crate) stored: usize,
+pub struct Preloaded {
+    /// Events in the store.
+    pub stored: usize,
     /// Duplicates, older versions, deleted and ephemeral events.
-    pub(crate) left_out: usize,
+    pub left_out: usize,
 }
 
 impl Relay {
-    /// An empty relay.
+    /// A relay without events: those of [`Config::preload`] are for [`Relay::preload`].
     ///
     /// # Errors
     /// [`UnknownName`] when the format insisted on has no such implementation.
-    pub(crate) fn new(config: Config) -> Result<Relay, UnknownName> {
+    pub fn new(config: Config) -> Result<Relay, UnknownName> {
         let shared =
             Shared { store: Store::new(config.store_bytes), subscriptions: Subscriptions::default() };
         Ok(Relay {
@@ -69,7 +70,7 @@ impl Relay {
     }
 
     /// Stores events without checking them, as a relay finds them on its disk.
-    pub(crate) fn preload(&self, events: &[Event<'_>]) -> Preloaded {
+    pub fn preload(&self, events: &[Event<'_>]) -> Preloaded {
         let mut shared = self.lock();
         let offered = events.len();
         for event in events {
@@ -120,7 +121,7 @@ impl Relay {
     }
 
     /// The counters now.
-    pub(crate) fn totals(&self) -> Totals {
+    pub fn totals(&self) -> Totals {
         Totals { events_stored: self.lock().store.len() as u64, ..self.counters.totals() }
     }
 

@@ -5,6 +5,7 @@
 //! under another: at 500 subscribers an event, this is most of what a relay does beside writing.
 
 use std::{
+    collections::VecDeque,
     future::poll_fn,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
@@ -48,7 +49,7 @@ pub(crate) struct Outbox {
 
 #[derive(Debug, Default)]
 struct State {
-    queue: Vec<Delivery>,
+    queue: VecDeque<Delivery>,
     /// Of the queue, and of what the session took and has not written yet.
     unwritten_bytes: usize,
     /// Nothing is queued any more.
@@ -78,7 +79,7 @@ impl Outbox {
             return Err(Dropped::Overflow);
         }
         state.unwritten_bytes = unwritten_bytes;
-        state.queue.push(delivery);
+        state.queue.push_back(delivery);
         if std::mem::take(&mut state.awaits_deliveries) {
             wake(state);
         }
@@ -95,21 +96,20 @@ impl Outbox {
 
     // --- for the session -------------------------------------------------------------------------------------
 
-    /// Takes all that is queued; `into` is empty. It counts towards the bound until it is [`Outbox::written`].
-    pub(crate) fn take(&self, into: &mut Vec<Delivery>) {
-        debug_assert!(into.is_empty(), "what was taken before is written first");
-        std::mem::swap(&mut self.lock().queue, into);
+    /// Takes all that is queued. It counts towards the bound until it is [`Outbox::written`].
+    pub(crate) fn take(&self, into: &mut VecDeque<Delivery>) {
+        take(&mut self.lock(), into);
     }
 
     /// Waits until something is queued, and takes it.
-    pub(crate) async fn deliveries(&self, into: &mut Vec<Delivery>) {
+    pub(crate) async fn deliveries(&self, into: &mut VecDeque<Delivery>) {
         poll_fn(|cx| {
             let mut state = self.lock();
             if state.queue.is_empty() {
                 state.awaits_deliveries = true;
                 return sleep(&mut state, cx);
             }
-            std::mem::swap(&mut state.queue, into);
+            take(&mut state, into);
             Poll::Ready(())
         })
         .await;
@@ -123,6 +123,11 @@ impl Outbox {
     /// Waits until the session should end. The reason is told once.
     pub(crate) async fn stopped(&self) -> Stop {
         poll_fn(|cx| self.poll_stopped(cx)).await
+    }
+
+    /// Why the session should end, if it should. Told once.
+    pub(crate) fn take_reason(&self) -> Option<Stop> {
+        self.lock().reason.take()
     }
 
     /// [`Outbox::stopped`], polled.
@@ -146,6 +151,15 @@ impl Outbox {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing that could panic half-way runs under this lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where `into` is empty, the two change their memory.
+fn take(state: &mut State, into: &mut VecDeque<Delivery>) {
+    if into.is_empty() {
+        std::mem::swap(&mut state.queue, into);
+    } else {
+        into.append(&mut state.queue);
     }
 }
 
@@ -187,8 +201,8 @@ mod tests {
         }
     }
 
-    fn taken(outbox: &Outbox) -> Vec<Delivery> {
-        let mut deliveries = Vec::new();
+    fn taken(outbox: &Outbox) -> VecDeque<Delivery> {
+        let mut deliveries = VecDeque::new();
         outbox.take(&mut deliveries);
         deliveries
     }
@@ -238,7 +252,7 @@ mod tests {
         let outbox = Outbox::new(100);
         let session = Arc::clone(&outbox);
         let sleeper = tokio::spawn(async move {
-            let mut deliveries = Vec::new();
+            let mut deliveries = VecDeque::new();
             session.deliveries(&mut deliveries).await;
             (deliveries.len(), session.stopped().await)
         });

@@ -1,0 +1,237 @@
+use std::{borrow::Cow, time::Duration};
+
+use codecs::{ClientMessage, Event, Filter, Implementation, VerifyLevel};
+
+use super::*;
+use crate::{Config, testing::event};
+
+const UNIX_SECONDS: u64 = 1_700_000_000;
+
+fn relay(change: impl FnOnce(&mut Config)) -> Arc<Relay> {
+    let mut config = Config { verify: VerifyLevel::None, ..Config::default() };
+    change(&mut config);
+    Arc::new(Relay::new(config).unwrap())
+}
+
+fn time(instant: Instant) -> Time {
+    Time { instant, unix_seconds: UNIX_SECONDS }
+}
+
+fn json_text(payloads: &[Bytes]) -> Vec<&str> {
+    payloads.iter().map(|payload| std::str::from_utf8(payload).unwrap()).collect()
+}
+
+/// The first letters that tell messages apart: their names, and the subscription of those that have one.
+fn names(payloads: &[Bytes]) -> Vec<String> {
+    let name = |text: &str| text.split('"').skip(1).step_by(2).take(2).collect::<Vec<_>>().join(" ");
+    json_text(payloads).into_iter().map(name).collect()
+}
+
+/// A connection, and its end of it.
+struct Client {
+    connection: Connection,
+    codec: &'static dyn Codec,
+    format: Format,
+    time: Time,
+}
+
+impl Client {
+    fn open(relay: &Arc<Relay>, format: Format, batched: bool) -> Client {
+        let opening = Opening { batched, ..Opening::new(format) };
+        Client {
+            connection: relay.connect(&opening),
+            codec: format.codec(Implementation::Library).unwrap(),
+            format,
+            time: time(Instant::now()),
+        }
+    }
+
+    fn say(&mut self, message: &ClientMessage<'_>) {
+        let mut payload = Vec::new();
+        self.codec.encode_client(message, &mut payload).unwrap();
+        self.connection.receive(&payload, self.format.spec().opcode, self.time).unwrap();
+    }
+
+    fn publish(&mut self, event: &Event<'static>) {
+        self.say(&ClientMessage::Event(Cow::Borrowed(event)));
+    }
+
+    fn request(&mut self, subscription: &'static str, filter: Filter) {
+        self.say(&ClientMessage::Req { subscription: subscription.into(), filters: vec![filter] });
+    }
+
+    /// All that is to be heard now.
+    fn hear(&mut self) -> Vec<Bytes> {
+        let mut all = Vec::new();
+        loop {
+            let messages = self.connection.poll_transmit(self.time);
+            if messages.is_empty() {
+                return all;
+            }
+            all.extend(messages);
+        }
+    }
+}
+
+#[test]
+fn the_greeting_comes_first_and_has_the_given_challenge() {
+    let relay = relay(|config| config.auth = true);
+    let mut client = relay.connect(&Opening { challenge: [0xab; 16], ..Opening::new(Format::JSON) });
+    let challenge = "ab".repeat(16);
+    let heard = client.poll_transmit(time(Instant::now()));
+    assert_eq!(json_text(&heard), [format!(r#"["AUTH","{challenge}"]"#)]);
+}
+
+#[test]
+fn stored_events_come_before_eose_and_live_ones_behind_it() {
+    let relay = relay(|_| {});
+    let mut publisher = Client::open(&relay, Format::JSON, false);
+    let mut reader = Client::open(&relay, Format::JSON, false);
+    publisher.publish(&event(1));
+    reader.request("s", Filter::default());
+    publisher.publish(&event(2));
+    reader.say(&ClientMessage::Count { subscription: "c".into(), filters: vec![Filter::default()] });
+    assert_eq!(names(&reader.hear()), ["EVENT s", "EOSE s", "COUNT c", "EVENT s"]);
+    publisher.publish(&event(3));
+    reader.say(&ClientMessage::Close { subscription: "s".into() });
+    assert!(reader.hear().is_empty(), "what is queued for a subscription that ended is not sent");
+    assert_eq!(relay.totals().deliveries_dropped, 1);
+}
+
+#[test]
+fn a_long_answer_goes_out_flush_by_flush() {
+    let relay = relay(|_| {});
+    relay.preload(&(0..=255).map(event).collect::<Vec<_>>());
+    let mut reader = Client::open(&relay, Format::JSON, false);
+    reader.request("s", Filter::default());
+    let first = reader.connection.poll_transmit(reader.time);
+    let bytes: usize = first.iter().map(Bytes::len).sum();
+    assert!((24 << 10..40 << 10).contains(&bytes), "{bytes}");
+    let rest = reader.hear();
+    assert_eq!(first.len() + rest.len(), 257);
+    assert_eq!(names(&rest).last().unwrap(), "EOSE s");
+}
+
+#[test]
+fn what_is_held_goes_at_its_time_and_before_an_answer() {
+    let relay = relay(|_| {});
+    let mut publisher = Client::open(&relay, Format::JSON, false);
+    let mut reader = Client::open(&relay, Format::JSON, true);
+    reader.request("s", Filter::default());
+    assert_eq!(names(&reader.hear()), ["EOSE s"]);
+    assert_eq!(reader.connection.next_timer(), None);
+    publisher.publish(&event(1));
+    publisher.publish(&event(2));
+    assert!(reader.hear().is_empty());
+    let due = reader.connection.next_timer().unwrap();
+    assert_eq!(due, reader.time.instant + Duration::from_millis(5));
+    reader.connection.on_timer(due - Duration::from_nanos(1));
+    assert!(reader.hear().is_empty());
+    reader.connection.on_timer(due);
+    assert_eq!(names(&reader.hear()), ["EVENTS s"]);
+
+    publisher.publish(&event(3));
+    assert!(reader.hear().is_empty());
+    reader.request("t", Filter { limit: Some(0), ..Filter::default() });
+    assert_eq!(names(&reader.hear()), ["EVENT s", "EOSE t"]);
+    assert_eq!(reader.connection.next_timer(), None);
+}
+
+#[test]
+fn who_leaves_too_much_unread_is_stopped() {
+    let relay = relay(|config| config.outbox_bytes = 1_000);
+    let mut publisher = Client::open(&relay, Format::JSON, false);
+    let mut reader = Client::open(&relay, Format::JSON, false);
+    reader.request("s", Filter::default());
+    reader.hear();
+    for n in 0..100 {
+        publisher.publish(&event(n));
+        assert_eq!(reader.hear().len(), 1, "reading makes room");
+    }
+    assert_eq!(reader.connection.poll_stop(), None);
+    (100..110).for_each(|n| publisher.publish(&event(n)));
+    let close = reader.connection.poll_stop().unwrap();
+    assert_eq!(close.code, CloseCode::TryAgain);
+    assert_eq!(reader.connection.poll_stop(), None, "it is said once");
+    drop(reader);
+    let totals = relay.totals();
+    assert_eq!((totals.deliveries_live, totals.deliveries_dropped, totals.slow_consumers), (100, 10, 1));
+}
+
+#[test]
+fn a_relay_that_stops_sends_what_it_held() {
+    for batched in [false, true] {
+        let relay = relay(|_| {});
+        let mut publisher = Client::open(&relay, Format::JSON, false);
+        let mut reader = Client::open(&relay, Format::JSON, batched);
+        reader.request("s", Filter::default());
+        reader.hear();
+        publisher.publish(&event(1));
+        assert_eq!(reader.hear().len(), usize::from(!batched));
+        publisher.publish(&event(2));
+        reader.connection.stop();
+        publisher.publish(&event(3));
+        assert_eq!(reader.connection.poll_stop().unwrap().code, CloseCode::GoingAway);
+        let rest = reader.hear();
+        let rest = rest.len() + rest.iter().filter(|heard| heard.starts_with(b"[\"EVENTS")).count();
+        assert_eq!(rest, 1 + usize::from(batched), "of what was accepted before");
+        drop(reader);
+        let totals = relay.totals();
+        assert_eq!((totals.deliveries_live, totals.deliveries_dropped), (2, 1));
+    }
+}
+
+#[test]
+fn what_breaks_the_rules_is_answered_or_ends_the_connection() {
+    let relay = relay(|_| {});
+    let now = time(Instant::now());
+    let mut json = relay.connect(&Opening::new(Format::JSON));
+    assert_eq!(json.receive(b"x", Opcode::Text, now), Ok(()));
+    assert_eq!(json.receive(b"[\"REQ\",\"a\",{}]", Opcode::Binary, now), Ok(()));
+    assert_eq!(json.receive(br#"["HELLO"]"#, Opcode::Text, now), Ok(()));
+    let heard = json.poll_transmit(now);
+    let heard = json_text(&heard);
+    assert!(heard[0].starts_with(r#"["NOTICE","invalid: "#), "{heard:?}");
+    assert!(heard[1].starts_with(r#"["NOTICE","invalid: binary frames"#), "{heard:?}");
+    assert!(heard[2].starts_with(r#"["NOTICE","unsupported: "#), "{heard:?}");
+    let proto = "proto-binary".parse().unwrap();
+    let mut proto = relay.connect(&Opening::new(proto));
+    assert_eq!(proto.receive(b"\xff", Opcode::Binary, now).unwrap_err().code, CloseCode::InvalidData);
+    assert_eq!(proto.receive(b"x", Opcode::Text, now).unwrap_err().code, CloseCode::Unsupported);
+    let totals = relay.totals();
+    assert_eq!((totals.malformed, totals.unsupported), (4, 1));
+}
+
+#[test]
+fn equal_calls_give_equal_bytes() {
+    let began = Instant::now();
+    let run = || {
+        let relay = relay(|_| {});
+        let mut clients: Vec<_> =
+            Format::all().flat_map(|format| [false, true].map(|b| Client::open(&relay, format, b))).collect();
+        clients.iter_mut().for_each(|client| client.time = time(began));
+        let mut heard = Vec::new();
+        for round in 0..20_u8 {
+            for (n, client) in (0_u8..).zip(&mut clients) {
+                let names = ["a", "b", "c", "d", "e", "f"];
+                match (n ^ round) % 5 {
+                    0 | 1 => client.publish(&event(round.wrapping_mul(40).wrapping_add(n))),
+                    2 => client.request(names[usize::from(round % 6)], Filter::default()),
+                    3 => {
+                        let kinds = Some(vec![1]);
+                        client.request(names[usize::from(n % 6)], Filter { kinds, ..Filter::default() });
+                    }
+                    _ => client.say(&ClientMessage::Close { subscription: "a".into() }),
+                }
+                if n % 3 == round % 3 {
+                    heard.extend(client.hear());
+                }
+            }
+        }
+        heard.extend(clients.iter_mut().flat_map(Client::hear));
+        (heard, relay.totals())
+    };
+    let (first, totals) = run();
+    assert!(first.len() > 1_000 && totals.deliveries_live > 500, "{totals:?}");
+    assert_eq!((first, totals), run());
+}
