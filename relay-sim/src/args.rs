@@ -172,8 +172,12 @@ struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = Config::default().store_bytes)]
     store_bytes: usize,
 
-    /// For tests of an instrument, misbehave: stall=500ms@3s (once, 3 s after the start; with one thread), burn=20us (CPU
-    /// for each event sent) or delay=50ms (of everything sent); may be repeated. Said wherever the relay speaks of itself
+    /// For tests of an instrument, misbehave; may be repeated. `stall=500ms@3s` (once, 3 s after the start; with one
+    /// thread), `burn=20us` (CPU for each event sent), `delay=50ms` (of everything sent). Of deliveries, an event for a
+    /// subscription each, as a share: `lose=1%` (left out), `double=1%` (sent twice), `alter=1%` (one field changed, never
+    /// the id), `invent=1%` (another event beside it, which nobody published), `misroute=1%` (for a subscription that it
+    /// does not match, or for "nobody"); each with `:seed=7` if need be, and at most one hits a delivery, the first that
+    /// does. The relay says so wherever it speaks of itself, and counts what it planted
     #[arg(long, value_name = "FAULT", hide_short_help = true)]
     fault: Vec<Fault>,
 

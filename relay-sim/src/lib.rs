@@ -35,7 +35,7 @@ mod totals;
 pub use args::main;
 pub use config::Config;
 pub use fanout::BatchLimits;
-pub use fault::{Fault, UnknownFault};
+pub use fault::{DeliveryFault, Fault, Rate, UnknownFault};
 pub use reconcile::ReconcileLimits;
 pub use server::serve;
 pub use totals::{Flow, Totals, Traffic};

@@ -45,6 +45,7 @@ use wire::CloseCode;
 pub use crate::relay::{Preloaded, Relay};
 use crate::{
     fanout::{Batch, Batches, Delivery, Held, Outbox, Stop},
+    fault::{DeliveryFault, Draw, with_altered_sig},
     outgoing::Outgoing,
     peer::{Answer, Peer},
     store::StoredEvent,
@@ -124,6 +125,8 @@ impl From<Stop> for Close {
 #[derive(Debug)]
 pub struct Connection {
     relay: Arc<Relay>,
+    /// How many connections the relay opened before.
+    number: u64,
     format: Format,
     codec: &'static dyn Codec,
     /// Whether messages say what they have in common with those of other connections.
@@ -184,6 +187,7 @@ impl Connection {
         let peer = Peer::new(Arc::clone(&relay), format, Arc::clone(&outbox), local, challenge);
         let greeting = peer.greeting().map(Due::Message);
         Connection {
+            number: relay.next_connection(),
             format,
             codec: relay.codec(format),
             shares,
@@ -358,7 +362,7 @@ impl Connection {
         while !self.outgoing.is_full() {
             let Some(event) = stored.events.next() else {
                 for batch in stored.batches.iter_mut().flat_map(Batches::all) {
-                    sent += self.write_events(&batch.subscription.name, &batch.events);
+                    sent += self.send(&batch.subscription.name, &batch.events);
                 }
                 add(&self.relay.counters.deliveries_stored, sent);
                 let subscription = stored.subscription.name.as_str().into();
@@ -366,11 +370,11 @@ impl Connection {
                 return;
             };
             match &mut stored.batches {
-                None => sent += self.write_events(&stored.subscription.name, std::slice::from_ref(&event)),
+                None => sent += self.send(&stored.subscription.name, std::slice::from_ref(&event)),
                 // A snapshot has nothing to wait for, so that the limits of size are all that matters.
                 Some(batches) => {
                     for batch in self.hold(batches, Arc::clone(&stored.subscription), event, 0, now) {
-                        sent += self.write_events(&batch.subscription.name, &batch.events);
+                        sent += self.send(&batch.subscription.name, &batch.events);
                     }
                 }
             }
@@ -385,7 +389,7 @@ impl Connection {
         if batch.subscription.ended() {
             add(&self.relay.counters.deliveries_dropped, batch.events.len() as u64);
         } else {
-            let sent = self.write_events(&batch.subscription.name, &batch.events);
+            let sent = self.send(&batch.subscription.name, &batch.events);
             add(&self.relay.counters.deliveries_live, sent);
         }
     }
@@ -409,7 +413,7 @@ impl Connection {
                 if subscription.ended() {
                     dropped += 1;
                 } else {
-                    sent += self.write_events(&subscription.name, std::slice::from_ref(&event));
+                    sent += self.send(&subscription.name, std::slice::from_ref(&event));
                 }
             }
             add(&self.relay.counters.deliveries_live, sent);
@@ -438,6 +442,52 @@ impl Connection {
             }
         };
         batches.hold(Held { subscription, event, outbox_bytes, encoded_bytes }, now)
+    }
+
+    /// Sends events for a subscription, or what the relay's faults make of that. Returns how many it sent.
+    fn send(&mut self, subscription: &str, events: &[Arc<StoredEvent>]) -> u64 {
+        if self.relay.delivery_faults.is_empty() {
+            return self.write_events(subscription, events);
+        }
+        let relay = Arc::clone(&self.relay);
+        let (mut sent, mut together) = (0, Vec::with_capacity(events.len()));
+        for event in events {
+            if let Err(error) = event.encoded(self.format, self.codec) {
+                self.left_out(event, error);
+                continue;
+            }
+            let (faults, id) = (&relay.delivery_faults, &event.head().id);
+            let Some((kind, draw)) = faults.hitting(self.number, subscription, id) else {
+                together.push(Arc::clone(event));
+                continue;
+            };
+            add(relay.counters.planted(kind), 1);
+            match kind {
+                DeliveryFault::Lose => {}
+                DeliveryFault::Double => together.extend([Arc::clone(event), Arc::clone(event)]),
+                DeliveryFault::Alter => together.push(self.altered(event, draw)),
+                DeliveryFault::Invent => {
+                    let invented = relay.forged(&draw.invented(event.view().to_event()));
+                    together.extend([Arc::clone(event), invented]);
+                }
+                DeliveryFault::Misroute => {
+                    let other = self.peer.wrong_subscription(&event.view().to_event());
+                    sent += self.write_events(&other, std::slice::from_ref(event));
+                }
+            }
+        }
+        sent + self.write_events(subscription, &together)
+    }
+
+    /// The event with one field changed, in a form that the connection's format can hold.
+    fn altered(&self, event: &StoredEvent, draw: Draw) -> Arc<StoredEvent> {
+        let view = event.view();
+        let altered = self.relay.forged(&draw.altered(view.to_event()));
+        match altered.encoded(self.format, self.codec) {
+            Ok(_) => altered,
+            // Every signature is as long as the one that the format can hold.
+            Err(_) => self.relay.forged(&with_altered_sig(view.to_event())),
+        }
     }
 
     /// Writes events for a subscription, together where that is agreed; without those that the format cannot hold.

@@ -4,7 +4,10 @@
 //! order: a REQ finds the events before it in its snapshot and gets the events after it through its outbox.
 //! Nothing falls between the two, nothing is in both.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicUsize};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
+};
 
 use codecs::{Codec, Event, Filter, Format, UnknownName};
 use tracing::debug;
@@ -12,7 +15,7 @@ use tracing::debug;
 use crate::{
     config::Config,
     fanout::{Delivery, Dropped, Outbox},
-    fault::Burner,
+    fault::{Burner, DeliveryFaults},
     store::{Outcome, Store, StoredEvent},
     subscriptions::{Subscription, Subscriptions},
     totals::{Counters, Totals, add},
@@ -25,9 +28,11 @@ pub struct Relay {
     pub(crate) counters: Counters,
     /// Only in a relay that was told to misbehave.
     pub(crate) burner: Option<Burner>,
+    pub(crate) delivery_faults: DeliveryFaults,
     codecs: Vec<Option<&'static dyn Codec>>,
     /// See [`Store::encoded_bytes`].
     encoded_bytes: Arc<AtomicUsize>,
+    connections: AtomicU64,
     shared: Mutex<Shared>,
 }
 
@@ -58,6 +63,8 @@ impl Relay {
             codecs: config.codecs()?,
             counters: Counters::default(),
             burner: Burner::of(&config.faults),
+            delivery_faults: DeliveryFaults::of(&config.faults),
+            connections: AtomicU64::new(0),
             encoded_bytes: Arc::clone(shared.store.encoded_bytes()),
             shared: Mutex::new(shared),
             config,
@@ -67,6 +74,11 @@ impl Relay {
     /// The codec that sessions of this format use.
     pub(crate) fn codec(&self, format: Format) -> &'static dyn Codec {
         self.codecs[format.index()].expect("only enabled formats are negotiated")
+    }
+
+    /// The number of a new connection.
+    pub(crate) fn next_connection(&self) -> u64 {
+        self.connections.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Stores events without checking them, as a relay finds them on its disk.
@@ -108,6 +120,16 @@ impl Relay {
     /// Ends a subscription.
     pub(crate) fn unsubscribe(&self, subscription: &Subscription) {
         self.lock().subscriptions.remove(subscription);
+    }
+
+    /// Whether an event matches a subscription that has not ended.
+    pub(crate) fn matches(&self, subscription: &Subscription, event: &Event<'_>) -> bool {
+        self.lock().subscriptions.matches(subscription, event)
+    }
+
+    /// An event that is sent and never stored.
+    pub(crate) fn forged(&self, event: &Event<'_>) -> Arc<StoredEvent> {
+        Arc::new(StoredEvent::new(event, &self.encoded_bytes))
     }
 
     /// How many stored events match.

@@ -96,6 +96,20 @@ impl Bucket {
             Bucket::None
         }
     }
+
+    /// Whether an event meets the condition.
+    fn holds(&self, event: &Event<'_>) -> bool {
+        match self {
+            Bucket::Ids(ids) => ids.contains(&event.id),
+            Bucket::Authors(authors) => authors.contains(&event.pubkey),
+            Bucket::Tag(letter, values) => event.tags.iter().any(|tag| {
+                matches!(tag.as_slice(), [name, value, ..]
+                    if single_char(name) == Some(*letter) && values.iter().any(|v| v == value))
+            }),
+            Bucket::Kinds(kinds) => kinds.contains(&event.kind),
+            Bucket::None => true,
+        }
+    }
 }
 
 impl Subscriptions {
@@ -154,6 +168,17 @@ impl Subscriptions {
             }
         }
         self.free.push(slot);
+    }
+
+    /// Whether an event matches a subscription that has not ended.
+    pub(crate) fn matches(&self, subscription: &Subscription, event: &Event<'_>) -> bool {
+        let slot = self.slots[subscription.slot].as_ref().filter(|_| !subscription.ended());
+        slot.is_some_and(|slot| {
+            slot.buckets
+                .iter()
+                .zip(&slot.rest)
+                .any(|(bucket, rest)| bucket.holds(event) && rest.matches(event))
+        })
     }
 
     /// Calls `visit` once for each subscription that the event matches.
@@ -246,9 +271,12 @@ mod tests {
     fn an_event_finds_exactly_the_filters_that_match_it() {
         let outbox = Outbox::new(0);
         let mut subscriptions = Subscriptions::default();
-        for (n, filter) in filters().into_iter().enumerate() {
-            subscriptions.add(n.to_string(), Format::JSON, Arc::clone(&outbox), vec![filter]);
-        }
+        let added: Vec<_> = (0..)
+            .zip(filters())
+            .map(|(n, filter): (u8, _)| {
+                subscriptions.add(n.to_string(), Format::JSON, Arc::clone(&outbox), vec![filter])
+            })
+            .collect();
         let tag = |value: &'static str| vec!["t".into(), value.into()];
         for event in [
             event(1),
@@ -266,6 +294,8 @@ mod tests {
                 .map(|(n, _)| n.to_string())
                 .collect();
             assert_eq!(matched(&mut subscriptions, &event), expected, "{event:?}");
+            let one_by_one = added.iter().filter(|added| subscriptions.matches(added, &event));
+            assert_eq!(one_by_one.map(|s| s.name.clone()).collect::<Vec<_>>(), expected, "{event:?}");
         }
     }
 

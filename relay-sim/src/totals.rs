@@ -7,6 +7,8 @@ use std::sync::{
 
 use serde::Serialize;
 
+use crate::fault::DeliveryFault;
+
 /// Declares [`Counters`] and [`Totals`] from one list, so that nothing is counted without being reported.
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
@@ -75,6 +77,16 @@ counters! {
     deliveries_dropped,
     /// Deliveries skipped because the connection's format cannot hold the event.
     unencodable,
+    /// Deliveries left out by `--fault lose`.
+    planted_lost,
+    /// Deliveries sent twice by `--fault double`.
+    planted_doubled,
+    /// Deliveries altered by `--fault alter`.
+    planted_altered,
+    /// Events invented by `--fault invent`.
+    planted_invented,
+    /// Deliveries sent for another subscription by `--fault misroute`.
+    planted_misrouted,
     /// Messages that do not decode, came in the wrong kind of frame, or broke the rules of the transport.
     malformed,
     /// Well-formed messages with an unknown verb or opcode.
@@ -102,6 +114,17 @@ pub(crate) fn add(counter: &AtomicU64, n: u64) {
 }
 
 impl Counters {
+    /// What counts faults of this kind.
+    pub(crate) fn planted(&self, kind: DeliveryFault) -> &AtomicU64 {
+        match kind {
+            DeliveryFault::Lose => &self.planted_lost,
+            DeliveryFault::Double => &self.planted_doubled,
+            DeliveryFault::Alter => &self.planted_altered,
+            DeliveryFault::Invent => &self.planted_invented,
+            DeliveryFault::Misroute => &self.planted_misrouted,
+        }
+    }
+
     /// Adds what a connection's compression took, at its end.
     pub(crate) fn add_compression(&self, memory: wire::CompressionMemory) {
         add(&self.compression_bytes, memory.own_bytes as u64);

@@ -5,8 +5,11 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+mod deliveries;
 mod process;
 
+pub use deliveries::{DeliveryFault, Rate};
+pub(crate) use deliveries::{DeliveryFaults, Draw, with_altered_sig};
 pub(crate) use process::{Burner, behind_a_delay, stall};
 
 /// One way to misbehave.
@@ -29,6 +32,16 @@ pub enum Fault {
         /// How much.
         by: Duration,
     },
+    /// Some deliveries go wrong. A delivery is an event for a subscription, stored or live; at most one fault hits it,
+    /// the first that does.
+    Delivery {
+        /// How.
+        kind: DeliveryFault,
+        /// How many.
+        rate: Rate,
+        /// Which.
+        seed: u64,
+    },
 }
 
 impl fmt::Display for Fault {
@@ -39,6 +52,7 @@ impl fmt::Display for Fault {
             }
             Fault::Burn { each } => write!(f, "burn={}ns", each.as_nanos()),
             Fault::Delay { by } => write!(f, "delay={}us", by.as_micros()),
+            Fault::Delivery { kind, rate, seed } => write!(f, "{}={rate}:seed={seed}", kind.name()),
         }
     }
 }
@@ -47,7 +61,8 @@ impl fmt::Display for Fault {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no fault; known: stall=500ms@3s (once, 3 s after the start), burn=20us (CPU for each event sent), delay=50ms \
-     (of everything sent), with ns, us, ms or s"
+     (of everything sent), with ns, us, ms or s; lose=1%, double=1%, alter=1%, invent=1%, misroute=1% (of deliveries, each \
+     with :seed=7 if need be)"
 )]
 pub struct UnknownFault(String);
 
@@ -64,7 +79,11 @@ impl FromStr for Fault {
                 }
                 "burn" => Some(Fault::Burn { each: duration(value)? }),
                 "delay" => Some(Fault::Delay { by: duration(value)? }),
-                _ => None,
+                _ => {
+                    let (_, kind) = DeliveryFault::NAMES.into_iter().find(|(known, _)| *known == name)?;
+                    let (rate, seed) = value.split_once(":seed=").unwrap_or((value, "1"));
+                    Some(Fault::Delivery { kind, rate: rate.parse().ok()?, seed: seed.parse().ok()? })
+                }
             }
         };
         fault().ok_or_else(|| UnknownFault(text.to_owned()))
@@ -99,6 +118,14 @@ mod tests {
             ),
             ("burn=1500ns", Fault::Burn { each: Duration::from_nanos(1_500) }),
             ("delay=50ms", Fault::Delay { by: Duration::from_millis(50) }),
+            (
+                "lose=1%",
+                Fault::Delivery { kind: DeliveryFault::Lose, rate: "0.01".parse().unwrap(), seed: 1 },
+            ),
+            (
+                "misroute=0.5:seed=7",
+                Fault::Delivery { kind: DeliveryFault::Misroute, rate: "50%".parse().unwrap(), seed: 7 },
+            ),
         ] {
             assert_eq!(text.parse(), Ok(fault));
             assert_eq!(fault.to_string().parse(), Ok(fault));
@@ -113,6 +140,10 @@ mod tests {
             "stall=1s",
             "delay=99999999999999999999s",
             "delay=61s",
+            "lose=0%",
+            "lose=1%:seed=",
+            "lose=1%:seed=-1",
+            "loose=1%",
         ] {
             let error = text.parse::<Fault>().unwrap_err().to_string();
             assert!(error.contains("known: stall=500ms@3s"), "{error}");
