@@ -3,6 +3,11 @@
 //! Store and subscriptions stand behind one lock. Whoever takes it gives an event or a REQ its place in one
 //! order: a REQ finds the events before it in its snapshot and gets the events after it through its outbox.
 //! Nothing falls between the two, nothing is in both.
+//!
+//! The lock covers that order alone: what an event costs in a format is spent outside of it, once for each
+//! format, and so are the outboxes. The events that one connection publishes reach every subscription in the
+//! order in which they were published. Events of two connections may reach a subscription in another order than
+//! the store has them, and in another order than the next subscription: NIP-01 demands none of live events.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -95,11 +100,18 @@ impl Relay {
     /// Stores an event that was checked as configured, and queues it for everybody who asked for it.
     pub(crate) fn publish(&self, event: &Event<'_>) -> Outcome {
         let stored = Arc::new(StoredEvent::new(event, &self.encoded_bytes));
-        let mut shared = self.lock();
-        let Shared { store, subscriptions } = &mut *shared;
-        let outcome = store.insert(&stored);
-        if matches!(outcome, Outcome::Stored | Outcome::Ephemeral) {
-            subscriptions.matching(event, |subscription| self.queue(subscription, event, &stored));
+        let mut matched = Vec::new();
+        let outcome = {
+            let mut shared = self.lock();
+            let Shared { store, subscriptions } = &mut *shared;
+            let outcome = store.insert(&stored);
+            if matches!(outcome, Outcome::Stored | Outcome::Ephemeral) {
+                subscriptions.matching(event, |subscription| matched.push(Arc::clone(subscription)));
+            }
+            outcome
+        };
+        for subscription in matched {
+            self.queue(subscription, event, &stored);
         }
         outcome
     }
@@ -147,16 +159,13 @@ impl Relay {
         Totals { events_stored: self.lock().store.len() as u64, ..self.counters.totals() }
     }
 
-    fn queue(&self, subscription: &Arc<Subscription>, event: &Event<'_>, stored: &Arc<StoredEvent>) {
+    fn queue(&self, subscription: Arc<Subscription>, event: &Event<'_>, stored: &Arc<StoredEvent>) {
         let format = subscription.format;
         match stored.encoded_from(event, format, self.codec(format)) {
             Ok(encoded) => {
-                let delivery = Delivery {
-                    subscription: Arc::clone(subscription),
-                    event: Arc::clone(stored),
-                    payload_bytes: encoded.bytes.len(),
-                };
-                match subscription.outbox.push(delivery) {
+                let payload_bytes = encoded.bytes.len();
+                let outbox = Arc::clone(&subscription.outbox);
+                match outbox.push(Delivery { subscription, event: Arc::clone(stored), payload_bytes }) {
                     Ok(()) => {}
                     Err(dropped) => {
                         add(&self.counters.deliveries_dropped, 1);
@@ -172,8 +181,7 @@ impl Relay {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        // What runs under the lock and might panic is a codec, when the event is already in its place: one
-        // session's bug should not stop the relay.
+        // One session's bug should not stop the relay.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

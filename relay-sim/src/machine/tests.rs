@@ -1,4 +1,4 @@
-use std::{borrow::Cow, collections::HashMap, time::Duration};
+use std::{borrow::Cow, collections::HashMap, thread, time::Duration};
 
 use codecs::{ClientMessage, Event, Filter, Implementation, TagFilter, VerifyLevel};
 
@@ -220,6 +220,50 @@ fn what_breaks_the_rules_is_answered_or_ends_the_connection() {
     assert_eq!(proto.receive(b"x", Opcode::Text, now).unwrap_err().code, CloseCode::Unsupported);
     let totals = relay.totals();
     assert_eq!((totals.malformed, totals.unsupported), (4, 1));
+}
+
+/// Four threads publish while four more read, each in another format.
+#[test]
+fn each_publishers_events_arrive_once_and_in_order() {
+    const EVENTS: u16 = 1_000;
+    let relay = relay(|_| {});
+    let formats = ["json", "proto-binary", "notepack", "cbor-packed"].map(|name| name.parse().unwrap());
+    let mut readers: Vec<_> =
+        formats.iter().flat_map(|format| [false, true].map(|b| Client::open(&relay, *format, b))).collect();
+    for reader in &mut readers {
+        reader.request("s", Filter::default());
+        reader.hear();
+    }
+    let publish = |publisher: u8| {
+        let mut client = Client::open(&relay, Format::JSON, false);
+        for n in 0..EVENTS {
+            let mut id = [publisher; 32];
+            id[..2].copy_from_slice(&n.to_be_bytes());
+            client.publish(&Event { id, pubkey: [publisher; 32], created_at: n.into(), ..event(0) });
+        }
+    };
+    let read = |mut reader: Client| {
+        let mut next = [0_i64; 4];
+        while next != [i64::from(EVENTS); 4] {
+            assert!(reader.time.instant.elapsed() < Duration::from_secs(60), "events are missing: {next:?}");
+            reader.connection.on_timer(reader.time.instant + Duration::from_secs(1));
+            for (_, event) in reader.deliveries().0 {
+                let next = &mut next[usize::from(event.pubkey[0])];
+                assert_eq!(event.created_at, *next);
+                *next += 1;
+            }
+        }
+        reader
+    };
+    let readers: Vec<_> = thread::scope(|scope| {
+        (0..4).for_each(|publisher| drop(scope.spawn(move || publish(publisher))));
+        let readers: Vec<_> = readers.into_iter().map(|reader| scope.spawn(move || read(reader))).collect();
+        readers.into_iter().map(|reader| reader.join().unwrap()).collect()
+    });
+    for mut reader in readers {
+        assert!(reader.deliveries().0.is_empty());
+    }
+    assert_eq!(relay.totals().deliveries_live, 4 * u64::from(EVENTS) * 8);
 }
 
 #[test]
