@@ -1,40 +1,19 @@
-//! From the command line to a running relay.
+//! The command line, and the [`Config`] that it asks for.
 
-use std::{
-    ffi::OsString,
-    future::Future,
-    io::{self, IsTerminal, Write},
-    net::SocketAddr,
-    num::NonZeroUsize,
-    path::PathBuf,
-    process::ExitCode,
-    str::FromStr,
-    thread,
-    time::Duration,
-};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use codecs::{Format, Implementation, UnknownName, VerifyLevel};
 use corpus::Corpus;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tokio::{
-    net::{TcpListener, TcpSocket},
-    signal::unix::{SignalKind, signal},
-    sync::oneshot,
-};
-use tracing::{info, warn};
-use tracing_subscriber::EnvFilter;
+use tracing::info;
 use wire::{Compression, CompressionError, Dictionary, ServerTls};
 
 use crate::{
     config::{Config, known_compressions},
     fanout::BatchLimits,
-    fault::{self, Fault},
-    floor::{self, Script},
+    fault::Fault,
     reconcile::{MIN_FRAME_BYTES, ReconcileLimits},
-    serve, server,
-    totals::Totals,
 };
 
 const EXAMPLES: &str = "\
@@ -61,10 +40,10 @@ Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage. RUST_LOG=relay_sim=debu
 /// A Nostr relay for load tests: NIP-01 in memory, in several wire formats.
 #[derive(Debug, Parser)]
 #[command(name = "relay-sim", version, after_help = EXAMPLES)]
-struct Args {
+pub(crate) struct Args {
     /// Address and port; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7777")]
-    listen: SocketAddr,
+    pub(crate) listen: SocketAddr,
 
     /// Formats that clients may negotiate: `all`, or names with commas between; JSON is always among them
     #[arg(long, value_name = "FORMATS", default_value = "all")]
@@ -98,7 +77,7 @@ struct Args {
 
     /// Threads that serve; 1 gives every format the same single core
     #[arg(long, value_name = "N", default_value = "1")]
-    threads: NonZeroUsize,
+    pub(crate) threads: NonZeroUsize,
 
     /// Answer HTTP 400 to a client that offers only unknown subprotocols, rather than speak JSON with it
     #[arg(long)]
@@ -184,12 +163,12 @@ struct Args {
     /// Do no Nostr work: answer from this script of a plan, which client-sim --floor writes; JSON without compression. What
     /// is measured then is the generator and the sockets
     #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = ["corpus", "auth", "tls_cert", "fault"])]
-    floor: Option<PathBuf>,
+    pub(crate) floor: Option<PathBuf>,
 
     /// For programs that start a relay: one line of JSON on stdout when it listens and one when it stopped; stops
     /// when stdin ends
     #[arg(long, hide = true)]
-    announce: bool,
+    pub(crate) announce: bool,
 }
 
 /// The value of `--format`.
@@ -226,82 +205,8 @@ impl FromStr for Compressions {
     }
 }
 
-/// Runs the relay as the command line says; `args` are the arguments after the program's name.
-pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let args = match Args::try_parse_from(std::iter::once("relay-sim".into()).chain(args)) {
-        Ok(args) => args,
-        Err(error) => {
-            let usage = u8::try_from(error.exit_code()).unwrap_or(2);
-            return error.print().map_or(ExitCode::FAILURE, |()| ExitCode::from(usage));
-        }
-    };
-    // A relay that another program started is not who its user talks to.
-    let level = if args.announce { "warn" } else { "info" };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    // A program that runs relays in its own process may have set up logging already.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        .try_init();
-    match run(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run(args: Args) -> Result<()> {
-    let (listen, threads, announce) = (args.listen, args.threads.get(), args.announce);
-    let script = args.floor.as_deref().map(Script::read).transpose()?;
-    let config = args.into_config()?;
-    if let Err(error) = raise_descriptor_limit() {
-        warn!(%error, "cannot raise the limit of open descriptors; it also limits connections");
-    }
-    let runtime = if threads == 1 {
-        tokio::runtime::Builder::new_current_thread().enable_all().build()
-    } else {
-        tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()
-    };
-    let scheme = if config.tls.is_some() { "wss" } else { "ws" };
-    runtime.context("cannot start the async runtime")?.block_on(async {
-        let listener = bind(listen)?;
-        let address = listener.local_addr().context("the listening socket has no address")?;
-        let listener = delayed(listener, &config.faults).context("cannot delay what is sent")?;
-        let faults: Vec<_> = config.faults.iter().map(ToString::to_string).collect();
-        let stop = stop_signal(announce)?;
-        info!(
-            url = %format_args!("{scheme}://{address}"),
-            formats = %names(&config.formats),
-            implementation = %config.implementation,
-            compressions = %names(&config.compressions),
-            verify = %config.verify,
-            threads,
-            "listening; stop with Ctrl-C"
-        );
-        if announce {
-            say(&serde_json::json!({ "listening": format!("{scheme}://{address}"), "pid": std::process::id(), "faults": faults }));
-        }
-        if let Some(script) = script {
-            floor::serve(listener, Some(script), stop).await?;
-            if announce {
-                say(&serde_json::json!({ "floor": true }));
-            }
-            return Ok(());
-        }
-        let totals = serve(listener, config, stop).await?;
-        server::log(&totals, "stopped");
-        if announce {
-            say_totals(&totals, &faults)?;
-        }
-        Ok(())
-    })
-}
-
 impl Args {
-    fn into_config(self) -> Result<Config> {
+    pub(crate) fn into_config(self) -> Result<Config> {
         let mut config = Config {
             formats: self.format.0,
             implementation: self.implementation,
@@ -376,87 +281,4 @@ fn with_dictionaries(compressions: Vec<Compression>, files: &[PathBuf]) -> Resul
         }
     }
     Ok(all)
-}
-
-/// Listens with a queue long enough for a thousand clients that connect at once.
-fn bind(address: SocketAddr) -> Result<TcpListener> {
-    const BACKLOG: u32 = 4_096;
-    let listen = || {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        socket.listen(BACKLOG)
-    };
-    listen().map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => anyhow::anyhow!(
-            "another program listens on {address} already; stop it, or choose another port with --listen \
-             {}:PORT (port 0 takes a free one)",
-            address.ip()
-        ),
-        _ => anyhow::Error::new(error).context(format!("cannot listen on {address}")),
-    })
-}
-
-/// The listener that the relay serves: another one behind a delay, when that is among the faults.
-fn delayed(listener: TcpListener, faults: &[Fault]) -> Result<TcpListener> {
-    let delay = |fault: &Fault| if let Fault::Delay { by } = fault { *by } else { Duration::ZERO };
-    let by: Duration = faults.iter().map(delay).sum();
-    if by.is_zero() {
-        return Ok(listener);
-    }
-    let outer = listener.into_std()?;
-    outer.set_nonblocking(false)?;
-    let inner = fault::behind_a_delay(outer, by)?;
-    inner.set_nonblocking(true)?;
-    Ok(TcpListener::from_std(inner)?)
-}
-
-/// Completes on Ctrl-C, on SIGTERM and, for the child of another program, when its stdin ends.
-fn stop_signal(stop_with_stdin: bool) -> Result<impl Future<Output = ()>> {
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let (sender, stdin_ended) = oneshot::channel();
-    if stop_with_stdin {
-        // A thread of its own: tokio's stdin would keep the runtime from ending until somebody types.
-        thread::spawn(move || {
-            for line in io::stdin().lines() {
-                match line.as_deref() {
-                    // For whoever wants to know what a span of time cost.
-                    Ok("allocations") => say(&serde_json::json!(measure::Allocations::so_far())),
-                    Ok(_) => {}
-                    Err(_) => break,
-                }
-            }
-            let _ = sender.send(()); // nobody listens when the relay stops already
-        });
-    }
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            Ok(()) = stdin_ended => {}
-        }
-    })
-}
-
-/// Takes as many descriptors as the system lets us: a connection is one.
-fn raise_descriptor_limit() -> nix::Result<()> {
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
-}
-
-fn names<T: ToString>(items: &[T]) -> String {
-    items.iter().map(T::to_string).collect::<Vec<_>>().join(" ")
-}
-
-fn say_totals(totals: &Totals, faults: &[String]) -> Result<()> {
-    let mut line = serde_json::to_value(totals).context("totals do not serialize")?;
-    line["faults"] = faults.into();
-    say(&line);
-    Ok(())
-}
-
-/// Tells the program that started this one; it may be gone, which is no reason to fail.
-fn say(line: &serde_json::Value) {
-    let _ = writeln!(io::stdout(), "{line}");
 }

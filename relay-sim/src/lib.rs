@@ -14,6 +14,7 @@
 //! `args.rs`; to count something, add a line in `totals.rs`.
 
 mod args;
+mod cli;
 mod config;
 mod fanout;
 mod fault;
@@ -32,7 +33,7 @@ mod subscriptions;
 mod testing;
 mod totals;
 
-pub use args::main;
+pub use cli::main;
 pub use config::Config;
 pub use fanout::BatchLimits;
 pub use fault::{DeliveryFault, Fault, Rate, UnknownFault};
