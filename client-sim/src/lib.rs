@@ -33,6 +33,8 @@ mod run;
 pub mod scenario;
 mod schedule;
 pub mod shared;
+#[cfg(test)]
+mod simulation;
 mod summary;
 pub mod swarm;
 pub mod workload;

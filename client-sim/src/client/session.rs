@@ -231,7 +231,8 @@ impl Client {
 
 /// Whether a request that is not open has been sent: those of a step are sent together.
 fn was_asked(sessions: &HashMap<u32, OpenSession>, ended: &HashMap<u32, bool>, id: RequestId) -> bool {
-    ended.contains_key(&id.session) || sessions.get(&id.session).is_some_and(|session| id.step <= session.step)
+    ended.contains_key(&id.session)
+        || sessions.get(&id.session).is_some_and(|session| id.step <= session.step)
 }
 
 /// The request behind an id, where the plan has it for this connection.

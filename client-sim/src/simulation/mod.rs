@@ -1,0 +1,92 @@
+//! The whole system in one thread, from a seed: the relay's machine, the clients' machines, and a network that delays,
+//! reorders between connections, stalls, cuts and kills, with a relay that may lie on top.
+//!
+//! [`truth`] reads what crossed the network and computes the ledger by itself, by brute force and without the clients'
+//! code; the ledger that the clients' reports close must equal it. A failure names the seed, and the same seed repeats
+//! the run step by step: `SIMULATION_SEED=7 cargo test -p client-sim --lib simulation`.
+
+mod network;
+mod plan;
+mod truth;
+
+use corpus::Random;
+use measure::Counts;
+
+use self::network::World;
+
+/// Simulates one run; the ledgers of the clients and of the truth, and the steps that it took.
+fn simulate(seed: u64) -> (Counts, Counts, u64) {
+    let mut random = Random::new("simulation", seed);
+    let mut world = World::new(plan::plan(&mut random), random);
+    world.run();
+    world.close()
+}
+
+/// Simulates runs until at least `steps` steps were taken; the seeds, the steps and what was seen on the way.
+fn campaign(first_seed: u64, steps: u64) -> (u64, u64, Counts) {
+    let (mut seed, mut taken, mut sum) = (first_seed, 0, Counts::default());
+    while taken < steps {
+        let (ledger, truth, steps) = simulate(seed);
+        assert_eq!(
+            ledger, truth,
+            "the ledger (left) is not what happened (right); SIMULATION_SEED={seed} repeats it"
+        );
+        taken += steps;
+        seed += 1;
+        sum += truth;
+    }
+    (seed - first_seed, taken, sum)
+}
+
+/// A campaign that never met a fault proves nothing.
+#[track_caller]
+fn assert_every_fault_was_met(sum: &Counts) {
+    for (name, count) in [
+        ("acked", sum.acked),
+        ("rejected", sum.rejected),
+        ("timed out", sum.timed_out),
+        ("unknown", sum.unknown),
+        ("requests failed", sum.requests_failed),
+        ("delivered", sum.deliveries),
+        ("lost", sum.deliveries_lost),
+        ("doubled", sum.deliveries_duplicated),
+        ("altered", sum.deliveries_altered),
+        ("misrouted", sum.deliveries_misrouted),
+        ("invented", sum.deliveries_invented),
+        ("unexpected", sum.deliveries_unexpected),
+        ("after close", sum.deliveries_after_close),
+        ("answers", sum.answers_unexpected),
+    ] {
+        assert!(count > 0, "no simulated run had anything {name}: {sum:?}");
+    }
+}
+
+#[test]
+fn the_ledger_is_what_happened() {
+    if let Some(seed) = std::env::var("SIMULATION_SEED").ok().and_then(|seed| seed.parse().ok()) {
+        let (ledger, truth, _) = simulate(seed);
+        return assert_eq!(ledger, truth);
+    }
+    let (_, _, sum) = campaign(1, 100_000);
+    assert_every_fault_was_met(&sum);
+}
+
+#[test]
+fn a_seed_repeats_its_run() {
+    for seed in 1..20 {
+        assert_eq!(simulate(seed), simulate(seed), "seed {seed}");
+    }
+}
+
+/// `cargo test --release -p client-sim --lib simulation_campaign -- --ignored --nocapture`; with `SIMULATION_STEPS` more
+/// than ten million steps, with `SIMULATION_SEED` from another seed.
+#[test]
+#[ignore = "a campaign of minutes; see the command above"]
+#[expect(clippy::print_stdout, reason = "a campaign says what it did")]
+fn simulation_campaign() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
+    let first_seed = number("SIMULATION_SEED").unwrap_or(1);
+    let (runs, steps, sum) = campaign(first_seed, number("SIMULATION_STEPS").unwrap_or(10_000_000));
+    assert_every_fault_was_met(&sum);
+    println!("{runs} runs from seed {first_seed}, {steps} steps, every ledger right; in all {sum:#?}");
+}

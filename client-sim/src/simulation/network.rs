@@ -1,0 +1,472 @@
+//! Virtual time, the queue of what happens next, and a network that does its worst.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, VecDeque},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use codecs::{Codec, Format, Implementation, VerifyLevel};
+use corpus::Random;
+use measure::Counts;
+use relay_sim::{
+    Config,
+    machine::{Connection, Opening, Relay, Time},
+};
+
+use super::{plan, truth::Truth};
+use crate::{
+    client::{Action, Client, Report},
+    ledger,
+    shared::Shared,
+    workload::{Due, Workload},
+};
+
+const MS: u64 = 1_000_000;
+
+/// How long after the last thing was due a run may go on.
+const DRAIN_NS: u64 = 2_000 * MS;
+
+/// Wall clock at the start of a run, in seconds since 1970.
+const UNIX_S: u64 = 1_800_000_000;
+
+/// One connection: whose, and which of that client's.
+type Link = (usize, u32);
+
+/// Something that happens.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Due(usize, u32),
+    Connected(Link),
+    ToRelay(Link, Bytes),
+    RelayEnd(Link),
+    ToClient(Link, Bytes),
+    /// A timer of a client's may be due.
+    ClientTimer(usize),
+    RelayTimer(Link),
+    /// The connection ends for both ends, with what is on the way.
+    Cut(Link),
+    /// The relay's process dies.
+    Kill,
+    /// Slow readers read on, when everybody else is done.
+    CatchUp,
+}
+
+/// What a network and a lying relay may do to a run.
+#[derive(Debug)]
+struct Weather {
+    /// The longest way of a message.
+    delay_ns: u64,
+    /// One message in so many is dropped, or said twice; 0 for none, as below.
+    drop_one_in: usize,
+    double_one_in: usize,
+    /// One message in so many comes behind the one after it.
+    swap_one_in: usize,
+}
+
+/// A client with its current connection.
+#[derive(Debug)]
+struct Station {
+    client: Client,
+    link: u32,
+    connected: bool,
+    /// Messages that wait until a slow reader reads.
+    inbox: VecDeque<Bytes>,
+    dead: bool,
+}
+
+pub(super) struct World {
+    shared: Arc<Shared>,
+    relay: Option<Arc<Relay>>,
+    connections: BTreeMap<Link, Connection>,
+    stations: Vec<Station>,
+    /// When the last message of a direction arrives: a connection keeps its order.
+    arrivals: BTreeMap<(Link, bool), u64>,
+    /// Messages that let the next one pass.
+    held: BTreeMap<Link, Bytes>,
+    queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    dues: Vec<Due>,
+    sequence: u64,
+    now_ns: u64,
+    end_ns: u64,
+    steps: u64,
+    epoch: Instant,
+    format: Format,
+    codec: &'static dyn Codec,
+    batched: bool,
+    weather: Weather,
+    random: Random,
+    truth: Truth,
+    complete: bool,
+    started: bool,
+}
+
+impl World {
+    pub(super) fn new(workload: Workload, mut random: Random) -> World {
+        let formats: Vec<Format> = Format::all().collect();
+        let format = formats[random.below(formats.len())];
+        let codec = format.codec(Implementation::Library).unwrap();
+        let relay = Arc::new(Relay::new(config(&mut random)).unwrap());
+        // Sometimes it has some of the events that are to be published.
+        let had = if random.below(4) == 0 { random.below(5) } else { 0 };
+        relay.preload(&workload.events[..workload.events.len().min(workload.stored + had)]);
+        let dues = plan::timeline(&workload);
+        let shared = Arc::new(Shared::new(workload));
+        let station = |id| Station {
+            client: Client::new(Arc::clone(&shared), codec, id, ("ws://127.0.0.1", UNIX_S)),
+            link: 0,
+            connected: false,
+            inbox: VecDeque::new(),
+            dead: false,
+        };
+        let lies = random.below(3) == 0;
+        let mut one_in = || if lies && random.below(2) == 0 { 10 + random.below(60) } else { 0 };
+        let weather =
+            Weather { delay_ns: 0, drop_one_in: one_in(), double_one_in: one_in(), swap_one_in: one_in() };
+        let delay_ns = [0, MS, 20 * MS][random.below(3)] + 1;
+        let batched = random.below(4) == 0;
+        let end_ns = dues.last().map_or(0, |(at, _, _)| *at) + DRAIN_NS;
+        let mut world = World {
+            stations: (0..shared.workload.roles.len()).map(station).collect(),
+            truth: Truth::new(Arc::clone(&shared)),
+            relay: Some(relay),
+            connections: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
+            held: BTreeMap::new(),
+            queue: BinaryHeap::new(),
+            dues: Vec::new(),
+            sequence: 0,
+            now_ns: 0,
+            end_ns,
+            steps: 0,
+            epoch: Instant::now(),
+            format,
+            codec,
+            batched,
+            weather: Weather { delay_ns, ..weather },
+            random,
+            complete: true,
+            started: false,
+            shared,
+        };
+        world.set_up();
+        for (at, client, due) in dues {
+            let n = u32::try_from(world.dues.len()).unwrap();
+            world.dues.push(due);
+            world.schedule(at, Event::Due(client, n));
+        }
+        world.plan_disasters();
+        world
+    }
+
+    /// Everybody connects and subscribes, on a network that is still kind.
+    fn set_up(&mut self) {
+        let weather = std::mem::replace(
+            &mut self.weather,
+            Weather { delay_ns: 1, drop_one_in: 0, double_one_in: 0, swap_one_in: 0 },
+        );
+        for id in 0..self.stations.len() {
+            self.stations[id].client.open(0);
+            self.perform(id);
+        }
+        while let Some(Reverse((at, _, event))) = self.queue.pop() {
+            if self.stations.iter().all(|station| station.client.is_ready()) {
+                break;
+            }
+            self.now_ns = at;
+            self.happen(event);
+        }
+        assert!(
+            self.stations.iter().all(|station| station.client.is_ready()),
+            "an honest relay opens every one"
+        );
+        self.queue.clear();
+        self.arrivals.clear();
+        self.now_ns = 0;
+        self.weather = weather;
+        self.started = true;
+        self.truth.start();
+        self.stations.iter_mut().for_each(|station| station.client.start(UNIX_S));
+        self.schedule(MS, Event::CatchUp);
+    }
+
+    fn plan_disasters(&mut self) {
+        if self.random.below(8) == 0 {
+            let (at, id) = (self.instant(), self.random.below(self.stations.len()));
+            let link = self.stations[id].link;
+            self.schedule(at, Event::Cut((id, link)));
+        }
+        if self.random.below(20) == 0 {
+            let at = self.instant();
+            self.schedule(at, Event::Kill);
+        }
+    }
+
+    fn instant(&mut self) -> u64 {
+        self.random.below(150) as u64 * MS
+    }
+
+    pub(super) fn run(&mut self) {
+        while let Some(Reverse((at, _, event))) = self.queue.pop() {
+            if at > self.end_ns || self.shared.is_done() {
+                break;
+            }
+            self.now_ns = at;
+            self.steps += 1;
+            self.happen(event);
+        }
+    }
+
+    /// The ledger of the clients, the ledger of the truth, and the steps.
+    pub(super) fn close(self) -> (Counts, Counts, u64) {
+        let reports: Vec<Report> = self.stations.into_iter().map(|station| station.client.finish()).collect();
+        let ledger = ledger::close(&self.shared, &reports.iter().collect::<Vec<_>>(), self.complete);
+        let cut_off: Vec<bool> = reports.iter().map(|report| report.cut_off.is_some()).collect();
+        (ledger, self.truth.ledger(self.complete, &cut_off), self.steps)
+    }
+
+    fn schedule(&mut self, at: u64, event: Event) {
+        self.sequence += 1;
+        self.queue.push(Reverse((at, self.sequence, event)));
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Due(id, n) => {
+                self.with_client(id, |client, now_ns, dues| client.on_due(dues[n as usize], now_ns))
+            }
+            Event::ClientTimer(id) => {
+                if self.stations[id].client.next_wake_ns().is_some_and(|at| at <= self.now_ns) {
+                    self.truth.timer(id, self.now_ns);
+                    self.with_client(id, |client, now_ns, _| client.on_timer(now_ns));
+                }
+            }
+            Event::Connected(link) => self.connected(link),
+            Event::ToRelay(link, payload) => {
+                let (time, opcode) = (self.time(), self.format.spec().opcode);
+                if let Some(connection) = self.connections.get_mut(&link)
+                    && connection.receive(&payload, opcode, time).is_err()
+                {
+                    panic!("the client sent what the relay does not read");
+                }
+                self.relay_speaks();
+            }
+            Event::RelayEnd(link) => {
+                self.connections.remove(&link);
+            }
+            Event::ToClient(link, payload) => self.arrive(link, payload),
+            Event::RelayTimer(link) => {
+                let now = self.time().instant;
+                if let Some(connection) = self.connections.get_mut(&link) {
+                    connection.on_timer(now);
+                }
+                self.relay_speaks();
+            }
+            Event::Cut(link) => self.cut(link, "the network cut the connection"),
+            Event::Kill => {
+                self.relay = None;
+                let links: Vec<Link> = self.connections.keys().copied().collect();
+                links.into_iter().for_each(|link| self.cut(link, "the relay died"));
+            }
+            Event::CatchUp => self.catch_up(),
+        }
+    }
+
+    fn catch_up(&mut self) {
+        if !self.shared.waits_for_slow_readers() {
+            return self.schedule(self.now_ns + 10 * MS, Event::CatchUp);
+        }
+        for id in 0..self.stations.len() {
+            if self.shared.workload.roles[id].reads_slowly() {
+                self.with_client(id, |client, now_ns, _| client.on_due(Due::CatchUp, now_ns));
+            }
+        }
+    }
+
+    fn with_client(&mut self, id: usize, act: impl FnOnce(&mut Client, u64, &[Due])) {
+        let station = &mut self.stations[id];
+        if station.dead {
+            return;
+        }
+        act(&mut station.client, self.now_ns, &self.dues);
+        self.perform(id);
+        self.read(id);
+    }
+
+    /// Carries out what a client wants done.
+    fn perform(&mut self, id: usize) {
+        loop {
+            while let Some(action) = self.stations[id].client.next_action() {
+                let link = (id, self.stations[id].link);
+                match action {
+                    Action::Record(_) => {}
+                    Action::Send(payload) => {
+                        assert!(self.stations[id].connected, "a client connects before it sends");
+                        self.truth.sent(id, self.codec, &payload);
+                        let at = self.arrival(link, true);
+                        self.schedule(at, Event::ToRelay(link, payload));
+                    }
+                    Action::Connect => {
+                        self.stations[id].link += 1;
+                        let at = self.now_ns + self.delay();
+                        let link = (id, self.stations[id].link);
+                        self.schedule(at, Event::Connected(link));
+                    }
+                    Action::Close | Action::Abort => {
+                        self.stations[id].connected = false;
+                        self.stations[id].inbox.clear();
+                        let at = self.arrival(link, true);
+                        self.schedule(at, Event::RelayEnd(link));
+                    }
+                    Action::Fail(_) => self.fail(id),
+                }
+            }
+            if self.stations[id].dead || !self.stations[id].client.has_backlog() {
+                break;
+            }
+            self.stations[id].client.on_room(self.now_ns);
+        }
+        if let Some(at) = self.stations[id].client.next_wake_ns() {
+            self.schedule(at.max(self.now_ns), Event::ClientTimer(id));
+        }
+    }
+
+    /// The run goes on a little, as long as the rest need to note what is under way.
+    fn fail(&mut self, id: usize) {
+        self.stations[id].dead = true;
+        self.complete = false;
+        self.end_ns = self.end_ns.min(self.now_ns + 300 * MS);
+    }
+
+    fn connected(&mut self, link: Link) {
+        let (id, number) = link;
+        if self.stations[id].link != number {
+            return;
+        }
+        let Some(relay) = &self.relay else {
+            return self.disconnect(id, "connection refused");
+        };
+        let opening = Opening { batched: self.batched, ..Opening::new(self.format) };
+        self.connections.insert(link, relay.connect(&opening));
+        self.stations[id].connected = true;
+        self.stations[id].client.on_connected(self.now_ns);
+        self.perform(id);
+    }
+
+    /// Everything that the relay has to say goes on its way.
+    fn relay_speaks(&mut self) {
+        let time = self.time();
+        let links: Vec<Link> = self.connections.keys().copied().collect();
+        for link in links {
+            loop {
+                let Some(connection) = self.connections.get_mut(&link) else { break };
+                let messages = connection.poll_transmit(time);
+                if messages.is_empty() {
+                    break;
+                }
+                messages.into_iter().for_each(|message| self.to_client(link, &message));
+            }
+            let timer = self.connections.get(&link).and_then(Connection::next_timer);
+            if let Some(at) = timer {
+                let at = at.saturating_duration_since(self.epoch).as_nanos();
+                self.schedule(u64::try_from(at).unwrap().max(self.now_ns), Event::RelayTimer(link));
+            }
+        }
+    }
+
+    fn to_client(&mut self, link: Link, message: &Bytes) {
+        let Weather { drop_one_in, double_one_in, swap_one_in, .. } = self.weather;
+        let mut hits = |one_in: usize| one_in > 0 && self.random.below(one_in) == 0;
+        let copies = match (hits(drop_one_in), hits(double_one_in)) {
+            (true, _) => 0,
+            (_, true) => 2,
+            _ => 1,
+        };
+        if hits(swap_one_in) && !self.held.contains_key(&link) {
+            self.held.insert(link, message.clone());
+            return;
+        }
+        let held = self.held.remove(&link);
+        for message in std::iter::repeat_n(message.clone(), copies).chain(held) {
+            let at = self.arrival(link, false);
+            self.schedule(at, Event::ToClient(link, message));
+        }
+    }
+
+    fn arrive(&mut self, link: Link, payload: Bytes) {
+        let station = &mut self.stations[link.0];
+        if station.link == link.1 && station.connected && !station.dead {
+            station.inbox.push_back(payload);
+            self.read(link.0);
+        }
+    }
+
+    /// A client reads what is there, as far as it reads now.
+    fn read(&mut self, id: usize) {
+        loop {
+            let station = &mut self.stations[id];
+            if station.dead || !station.client.may_read() {
+                return;
+            }
+            let Some(payload) = station.inbox.pop_front() else { return };
+            if self.started {
+                self.truth.received(id, self.codec, &payload, self.now_ns);
+            }
+            self.stations[id].client.on_message(&payload, self.now_ns);
+            self.perform(id);
+        }
+    }
+
+    fn cut(&mut self, link: Link, why: &str) {
+        self.connections.remove(&link);
+        let station = &mut self.stations[link.0];
+        if station.link == link.1 && station.connected && !station.dead {
+            self.disconnect(link.0, why);
+        }
+    }
+
+    fn disconnect(&mut self, id: usize, why: &str) {
+        let station = &mut self.stations[id];
+        station.connected = false;
+        station.inbox.clear();
+        station.client.on_disconnected(why);
+        self.perform(id);
+    }
+
+    /// When a message arrives that is sent now: behind those before it, and sometimes behind a stall.
+    fn arrival(&mut self, link: Link, to_relay: bool) -> u64 {
+        let stall = if self.started && self.random.below(500) == 0 { 200 * MS } else { 0 };
+        let at = self.now_ns + self.delay() + stall;
+        let last = self.arrivals.entry((link, to_relay)).or_default();
+        *last = at.max(*last + 1);
+        *last
+    }
+
+    fn delay(&mut self) -> u64 {
+        1 + self.random.below(usize::try_from(self.weather.delay_ns).unwrap()) as u64
+    }
+
+    fn time(&self) -> Time {
+        Time {
+            instant: self.epoch + Duration::from_nanos(self.now_ns),
+            unix_seconds: UNIX_S + self.now_ns / 1_000_000_000,
+        }
+    }
+}
+
+/// A relay that is honest in two runs of three, and otherwise misbehaves in some of the ways it knows.
+fn config(random: &mut Random) -> Config {
+    let mut config = Config::default();
+    config.verify = VerifyLevel::None;
+    if random.below(3) == 0 {
+        for kind in ["lose", "double", "alter", "invent", "misroute"] {
+            if random.below(2) == 0 {
+                let fault = format!("{kind}={}%:seed={}", 1 + random.below(8), random.below(1_000));
+                config.faults.push(fault.parse().unwrap());
+            }
+        }
+    }
+    config
+}
