@@ -114,13 +114,6 @@ pub trait Codec: EventCodec {
     fn peek_relay<'a>(&self, _bytes: &'a [u8]) -> Option<(Cow<'a, str>, EventHead)> {
         None
     }
-
-    /// The same format by a reader that also takes what other encoders of it write; `None` where nothing but the strict
-    /// profile has been seen. It writes what this codec writes, and is the library's where this one is tuned. Nobody gets it
-    /// without asking: docs/decisions/lenient.md says what it gives up.
-    fn lenient(&self) -> Option<&'static dyn Codec> {
-        None
-    }
 }
 
 /// What [`Codec::encode_relay`] makes of a batch in every format: each event by itself, then the splice.

@@ -53,11 +53,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHO", default_value_t = Implementation::Library)]
     implementation: Implementation,
 
-    /// CBOR formats, with commas between, that are read as other encoders write them: keys in any order, padded lengths,
-    /// hex as text (docs/decisions/lenient.md)
-    #[arg(long, value_name = "FORMATS", value_delimiter = ',')]
-    lenient: Vec<Format>,
-
     /// Compressions that clients may negotiate: `all`, or names with commas between, each with parameters if need be,
     /// as in deflate:level=4:min_bytes=100; deflate-shared counts where no other deflate stands before it
     #[arg(long, value_name = "NAMES", default_value = "all")]
@@ -210,7 +205,6 @@ impl Args {
         let mut config = Config {
             formats: self.format.0,
             implementation: self.implementation,
-            lenient: self.lenient,
             compressions: with_dictionaries(self.compression.0, &self.dictionary)?,
             strict_negotiation: self.strict_negotiation,
             verify: self.verify,
@@ -246,7 +240,7 @@ impl Args {
                 ServerTls::from_files(&certificate, &key).context("cannot use --tls-cert and --tls-key")?,
             );
         }
-        config.codecs().context("choose another --format, --implementation or --lenient")?;
+        config.codecs().context("choose another --format or --implementation")?;
         if let Some(path) = self.corpus {
             let corpus = Corpus::read(&path).context("cannot preload --corpus")?;
             info!(events = corpus.events.len(), origin = %corpus.origin, fingerprint = %corpus.fingerprint, "read {}", corpus.name);

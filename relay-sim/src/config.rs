@@ -15,8 +15,6 @@ pub struct Config {
     pub formats: Vec<Format>,
     /// Who wrote the code that reads and writes them.
     pub implementation: Implementation,
-    /// Formats that are read as other encoders write them, where that differs from ours.
-    pub lenient: Vec<Format>,
     /// The compressions that clients may negotiate.
     pub compressions: Vec<Compression>,
     /// Answer HTTP 400 to a client that offers only unknown subprotocols, rather than speak JSON with it.
@@ -64,7 +62,6 @@ impl Default for Config {
         Config {
             formats: Format::all().collect(),
             implementation: Implementation::Library,
-            lenient: Vec::new(),
             compressions: known_compressions(),
             strict_negotiation: false,
             verify: VerifyLevel::Full,
@@ -96,8 +93,7 @@ impl Config {
     /// because all were asked for, and keep their library's where they have no other.
     ///
     /// # Errors
-    /// [`UnknownName`] when the only format besides JSON has no such implementation, or when a format to be read
-    /// leniently has but one form.
+    /// [`UnknownName`] when the only format besides JSON has no such implementation.
     pub(crate) fn codecs(&self) -> Result<Vec<Option<&'static dyn Codec>>, UnknownName> {
         let named: Vec<_> = self.formats.iter().copied().filter(|&format| format != Format::JSON).collect();
         let insist = match named.as_slice() {
@@ -110,17 +106,11 @@ impl Config {
                 if format != Format::JSON && !named.contains(&format) {
                     return Ok(None);
                 }
-                let codec = match format.codec(self.implementation) {
-                    Ok(codec) => codec,
-                    Err(error) if insist == Some(format) => return Err(error),
-                    Err(_) => format.spec().library,
-                };
-                if !self.lenient.contains(&format) {
-                    return Ok(Some(codec));
+                match format.codec(self.implementation) {
+                    Ok(codec) => Ok(Some(codec)),
+                    Err(error) if insist == Some(format) => Err(error),
+                    Err(_) => Ok(Some(format.spec().library)),
                 }
-                let known = || Format::all().filter(|format| format.spec().library.lenient().is_some());
-                let unknown = || UnknownName::new("lenient format", format.name(), known().map(Format::name));
-                codec.lenient().map(Some).ok_or_else(unknown)
             })
             .collect()
     }

@@ -167,8 +167,4 @@ impl<T: Tune> Codec for Tuned<T> {
         let (subscription, event) = T::split_relay(bytes)?;
         T::read_head(event).ok().map(|head| (subscription, head))
     }
-
-    fn lenient(&self) -> Option<&'static dyn Codec> {
-        T::LIBRARY.lenient()
-    }
 }

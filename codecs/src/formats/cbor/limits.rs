@@ -2,14 +2,11 @@
 
 use super::{
     Dialect,
+    head::{ARRAY, Item, TEXT, UINT, major, read_argument, read_item, read_whole},
     item::Name,
     message::client::{COUNT, NEG_OPEN, REQ},
-    strict::{Head, Heads},
 };
-use crate::{DecodeError, Limits, Request, model::Bounds};
-
-const TEXT: u8 = 3;
-const ARRAY: u8 = 4;
+use crate::{DecodeError, Limits, Request, model::Bounds, reader::Reader};
 
 /// Counts filters and the entries of their lists in a message that [`super::strict::check`] has accepted, so that
 /// verbs have one spelling and heads are what they say. Whatever is no request passes, for the library to judge.
@@ -18,49 +15,44 @@ const ARRAY: u8 = 4;
 /// # Errors
 /// [`DecodeError::OverLimit`].
 pub(super) fn check<D: Dialect>(bytes: &[u8], limits: &Limits) -> Result<(), DecodeError> {
-    let mut heads = Heads::new(bytes);
-    if heads.major() != Some(ARRAY) {
+    let mut reader = Reader::new(bytes);
+    if major(&reader) != Some(ARRAY) {
         return Ok(());
     }
-    let Head::Items(items @ 2..) = heads.next()? else { return Ok(()) };
-    let Some(request) = request::<D>(&mut heads)? else { return Ok(()) };
-    if heads.major() != Some(TEXT) {
+    let Item::Items(items @ 2..) = read_item(&mut reader)? else { return Ok(()) };
+    let Some(request) = request::<D>(&mut reader)? else { return Ok(()) };
+    if major(&reader) != Some(TEXT) {
         return Ok(());
     }
-    let subscription = str::from_utf8(heads.text()?).map_err(|_| DecodeError::Utf8("text"))?;
-    let bounds = Bounds::new(limits, request, subscription)?;
+    let bounds = Bounds::new(limits, request, read_text(&mut reader)?)?;
     let filters = if request == Request::NegOpen { 1.min(items - 2) } else { items - 2 };
     bounds.filters(usize::try_from(filters).unwrap_or(usize::MAX))?;
     for _ in 0..filters {
-        lists(&mut heads, &bounds)?;
+        read_whole(&mut reader, |count| bounds.values(usize::try_from(count).unwrap_or(usize::MAX)))?;
     }
     Ok(())
 }
 
 /// Passes over the verb; which request it is, if it is one.
-fn request<D: Dialect>(heads: &mut Heads<'_>) -> Result<Option<Request>, DecodeError> {
-    let spelled = heads.major() == Some(TEXT);
-    let verb = if spelled { heads.text()? } else { heads.item()? };
-    let is = |Name(number, word): Name| match D::SPELLED {
-        true => spelled && verb == word.as_bytes(),
-        false => !spelled && verb.iter().map(|byte| u64::from(*byte)).eq([number]),
-    };
+fn request<D: Dialect>(reader: &mut Reader<'_>) -> Result<Option<Request>, DecodeError> {
     let requests = [(REQ, Request::Req), (COUNT, Request::Count), (NEG_OPEN, Request::NegOpen)];
-    Ok(requests.into_iter().find(|(name, _)| is(*name)).map(|(_, request)| request))
+    let find = |is: &dyn Fn(Name) -> bool| {
+        Ok(requests.into_iter().find(|(name, _)| is(*name)).map(|(_, request)| request))
+    };
+    match (major(reader), D::SPELLED) {
+        (Some(TEXT), true) => {
+            let word = read_text(reader)?;
+            find(&|name| name.1 == word)
+        }
+        (Some(UINT), false) => {
+            let number = read_argument(reader, UINT, "verb")?;
+            find(&|name| name.0 == number)
+        }
+        _ => Ok(None), // no verb of this dialect
+    }
 }
 
-/// Passes over an item, and checks the length of every array in it.
-fn lists(heads: &mut Heads<'_>, bounds: &Bounds<'_>) -> Result<(), DecodeError> {
-    let mut open = 1_u64;
-    while open > 0 {
-        let is_list = heads.major() == Some(ARRAY);
-        open -= 1;
-        if let Head::Items(count) = heads.next()? {
-            if is_list {
-                bounds.values(usize::try_from(count).unwrap_or(usize::MAX))?;
-            }
-            open += count; // of items that are there: the strict walk has seen them
-        }
-    }
-    Ok(())
+fn read_text<'a>(reader: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
+    let length = read_argument(reader, TEXT, "text")?;
+    reader.text(length, "text")
 }

@@ -27,16 +27,14 @@
 //! words). Unknown filter fields may stand anywhere and are reported, so that a relay can answer CLOSED. The
 //! schema is `schema/nostr.cddl`.
 //!
-//! `lenient.rs` reads what other encoders write instead ([`Codec::lenient`](crate::Codec::lenient)).
-//!
 //! What the library costs: ciborium never lends from its input, so every text is owned, read through a 4 KiB buffer
 //! that it clears for each message; the strict walk reads every head a second time. `tuned.rs` reads and writes
 //! events without it.
 
 mod event;
 mod filter;
+mod head;
 mod item;
-mod lenient;
 mod limits;
 mod message;
 mod strict;
@@ -142,12 +140,8 @@ impl<D: Dialect> Codec for Cbor<D> {
         write(&message::relay::EVENTS.written(D::SPELLED), out)
             .expect("a name always serializes into memory");
         write(&subscription, out).expect("text always serializes into memory");
-        tuned::write_head(tuned::ARRAY, events.len() as u64, out);
+        head::write_head(head::ARRAY, events.len() as u64, out);
         events.iter().for_each(|event| out.extend_from_slice(event));
-    }
-
-    fn lenient(&self) -> Option<&'static dyn Codec> {
-        Some(&lenient::Lenient::<D>(PhantomData))
     }
 }
 

@@ -1,7 +1,8 @@
 //! The strict profile that ciborium cannot enforce: one well-formed item in preferred serialization
 //! (RFC 8949 §4.1), definite lengths only, nothing after it.
 
-use crate::DecodeError;
+use super::head::{Item, read_item};
+use crate::{DecodeError, reader::Reader};
 
 /// Deepest nesting. An event inside a message needs 4 (message, event, tags, tag), a filter 4 (message, filter,
 /// tag conditions, values); the rest is room for extension fields.
@@ -14,15 +15,15 @@ pub(super) const MAX_DEPTH: usize = 16;
 /// # Errors
 /// [`DecodeError`] with the first violation.
 pub(super) fn check(bytes: &[u8]) -> Result<(), DecodeError> {
-    let mut heads = Heads::new(bytes);
+    let mut reader = Reader::new(bytes);
     let mut open = [0_u64; MAX_DEPTH]; // items still to come in each open array or map
     let mut depth = 0;
     loop {
-        let inside = match heads.next()? {
-            Head::Scalar => 0,
-            Head::Items(count) => {
+        let inside = match read_item(&mut reader)? {
+            Item::Scalar => 0,
+            Item::Items(count) => {
                 // Every item takes a byte at least: a claim beyond the input is refused at once.
-                if count > heads.0.len() as u64 {
+                if count > reader.rest().len() as u64 {
                     return Err(DecodeError::Truncated("an array or map"));
                 }
                 count
@@ -36,10 +37,7 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), DecodeError> {
         // An item ended, and with it every container of which it was the last.
         loop {
             let Some(level) = depth.checked_sub(1) else {
-                return match heads.0.len() {
-                    0 => Ok(()),
-                    rest => Err(DecodeError::Trailing(rest)),
-                };
+                return reader.finish();
             };
             open[level] -= 1;
             if open[level] > 0 {
@@ -47,95 +45,6 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), DecodeError> {
             }
             depth = level;
         }
-    }
-}
-
-pub(super) enum Head {
-    /// The item is read completely.
-    Scalar,
-    /// An array or map follows, with this many items (keys and values counted apart).
-    Items(u64),
-}
-
-/// The input that is left.
-pub(super) struct Heads<'a>(&'a [u8]);
-
-impl<'a> Heads<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Heads(bytes)
-    }
-
-    /// The major type of the next head.
-    pub(super) fn major(&self) -> Option<u8> {
-        self.0.first().map(|head| head >> 5)
-    }
-
-    /// The next item, as it is written; of an array or map, the head alone.
-    pub(super) fn item(&mut self) -> Result<&'a [u8], DecodeError> {
-        let start = self.0;
-        self.next()?;
-        Ok(&start[..start.len() - self.0.len()])
-    }
-
-    /// What is in the next item, which is a string.
-    pub(super) fn text(&mut self) -> Result<&'a [u8], DecodeError> {
-        let first = self.take(1, "a CBOR head")?[0];
-        let length = self.argument(first & 0x1f)?;
-        self.take(length, "a text string")
-    }
-
-    pub(super) fn next(&mut self) -> Result<Head, DecodeError> {
-        let first = self.take(1, "a CBOR head")?[0];
-        let (major, info) = (first >> 5, first & 0x1f);
-        match major {
-            0 | 1 => self.argument(info).map(|_| Head::Scalar),
-            2 | 3 => {
-                let length = self.argument(info)?;
-                let what = if major == 2 { "a byte string" } else { "a text string" };
-                self.take(length, what).map(|_| Head::Scalar)
-            }
-            4 => self.argument(info).map(Head::Items),
-            5 => match self.argument(info)?.checked_mul(2) {
-                Some(items) => Ok(Head::Items(items)),
-                None => Err(DecodeError::OutOfRange("map length")),
-            },
-            6 => Err(DecodeError::NotCanonical("an item with a CBOR tag")),
-            _ => match first {
-                0xf4 | 0xf5 => Ok(Head::Scalar),
-                0xf9..=0xfb => Err(DecodeError::Malformed("message: a float")),
-                0xff => Err(DecodeError::Malformed("message: a break without an indefinite item")),
-                _ => Err(DecodeError::Malformed("message: a simple value other than false and true")),
-            },
-        }
-    }
-
-    fn argument(&mut self, info: u8) -> Result<u64, DecodeError> {
-        let (value, smallest) = match info {
-            0..=23 => return Ok(info.into()),
-            24 => (u64::from(u8::from_be_bytes(self.array()?)), 24),
-            25 => (u64::from(u16::from_be_bytes(self.array()?)), 1 << 8),
-            26 => (u64::from(u32::from_be_bytes(self.array()?)), 1 << 16),
-            27 => (u64::from_be_bytes(self.array()?), 1 << 32),
-            31 => return Err(DecodeError::NotCanonical("an item of indefinite length")),
-            _ => return Err(DecodeError::Malformed("CBOR head: reserved additional information")),
-        };
-        if value < smallest {
-            return Err(DecodeError::NotCanonical("an integer or length"));
-        }
-        Ok(value)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let (head, rest) = self.0.split_first_chunk().ok_or(DecodeError::Truncated("a CBOR head"))?;
-        self.0 = rest;
-        Ok(*head)
-    }
-
-    fn take(&mut self, length: u64, what: &'static str) -> Result<&'a [u8], DecodeError> {
-        let split = usize::try_from(length).ok().and_then(|length| self.0.split_at_checked(length));
-        let (taken, rest) = split.ok_or(DecodeError::Truncated(what))?;
-        self.0 = rest;
-        Ok(taken)
     }
 }
 

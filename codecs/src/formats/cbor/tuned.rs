@@ -3,7 +3,11 @@
 
 use std::{borrow::Cow, marker::PhantomData};
 
-use super::{Cbor, Dialect, item::MIN_HEX_LEN};
+use super::{
+    Cbor, Dialect,
+    head::{ARRAY, BYTES, NEGATIVE, TEXT, UINT, major, read_argument, read_whole, write_head},
+    item::MIN_HEX_LEN,
+};
 use crate::{
     Codec, DecodeError, EncodeError, Event, EventHead, TextView,
     codec::assert_batch,
@@ -22,13 +26,6 @@ pub(in crate::formats) struct Hand<D>(PhantomData<D>);
 impl<D> Hand<D> {
     pub(in crate::formats) const NEW: Self = Hand(PhantomData);
 }
-
-const UINT: u8 = 0;
-const NEGATIVE: u8 = 1;
-const BYTES: u8 = 2;
-const TEXT: u8 = 3;
-pub(super) const ARRAY: u8 = 4;
-const MAP: u8 = 5;
 
 impl<D: Dialect> Tune for Hand<D> {
     const LIBRARY: &'static dyn Codec = &Cbor::<D>::NEW;
@@ -103,7 +100,7 @@ impl<D: Dialect> Tune for Hand<D> {
         let subscription = read_text(&mut reader, "subscription").ok()?;
         let count = read_argument(&mut reader, ARRAY, "batch").ok().filter(|count| *count > 0)?;
         for _ in 0..count {
-            each(take_item(&mut reader)?)?;
+            each(read_whole(&mut reader, |_| Ok(())).ok()?)?;
         }
         reader.is_empty().then(|| subscription.into())
     }
@@ -119,24 +116,6 @@ impl<D: Dialect> Tune for Hand<D> {
 }
 
 // --- writing -------------------------------------------------------------------------------------------------
-
-/// Writes a head with its argument in the shortest form (RFC 8949 §4.2.1).
-pub(super) fn write_head(major: u8, argument: u64, out: &mut Vec<u8>) {
-    let [.., c, b, a] = argument.to_be_bytes();
-    match argument {
-        0..=23 => out.push(major << 5 | a),
-        24..=0xff => out.extend_from_slice(&[major << 5 | 24, a]),
-        0x100..=0xffff => out.extend_from_slice(&[major << 5 | 25, b, a]),
-        0x1_0000..=0xffff_ffff => {
-            let [.., d, _, _, _] = argument.to_be_bytes();
-            out.extend_from_slice(&[major << 5 | 26, d, c, b, a]);
-        }
-        _ => {
-            out.push(major << 5 | 27);
-            out.extend_from_slice(&argument.to_be_bytes());
-        }
-    }
-}
 
 fn write_fixed(key: &[u8], bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(key);
@@ -234,29 +213,10 @@ fn read_head<D: Dialect>(reader: &mut Reader<'_>, head: &mut EventHead) -> Resul
     Ok(())
 }
 
-/// The next item with all that is in it. Each head takes a byte, so the loop ends with the input at the latest.
-fn take_item<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
-    let start = reader.rest();
-    let mut open = 1_u64;
-    while open > 0 {
-        let major = reader.rest().first()? >> 5;
-        let argument = read_argument(reader, major, "item").ok()?;
-        open -= 1;
-        match major {
-            UINT | NEGATIVE => {}
-            BYTES | TEXT => drop(reader.bytes(argument, "item").ok()?),
-            ARRAY => open = open.checked_add(argument)?,
-            MAP => open = open.checked_add(argument.checked_mul(2)?)?,
-            _ => return None,
-        }
-    }
-    start.get(..start.len() - reader.rest().len())
-}
-
 #[inline]
 fn read_time(reader: &mut Reader<'_>) -> Result<i64, DecodeError> {
     let what = "created_at";
-    let is_negative = reader.rest().first().is_some_and(|head| head >> 5 == NEGATIVE);
+    let is_negative = major(reader) == Some(NEGATIVE);
     let argument = read_argument(reader, if is_negative { NEGATIVE } else { UINT }, what)?;
     let size = i64::try_from(argument).map_err(|_| DecodeError::OutOfRange(what))?;
     Ok(if is_negative { !size } else { size })
@@ -314,25 +274,7 @@ fn read_text_value<'a, D: Dialect>(reader: &mut Reader<'a>) -> Result<Found<'a>,
 #[inline]
 fn read_stored<'a>(reader: &mut Reader<'a>) -> Result<(bool, &'a [u8]), DecodeError> {
     let what = VALUE;
-    let is_bytes = reader.rest().first().is_some_and(|head| head >> 5 == BYTES);
+    let is_bytes = major(reader) == Some(BYTES);
     let len = read_argument(reader, if is_bytes { BYTES } else { TEXT }, what)?;
     Ok((is_bytes, reader.bytes(len, what)?))
-}
-
-/// The argument of a head that must be of this major type and in its shortest form.
-#[inline]
-fn read_argument(reader: &mut Reader<'_>, major: u8, what: &'static str) -> Result<u64, DecodeError> {
-    let head = reader.u8(what)?;
-    if head >> 5 != major {
-        return Err(DecodeError::Malformed(what));
-    }
-    let (argument, smallest) = match head & 0x1f {
-        small @ 0..=23 => return Ok(small.into()),
-        24 => (u64::from(reader.u8(what)?), 24),
-        25 => (u64::from(u16::from_be_bytes(reader.array(what)?)), 1 << 8),
-        26 => (u64::from(u32::from_be_bytes(reader.array(what)?)), 1 << 16),
-        27 => (u64::from_be_bytes(reader.array(what)?), 1 << 32),
-        _ => return Err(DecodeError::NotCanonical(what)),
-    };
-    if argument < smallest { Err(DecodeError::NotCanonical(what)) } else { Ok(argument) }
 }
