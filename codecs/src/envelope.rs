@@ -27,12 +27,14 @@
 use std::{borrow::Cow, convert::Infallible, slice};
 
 use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, EventHead, EventView,
-    Filter, FlatEvent, Limits, RelayMessage, Request, TagFilter,
-    codec::{all_or_nothing, assert_batch},
+    codec::{Codec, EventCodec, all_or_nothing, assert_batch},
+    error::{DecodeError, EncodeError},
     hex,
-    model::Bounds,
-    reader::{MAX_FILTERS, Reader, write_sized, write_varint},
+    model::{
+        Bounds, ClientMessage, EoseHints, Event, EventHead, Filter, Limits, MAX_FILTERS, RelayMessage,
+        Request, TagFilter,
+    },
+    reader::{Reader, write_sized, write_varint},
 };
 
 /// Shortest hex text that a filter stores as bytes.
@@ -54,18 +56,6 @@ impl<E: EventCodec> EventCodec for Common<E> {
 
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
         self.event.decode_event(bytes)
-    }
-
-    fn owned_event(&self, bytes: &[u8]) -> Result<Event<'static>, DecodeError> {
-        self.event.owned_event(bytes)
-    }
-
-    fn view_event<'a>(&self, bytes: &'a [u8]) -> Result<EventView<'a>, DecodeError> {
-        self.event.view_event(bytes)
-    }
-
-    fn flat_event(&self, bytes: &[u8]) -> Result<FlatEvent, DecodeError> {
-        self.event.flat_event(bytes)
     }
 
     fn peek(&self, bytes: &[u8]) -> Result<EventHead, DecodeError> {
@@ -267,11 +257,12 @@ impl<E: EventCodec> Codec for Common<E> {
 
     /// # Panics
     /// When `subscription` is longer than 255 bytes: this format's decoder cannot have read it from anyone.
-    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) {
+    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
         out.push(0x81);
         self.write_subscription(subscription, out)
             .expect("a subscription that came in this envelope fits its one length byte");
         out.extend_from_slice(event);
+        2 + subscription.len()
     }
 
     /// # Panics

@@ -3,8 +3,6 @@
 //! `faster-hex` converts: SIMD where the processor has it, chosen at run time, scalar elsewhere. Whether text is
 //! lowercase hex is found out here, because the crate's case-checking calls are not reachable (0.10.1).
 
-use crate::{DecodeError, text::Found};
-
 /// Writes `bytes` as lowercase hex into `buffer` and returns it as text.
 ///
 /// # Panics
@@ -50,17 +48,6 @@ pub fn push_text(bytes: &[u8], out: &mut String) {
         let digits = &mut buffer[..2 * chunk.len()];
         out.push_str(faster_hex::hex_encode(chunk, digits).expect("the space is twice as long as the bytes"));
     }
-}
-
-/// Whether `text` is the lowercase hex of `bytes`.
-pub fn spells(text: &str, bytes: &[u8]) -> bool {
-    let mut buffer = [0; 128];
-    let mut chunks = text.as_bytes().chunks(128).zip(bytes.chunks(64));
-    text.len() == 2 * bytes.len()
-        && chunks.all(|(digits, chunk)| {
-            let spelled = faster_hex::hex_encode(chunk, &mut buffer[..2 * chunk.len()]);
-            spelled.is_ok_and(|spelled| spelled.as_bytes() == digits)
-        })
 }
 
 /// Reads exactly `2 * N` lowercase hex digits; `None` for anything else, capitals included (an id in capitals
@@ -144,30 +131,14 @@ pub fn is_compactable(text: &str, min_len: usize) -> bool {
     is_hex(text.as_bytes(), min_len)
 }
 
+/// [`is_compactable`] for bytes that may not be text.
 #[inline]
-fn is_hex(text: &[u8], min_len: usize) -> bool {
+pub(crate) fn is_hex(text: &[u8], min_len: usize) -> bool {
     let is_digit = |byte: &u8| is_digit(*byte); // of most other text the first byte is none
     text.len() >= min_len
         && text.len().is_multiple_of(2)
         && text.first().is_none_or(is_digit)
         && is_lower(text)
-}
-
-/// Text that a format stored under such a rule, which must be the choice that the rule makes. Whether plain text is
-/// UTF-8 is left open.
-#[inline]
-pub(crate) fn read_stored<'a>(
-    is_bytes: bool,
-    stored: &'a [u8],
-    min_len: usize,
-    what: &'static str,
-) -> Result<Found<'a>, DecodeError> {
-    let is_wrong = if is_bytes { 2 * stored.len() < min_len } else { is_hex(stored, min_len) };
-    match (is_wrong, is_bytes) {
-        (true, _) => Err(DecodeError::NotCanonical(what)),
-        (false, true) => Ok(Found::Hex(stored)),
-        (false, false) => Ok(Found::Bytes(stored)),
-    }
 }
 
 /// Reads digits into half as many bytes; false, and anything in `bytes`, where a byte is no lowercase digit.

@@ -10,16 +10,20 @@
 
 mod codec;
 mod envelope;
+mod error;
+mod fixed;
 mod formats;
 pub mod hex;
 mod model;
+mod name;
 mod reader;
 mod text;
-mod walk;
 
-pub use codec::{Codec, DecodeError, EncodeError, EventCodec};
-pub use formats::{FORMATS, Format, FormatSpec, Group, Implementation, Opcode, UnknownName};
+pub use codec::{Codec, EventCodec};
+pub use error::{DecodeError, EncodeError};
+pub use formats::{FORMATS, Format, FormatSpec, Group, Implementation, Opcode};
 pub use model::{
-    ClientMessage, EoseHints, Event, EventHead, EventView, Filter, FlatEvent, KindClass, Limit, Limits,
-    OverLimit, RelayMessage, Request, Tag, TagFilter, TagView, TextView, VerifyError, VerifyLevel,
+    ClientMessage, EoseHints, Event, EventHead, Filter, FlatEvent, KindClass, Limit, Limits, OverLimit,
+    RelayMessage, Request, Tag, TagFilter, VerifyError, VerifyLevel,
 };
+pub use name::UnknownName;

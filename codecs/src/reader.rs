@@ -4,14 +4,9 @@
 //! and says which field was being read when the claim proved wrong.
 
 use crate::{
-    DecodeError,
+    error::DecodeError,
     text::{self, Letter},
 };
-
-/// Filters in one REQ or COUNT that a decoder will look at; a relay's own limit is far lower and answers with a
-/// reason. An empty filter is one or two bytes on the wire and some 150 in memory, so that without a bound one
-/// frame of 1 MiB could claim 150 MiB; 4,096 filters stay under one.
-pub(crate) const MAX_FILTERS: usize = 4_096;
 
 /// The bytes not read yet.
 #[derive(Debug, Clone, Copy)]

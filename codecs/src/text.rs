@@ -1,13 +1,13 @@
 //! Text from strangers: UTF-8 checked with SIMD where it is long, and looked up where it is one letter.
 //!
-//! Of the values in tags nearly half are the one letter that names the tag, and nearly as many an id or a key. The
-//! letters stand ready in a table, which spares a reader the check and an owner the allocation.
+//! Nearly half of the values in tags are the letter that names the tag, and nearly as many an id or a key. One-letter
+//! names are `&'static str` from a table, which avoids the UTF-8 check.
 
 use std::borrow::Cow;
 
-use crate::{DecodeError, TextView, hex};
+use crate::{error::DecodeError, hex};
 
-/// Text as it is found in a frame.
+/// Text as it stands in a frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Found<'a> {
     /// One ASCII character.
@@ -18,70 +18,35 @@ pub(crate) enum Found<'a> {
     Hex(&'a [u8]),
     /// Bytes that should be UTF-8.
     Bytes(&'a [u8]),
-    /// Text whose UTF-8 was checked.
-    Text(TextView<'a>),
 }
 
 impl<'a> Found<'a> {
-    /// Whether it is text.
+    /// Text stored under the hex rule with this shortest length: `is_bytes` must be the choice that the rule makes.
     #[inline]
-    pub(crate) fn check(self, what: &'static str) -> Result<(), DecodeError> {
-        match self {
-            Found::Bytes(bytes) if !is_valid(bytes) => Err(DecodeError::Utf8(what)),
-            _ => Ok(()),
+    pub(crate) fn stored(
+        is_bytes: bool,
+        stored: &'a [u8],
+        min_len: usize,
+        what: &'static str,
+    ) -> Result<Self, DecodeError> {
+        let is_wrong = if is_bytes { 2 * stored.len() < min_len } else { hex::is_hex(stored, min_len) };
+        match (is_wrong, is_bytes) {
+            (true, _) => Err(DecodeError::NotCanonical(what)),
+            (false, true) => Ok(Found::Hex(stored)),
+            (false, false) => Ok(Found::Bytes(stored)),
         }
     }
 
-    /// The text, where it is.
+    /// The text; borrowed unless it stands for hex digits.
     #[inline]
-    pub(crate) fn view(self, what: &'static str) -> Result<TextView<'a>, DecodeError> {
-        Ok(match self {
-            Found::Letter(letter) => TextView::Plain(letter.text()),
-            Found::Key(bytes) => TextView::Hex(bytes),
-            Found::Hex(bytes) => TextView::Hex(bytes),
-            Found::Bytes(bytes) => TextView::Plain(checked(bytes, what)?),
-            Found::Text(text) => text,
-        })
-    }
-
-    /// The text, owned, but for letters: those are there for ever.
-    #[inline(always)]
-    pub(crate) fn own(self, what: &'static str) -> Result<Cow<'static, str>, DecodeError> {
+    pub(crate) fn text(self, what: &'static str) -> Result<Cow<'a, str>, DecodeError> {
         Ok(match self {
             Found::Letter(letter) => Cow::Borrowed(letter.text()),
             Found::Key(bytes) => Cow::Owned(hex::encode_array(bytes, &mut [0; 64]).to_owned()),
-            Found::Bytes(bytes) => Cow::Owned(checked(bytes, what)?.to_owned()),
             Found::Hex(bytes) => Cow::Owned(hex::encode(bytes)),
-            Found::Text(text) => Cow::Owned(text.to_text().into_owned()),
+            Found::Bytes(bytes) => Cow::Borrowed(checked(bytes, what)?),
         })
     }
-}
-
-/// Whether `bytes` are UTF-8: [`checked`] for those who do not need the text, quicker where it is short and ASCII.
-pub(crate) fn is_valid(bytes: &[u8]) -> bool {
-    is_short_ascii(bytes) || checked(bytes, "").is_ok()
-}
-
-/// Whether these are at most 128 bytes, all ASCII: seen by a look at each end, of which one may cover both.
-#[inline]
-fn is_short_ascii(bytes: &[u8]) -> bool {
-    match bytes.len() {
-        0..4 => bytes.is_ascii(),
-        4..8 => both_ends_are_ascii::<4>(bytes),
-        8..16 => both_ends_are_ascii::<8>(bytes),
-        16..32 => both_ends_are_ascii::<16>(bytes),
-        32..64 => both_ends_are_ascii::<32>(bytes),
-        64..=128 => both_ends_are_ascii::<64>(bytes),
-        _ => false,
-    }
-}
-
-/// Whether the first and the last `N` bytes are ASCII; the compiler makes SIMD of it.
-#[inline]
-fn both_ends_are_ascii<const N: usize>(bytes: &[u8]) -> bool {
-    let (Some(first), Some(last)) = (bytes.first_chunk::<N>(), bytes.last_chunk::<N>()) else { return false };
-    let all_bits = |bytes: &[u8; N]| bytes.iter().fold(0, |all, byte| all | byte);
-    (all_bits(first) | all_bits(last)).is_ascii()
 }
 
 /// `bytes` as text.
@@ -101,7 +66,7 @@ impl Letter {
         byte.is_ascii().then_some(Letter(byte))
     }
 
-    /// Its text, which is there for ever.
+    /// Its text, from a table.
     #[inline]
     pub(crate) fn text(self) -> &'static str {
         LETTERS[usize::from(self.0 & 0x7f)]
@@ -149,22 +114,12 @@ mod tests {
     fn a_broken_byte_is_found_anywhere() {
         for len in (1..70).chain([127, 128, 129, 130, 200]) {
             let mut bytes = vec![b'a'; len];
-            assert!(checked(&bytes, "text").is_ok() && is_valid(&bytes));
+            assert!(checked(&bytes, "text").is_ok());
             for place in 0..len {
                 bytes[place] = 0xe4;
                 assert_eq!(checked(&bytes, "text"), Err(DecodeError::Utf8("text")), "{place} of {len}");
-                assert!(!is_valid(&bytes), "{place} of {len}");
                 bytes[place] = b'a';
             }
-        }
-    }
-
-    #[test]
-    fn text_beyond_ascii_is_valid_at_any_length() {
-        for len in 0..70 {
-            let text = "ä".repeat(len);
-            assert!(is_valid(text.as_bytes()), "{len}");
-            assert_eq!(is_valid(&text.as_bytes()[..text.len().saturating_sub(1)]), len == 0, "{len}");
         }
     }
 }

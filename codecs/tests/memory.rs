@@ -29,8 +29,6 @@ fn is_bounded(subject: &Subject, what: &str, bytes: &[u8]) {
         );
     };
     check("decode_event", measure(|| drop(subject.codec.decode_event(bytes))).bytes_max);
-    check("view_event", measure(|| drop(subject.codec.view_event(bytes))).bytes_max);
-    check("flat_event", measure(|| drop(subject.codec.flat_event(bytes))).bytes_max);
     check("decode_client", measure(|| drop(subject.codec.decode_client(bytes))).bytes_max);
     check("decode_relay", measure(|| drop(subject.codec.decode_relay(bytes))).bytes_max);
 }

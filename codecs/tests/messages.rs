@@ -86,7 +86,7 @@ fn the_spliced_batch_equals_the_encoded_message() {
     }
 }
 
-/// What a peek shows is what decoding shows; every implementation by hand has one for the form that it writes.
+/// What a peek shows is what decoding shows; every tuned implementation has one for the form that it writes.
 #[test]
 fn a_peek_shows_the_event_that_decoding_gives() {
     for subject in subjects() {

@@ -46,9 +46,7 @@ impl Address {
     fn of(stored: &StoredEvent) -> Option<Self> {
         let EventHead { kind, pubkey, .. } = *stored.head();
         let d = match KindClass::of(kind) {
-            KindClass::Addressable => {
-                stored.view().first_tag_value("d").map(|d| d.to_text().into_owned()).unwrap_or_default()
-            }
+            KindClass::Addressable => stored.event().first_tag_value("d").unwrap_or_default().to_owned(),
             KindClass::Replaceable => String::new(),
             KindClass::Regular | KindClass::Ephemeral => return None,
         };
@@ -200,7 +198,7 @@ impl Store {
             let limit = limit(filter);
             let rest = beyond_the_index(filter);
             self.candidates(filter, |candidates| {
-                let matching = candidates.filter(|stored| rest.matches_view(&stored.view()));
+                let matching = candidates.filter(|stored| rest.matches_flat(stored.event()));
                 found.extend(matching.take(limit).cloned());
             });
             sort_and_deduplicate(&mut found, start);
@@ -298,15 +296,13 @@ impl Store {
     /// NIP-09: a deletion reaches its author's own events, and no other deletion.
     fn delete_what_it_names(&mut self, deletion: &StoredEvent) {
         let EventHead { pubkey: author, created_at, .. } = *deletion.head();
-        for tag in deletion.view().tags() {
-            let mut values = tag.values();
+        for mut values in deletion.event().tags() {
             let (Some(name), Some(value)) = (values.next(), values.next()) else { continue };
-            let value = value.to_text();
-            if name.is("e") {
+            if name == "e" {
                 let Some(id) = hex::decode_array::<32>(value.as_bytes()) else { continue };
                 self.delete_id(id, author);
-            } else if name.is("a") {
-                let Some(address) = Address::parse(&value) else { continue };
+            } else if name == "a" {
+                let Some(address) = Address::parse(value) else { continue };
                 if address.pubkey == author {
                     self.delete_address(address, created_at);
                 }

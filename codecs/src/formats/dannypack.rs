@@ -13,16 +13,16 @@
 //! shortest varints and heads, the hex mark exactly where the rule puts it, nothing left over in the tag block or
 //! behind the content.
 //!
-//! The format has one implementation, in binostr, whose decoder reads out of bounds, so this is ours, written by
-//! hand, and stands for `library` and `tuned` alike. Room for the tag block's length is left by a guess, and the block is
+//! The format has one implementation, in binostr, whose decoder reads out of bounds, so this is ours and stands for
+//! `library` and `tuned` alike. Room for the tag block's length is left by a guess, and the block is
 //! moved where the guess was wrong.
 
 use crate::{
-    DecodeError, EncodeError, Event, EventCodec, EventHead, EventView, FlatEvent, Tag, TextView, hex,
-    model::TagLayout,
+    DecodeError, EncodeError, Event, EventCodec, EventHead, Tag,
+    fixed::{CONTENT, Fixed, VALUE, out_of_line},
+    hex,
     reader::{Reader, write_sized_about, write_varint},
     text::Found,
-    walk::{self, CONTENT, Fixed, TagSink, VALUE, Walk, Walked},
 };
 
 /// Shortest hex text stored as bytes.
@@ -51,19 +51,13 @@ impl EventCodec for DannyPack {
     }
 
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
-        walk::decode::<Self>(bytes)
-    }
-
-    fn owned_event(&self, bytes: &[u8]) -> Result<Event<'static>, DecodeError> {
-        walk::owned::<Self>(bytes)
-    }
-
-    fn view_event<'a>(&self, bytes: &'a [u8]) -> Result<EventView<'a>, DecodeError> {
-        walk::view::<Self>(bytes)
-    }
-
-    fn flat_event(&self, bytes: &[u8]) -> Result<FlatEvent, DecodeError> {
-        walk::flat::<Self>(bytes)
+        let (mut reader, mut fixed) = (Reader::new(bytes), Fixed::BLANK);
+        out_of_line(|| read_fixed(&mut reader, &mut fixed))?;
+        let len = reader.varint("length of the tags")?;
+        let tags = read_tags(Reader::new(reader.bytes(len, "tags")?))?;
+        let content = read_string(&mut reader, CONTENT)?;
+        reader.finish()?;
+        Ok(fixed.event(tags, content.text(CONTENT)?))
     }
 
     fn peek(&self, bytes: &[u8]) -> Result<EventHead, DecodeError> {
@@ -119,39 +113,6 @@ fn write_head(mark: u8, len: usize, out: &mut Vec<u8>) {
     }
 }
 
-impl Walk for DannyPack {
-    const LAYOUT: &'static dyn TagLayout = &DannyPack;
-
-    #[inline]
-    fn walk<'a>(
-        bytes: &'a [u8],
-        fixed: &mut Fixed,
-        tags: &mut impl TagSink<'a>,
-    ) -> Result<Walked<'a>, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        walk::out_of_line(|| read_fixed(&mut reader, fixed))?;
-        let len = reader.varint("length of the tags")?;
-        let tag_bytes = read_tags(Reader::new(reader.bytes(len, "tags")?), tags)?;
-        let content = read_string(&mut reader, CONTENT)?;
-        reader.finish()?;
-        Ok(Walked { content, tags: tag_bytes })
-    }
-}
-
-impl TagLayout for DannyPack {
-    fn next_tag<'a>(&self, tags: &mut &'a [u8]) -> Option<&'a [u8]> {
-        let count = |reader: &mut Reader<'a>| reader.u8("number of values in a tag").map(u64::from);
-        walk::counted_tag(tags, count, |reader| read_stored(reader, VALUE).map(drop))
-    }
-
-    fn next_value<'a>(&self, tag: &mut &'a [u8]) -> Option<TextView<'a>> {
-        let mut reader = Reader::new(tag);
-        let value = read_value(&mut reader).ok()?;
-        *tag = reader.rest();
-        value.view(VALUE).ok()
-    }
-}
-
 #[inline]
 fn read_fixed(reader: &mut Reader<'_>, fixed: &mut Fixed) -> Result<(), DecodeError> {
     fixed.head.id = *reader.array_ref("id")?;
@@ -162,35 +123,19 @@ fn read_fixed(reader: &mut Reader<'_>, fixed: &mut Fixed) -> Result<(), DecodeEr
     Ok(())
 }
 
-/// Reads the tag block and returns what stands behind its count.
-#[inline(always)]
-fn read_tags<'a>(mut block: Reader<'a>, tags: &mut impl TagSink<'a>) -> Result<&'a [u8], DecodeError> {
+fn read_tags(mut block: Reader<'_>) -> Result<Vec<Tag<'_>>, DecodeError> {
     let count = block.varint("number of tags")?;
-    let tag_bytes = block.rest();
-    tags.expect_tags(|| block.capacity(count));
+    let mut tags = Vec::with_capacity(block.capacity(count));
     for _ in 0..count {
         let values = block.u8("number of values in a tag")?;
-        tags.tag(|| block.capacity(u64::from(values)));
+        let mut tag = Tag::with_capacity(block.capacity(u64::from(values)));
         for _ in 0..values {
-            tags.value(read_value(&mut block)?)?;
+            tag.push(read_value(&mut block)?.text(VALUE)?);
         }
+        tags.push(tag);
     }
     block.finish()?;
-    Ok(tag_bytes)
-}
-
-/// What is stored for a string: whether it is hex, and the bytes.
-#[inline]
-fn read_stored<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<(bool, &'a [u8]), DecodeError> {
-    let head = reader.u8(what)?;
-    let len = match head & !HEX {
-        LONG => match reader.varint(what)? {
-            len if len < u64::from(LONG) => return Err(DecodeError::NotCanonical(what)),
-            len => len,
-        },
-        len => u64::from(len),
-    };
-    Ok((head & HEX != 0, reader.bytes(len, what)?))
+    Ok(tags)
 }
 
 /// A tag's value; names of one letter and keys at a glance.
@@ -206,6 +151,13 @@ fn read_value<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
 }
 
 fn read_string<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<Found<'a>, DecodeError> {
-    let (is_hex, bytes) = read_stored(reader, what)?;
-    hex::read_stored(is_hex, bytes, MIN_HEX_CHARS, what)
+    let head = reader.u8(what)?;
+    let len = match head & !HEX {
+        LONG => match reader.varint(what)? {
+            len if len < u64::from(LONG) => return Err(DecodeError::NotCanonical(what)),
+            len => len,
+        },
+        len => u64::from(len),
+    };
+    Found::stored(head & HEX != 0, reader.bytes(len, what)?, MIN_HEX_CHARS, what)
 }

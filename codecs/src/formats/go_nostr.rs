@@ -12,7 +12,7 @@
 //! the tags in 64 KiB and panic beyond (go-nostr); this one refuses what the layout cannot hold, and nothing else.
 //! Their decoders check neither UTF-8 nor the end of the message; this one does, and wants every 00.
 //!
-//! No library exists in Rust, so this is written by hand. Not optimised: UTF-8 is checked value by value.
+//! No library exists in Rust, so the code here is the only one. Not optimised: UTF-8 is checked value by value.
 
 use std::borrow::Cow;
 

@@ -24,7 +24,7 @@ mod tuned;
 use std::{fmt, str::FromStr};
 
 use self::tuned::Tuned;
-use crate::{codec::Codec, envelope::Common};
+use crate::{codec::Codec, envelope::Common, name::UnknownName};
 
 /// Every format. One file and one entry here make a format; everything else follows.
 pub static FORMATS: &[FormatSpec] = &[
@@ -35,7 +35,7 @@ pub static FORMATS: &[FormatSpec] = &[
         opcode: Opcode::Text,
         layout: "JSON array, exactly NIP-01",
         library: &json::Json,
-        tuned: Some(&Tuned(json::Hand)),
+        tuned: Some(&Tuned(json::TunedJson)),
     },
     FormatSpec {
         name: "cbor-schemaless",
@@ -44,7 +44,7 @@ pub static FORMATS: &[FormatSpec] = &[
         opcode: Opcode::Binary,
         layout: "CBOR map with JSON's field names, ids as bytes",
         library: &cbor::Cbor::<cbor_schemaless::CborSchemaless>::NEW,
-        tuned: Some(&Tuned(cbor::Hand::<cbor_schemaless::CborSchemaless>::NEW)),
+        tuned: Some(&Tuned(cbor::TunedCbor::<cbor_schemaless::CborSchemaless>::NEW)),
     },
     FormatSpec {
         name: "cbor-packed",
@@ -53,7 +53,7 @@ pub static FORMATS: &[FormatSpec] = &[
         opcode: Opcode::Binary,
         layout: "CBOR array, hex tag values as bytes",
         library: &cbor::Cbor::<cbor_packed::CborPacked>::NEW,
-        tuned: Some(&Tuned(cbor::Hand::<cbor_packed::CborPacked>::NEW)),
+        tuned: Some(&Tuned(cbor::TunedCbor::<cbor_packed::CborPacked>::NEW)),
     },
     FormatSpec {
         name: "cbor-intkey",
@@ -62,7 +62,7 @@ pub static FORMATS: &[FormatSpec] = &[
         opcode: Opcode::Binary,
         layout: "CBOR map with integer keys, hex tag values as bytes",
         library: &cbor::Cbor::<cbor_intkey::CborIntkey>::NEW,
-        tuned: Some(&Tuned(cbor::Hand::<cbor_intkey::CborIntkey>::NEW)),
+        tuned: Some(&Tuned(cbor::TunedCbor::<cbor_intkey::CborIntkey>::NEW)),
     },
     FormatSpec {
         name: "proto-string",
@@ -71,7 +71,7 @@ pub static FORMATS: &[FormatSpec] = &[
         opcode: Opcode::Binary,
         layout: "protobuf, ids and keys as hex text",
         library: &proto_string::ProtoString,
-        tuned: Some(&Tuned(protobuf::Hand::<proto_string::ProtoString>::NEW)),
+        tuned: Some(&Tuned(protobuf::TunedProtobuf::<proto_string::ProtoString>::NEW)),
     },
     FormatSpec {
         name: "proto-binary",
@@ -80,7 +80,7 @@ pub static FORMATS: &[FormatSpec] = &[
         opcode: Opcode::Binary,
         layout: "protobuf, ids and keys as bytes",
         library: &proto_binary::ProtoBinary,
-        tuned: Some(&Tuned(protobuf::Hand::<proto_binary::ProtoBinary>::NEW)),
+        tuned: Some(&Tuned(protobuf::TunedProtobuf::<proto_binary::ProtoBinary>::NEW)),
     },
     FormatSpec {
         name: "capnp",
@@ -89,7 +89,7 @@ pub static FORMATS: &[FormatSpec] = &[
         opcode: Opcode::Binary,
         layout: "Cap'n Proto, three blobs, hex compacted",
         library: &capnp::Capnp,
-        tuned: Some(&Tuned(capnp::Hand)),
+        tuned: Some(&Tuned(capnp::TunedCapnp)),
     },
     FormatSpec {
         name: "dannypack",
@@ -107,7 +107,7 @@ pub static FORMATS: &[FormatSpec] = &[
         opcode: Opcode::Binary,
         layout: "varints, hex compacted, common envelope",
         library: &Common { name: "notepack", event: notepack::Notepack },
-        tuned: Some(&Common { name: "notepack", event: notepack::Tuned }),
+        tuned: Some(&Common { name: "notepack", event: notepack::TunedNotepack }),
     },
     FormatSpec {
         name: "capnp-packed",
@@ -329,22 +329,5 @@ impl FromStr for Implementation {
             .into_iter()
             .find(|implementation| implementation.name() == name)
             .ok_or_else(|| UnknownName::new("implementation", name, Self::ALL.map(Self::name)))
-    }
-}
-
-/// A name that is not in a closed list; the message lists the known ones.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown {what} {name:?}; known: {known}")]
-pub struct UnknownName {
-    what: String,
-    name: String,
-    known: String,
-}
-
-impl UnknownName {
-    /// Says that `name` is no `what`, and which ones are.
-    pub fn new<S: AsRef<str>>(what: &str, name: &str, known: impl IntoIterator<Item = S>) -> Self {
-        let known: Vec<_> = known.into_iter().map(|k| k.as_ref().to_owned()).collect();
-        UnknownName { what: what.to_owned(), name: name.to_owned(), known: known.join(" ") }
     }
 }

@@ -10,7 +10,7 @@
 //! bytes, which about one event in twelve exceeds; the Go program wraps around there, and this encoder refuses. A time
 //! before 1970 is cast, as there. The decoder takes the entries in the order above, each once, and nothing behind them.
 //!
-//! No library exists, so this is written by hand. Not optimised: UTF-8 is checked value by value.
+//! No library exists, so the code here is the only one. Not optimised: UTF-8 is checked value by value.
 
 use std::borrow::Cow;
 

@@ -1,26 +1,27 @@
-//! What tuned formats with messages of their own share: hands write events and the messages around them, and one
-//! walk reads them; whatever it does not take is the library's to judge.
+//! What tuned formats with messages of their own share: tuned code reads and writes events and the messages around
+//! them, in the form that encoders usually write; the library reads every other form.
 //!
 //! So both implementations accept the same bytes and give the same reasons, and bytes in an unusual or invalid form
-//! cost the library's time besides a walk. REQ, OK and the other messages without an event are the library's
-//! altogether; the events of a batch are read like any other.
+//! are read twice. REQ, OK and the other messages without an event are left to the library; the events of a batch are
+//! read like any other.
 
 use std::{borrow::Cow, fmt};
 
 use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, EventHead, EventView, FlatEvent,
-    Limits, RelayMessage,
+    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, EventHead, Limits, RelayMessage,
     codec::{all_or_nothing, encode_batch},
-    walk::{self, Walk},
 };
 
-/// A format by hand.
-pub(super) trait Tune: Walk + fmt::Debug + Send + Sync + 'static {
-    /// Who judges what the walk does not take, and handles the other messages.
+/// A format with tuned code.
+pub(super) trait TunedFormat: fmt::Debug + Send + Sync + 'static {
+    /// The library's codec, which reads unusual forms and handles the other messages.
     const LIBRARY: &'static dyn Codec;
 
     /// [`EventCodec::encode_event`].
     fn write_event(event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError>;
+
+    /// [`EventCodec::decode_event`], of the usual form.
+    fn read_event(bytes: &[u8]) -> Result<Event<'_>, DecodeError>;
 
     /// [`EventCodec::peek`], of the usual form.
     fn read_head(bytes: &[u8]) -> Result<EventHead, DecodeError>;
@@ -38,8 +39,8 @@ pub(super) trait Tune: Walk + fmt::Debug + Send + Sync + 'static {
     fn split_relay(bytes: &[u8]) -> Option<(Cow<'_, str>, &[u8])>;
 
     /// [`Codec::wrap_event`].
-    fn wrap(subscription: &str, event: &[u8], out: &mut Vec<u8>) {
-        Self::LIBRARY.wrap_event(subscription, event, out);
+    fn wrap(subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
+        Self::LIBRARY.wrap_event(subscription, event, out)
     }
 
     /// Finds the subscription in a relay's EVENTS of the usual form, and hands its events to `each` one by one, at least
@@ -59,40 +60,19 @@ pub(super) enum Verb {
     Auth,
 }
 
-/// The codec of a format by hand.
+/// The codec of a tuned format.
 #[derive(Debug)]
 pub(super) struct Tuned<T>(pub(super) T);
 
-impl<T: Tune> EventCodec for Tuned<T> {
+impl<T: TunedFormat> EventCodec for Tuned<T> {
     fn encode_event(&self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         all_or_nothing(out, |out| T::write_event(event, out))
     }
 
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
-        match walk::decode::<T>(bytes) {
+        match T::read_event(bytes) {
             Ok(event) => Ok(event),
             Err(_) => T::LIBRARY.decode_event(bytes),
-        }
-    }
-
-    fn owned_event(&self, bytes: &[u8]) -> Result<Event<'static>, DecodeError> {
-        match walk::owned::<T>(bytes) {
-            Ok(event) => Ok(event),
-            Err(_) => T::LIBRARY.owned_event(bytes),
-        }
-    }
-
-    fn view_event<'a>(&self, bytes: &'a [u8]) -> Result<EventView<'a>, DecodeError> {
-        match walk::view::<T>(bytes) {
-            Ok(event) => Ok(event),
-            Err(_) => T::LIBRARY.view_event(bytes),
-        }
-    }
-
-    fn flat_event(&self, bytes: &[u8]) -> Result<FlatEvent, DecodeError> {
-        match walk::flat::<T>(bytes) {
-            Ok(event) => Ok(event),
-            Err(_) => T::LIBRARY.flat_event(bytes),
         }
     }
 
@@ -104,7 +84,7 @@ impl<T: Tune> EventCodec for Tuned<T> {
     }
 }
 
-impl<T: Tune> Codec for Tuned<T> {
+impl<T: TunedFormat> Codec for Tuned<T> {
     fn encode_client(&self, message: &ClientMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         all_or_nothing(out, |out| match message {
             ClientMessage::Event(event) => T::write_client(Verb::Event, event, out),
@@ -119,7 +99,7 @@ impl<T: Tune> Codec for Tuned<T> {
         limits: &Limits,
     ) -> Result<ClientMessage<'a>, DecodeError> {
         if let Some((verb, event)) = T::split_client(bytes)
-            && let Ok(event) = walk::decode::<T>(event)
+            && let Ok(event) = T::read_event(event)
         {
             let event = Cow::Owned(event);
             return Ok(match verb {
@@ -142,21 +122,21 @@ impl<T: Tune> Codec for Tuned<T> {
 
     fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {
         if let Some((subscription, event)) = T::split_relay(bytes)
-            && let Ok(event) = walk::decode::<T>(event)
+            && let Ok(event) = T::read_event(event)
         {
             return Ok(RelayMessage::Event { subscription, event: Cow::Owned(event) });
         }
         let mut events = Vec::new();
         if let Some(subscription) =
-            T::split_batch(bytes, |event| walk::decode::<T>(event).ok().map(|event| events.push(event)))
+            T::split_batch(bytes, |event| T::read_event(event).ok().map(|event| events.push(event)))
         {
             return Ok(RelayMessage::Events { subscription, events });
         }
         T::LIBRARY.decode_relay(bytes)
     }
 
-    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) {
-        T::wrap(subscription, event, out);
+    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
+        T::wrap(subscription, event, out)
     }
 
     fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {

@@ -27,6 +27,25 @@ pub struct Event<'a> {
     pub sig: [u8; 64],
 }
 
+/// What routing and storing an event ask of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventHead {
+    /// SHA-256 of the canonical serialization.
+    pub id: [u8; 32],
+    /// The author's x-only public key (BIP-340).
+    pub pubkey: [u8; 32],
+    /// Seconds since 1970 as the author claims.
+    pub created_at: i64,
+    /// What the event is.
+    pub kind: u16,
+}
+
+impl From<&Event<'_>> for EventHead {
+    fn from(event: &Event<'_>) -> Self {
+        EventHead { id: event.id, pubkey: event.pubkey, created_at: event.created_at, kind: event.kind }
+    }
+}
+
 /// What a relay does with events of a kind (NIP-01).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KindClass {

@@ -1,7 +1,6 @@
 //! The filter of a REQ (NIP-01).
 
-use super::{Event, EventHead, EventView, TagView};
-use crate::reader::MAX_FILTERS;
+use super::{Event, EventHead, FlatEvent, limits::MAX_FILTERS};
 
 /// A NIP-01 filter: all given conditions hold, each list is any-of. `None` means "not asked"; an empty list
 /// matches nothing.
@@ -41,11 +40,13 @@ impl Filter {
     pub fn matches(&self, event: &Event<'_>) -> bool {
         let Event { id, pubkey, created_at, kind, .. } = event;
         self.matches_fields(id, pubkey, *created_at, *kind)
-            && self.tags.iter().all(|condition| condition.matches(event.tag_views()))
+            && self.tags.iter().all(|condition| {
+                condition.matches(event.tags.iter().map(|tag| tag.iter().map(|value| &**value)))
+            })
     }
 
-    /// [`Filter::matches`] for an event that is not decoded.
-    pub fn matches_view(&self, event: &EventView<'_>) -> bool {
+    /// [`Filter::matches`] for an event in one piece of memory.
+    pub fn matches_flat(&self, event: &FlatEvent) -> bool {
         let EventHead { id, pubkey, created_at, kind } = &event.head;
         self.matches_fields(id, pubkey, *created_at, *kind)
             && self.tags.iter().all(|condition| condition.matches(event.tags()))
@@ -88,13 +89,12 @@ impl Filter {
 }
 
 impl TagFilter {
-    fn matches<'v>(&self, mut tags: impl Iterator<Item = TagView<'v>>) -> bool {
+    fn matches<'v>(&self, mut tags: impl Iterator<Item = impl Iterator<Item = &'v str>>) -> bool {
         let mut name = [0; 4];
         let name = &*self.letter.encode_utf8(&mut name);
-        tags.any(|tag| {
-            let mut values = tag.values();
-            values.next().is_some_and(|first| first.is(name))
-                && values.next().is_some_and(|value| self.values.iter().any(|accepted| value.is(accepted)))
+        tags.any(|mut values| {
+            values.next() == Some(name)
+                && values.next().is_some_and(|value| self.values.iter().any(|accepted| value == accepted))
         })
     }
 }

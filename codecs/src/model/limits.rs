@@ -4,7 +4,11 @@
 //! is refused at the first entry too many, before room is made for it.
 
 use super::Filter;
-use crate::{DecodeError, reader::MAX_FILTERS};
+
+/// Filters in one REQ or COUNT that a decoder will look at; a relay's own limit is far lower and answers with a
+/// reason. An empty filter is one or two bytes on the wire and some 150 in memory, so that without a bound one
+/// frame of 1 MiB could claim 150 MiB; 4,096 filters stay under one.
+pub(crate) const MAX_FILTERS: usize = 4_096;
 
 /// What a relay accepts in one REQ, COUNT or NEG-OPEN (advertised in NIP-11 where that has a word for it).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,34 +119,34 @@ impl<'a> Bounds<'a> {
         limits: &'a Limits,
         request: Request,
         subscription: &'a str,
-    ) -> Result<Self, DecodeError> {
+    ) -> Result<Self, Box<OverLimit>> {
         Bounds { limits, request, subscription: "" }.named(subscription)
     }
 
     /// The same for a request of this subscription id.
-    pub(crate) fn named(self, subscription: &'a str) -> Result<Self, DecodeError> {
+    pub(crate) fn named(self, subscription: &'a str) -> Result<Self, Box<OverLimit>> {
         let bounds = Bounds { subscription, ..self };
         let max = self.limits.max_subscription_chars;
         if is_longer(subscription, max) { bounds.refuse(Limit::SubscriptionChars(max)) } else { Ok(bounds) }
     }
 
     /// Whether a request may have so many filters.
-    pub(crate) fn filters(&self, count: usize) -> Result<(), DecodeError> {
+    pub(crate) fn filters(&self, count: usize) -> Result<(), Box<OverLimit>> {
         let max = self.limits.max_filters;
         if count > max { self.refuse(Limit::Filters(max)) } else { Ok(()) }
     }
 
     /// Whether a list in a filter may have so many entries.
-    pub(crate) fn values(&self, count: usize) -> Result<(), DecodeError> {
+    pub(crate) fn values(&self, count: usize) -> Result<(), Box<OverLimit>> {
         let max = self.limits.max_filter_values;
         if count > max { self.refuse(Limit::FilterValues(max)) } else { Ok(()) }
     }
 
     #[cold]
-    fn refuse<T>(&self, limit: Limit) -> Result<T, DecodeError> {
+    fn refuse<T>(&self, limit: Limit) -> Result<T, Box<OverLimit>> {
         let subscription = self.subscription.chars().take(self.limits.max_subscription_chars).collect();
         let over = OverLimit { limit, request: self.request, subscription };
-        Err(DecodeError::OverLimit(Box::new(over)))
+        Err(Box::new(over))
     }
 }
 

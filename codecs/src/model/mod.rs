@@ -2,16 +2,15 @@
 
 mod event;
 mod filter;
+mod flat;
 mod limits;
 mod message;
 mod verify;
-mod view;
 
-pub use event::{Event, KindClass, Tag};
+pub use event::{Event, EventHead, KindClass, Tag};
 pub use filter::{Filter, TagFilter};
-pub(crate) use limits::Bounds;
+pub use flat::FlatEvent;
+pub(crate) use limits::{Bounds, MAX_FILTERS};
 pub use limits::{Limit, Limits, OverLimit, Request};
 pub use message::{ClientMessage, EoseHints, RelayMessage};
 pub use verify::{VerifyError, VerifyLevel};
-pub(crate) use view::TagLayout;
-pub use view::{EventHead, EventView, FlatEvent, TagView, TextView};

@@ -6,7 +6,7 @@ use secp256k1::{XOnlyPublicKey, schnorr::Signature};
 use sha2::{Digest, Sha256};
 
 use super::Event;
-use crate::{formats::UnknownName, hex};
+use crate::{hex, name::UnknownName};
 
 /// How much of an event is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,12 +9,7 @@
 
 pub mod any;
 
-use std::{
-    borrow::Cow,
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{borrow::Cow, collections::BTreeMap, fs, path::Path};
 
 use codecs::{
     ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, Filter, Format, Implementation,
@@ -118,16 +113,6 @@ impl Subject {
     }
 }
 
-/// A file of the folder that holds shared data beside the repository; says so on stderr when it is absent.
-pub fn shared(file: &str) -> Option<PathBuf> {
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared")).join(file);
-    if path.exists() {
-        return Some(path);
-    }
-    eprintln!("skipped: shared/{file} is not there");
-    None
-}
-
 /// A committed vector file.
 pub fn committed(file: &str) -> Value {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/vectors")).join(file);
@@ -217,19 +202,6 @@ pub fn event_of(json: &str) -> Event<'static> {
         content: text(&value["content"]),
         sig: bytes(&value["sig"]),
     }
-}
-
-/// The events of a file of `varint length, ProtoEvent` records: the layout of proto-string.
-pub fn events_of_pb(mut bytes: &[u8]) -> Vec<Event<'_>> {
-    let codec = "proto-string".parse::<Format>().unwrap().spec().library;
-    let mut events = Vec::new();
-    while !bytes.is_empty() {
-        let head = bytes.iter().take_while(|byte| **byte >= 0x80).count() + 1;
-        let len = bytes[..head].iter().rev().fold(0, |len, byte| len << 7 | usize::from(byte & 0x7f));
-        events.push(codec.decode_event(&bytes[head..head + len]).unwrap());
-        bytes = &bytes[head + len..];
-    }
-    events
 }
 
 /// A small event with text, hex and empty values.

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use codecs::{Codec, EncodeError, Event, EventHead, EventView, FlatEvent, Format};
+use codecs::{Codec, EncodeError, Event, EventHead, FlatEvent, Format};
 use wire::SharedDeflate;
 
 use super::Key;
@@ -82,14 +82,14 @@ impl StoredEvent {
         &self.event.head
     }
 
-    /// All of it, to be read.
-    pub(crate) fn view(&self) -> EventView<'_> {
-        self.event.view()
+    /// The event.
+    pub(crate) fn event(&self) -> &FlatEvent {
+        &self.event
     }
 
     /// The event as the format's codec writes it; the first call for a format does the work, and says so.
     pub(crate) fn encoded(&self, format: Format, codec: &dyn Codec) -> Result<&Encoded, &EncodeError> {
-        self.encodings.get(format, || self.encode(&self.view().to_event(), codec))
+        self.encodings.get(format, || self.encode(&self.event.to_event(), codec))
     }
 
     /// [`StoredEvent::encoded`] while the `event` that it was made of is still at hand.

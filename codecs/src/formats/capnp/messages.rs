@@ -264,7 +264,7 @@ fn read_filter(frame: &[u8], filter: filter::Reader<'_>, bounds: &Bounds<'_>) ->
     let malformed = |what| move |NotInSchema(_)| DecodeError::Malformed(what);
     let ids = filter.has_ids().then(|| read_keys(filter.get_ids(), bounds, "ids"));
     let authors = filter.has_authors().then(|| read_keys(filter.get_authors(), bounds, "authors"));
-    let kinds = filter.has_kinds().then(|| {
+    let kinds = filter.has_kinds().then(|| -> Result<Vec<u16>, DecodeError> {
         let kinds = filter.get_kinds().map_err(library)?;
         bounds.values(kinds.len() as usize)?;
         Ok(kinds.iter().collect())

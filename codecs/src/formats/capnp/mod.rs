@@ -13,7 +13,7 @@
 //! an embedded struct could not be spliced; so is each event of a batch, in a list of `Data`.
 //!
 //! The library's row is written by the crate's builder with its usual allocator (first segment 8 KiB, zeroed, for every message): what
-//! an adopter gets. Only [`Codec::wrap_event`] and [`Codec::wrap_events`] lay out their few words by hand, so that a
+//! an adopter gets. Only [`Codec::wrap_event`] and [`Codec::wrap_events`] lay out their few words themselves, so that a
 //! fan-out copies an event once. tagData is collected in a vector before the builder copies it.
 //!
 //! Read in place, without the copy that the crate's `read_message` makes, whatever the address of the frame
@@ -33,15 +33,15 @@ use capnp::{
     text,
 };
 
-pub(super) use self::tuned::Hand;
+pub(super) use self::tuned::TunedCapnp;
 use super::generated::nostr_capnp::{client_msg, nostr_event, relay_msg};
 use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, EventHead, Limits, RelayMessage, Tag,
+    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, Limits, RelayMessage, Tag,
     codec::{assert_batch, encode_batch},
+    fixed::{Fixed, VALUE},
     hex,
     reader::Reader,
     text::Found,
-    walk::Fixed,
 };
 
 /// Shortest hex text stored as bytes.
@@ -99,17 +99,8 @@ impl EventCodec for Capnp {
         let root = message.get_root::<nostr_event::Reader<'_>>().map_err(library)?;
         let mut fixed = Fixed::BLANK;
         read_fixed(root.get_fixed_data().map_err(library)?, &mut fixed)?;
-        let Fixed { head: EventHead { id, pubkey, created_at, kind }, sig } = fixed;
-        let tag_data = root.get_tag_data().map_err(library)?;
-        Ok(Event {
-            id,
-            pubkey,
-            created_at,
-            kind,
-            sig,
-            tags: read_tags(Reader::new(in_frame(bytes, tag_data)?))?,
-            content: read_text(bytes, root.has_content(), root.get_content(), "content")?,
-        })
+        let tags = read_tags(Reader::new(in_frame(bytes, root.get_tag_data().map_err(library)?)?))?;
+        Ok(fixed.event(tags, read_text(bytes, root.has_content(), root.get_content(), "content")?))
     }
 }
 
@@ -147,11 +138,13 @@ impl Codec for Capnp {
         messages::read_relay(bytes, message.get_root::<relay_msg::Reader<'_>>().map_err(library)?)
     }
 
-    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) {
-        event_head(subscription, event.len(), out);
+    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
         let start = out.len();
+        event_head(subscription, event.len(), out);
+        let event_start = out.len();
         out.extend_from_slice(event);
-        out.resize(start + event.len().next_multiple_of(WORD_BYTES), 0);
+        out.resize(event_start + event.len().next_multiple_of(WORD_BYTES), 0);
+        event_start - start
     }
 
     fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {
@@ -355,7 +348,7 @@ fn read_tags(mut reader: Reader<'_>) -> Result<Vec<Tag<'_>>, DecodeError> {
         let values = reader.u8("number of values in a tag")?;
         let mut tag = Tag::with_capacity(reader.capacity(u64::from(values)));
         for _ in 0..values {
-            tag.push(read_value(&mut reader)?.view("tag value")?.to_text());
+            tag.push(read_value(&mut reader)?.text(VALUE)?);
         }
         tags.push(tag);
     }
@@ -374,13 +367,6 @@ fn read_fixed(bytes: &[u8], fixed: &mut Fixed) -> Result<(), DecodeError> {
     reader.finish()
 }
 
-#[inline]
-fn read_stored<'a>(reader: &mut Reader<'a>) -> Result<(bool, &'a [u8]), DecodeError> {
-    let what = "tag value";
-    let head = u16::from_le_bytes(reader.array(what)?);
-    Ok((head & HEX != 0, reader.bytes(u64::from(head & !HEX), what)?))
-}
-
 /// A tag's value; names of one letter and keys at a glance.
 #[inline(always)]
 fn read_value<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
@@ -394,8 +380,9 @@ fn read_value<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
 }
 
 fn read_text_value<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
-    let (is_hex, stored) = read_stored(reader)?;
-    hex::read_stored(is_hex, stored, MIN_HEX_CHARS, "tag value")
+    let head = u16::from_le_bytes(reader.array(VALUE)?);
+    let stored = reader.bytes(u64::from(head & !HEX), VALUE)?;
+    Found::stored(head & HEX != 0, stored, MIN_HEX_CHARS, VALUE)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "map_err hands the error over")]

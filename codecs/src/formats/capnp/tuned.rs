@@ -1,4 +1,4 @@
-//! Cap'n Proto by hand: the words of a message written straight into the caller's buffer, in the segments that the
+//! Cap'n Proto, tuned: the words of a message written straight into the caller's buffer, in the segments that the
 //! crate's builder would make, and the three blobs found by following three pointers.
 //!
 //! Pointers that no encoder of today writes (a larger struct, lists of other sizes, double far pointers, blobs that
@@ -8,20 +8,19 @@ use std::borrow::Cow;
 
 use super::{
     BYTE_LIST, Capnp, EVENTS, MAX_BLOB_BYTES, POINTER_LIST, WORD_BYTES, fits, fixed_data, read_fixed,
-    read_stored, read_value, too_large, wrapping, write_subscription, write_tags,
+    read_tags, too_large, wrapping, write_subscription, write_tags,
 };
 use crate::{
-    Codec, DecodeError, EncodeError, Event, EventHead, TextView,
-    formats::tuned::{Tune, Verb},
-    model::TagLayout,
+    Codec, DecodeError, EncodeError, Event, EventHead,
+    fixed::{CONTENT, Fixed, out_of_line},
+    formats::tuned::{TunedFormat, Verb},
     reader::Reader,
     text::Found,
-    walk::{self, Fixed, TagSink, VALUE, Walk, Walked},
 };
 
-/// Cap'n Proto by hand.
+/// Tuned Cap'n Proto.
 #[derive(Debug)]
-pub(in crate::formats) struct Hand;
+pub(in crate::formats) struct TunedCapnp;
 
 /// Pointer to a struct that follows at once, of three pointers: an event.
 const EVENT_ROOT: u64 = 3 << 48;
@@ -38,7 +37,7 @@ const WORDS_BEFORE_TAGS: usize = 4 + 138_usize.div_ceil(WORD_BYTES);
 const FIRST_SEGMENT_WORDS: usize = 1024;
 const SECOND_SEGMENT_WORDS: usize = 2048;
 
-impl Tune for Hand {
+impl TunedFormat for TunedCapnp {
     const LIBRARY: &'static dyn Codec = &Capnp;
 
     fn write_event(event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
@@ -64,6 +63,22 @@ impl Tune for Hand {
         }
         plan.fill_in(&mut out[start..]);
         Ok(())
+    }
+
+    fn read_event(bytes: &[u8]) -> Result<Event<'_>, DecodeError> {
+        let frame = Frame::of(bytes, EVENT_ROOT).ok_or(UNUSUAL)?;
+        let (Some(fixed_data), Some(tag_data), Some(content)) = (frame.blob(1), frame.blob(2), frame.blob(3))
+        else {
+            return Err(UNUSUAL);
+        };
+        if !frame.can_hold([fixed_data.len(), tag_data.len(), content.len()]) {
+            return Err(UNUSUAL);
+        }
+        let mut fixed = Fixed::BLANK;
+        out_of_line(|| read_fixed(fixed_data, &mut fixed))?;
+        let content = Found::Bytes(content.strip_suffix(&[0]).ok_or(UNUSUAL)?);
+        let tags = read_tags(Reader::new(tag_data))?;
+        Ok(fixed.event(tags, content.text(CONTENT)?))
     }
 
     fn read_head(bytes: &[u8]) -> Result<EventHead, DecodeError> {
@@ -332,53 +347,4 @@ impl<'a> Frame<'a> {
 fn halves(word: [u8; WORD_BYTES]) -> [u32; 2] {
     let [a, b, c, d, high @ ..] = word;
     [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes(high)]
-}
-
-impl Walk for Hand {
-    const LAYOUT: &'static dyn TagLayout = &Hand;
-
-    #[inline]
-    fn walk<'a>(
-        bytes: &'a [u8],
-        fixed: &mut Fixed,
-        tags: &mut impl TagSink<'a>,
-    ) -> Result<Walked<'a>, DecodeError> {
-        let frame = Frame::of(bytes, EVENT_ROOT).ok_or(UNUSUAL)?;
-        let (Some(fixed_data), Some(tag_data), Some(content)) = (frame.blob(1), frame.blob(2), frame.blob(3))
-        else {
-            return Err(UNUSUAL);
-        };
-        if !frame.can_hold([fixed_data.len(), tag_data.len(), content.len()]) {
-            return Err(UNUSUAL);
-        }
-        walk::out_of_line(|| read_fixed(fixed_data, fixed))?;
-        let content = content.strip_suffix(&[0]).ok_or(UNUSUAL)?;
-        let mut reader = Reader::new(tag_data);
-        let count = u16::from_le_bytes(reader.array("number of tags")?);
-        let tag_bytes = reader.rest();
-        tags.expect_tags(|| reader.capacity(count.into()));
-        for _ in 0..count {
-            let values = reader.u8("number of values in a tag")?;
-            tags.tag(|| reader.capacity(values.into()));
-            for _ in 0..values {
-                tags.value(read_value(&mut reader)?)?;
-            }
-        }
-        reader.finish()?;
-        Ok(Walked { content: Found::Bytes(content), tags: tag_bytes })
-    }
-}
-
-impl TagLayout for Hand {
-    fn next_tag<'a>(&self, tags: &mut &'a [u8]) -> Option<&'a [u8]> {
-        let count = |reader: &mut Reader<'a>| reader.u8("number of values in a tag").map(u64::from);
-        walk::counted_tag(tags, count, |reader| read_stored(reader).map(drop))
-    }
-
-    fn next_value<'a>(&self, tag: &mut &'a [u8]) -> Option<TextView<'a>> {
-        let mut reader = Reader::new(tag);
-        let value = read_value(&mut reader).ok()?;
-        *tag = reader.rest();
-        value.view(VALUE).ok()
-    }
 }

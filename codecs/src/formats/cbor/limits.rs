@@ -28,7 +28,7 @@ pub(super) fn check<D: Dialect>(bytes: &[u8], limits: &Limits) -> Result<(), Dec
     let filters = if request == Request::NegOpen { 1.min(items - 2) } else { items - 2 };
     bounds.filters(usize::try_from(filters).unwrap_or(usize::MAX))?;
     for _ in 0..filters {
-        read_whole(&mut reader, |count| bounds.values(usize::try_from(count).unwrap_or(usize::MAX)))?;
+        read_whole(&mut reader, |count| Ok(bounds.values(usize::try_from(count).unwrap_or(usize::MAX))?))?;
     }
     Ok(())
 }

@@ -46,7 +46,7 @@ use serde::{Deserializer, Serialize, Serializer, de::DeserializeOwned};
 
 pub(super) use event::{Tags, read_map, tags, write_map};
 pub(super) use item::{Bytes, Fixed};
-pub(super) use tuned::Hand;
+pub(super) use tuned::TunedCbor;
 
 use self::message::{ClientCbor, Known, RelayCbor};
 use crate::{
@@ -125,12 +125,15 @@ impl<D: Dialect> Codec for Cbor<D> {
         read::<Known<D, RelayMessage<'a>>>(bytes)?.into_result()
     }
 
-    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) {
+    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
         const ARRAY_OF_3: u8 = 0x83;
+        let start = out.len();
         out.push(ARRAY_OF_3);
         write(&message::EVENT.written(D::SPELLED), out).expect("a name always serializes into memory");
         write(&subscription, out).expect("text always serializes into memory");
+        let prefix_bytes = out.len() - start;
         out.extend_from_slice(event);
+        prefix_bytes
     }
 
     fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {

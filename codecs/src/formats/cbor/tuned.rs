@@ -1,4 +1,4 @@
-//! The three CBOR formats by hand: events go straight into the caller's buffer, and one walk checks as it reads.
+//! The three CBOR formats, tuned: events go straight into the caller's buffer, and one walk checks as it reads.
 //! Fields of a later version, which may follow in a map, are left to the library.
 
 use std::{borrow::Cow, marker::PhantomData};
@@ -9,25 +9,24 @@ use super::{
     item::MIN_HEX_LEN,
 };
 use crate::{
-    Codec, DecodeError, EncodeError, Event, EventHead, TextView,
+    Codec, DecodeError, EncodeError, Event, EventHead, Tag,
     codec::assert_batch,
-    formats::tuned::{Tune, Verb},
+    fixed::{CONTENT, Fixed, VALUE, out_of_line},
+    formats::tuned::{TunedFormat, Verb},
     hex,
-    model::TagLayout,
     reader::Reader,
     text::Found,
-    walk::{self, CONTENT, Fixed, TagSink, VALUE, Walk, Walked},
 };
 
-/// A CBOR format by hand.
+/// A tuned CBOR format.
 #[derive(Debug)]
-pub(in crate::formats) struct Hand<D>(PhantomData<D>);
+pub(in crate::formats) struct TunedCbor<D>(PhantomData<D>);
 
-impl<D> Hand<D> {
-    pub(in crate::formats) const NEW: Self = Hand(PhantomData);
+impl<D> TunedCbor<D> {
+    pub(in crate::formats) const NEW: Self = TunedCbor(PhantomData);
 }
 
-impl<D: Dialect> Tune for Hand<D> {
+impl<D: Dialect> TunedFormat for TunedCbor<D> {
     const LIBRARY: &'static dyn Codec = &Cbor::<D>::NEW;
 
     fn write_event(event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
@@ -52,6 +51,28 @@ impl<D: Dialect> Tune for Hand<D> {
         write_text(&event.content, out);
         write_fixed(sig, &event.sig, out);
         Ok(())
+    }
+
+    fn read_event(bytes: &[u8]) -> Result<Event<'_>, DecodeError> {
+        let (mut reader, mut fixed) = (Reader::new(bytes), Fixed::BLANK);
+        out_of_line(|| read_head::<D>(&mut reader, &mut fixed.head))?;
+        let [.., tags_key, content_key, sig_key] = D::KEYS;
+        read_key(&mut reader, tags_key, "tags")?;
+        let count = read_argument(&mut reader, ARRAY, "tags")?;
+        let mut tags = Vec::with_capacity(reader.capacity(count));
+        for _ in 0..count {
+            let values = read_argument(&mut reader, ARRAY, "tag")?;
+            let mut tag = Tag::with_capacity(reader.capacity(values));
+            for _ in 0..values {
+                tag.push(read_value::<D>(&mut reader)?.text(VALUE)?);
+            }
+            tags.push(tag);
+        }
+        read_key(&mut reader, content_key, CONTENT)?;
+        let content = read_text(&mut reader, CONTENT)?;
+        fixed.sig = *read_fixed(&mut reader, sig_key, "sig")?;
+        reader.finish()?;
+        Ok(fixed.event(tags, content.into()))
     }
 
     fn read_head(bytes: &[u8]) -> Result<EventHead, DecodeError> {
@@ -85,11 +106,13 @@ impl<D: Dialect> Tune for Hand<D> {
         Some((subscription.into(), reader.rest()))
     }
 
-    fn wrap(subscription: &str, event: &[u8], out: &mut Vec<u8>) {
+    fn wrap(subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
+        let start = out.len();
         write_head(ARRAY, 3, out);
         out.extend_from_slice(D::EVENT);
         write_text(subscription, out);
         out.extend_from_slice(event);
+        out.len() - start - event.len()
     }
 
     fn split_batch<'a>(
@@ -146,56 +169,6 @@ fn write_other_value<D: Dialect>(value: &str, out: &mut Vec<u8>) {
 }
 
 // --- reading -------------------------------------------------------------------------------------------------
-
-impl<D: Dialect> Walk for Hand<D> {
-    const LAYOUT: &'static dyn TagLayout = &Layout::<D>(PhantomData);
-
-    #[inline]
-    fn walk<'a>(
-        bytes: &'a [u8],
-        fixed: &mut Fixed,
-        tags: &mut impl TagSink<'a>,
-    ) -> Result<Walked<'a>, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        walk::out_of_line(|| read_head::<D>(&mut reader, &mut fixed.head))?;
-        let [.., tags_key, content_key, sig_key] = D::KEYS;
-        read_key(&mut reader, tags_key, "tags")?;
-        let count = read_argument(&mut reader, ARRAY, "tags")?;
-        let tag_bytes = reader.rest();
-        tags.expect_tags(|| reader.capacity(count));
-        for _ in 0..count {
-            let values = read_argument(&mut reader, ARRAY, "tag")?;
-            tags.tag(|| reader.capacity(values));
-            for _ in 0..values {
-                tags.value(read_value::<D>(&mut reader)?)?;
-            }
-        }
-        let tag_bytes = &tag_bytes[..tag_bytes.len() - reader.rest().len()];
-        read_key(&mut reader, content_key, CONTENT)?;
-        let content_len = read_argument(&mut reader, TEXT, CONTENT)?;
-        let content = Found::Bytes(reader.bytes(content_len, CONTENT)?);
-        fixed.sig = *read_fixed(&mut reader, sig_key, "sig")?;
-        reader.finish()?;
-        Ok(Walked { content, tags: tag_bytes })
-    }
-}
-
-#[derive(Debug)]
-struct Layout<D>(PhantomData<D>);
-
-impl<D: Dialect> TagLayout for Layout<D> {
-    fn next_tag<'a>(&self, tags: &mut &'a [u8]) -> Option<&'a [u8]> {
-        let count = |reader: &mut Reader<'a>| read_argument(reader, ARRAY, "tag");
-        walk::counted_tag(tags, count, |reader| read_stored(reader).map(drop))
-    }
-
-    fn next_value<'a>(&self, tag: &mut &'a [u8]) -> Option<TextView<'a>> {
-        let mut reader = Reader::new(tag);
-        let value = read_value::<D>(&mut reader).ok()?;
-        *tag = reader.rest();
-        value.view(VALUE).ok()
-    }
-}
 
 #[inline]
 fn read_head<D: Dialect>(reader: &mut Reader<'_>, head: &mut EventHead) -> Result<(), DecodeError> {
@@ -267,14 +240,7 @@ fn read_text_value<'a, D: Dialect>(reader: &mut Reader<'a>) -> Result<Found<'a>,
         let len = read_argument(reader, TEXT, VALUE)?;
         return reader.bytes(len, VALUE).map(Found::Bytes);
     }
-    let (is_bytes, stored) = read_stored(reader)?;
-    hex::read_stored(is_bytes, stored, MIN_HEX_LEN, VALUE)
-}
-
-#[inline]
-fn read_stored<'a>(reader: &mut Reader<'a>) -> Result<(bool, &'a [u8]), DecodeError> {
-    let what = VALUE;
     let is_bytes = major(reader) == Some(BYTES);
-    let len = read_argument(reader, if is_bytes { BYTES } else { TEXT }, what)?;
-    Ok((is_bytes, reader.bytes(len, what)?))
+    let len = read_argument(reader, if is_bytes { BYTES } else { TEXT }, VALUE)?;
+    Found::stored(is_bytes, reader.bytes(len, VALUE)?, MIN_HEX_LEN, VALUE)
 }

@@ -8,13 +8,13 @@ use serde::{
 };
 
 use super::read::{Hex, Text, once, once_seed};
-use crate::{DecodeError, Filter, TagFilter, model::Bounds};
+use crate::{Filter, OverLimit, TagFilter, model::Bounds};
 
 /// Where a limit that was passed is noted: serde has errors of its own.
-pub(super) type Over<'s> = &'s Cell<Option<DecodeError>>;
+pub(super) type Over<'s> = &'s Cell<Option<Box<OverLimit>>>;
 
 /// Stops serde where a limit does.
-pub(super) fn stop<T, E: de::Error>(result: Result<T, DecodeError>, over: Over<'_>) -> Result<T, E> {
+pub(super) fn stop<T, E: de::Error>(result: Result<T, Box<OverLimit>>, over: Over<'_>) -> Result<T, E> {
     result.map_err(|error| {
         let reason = E::custom(&error);
         over.set(Some(error));

@@ -16,6 +16,8 @@
 //! What the library costs: serde_json checks UTF-8 and numbers generically, and ids pass through a stack buffer as hex
 //! text. `tuned.rs` reads and writes events without it.
 
+mod cursor;
+mod escape;
 mod filter;
 mod read;
 mod tuned;
@@ -26,7 +28,7 @@ use std::{cell::Cell, marker::PhantomData};
 use serde::{Deserialize, Serialize, de::DeserializeSeed};
 
 pub(super) use self::read::Text;
-pub(super) use self::tuned::Hand;
+pub(super) use self::tuned::TunedJson;
 use self::{
     read::{ClientSeed, Known, OwnedEvent},
     write::{CountJson, EventJson, FilterJson, Request},
@@ -36,6 +38,9 @@ use crate::{
     codec::{all_or_nothing, assert_batch},
     hex,
 };
+
+/// Says that the tuned reader does not take the form: the library knows whether it is unusual or wrong.
+const UNUSUAL: DecodeError = DecodeError::Malformed("JSON");
 
 #[derive(Debug)]
 pub(super) struct Json;
@@ -79,7 +84,7 @@ impl Codec for Json {
     ) -> Result<ClientMessage<'a>, DecodeError> {
         let over = Cell::new(None);
         let read = read_seed(bytes, ClientSeed { limits, over: &over });
-        read.map_err(|error| over.take().unwrap_or(error))?.into_result()
+        read.map_err(|error| over.take().map_or(error, DecodeError::from))?.into_result()
     }
 
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
@@ -127,12 +132,15 @@ impl Codec for Json {
         read::<Known<RelayMessage<'a>>>(bytes)?.into_result()
     }
 
-    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) {
+    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
+        let start = out.len();
         out.extend_from_slice(b"[\"EVENT\",");
         serde_json::to_writer(&mut *out, subscription).expect("text always serializes into memory");
         out.push(b',');
+        let prefix_bytes = out.len() - start;
         out.extend_from_slice(event);
         out.push(b']');
+        prefix_bytes
     }
 
     fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {

@@ -1,4 +1,4 @@
-//! notepack, through the `notepack` crate, and by hand in `tuned.rs`.
+//! notepack, through the `notepack` crate, and tuned in `tuned.rs`.
 //!
 //! ```text
 //! vi(1)  id[32] pubkey[32] sig[64]  vi(created_at) vi(kind)  vi(length) content
@@ -21,7 +21,7 @@ use std::borrow::Cow;
 
 use notepack::{NoteBuf, NoteParser, StringType};
 
-pub(super) use self::tuned::Tuned;
+pub(super) use self::tuned::TunedNotepack;
 use crate::{DecodeError, EncodeError, Event, EventCodec, Tag, hex, reader::Reader};
 
 /// Shortest hex text stored as bytes.

@@ -1,21 +1,21 @@
-//! notepack by hand: straight from the event into the caller's buffer, and one walk that checks as it reads.
+//! notepack, tuned: straight from the event into the caller's buffer, and one walk that checks as it reads.
 
 use super::MIN_HEX_CHARS;
 use crate::{
-    DecodeError, EncodeError, Event, EventCodec, EventHead, EventView, FlatEvent, TextView, hex,
-    model::TagLayout,
+    DecodeError, EncodeError, Event, EventCodec, EventHead, Tag,
+    fixed::{CONTENT, Fixed, VALUE, out_of_line},
+    hex,
     reader::{Reader, write_varint},
     text::Found,
-    walk::{self, CONTENT, Fixed, TagSink, VALUE, Walk, Walked},
 };
 
 /// The only version.
 const VERSION: u8 = 1;
 
 #[derive(Debug)]
-pub(in crate::formats) struct Tuned;
+pub(in crate::formats) struct TunedNotepack;
 
-impl EventCodec for Tuned {
+impl EventCodec for TunedNotepack {
     fn encode_event(&self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.push(VERSION);
         out.extend_from_slice(&event.id);
@@ -34,19 +34,22 @@ impl EventCodec for Tuned {
     }
 
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
-        walk::decode::<Self>(bytes)
-    }
-
-    fn owned_event(&self, bytes: &[u8]) -> Result<Event<'static>, DecodeError> {
-        walk::owned::<Self>(bytes)
-    }
-
-    fn view_event<'a>(&self, bytes: &'a [u8]) -> Result<EventView<'a>, DecodeError> {
-        walk::view::<Self>(bytes)
-    }
-
-    fn flat_event(&self, bytes: &[u8]) -> Result<FlatEvent, DecodeError> {
-        walk::flat::<Self>(bytes)
+        let (mut reader, mut fixed) = (Reader::new(bytes), Fixed::BLANK);
+        out_of_line(|| read_fixed(&mut reader, &mut fixed))?;
+        let content_len = reader.varint("content's length")?;
+        let content = Found::Bytes(reader.bytes(content_len, CONTENT)?);
+        let count = reader.varint("number of tags")?;
+        let mut tags = Vec::with_capacity(reader.capacity(count));
+        for _ in 0..count {
+            let values = reader.varint("number of values in a tag")?;
+            let mut tag = Tag::with_capacity(reader.capacity(values));
+            for _ in 0..values {
+                tag.push(read_value(&mut reader)?.text(VALUE)?);
+            }
+            tags.push(tag);
+        }
+        reader.finish()?;
+        Ok(fixed.event(tags, content.text(CONTENT)?))
     }
 
     fn peek(&self, bytes: &[u8]) -> Result<EventHead, DecodeError> {
@@ -78,48 +81,6 @@ fn write_other_value(value: &str, out: &mut Vec<u8>) {
     }
 }
 
-impl Walk for Tuned {
-    const LAYOUT: &'static dyn TagLayout = &Tuned;
-
-    #[inline]
-    fn walk<'a>(
-        bytes: &'a [u8],
-        fixed: &mut Fixed,
-        tags: &mut impl TagSink<'a>,
-    ) -> Result<Walked<'a>, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        walk::out_of_line(|| read_fixed(&mut reader, fixed))?;
-        let content_len = reader.varint("content's length")?;
-        let content = Found::Bytes(reader.bytes(content_len, CONTENT)?);
-        let count = reader.varint("number of tags")?;
-        let tag_bytes = reader.rest();
-        tags.expect_tags(|| reader.capacity(count));
-        for _ in 0..count {
-            let values = reader.varint("number of values in a tag")?;
-            tags.tag(|| reader.capacity(values));
-            for _ in 0..values {
-                tags.value(read_value(&mut reader)?)?;
-            }
-        }
-        reader.finish()?;
-        Ok(Walked { content, tags: tag_bytes })
-    }
-}
-
-impl TagLayout for Tuned {
-    fn next_tag<'a>(&self, tags: &mut &'a [u8]) -> Option<&'a [u8]> {
-        let count = |reader: &mut Reader<'a>| reader.varint("number of values in a tag");
-        walk::counted_tag(tags, count, |reader| read_stored(reader).map(drop))
-    }
-
-    fn next_value<'a>(&self, tag: &mut &'a [u8]) -> Option<TextView<'a>> {
-        let mut reader = Reader::new(tag);
-        let value = read_value(&mut reader).ok()?;
-        *tag = reader.rest();
-        value.view(VALUE).ok()
-    }
-}
-
 #[inline]
 fn read_fixed(reader: &mut Reader<'_>, fixed: &mut Fixed) -> Result<(), DecodeError> {
     read_version(reader)?;
@@ -144,13 +105,6 @@ fn read_kind(reader: &mut Reader<'_>) -> Result<u16, DecodeError> {
     u16::try_from(reader.varint("kind")?).map_err(|_| DecodeError::OutOfRange("kind"))
 }
 
-#[inline]
-fn read_stored<'a>(reader: &mut Reader<'a>) -> Result<(bool, &'a [u8]), DecodeError> {
-    let what = VALUE;
-    let head = reader.varint(what)?;
-    Ok((head & 1 == 1, reader.bytes(head >> 1, what)?))
-}
-
 /// A tag's value; names of one letter and keys at a glance.
 #[inline(always)]
 fn read_value<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
@@ -164,6 +118,6 @@ fn read_value<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
 }
 
 fn read_text<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
-    let (is_bytes, stored) = read_stored(reader)?;
-    hex::read_stored(is_bytes, stored, MIN_HEX_CHARS, VALUE)
+    let head = reader.varint(VALUE)?;
+    Found::stored(head & 1 == 1, reader.bytes(head >> 1, VALUE)?, MIN_HEX_CHARS, VALUE)
 }

@@ -6,14 +6,15 @@
 pub(in crate::formats) mod strict;
 mod tuned;
 
-pub(super) use self::tuned::{Dialect, Hand};
+pub(super) use self::tuned::{Dialect, TunedProtobuf};
 use crate::{
     codec::assert_batch,
     reader::{varint_len, write_varint},
 };
 
 /// Writes `RelayMsg { event: SubEvent { sub, event } }` around an event that is already encoded.
-pub(super) fn wrap_event(subscription: &str, event: &[u8], out: &mut Vec<u8>) {
+pub(super) fn wrap_event(subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
+    let start = out.len();
     let sized = |len: usize| 1 + varint_len(len as u64) + len;
     let subscription_len = if subscription.is_empty() { 0 } else { sized(subscription.len()) };
     out.push(1 << 3 | 2);
@@ -22,6 +23,7 @@ pub(super) fn wrap_event(subscription: &str, event: &[u8], out: &mut Vec<u8>) {
         write_bytes(1 << 3 | 2, subscription.as_bytes(), out);
     }
     write_bytes(2 << 3 | 2, event, out);
+    out.len() - start - event.len()
 }
 
 fn write_bytes(key: u8, bytes: &[u8], out: &mut Vec<u8>) {
@@ -150,8 +152,8 @@ macro_rules! protobuf_codec {
                 from_relay(decode::<pb::RelayMsg>(bytes)?.message.ok_or(DecodeError::Missing("message"))?)
             }
 
-            fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) {
-                protobuf::wrap_event(subscription, event, out);
+            fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
+                protobuf::wrap_event(subscription, event, out)
             }
 
             fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {

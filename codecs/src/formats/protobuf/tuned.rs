@@ -1,4 +1,4 @@
-//! The two protobuf formats by hand: lengths are counted before they are written, so that events go straight into
+//! The two protobuf formats, tuned: lengths are counted before they are written, so that events go straight into
 //! the caller's buffer, and one walk checks as it reads. Fields of a later version, which may follow the last one,
 //! are left to the library.
 
@@ -6,13 +6,12 @@ use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use super::{strict::KIND_MAX, write_bytes};
 use crate::{
-    Codec, DecodeError, EncodeError, Event, EventHead, Tag, TextView,
-    formats::tuned::{Tune, Verb},
+    Codec, DecodeError, EncodeError, Event, EventHead, Tag,
+    fixed::{Fixed, out_of_line},
+    formats::tuned::{TunedFormat, Verb},
     hex,
-    model::TagLayout,
     reader::{Reader, varint_len, write_sized, write_varint},
     text::Found,
-    walk::{self, Fixed, TagSink, Walk, Walked},
 };
 
 /// What the two formats differ in.
@@ -24,12 +23,12 @@ pub(in crate::formats) trait Dialect: fmt::Debug + Send + Sync + 'static {
     const SPELLED: bool;
 }
 
-/// A protobuf format by hand.
+/// A tuned protobuf format.
 #[derive(Debug)]
-pub(in crate::formats) struct Hand<D>(PhantomData<D>);
+pub(in crate::formats) struct TunedProtobuf<D>(PhantomData<D>);
 
-impl<D> Hand<D> {
-    pub(in crate::formats) const NEW: Self = Hand(PhantomData);
+impl<D> TunedProtobuf<D> {
+    pub(in crate::formats) const NEW: Self = TunedProtobuf(PhantomData);
 }
 
 // The keys of an event's fields: number and wire type (0 varint, 2 length and bytes).
@@ -51,7 +50,7 @@ const RELAY_EVENTS: u8 = 10 << 3 | 2;
 const SUB: u8 = 1 << 3 | 2;
 const SUB_EVENT: u8 = 2 << 3 | 2;
 
-impl<D: Dialect> Tune for Hand<D> {
+impl<D: Dialect> TunedFormat for TunedProtobuf<D> {
     const LIBRARY: &'static dyn Codec = D::LIBRARY;
 
     fn write_event(event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
@@ -75,6 +74,25 @@ impl<D: Dialect> Tune for Hand<D> {
         }
         write_fixed::<D, 64, 128>(SIG, &event.sig, out);
         Ok(())
+    }
+
+    fn read_event(bytes: &[u8]) -> Result<Event<'_>, DecodeError> {
+        let (mut reader, mut fixed) = (Reader::new(bytes), Fixed::BLANK);
+        out_of_line(|| read_head::<D>(&mut reader, &mut fixed.head))?;
+        let mut tags = Vec::with_capacity(count_fields(reader, TAG));
+        while has_key(&mut reader, TAG) {
+            let len = reader.varint("tag")?;
+            let mut values = Reader::new(reader.bytes(len, "tag")?);
+            let mut tag = Tag::with_capacity(count_fields(values, VALUE));
+            while !values.is_empty() {
+                tag.push(read_value(&mut values)?.text("tag value")?);
+            }
+            tags.push(tag);
+        }
+        let content = optional_bytes(&mut reader, CONTENT, "content")?.unwrap_or_default();
+        read_fixed::<D, 64>(&mut reader, SIG, "sig", &mut fixed.sig)?;
+        reader.finish()?;
+        Ok(fixed.event(tags, Found::Bytes(content).text("content")?))
     }
 
     fn read_head(bytes: &[u8]) -> Result<EventHead, DecodeError> {
@@ -156,58 +174,6 @@ fn tag_len(tag: &Tag<'_>) -> usize {
 }
 
 // --- reading -------------------------------------------------------------------------------------------------
-
-impl<D: Dialect> Walk for Hand<D> {
-    const LAYOUT: &'static dyn TagLayout = &Layout;
-
-    #[inline]
-    fn walk<'a>(
-        bytes: &'a [u8],
-        fixed: &mut Fixed,
-        tags: &mut impl TagSink<'a>,
-    ) -> Result<Walked<'a>, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        walk::out_of_line(|| read_head::<D>(&mut reader, &mut fixed.head))?;
-        let tag_bytes = reader.rest();
-        tags.expect_tags(|| count_fields(reader, TAG));
-        while has_key(&mut reader, TAG) {
-            let len = reader.varint("tag")?;
-            let mut values = Reader::new(reader.bytes(len, "tag")?);
-            tags.tag(|| count_fields(values, VALUE));
-            while !values.is_empty() {
-                tags.value(read_value(&mut values)?)?;
-            }
-        }
-        let tag_bytes = &tag_bytes[..tag_bytes.len() - reader.rest().len()];
-        let content = match optional_bytes(&mut reader, CONTENT, "content")? {
-            Some(content) => content,
-            None => &[],
-        };
-        read_fixed::<D, 64>(&mut reader, SIG, "sig", &mut fixed.sig)?;
-        reader.finish()?;
-        Ok(Walked { content: Found::Bytes(content), tags: tag_bytes })
-    }
-}
-
-#[derive(Debug)]
-struct Layout;
-
-impl TagLayout for Layout {
-    fn next_tag<'a>(&self, tags: &mut &'a [u8]) -> Option<&'a [u8]> {
-        let mut reader = Reader::new(tags.strip_prefix(&[TAG])?);
-        let len = reader.varint("tag").ok()?;
-        let tag = reader.bytes(len, "tag").ok()?;
-        *tags = reader.rest();
-        Some(tag)
-    }
-
-    fn next_value<'a>(&self, tag: &mut &'a [u8]) -> Option<TextView<'a>> {
-        let mut reader = Reader::new(tag);
-        let value = read_value(&mut reader).ok()?;
-        *tag = reader.rest();
-        value.view("tag value").ok()
-    }
-}
 
 #[inline]
 fn read_head<D: Dialect>(reader: &mut Reader<'_>, head: &mut EventHead) -> Result<(), DecodeError> {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     rows::{Row, What},
-    shared::Sets,
+    sets::Sets,
 };
 
 /// Columns of fewer events are gone through several times for one time.

@@ -1,23 +1,22 @@
-//! How fast and how small is an event in each format, by the library and by hand?
+//! How fast and how small is an event in each format, by the library and by tuned code?
 //!
-//! `cargo bench -p codecs --bench codec-report -- --help` says what it can do; docs/codec-report.md is its output.
+//! `cargo bench -p corpus --bench codec-report -- --help` says what it can do; docs/codec-report.md is its output.
 //!
-//! Every row is a pass over the events of one kind after the other, so that caches see a stream and not one hot event;
-//! a pass that is not timed goes before it, as rows would otherwise evict each other's frames and a decoder be charged for
-//! the wait. Rounds are interleaved: each round times every row once, starting at another row, so that a slow phase of
-//! the machine meets all rows alike, and ratios are of rows in the same round. (Criterion measures one benchmark to its end before the
-//! next; see `benches/codecs`.) Everything runs on one thread, and inputs are built before the first round.
+//! A row is a pass over the events of one kind after the other, so that caches see a stream and not one hot event. An
+//! untimed pass precedes it: otherwise rows evict each other's frames, and a decoder is charged for the wait. Rounds are
+//! interleaved: each times every row once, starting at another row, so that a slow phase of the machine meets all rows
+//! alike, and ratios are of rows in the same round. Everything runs on one thread, and inputs are built before the
+//! first round.
+//!
+//! The report reads corpora, so it stands here and not in `codecs`, which depends on nothing of the workspace.
 
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 #![allow(clippy::cast_precision_loss, reason = "sizes and times here are far below 2^52")]
 
-#[path = "../shared/counts.rs"]
-mod counts;
 mod measure;
 mod report;
 mod rows;
-#[path = "../shared/mod.rs"]
-mod shared;
+mod sets;
 mod sizes;
 mod statistics;
 mod tables;
@@ -25,17 +24,16 @@ mod tables;
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, ExitCode},
+    process::ExitCode,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Parser;
 
-use counts::Counts;
 use report::Report;
-use shared::{Sets, Source};
+use sets::{Sets, Source};
 
-/// Measures size, time and allocations of an event in each format, by the library and by hand
+/// Measures size and time of an event in each format, by the library and by tuned code
 ///
 /// Times are nanoseconds an event: the median of the rounds with its 95 % bootstrap interval. A run on the bundled
 /// events takes three minutes; `--rounds 7 --events 500 --formats core` takes seconds. Close other programs: on a busy machine
@@ -43,8 +41,8 @@ use shared::{Sets, Source};
 #[derive(Debug, Parser)]
 #[command(
     name = "codec-report",
-    after_help = "Examples:\n  cargo bench -p codecs --bench codec-report -- --markdown docs/codec-report.md\n  \
-        cargo bench -p codecs --bench codec-report -- my-events.jsonl.zst --formats json,capnp --rounds 7"
+    after_help = "Examples:\n  cargo bench -p corpus --bench codec-report -- --markdown docs/codec-report.md\n  \
+        cargo bench -p corpus --bench codec-report -- my-events.jsonl.zst --formats json,capnp --rounds 7"
 )]
 struct Args {
     #[command(flatten)]
@@ -54,7 +52,7 @@ struct Args {
     #[arg(long, default_value_t = 21, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1001))]
     rounds: u16,
 
-    /// Sizes and allocations only: these do not depend on the machine
+    /// Sizes only: these do not depend on the machine
     #[arg(long)]
     no_times: bool,
 
@@ -83,8 +81,6 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let sets = Sets::new(&corpus.events, &formats)?;
     let rounds = if args.no_times { 0 } else { usize::from(args.rounds) | 1 };
     let mut report = Report::about(&corpus, &sets, rounds);
-    eprintln!("counting allocations …");
-    report.allocations = allocations(&args.source)?;
     eprintln!("compressing {} events …", sets.sets[0].events.len());
     report.sizes = sizes::measure(&formats, &sets);
     report.batches = sizes::batches(&formats, &sets);
@@ -105,35 +101,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn save(path: &Path, text: &str) -> anyhow::Result<()> {
-    let path = shared::from_root(path);
+    let path = sets::from_root(path);
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     eprintln!("wrote {}", path.display());
     Ok(())
-}
-
-/// What the program with the counting allocator says of the same events.
-fn allocations(source: &Source) -> anyhow::Result<Vec<Counts>> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args([
-        "bench",
-        "--quiet",
-        "--locked",
-        "-p",
-        "codecs",
-        "--bench",
-        "codec-allocations",
-        "--",
-        "--json",
-    ]);
-    command.args(["--formats", &source.formats]);
-    if let Some(events) = source.events {
-        command.args(["--events", &events.to_string()]);
-    }
-    command.args(&source.corpus).current_dir(shared::from_root(Path::new(".")));
-    let output = command.output().context("cannot start cargo, which runs codec-allocations")?;
-    if !output.status.success() {
-        bail!("codec-allocations failed: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    serde_json::from_slice(&output.stdout).context("codec-allocations printed something else than its counts")
 }

@@ -1,6 +1,4 @@
-//! What the benches share: the events, as each format can hold them, and NIP-01's JSON for serde libraries.
-
-#![allow(dead_code, unreachable_pub, reason = "each bench compiles this module for itself and uses a part")]
+//! The events, as each format can hold them, and NIP-01's JSON for serde libraries.
 
 use std::{
     collections::BTreeMap,
@@ -14,27 +12,27 @@ use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 /// The kinds that have columns of their own: profiles, notes, follow lists, encrypted messages, reactions, relay
 /// lists, articles.
-pub const KINDS: [u16; 7] = [0, 1, 3, 4, 7, 10_002, 30_023];
+pub(crate) const KINDS: [u16; 7] = [0, 1, 3, 4, 7, 10_002, 30_023];
 
 /// Which events, from where.
 #[derive(Debug, clap::Args)]
-pub struct Source {
+pub(crate) struct Source {
     /// Events to measure: .pb.gz, .jsonl, .jsonl.gz or .jsonl.zst. The bundled sample of generated events when not
     /// named. A relative path is one from the workspace's root, or else from the current folder
     #[arg(value_name = "FILE")]
-    pub corpus: Option<PathBuf>,
+    pub(crate) corpus: Option<PathBuf>,
 
     /// The first N events of the corpus only, for a short run
     #[arg(long, value_name = "N")]
-    pub events: Option<usize>,
+    pub(crate) events: Option<usize>,
 
     /// Formats, with commas between; `core` is the nine of the question, `all` is every one
     #[arg(long, default_value = "all", value_name = "LIST")]
-    pub formats: String,
+    pub(crate) formats: String,
 
     /// What cargo says to every bench.
     #[arg(long, hide = true)]
-    pub bench: bool,
+    pub(crate) bench: bool,
 }
 
 impl Source {
@@ -42,7 +40,7 @@ impl Source {
     ///
     /// # Errors
     /// A name that is no format; the message lists the known ones.
-    pub fn formats(&self) -> anyhow::Result<Vec<Format>> {
+    pub(crate) fn formats(&self) -> anyhow::Result<Vec<Format>> {
         let mut wanted = vec![Format::JSON];
         for name in self.formats.split(',').map(str::trim) {
             match name {
@@ -60,7 +58,7 @@ impl Source {
     ///
     /// # Errors
     /// What is wrong with the file, in one sentence.
-    pub fn read(&self) -> anyhow::Result<Corpus> {
+    pub(crate) fn read(&self) -> anyhow::Result<Corpus> {
         let mut corpus = read_corpus(self.corpus.as_deref())?;
         if let Some(first) = self.events.filter(|first| *first < corpus.events.len()) {
             if first == 0 {
@@ -78,7 +76,7 @@ impl Source {
 ///
 /// # Errors
 /// What is wrong with the file, in one sentence.
-pub fn read_corpus(path: Option<&Path>) -> anyhow::Result<Corpus> {
+pub(crate) fn read_corpus(path: Option<&Path>) -> anyhow::Result<Corpus> {
     let Some(path) = path else { return Ok(Corpus::bundled()) };
     let here = from_root(path);
     let found = if here.exists() { here } else { path.to_owned() };
@@ -91,24 +89,24 @@ pub fn read_corpus(path: Option<&Path>) -> anyhow::Result<Corpus> {
 
 /// A path as someone means it who types `cargo bench` in the workspace's root: cargo starts benches in the folder of
 /// their package.
-pub fn from_root(path: &Path) -> PathBuf {
+pub(crate) fn from_root(path: &Path) -> PathBuf {
     let root =
         Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package has a folder in the workspace");
     root.join(path)
 }
 
 /// Events that all formats of a table hold, in the corpus's order.
-pub struct EventSet<'c> {
-    pub events: Vec<&'c Event<'static>>,
+pub(crate) struct EventSet<'c> {
+    pub(crate) events: Vec<&'c Event<'static>>,
     /// For each column, which events are in it.
-    pub groups: Vec<Group>,
+    pub(crate) groups: Vec<Group>,
 }
 
 /// A column: a kind, or what is left.
-pub struct Group {
-    pub kind: Option<u16>,
+pub(crate) struct Group {
+    pub(crate) kind: Option<u16>,
     /// Places in [`EventSet::events`].
-    pub members: Vec<usize>,
+    pub(crate) members: Vec<usize>,
 }
 
 impl<'c> EventSet<'c> {
@@ -126,9 +124,9 @@ impl<'c> EventSet<'c> {
 /// For each format the events that it can hold, of those that every format of the question holds (whichever are
 /// measured, so that runs compare). Most formats hold all of these and share the first set; one that holds less has a
 /// set of its own, with rows of its own to be divided by.
-pub struct Sets<'c> {
-    pub sets: Vec<EventSet<'c>>,
-    pub of_format: BTreeMap<Format, usize>,
+pub(crate) struct Sets<'c> {
+    pub(crate) sets: Vec<EventSet<'c>>,
+    pub(crate) of_format: BTreeMap<Format, usize>,
 }
 
 impl<'c> Sets<'c> {
@@ -136,7 +134,7 @@ impl<'c> Sets<'c> {
     ///
     /// # Errors
     /// A format that holds none of them.
-    pub fn new(events: &'c [Event<'static>], formats: &[Format]) -> anyhow::Result<Self> {
+    pub(crate) fn new(events: &'c [Event<'static>], formats: &[Format]) -> anyhow::Result<Self> {
         let hold = |event: &&Event<'_>| Format::core().all(|format| holds(format, event));
         let common: Vec<&Event<'static>> = events.iter().filter(hold).collect();
         let mut masks = vec![vec![true; common.len()]];
@@ -160,7 +158,7 @@ impl<'c> Sets<'c> {
         Ok(Sets { sets: masks.iter().map(set).collect(), of_format })
     }
 
-    pub fn of(&self, format: Format) -> &EventSet<'c> {
+    pub(crate) fn of(&self, format: Format) -> &EventSet<'c> {
         &self.sets[self.of_format[&format]]
     }
 }
@@ -170,19 +168,19 @@ fn holds(format: Format, event: &Event<'_>) -> bool {
 }
 
 /// The codecs of a format with the word for each.
-pub fn codecs_of(format: Format) -> impl Iterator<Item = (Implementation, &'static dyn Codec)> {
+pub(crate) fn codecs_of(format: Format) -> impl Iterator<Item = (Implementation, &'static dyn Codec)> {
     Implementation::ALL.into_iter().filter_map(move |by| Some((by, format.codec(by).ok()?)))
 }
 
 /// The bytes of an event that the format is known to hold.
-pub fn encode(codec: &dyn Codec, event: &Event<'_>) -> Vec<u8> {
+pub(crate) fn encode(codec: &dyn Codec, event: &Event<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     codec.encode_event(event, &mut out).expect("events that the format cannot hold were set aside");
     out
 }
 
 /// The event for a JSON library that knows serde, in the same order of fields.
-pub struct AsJson<'e>(pub &'e Event<'e>);
+pub(crate) struct AsJson<'e>(pub(crate) &'e Event<'e>);
 
 impl Serialize for AsJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use codecs::Format;
 use serde::Serialize;
 
-use crate::shared::{self, EventSet, Sets};
+use crate::sets::{self, EventSet, Sets};
 
 /// The sizes of a format in one column, in bytes an event.
 #[derive(Debug, Clone, Serialize)]
@@ -40,7 +40,7 @@ pub(crate) fn batches(formats: &[Format], sets: &Sets<'_>) -> Vec<Batches> {
     let of_format = |format: &Format| {
         let set = sets.of(*format);
         let frames: Vec<_> =
-            set.events.iter().map(|event| shared::encode(format.spec().library, event)).collect();
+            set.events.iter().map(|event| sets::encode(format.spec().library, event)).collect();
         let of_size = |size: fn(&[u8]) -> usize| {
             let bytes =
                 |batch: &usize| frames.chunks(*batch).map(|frames| size(&frames.concat())).sum::<usize>();
@@ -64,8 +64,7 @@ pub(crate) fn measure(formats: &[Format], sets: &Sets<'_>) -> Vec<Sizes> {
 }
 
 fn of_format(format: Format, set: &EventSet<'_>) -> Vec<Sizes> {
-    let frames: Vec<_> =
-        set.events.iter().map(|event| shared::encode(format.spec().library, event)).collect();
+    let frames: Vec<_> = set.events.iter().map(|event| sets::encode(format.spec().library, event)).collect();
     let whole = of_frames(format, None, &frames.iter().map(Vec::as_slice).collect::<Vec<_>>());
     let kinds = set.groups.iter().filter_map(|group| {
         let frames: Vec<_> = group.members.iter().map(|at| frames[*at].as_slice()).collect();

@@ -6,24 +6,22 @@ use corpus::Corpus;
 use serde::Serialize;
 
 use crate::{
-    counts::Counts,
     measure::Times,
     rows::What,
-    shared::Sets,
+    sets::Sets,
     sizes::{Batches, Sizes},
     statistics::Estimate,
 };
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// The arguments behind `cargo bench -p codecs --bench codec-report --`.
+    /// The arguments behind `cargo bench -p corpus --bench codec-report --`.
     pub(crate) arguments: Vec<String>,
     pub(crate) corpus: About,
     pub(crate) machine: Machine,
     pub(crate) rounds: usize,
     /// Round by round; medians and intervals are the reader's to compute.
     pub(crate) times: Vec<Times>,
-    pub(crate) allocations: Vec<Counts>,
     pub(crate) sizes: Vec<Sizes>,
     pub(crate) batches: Vec<Batches>,
 }
@@ -84,7 +82,6 @@ impl Report {
             machine: Machine::of_now(),
             rounds,
             times: Vec::new(),
-            allocations: Vec::new(),
             sizes: Vec::new(),
             batches: Vec::new(),
         }
@@ -94,13 +91,6 @@ impl Report {
     pub(crate) fn rounds_of(&self, format: &str, by: &str, what: What, kind: Option<u16>) -> Option<&[f64]> {
         let row =
             |times: &&Times| (times.format, times.by, times.what, times.kind) == (format, by, what, kind);
-        Some(&self.times.iter().find(row)?.rounds_ns)
-    }
-
-    /// Cloning and dropping the events that the format holds.
-    pub(crate) fn clone_drop(&self, format: &str, kind: Option<u16>) -> Option<&[f64]> {
-        let set = self.times.iter().find(|times| times.format == format)?.set;
-        let row = |times: &&Times| (times.what, times.set, times.kind) == (What::CloneDrop, set, kind);
         Some(&self.times.iter().find(row)?.rounds_ns)
     }
 

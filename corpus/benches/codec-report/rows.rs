@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, hint::black_box};
 
 use codecs::{Codec, Format};
 
-use crate::shared::{self, AsJson, EventSet, Sets};
+use crate::sets::{self, AsJson, EventSet, Sets};
 
 /// How often a frame is peeked at in a row for [`What::PeekHot`].
 const HOT_PEEKS: usize = 64;
@@ -16,18 +16,10 @@ const HOT_EVENTS: usize = 64;
 pub(crate) enum What {
     /// Copying the encoded bytes into a reused buffer.
     Memcpy,
-    /// Cloning the owned event and dropping the clone: the price of its allocations.
-    CloneDrop,
     /// Writing the event into a reused buffer.
     Encode,
-    /// Reading an event that owns everything.
-    Owned,
     /// Reading an event that borrows what it can.
-    Borrowed,
-    /// Reading owned text in one piece.
-    Flat,
-    /// Checking everything, reading tags later.
-    View,
+    Decode,
     /// Id, author, time and kind of the next frame of the stream.
     PeekCold,
     /// The same of a frame that was just peeked at.
@@ -38,12 +30,8 @@ impl What {
     pub(crate) fn name(self) -> &'static str {
         match self {
             What::Memcpy => "memcpy",
-            What::CloneDrop => "clone+drop",
             What::Encode => "encode",
-            What::Owned => "owned",
-            What::Borrowed => "borrowed",
-            What::Flat => "flat",
-            What::View => "view",
+            What::Decode => "decode",
             What::PeekCold => "peek cold",
             What::PeekHot => "peek hot",
         }
@@ -56,7 +44,6 @@ type Pass<'e> = Box<dyn Fn(&mut Vec<u8>, &[usize]) -> usize + 'e>;
 pub(crate) struct Row<'e> {
     /// Which of [`Sets::sets`].
     pub(crate) set: usize,
-    /// Empty for what does not depend on a format.
     pub(crate) format: &'static str,
     /// Empty for what does not depend on an implementation.
     pub(crate) by: &'static str,
@@ -71,7 +58,7 @@ impl Encoded {
     pub(crate) fn new(formats: &[Format], sets: &Sets<'_>) -> Self {
         let encoded = |format: Format| {
             let codec = format.spec().library;
-            sets.of(format).events.iter().map(|event| shared::encode(codec, event)).collect()
+            sets.of(format).events.iter().map(|event| sets::encode(codec, event)).collect()
         };
         Encoded(formats.iter().map(|format| (*format, encoded(*format))).collect())
     }
@@ -79,13 +66,6 @@ impl Encoded {
 
 pub(crate) fn rows<'e>(formats: &[Format], sets: &'e Sets<'_>, encoded: &'e Encoded) -> Vec<Row<'e>> {
     let mut rows = Vec::new();
-    for (at, set) in sets.sets.iter().enumerate() {
-        let pass: Pass<'e> = Box::new(move |_, members| {
-            members.iter().for_each(|at| drop(black_box(black_box(set.events[*at]).clone())));
-            members.len()
-        });
-        rows.push(Row { set: at, format: "", by: "", what: What::CloneDrop, pass });
-    }
     for format in formats {
         let (set, frames) = (sets.of(*format), &encoded.0[format]);
         let at = sets.of_format[format];
@@ -94,13 +74,10 @@ pub(crate) fn rows<'e>(formats: &[Format], sets: &'e Sets<'_>, encoded: &'e Enco
         if *format == Format::JSON {
             add("sonic-rs", What::Encode, sonic_rs(set));
         }
-        for (by, codec) in shared::codecs_of(*format) {
+        for (by, codec) in sets::codecs_of(*format) {
             let by = by.name();
             add(by, What::Encode, encode(codec, set));
-            add(by, What::Owned, read(frames, move |bytes| drop(black_box(owned(codec, bytes)))));
-            add(by, What::Borrowed, read(frames, move |bytes| drop(black_box(codec.decode_event(bytes)))));
-            add(by, What::Flat, read(frames, move |bytes| drop(black_box(codec.flat_event(bytes)))));
-            add(by, What::View, read(frames, move |bytes| drop(black_box(codec.view_event(bytes)))));
+            add(by, What::Decode, read(frames, move |bytes| drop(black_box(codec.decode_event(bytes)))));
             add(by, What::PeekCold, read(frames, move |bytes| peek(codec, bytes)));
             if format.spec().tuned.is_some() && by == "tuned" {
                 add(by, What::PeekHot, peek_hot(codec, frames));
@@ -151,10 +128,6 @@ fn read<'e>(frames: &'e [Vec<u8>], read: impl Fn(&'e [u8]) + 'e) -> Pass<'e> {
         members.iter().for_each(|at| read(black_box(&frames[*at])));
         members.len()
     })
-}
-
-fn owned(codec: &dyn Codec, bytes: &[u8]) -> codecs::Event<'static> {
-    codec.owned_event(bytes).expect("a codec of the format wrote it")
 }
 
 /// Leaves the head where it was written: handing on its 88 bytes by value takes longer than reading them.

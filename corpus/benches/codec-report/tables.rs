@@ -5,10 +5,9 @@ use std::fmt::Write as _;
 use codecs::{Format, Implementation};
 
 use crate::{
-    counts::{Count, Counts},
     report::Report,
     rows::What,
-    shared::KINDS,
+    sets::KINDS,
     sizes::{BATCHES, Batches, Sizes},
     statistics::{Estimate, MIN_ROUNDS},
 };
@@ -45,16 +44,14 @@ pub(crate) fn tables(report: &Report, formats: &[Format]) -> Vec<Table> {
         tables.push(targets(report, formats));
         tables.push(times(report, formats));
     }
-    tables.push(allocations(report, formats));
     tables.push(sizes(report, formats));
     tables.push(batches(report));
     tables.extend(sizes_by_kind(report, formats));
     if report.rounds > 0 {
-        for what in [What::Encode, What::Owned, What::Flat, What::View, What::PeekCold] {
+        for what in [What::Encode, What::Decode, What::PeekCold] {
             tables.push(times_by_kind(report, formats, what));
         }
     }
-    tables.extend(allocations_by_kind(report, formats));
     tables
 }
 
@@ -82,51 +79,30 @@ fn targets(report: &Report, formats: &[Format]) -> Table {
         let name = format.name();
         for by in implementations(*format) {
             let get = |what| report.rounds_of(name, by, what, None);
-            let ratio = |over: Option<&[f64]>, base: Option<&[f64]>| Estimate::of_ratio(over?, base?);
             let memcpy = report.rounds_of(name, "", What::Memcpy, None);
-            let clone = report.clone_drop(name, None);
             let events = report.corpus.held_by.get(name).unwrap_or(&report.corpus.measured);
-            let ratios = [
-                ratio(get(What::Encode), memcpy),
-                ratio(get(What::Owned), clone),
-                ratio(get(What::Flat), clone),
-                ratio(get(What::View), get(What::Owned)),
-            ];
+            let encode =
+                get(What::Encode).zip(memcpy).and_then(|(over, base)| Estimate::of_ratio(over, base));
             let peeks =
                 [What::PeekCold, What::PeekHot].map(|what| cell(report.time(name, by, what, None), 1));
-            let mut row = vec![name.to_owned(), by.to_owned(), events.to_string()];
-            row.extend(ratios.map(|ratio| cell(ratio, 2)));
+            let mut row = vec![name.to_owned(), by.to_owned(), events.to_string(), cell(encode, 2)];
             row.extend(peeks);
             rows.push(row);
         }
     }
     Table {
         title: "Against the floor".to_owned(),
-        note: format!(
-            "Ratios are taken round by round. `memcpy` copies the encoded bytes into a reused buffer; `clone` clones an owned \
-             event and drops it: {} ns. Wanted of tuned binary formats: encode ≤ 10, owned ≤ 1.1, flat ≤ 0.3, view ≤ 0.2 (JSON \
-             0.35), a peek ≤ 10 ns at fixed offsets and ≤ 60 ns in Cap'n Proto.",
-            cell(report.time("", "", What::CloneDrop, None), 0)
-        ),
-        head: words(&[
-            "format",
-            "by",
-            "events",
-            "encode/memcpy",
-            "owned/clone",
-            "flat/clone",
-            "view/owned",
-            "peek cold ns",
-            "peek hot ns",
-        ]),
+        note: "Ratios are taken round by round. `memcpy` copies the encoded bytes into a reused buffer. Wanted of tuned binary \
+               formats: encode ≤ 10, a peek ≤ 10 ns at fixed offsets and ≤ 60 ns in Cap'n Proto."
+            .to_owned(),
+        head: words(&["format", "by", "events", "encode/memcpy", "peek cold ns", "peek hot ns"]),
         rows,
         names: 2,
     }
 }
 
 fn times(report: &Report, formats: &[Format]) -> Table {
-    const COLUMNS: [What; 6] =
-        [What::Encode, What::Owned, What::Borrowed, What::Flat, What::View, What::PeekCold];
+    const COLUMNS: [What; 3] = [What::Encode, What::Decode, What::PeekCold];
     let mut rows = Vec::new();
     for format in formats {
         for by in implementations(*format) {
@@ -139,9 +115,8 @@ fn times(report: &Report, formats: &[Format]) -> Table {
     }
     Table {
         title: "Nanoseconds an event".to_owned(),
-        note: "`owned` owns its text; `borrowed` leaves text in the frame; `flat` keeps tags and content in one allocation as the \
-               frame has them; `view` checks everything and reads tags later; `peek` reads id, author, time and kind. A library without \
-               views decodes, and that is what `flat`, `view` and `peek` cost with it."
+        note: "`decode` leaves text in the frame where the format allows it; `peek` reads id, author, time and kind. A library \
+               decodes for a peek, too."
             .to_owned(),
         head: head(&["format", "by", "memcpy"], COLUMNS.map(|what| what.name().to_owned())),
         rows,
@@ -177,57 +152,6 @@ fn times_by_kind(report: &Report, formats: &[Format], what: What) -> Table {
     }
     let title = format!("By kind: {}, nanoseconds an event", what.name());
     Table { title, note: String::new(), head: kind_head(report, &["format", "by"]), rows, names: 2 }
-}
-
-// --- allocations ---------------------------------------------------------------------------------------------
-
-fn counts<'r>(report: &'r Report, format: Format, by: &str, kind: Option<u16>) -> Option<&'r Counts> {
-    report
-        .allocations
-        .iter()
-        .find(|counts| counts.format == format.name() && counts.by == by && counts.kind == kind)
-}
-
-fn allocations(report: &Report, formats: &[Format]) -> Table {
-    let mut rows = Vec::new();
-    for format in formats {
-        for by in implementations(*format) {
-            let Some(counts) = counts(report, *format, by, None) else { continue };
-            let cells =
-                [counts.encode, counts.owned, counts.flat, counts.view].map(|count| count.to_string());
-            rows.push(head(&[format.name(), by], cells));
-        }
-    }
-    Table {
-        title: "Allocations / bytes allocated an event".to_owned(),
-        note: "Mean calls of the allocator and bytes asked of it, reallocations counted anew. `encode` writes into a buffer that is \
-               large enough."
-            .to_owned(),
-        head: words(&["format", "by", "encode", "owned", "flat", "view"]),
-        rows,
-        names: 2,
-    }
-}
-
-fn allocations_by_kind(report: &Report, formats: &[Format]) -> Vec<Table> {
-    let columns_of: [Column<Counts, Count>; 3] =
-        [("encode", |c| c.encode), ("owned", |c| c.owned), ("view", |c| c.view)];
-    let table = |(what, get): Column<Counts, Count>| {
-        let mut rows = Vec::new();
-        for format in formats {
-            for by in implementations(*format) {
-                let of_kind = |kind| counts(report, *format, by, kind).map(|counts| get(counts).to_string());
-                let cells: Vec<_> =
-                    columns(report).into_iter().map(|kind| of_kind(kind).unwrap_or_default()).collect();
-                if cells.iter().any(|cell| !cell.is_empty()) {
-                    rows.push(head(&[format.name(), by], cells));
-                }
-            }
-        }
-        let title = format!("By kind: allocations / bytes of {what}");
-        Table { title, note: String::new(), head: kind_head(report, &["format", "by"]), rows, names: 2 }
-    };
-    columns_of.into_iter().map(table).collect()
 }
 
 // --- sizes ---------------------------------------------------------------------------------------------------
@@ -367,7 +291,7 @@ pub(crate) fn text(report: &Report, tables: &[Table]) -> String {
 pub(crate) fn markdown(report: &Report, tables: &[Table]) -> String {
     let arguments = report.arguments.join(" ");
     let mut out =
-        format!("<!-- cargo bench -p codecs --bench codec-report -- {arguments} -->\n\n# Codec report\n\n");
+        format!("<!-- cargo bench -p corpus --bench codec-report -- {arguments} -->\n\n# Codec report\n\n");
     out += &(opening(report).join("\n") + "\n");
     for Table { title, note, head, rows, names } in tables {
         let gap = if note.is_empty() { "" } else { "\n\n" };

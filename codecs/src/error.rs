@@ -1,0 +1,108 @@
+//! Why bytes are not a message, and why a message has no bytes.
+
+use crate::model::OverLimit;
+
+/// Why bytes are not a message of the format.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The input ended early.
+    #[error("input ended inside {0}")]
+    Truncated(&'static str),
+    /// Bytes remain after the message.
+    #[error("{0} bytes after the end of the message")]
+    Trailing(usize),
+    /// Text is not UTF-8.
+    #[error("{0} is not UTF-8")]
+    Utf8(&'static str),
+    /// A number or length outside its range.
+    #[error("{0} is out of range")]
+    OutOfRange(&'static str),
+    /// Well-formed, but not in the one form that the strict profile allows.
+    #[error("{0} is not in its canonical form")]
+    NotCanonical(&'static str),
+    /// A field is absent.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// A field or key occurs twice.
+    #[error("{0} occurs twice")]
+    Duplicate(&'static str),
+    /// Of the wrong type, shape or length.
+    #[error("malformed {0}")]
+    Malformed(&'static str),
+    /// A well-formed message with a verb or opcode outside the protocol.
+    #[error("unknown message {0}")]
+    UnknownMessage(String),
+    /// A request beyond what the reader accepts; see
+    /// [`Codec::decode_client_within`](crate::Codec::decode_client_within).
+    #[error(transparent)]
+    OverLimit(#[from] Box<OverLimit>),
+    /// What the format's library said.
+    #[error("{0}")]
+    Library(String),
+}
+
+impl DecodeError {
+    /// A library's message, short enough for a NOTICE. serde quotes the text it did not expect, which the peer may
+    /// have made as long as a frame; what was expected, and where, stands at the end, so the middle is left out.
+    pub(crate) fn library(reason: &str) -> Self {
+        const START_CHARS: usize = 80;
+        const END_CHARS: usize = 120;
+        let Some((start, _)) = reason.char_indices().nth(START_CHARS) else {
+            return DecodeError::Library(reason.to_owned());
+        };
+        match reason[start..].char_indices().nth_back(END_CHARS - 1) {
+            Some((end, _)) if end > 0 => {
+                DecodeError::Library(format!("{} … {}", &reason[..start], &reason[start + end..]))
+            }
+            _ => DecodeError::Library(reason.to_owned()),
+        }
+    }
+}
+
+/// Why a format cannot hold a message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// A count or length beyond what the layout can express.
+    #[error("{format} cannot hold {what} of {actual}; its largest is {max}")]
+    TooLarge {
+        /// The format.
+        format: &'static str,
+        /// What is too large.
+        what: &'static str,
+        /// Its size.
+        actual: usize,
+        /// The format's limit.
+        max: usize,
+    },
+    /// A value that the layout has no form for.
+    #[error("{format} cannot hold {what}")]
+    Unrepresentable {
+        /// The format.
+        format: &'static str,
+        /// The value.
+        what: &'static str,
+    },
+    /// What the format's library said.
+    #[error("{0}")]
+    Library(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn library_messages_stay_short_and_keep_both_ends() {
+        for len in [0, 79, 80, 199, 200] {
+            let reason = "ä".repeat(len);
+            assert_eq!(DecodeError::library(&reason), DecodeError::Library(reason));
+        }
+        let reason = format!("invalid type: string {:?}, expected u16", "ä".repeat(1 << 16));
+        let shortened = DecodeError::library(&reason).to_string();
+        assert!(shortened.starts_with("invalid type: string \"ä"), "{shortened}");
+        assert!(shortened.ends_with("ä\", expected u16"), "{shortened}");
+        assert_eq!(shortened.chars().count(), 80 + 3 + 120);
+    }
+}

@@ -1,0 +1,45 @@
+//! Whole corpora through every format: each event comes back the same, tuned code writes the library's bytes, and
+//! signatures still verify.
+
+use codecs::{Event, Format, Implementation, VerifyLevel};
+use corpus::Corpus;
+
+#[test]
+fn bundled_events_survive_every_format() {
+    // All of them take minutes without optimisation.
+    survive(Corpus::bundled().events.iter().step_by(40));
+}
+
+#[test]
+#[ignore = "needs CORPUS=FILE, real events in any format that `corpus` reads"]
+fn events_of_a_file_survive_every_format() {
+    let path = std::env::var_os("CORPUS").expect("CORPUS names a file of events");
+    let corpus = Corpus::read(path.as_ref()).expect("the file is a corpus");
+    assert!(corpus.events.len() > 100, "the corpus has only {} events", corpus.events.len());
+    survive(corpus.events.iter());
+}
+
+fn survive<'e>(events: impl Iterator<Item = &'e Event<'static>>) {
+    let mut held = vec![0; Format::all().len()];
+    for (number, event) in events.enumerate() {
+        for format in Format::all() {
+            let written = Implementation::ALL.map(|by| {
+                let codec = format.codec(by).ok()?;
+                let mut bytes = Vec::new();
+                codec.encode_event(event, &mut bytes).ok()?;
+                let back = codec.decode_event(&bytes);
+                assert!(back.as_ref() == Ok(event), "{format}, {by}: event {number} came back as {back:?}");
+                Some(bytes)
+            });
+            let [library, tuned] = &written;
+            if format.spec().tuned.is_some() {
+                assert!(library == tuned, "{format}: event {number} in other bytes");
+            }
+            held[format.index()] += usize::from(library.is_some());
+        }
+        // Signatures cost a millisecond each in a build without optimisation; every id, and a tenth of them.
+        let level = if number % 10 == 0 { VerifyLevel::Full } else { VerifyLevel::Id };
+        assert_eq!(event.verify(level), Ok(()), "event {number}");
+    }
+    assert!(held.iter().all(|held| *held > 0), "a format holds none of the events: {held:?}");
+}
