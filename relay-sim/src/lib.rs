@@ -14,6 +14,7 @@
 //! `args.rs`; to count something, add a line in `totals.rs`.
 
 mod args;
+mod auth;
 mod cli;
 mod config;
 mod fanout;
@@ -28,7 +29,6 @@ mod relay;
 mod server;
 mod session;
 mod store;
-mod subscriptions;
 #[cfg(test)]
 mod testing;
 mod totals;

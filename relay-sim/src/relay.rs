@@ -19,10 +19,9 @@ use tracing::debug;
 
 use crate::{
     config::Config,
-    fanout::{Delivery, Dropped, Outbox},
+    fanout::{Delivery, Dropped, Outbox, Subscription, Subscriptions},
     fault::{Burner, DeliveryFaults},
     store::{Outcome, Store, StoredEvent},
-    subscriptions::{Subscription, Subscriptions},
     totals::{Counters, Totals, add},
 };
 
@@ -165,7 +164,9 @@ impl Relay {
             Ok(encoded) => {
                 let payload_bytes = encoded.bytes.len();
                 let outbox = Arc::clone(&subscription.outbox);
-                match outbox.push(Delivery { subscription, event: Arc::clone(stored), payload_bytes }) {
+                match outbox
+                    .push(Delivery { subscription, event: Arc::clone(stored), payload_bytes }, payload_bytes)
+                {
                     Ok(()) => {}
                     Err(dropped) => {
                         add(&self.counters.deliveries_dropped, 1);

@@ -12,7 +12,7 @@ use std::{
     pin::pin,
     sync::Arc,
     task::Poll,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use codecs::{Codec, Format};
@@ -123,7 +123,7 @@ impl Session {
                 stop = self.outbox.stopped() => return Err(End::Stopped(stop)),
                 () = until(hold), if hold.is_some() => {}
                 message = read(&mut self.conn, &mut self.unread, &mut self.unread_bytes) => {
-                    self.receive(&message?, Time::now()).await?;
+                    self.receive(&message?, time_now()).await?;
                 }
                 () = self.outbox.deliveries(self.machine.deliveries()) => {
                     self.put_out(Instant::now()).await?;
@@ -142,7 +142,7 @@ impl Session {
 
     /// Works until nothing is ready or the turn is over.
     async fn take_what_is_ready(&mut self) -> Result<bool, End> {
-        let started = Time::now();
+        let started = time_now();
         let mut time = started;
         loop {
             let message = read(&mut self.conn, &mut self.unread, &mut self.unread_bytes).now_or_never();
@@ -337,4 +337,10 @@ async fn read(
         return Ok(message);
     }
     conn.next().await.ok_or(End::Left)?.map_err(End::Wire)
+}
+
+/// What the system's clocks say.
+fn time_now() -> Time {
+    let unix_seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    Time { instant: Instant::now(), unix_seconds }
 }

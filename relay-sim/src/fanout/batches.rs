@@ -8,7 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{store::StoredEvent, subscriptions::Subscription};
+use super::subscriptions::Subscription;
+use crate::store::StoredEvent;
 
 /// When a batch goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +115,10 @@ mod tests {
     use codecs::Format;
 
     use super::*;
-    use crate::{fanout::Outbox, subscriptions::Subscriptions, testing::event};
+    use crate::{
+        fanout::subscriptions::{Outbox, Subscriptions},
+        testing::event,
+    };
 
     const LIMITS: BatchLimits = BatchLimits { hold: Duration::from_millis(5), events: 3, bytes: 100 };
 

@@ -2,7 +2,9 @@
 
 mod batches;
 mod outbox;
+mod subscriptions;
 
 pub use batches::BatchLimits;
 pub(crate) use batches::{Batch, Batches, Held};
-pub(crate) use outbox::{Delivery, Dropped, Outbox, Stop};
+pub(crate) use outbox::{Dropped, Stop};
+pub(crate) use subscriptions::{Delivery, Outbox, Subscription, Subscriptions};

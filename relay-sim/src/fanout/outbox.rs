@@ -1,4 +1,4 @@
-//! A connection's queue of live events, bounded by what the peer has yet to take.
+//! A connection's queue, bounded by what the peer has yet to take.
 //!
 //! Publishers push without waiting: a peer that does not read must never hold up the others. Beyond the bound
 //! the connection is told to stop instead. A push is one short lock, and the session takes all that is queued
@@ -10,17 +10,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
 };
-
-use crate::{store::StoredEvent, subscriptions::Subscription};
-
-/// A live event for one subscription.
-#[derive(Debug)]
-pub(crate) struct Delivery {
-    pub(crate) subscription: Arc<Subscription>,
-    pub(crate) event: Arc<StoredEvent>,
-    /// What it counts towards the outbox's bound: the encoded event.
-    pub(crate) payload_bytes: usize,
-}
 
 /// Why a connection should end, as decided outside of its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,14 +31,14 @@ pub(crate) enum Dropped {
 
 /// The queue. Publishers and the relay hold it to push and to stop; what a session alone may call says so.
 #[derive(Debug)]
-pub(crate) struct Outbox {
+pub(crate) struct Outbox<T> {
     max_bytes: usize,
-    state: Mutex<State>,
+    state: Mutex<State<T>>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    queue: VecDeque<Delivery>,
+#[derive(Debug)]
+struct State<T> {
+    queue: VecDeque<T>,
     /// Of the queue, and of what the session took and has not written yet.
     unwritten_bytes: usize,
     /// Nothing is queued any more.
@@ -61,19 +50,27 @@ struct State {
     awaits_deliveries: bool,
 }
 
-impl Outbox {
-    /// A queue for encoded events of `max_bytes` together.
-    pub(crate) fn new(max_bytes: usize) -> Arc<Outbox> {
-        Arc::new(Outbox { max_bytes, state: Mutex::default() })
+impl<T> Outbox<T> {
+    /// A queue for `max_bytes` together.
+    pub(crate) fn new(max_bytes: usize) -> Arc<Outbox<T>> {
+        let state = State {
+            queue: VecDeque::new(),
+            unwritten_bytes: 0,
+            stopped: false,
+            reason: None,
+            session: None,
+            awaits_deliveries: false,
+        };
+        Arc::new(Outbox { max_bytes, state: Mutex::new(state) })
     }
 
-    /// Queues a delivery, or says why it is dropped.
-    pub(crate) fn push(&self, delivery: Delivery) -> Result<(), Dropped> {
+    /// Queues a delivery that counts as `bytes`, or says why it is dropped.
+    pub(crate) fn push(&self, delivery: T, bytes: usize) -> Result<(), Dropped> {
         let mut state = self.lock();
         if state.stopped {
             return Err(Dropped::Ended);
         }
-        let unwritten_bytes = state.unwritten_bytes.saturating_add(delivery.payload_bytes);
+        let unwritten_bytes = state.unwritten_bytes.saturating_add(bytes);
         if state.unwritten_bytes > 0 && unwritten_bytes > self.max_bytes {
             stop(state, Stop::SlowConsumer);
             return Err(Dropped::Overflow);
@@ -97,12 +94,12 @@ impl Outbox {
     // --- for the session -------------------------------------------------------------------------------------
 
     /// Takes all that is queued. It counts towards the bound until it is [`Outbox::written`].
-    pub(crate) fn take(&self, into: &mut VecDeque<Delivery>) {
+    pub(crate) fn take(&self, into: &mut VecDeque<T>) {
         take(&mut self.lock(), into);
     }
 
     /// Waits until something is queued, and takes it.
-    pub(crate) async fn deliveries(&self, into: &mut VecDeque<Delivery>) {
+    pub(crate) async fn deliveries(&self, into: &mut VecDeque<T>) {
         poll_fn(|cx| {
             let mut state = self.lock();
             if state.queue.is_empty() {
@@ -148,14 +145,14 @@ impl Outbox {
         left.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
         // Nothing that could panic half-way runs under this lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Where `into` is empty, the two change their memory.
-fn take(state: &mut State, into: &mut VecDeque<Delivery>) {
+fn take<T>(state: &mut State<T>, into: &mut VecDeque<T>) {
     if into.is_empty() {
         std::mem::swap(&mut state.queue, into);
     } else {
@@ -163,13 +160,13 @@ fn take(state: &mut State, into: &mut VecDeque<Delivery>) {
     }
 }
 
-fn stop(mut state: MutexGuard<'_, State>, reason: Stop) {
+fn stop<T>(mut state: MutexGuard<'_, State<T>>, reason: Stop) {
     state.stopped = true;
     state.reason = Some(reason);
     wake(state);
 }
 
-fn wake(mut state: MutexGuard<'_, State>) {
+fn wake<T>(mut state: MutexGuard<'_, State<T>>) {
     let session = state.session.take();
     drop(state);
     if let Some(session) = session {
@@ -177,7 +174,7 @@ fn wake(mut state: MutexGuard<'_, State>) {
     }
 }
 
-fn sleep<T>(state: &mut State, cx: &Context<'_>) -> Poll<T> {
+fn sleep<T, U>(state: &mut State<T>, cx: &Context<'_>) -> Poll<U> {
     if !state.session.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
         state.session = Some(cx.waker().clone());
     }
@@ -186,22 +183,11 @@ fn sleep<T>(state: &mut State, cx: &Context<'_>) -> Poll<T> {
 
 #[cfg(test)]
 mod tests {
-    use codecs::Format;
     use futures::FutureExt;
 
     use super::*;
-    use crate::{subscriptions::Subscriptions, testing::event};
 
-    fn delivery(outbox: &Arc<Outbox>, payload_bytes: usize) -> Delivery {
-        let subscription = Subscriptions::default().add("s".into(), Format::JSON, Arc::clone(outbox), vec![]);
-        Delivery {
-            subscription,
-            event: Arc::new(StoredEvent::new(&event(0), &Arc::default())),
-            payload_bytes,
-        }
-    }
-
-    fn taken(outbox: &Outbox) -> VecDeque<Delivery> {
+    fn taken(outbox: &Outbox<()>) -> VecDeque<()> {
         let mut deliveries = VecDeque::new();
         outbox.take(&mut deliveries);
         deliveries
@@ -210,10 +196,10 @@ mod tests {
     #[test]
     fn a_peer_over_its_bound_is_stopped_once_and_gets_nothing_more() {
         let outbox = Outbox::new(100);
-        assert_eq!(outbox.push(delivery(&outbox, 60)), Ok(()));
-        assert_eq!(outbox.push(delivery(&outbox, 40)), Ok(()));
-        assert_eq!(outbox.push(delivery(&outbox, 1)), Err(Dropped::Overflow), "the byte too many");
-        assert_eq!(outbox.push(delivery(&outbox, 1)), Err(Dropped::Ended), "and reported once");
+        assert_eq!(outbox.push((), 60), Ok(()));
+        assert_eq!(outbox.push((), 40), Ok(()));
+        assert_eq!(outbox.push((), 1), Err(Dropped::Overflow), "the byte too many");
+        assert_eq!(outbox.push((), 1), Err(Dropped::Ended), "and reported once");
         assert_eq!(outbox.stopped().now_or_never(), Some(Stop::SlowConsumer));
         assert_eq!(outbox.stopped().now_or_never(), None, "the session heard it already");
         assert_eq!(outbox.close(), 2);
@@ -223,25 +209,25 @@ mod tests {
     fn what_was_taken_makes_room_when_it_is_written() {
         let outbox = Outbox::new(100);
         for _ in 0..1_000 {
-            assert_eq!(outbox.push(delivery(&outbox, 90)), Ok(()));
+            assert_eq!(outbox.push((), 90), Ok(()));
             assert_eq!(taken(&outbox).len(), 1);
             outbox.written(90);
         }
-        assert_eq!(outbox.push(delivery(&outbox, 90)), Ok(()));
+        assert_eq!(outbox.push((), 90), Ok(()));
         assert_eq!(taken(&outbox).len(), 1);
-        assert_eq!(outbox.push(delivery(&outbox, 90)), Err(Dropped::Overflow), "taken is not written");
+        assert_eq!(outbox.push((), 90), Err(Dropped::Overflow), "taken is not written");
     }
 
     #[test]
     fn an_event_larger_than_the_bound_passes_an_empty_queue() {
         let outbox = Outbox::new(100);
-        assert_eq!(outbox.push(delivery(&outbox, 1_000)), Ok(()));
-        assert_eq!(outbox.push(delivery(&outbox, 1)), Err(Dropped::Overflow));
+        assert_eq!(outbox.push((), 1_000), Ok(()));
+        assert_eq!(outbox.push((), 1), Err(Dropped::Overflow));
     }
 
     #[test]
     fn the_first_reason_to_stop_counts() {
-        let outbox = Outbox::new(100);
+        let outbox = Outbox::<()>::new(100);
         outbox.stop(Stop::Shutdown);
         outbox.stop(Stop::SlowConsumer);
         assert_eq!(outbox.stopped().now_or_never(), Some(Stop::Shutdown));
@@ -257,7 +243,7 @@ mod tests {
             (deliveries.len(), session.stopped().await)
         });
         tokio::task::yield_now().await;
-        assert_eq!(outbox.push(delivery(&outbox, 1)), Ok(()));
+        assert_eq!(outbox.push((), 1), Ok(()));
         tokio::task::yield_now().await;
         outbox.stop(Stop::Shutdown);
         assert_eq!(sleeper.await.unwrap(), (1, Stop::Shutdown));

@@ -16,7 +16,20 @@ use std::{
 
 use codecs::{Event, Filter, Format};
 
-use crate::fanout::Outbox;
+use super::outbox;
+use crate::store::StoredEvent;
+
+/// A connection's queue of live events, which count as they are encoded.
+pub(crate) type Outbox = outbox::Outbox<Delivery>;
+
+/// A live event for one subscription.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub(crate) subscription: Arc<Subscription>,
+    pub(crate) event: Arc<StoredEvent>,
+    /// What it counts in the outbox.
+    pub(crate) payload_bytes: usize,
+}
 
 /// One REQ of one connection, from its registration to its end.
 #[derive(Debug)]

@@ -3,7 +3,7 @@ use std::{borrow::Cow, collections::HashMap, thread, time::Duration};
 use codecs::{ClientMessage, Event, Filter, Implementation, TagFilter, VerifyLevel};
 
 use super::*;
-use crate::{Config, Fault, Totals, testing::event};
+use crate::{config::Config, fault::Fault, testing::event, totals::Totals};
 
 const UNIX_SECONDS: u64 = 1_700_000_000;
 

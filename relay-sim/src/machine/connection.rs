@@ -1,0 +1,460 @@
+//! What one client says, and what is said to it.
+
+use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Instant, vec};
+
+use bytes::Bytes;
+use codecs::{Codec, DecodeError, EncodeError, EoseHints, Format, Opcode, RelayMessage, hex};
+use tracing::debug;
+use wire::CloseCode;
+
+use super::{Close, Opening, Time};
+use crate::{
+    fanout::{Batch, Batches, Delivery, Held, Outbox, Stop, Subscription},
+    fault::{DeliveryFault, Draw, with_altered_sig},
+    outgoing::Outgoing,
+    peer::{Answer, Peer},
+    relay::Relay,
+    store::StoredEvent,
+    totals::add,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// Room for deliveries that a connection keeps when it has none.
+const DELIVERIES: usize = 64;
+
+/// One client's connection. Dropping it ends its subscriptions.
+#[derive(Debug)]
+pub struct Connection {
+    relay: Arc<Relay>,
+    /// How many connections the relay opened before.
+    number: u64,
+    format: Format,
+    codec: &'static dyn Codec,
+    /// Whether messages say what they have in common with those of other connections.
+    shares: bool,
+    peer: Peer,
+    outbox: Arc<Outbox>,
+    /// What goes out next, before any live event.
+    due: VecDeque<Due>,
+    /// Live events that were taken from the outbox.
+    deliveries: VecDeque<Delivery>,
+    /// Live events that wait to go out together, where batches are agreed.
+    batches: Option<Batches>,
+    batched: bool,
+    /// Whether nothing is held any more, because the relay stops.
+    stopping: bool,
+    outgoing: Outgoing,
+    /// Of deliveries that went into `outgoing`, or nowhere, and still count in the outbox.
+    delivered_bytes: usize,
+}
+
+/// Something to be said.
+#[derive(Debug)]
+enum Due {
+    Message(RelayMessage<'static>),
+    Batch(Batch),
+    Stored(Stored),
+}
+
+/// The answer to a REQ, straight from the store's snapshot. What is published meanwhile waits in the outbox.
+#[derive(Debug)]
+struct Stored {
+    subscription: Arc<Subscription>,
+    events: vec::IntoIter<Arc<StoredEvent>>,
+    batches: Option<Batches>,
+}
+
+/// How far [`Connection::advance`] came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// As much is written as one flush takes.
+    Full,
+    /// Everything is written.
+    Done,
+}
+
+impl Connection {
+    /// A connection whose live events come through `outbox`.
+    pub(crate) fn new(relay: Arc<Relay>, outbox: Arc<Outbox>, opening: &Opening, shares: bool) -> Self {
+        let Opening { format, batched, local, challenge } = *opening;
+        let peer = Peer::new(Arc::clone(&relay), format, Arc::clone(&outbox), local, challenge);
+        let greeting = peer.greeting().map(Due::Message);
+        Connection {
+            number: relay.next_connection(),
+            format,
+            codec: relay.codec(format),
+            shares,
+            peer,
+            outbox,
+            due: greeting.into_iter().collect(),
+            deliveries: VecDeque::with_capacity(DELIVERIES),
+            batched,
+            batches: batched.then(|| Batches::new(relay.config.batch)),
+            stopping: false,
+            outgoing: Outgoing::default(),
+            delivered_bytes: 0,
+            relay,
+        }
+    }
+
+    // --- in --------------------------------------------------------------------------------------------------
+
+    /// Takes a message of the client, which came in a frame of this type. The answers are for
+    /// [`Connection::poll_transmit`].
+    ///
+    /// # Errors
+    /// How to end the connection, whose client broke the rules of its format.
+    pub fn receive(&mut self, payload: &[u8], opcode: Opcode, time: Time) -> Result<(), Close> {
+        let expected = self.format.spec().opcode;
+        if opcode != expected {
+            add(&self.relay.counters.malformed, 1);
+            if expected == Opcode::Text {
+                self.notice("invalid: binary frames need a negotiated subprotocol".to_owned());
+                return Ok(());
+            }
+            let reason = format!("{} uses binary frames, this was text", self.format);
+            return Err(Close::new(CloseCode::Unsupported, reason));
+        }
+        let answer = match self.codec.decode_client_within(payload, &self.relay.config.limits) {
+            Ok(message) => self.peer.answer(message, time.unix_seconds),
+            Err(DecodeError::OverLimit(over)) => self.peer.over_limit(&over),
+            Err(error) => return self.refuse(&error),
+        };
+        match answer {
+            Answer::Silence => {}
+            Answer::Message(message) => self.say(message),
+            Answer::Stored(subscription, events) => {
+                self.release_batches();
+                let batches = self.batched.then(|| Batches::new(self.relay.config.batch));
+                self.due.push_back(Due::Stored(Stored { subscription, events: events.into_iter(), batches }));
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, error: &DecodeError) -> Result<(), Close> {
+        if let DecodeError::UnknownMessage(name) = error {
+            add(&self.relay.counters.unsupported, 1);
+            self.notice(format!("unsupported: unknown message {name:?}"));
+            return Ok(());
+        }
+        add(&self.relay.counters.malformed, 1);
+        match self.format.spec().opcode {
+            Opcode::Text => self.notice(format!("invalid: {error}")),
+            Opcode::Binary => {
+                let reason = format!("not a {} message: {error}", self.format);
+                return Err(Close::new(CloseCode::InvalidData, reason));
+            }
+        }
+        Ok(())
+    }
+
+    fn notice(&mut self, text: String) {
+        self.say(RelayMessage::Notice { text: text.into() });
+    }
+
+    fn say(&mut self, message: RelayMessage<'static>) {
+        if matches!(message, RelayMessage::Ok { .. } | RelayMessage::Closed { .. }) {
+            self.release_batches();
+        }
+        self.due.push_back(Due::Message(message));
+    }
+
+    /// Lets go what is held for a batch. It comes before what its reader takes for the end of it.
+    fn release_batches(&mut self) {
+        if let Some(batches) = &mut self.batches {
+            self.due.extend(batches.all().into_iter().map(Due::Batch));
+        }
+    }
+
+    // --- time ------------------------------------------------------------------------------------------------
+
+    /// When [`Connection::on_timer`] is to be called, because events were held for long enough.
+    pub fn next_timer(&self) -> Option<Instant> {
+        self.batches.as_ref().and_then(Batches::deadline)
+    }
+
+    /// Lets go what was held for long enough at `now`.
+    pub fn on_timer(&mut self, now: Instant) {
+        if let Some(batches) = &mut self.batches {
+            self.due.extend(batches.due(now).into_iter().map(Due::Batch));
+        }
+    }
+
+    // --- out -------------------------------------------------------------------------------------------------
+
+    /// The messages that go out in one flush, as payloads; none when there is nothing to say. To be called again
+    /// until then.
+    pub fn poll_transmit(&mut self, time: Time) -> Vec<Bytes> {
+        if self.deliveries.is_empty() {
+            self.outbox.take(&mut self.deliveries);
+        }
+        let _ = self.advance(time.instant);
+        let messages = self.outgoing.take().map(|(message, _)| message).collect();
+        self.transmitted();
+        messages
+    }
+
+    /// Whether the relay ends this connection, and how; said once, and to be asked before
+    /// [`Connection::poll_transmit`]. Of a relay that stops, what was accepted before is still there for that, held
+    /// events included. A client that left too much unread gets nothing more.
+    pub fn poll_stop(&mut self) -> Option<Close> {
+        let stop = self.outbox.take_reason()?;
+        if stop == Stop::Shutdown {
+            self.hold_nothing();
+        }
+        Some(stop.into())
+    }
+
+    /// Asks the connection to end as when the relay stops; [`Connection::poll_stop`] says so once.
+    pub fn stop(&self) {
+        self.outbox.stop(Stop::Shutdown);
+    }
+
+    /// Where the live events go that are taken from the outbox.
+    pub(crate) fn deliveries(&mut self) -> &mut VecDeque<Delivery> {
+        &mut self.deliveries
+    }
+
+    /// What was written, to be sent; see [`Connection::transmitted`].
+    pub(crate) fn outgoing(&mut self) -> &mut Outgoing {
+        &mut self.outgoing
+    }
+
+    /// Everything written so far was sent: there is room for more live events.
+    pub(crate) fn transmitted(&mut self) {
+        if self.delivered_bytes > 0 {
+            self.outbox.written(std::mem::take(&mut self.delivered_bytes));
+        }
+    }
+
+    /// Lets go what is held for a batch, now and from now on.
+    pub(crate) fn hold_nothing(&mut self) {
+        self.stopping = true;
+        self.release_batches();
+    }
+
+    /// Writes what is to be said, until that is enough for a flush.
+    pub(crate) fn advance(&mut self, now: Instant) -> Progress {
+        loop {
+            if self.outgoing.is_full() {
+                return Progress::Full;
+            }
+            match self.due.pop_front() {
+                Some(Due::Message(message)) => self.write(&message),
+                Some(Due::Batch(batch)) => self.put_out_batch(&batch),
+                Some(Due::Stored(stored)) => self.put_out_stored(stored, now),
+                None if self.deliveries.is_empty() => return Progress::Done,
+                None => self.put_out_deliveries(now),
+            }
+        }
+    }
+
+    fn put_out_stored(&mut self, mut stored: Stored, now: Instant) {
+        let mut sent = 0;
+        while !self.outgoing.is_full() {
+            let Some(event) = stored.events.next() else {
+                for batch in stored.batches.iter_mut().flat_map(Batches::all) {
+                    sent += self.send(&batch.subscription.name, &batch.events);
+                }
+                add(&self.relay.counters.deliveries_stored, sent);
+                let subscription = stored.subscription.name.as_str().into();
+                self.write(&RelayMessage::Eose { subscription, hints: EoseHints::default() });
+                return;
+            };
+            match &mut stored.batches {
+                None => sent += self.send(&stored.subscription.name, std::slice::from_ref(&event)),
+                // A snapshot has nothing to wait for, so that the limits of size are all that matters.
+                Some(batches) => {
+                    for batch in self.hold(batches, Arc::clone(&stored.subscription), event, 0, now) {
+                        sent += self.send(&batch.subscription.name, &batch.events);
+                    }
+                }
+            }
+        }
+        add(&self.relay.counters.deliveries_stored, sent);
+        self.due.push_front(Due::Stored(stored));
+    }
+
+    /// A batch of live events, unless its subscription ended meanwhile.
+    fn put_out_batch(&mut self, batch: &Batch) {
+        self.delivered_bytes += batch.outbox_bytes;
+        if batch.subscription.ended() {
+            add(&self.relay.counters.deliveries_dropped, batch.events.len() as u64);
+        } else {
+            let sent = self.send(&batch.subscription.name, &batch.events);
+            add(&self.relay.counters.deliveries_live, sent);
+        }
+    }
+
+    fn put_out_deliveries(&mut self, now: Instant) {
+        if let Some(mut batches) = self.batches.take() {
+            while let Some(Delivery { subscription, event, payload_bytes }) = self.deliveries.pop_front() {
+                let full = self.hold(&mut batches, subscription, event, payload_bytes, now);
+                self.due.extend(full.into_iter().map(Due::Batch));
+            }
+            self.batches = Some(batches);
+            if self.stopping {
+                self.release_batches();
+            }
+        } else {
+            let (mut sent, mut dropped) = (0, 0);
+            while !self.outgoing.is_full()
+                && let Some(Delivery { subscription, event, payload_bytes }) = self.deliveries.pop_front()
+            {
+                self.delivered_bytes += payload_bytes;
+                if subscription.ended() {
+                    dropped += 1;
+                } else {
+                    sent += self.send(&subscription.name, std::slice::from_ref(&event));
+                }
+            }
+            add(&self.relay.counters.deliveries_live, sent);
+            add(&self.relay.counters.deliveries_dropped, dropped);
+        }
+        if self.deliveries.is_empty() {
+            self.deliveries.shrink_to(DELIVERIES);
+        }
+    }
+
+    /// Puts an event into the batch of its subscription, unless the format cannot hold it. Returns what became full.
+    fn hold(
+        &mut self,
+        batches: &mut Batches,
+        subscription: Arc<Subscription>,
+        event: Arc<StoredEvent>,
+        outbox_bytes: usize,
+        now: Instant,
+    ) -> Vec<Batch> {
+        let encoded_bytes = match event.encoded(self.format, self.codec) {
+            Ok(encoded) => encoded.bytes.len(),
+            Err(error) => {
+                self.left_out(&event, error);
+                self.delivered_bytes += outbox_bytes;
+                return Vec::new();
+            }
+        };
+        batches.hold(Held { subscription, event, outbox_bytes, encoded_bytes }, now)
+    }
+
+    /// Sends events for a subscription, or what the relay's faults make of that. Returns how many it sent.
+    fn send(&mut self, subscription: &str, events: &[Arc<StoredEvent>]) -> u64 {
+        if self.relay.delivery_faults.is_empty() {
+            return self.write_events(subscription, events);
+        }
+        let relay = Arc::clone(&self.relay);
+        let (mut sent, mut together) = (0, Vec::with_capacity(events.len()));
+        for event in events {
+            if let Err(error) = event.encoded(self.format, self.codec) {
+                self.left_out(event, error);
+                continue;
+            }
+            let (faults, id) = (&relay.delivery_faults, &event.head().id);
+            let Some((kind, draw)) = faults.hitting(self.number, subscription, id) else {
+                together.push(Arc::clone(event));
+                continue;
+            };
+            add(relay.counters.planted(kind), 1);
+            match kind {
+                DeliveryFault::Lose => {}
+                DeliveryFault::Double => together.extend([Arc::clone(event), Arc::clone(event)]),
+                DeliveryFault::Alter => together.push(self.altered(event, draw)),
+                DeliveryFault::Invent => {
+                    let invented = relay.forged(&draw.invented(event.view().to_event()));
+                    together.extend([Arc::clone(event), invented]);
+                }
+                DeliveryFault::Misroute => {
+                    let other = self.peer.wrong_subscription(&event.view().to_event());
+                    sent += self.write_events(&other, std::slice::from_ref(event));
+                }
+            }
+        }
+        sent + self.write_events(subscription, &together)
+    }
+
+    /// The event with one field changed, in a form that the connection's format can hold.
+    fn altered(&self, event: &StoredEvent, draw: Draw) -> Arc<StoredEvent> {
+        let view = event.view();
+        let altered = self.relay.forged(&draw.altered(view.to_event()));
+        match altered.encoded(self.format, self.codec) {
+            Ok(_) => altered,
+            // Every signature is as long as the one that the format can hold.
+            Err(_) => self.relay.forged(&with_altered_sig(view.to_event())),
+        }
+    }
+
+    /// Writes events for a subscription, together where that is agreed; without those that the format cannot hold.
+    /// Returns how many it wrote.
+    fn write_events(&mut self, subscription: &str, events: &[Arc<StoredEvent>]) -> u64 {
+        if !self.batched || events.len() < 2 {
+            return events.iter().map(|event| u64::from(self.write_event(subscription, event))).sum();
+        }
+        let encoded = events.iter().filter_map(|event| event.encoded(self.format, self.codec).ok());
+        let parts: Vec<&[u8]> = encoded.map(|encoded| &encoded.bytes[..]).collect();
+        let Ok(()) = self.outgoing.add(|out| {
+            self.codec.wrap_events(subscription, &parts, out);
+            Ok::<_, Infallible>(())
+        });
+        events.len() as u64
+    }
+
+    /// Writes an event for a subscription, unless the format cannot hold it. Returns whether it could.
+    fn write_event(&mut self, subscription: &str, event: &Arc<StoredEvent>) -> bool {
+        let encoded = match event.encoded(self.format, self.codec) {
+            Ok(encoded) => encoded,
+            Err(error) => {
+                self.left_out(event, error);
+                return false;
+            }
+        };
+        let mut prefix_bytes = None;
+        let Ok(()) = self.outgoing.add(|out| {
+            let start = out.len();
+            self.codec.wrap_event(subscription, &encoded.bytes, out);
+            prefix_bytes = self.shares.then(|| begin_of(&encoded.bytes, &out[start..]));
+            Ok::<_, Infallible>(())
+        });
+        if let Some(prefix_bytes) = prefix_bytes {
+            self.outgoing.share(prefix_bytes, Arc::clone(event));
+        }
+        if let Some(burner) = &self.relay.burner {
+            burner.event();
+        }
+        true
+    }
+
+    fn write(&mut self, message: &RelayMessage<'_>) {
+        if let Err(error) = self.outgoing.add(|out| self.codec.encode_relay(message, out)) {
+            add(&self.relay.counters.unencodable, 1);
+            debug!(%error, "an answer is left out");
+        }
+    }
+
+    fn left_out(&self, event: &StoredEvent, error: &EncodeError) {
+        add(&self.relay.counters.unencodable, 1);
+        debug!(id = hex::encode(&event.head().id), %error, "an event is left out");
+    }
+}
+
+impl Drop for Connection {
+    /// Counts the live events that never went out.
+    fn drop(&mut self) {
+        self.release_batches();
+        let of_a_batch = |due: &Due| if let Due::Batch(batch) = due { batch.events.len() } else { 0 };
+        let held: usize = self.due.iter().map(of_a_batch).sum();
+        let dropped = self.outbox.close() + self.deliveries.len() + held;
+        add(&self.relay.counters.deliveries_dropped, dropped as u64);
+    }
+}
+
+/// Where the event begins in a message that a codec wrapped around it. What follows the event is the same in every
+/// message: a bracket, or padding to a word. A message that is unlike that has nothing to share.
+fn begin_of(event: &[u8], message: &[u8]) -> usize {
+    const MAX_TRAILER_BYTES: usize = 8;
+    (0..MAX_TRAILER_BYTES)
+        .filter_map(|trailer_bytes| message.len().checked_sub(event.len() + trailer_bytes))
+        .find(|&begin| message[begin..].starts_with(event))
+        .unwrap_or(message.len())
+}
