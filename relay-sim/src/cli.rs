@@ -13,6 +13,7 @@ use std::{
 use anyhow::{Context, Result};
 use clap::Parser;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use serde::{Deserialize, Serialize};
 use tokio::{
     net::{TcpListener, TcpSocket},
     signal::unix::{SignalKind, signal},
@@ -28,6 +29,18 @@ use crate::{
     server,
     totals::Totals,
 };
+
+/// The line with which a relay started with `--announce` says that it listens. When it stopped, it prints its
+/// [`Totals`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announcement {
+    /// Its URL.
+    pub listening: String,
+    /// Its process.
+    pub pid: u32,
+    /// How it misbehaves, because it was told to.
+    pub faults: Vec<String>,
+}
 
 /// Runs the relay as the command line says; `args` are the arguments after the program's name.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
@@ -85,10 +98,11 @@ fn run(args: Args) -> Result<()> {
             "listening; stop with Ctrl-C"
         );
         if announce {
-            say(&serde_json::json!({ "listening": format!("{scheme}://{address}"), "pid": std::process::id(), "faults": faults }));
+            let listening = format!("{scheme}://{address}");
+            say(&Announcement { listening, pid: std::process::id(), faults: faults.clone() });
         }
         if let Some(script) = script {
-            floor::serve(listener, Some(script), stop).await?;
+            floor::serve(listener, script, stop).await?;
             if announce {
                 say(&serde_json::json!({ "floor": true }));
             }
@@ -182,6 +196,7 @@ fn say_totals(totals: &Totals, faults: &[String]) -> Result<()> {
 }
 
 /// Tells the program that started this one; it may be gone, which is no reason to fail.
-fn say(line: &serde_json::Value) {
-    let _ = writeln!(io::stdout(), "{line}");
+fn say(line: &impl Serialize) {
+    let _ = serde_json::to_writer(io::stdout(), line);
+    let _ = writeln!(io::stdout());
 }

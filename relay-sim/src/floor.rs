@@ -81,8 +81,8 @@ struct Floor {
     answers: HashMap<Bytes, Vec<Bytes>>,
     /// By filter, a place in `subscribers`.
     live: HashMap<Bytes, usize>,
-    /// By id, the places in `subscribers` of those who get it; `None` sends everything to everybody.
-    routes: Option<HashMap<Bytes, Vec<usize>>>,
+    /// By id, the places in `subscribers` of those who get it.
+    routes: HashMap<Bytes, Vec<usize>>,
     subscribers: RefCell<Vec<Vec<Subscriber>>>,
 }
 
@@ -94,33 +94,26 @@ struct Subscriber {
 }
 
 impl Floor {
-    fn new(script: Option<Script>) -> Floor {
-        let Some(script) = script else { return Floor::default() };
+    fn new(script: Script) -> Floor {
         let events: Vec<Bytes> = script.events.into_iter().map(Bytes::from).collect();
         let answers = script.answers.into_iter().map(|(filter, places)| {
             (Bytes::from(filter), places.into_iter().map(|place| events[place].clone()).collect())
         });
         let mut floor = Floor { answers: answers.collect(), ..Floor::default() };
-        let mut routes: HashMap<Bytes, Vec<usize>> = HashMap::new();
         for (place, (filter, ids)) in script.live.into_iter().enumerate() {
-            floor.live.insert(Bytes::from(filter), place + 1);
+            floor.live.insert(Bytes::from(filter), place);
             for id in ids {
-                routes.entry(Bytes::from(id)).or_default().push(place + 1);
+                floor.routes.entry(Bytes::from(id)).or_default().push(place);
             }
         }
-        floor.routes = Some(routes);
+        floor.subscribers.borrow_mut().resize_with(floor.live.len(), Vec::new);
         floor
     }
 
     fn subscribe(&self, filter: &[u8], subscriber: Subscriber) {
-        // Without a script everybody is at place 0.
-        let place = if self.routes.is_none() { Some(0) } else { self.live.get(filter).copied() };
-        let Some(place) = place else { return };
-        let mut subscribers = self.subscribers.borrow_mut();
-        if subscribers.len() <= place {
-            subscribers.resize_with(place + 1, Vec::new);
+        if let Some(place) = self.live.get(filter) {
+            self.subscribers.borrow_mut()[*place].push(subscriber);
         }
-        subscribers[place].push(subscriber);
     }
 
     fn unsubscribe(&self, connection: usize, prefix: Option<&[u8]>) {
@@ -132,27 +125,20 @@ impl Floor {
     }
 
     fn publish(&self, event: &Bytes, id: &[u8]) {
-        let places: &[usize] = match &self.routes {
-            None => &[0],
-            Some(routes) => routes.get(id).map_or(&[], Vec::as_slice),
-        };
+        let places = self.routes.get(id).map_or(&[][..], Vec::as_slice);
         let subscribers = self.subscribers.borrow();
-        for subscriber in places.iter().filter_map(|place| subscribers.get(*place)).flatten() {
+        for subscriber in places.iter().flat_map(|place| &subscribers[*place]) {
             // It left: nobody to send to.
             subscriber.queue.send((Rc::clone(&subscriber.prefix), event.clone())).ok();
         }
     }
 }
 
-/// Serves until `shutdown` completes. Without a script every event goes to every subscriber, and nothing is stored.
+/// Serves until `shutdown` completes.
 ///
 /// # Errors
 /// When the listener fails.
-pub async fn serve(
-    listener: TcpListener,
-    script: Option<Script>,
-    shutdown: impl Future<Output = ()>,
-) -> Result<()> {
+pub async fn serve(listener: TcpListener, script: Script, shutdown: impl Future<Output = ()>) -> Result<()> {
     let floor = Rc::new(Floor::new(script));
     let accept = async {
         for connection in 0.. {

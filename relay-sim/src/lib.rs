@@ -33,7 +33,7 @@ mod store;
 mod testing;
 mod totals;
 
-pub use cli::main;
+pub use cli::{Announcement, main};
 pub use config::Config;
 pub use fanout::BatchLimits;
 pub use fault::{DeliveryFault, Fault, Rate, UnknownFault};

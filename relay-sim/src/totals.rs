@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::fault::DeliveryFault;
 
@@ -20,7 +20,7 @@ macro_rules! counters {
         }
 
         /// What a relay did from its start to its stop.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[non_exhaustive]
         pub struct Totals {
             $($(#[doc = $doc])+ pub $name: u64,)+
@@ -142,7 +142,7 @@ impl Counters {
 }
 
 /// Messages and bytes, as seen from the relay.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Relay to clients.
     pub sent: Flow,
@@ -155,7 +155,7 @@ pub struct Traffic {
 }
 
 /// One direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flow {
     /// Protocol messages.
     pub messages: u64,

@@ -21,6 +21,9 @@ use tokio::{
 /// Far beyond what a round takes, so that a relay that loses an event is a failure and not a wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What every subscriber asks for.
+pub(super) const FILTER: &str = r#"{"kinds":[1],"limit":0}"#;
+
 /// Who publishes what, and who listens.
 #[derive(Debug)]
 pub(super) struct Load<'e> {
@@ -52,10 +55,7 @@ async fn run(address: SocketAddr, relay: &CpuClock, load: &Load<'_>) -> anyhow::
     let mut subscribers = Vec::new();
     for n in 0..load.subscribers {
         let mut client = Client::connect(address).await?;
-        client
-            .stream
-            .write_all(&masked(format!(r#"["REQ","s{n:03}",{{"kinds":[1],"limit":0}}]"#).as_bytes()))
-            .await?;
+        client.stream.write_all(&masked(format!(r#"["REQ","s{n:03}",{FILTER}]"#).as_bytes())).await?;
         client.read_until(|frames| frames.messages == 1).await?;
         client.frames = Frames::default();
         subscribers.push(client);

@@ -12,9 +12,9 @@ use std::{
     process::{Child, Command, ExitCode, Stdio},
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use clap::Parser;
-use codecs::{ClientMessage, Event, Format, Implementation};
+use codecs::{ClientMessage, Event, Format, Implementation, hex};
 use corpus::Corpus;
 use driver::{Load, Outcome, masked};
 use measure::{CpuClock, CpuTime};
@@ -22,7 +22,9 @@ use nix::{
     sched::{CpuSet, sched_setaffinity},
     unistd::Pid,
 };
+use relay_sim::{Announcement, floor::Script};
 use secp256k1::{SECP256K1, XOnlyPublicKey, schnorr::Signature};
+use tempfile::NamedTempFile;
 
 /// Relay CPU for each delivery and each OK, beside a relay that does no Nostr work.
 #[derive(Debug, Parser)]
@@ -56,7 +58,6 @@ struct Args {
 /// Deliveries of one fan-out: a third of a second of a relay at the floor.
 const DELIVERIES: usize = 400_000;
 
-const FLOOR_ROLE: &str = "role:floor";
 const RELAY_ROLE: &str = "role:relay";
 
 /// Where relays run, and where clients do.
@@ -67,31 +68,17 @@ fn main() -> ExitCode {
     let args: Vec<_> = std::env::args_os().skip(1).collect();
     match args.first().and_then(|role| role.to_str()) {
         Some(RELAY_ROLE) => relay_sim::main(args.into_iter().skip(1)),
-        Some(FLOOR_ROLE) => exit_code(floor_relay()),
-        _ => exit_code(bench(&Args::parse())),
+        _ => match bench(&Args::parse()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error:#}");
+                ExitCode::FAILURE
+            }
+        },
     }
 }
 
-fn exit_code(result: anyhow::Result<()>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn floor_relay() -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-        say(&serde_json::json!({ "listening": format!("ws://{}", listener.local_addr()?) }));
-        relay_sim::floor::serve(listener, None, std::future::pending()).await
-    })
-}
-
-#[expect(clippy::print_stdout, reason = "a bench's result, and a relay's announcement to its parent")]
+#[expect(clippy::print_stdout, reason = "a bench's result")]
 fn say(line: &impl std::fmt::Display) {
     println!("{line}");
 }
@@ -116,12 +103,13 @@ fn bench(args: &Args) -> anyhow::Result<()> {
 
 fn fan_out(args: &Args, subscribers: usize) -> anyhow::Result<()> {
     let events = DELIVERIES.div_ceil(subscribers);
-    let frames = frames(&notes(events));
+    let notes = notes(events);
+    let (frames, script) = (frames(&notes), script(&notes)?);
     let load = Load { frames: &frames, publishers: 1, subscribers, window: args.window.into() };
     let deliveries = (events * subscribers) as f64;
     let mut rounds = Vec::new();
     for _ in 0..args.rounds {
-        let floor = play(&[FLOOR_ROLE.into()], &[RELAY_CORE], &load)?;
+        let floor = play(&floor(&script), &[RELAY_CORE], &load)?;
         let ours = play(&relay_sim(args, "none", 1), &[RELAY_CORE], &load)?;
         ensure!(
             floor.delivered_bytes == ours.delivered_bytes,
@@ -146,12 +134,12 @@ fn fan_out(args: &Args, subscribers: usize) -> anyhow::Result<()> {
 
 fn publish(args: &Args) -> anyhow::Result<()> {
     let events = notes(20_000);
-    let frames = frames(&events);
+    let (frames, script) = (frames(&events), script(&events)?);
     let load = Load { frames: &frames, publishers: 8, subscribers: 0, window: args.window.into() };
     let mut rounds = Vec::new();
     for _ in 0..args.rounds {
         let check = signature_checks(&events)?.total_ns;
-        let floor = play(&[FLOOR_ROLE.into()], &[RELAY_CORE], &load)?.relay_cpu_ns;
+        let floor = play(&floor(&script), &[RELAY_CORE], &load)?.relay_cpu_ns;
         let unverified = play(&relay_sim(args, "none", 1), &[RELAY_CORE], &load)?.relay_cpu_ns;
         let verified = play(&relay_sim(args, "full", 1), &[RELAY_CORE], &load)?.relay_cpu_ns;
         rounds.push([check, floor, unverified, verified].map(|ns| ns as f64 / events.len() as f64 / 1e3));
@@ -225,7 +213,21 @@ fn frames(events: &[Event<'static>]) -> Vec<Vec<u8>> {
     frames.collect()
 }
 
+/// What the floor relay is told: every event goes to every subscriber.
+fn script(events: &[Event<'_>]) -> anyhow::Result<NamedTempFile> {
+    let ids = events.iter().map(|event| hex::encode(&event.id)).collect();
+    let script = Script { live: [(driver::FILTER.to_owned(), ids)].into(), ..Script::default() };
+    let file = NamedTempFile::new()?;
+    serde_json::to_writer(&file, &script)?;
+    Ok(file)
+}
+
 // --- processes -----------------------------------------------------------------------------------------------
+
+fn floor(script: &NamedTempFile) -> Vec<String> {
+    let script = script.path().display().to_string();
+    [RELAY_ROLE, "--announce", "--listen", "127.0.0.1:0", "--floor", &script].map(str::to_owned).to_vec()
+}
 
 fn relay_sim(args: &Args, verify: &str, threads: usize) -> Vec<String> {
     let implementation = args.implementation.to_string();
@@ -269,11 +271,9 @@ fn play(relay: &[String], cores: &[usize], load: &Load<'_>) -> anyhow::Result<Ou
     let mut line = String::new();
     BufReader::new(relay.0.stdout.take().context("the relay's output was asked for")?)
         .read_line(&mut line)?;
-    let line: serde_json::Value =
+    let announcement: Announcement =
         serde_json::from_str(&line).context("the relay did not say where it listens")?;
-    let Some(address) = line["listening"].as_str().and_then(|url| url.strip_prefix("ws://")) else {
-        bail!("not an announcement: {line}");
-    };
+    let address = announcement.listening.strip_prefix("ws://").context("the relay does not speak ws")?;
     let address: SocketAddr = address.parse()?;
     driver::play(address, &CpuClock::of_process(relay.0.id())?, load)
 }
