@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use codecs::{ClientMessage, Codec, Filter};
-use serde_json::{Map, Value, json};
+use relay_sim::floor::Script;
 use wire::Compression;
 
 use crate::{args::Args, workload::Workload};
@@ -61,27 +61,26 @@ pub(crate) fn script(args: &Args, workload: &Workload) -> anyhow::Result<ScriptF
     Ok(path)
 }
 
-/// The keys are those of `relay_sim::floor::Script`, which only a process boundary connects with this.
-fn of_plan(workload: &Workload, codec: &dyn Codec) -> anyhow::Result<Value> {
-    let (mut events, mut answers, mut live) = (Vec::new(), Map::new(), Map::new());
+fn of_plan(workload: &Workload, codec: &dyn Codec) -> anyhow::Result<Script> {
+    let mut script = Script::default();
     let mut buffer = Vec::new();
     for event in &workload.events[..workload.stored] {
         buffer.clear();
         codec.encode_event(event, &mut buffer)?;
-        events.push(std::str::from_utf8(&buffer)?.to_owned());
+        script.events.push(std::str::from_utf8(&buffer)?.to_owned());
     }
     for request in workload.sessions.iter().flat_map(|session| &session.steps).flatten() {
-        answers.insert(text_of(&request.filter, codec)?, json!(request.expected));
+        let expected = request.expected.iter().map(|&place| place as usize).collect();
+        script.answers.insert(text_of(&request.filter, codec)?, expected);
     }
     for one in &workload.live {
         let id = |publication: usize| {
             let event = workload.publications[publication].event as usize;
             codecs::hex::encode(&workload.events[event].id)
         };
-        let ids: Vec<String> = one.matches.iter().map(id).collect();
-        live.insert(text_of(&one.filter, codec)?, json!(ids));
+        script.live.insert(text_of(&one.filter, codec)?, one.matches.iter().map(id).collect());
     }
-    Ok(json!({ "events": events, "answers": answers, "live": live }))
+    Ok(script)
 }
 
 /// The filter as it stands in a REQ.

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use measure::{Allocations, PinnedCores};
-use serde::Deserialize;
+use relay_sim::Announcement;
 
 use crate::cores;
 
@@ -32,14 +32,6 @@ pub struct OwnRelay {
     pub pid: u32,
     /// How it misbehaves, because it was told to.
     pub faults: Vec<String>,
-}
-
-/// The line with which a relay says that it listens.
-#[derive(Deserialize)]
-struct Announcement {
-    listening: String,
-    pid: u32,
-    faults: Vec<String>,
 }
 
 impl OwnRelay {

@@ -14,7 +14,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use relay_sim::{Announcement, Totals, Traffic};
 
 use super::tcp_info;
 
@@ -66,9 +66,10 @@ impl CountedRelay {
         let mut output = BufReader::new(relay.stdout.take().context("stdout was piped")?);
         let mut line = String::new();
         output.read_line(&mut line).context("cannot read the relay's first line")?;
-        let announced: Value = serde_json::from_str(&line).context("the relay did not announce itself")?;
-        let address = announced["listening"].as_str().and_then(|url| url.strip_prefix("ws://"));
-        let address: SocketAddr = address.context("the relay announced no address")?.parse()?;
+        let announced: Announcement =
+            serde_json::from_str(&line).context("the relay did not announce itself")?;
+        let address = announced.listening.strip_prefix("ws://").context("the relay speaks TLS")?;
+        let address: SocketAddr = address.parse()?;
         let counts = Arc::new(Counts::default());
         let url = count(address, Arc::clone(&counts)).context("cannot start the proxy")?;
         Ok(CountedRelay { relay, output, counts, url })
@@ -81,18 +82,15 @@ impl CountedRelay {
         self.output.read_line(&mut line).context("cannot read the relay's totals")?;
         let status = self.relay.wait()?;
         ensure!(status.success(), "the relay ended with {status}");
-        let totals: Value = serde_json::from_str(&line).context("the relay's totals are not JSON")?;
-        let traffic = &totals["traffic"];
-        let sum = |flow: &Value, handshake: &Value| Some(flow["wire_bytes"].as_u64()? + handshake.as_u64()?);
-        let received = sum(&traffic["received"], &traffic["handshake_received_bytes"]);
-        let sent = sum(&traffic["sent"], &traffic["handshake_sent_bytes"]);
+        let totals: Totals = serde_json::from_str(&line).context("these are no totals of a relay")?;
+        let Traffic { sent, received, handshake_sent_bytes, handshake_received_bytes } = totals.traffic;
         let deadline = Instant::now() + PATIENCE;
         while self.counts.open.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
         let (to_relay, to_client) = (&self.counts.to_relay, &self.counts.to_client);
         Ok(Bytes {
-            relay: received.zip(sent).context("the relay's totals have no traffic")?,
+            relay: (received.wire_bytes + handshake_received_bytes, sent.wire_bytes + handshake_sent_bytes),
             proxy: (to_relay.handed_on.load(Ordering::SeqCst), to_client.handed_on.load(Ordering::SeqCst)),
             kernel: to_relay.sent().zip(to_client.sent()),
         })
