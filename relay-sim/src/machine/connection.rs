@@ -411,9 +411,8 @@ impl Connection {
         };
         let mut prefix_bytes = None;
         let Ok(()) = self.outgoing.add(|out| {
-            let start = out.len();
-            self.codec.wrap_event(subscription, &encoded.bytes, out);
-            prefix_bytes = self.shares.then(|| begin_of(&encoded.bytes, &out[start..]));
+            let before_event = self.codec.wrap_event(subscription, &encoded.bytes, out);
+            prefix_bytes = self.shares.then_some(before_event);
             Ok::<_, Infallible>(())
         });
         if let Some(prefix_bytes) = prefix_bytes {
@@ -447,14 +446,4 @@ impl Drop for Connection {
         let dropped = self.outbox.close() + self.deliveries.len() + held;
         add(&self.relay.counters.deliveries_dropped, dropped as u64);
     }
-}
-
-/// Where the event begins in a message that a codec wrapped around it. What follows the event is the same in every
-/// message: a bracket, or padding to a word. A message that is unlike that has nothing to share.
-fn begin_of(event: &[u8], message: &[u8]) -> usize {
-    const MAX_TRAILER_BYTES: usize = 8;
-    (0..MAX_TRAILER_BYTES)
-        .filter_map(|trailer_bytes| message.len().checked_sub(event.len() + trailer_bytes))
-        .find(|&begin| message[begin..].starts_with(event))
-        .unwrap_or(message.len())
 }
