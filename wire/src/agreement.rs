@@ -132,7 +132,7 @@ impl Support {
     /// The WebSocket extensions that this relay accepts, for NIP-11.
     pub fn extensions(&self) -> &'static [&'static str] {
         let deflate = self.compressions.iter().any(|c| matches!(c, Compression::Deflate(_)));
-        if deflate { &[crate::extensions::PERMESSAGE_DEFLATE] } else { &[] }
+        if deflate { &[tungstenite_deflate::negotiate::PERMESSAGE_DEFLATE] } else { &[] }
     }
 
     /// The dictionaries that clients may name, each once, for NIP-11.

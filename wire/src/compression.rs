@@ -1,12 +1,9 @@
 //! The compressions under comparison, with every parameter written out.
 
-use std::{
-    fmt,
-    ops::{Add, RangeInclusive},
-    str::FromStr,
-};
+use std::{fmt, ops::RangeInclusive, str::FromStr};
 
 use codecs::{Format, UnknownName};
+use tungstenite_deflate::{DeflateParams, Direction};
 
 use crate::dictionary::Dictionary;
 
@@ -19,31 +16,6 @@ pub enum Compression {
     Deflate(DeflateParams),
     /// Our own zstd layer, agreed by a suffix of the subprotocol token.
     Zstd(ZstdParams),
-}
-
-/// Parameters of permessage-deflate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DeflateParams {
-    /// zlib's level of this end, 0 to 9. Level 1 of zlib-rs hardly compresses hex; see [`DeflateParams::STANDING`].
-    pub level: u32,
-    /// This end sends smaller payloads uncompressed.
-    pub min_bytes: usize,
-    /// What the relay compresses with.
-    pub to_client: Direction,
-    /// What the client compresses with.
-    pub to_relay: Direction,
-    /// Whether the relay compresses an event once for all its connections ([`crate::Connection::feed_shared`]). On the wire
-    /// it is permessage-deflate without the relay's context takeover, so that a client cannot ask for it.
-    pub shared: bool,
-}
-
-/// One direction of permessage-deflate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Direction {
-    /// Whether the window survives from one message to the next ("context takeover").
-    pub takeover: bool,
-    /// Base-2 logarithm of the window, 9 to 15 (a peer that announced 8 is read with 9).
-    pub window_bits: u8,
 }
 
 /// Parameters of the zstd layer.
@@ -71,30 +43,11 @@ pub enum ZstdMode {
     Dictionary(Option<Dictionary>),
 }
 
-impl DeflateParams {
-    /// What `deflate` means on the command line: level 6, as most servers have it. The levels below cost about
-    /// the same with zlib-rs, and its level 1 reaches a ratio of only 1.14 on hex.
-    pub const STANDING: DeflateParams = DeflateParams {
-        level: 6,
-        min_bytes: 0,
-        to_client: Direction::STANDING,
-        to_relay: Direction::STANDING,
-        shared: false,
-    };
-}
-
-impl Direction {
-    /// The largest window, kept from message to message: what a bare `permessage-deflate` means (RFC 7692 §7.1).
-    pub const STANDING: Direction = Direction { takeover: true, window_bits: 15 };
-    /// The largest window, emptied before each message.
-    pub const NO_TAKEOVER: Direction = Direction { takeover: false, window_bits: 15 };
-}
-
 impl ZstdParams {
     /// What `zstd` means on the command line: level 1, because higher levels gain little on messages of a
     /// kilobyte and cost several times as much, and from 256 bytes, below which a frame saves nothing. The window is
     /// that of level 1; a message never needs a larger one than itself.
-    pub const STANDING: ZstdParams =
+    pub const DEFAULT: ZstdParams =
         ZstdParams { level: 1, window_bits: 19, min_bytes: 256, mode: ZstdMode::Frames };
 
     /// What `zstd-stream` means: a window of 128 KiB, the most that a peer has to keep for us. A stream knows what a
@@ -103,47 +56,17 @@ impl ZstdParams {
         window_bits: ZSTD_STREAM_MAX_WINDOW_BITS,
         min_bytes: 0,
         mode: ZstdMode::Stream,
-        ..Self::STANDING
+        ..Self::DEFAULT
     };
 
     /// What `zstd-dict` means: as `zstd`, but from 64 bytes, because the dictionary knows what small messages are made
     /// of.
     pub const DICTIONARY: ZstdParams =
-        ZstdParams { min_bytes: 64, mode: ZstdMode::Dictionary(None), ..Self::STANDING };
+        ZstdParams { min_bytes: 64, mode: ZstdMode::Dictionary(None), ..Self::DEFAULT };
 }
 
 /// The largest window of a stream, at either end.
 pub(crate) const ZSTD_STREAM_MAX_WINDOW_BITS: u32 = 17;
-
-/// What compressors and decompressors take, in bytes. Buffers are not counted: those of a thread serve all connections.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CompressionMemory {
-    /// Of the connection alone.
-    pub own_bytes: usize,
-    /// Of the thread: contexts without memory of earlier messages serve all its connections.
-    pub shared_bytes: usize,
-}
-
-impl CompressionMemory {
-    pub(crate) fn own(bytes: usize) -> CompressionMemory {
-        CompressionMemory { own_bytes: bytes, shared_bytes: 0 }
-    }
-
-    pub(crate) fn shared(bytes: usize) -> CompressionMemory {
-        CompressionMemory { own_bytes: 0, shared_bytes: bytes }
-    }
-}
-
-impl Add for CompressionMemory {
-    type Output = CompressionMemory;
-
-    fn add(self, other: CompressionMemory) -> CompressionMemory {
-        CompressionMemory {
-            own_bytes: self.own_bytes + other.own_bytes,
-            shared_bytes: self.shared_bytes + other.shared_bytes,
-        }
-    }
-}
 
 /// Why text is no compression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -186,13 +109,13 @@ impl Compression {
     /// # Errors
     /// [`UnknownName`] lists the known names.
     pub fn named(name: &str) -> Result<Compression, UnknownName> {
-        let standing = DeflateParams::STANDING;
+        let standing = DeflateParams::DEFAULT;
         match name {
             "none" => Ok(Compression::None),
             "deflate" => Ok(Compression::Deflate(standing)),
             "deflate-no-takeover" => Ok(Compression::Deflate(DeflateParams {
                 to_client: Direction::NO_TAKEOVER,
-                to_relay: Direction::NO_TAKEOVER,
+                to_server: Direction::NO_TAKEOVER,
                 ..standing
             })),
             "deflate-shared" => Ok(Compression::Deflate(DeflateParams {
@@ -200,7 +123,7 @@ impl Compression {
                 shared: true,
                 ..standing
             })),
-            "zstd" => Ok(Compression::Zstd(ZstdParams::STANDING)),
+            "zstd" => Ok(Compression::Zstd(ZstdParams::DEFAULT)),
             "zstd-stream" => Ok(Compression::Zstd(ZstdParams::STREAM)),
             "zstd-dict" => Ok(Compression::Zstd(ZstdParams::DICTIONARY)),
             _ => Err(UnknownName::new("compression", name, Self::NAMES)),
@@ -288,13 +211,15 @@ impl Compression {
     fn list(&self) -> Vec<(&'static str, String)> {
         match self {
             Compression::None => Vec::new(),
-            Compression::Deflate(DeflateParams { level, min_bytes, to_client, to_relay, shared: _ }) => vec![
-                (LEVEL, level.to_string()),
-                (WINDOW_BITS, to_client.window_bits.to_string()),
-                (UPLOAD_WINDOW_BITS, to_relay.window_bits.to_string()),
-                (UPLOAD_TAKEOVER, if to_relay.takeover { YES } else { NO }.to_owned()),
-                (MIN_BYTES, min_bytes.to_string()),
-            ],
+            Compression::Deflate(DeflateParams { level, min_bytes, to_client, to_server, shared: _ }) => {
+                vec![
+                    (LEVEL, level.to_string()),
+                    (WINDOW_BITS, to_client.window_bits.to_string()),
+                    (UPLOAD_WINDOW_BITS, to_server.window_bits.to_string()),
+                    (UPLOAD_TAKEOVER, if to_server.takeover { YES } else { NO }.to_owned()),
+                    (MIN_BYTES, min_bytes.to_string()),
+                ]
+            }
             Compression::Zstd(ZstdParams { level, window_bits, min_bytes, mode: _ }) => vec![
                 (LEVEL, level.to_string()),
                 (WINDOW_BITS, window_bits.to_string()),
@@ -310,10 +235,10 @@ impl Compression {
                 params.to_client.window_bits = number(WINDOW_BITS, value, 9..=15)?;
             }
             (Compression::Deflate(params), UPLOAD_WINDOW_BITS) => {
-                params.to_relay.window_bits = number(UPLOAD_WINDOW_BITS, value, 9..=15)?;
+                params.to_server.window_bits = number(UPLOAD_WINDOW_BITS, value, 9..=15)?;
             }
             (Compression::Deflate(params), UPLOAD_TAKEOVER) => {
-                params.to_relay.takeover = yes_or_no(UPLOAD_TAKEOVER, value)?;
+                params.to_server.takeover = yes_or_no(UPLOAD_TAKEOVER, value)?;
             }
             (Compression::Deflate(params), MIN_BYTES) => {
                 params.min_bytes = number(MIN_BYTES, value, 0..=usize::MAX)?;

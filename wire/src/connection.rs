@@ -4,7 +4,6 @@ use std::{
     future::poll_fn,
     net::SocketAddr,
     pin::Pin,
-    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
@@ -12,28 +11,17 @@ use bytes::{Bytes, BytesMut};
 use codecs::Opcode;
 use futures::{Sink, SinkExt, StreamExt};
 use tokio::{io::AsyncWriteExt, time};
-use tokio_tungstenite::{
-    WebSocketStream,
-    tungstenite::{
-        self,
-        protocol::{
-            CloseFrame, Role, WebSocketConfig,
-            frame::{
-                Frame, FrameHeader,
-                coding::{Data, OpCode},
-            },
-        },
-    },
+use tokio_tungstenite::tungstenite::{
+    self,
+    protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::Data},
 };
+use tungstenite_deflate::{CompressionMemory, SharedDeflate, WebSocket};
 
 use crate::{
     agreement::{Agreement, WireLimits},
-    compression::{Compression, CompressionMemory, DeflateParams},
-    deflate::{Deflater, Inflater, SharedDeflate},
+    compression::Compression,
     error::{CloseCode, WireError},
-    http,
-    socket::Socket,
-    tap::{Arrival, Tap},
+    socket::{Counted, Socket},
     traffic::{Flow, Traffic},
     zstd::ZstdLayer,
 };
@@ -49,14 +37,12 @@ const OUTGOING_FACTOR: usize = 8;
 /// A WebSocket connection with an agreement. It owns the socket and is not split: one task reads and writes.
 #[derive(Debug)]
 pub struct Connection {
-    websocket: WebSocketStream<Tap>,
+    websocket: WebSocket<Socket>,
     agreement: Agreement,
-    transform: Transform,
-    /// Whether [`Connection::feed_shared`] compresses once for all.
-    shares: bool,
-    limits: WireLimits,
+    zstd: Option<ZstdLayer>,
+    max_message_bytes: usize,
     max_outgoing_bytes: usize,
-    /// Compressed messages on their way into the write buffer; its memory is used again for each.
+    /// Messages of the zstd layer on their way into the write buffer; its memory is used again for each.
     outgoing: BytesMut,
     sent: Flow,
     received: Flow,
@@ -64,10 +50,6 @@ pub struct Connection {
     peer_addr: SocketAddr,
     local_addr: SocketAddr,
     state: State,
-    /// tungstenite asked for more bytes and has nothing else to do.
-    drained: bool,
-    /// It may hold an answer to the peer's last Ping.
-    answering: bool,
 }
 
 /// A data message as its sender meant it.
@@ -102,28 +84,6 @@ impl HandshakeBytes {
     }
 }
 
-/// What happens between payload and frame.
-#[derive(Debug)]
-enum Transform {
-    Plain,
-    Deflate { deflater: Deflater, inflater: Inflater, min_bytes: usize },
-    Zstd(ZstdLayer),
-}
-
-impl Transform {
-    fn deflate(params: &DeflateParams, role: Role) -> Transform {
-        let (send, receive) = match role {
-            Role::Client => (params.to_relay, params.to_client),
-            Role::Server => (params.to_client, params.to_relay),
-        };
-        Transform::Deflate {
-            deflater: Deflater::new(params.level, send),
-            inflater: Inflater::new(receive),
-            min_bytes: params.min_bytes,
-        }
-    }
-}
-
 #[derive(Debug)]
 enum State {
     Open,
@@ -142,28 +102,26 @@ impl Connection {
     pub(crate) async fn new(
         socket: Socket,
         role: Role,
-        mut early: Vec<u8>,
+        early: Vec<u8>,
         agreement: Agreement,
         limits: &WireLimits,
         handshake: HandshakeBytes,
     ) -> Result<Connection, WireError> {
         let tcp = socket.tcp().stream();
         let (peer_addr, local_addr) = (tcp.peer_addr()?, tcp.local_addr()?);
-        let transform = match agreement.compression {
-            Compression::None => Transform::Plain,
-            Compression::Deflate(params) => Transform::deflate(&params, role),
-            Compression::Zstd(params) => Transform::Zstd(ZstdLayer::new(params)),
+        let (deflate, zstd) = match agreement.compression {
+            Compression::None => (None, None),
+            Compression::Deflate(params) => (Some(params), None),
+            Compression::Zstd(params) => (None, Some(ZstdLayer::new(params))),
         };
-        let shares = matches!(agreement.compression, Compression::Deflate(params) if params.shared);
         let max_outgoing_bytes = limits.max_message_bytes.saturating_mul(OUTGOING_FACTOR);
-        let tap = Tap::new(socket, matches!(transform, Transform::Deflate { .. }), &mut early);
         let config = websocket_config(limits, max_outgoing_bytes);
+        let websocket = WebSocket::from_partially_read(socket, early, role, deflate, config).await;
         Ok(Connection {
-            websocket: WebSocketStream::from_partially_read(tap, early, role, Some(config)).await,
+            websocket: websocket.asking_first(Socket::has_nothing_to_read),
             agreement,
-            transform,
-            shares,
-            limits: *limits,
+            zstd,
+            max_message_bytes: limits.max_message_bytes,
             max_outgoing_bytes,
             outgoing: BytesMut::new(),
             sent: Flow::default(),
@@ -172,8 +130,6 @@ impl Connection {
             peer_addr,
             local_addr,
             state: State::Open,
-            drained: false,
-            answering: false,
         })
     }
 
@@ -184,7 +140,7 @@ impl Connection {
 
     /// Counts so far. Messages count when they are fed or yielded, wire bytes when they pass the socket.
     pub fn traffic(&self) -> Traffic {
-        let tcp = self.websocket.get_ref().socket.tcp();
+        let tcp = self.tcp();
         Traffic {
             sent: Flow { wire_bytes: tcp.sent_bytes - self.handshake.sent, ..self.sent },
             received: Flow { wire_bytes: tcp.received_bytes - self.handshake.received, ..self.received },
@@ -196,16 +152,13 @@ impl Connection {
     /// What its compressors and decompressors take now; none until a message needs them. Of zlib-rs by counted
     /// allocations, of zstd by its own account.
     pub fn compression_memory(&self) -> CompressionMemory {
-        match &self.transform {
-            Transform::Plain => CompressionMemory::default(),
-            Transform::Deflate { deflater, inflater, .. } => deflater.memory() + inflater.memory(),
-            Transform::Zstd(layer) => layer.memory(),
-        }
+        let zstd = self.zstd.as_ref().map_or(CompressionMemory::default(), ZstdLayer::memory);
+        self.websocket.compression_memory() + zstd
     }
 
     /// Whether [`Connection::feed_shared`] shares anything here (`deflate-shared`).
     pub fn shares(&self) -> bool {
-        self.shares
+        matches!(self.agreement.compression, Compression::Deflate(params) if params.shared)
     }
 
     /// The peer's address.
@@ -220,7 +173,7 @@ impl Connection {
 
     /// When the last bytes of any kind came from the peer.
     pub fn last_heard(&self) -> Instant {
-        self.websocket.get_ref().socket.tcp().last_heard
+        self.tcp().last_heard
     }
 
     /// The next data message. Pings are answered with their own payload on the way. `None` when the connection
@@ -234,7 +187,7 @@ impl Connection {
     pub async fn next(&mut self) -> Option<Result<Message, WireError>> {
         loop {
             let item = match &self.state {
-                State::Open => poll_fn(|cx| self.poll_websocket(cx)).await,
+                State::Open => self.websocket.next().await,
                 State::PeerCloses { deadline, .. } => {
                     time::timeout_at(*deadline, self.websocket.next()).await.ok().flatten()
                 }
@@ -257,6 +210,7 @@ impl Connection {
                 Ok(None) => {}
                 Err(error) => {
                     self.state = State::Failed;
+                    self.websocket.fail();
                     return Some(Err(error));
                 }
             }
@@ -302,8 +256,7 @@ impl Connection {
         shared: &SharedDeflate,
     ) -> Result<(), WireError> {
         let opcode = self.agreement.format.spec().opcode;
-        let spliced = self.shares.then_some((prefix_bytes, shared));
-        self.feed_frame(Message { opcode, payload }, spliced).await
+        self.feed_frame(Message { opcode, payload }, Some((prefix_bytes, shared))).await
     }
 
     async fn feed_frame(&mut self, message: Message, spliced: Option<Spliced<'_>>) -> Result<(), WireError> {
@@ -312,10 +265,22 @@ impl Connection {
             return Err(WireError::TooLarge { limit_bytes: self.max_outgoing_bytes, inflated: false });
         }
         // Before compression: a message that is compressed into a shared context must be sent.
-        self.ready().await?;
+        poll_fn(|cx| Pin::new(&mut self.websocket).poll_ready(cx)).await?;
         let payload_bytes = payload.len() as u64;
-        let frame = self.frame(opcode, payload, spliced)?;
-        self.websocket.start_send_unpin(tungstenite::Message::Frame(frame))?;
+        let data = match opcode {
+            Opcode::Text => Data::Text,
+            Opcode::Binary => Data::Binary,
+        };
+        match (&mut self.zstd, spliced) {
+            (Some(layer), _) => {
+                layer.compress(&payload, &mut self.outgoing)?;
+                self.websocket.start_data(Data::Binary, self.outgoing.split().freeze())?;
+            }
+            (None, Some((prefix_bytes, shared))) => {
+                self.websocket.start_shared(data, payload, prefix_bytes, shared)?;
+            }
+            (None, None) => self.websocket.start_data(data, payload)?,
+        }
         self.sent.messages += 1;
         self.sent.payload_bytes += payload_bytes;
         Ok(())
@@ -326,9 +291,7 @@ impl Connection {
     /// # Errors
     /// What the socket says.
     pub async fn flush(&mut self) -> Result<(), WireError> {
-        self.websocket.flush().await?;
-        self.answering = false;
-        Ok(())
+        Ok(self.websocket.flush().await?)
     }
 
     /// Sends a Ping at once. The answer shows in [`Connection::last_heard`].
@@ -336,9 +299,7 @@ impl Connection {
     /// # Errors
     /// What the socket says.
     pub async fn ping(&mut self) -> Result<(), WireError> {
-        self.ready().await?;
-        self.websocket.start_send_unpin(tungstenite::Message::Ping(Bytes::new()))?;
-        self.flush().await
+        Ok(self.websocket.send(tungstenite::Message::Ping(Bytes::new())).await?)
     }
 
     /// Sends a Close frame, waits a bounded time (2 s) for the peer's, and ends TCP. Also after an error, so
@@ -350,83 +311,25 @@ impl Connection {
         }
         let reason = &reason[..reason.floor_char_boundary(MAX_REASON_BYTES)];
         let frame = CloseFrame { code: code.into(), reason: reason.into() };
-        let handshake = async {
-            // Errors mean that the peer is gone already, which is what closing is for.
-            let sent = self.websocket.send(tungstenite::Message::Close(Some(frame))).await.is_ok();
-            let mut acknowledged = false;
-            if sent && !matches!(state, State::Failed) {
-                while let Some(Ok(message)) = self.websocket.next().await {
-                    acknowledged |= matches!(message, tungstenite::Message::Close(_));
-                }
-            }
-            let stream = &mut self.websocket.get_mut().socket;
-            if stream.shutdown().await.is_ok() && !acknowledged {
-                http::discard(stream).await;
-            }
-        };
         // On a timeout there is nothing more to do than to drop the socket.
-        let _: Result<(), time::error::Elapsed> = time::timeout(CLOSE_TIMEOUT, handshake).await;
+        let _: Result<(), time::error::Elapsed> =
+            time::timeout(CLOSE_TIMEOUT, self.websocket.close(Some(frame))).await;
     }
 
     /// Ends TCP, for which a client waits (RFC 6455 §7.1.1), and tells what the caller should hear.
     async fn peer_closed(&mut self) -> Option<WireError> {
         let state = std::mem::replace(&mut self.state, State::Closed);
         // An error means that the peer ended TCP first.
-        let _: std::io::Result<()> = self.websocket.get_mut().socket.shutdown().await;
+        let _: std::io::Result<()> = self.websocket.get_mut().shutdown().await;
         match state {
             State::PeerCloses { error, .. } => error,
             State::Open | State::Failed | State::Closed => None,
         }
     }
 
-    /// tungstenite fills its read buffer with zeros before it asks the socket, 8 KiB for nothing on most polls of
-    /// a connection that mostly sends. So the socket is asked first where that is all there is to do.
-    fn poll_websocket(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<tungstenite::Message, tungstenite::Error>>> {
-        if self.drained && self.websocket.get_ref().has_nothing_to_read(cx) {
-            return Poll::Pending;
-        }
-        let polled = self.websocket.poll_next_unpin(cx);
-        self.drained = polled.is_pending() && !self.answering;
-        polled
-    }
-
-    async fn ready(&mut self) -> Result<(), WireError> {
-        poll_fn(|cx| Pin::new(&mut self.websocket).poll_ready(cx)).await?;
-        Ok(())
-    }
-
-    /// The frame that carries a payload. Compressed or not, it takes the same way from here.
-    fn frame(
-        &mut self,
-        opcode: Opcode,
-        payload: Bytes,
-        spliced: Option<Spliced<'_>>,
-    ) -> Result<Frame, WireError> {
-        let opcode = match opcode {
-            Opcode::Text => Data::Text,
-            Opcode::Binary => Data::Binary,
-        };
-        let (opcode, rsv1, payload) = match &mut self.transform {
-            Transform::Deflate { deflater, min_bytes, .. } if payload.len() >= *min_bytes => {
-                match spliced {
-                    Some((prefix_bytes, shared)) => {
-                        deflater.splice(&payload, prefix_bytes, shared, &mut self.outgoing);
-                    }
-                    None => deflater.compress(&payload, &mut self.outgoing),
-                }
-                (opcode, true, self.outgoing.split().freeze())
-            }
-            Transform::Plain | Transform::Deflate { .. } => (opcode, false, payload),
-            Transform::Zstd(layer) => {
-                layer.compress(&payload, &mut self.outgoing)?;
-                (Data::Binary, false, self.outgoing.split().freeze())
-            }
-        };
-        let header = FrameHeader { rsv1, opcode: OpCode::Data(opcode), ..FrameHeader::default() };
-        Ok(Frame::from_payload(header, payload))
+    /// The socket, whether or not TLS is over it.
+    pub(crate) fn tcp(&self) -> &Counted {
+        self.websocket.get_ref().tcp()
     }
 
     /// The data message in what tungstenite yields, if it is one.
@@ -439,11 +342,11 @@ impl Connection {
                 self.state = State::PeerCloses { deadline: time::Instant::now() + CLOSE_TIMEOUT, error };
                 return Ok(None);
             }
-            tungstenite::Message::Ping(_) => {
-                self.answering = true;
+            tungstenite::Message::Ping(_)
+            | tungstenite::Message::Pong(_)
+            | tungstenite::Message::Frame(_) => {
                 return Ok(None);
             }
-            tungstenite::Message::Pong(_) | tungstenite::Message::Frame(_) => return Ok(None),
         };
         let message = self.restore(opcode, payload)?;
         self.received.messages += 1;
@@ -452,21 +355,13 @@ impl Connection {
     }
 
     fn restore(&mut self, opcode: Opcode, payload: Bytes) -> Result<Message, WireError> {
-        let limit_bytes = self.limits.max_message_bytes;
-        match &mut self.transform {
-            Transform::Plain => Ok(Message { opcode, payload }),
-            Transform::Deflate { inflater, .. } => match self.websocket.get_mut().next_arrival() {
-                Some(Arrival { compressed: true, text }) => {
-                    let payload = inflater.inflate(&payload, limit_bytes)?;
-                    checked(if text { Opcode::Text } else { Opcode::Binary }, payload)
-                }
-                Some(Arrival { compressed: false, .. }) | None => Ok(Message { opcode, payload }),
-            },
-            Transform::Zstd(_) if opcode == Opcode::Text => {
+        match &mut self.zstd {
+            None => Ok(Message { opcode, payload }),
+            Some(_) if opcode == Opcode::Text => {
                 Err(WireError::Unsupported("text frame on a connection with the zstd layer, which is binary"))
             }
-            Transform::Zstd(layer) => {
-                let payload = layer.decompress(&payload, limit_bytes)?;
+            Some(layer) => {
+                let payload = layer.decompress(&payload, self.max_message_bytes)?;
                 checked(self.agreement.format.spec().opcode, payload)
             }
         }
@@ -490,7 +385,7 @@ fn websocket_config(limits: &WireLimits, max_outgoing_bytes: usize) -> WebSocket
         .accept_unmasked_frames(false)
 }
 
-/// tungstenite checks the text that it sees; this is for text that was compressed (RFC 6455 §8.1).
+/// Text behind the zstd layer is UTF-8, too.
 fn checked(opcode: Opcode, payload: Bytes) -> Result<Message, WireError> {
     if opcode == Opcode::Text && std::str::from_utf8(&payload).is_err() {
         return Err(WireError::Utf8);
@@ -503,28 +398,4 @@ fn disorderly(frame: &CloseFrame) -> Option<WireError> {
     let code = u16::from(frame.code);
     let orderly = [CloseCode::Normal, CloseCode::GoingAway].iter().any(|orderly| orderly.code() == code);
     (!orderly).then(|| WireError::Closed { code, reason: frame.reason.to_string() })
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::net::TcpListener;
-
-    use super::*;
-    use crate::{Accepted, Offer, ServerConfig, Support};
-
-    #[tokio::test]
-    async fn nagle_is_off_at_both_ends() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("ws://{}", listener.local_addr().unwrap());
-        let support = Support { formats: vec![], compressions: vec![], batched: false, strict: false };
-        let config =
-            ServerConfig { support, limits: WireLimits::default(), relay_info: String::new(), tls: None };
-        let offer = Offer { batched: false, formats: vec![], compression: Compression::None };
-        let (client, accepted) = tokio::join!(crate::connect(&url, &offer, &config.limits), async {
-            crate::accept(listener.accept().await.unwrap().0, &config).await
-        });
-        let Accepted::WebSocket(relay) = accepted.unwrap() else { panic!("a WebSocket was expected") };
-        assert!(client.unwrap().websocket.get_ref().socket.tcp().stream().nodelay().unwrap());
-        assert!(relay.websocket.get_ref().socket.tcp().stream().nodelay().unwrap());
-    }
 }

@@ -70,6 +70,19 @@ impl WireError {
     }
 }
 
+impl From<tungstenite_deflate::Error> for WireError {
+    fn from(error: tungstenite_deflate::Error) -> Self {
+        use tungstenite_deflate::Error;
+        match error {
+            Error::WebSocket(error) => error.into(),
+            Error::TooLarge { limit_bytes } => WireError::TooLarge { limit_bytes, inflated: true },
+            Error::Inflate(reason) => WireError::Inflate(reason),
+            Error::Utf8 => WireError::Utf8,
+            other => WireError::Protocol(other.to_string()),
+        }
+    }
+}
+
 impl From<tungstenite::Error> for WireError {
     fn from(error: tungstenite::Error) -> Self {
         use tungstenite::Error;

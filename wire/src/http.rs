@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{self, AsyncReadExt, AsyncWriteExt},
     time,
 };
 use tokio_tungstenite::tungstenite::http::{HeaderMap, HeaderName, HeaderValue};
@@ -146,14 +146,8 @@ pub(crate) async fn answer(stream: &mut Socket, status: &str, headers: &[(&str, 
     }
     text.push_str(&format!("Content-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len()));
     if stream.write_all(text.as_bytes()).await.is_ok() && stream.shutdown().await.is_ok() {
-        // A peer that keeps its end open has its answer by then, or never will.
-        let _: Result<(), time::error::Elapsed> = time::timeout(LINGER, discard(stream)).await;
+        // A socket that closes with unread bytes sends a reset, which can overtake the answer.
+        let discarding = async { io::copy(stream, &mut io::sink()).await.ok() };
+        let _: Result<Option<u64>, time::error::Elapsed> = time::timeout(LINGER, discarding).await;
     }
-}
-
-/// Reads to the end and forgets it. A socket that closes with unread bytes sends a reset, which can destroy
-/// what this end has just written. The caller sets a timeout.
-pub(crate) async fn discard(stream: &mut Socket) {
-    let mut buffer = [0; 4096];
-    while stream.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
 }

@@ -18,29 +18,46 @@ mod agreement;
 mod client;
 mod compression;
 mod connection;
-mod deflate;
 mod dictionary;
 mod error;
-mod extensions;
 mod http;
 pub mod negotiate;
-mod scratch;
 mod server;
 mod socket;
-mod tap;
 mod tls;
 mod traffic;
 mod zstd;
 
 pub use agreement::{Agreement, Layer, Offer, Support, Token, WireLimits};
 pub use client::{connect, connect_over, connect_with};
-pub use compression::{
-    Compression, CompressionError, CompressionMemory, DeflateParams, Direction, ZstdMode, ZstdParams,
-};
+pub use compression::{Compression, CompressionError, ZstdMode, ZstdParams};
 pub use connection::{Connection, Message};
-pub use deflate::SharedDeflate;
 pub use dictionary::{Dictionary, DictionaryError, DictionaryId, NotADictionaryId};
 pub use error::{CloseCode, WireError};
 pub use server::{Accepted, ServerConfig, accept};
 pub use tls::{ClientTls, ServerTls, TlsError};
 pub use traffic::{Flow, Traffic};
+pub use tungstenite_deflate::{CompressionMemory, DeflateParams, Direction, SharedDeflate};
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nagle_is_off_at_both_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("ws://{}", listener.local_addr().unwrap());
+        let support = Support { formats: vec![], compressions: vec![], batched: false, strict: false };
+        let config =
+            ServerConfig { support, limits: WireLimits::default(), relay_info: String::new(), tls: None };
+        let offer = Offer { batched: false, formats: vec![], compression: Compression::None };
+        let (client, accepted) = tokio::join!(connect(&url, &offer, &config.limits), async {
+            accept(listener.accept().await.unwrap().0, &config).await
+        });
+        let Accepted::WebSocket(relay) = accepted.unwrap() else { panic!("a WebSocket was expected") };
+        assert!(client.unwrap().tcp().stream().nodelay().unwrap());
+        assert!(relay.tcp().stream().nodelay().unwrap());
+    }
+}

@@ -1,11 +1,11 @@
 //! From header values to decisions, without a socket: which token and which extension (PROTOCOL: handshake).
 
 use codecs::Format;
+use tungstenite_deflate::{DeflateParams, negotiate as extensions};
 
 use crate::{
     agreement::{Agreement, Layer, Offer, Support, Token},
-    compression::{Compression, DeflateParams},
-    extensions,
+    compression::Compression,
 };
 
 /// Why a relay answers with HTTP 400.
@@ -68,7 +68,8 @@ pub fn accept(
         })
         .collect();
     // Also looked at when nothing can be accepted: a malformed header fails the handshake either way.
-    let deflate = extensions::accept(extensions.unwrap_or_default(), &enabled).map_err(Refusal::Malformed)?;
+    let deflate = extensions::accept(extensions.unwrap_or_default(), &enabled)
+        .map_err(|error| Refusal::Malformed(error.to_string()))?;
 
     let chosen = token.unwrap_or(Token::JSON);
     let zstd = support.zstd(chosen);
@@ -115,7 +116,8 @@ pub fn check_answer(
         Compression::Deflate(params) => Some(params),
         Compression::None | Compression::Zstd(_) => None,
     };
-    let deflate = extensions::check_answer(extensions.unwrap_or_default(), params)?;
+    let deflate = extensions::check_answer(extensions.unwrap_or_default(), params)
+        .map_err(|error| error.to_string())?;
     let layered = token.filter(|token| token.layer != Layer::None);
     let zstd = layered.and_then(|token| offer.compression.of_format(token.format));
     Ok(Agreement {

@@ -17,11 +17,12 @@ use zstd::zstd_safe::{
     self, CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, zstd_sys::ZSTD_EndDirective::ZSTD_e_flush,
 };
 
+use tungstenite_deflate::CompressionMemory;
+
 use crate::{
-    compression::{CompressionMemory, ZSTD_STREAM_MAX_WINDOW_BITS, ZstdMode, ZstdParams},
+    compression::{ZSTD_STREAM_MAX_WINDOW_BITS, ZstdMode, ZstdParams},
     dictionary::Dictionary,
     error::WireError,
-    scratch,
 };
 
 const PLAIN: u8 = 0;
@@ -30,6 +31,18 @@ const STREAM: u8 = 2;
 
 thread_local! {
     static POOL: RefCell<Pool> = const { RefCell::new(Pool { compress: Vec::new(), decompress: Vec::new() }) };
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `work` with an output buffer of the thread, at least `bytes` long, so that a connection keeps none of its own and
+/// a length in a frame reserves nothing. The buffer is zeroed only where it grows.
+fn with_scratch<R>(bytes: usize, work: impl FnOnce(&mut [u8]) -> R) -> R {
+    SCRATCH.with_borrow_mut(|buffer| {
+        if buffer.len() < bytes {
+            buffer.resize(bytes, 0);
+        }
+        work(buffer)
+    })
 }
 
 /// Contexts of single frames. Their number is that of different parameters and dictionaries in use.
@@ -93,7 +106,7 @@ impl ZstdLayer {
             None => self.compress.insert(new_compress(&self.params).map_err(failed)?),
         };
         out.put_u8(STREAM);
-        scratch::with(zstd_safe::compress_bound(payload.len()) + 64, |buffer| {
+        with_scratch(zstd_safe::compress_bound(payload.len()) + 64, |buffer| {
             let mut input = InBuffer::around(payload);
             loop {
                 let mut output = OutBuffer::around(&mut buffer[..]);
@@ -130,7 +143,7 @@ impl ZstdLayer {
             Some(context) => context,
             None => self.decompress.insert(new_decompress().map_err(broken)?),
         };
-        scratch::with(limit_bytes + 1, |buffer| {
+        with_scratch(limit_bytes + 1, |buffer| {
             // A bounded slice: one byte over the limit tells that there would be more.
             let mut output = OutBuffer::around(&mut buffer[..=limit_bytes]);
             let mut input = InBuffer::around(blocks);
@@ -186,7 +199,7 @@ fn new_decompress() -> Result<DCtx<'static>, zstd_safe::ErrorCode> {
 }
 
 fn compress_smaller(params: &ZstdParams, payload: &[u8], out: &mut BytesMut) -> bool {
-    scratch::with(payload.len(), |buffer| {
+    with_scratch(payload.len(), |buffer| {
         // The slice is one byte shorter than the payload: a frame that does not fit would save nothing.
         let room = payload.len().saturating_sub(1);
         let result = POOL.with_borrow_mut(|pool| {
@@ -226,7 +239,7 @@ fn decompress_frame(
         Ok(_) => {}
         Err(_) => return Err(WireError::Inflate("not a zstd frame".into())),
     }
-    scratch::with(limit_bytes, |buffer| {
+    with_scratch(limit_bytes, |buffer| {
         let result = POOL.with_borrow_mut(|pool| {
             let contexts = &mut pool.decompress;
             let at = match contexts.iter().position(|(loaded, _)| *loaded == dictionary) {

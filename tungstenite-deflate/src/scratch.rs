@@ -1,5 +1,5 @@
-//! One output buffer a thread for every (de)compression: codecs write into initialised slices, and the result is
-//! copied out at its true size. So a connection keeps no buffer of its own, and a length in a frame reserves nothing.
+//! One output buffer a thread: flate2 writes into initialised slices, and the result is copied out at its true size. A
+//! connection keeps no buffer of its own, and a length in a frame reserves nothing.
 
 use std::cell::RefCell;
 

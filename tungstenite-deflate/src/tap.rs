@@ -1,4 +1,4 @@
-//! The layer under tungstenite that takes the mark of compressed messages away.
+//! The layer under tungstenite that clears the mark of compressed messages.
 //!
 //! tungstenite refuses RSV1, the bit that marks a compressed message (RFC 7692 §6), when it reads. The tap walks
 //! the frame headers in the read buffer, clears the bit on the first frame of a compressed message, turns Text
@@ -6,12 +6,12 @@
 //! come out. RSV1 anywhere else stays set, so that tungstenite rejects it.
 //!
 //! It also reads ahead. tungstenite keeps a read buffer for as long as the connection lives and fills it with zeros
-//! before every read, so a large one costs memory and a small one costs calls. The tap takes all that the socket has
-//! in one call, into a buffer of the thread, and hands it over in pieces as small as tungstenite's buffer.
+//! before every read, so a large one costs memory and a small one costs calls. The tap takes all that the byte stream
+//! has in one call, into a buffer of the thread, and hands it over in pieces as small as tungstenite's buffer.
 //! Into a large buffer, which suits an end with few connections, it reads directly.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::Cell,
     collections::VecDeque,
     io,
     pin::Pin,
@@ -20,30 +20,32 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::socket::Socket;
+/// A function that tells whether a read would return `Pending`, and then wakes the task when it would not.
+pub(crate) type HasNothingToRead<S> = fn(&S, &mut Context<'_>) -> bool;
 
-/// A socket seen through the tap.
+/// A byte stream seen through the tap.
 #[derive(Debug)]
-pub(crate) struct Tap {
-    pub(crate) socket: Socket,
-    /// Present where permessage-deflate is agreed; nobody pays for it elsewhere.
+pub(crate) struct Tap<S> {
+    pub(crate) stream: S,
+    /// Asked before each read by an end that has one.
+    pub(crate) has_nothing_to_read: Option<HasNothingToRead<S>>,
+    /// Present if permessage-deflate is agreed.
     walker: Option<Walker>,
     /// Read before tungstenite had room for it. Empty, and without memory, when the connection is idle.
     ahead: Vec<u8>,
-    /// How much of that tungstenite has.
+    /// How many bytes of `ahead` tungstenite has.
     handed_over: usize,
 }
 
-/// The most that is read at once, and that a connection may hold ahead: the best size of a chunk (TRANSPORT: 40 to 64 KB).
+/// The most that is read at once, and that a connection may hold ahead.
 const READ_BYTES: usize = 64 << 10;
 
-/// Into a buffer of this size is read directly: it saves a copy, and the call is worth it.
+/// A buffer of at least this size is read into directly, which saves a copy.
 const LARGE_BYTES: usize = 12 << 10;
 
 thread_local! {
-    static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    /// The memory of whichever connection read ahead last. Given back and taken again, the kernel would have to clear it
-    /// each time.
+    static READ: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    /// The memory of the connection that read ahead last: the kernel would clear memory that was given back.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -54,11 +56,16 @@ pub(crate) struct Arrival {
     pub(crate) text: bool,
 }
 
-impl Tap {
-    /// A tap on a socket behind its handshake. `early` are the bytes that came along with the peer's HTTP head.
-    pub(crate) fn new(socket: Socket, deflate: bool, early: &mut [u8]) -> Tap {
-        let mut tap =
-            Tap { socket, walker: deflate.then(Walker::default), ahead: Vec::new(), handed_over: 0 };
+impl<S> Tap<S> {
+    /// A tap on a byte stream behind its handshake. `early` are the bytes that came along with the peer's HTTP head.
+    pub(crate) fn new(stream: S, deflate: bool, early: &mut [u8]) -> Tap<S> {
+        let mut tap = Tap {
+            stream,
+            has_nothing_to_read: None,
+            walker: deflate.then(Walker::default),
+            ahead: Vec::new(),
+            handed_over: 0,
+        };
         tap.pass(early);
         tap
     }
@@ -70,23 +77,7 @@ impl Tap {
 
     /// Whether a read would certainly bring nothing now; if so, the task is woken when one would.
     pub(crate) fn has_nothing_to_read(&self, cx: &mut Context<'_>) -> bool {
-        self.ahead.is_empty() && self.socket.has_nothing_to_read(cx)
-    }
-
-    /// Reads what the socket has: as much as fits into `buf`, and the rest ahead.
-    fn read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        READ.with_borrow_mut(|bytes| {
-            bytes.resize(READ_BYTES, 0);
-            let mut whole = ReadBuf::new(bytes);
-            ready!(Pin::new(&mut self.socket).poll_read(cx, &mut whole))?;
-            let (now, later) = whole.filled().split_at(whole.filled().len().min(buf.remaining()));
-            buf.put_slice(now);
-            if !later.is_empty() {
-                self.ahead = SPARE.take();
-                self.ahead.extend_from_slice(later);
-            }
-            Poll::Ready(Ok(()))
-        })
+        self.ahead.is_empty() && self.has_nothing_to_read.is_some_and(|ask| ask(&self.stream, cx))
     }
 
     /// Hands over what was read ahead.
@@ -109,14 +100,33 @@ impl Tap {
     }
 }
 
-impl AsyncRead for Tap {
+impl<S: AsyncRead + Unpin> Tap<S> {
+    /// Reads what the byte stream has: as much as fits into `buf`, and the rest ahead.
+    fn read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // Taken and not borrowed: the stream may itself travel inside another WebSocket.
+        let mut bytes = READ.take();
+        bytes.resize(READ_BYTES, 0);
+        let mut whole = ReadBuf::new(&mut bytes);
+        let polled = Pin::new(&mut self.stream).poll_read(cx, &mut whole);
+        let (now, later) = whole.filled().split_at(whole.filled().len().min(buf.remaining()));
+        buf.put_slice(now);
+        if !later.is_empty() {
+            self.ahead = SPARE.take();
+            self.ahead.extend_from_slice(later);
+        }
+        READ.set(bytes);
+        polled
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Tap<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let tap = self.get_mut();
         let before = buf.filled().len();
         if !tap.ahead.is_empty() {
             tap.hand_over(buf);
         } else if buf.remaining() >= LARGE_BYTES {
-            ready!(Pin::new(&mut tap.socket).poll_read(cx, buf))?;
+            ready!(Pin::new(&mut tap.stream).poll_read(cx, buf))?;
         } else {
             ready!(tap.read(cx, buf))?;
         }
@@ -125,17 +135,17 @@ impl AsyncRead for Tap {
     }
 }
 
-impl AsyncWrite for Tap {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Tap<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write(cx, buf)
+        Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

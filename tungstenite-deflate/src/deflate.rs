@@ -1,42 +1,70 @@
-//! permessage-deflate's two directions (RFC 7692 §7.2) on flate2.
+//! The two directions of permessage-deflate (RFC 7692 §7.2) on flate2.
 //!
-//! States are large (zlib-rs: 371 KB to compress, 47 KB to inflate, at window 15), so they are created when the
-//! first message needs them, and those without context takeover are shared by all connections of a thread.
+//! A compressor takes 371 KiB and a decompressor 46 KiB at window 15 (`states_take_what_is_said_of_them` below), so they
+//! are created when the first message needs them, and those without context takeover serve all connections of a thread.
 
-use std::{cell::RefCell, sync::OnceLock};
+use std::{cell::RefCell, ops::Add, sync::OnceLock};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 
-use crate::{
-    compression::{CompressionMemory, Direction},
-    error::WireError,
-    scratch,
-};
+use crate::{error::Error, params::Direction, scratch};
 
-/// RFC 7692 §7.2.1: the sender drops what a sync flush leaves at the end, §7.2.2: the receiver puts it back.
+/// What compressors and decompressors take, in bytes. Buffers are not counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CompressionMemory {
+    /// Of the connection alone.
+    pub own_bytes: usize,
+    /// Of the thread: states without context takeover serve all its connections.
+    pub shared_bytes: usize,
+}
+
+impl CompressionMemory {
+    /// Memory of the connection alone.
+    pub fn own(bytes: usize) -> CompressionMemory {
+        CompressionMemory { own_bytes: bytes, shared_bytes: 0 }
+    }
+
+    /// Memory of the thread.
+    pub fn shared(bytes: usize) -> CompressionMemory {
+        CompressionMemory { own_bytes: 0, shared_bytes: bytes }
+    }
+}
+
+impl Add for CompressionMemory {
+    type Output = CompressionMemory;
+
+    fn add(self, other: CompressionMemory) -> CompressionMemory {
+        CompressionMemory {
+            own_bytes: self.own_bytes + other.own_bytes,
+            shared_bytes: self.shared_bytes + other.shared_bytes,
+        }
+    }
+}
+
+/// The end of a sync flush, which the sender drops (RFC 7692 §7.2.1) and the receiver puts back (§7.2.2).
 const FLUSH_TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 
 thread_local! {
     static POOL: RefCell<Pool> = const { RefCell::new(Pool { compress: Vec::new(), decompress: Vec::new() }) };
 }
 
-/// States without memory of earlier messages. Their number is that of different parameters in use.
+/// States without context takeover, one for each set of parameters in use.
 struct Pool {
     compress: Vec<(u32, u8, Compress)>,
     decompress: Vec<(u8, Decompress)>,
 }
 
-/// What zlib-rs takes for a compressor with this window: two windows, the chain of earlier places for each byte of one, and
-/// what does not depend on it. A test counts the allocations.
+/// Memory of zlib-rs for a compressor: two windows, a two-byte link for each byte of one, and a fixed part. A test counts
+/// the allocations.
 fn compress_bytes(window_bits: u8) -> usize {
     COMPRESS_FIXED_BYTES + (4 << window_bits.clamp(9, 15))
 }
 
-/// Hash heads, pending output, symbols, and the state itself.
+/// Hash heads, pending output, symbols, and the state.
 const COMPRESS_FIXED_BYTES: usize = 248_960;
 
-/// What zlib-rs takes for a decompressor, whatever its window.
+/// Memory of zlib-rs for a decompressor with any window.
 const DECOMPRESS_BYTES: usize = 47_552;
 
 /// Compresses the messages of one connection.
@@ -53,7 +81,7 @@ impl Deflater {
         Deflater { level, direction, context: None }
     }
 
-    /// What its state takes: of this connection, or of the thread.
+    /// Memory of the state.
     pub(crate) fn memory(&self) -> CompressionMemory {
         let bytes = compress_bytes(self.direction.window_bits);
         if self.direction.takeover {
@@ -67,8 +95,7 @@ impl Deflater {
     /// Appends the compressed message to `out`.
     pub(crate) fn compress(&mut self, payload: &[u8], out: &mut BytesMut) {
         if payload.is_empty() {
-            // RFC 7692 §7.2.3.6: an empty message is the header of an empty stored block. A second sync flush
-            // in a row would yield nothing at all.
+            // RFC 7692 §7.2.3.6: the header of an empty stored block. zlib writes nothing for a second sync flush in a row.
             out.extend_from_slice(&[0]);
             return;
         }
@@ -80,9 +107,8 @@ impl Deflater {
         }
     }
 
-    /// Appends the compressed message to `out`: the first `prefix_bytes` in a stored block, then the rest as `shared`
-    /// has it. The rest is compressed when it is first asked for. What a stored block cannot hold is left to
-    /// [`Deflater::compress`].
+    /// Appends the compressed message to `out`: the first `prefix_bytes` in a stored block, then the rest from `shared`,
+    /// compressed by the first caller. Falls back to [`Deflater::compress`] for a prefix over 65,535 bytes.
     pub(crate) fn splice(
         &mut self,
         payload: &[u8],
@@ -111,18 +137,18 @@ impl Deflater {
     }
 }
 
-/// What follows the subscription id in the messages that carry one event, compressed once for every connection. Such
-/// messages differ in what stands before: a stored block carries that, and the shared part never refers to it.
+/// The compressed common end of messages to many connections, made by the first that needs it.
 ///
-/// One value belongs to one event in one format.
+/// Messages differ in a prefix, which travels in a stored block (RFC 1951 §3.2.4); the common end was compressed in a
+/// window of its own and never refers to the prefix. One value belongs to one payload.
 #[derive(Debug, Default)]
 pub struct SharedDeflate {
-    /// By window, 9 to 15 bits. Most events never need it.
+    /// By window, 9 to 15 bits; allocated on first use.
     bodies: OnceLock<Box<[OnceLock<Bytes>; 7]>>,
 }
 
 impl SharedDeflate {
-    /// What it holds in memory.
+    /// Compressed bytes held, over all windows.
     pub fn held_bytes(&self) -> usize {
         self.bodies
             .get()
@@ -155,8 +181,7 @@ fn new_compress(level: u32, window_bits: u8) -> Compress {
 }
 
 fn compress(state: &mut Compress, payload: &[u8], out: &mut BytesMut) {
-    // Fixed Huffman codes take at most 9 bits a byte and stored blocks 5 bytes each, so this nearly always holds
-    // everything; where it does not, the loop goes on with twice as much.
+    // Fixed Huffman codes take at most 9 bits a byte and stored blocks 5 bytes each, so one round is the rule.
     scratch::with(payload.len() + payload.len() / 8 + 256, |buffer| {
         let (start_in, start_out) = (state.total_in(), state.total_out());
         let mut written = 0;
@@ -189,7 +214,7 @@ impl Inflater {
         Inflater { direction, context: None }
     }
 
-    /// What its state takes: of this connection, or of the thread.
+    /// Memory of the state.
     pub(crate) fn memory(&self) -> CompressionMemory {
         if self.direction.takeover {
             return CompressionMemory::own(if self.context.is_some() { DECOMPRESS_BYTES } else { 0 });
@@ -199,11 +224,11 @@ impl Inflater {
         CompressionMemory::shared(if pooled { DECOMPRESS_BYTES } else { 0 })
     }
 
-    /// The message before compression. No more than `limit_bytes` and one are ever produced.
+    /// The message before compression. At most `limit_bytes` + 1 bytes are produced.
     ///
     /// # Errors
-    /// [`WireError::TooLarge`], or [`WireError::Inflate`] for bytes that are not a deflate stream.
-    pub(crate) fn inflate(&mut self, payload: &[u8], limit_bytes: usize) -> Result<Bytes, WireError> {
+    /// [`Error::TooLarge`], or [`Error::Inflate`] for bytes that are not a deflate stream.
+    pub(crate) fn inflate(&mut self, payload: &[u8], limit_bytes: usize) -> Result<Bytes, Error> {
         let bits = self.direction.window_bits;
         if self.direction.takeover {
             return inflate(
@@ -229,29 +254,39 @@ fn new_decompress(window_bits: u8) -> Decompress {
     Decompress::new_with_window_bits(false, window_bits.clamp(9, 15))
 }
 
-fn inflate(state: &mut Decompress, payload: &[u8], limit_bytes: usize) -> Result<Bytes, WireError> {
-    scratch::with(limit_bytes + 1, |buffer| {
-        // A bounded slice: one byte over the limit tells that there would be more.
-        let buffer = &mut buffer[..=limit_bytes];
+/// What an inflated message may take before the buffer grows.
+const FIRST_BYTES: usize = 64 << 10;
+
+fn inflate(state: &mut Decompress, payload: &[u8], limit_bytes: usize) -> Result<Bytes, Error> {
+    // One byte over the limit shows that there would be more.
+    let most_bytes = limit_bytes.saturating_add(1);
+    scratch::with(most_bytes.min(FIRST_BYTES), |buffer| {
         let mut written = 0;
         for mut input in [payload, &FLUSH_TAIL] {
-            while !input.is_empty() {
+            loop {
+                let room = buffer.len().min(most_bytes);
                 let (start_in, start_out) = (state.total_in(), state.total_out());
                 let status = state
-                    .decompress(input, &mut buffer[written..], FlushDecompress::Sync)
-                    .map_err(|error| WireError::Inflate(error.to_string()))?;
+                    .decompress(input, &mut buffer[written..room], FlushDecompress::Sync)
+                    .map_err(|error| Error::Inflate(error.to_string()))?;
                 let consumed = step(start_in, state.total_in());
                 let produced = step(start_out, state.total_out());
                 input = &input[consumed..];
                 written += produced;
                 if written > limit_bytes {
-                    return Err(WireError::TooLarge { limit_bytes, inflated: true });
+                    return Err(Error::TooLarge { limit_bytes });
                 }
                 if status == Status::StreamEnd {
                     // RFC 7692 §7.2.3.4: a message may hold final blocks; what follows is a new stream.
                     state.reset(false);
-                } else if consumed == 0 && produced == 0 {
-                    return Err(WireError::Inflate("the stream makes no progress".into()));
+                }
+                if written == room {
+                    // The state may hold more output.
+                    buffer.resize(room * 2, 0);
+                } else if input.is_empty() {
+                    break;
+                } else if status != Status::StreamEnd && consumed == 0 && produced == 0 {
+                    return Err(Error::Inflate("the stream makes no progress".into()));
                 }
             }
         }
@@ -259,7 +294,7 @@ fn inflate(state: &mut Decompress, payload: &[u8], limit_bytes: usize) -> Result
     })
 }
 
-/// What one call did, from zlib's running totals.
+/// Bytes that one call took or made, from zlib's running totals.
 fn step(before: u64, after: u64) -> usize {
     usize::try_from(after - before).expect("bounded by the length of a slice")
 }
@@ -269,7 +304,7 @@ mod tests {
     use super::*;
 
     const LIMIT: usize = 1 << 20;
-    const TAKEOVER: Direction = Direction::STANDING;
+    const TAKEOVER: Direction = Direction::DEFAULT;
     const FRESH: Direction = Direction::NO_TAKEOVER;
 
     fn compressed(deflater: &mut Deflater, payload: &[u8]) -> Vec<u8> {
@@ -313,7 +348,7 @@ mod tests {
         assert_eq!(inflater.inflate(&second, LIMIT).unwrap(), "Hello");
         let mut inflater = Inflater::new(FRESH);
         assert_eq!(inflater.inflate(&first, LIMIT).unwrap(), "Hello");
-        assert!(matches!(inflater.inflate(&second, LIMIT), Err(WireError::Inflate(_))));
+        assert!(matches!(inflater.inflate(&second, LIMIT), Err(Error::Inflate(_))));
     }
 
     #[test]
@@ -421,7 +456,7 @@ mod tests {
         let bytes = compressed(&mut Deflater::new(6, FRESH), &[0; 1000]);
         assert_eq!(Inflater::new(FRESH).inflate(&bytes, 1000).unwrap().len(), 1000);
         let error = Inflater::new(FRESH).inflate(&bytes, 999).unwrap_err();
-        assert!(matches!(error, WireError::TooLarge { limit_bytes: 999, inflated: true }));
+        assert!(matches!(error, Error::TooLarge { limit_bytes: 999 }));
     }
 
     #[test]

@@ -1,0 +1,321 @@
+//! A WebSocket connection behind its handshake: messages in and out, compressed if both ends agreed.
+
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Bytes, BytesMut};
+use futures_core::Stream;
+use futures_sink::Sink;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        Message, Utf8Bytes,
+        protocol::{
+            CloseFrame, Role, WebSocketConfig,
+            frame::{
+                Frame, FrameHeader,
+                coding::{Data, OpCode},
+            },
+        },
+    },
+};
+
+use crate::{
+    deflate::{CompressionMemory, Deflater, Inflater, SharedDeflate},
+    error::Error,
+    params::DeflateParams,
+    tap::{Arrival, HasNothingToRead, Tap},
+};
+
+/// A WebSocket connection over a byte stream of tokio, with permessage-deflate where it was agreed.
+///
+/// A `Stream` of tungstenite's messages, which ends after an error, and a `Sink` for them. As in tokio-tungstenite, Pings
+/// and Close frames are answered while the stream is polled. Reading is cancel-safe.
+#[derive(Debug)]
+pub struct WebSocket<S> {
+    inner: WebSocketStream<Tap<S>>,
+    deflate: Option<Deflate>,
+    max_message_bytes: usize,
+    /// Compressed messages on their way into the write buffer; its memory is used again for each.
+    outgoing: BytesMut,
+    /// tungstenite asked for more bytes and has nothing else to do.
+    drained: bool,
+    /// tungstenite may hold an answer to a Ping or a Close frame.
+    answering: bool,
+    /// Reading failed, or the connection is closed: the stream ended.
+    failed: bool,
+}
+
+#[derive(Debug)]
+struct Deflate {
+    params: DeflateParams,
+    deflater: Deflater,
+    inflater: Inflater,
+}
+
+/// The length of a message's own part, and its common one.
+type Spliced<'a> = (usize, &'a SharedDeflate);
+
+impl Deflate {
+    fn new(params: DeflateParams, role: Role) -> Deflate {
+        let (send, receive) = match role {
+            Role::Client => (params.to_server, params.to_client),
+            Role::Server => (params.to_client, params.to_server),
+        };
+        Deflate { params, deflater: Deflater::new(params.level, send), inflater: Inflater::new(receive) }
+    }
+}
+
+impl<S> WebSocket<S>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    /// A connection over a byte stream behind its handshake. `early` are the bytes that came with the peer's HTTP head,
+    /// `deflate` the agreed parameters. Compressed messages are limited by `max_message_size`, too.
+    pub async fn from_partially_read(
+        stream: S,
+        mut early: Vec<u8>,
+        role: Role,
+        deflate: Option<DeflateParams>,
+        config: WebSocketConfig,
+    ) -> WebSocket<S> {
+        let tap = Tap::new(stream, deflate.is_some(), &mut early);
+        WebSocket {
+            inner: WebSocketStream::from_partially_read(tap, early, role, Some(config)).await,
+            deflate: deflate.map(|params| Deflate::new(params, role)),
+            max_message_bytes: config.max_message_size.unwrap_or(usize::MAX),
+            outgoing: BytesMut::new(),
+            drained: false,
+            answering: false,
+            failed: false,
+        }
+    }
+
+    /// Asks the byte stream before each read whether it has anything, which spares tungstenite's preparations where it has
+    /// not. `has_nothing_to_read` answers `true` if a read would return `Pending`, and then wakes the task when it would
+    /// not. For TCP:
+    ///
+    /// ```
+    /// # use tokio::net::TcpStream;
+    /// # fn ask(websocket: tungstenite_deflate::WebSocket<TcpStream>) -> tungstenite_deflate::WebSocket<TcpStream> {
+    /// websocket.asking_first(|tcp, cx| tcp.poll_read_ready(cx).is_pending())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn asking_first(mut self, has_nothing_to_read: fn(&S, &mut Context<'_>) -> bool) -> WebSocket<S> {
+        let ask: HasNothingToRead<S> = has_nothing_to_read;
+        self.inner.get_mut().has_nothing_to_read = Some(ask);
+        self
+    }
+
+    /// The agreed parameters; `None` if messages travel uncompressed.
+    pub fn deflate(&self) -> Option<&DeflateParams> {
+        self.deflate.as_ref().map(|deflate| &deflate.params)
+    }
+
+    /// Memory of the compressor and the decompressor, which exist once a message needed them: zlib-rs's allocations.
+    pub fn compression_memory(&self) -> CompressionMemory {
+        let Some(Deflate { deflater, inflater, .. }) = &self.deflate else {
+            return CompressionMemory::default();
+        };
+        deflater.memory() + inflater.memory()
+    }
+
+    /// The byte stream.
+    pub fn get_ref(&self) -> &S {
+        &self.inner.get_ref().stream
+    }
+
+    /// The byte stream. Reading from it or writing to it breaks the connection.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner.get_mut().stream
+    }
+
+    /// `Sink::start_send` for a payload in bytes: compressed if agreed, sent with the next flush. The sink must be ready.
+    /// `opcode` is `Text`, for UTF-8, or `Binary`.
+    ///
+    /// # Errors
+    /// What tungstenite says.
+    ///
+    /// # Panics
+    /// For another opcode.
+    pub fn start_data(&mut self, opcode: Data, payload: Bytes) -> Result<(), Error> {
+        self.start(opcode, payload, None)
+    }
+
+    /// [`WebSocket::start_data`] for a payload that shares all but its first `prefix_bytes` with payloads to other
+    /// connections. Where [`DeflateParams::shared`] was agreed, the common part is compressed once, into `shared`.
+    ///
+    /// ```
+    /// use futures::{SinkExt, StreamExt};
+    /// use tungstenite_deflate::{DeflateParams, Direction, SharedDeflate, accept, connect};
+    /// use tungstenite_deflate::tungstenite::protocol::frame::coding::Data;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tungstenite_deflate::Error> {
+    /// let to_client = Direction::NO_TAKEOVER;
+    /// let enabled = [DeflateParams { shared: true, to_client, ..DeflateParams::DEFAULT }];
+    /// let common = SharedDeflate::default();
+    /// for name in ["alice: ", "bob: "] {
+    ///     let (near, far) = tokio::io::duplex(4096);
+    ///     let (client, server) = tokio::join!(
+    ///         connect("ws://localhost/", near, Some(&DeflateParams::DEFAULT), Default::default()),
+    ///         accept(far, &enabled, Default::default()),
+    ///     );
+    ///     let (mut client, mut server) = (client?.0, server?);
+    ///     let payload = format!("{name}{}", "something for all of you ".repeat(9));
+    ///     server.start_shared(Data::Text, payload.clone().into(), name.len(), &common)?;
+    ///     server.flush().await?;
+    ///     assert_eq!(client.next().await.unwrap()?.into_text()?, payload);
+    /// }
+    /// assert!(common.held_bytes() < 50);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`WebSocket::start_data`].
+    ///
+    /// # Panics
+    /// As [`WebSocket::start_data`], and for a prefix longer than the payload.
+    pub fn start_shared(
+        &mut self,
+        opcode: Data,
+        payload: Bytes,
+        prefix_bytes: usize,
+        shared: &SharedDeflate,
+    ) -> Result<(), Error> {
+        self.start(opcode, payload, Some((prefix_bytes, shared)))
+    }
+
+    /// Ends the stream of messages, for a caller that found one invalid: [`WebSocket::close`] then does not wait for the
+    /// peer's Close frame.
+    pub fn fail(&mut self) {
+        self.failed = true;
+    }
+
+    /// Sends a Close frame, waits for the peer's and shuts the byte stream down. After an error, too, so that the peer
+    /// learns the reason ([`Error::close_code`]). A peer that stays silent is waited for: use a timeout.
+    pub async fn close(&mut self, frame: Option<CloseFrame>) {
+        // Errors mean that the peer is gone already.
+        let mut closing = self.send_close(frame).await.is_ok() && !self.failed;
+        self.failed = true;
+        let mut acknowledged = false;
+        while closing {
+            let message = poll_fn(|cx| Pin::new(&mut self.inner).poll_next(cx)).await;
+            acknowledged |= matches!(message, Some(Ok(Message::Close(_))));
+            closing = matches!(message, Some(Ok(_)));
+        }
+        let stream = self.get_mut();
+        if stream.shutdown().await.is_ok() && !acknowledged {
+            // A socket that is closed with unread bytes sends a reset, which can overtake the Close frame.
+            let _: std::io::Result<u64> = tokio::io::copy(stream, &mut tokio::io::sink()).await;
+        }
+    }
+
+    async fn send_close(&mut self, frame: Option<CloseFrame>) -> Result<(), Error> {
+        poll_fn(|cx| Pin::new(&mut self.inner).poll_ready(cx)).await?;
+        Pin::new(&mut self.inner).start_send(Message::Close(frame))?;
+        Ok(poll_fn(|cx| Pin::new(&mut self.inner).poll_flush(cx)).await?)
+    }
+
+    /// Compressed or not, a payload takes the same way.
+    fn start(&mut self, opcode: Data, payload: Bytes, spliced: Option<Spliced<'_>>) -> Result<(), Error> {
+        assert!(matches!(opcode, Data::Text | Data::Binary), "a message is text or binary");
+        let (rsv1, payload) = match &mut self.deflate {
+            Some(Deflate { deflater, params, .. }) if payload.len() >= params.min_bytes => {
+                match spliced {
+                    Some((prefix_bytes, shared)) if params.shared => {
+                        deflater.splice(&payload, prefix_bytes, shared, &mut self.outgoing);
+                    }
+                    _ => deflater.compress(&payload, &mut self.outgoing),
+                }
+                (true, self.outgoing.split().freeze())
+            }
+            _ => (false, payload),
+        };
+        let header = FrameHeader { rsv1, opcode: OpCode::Data(opcode), ..FrameHeader::default() };
+        Ok(Pin::new(&mut self.inner).start_send(Message::Frame(Frame::from_payload(header, payload)))?)
+    }
+
+    /// The message in what tungstenite yields.
+    fn receive(&mut self, message: Message) -> Result<Message, Error> {
+        let payload: &[u8] = match &message {
+            Message::Text(text) => text.as_bytes(),
+            Message::Binary(payload) => payload,
+            Message::Ping(_) | Message::Close(_) => {
+                self.answering = true;
+                return Ok(message);
+            }
+            Message::Pong(_) | Message::Frame(_) => return Ok(message),
+        };
+        let arrival = self.inner.get_mut().next_arrival();
+        let (Some(deflate), Some(Arrival { compressed: true, text })) = (&mut self.deflate, arrival) else {
+            return Ok(message);
+        };
+        let payload = deflate.inflater.inflate(payload, self.max_message_bytes)?;
+        if !text {
+            return Ok(Message::Binary(payload));
+        }
+        // tungstenite checks the text that it sees (RFC 6455 §8.1).
+        Utf8Bytes::try_from(payload).map(Message::Text).map_err(|_| Error::Utf8)
+    }
+}
+
+impl<S> Stream for WebSocket<S>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    type Item = Result<Message, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        if this.failed {
+            return Poll::Ready(None);
+        }
+        // tungstenite fills its read buffer with zeros before it asks the stream, for nothing on most polls of a
+        // connection that mostly sends.
+        if this.drained && this.inner.get_ref().has_nothing_to_read(cx) {
+            return Poll::Pending;
+        }
+        let polled = Pin::new(&mut this.inner).poll_next(cx);
+        this.drained = polled.is_pending() && !this.answering;
+        let Some(result) = ready!(polled) else { return Poll::Ready(None) };
+        let received = result.map_err(Error::from).and_then(|message| this.receive(message));
+        this.failed = received.is_err();
+        Poll::Ready(Some(received))
+    }
+}
+
+impl<S> Sink<Message> for WebSocket<S>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    type Error = Error;
+
+    fn poll_ready(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Pin::new(&mut self.inner).poll_ready(cx).map_err(Error::from)
+    }
+
+    fn start_send(mut self: Pin<&mut Self>, message: Message) -> Result<(), Error> {
+        match message {
+            Message::Text(text) => self.start_data(Data::Text, text.into()),
+            Message::Binary(payload) => self.start_data(Data::Binary, payload),
+            control => Ok(Pin::new(&mut self.inner).start_send(control)?),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        ready!(Pin::new(&mut self.inner).poll_flush(cx))?;
+        self.answering = false;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Pin::new(&mut self.inner).poll_close(cx).map_err(Error::from)
+    }
+}

@@ -1,0 +1,6 @@
+//! Both ends against each other and against scripted peers, over streams in memory.
+
+#![expect(clippy::unwrap_used, reason = "clippy recognises test functions, not their helpers")]
+
+mod negotiation;
+mod websocket;

@@ -1,0 +1,245 @@
+//! Header values in, decisions out.
+
+use proptest::prelude::*;
+use tungstenite_deflate::{
+    DeflateParams, Direction,
+    negotiate::{accept, check_answer, offer},
+};
+
+/// The server's answer, its own direction and the client's.
+type Granted<'a> = (&'a str, Direction, Direction);
+
+/// What the client sends with and what the server does.
+type Directions = (Direction, Direction);
+
+const KEPT: Direction = Direction::DEFAULT;
+const DROPPED: Direction = Direction::NO_TAKEOVER;
+
+const NO_TAKEOVER: DeflateParams =
+    DeflateParams { to_client: DROPPED, to_server: DROPPED, ..DeflateParams::DEFAULT };
+const SHARED: DeflateParams = DeflateParams { shared: true, to_client: DROPPED, ..DeflateParams::DEFAULT };
+
+fn bits(direction: Direction, window_bits: u8) -> Direction {
+    Direction { window_bits, ..direction }
+}
+
+/// What the server answers and does (server's direction, client's direction); `None`: declined.
+fn check_accept(enabled: &[DeflateParams], header: &str, expected: Option<Granted<'_>>) {
+    let accepted = accept(header, enabled).unwrap();
+    let found = accepted.as_ref();
+    let found = found.map(|(answer, agreed)| (answer.as_str(), agreed.to_client, agreed.to_server));
+    assert_eq!(found, expected, "offer {header:?}");
+}
+
+#[test]
+fn the_server_honours_deflate_offers() {
+    let both = [DeflateParams::DEFAULT, NO_TAKEOVER];
+    let cases: [(&str, Option<Granted<'_>>); 24] = [
+        // What nostr-tools, NDK and Chromium send, what go-nostr sends, what strfry's clients send.
+        ("permessage-deflate; client_max_window_bits", Some(("permessage-deflate", KEPT, KEPT))),
+        ("permessage-deflate", Some(("permessage-deflate", KEPT, KEPT))),
+        (
+            "permessage-deflate; client_no_context_takeover; server_no_context_takeover",
+            Some((
+                "permessage-deflate; server_no_context_takeover; client_no_context_takeover",
+                DROPPED,
+                DROPPED,
+            )),
+        ),
+        (
+            "permessage-deflate; server_no_context_takeover",
+            Some(("permessage-deflate; server_no_context_takeover", DROPPED, KEPT)),
+        ),
+        (
+            "permessage-deflate; client_no_context_takeover",
+            Some(("permessage-deflate; client_no_context_takeover", KEPT, DROPPED)),
+        ),
+        (
+            "permessage-deflate; server_max_window_bits=10",
+            Some(("permessage-deflate; server_max_window_bits=10", bits(KEPT, 10), KEPT)),
+        ),
+        (
+            "permessage-deflate;client_max_window_bits=\"10\"",
+            Some(("permessage-deflate; client_max_window_bits=10", KEPT, bits(KEPT, 10))),
+        ),
+        (
+            "permessage-deflate; client_max_window_bits = \"1\\0\"",
+            Some(("permessage-deflate; client_max_window_bits=10", KEPT, bits(KEPT, 10))),
+        ),
+        // A client may compress with 8 bits, which 9 can read; the server cannot.
+        (
+            "permessage-deflate; client_max_window_bits=8",
+            Some(("permessage-deflate; client_max_window_bits=8", KEPT, bits(KEPT, 9))),
+        ),
+        ("permessage-deflate; server_max_window_bits=8", None),
+        (
+            "permessage-deflate; server_max_window_bits=8, permessage-deflate",
+            Some(("permessage-deflate", KEPT, KEPT)),
+        ),
+        ("permessage-deflate; client_max_window_bits=15", Some(("permessage-deflate", KEPT, KEPT))),
+        // Malformed parameters decline their offer.
+        ("permessage-deflate; client_max_window_bits=16", None),
+        ("permessage-deflate; client_max_window_bits=7", None),
+        ("permessage-deflate; client_max_window_bits=010", None),
+        ("permessage-deflate; client_max_window_bits=+9", None),
+        ("permessage-deflate; server_max_window_bits", None),
+        ("permessage-deflate; server_no_context_takeover=1", None),
+        ("permessage-deflate; server_no_context_takeover; server_no_context_takeover", None),
+        ("permessage-deflate; client_max_window_bits; client_max_window_bits=9", None),
+        ("permessage-deflate; unknown_parameter", None),
+        (
+            "permessage-deflate; unknown_parameter, permessage-deflate",
+            Some(("permessage-deflate", KEPT, KEPT)),
+        ),
+        ("permessage-bzip2, x-webkit-deflate-frame; a=b", None),
+        (" , permessage-bzip2;level=9 ,, permessage-deflate , ", Some(("permessage-deflate", KEPT, KEPT))),
+    ];
+    for (header, expected) in cases {
+        check_accept(&both, header, expected);
+        check_accept(&[], header, None);
+    }
+}
+
+#[test]
+fn the_server_can_insist_on_no_takeover_and_on_smaller_windows() {
+    let answer = "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
+    check_accept(
+        &[NO_TAKEOVER],
+        "permessage-deflate; client_max_window_bits",
+        Some((answer, DROPPED, DROPPED)),
+    );
+    let eleven = bits(KEPT, 11);
+    let small = [DeflateParams { to_client: eleven, to_server: eleven, ..DeflateParams::DEFAULT }];
+    check_accept(
+        &small,
+        "permessage-deflate; client_max_window_bits",
+        Some(("permessage-deflate; client_max_window_bits=11", bits(KEPT, 11), bits(KEPT, 11))),
+    );
+    // Without the client's leave its window cannot be limited (RFC 7692 §7.1.2.2).
+    check_accept(&small, "permessage-deflate", Some(("permessage-deflate", bits(KEPT, 11), KEPT)));
+}
+
+#[test]
+fn a_server_that_shares_compressed_messages_promises_no_takeover_of_its_own() {
+    let answer = "permessage-deflate; server_no_context_takeover";
+    check_accept(&[SHARED], "permessage-deflate; client_max_window_bits", Some((answer, DROPPED, KEPT)));
+    assert!(accept("permessage-deflate", &[SHARED]).unwrap().unwrap().1.shared);
+
+    // A client cannot ask for it: it offers what everybody offers, and tells from the answer what it got.
+    assert_eq!(offer(&SHARED), offer(&DeflateParams::DEFAULT));
+    for (answer, takeover) in [(answer, false), ("permessage-deflate", true)] {
+        let agreed = check_answer(answer, Some(&SHARED)).unwrap().unwrap();
+        assert_eq!(agreed.to_client.takeover, takeover);
+    }
+}
+
+#[test]
+fn a_header_outside_the_grammar_is_refused() {
+    for header in [
+        "permessage-deflate;",
+        "permessage-deflate; =1",
+        "permessage-deflate; client_max_window_bits=",
+        "permessage-deflate; client_max_window_bits=\"10",
+        "permessage-deflate; client_max_window_bits=\"\"",
+        "permessage-deflate; client_max_window_bits=\"1 0\"",
+        "permessage-deflate client_max_window_bits",
+        "permessage-deflate; client_max_window_bits=\"1\\",
+        "perméssage",
+        ";",
+    ] {
+        for enabled in [&[DeflateParams::DEFAULT][..], &[]] {
+            let error = accept(header, enabled).unwrap_err().to_string();
+            assert!(error.contains("malformed"), "{header:?}: {error}");
+        }
+    }
+}
+
+/// What the client does after an answer (client's direction, server's direction); `Err`: a failed handshake.
+fn check_client(offered: Option<&DeflateParams>, answer: &str, expected: Result<Option<Directions>, &str>) {
+    let found = check_answer(answer, offered).map_err(|error| error.to_string());
+    match (found, expected) {
+        (Ok(found), Ok(expected)) => {
+            let found = found.map(|agreed| (agreed.to_server, agreed.to_client));
+            assert_eq!(found, expected, "answer {answer:?}");
+        }
+        (Err(found), Err(expected)) => assert!(found.contains(expected), "answer {answer:?}: {found}"),
+        (found, expected) => panic!("answer {answer:?}: expected {expected:?}, found {found:?}"),
+    }
+}
+
+#[test]
+fn the_client_checks_the_answer() {
+    let cases: [(&str, Result<Option<Directions>, &str>); 16] = [
+        ("permessage-deflate", Ok(Some((KEPT, KEPT)))),
+        ("", Ok(None)),
+        ("permessage-deflate; server_no_context_takeover", Ok(Some((KEPT, DROPPED)))),
+        ("permessage-deflate; client_no_context_takeover", Ok(Some((DROPPED, KEPT)))),
+        ("permessage-deflate; client_max_window_bits=10", Ok(Some((bits(KEPT, 10), KEPT)))),
+        ("permessage-deflate; server_max_window_bits=\"10\"", Ok(Some((KEPT, bits(KEPT, 10))))),
+        ("permessage-deflate; server_max_window_bits=8", Ok(Some((KEPT, bits(KEPT, 9))))),
+        ("permessage-deflate; client_max_window_bits=8", Err("zlib cannot")),
+        ("permessage-deflate; client_max_window_bits", Err("must be 8 to 15")),
+        ("permessage-deflate; client_max_window_bits=16", Err("must be 8 to 15")),
+        ("permessage-deflate; server_max_window_bits", Err("must be 8 to 15")),
+        ("permessage-deflate; unknown", Err("unknown parameter")),
+        ("permessage-deflate; server_no_context_takeover; server_no_context_takeover", Err("twice")),
+        ("permessage-deflate, permessage-deflate", Err("more than one")),
+        ("permessage-bzip2", Err("not offered")),
+        ("permessage-deflate;", Err("malformed")),
+    ];
+    for (answer, expected) in cases {
+        check_client(Some(&DeflateParams::DEFAULT), answer, expected);
+    }
+
+    check_client(Some(&NO_TAKEOVER), "permessage-deflate", Err("server_no_context_takeover"));
+    check_client(
+        Some(&NO_TAKEOVER),
+        "permessage-deflate; server_no_context_takeover",
+        Ok(Some((DROPPED, DROPPED))),
+    );
+
+    check_client(None, "permessage-deflate", Err("not offered"));
+    check_client(None, "", Ok(None));
+
+    let ten = bits(KEPT, 10);
+    let small = DeflateParams { to_client: ten, to_server: ten, ..DeflateParams::DEFAULT };
+    check_client(Some(&small), "permessage-deflate", Err("server_max_window_bits=10"));
+    check_client(
+        Some(&small),
+        "permessage-deflate; server_max_window_bits=9; client_max_window_bits=12",
+        Ok(Some((bits(KEPT, 10), bits(KEPT, 9)))),
+    );
+}
+
+#[test]
+fn what_the_client_offers_the_server_grants() {
+    let directions = || (9..=15).flat_map(|window_bits| [KEPT, DROPPED].map(|kind| bits(kind, window_bits)));
+    for (to_client, to_server) in directions().flat_map(|down| directions().map(move |up| (down, up))) {
+        let params = DeflateParams { to_client, to_server, ..DeflateParams::DEFAULT };
+        let request = offer(&params);
+        let (answer, server) = accept(&request, &[DeflateParams::DEFAULT, NO_TAKEOVER]).unwrap().unwrap();
+        let client = check_answer(&answer, Some(&params)).unwrap().unwrap();
+        assert_eq!(client, server, "{request:?}");
+        assert_eq!(client, params, "{request:?}");
+    }
+    assert_eq!(offer(&DeflateParams::DEFAULT), "permessage-deflate; client_max_window_bits");
+    assert_eq!(
+        offer(&NO_TAKEOVER),
+        "permessage-deflate; client_max_window_bits; client_no_context_takeover; server_no_context_takeover"
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_header_panics_and_every_grant_was_asked_for(
+        header in "(permessage-deflate|[a-z]{1,3}|[;,= \"\\\\]|client_max_window_bits|server_max_window_bits|\
+                   client_no_context_takeover|server_no_context_takeover|1[0-6]|[7-9]|[ -~é]){0,12}",
+    ) {
+        let _: Result<_, _> = check_answer(&header, Some(&DeflateParams::DEFAULT));
+        if let Ok(Some((_, agreed))) = accept(&header, &[DeflateParams::DEFAULT, NO_TAKEOVER]) {
+            prop_assert!(header.contains("permessage-deflate"));
+            prop_assert!((9..=15).contains(&agreed.to_client.window_bits));
+            prop_assert!((9..=15).contains(&agreed.to_server.window_bits));
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Messages through both ends, and what a peer may not send.
+
+use std::io::Write;
+
+use flate2::{Compression as Level, write::DeflateEncoder};
+use futures::{SinkExt, StreamExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tungstenite_deflate::{
+    CompressionMemory, DeflateParams, Direction, Error, SharedDeflate, WebSocket, accept, connect,
+    tungstenite::{
+        self, Message,
+        protocol::{
+            CloseFrame, Role, WebSocketConfig,
+            frame::coding::{CloseCode, Data},
+        },
+    },
+};
+
+type Ends = (WebSocket<DuplexStream>, WebSocket<DuplexStream>);
+
+/// Both ends after the handshake: client, server.
+async fn pair(offered: Option<&DeflateParams>, enabled: &[DeflateParams]) -> Ends {
+    let (near, far) = duplex(1 << 20);
+    let config = WebSocketConfig::default();
+    let (client, server) =
+        tokio::join!(connect("ws://test/", near, offered, config), accept(far, enabled, config));
+    (client.unwrap().0, server.unwrap())
+}
+
+/// Repetitive text with digits in it.
+fn sample(bytes: usize) -> String {
+    (0..)
+        .map(|n: usize| format!("[\"EVENT\",{}],", n * n))
+        .flat_map(String::into_bytes)
+        .take(bytes)
+        .map(char::from)
+        .collect()
+}
+
+fn all_params() -> Vec<DeflateParams> {
+    let directions =
+        [9, 12, 15].map(|window_bits| [true, false].map(|takeover| Direction { takeover, window_bits }));
+    let directions = directions.as_flattened();
+    let pairs = directions.iter().flat_map(|up| directions.iter().map(move |down| (*down, *up)));
+    pairs
+        .map(|(to_client, to_server)| DeflateParams { to_client, to_server, ..DeflateParams::DEFAULT })
+        .collect()
+}
+
+#[tokio::test]
+async fn messages_arrive_unaltered_under_all_parameters_in_both_directions() {
+    for params in all_params() {
+        let (mut client, mut server) = pair(Some(&params), &[DeflateParams::DEFAULT]).await;
+        assert_eq!((client.deflate(), server.deflate()), (Some(&params), Some(&params)));
+        for bytes in [0, 1, 125, 126, 700, 700, 65_535, 65_536, 70_000, 0] {
+            for message in [Message::text(sample(bytes)), Message::binary(sample(bytes))] {
+                client.send(message.clone()).await.unwrap();
+                assert_eq!(server.next().await.unwrap().unwrap(), message, "{params:?}");
+                server.send(message.clone()).await.unwrap();
+                assert_eq!(client.next().await.unwrap().unwrap(), message, "{params:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn messages_far_beyond_the_first_buffer_arrive() {
+    let (mut client, mut server) = pair(Some(&DeflateParams::DEFAULT), &[DeflateParams::DEFAULT]).await;
+    for bytes in [1 << 16, (1 << 17) - 1, 1 << 17, (1 << 17) + 1, 3 << 20] {
+        for message in [Message::text(sample(bytes)), Message::binary(vec![0; bytes])] {
+            let (sent, received) = tokio::join!(client.send(message.clone()), server.next());
+            sent.unwrap();
+            assert!(received.unwrap().unwrap() == message, "{bytes}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_end_without_the_extension_is_spoken_to_uncompressed() {
+    for (offered, enabled) in [(None, &[DeflateParams::DEFAULT][..]), (Some(&DeflateParams::DEFAULT), &[])] {
+        let (mut client, mut server) = pair(offered, enabled).await;
+        assert_eq!((client.deflate(), server.deflate()), (None, None));
+        client.send(Message::text("hello")).await.unwrap();
+        assert_eq!(server.next().await.unwrap().unwrap(), Message::text("hello"));
+        assert_eq!(server.compression_memory(), CompressionMemory::default());
+    }
+}
+
+#[tokio::test]
+async fn payloads_below_min_bytes_travel_as_they_are() {
+    let (near, mut far) = duplex(4096);
+    let params = DeflateParams { min_bytes: 100, ..DeflateParams::DEFAULT };
+    let mut server = raw(near, Some(params)).await;
+    for (bytes, first_byte) in [(99, FIN | TEXT), (100, FIN | RSV1 | TEXT)] {
+        server.send(Message::text("x".repeat(bytes))).await.unwrap();
+        let mut header = [0; 2];
+        far.read_exact(&mut header).await.unwrap();
+        assert_eq!(header[0], first_byte, "{bytes}");
+        assert_eq!(usize::from(header[1]) == bytes, bytes < 100, "{bytes}");
+        far.read_exact(&mut vec![0; usize::from(header[1])]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_common_end_is_compressed_once_and_read_by_any_client() {
+    let enabled =
+        [DeflateParams { shared: true, to_client: Direction::NO_TAKEOVER, ..DeflateParams::DEFAULT }];
+    let common = SharedDeflate::default();
+    let mut held = None;
+    for prefix in ["a", "another", &"s".repeat(70_000)] {
+        let (mut client, mut server) = pair(Some(&DeflateParams::DEFAULT), &enabled).await;
+        let payload = format!("{prefix}{}", sample(900));
+        server.start_shared(Data::Text, payload.clone().into(), prefix.len(), &common).unwrap();
+        server.send(Message::text("between")).await.unwrap();
+        assert_eq!(client.next().await.unwrap().unwrap(), Message::text(payload));
+        assert_eq!(client.next().await.unwrap().unwrap(), Message::text("between"));
+        assert_eq!(*held.get_or_insert(common.held_bytes()), common.held_bytes());
+    }
+    assert!(common.held_bytes() > 0);
+
+    let (mut client, mut server) = pair(Some(&DeflateParams::DEFAULT), &[DeflateParams::DEFAULT]).await;
+    let unused = SharedDeflate::default();
+    server.start_shared(Data::Binary, "own and common".into(), 3, &unused).unwrap();
+    server.flush().await.unwrap();
+    assert_eq!(client.next().await.unwrap().unwrap(), Message::binary("own and common"));
+    assert_eq!(unused.held_bytes(), 0, "nothing is shared where it was not agreed");
+}
+
+#[tokio::test]
+async fn frames_that_come_with_the_head_are_read_at_both_ends() {
+    let (near, mut far) = duplex(4096);
+    let mut request = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+        Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+        .to_vec();
+    request.extend(frame(FIN | RSV1 | TEXT, &HELLO));
+    far.write_all(&request).await.unwrap();
+    let mut server = accept(near, &[DeflateParams::DEFAULT], WebSocketConfig::default()).await.unwrap();
+    assert_eq!(server.next().await.unwrap().unwrap(), Message::text("Hello"));
+
+    let (near, mut far) = duplex(4096);
+    let answering = async move {
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            request.push(far.read_u8().await.unwrap());
+        }
+        let request = String::from_utf8(request).unwrap();
+        let key = request.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: ")).unwrap();
+        let accept = tungstenite::handshake::derive_accept_key(key.as_bytes());
+        let head = format!(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+        );
+        let mut answer = head.into_bytes();
+        answer.extend([FIN | RSV1 | TEXT, 7]);
+        answer.extend(HELLO);
+        far.write_all(&answer).await.unwrap();
+        far
+    };
+    let connecting = connect("ws://test/", near, Some(&DeflateParams::DEFAULT), WebSocketConfig::default());
+    let (client, _far) = tokio::join!(connecting, answering);
+    assert_eq!(client.unwrap().0.next().await.unwrap().unwrap(), Message::text("Hello"));
+}
+
+#[tokio::test]
+async fn malformed_extensions_are_answered_with_400() {
+    let (near, mut far) = duplex(4096);
+    let request = "GET / HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+        Sec-WebSocket-Extensions: permessage-deflate; =\r\n\r\n";
+    far.write_all(request.as_bytes()).await.unwrap();
+    let error = accept(near, &[DeflateParams::DEFAULT], WebSocketConfig::default()).await.unwrap_err();
+    assert!(matches!(&error, Error::WebSocket(_)), "{error}");
+    let mut answer = String::new();
+    far.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
+    assert!(answer.ends_with("malformed Sec-WebSocket-Extensions: expected a name at \"=\""), "{answer}");
+}
+
+#[tokio::test]
+async fn what_a_peer_may_not_send_ends_the_stream_with_the_fitting_close_code() {
+    let agreed = Some(DeflateParams::DEFAULT);
+    let bomb = deflated(&vec![b' '; 8 << 20]);
+    let latin1 = deflated(b"caf\xe9");
+    let cases: [(&str, Option<DeflateParams>, Vec<u8>, CloseCode); 9] = [
+        ("RSV1 without the extension", None, frame(FIN | RSV1 | TEXT, &HELLO), CloseCode::Protocol),
+        ("RSV1 on a ping", agreed, frame(FIN | RSV1 | PING, b""), CloseCode::Protocol),
+        (
+            "RSV1 on a continuation",
+            agreed,
+            [frame(RSV1 | TEXT, &HELLO), frame(FIN | RSV1, b"")].concat(),
+            CloseCode::Protocol,
+        ),
+        ("RSV2", agreed, frame(FIN | 0x20 | TEXT, b"x"), CloseCode::Protocol),
+        ("a bomb", agreed, frame(FIN | RSV1 | BINARY, &bomb), CloseCode::Size),
+        ("a large message", agreed, frame(FIN | BINARY, &vec![0; MAX_BYTES + 1]), CloseCode::Size),
+        ("no deflate stream", agreed, frame(FIN | RSV1 | BINARY, &[0x07, 1, 2, 3]), CloseCode::Invalid),
+        ("deflated Latin-1", agreed, frame(FIN | RSV1 | TEXT, &latin1), CloseCode::Invalid),
+        ("plain Latin-1", agreed, frame(FIN | TEXT, b"caf\xe9"), CloseCode::Invalid),
+    ];
+    for (what, deflate, bytes, code) in cases {
+        let (near, mut far) = duplex(4 << 20);
+        let mut server = raw(near, deflate).await;
+        far.write_all(&bytes).await.unwrap();
+        let error = server.next().await.unwrap().unwrap_err();
+        assert_eq!(error.close_code(), Some(code), "{what}: {error}");
+        assert!(server.next().await.is_none(), "{what}: an error ends the stream");
+        let close = async {
+            server.close(Some(CloseFrame { code, reason: "".into() })).await;
+            drop(server);
+        };
+        let read = async {
+            let mut bytes = Vec::new();
+            far.read_to_end(&mut bytes).await.unwrap();
+            assert_eq!(bytes, [&[FIN | CLOSE, 2], &u16::from(code).to_be_bytes()[..]].concat(), "{what}");
+            drop(far);
+        };
+        tokio::join!(close, read);
+    }
+}
+
+#[tokio::test]
+async fn closing_waits_for_the_peer_and_ends_both_streams() {
+    let (mut client, mut server) = pair(Some(&DeflateParams::DEFAULT), &[DeflateParams::DEFAULT]).await;
+    let frame = CloseFrame { code: CloseCode::Away, reason: "bye".into() };
+    let serve = async {
+        let message = server.next().await.unwrap().unwrap();
+        assert_eq!(message, Message::Close(Some(frame.clone())));
+        assert!(server.next().await.is_none());
+        drop(server);
+    };
+    tokio::join!(client.close(Some(frame.clone())), serve);
+    assert!(client.next().await.is_none());
+    assert!(client.send(Message::text("late")).await.is_err());
+}
+
+#[tokio::test]
+async fn a_stream_that_is_asked_first_is_not_read_in_vain() {
+    let (near, far) = duplex(4096);
+    let mut server = raw(near, Some(DeflateParams::DEFAULT)).await.asking_first(|_, _| true);
+    let mut far = far;
+    far.write_all(&frame(FIN | RSV1 | TEXT, &HELLO)).await.unwrap();
+    assert_eq!(server.next().await.unwrap().unwrap(), Message::text("Hello"));
+    assert!(futures::poll!(server.next()).is_pending(), "tungstenite drains the stream once");
+    far.write_all(&frame(FIN | RSV1 | TEXT, &HELLO)).await.unwrap();
+    assert!(futures::poll!(server.next()).is_pending(), "the function says that there is nothing");
+}
+
+const FIN: u8 = 0x80;
+const RSV1: u8 = 0x40;
+const TEXT: u8 = 1;
+const BINARY: u8 = 2;
+const CLOSE: u8 = 8;
+const PING: u8 = 9;
+
+/// RFC 7692 §7.2.3.1.
+const HELLO: [u8; 7] = [0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
+
+const MAX_BYTES: usize = 1 << 20;
+
+/// A server behind a handshake that agreed on `deflate`.
+async fn raw(stream: DuplexStream, deflate: Option<DeflateParams>) -> WebSocket<DuplexStream> {
+    let config = WebSocketConfig::default().max_message_size(Some(MAX_BYTES));
+    WebSocket::from_partially_read(stream, Vec::new(), Role::Server, deflate, config).await
+}
+
+/// A client's frame, masked with zeros.
+fn frame(first_byte: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![first_byte];
+    match payload.len() {
+        len @ 0..126 => bytes.push(0x80 | u8::try_from(len).unwrap()),
+        len => {
+            bytes.push(0x80 | 127);
+            bytes.extend((len as u64).to_be_bytes());
+        }
+    }
+    bytes.extend([0; 4]);
+    bytes.extend(payload);
+    bytes
+}
+
+/// What permessage-deflate makes of a first message.
+fn deflated(payload: &[u8]) -> Vec<u8> {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Level::new(6));
+    encoder.write_all(payload).unwrap();
+    encoder.flush().unwrap();
+    encoder.get_ref().strip_suffix(&[0, 0, 0xff, 0xff]).unwrap().to_vec()
+}
