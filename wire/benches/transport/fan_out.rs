@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use anyhow::Context;
 use bytes::Bytes;
 use codecs::Format;
-use corpus::Corpus;
 use tokio::{io::AsyncReadExt, net::TcpListener, task::JoinSet};
 use wire::{Compression, Connection, SharedDeflate};
 
@@ -17,9 +16,6 @@ use crate::{
 const CONNECTIONS: usize = 500;
 const BATCH: usize = 8;
 const BATCHES: usize = 60;
-
-/// As TRANSPORT has it: events under 3 KB.
-const MAX_EVENT_BYTES: usize = 3_000;
 
 pub(crate) fn measure(rounds: usize) -> anyhow::Result<()> {
     let names = ["none", "deflate-shared"];
@@ -73,14 +69,7 @@ fn play(compression: Compression) -> anyhow::Result<(f64, f64)> {
 /// Events as JSON, each behind the subscription id of every connection, as a relay does it.
 async fn send(connections: &mut [Connection]) -> anyhow::Result<()> {
     let json = Format::JSON.spec().library;
-    let mut events = Vec::new();
-    for event in &Corpus::bundled().events {
-        let mut encoded = Vec::new();
-        json.encode_event(event, &mut encoded)?;
-        if encoded.len() < MAX_EVENT_BYTES && events.len() < BATCH * BATCHES {
-            events.push(encoded);
-        }
-    }
+    let events = events();
     for batch in events.chunks(BATCH) {
         let shared: Vec<_> = batch.iter().map(|_| SharedDeflate::default()).collect();
         for (n, connection) in connections.iter_mut().enumerate() {
@@ -102,6 +91,38 @@ async fn send(connections: &mut [Connection]) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Notes as JSON, 350 to 2,000 bytes: random hex, which is most of a note, and text of few different words.
+fn events() -> Vec<Vec<u8>> {
+    const WORDS: [&str; 16] = [
+        "the", "relay", "was", "a", "note", "and", "of", "nobody", "zap", "this", "morning", "https://",
+        "in", "bitcoin", "I", "nostr",
+    ];
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let note = |n: usize| {
+        let mut hex = |digits: usize| {
+            let text: String = (0..digits / 16).map(|_| format!("{:016x}", random())).collect();
+            text
+        };
+        let (id, pubkey, sig) = (hex(64), hex(64), hex(128));
+        let tags: Vec<_> = (0..n % 8).map(|_| format!(r#"["p","{}"]"#, hex(64))).collect();
+        let content: Vec<_> = hex(16 * (1 + n % 12)).bytes().map(|b| WORDS[usize::from(b) % 16]).collect();
+        format!(
+            r#"{{"id":"{id}","pubkey":"{pubkey}","created_at":{},"kind":1,"tags":[{}],"content":"{}","sig":"{sig}"}}"#,
+            1_700_000_000 + n,
+            tags.join(","),
+            content.join(" "),
+        )
+        .into_bytes()
+    };
+    (0..BATCH * BATCHES).map(note).collect()
 }
 
 async fn read_all(address: SocketAddr) -> anyhow::Result<()> {
