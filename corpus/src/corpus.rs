@@ -21,9 +21,6 @@ pub struct Corpus {
     pub origin: Origin,
     /// Names exactly these events in this order.
     pub fingerprint: Fingerprint,
-    /// Events left out because an earlier one has the same id: a relay would refuse them, so a run that planned
-    /// with them could not account for every event. Say so to the user when it is not 0.
-    pub duplicates_dropped: usize,
 }
 
 impl Corpus {
@@ -57,18 +54,12 @@ impl Corpus {
         BUNDLED.clone()
     }
 
-    /// A corpus of events that are in memory already; keeps the first of those with the same id.
+    /// A corpus of events in memory. Keeps the first event of each id: a relay refuses the others, and a run that
+    /// planned with them could not account for every event.
     pub fn from_events(name: String, mut events: Vec<Event<'static>>) -> Corpus {
-        let before = events.len();
-        let mut seen = HashSet::with_capacity(before);
+        let mut seen = HashSet::with_capacity(events.len());
         events.retain(|event| seen.insert(event.id));
-        Corpus {
-            name,
-            origin: Origin::of(&events),
-            fingerprint: Fingerprint::of(&events),
-            duplicates_dropped: before - events.len(),
-            events,
-        }
+        Corpus { name, origin: Origin::of(&events), fingerprint: Fingerprint::of(&events), events }
     }
 
     /// How many events there are of each kind.
