@@ -8,7 +8,7 @@ use std::{
 
 use clap::Parser;
 use codecs::Format;
-use measure::{Exit, RunRecord, Status, Verdict};
+use measure::{Exit, RunRecord, Status, ValidityClass};
 
 use crate::{
     args::{Args, Command, Explain},
@@ -76,11 +76,11 @@ fn say(command: &Command) -> anyhow::Result<()> {
 
 /// A run that ended early has that code before any other: its ledger cannot balance.
 fn exit(record: &RunRecord) -> Exit {
-    match (&record.status, record.counts.balanced(), record.validity.verdict) {
+    match (&record.status, record.counts.balanced(), record.validity.class) {
         (Status::Incomplete { reason }, _, _) if reason == swarm::INTERRUPTED => Exit::Interrupted,
         (Status::Incomplete { .. }, _, _) => Exit::Incomplete,
         (Status::Complete, Err(_), _) => Exit::Unbalanced,
-        (Status::Complete, Ok(()), Verdict::Invalid) => Exit::Invalid,
+        (Status::Complete, Ok(()), ValidityClass::Invalid) => Exit::Invalid,
         (Status::Complete, Ok(()), _) if record.missed_bounds().next().is_some() => Exit::BoundMissed,
         (Status::Complete, Ok(()), _) => Exit::Success,
     }

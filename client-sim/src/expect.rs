@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::ensure;
-use measure::{LatencyBound, Quantile, RunRecord, Validity, Verdict};
+use measure::{LatencyBound, Quantile, RunRecord, Validity, ValidityClass};
 
 use crate::{
     plan_facts::PlanFacts,
@@ -151,18 +151,20 @@ fn judge_each(
 ) {
     for (name, Bound { min, max }) in expect {
         let Some(value) = value(name) else {
-            validity
-                .add(Verdict::Suspect, format!("{name} is expected, but there are too few values to tell"));
+            validity.add(
+                ValidityClass::Suspect,
+                format!("{name} is expected, but there are too few values to tell"),
+            );
             continue;
         };
         if latency(name).is_some() {
             continue;
         }
         if let Some(min) = min.filter(|min| value < *min) {
-            validity.add(Verdict::Invalid, format!("{name} is {value:.1}, expected at least {min}"));
+            validity.add(ValidityClass::Invalid, format!("{name} is {value:.1}, expected at least {min}"));
         }
         if let Some(max) = max.filter(|max| value > *max) {
-            validity.add(Verdict::Invalid, format!("{name} is {value:.1}, expected at most {max}"));
+            validity.add(ValidityClass::Invalid, format!("{name} is {value:.1}, expected at most {max}"));
         }
     }
 }
@@ -199,10 +201,10 @@ mod tests {
         };
         assert_eq!(judged([Some(10.0), Some(0.0), Some(5.0)]), Validity::default());
         let bad = judged([Some(9.0), Some(1.0), None]);
-        assert_eq!((bad.verdict, bad.reasons.len()), (Verdict::Invalid, 3));
+        assert_eq!((bad.class, bad.reasons.len()), (ValidityClass::Invalid, 3));
         assert_eq!(judged([Some(10.0), Some(0.0), Some(6.0)]), Validity::default(), "the relay's failure");
         assert_eq!(bad.reasons[0], "deliveries is 9.0, expected at least 10");
-        assert_eq!(judged([Some(10.0), Some(0.0), None]).verdict, Verdict::Suspect);
+        assert_eq!(judged([Some(10.0), Some(0.0), None]).class, ValidityClass::Suspect);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use corpus::Corpus;
 use measure::{
     AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, Environment, FlowRecord, PinnedCores,
     Quantile, Rate, RelayProcess, RunRecord, SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord, Validity,
-    Verdict,
+    ValidityClass,
 };
 use serde::Deserialize;
 use wire::{Agreement, Compression, Flow, Traffic};
@@ -57,12 +57,12 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     if let Some(faults) = facts.relay.as_ref().map(|relay| &relay.faults).filter(|faults| !faults.is_empty())
     {
         let reason = format!("the relay misbehaved because it was told to: {}", faults.join(" "));
-        validity.add(Verdict::Suspect, reason);
+        validity.add(ValidityClass::Suspect, reason);
     }
     if outcome.allocations.is_some() {
         let reason =
             "allocations were counted, which slows both ends: latencies and CPU times are no evidence";
-        validity.add(Verdict::Suspect, reason.to_owned());
+        validity.add(ValidityClass::Suspect, reason.to_owned());
     }
     let status = match &outcome.incomplete {
         None => Status::Complete,
@@ -87,7 +87,6 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         agreement: AgreementRecord {
             token: facts.agreement.token.clone(),
             extensions: facts.agreement.extensions.clone(),
-            subprotocol_note: None,
         },
         relay: facts.relay.clone(),
         connections: shared.workload.roles.len() as u64,

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use measure::{Allocations, AllocationsRecord, CpuTime, FlowRecord, Quantile, RunRecord, Status, Verdict};
+use measure::{
+    Allocations, AllocationsRecord, CpuTime, FlowRecord, Quantile, RunRecord, Status, ValidityClass,
+};
 
 /// A few lines: what ran, how much, how long, what it cost, and whether to believe it.
 pub(crate) fn summary(record: &RunRecord) -> String {
@@ -129,9 +131,9 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
     if let Status::Incomplete { reason } = &record.status {
         writeln!(out, "  INCOMPLETE       {reason}")?;
     }
-    match record.validity.verdict {
-        Verdict::Valid => writeln!(out, "  valid"),
-        verdict => writeln!(out, "  {verdict}: {}", record.validity.reasons.join("; ")),
+    match record.validity.class {
+        ValidityClass::Valid => writeln!(out, "  valid"),
+        class => writeln!(out, "  {class}: {}", record.validity.reasons.join("; ")),
     }
 }
 

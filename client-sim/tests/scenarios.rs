@@ -12,7 +12,7 @@ use std::{
 
 use codecs::KindClass;
 use corpus::Corpus;
-use measure::{RunRecord, Status, Verdict};
+use measure::{RunRecord, Status, ValidityClass};
 use tempfile::TempDir;
 
 /// Events of each kind: enough that everyone finds somebody, few enough that a debug build stores them at once.
@@ -203,7 +203,7 @@ fn a_run_that_misses_what_its_scenario_expects_is_no_evidence() {
     let (output, record) = setup.run("note-stream", &extra);
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
     let validity = record.unwrap().validity;
-    assert_eq!(validity.verdict, Verdict::Invalid);
+    assert_eq!(validity.class, ValidityClass::Invalid);
     let reason = "deliveries_per_published is 8.0, expected at least 9";
     assert!(validity.reasons.iter().any(|r| r == reason), "{:?}", validity.reasons);
     let (output, record) = setup.run("note-stream", &["--set", "publish.arrival.rate=100"]);

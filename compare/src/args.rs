@@ -5,7 +5,13 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
-use crate::{Matrix, Profile, selftest, slo::Slo, stats::MAX_PAIRS};
+use crate::{
+    matrix::Matrix,
+    plan::Profile,
+    result::{Config, MAX_ROUNDS, SearchConfig},
+    selftest,
+    slo::Slo,
+};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -34,7 +40,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Measure, write a result folder, show the table
     Run(Box<Run>),
-    /// Show the table of a result folder again and rewrite its summary.md and report.html, from result.json alone
+    /// Show the table of a result folder again and rewrite its summary.md, report.html, derived.json and hgrm, from
+    /// result.json alone
     Report {
         /// The folder that `compare run` wrote
         dir: PathBuf,
@@ -122,6 +129,36 @@ pub(crate) struct SearchFlags {
     pub(crate) client_args: Vec<String>,
 }
 
+impl SearchFlags {
+    pub(crate) fn matrix(&self) -> Matrix {
+        Matrix {
+            scenarios: vec![self.scenario.clone()],
+            formats: self.formats.clone(),
+            compressions: self.compressions.clone(),
+            batchings: self.batching.clone(),
+            implementations: self.implementation.clone(),
+            verifications: self.verify.clone(),
+            rates_per_s: Vec::new(),
+        }
+    }
+
+    pub(crate) fn config(&self) -> SearchConfig {
+        SearchConfig {
+            scenario: self.scenario.clone(),
+            slo: self.slo.to_string(),
+            start_per_s: self.start,
+            limit_per_s: self.limit,
+            probe_seconds: self.probe_seconds,
+            precision: self.precision,
+            confirmations: self.confirmations,
+            curve: !self.no_curve,
+            seed: self.seed,
+            corpus: self.corpus.clone(),
+            client_args: self.client_args.clone(),
+        }
+    }
+}
+
 fn precision(text: &str) -> Result<f64, String> {
     let share = text.parse::<f64>().ok().filter(|share| (0.001..=1.0).contains(share));
     share.ok_or_else(|| "expected a share from 0.001 to 1, as in 0.05".to_owned())
@@ -142,7 +179,7 @@ pub(crate) struct SelftestFlags {
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeats: u32,
     /// Rounds of a trial
-    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(6..=i64::from(MAX_PAIRS)))]
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(6..=i64::from(MAX_ROUNDS)))]
     pub(crate) rounds: u32,
     /// Seconds of a trial's block
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
@@ -198,7 +235,7 @@ pub(crate) struct Run {
     #[arg(long, value_enum, default_value = "quick")]
     pub(crate) profile: Profile,
     /// Rounds, instead of the profile's. Intervals need 6 or more
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_PAIRS)))]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
     pub(crate) rounds: Option<u32>,
     /// Seconds a block, instead of the profile's
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3600))]
@@ -252,8 +289,25 @@ impl Run {
         Ok(matrix)
     }
 
+    /// What was asked for, with the profile's size where no flag replaces it.
+    pub(crate) fn config(&self, scenarios: Vec<String>) -> Config {
+        let (rounds, seconds) = self.profile.size();
+        let drawn = || if self.url.is_some() { rand::random::<u32>().into() } else { 1 };
+        Config {
+            scenarios,
+            profile: self.profile.name().to_owned(),
+            rounds: self.rounds.unwrap_or(rounds),
+            seconds: self.seconds.unwrap_or(seconds),
+            seed: self.seed.unwrap_or_else(drawn),
+            corpus: self.corpus.clone(),
+            url: self.url.clone(),
+            client_args: self.client_args(),
+            slo: self.slo.as_ref().map(Slo::to_string),
+        }
+    }
+
     /// What every client is told, ours first.
-    pub(crate) fn client_args(&self) -> Vec<String> {
+    fn client_args(&self) -> Vec<String> {
         let ca = self.ca.iter().flat_map(|file| ["--ca".to_owned(), file.clone()]);
         let pid = self.relay_pid.iter().flat_map(|pid| ["--relay-pid".to_owned(), pid.to_string()]);
         ca.chain(pid).chain(self.client_args.iter().cloned()).collect()

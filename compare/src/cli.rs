@@ -15,14 +15,16 @@ use clap::{CommandFactory, FromArgMatches};
 use measure::{Environment, Status, utc};
 
 use crate::{
-    Config, Header, Known, Matrix, Plan, Profile, ResultFile, Role,
     args::{Cli, Command, Run, SearchFlags, SelftestFlags},
-    cells, git,
+    assemble::Header,
+    git,
+    matrix::{Known, UnknownName, cells},
+    plan::{Plan, Profile},
     progress::Progress,
-    report,
+    report::{self, Derived},
+    result::{Oracle, Probe, ResultFile, Role, SelfTest},
     run::{self, Interrupt, Outcome, Request, Stopped},
-    search::{self, SearchConfig},
-    selftest::{self, SelfTest},
+    search, selftest,
 };
 
 /// Something unexpected: an unreadable file, a client that cannot be started.
@@ -66,7 +68,7 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             let _ = writeln!(io::stderr(), "error: {error:#}");
-            let usage = error.downcast_ref::<crate::UnknownName>().is_some();
+            let usage = error.downcast_ref::<UnknownName>().is_some();
             ExitCode::from(if usage { narrow(run::EXIT_USAGE) } else { EXIT_ERROR })
         }
     }
@@ -74,39 +76,18 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
 
 /// Searches, says of each probe what it found, and leaves a result folder.
 fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<u8> {
-    let matrix = Matrix {
-        scenarios: vec![flags.scenario.clone()],
-        formats: flags.formats.clone(),
-        compressions: flags.compressions.clone(),
-        batchings: flags.batching.clone(),
-        implementations: flags.implementation.clone(),
-        verifications: flags.verify.clone(),
-        rates_per_s: Vec::new(),
-    };
-    let mut cells = cells(known, &matrix)?;
+    let mut cells = cells(known, &flags.matrix())?;
     if refused(&flags.client_args) {
         return Ok(narrow(run::EXIT_USAGE));
     }
     cells.retain(|cell| cell.role != Role::Control);
-    let config = SearchConfig {
-        scenario: flags.scenario.clone(),
-        slo: flags.slo.to_string(),
-        start_per_s: flags.start,
-        limit_per_s: flags.limit,
-        probe_seconds: flags.probe_seconds,
-        precision: flags.precision,
-        confirmations: flags.confirmations,
-        curve: !flags.no_curve,
-        seed: flags.seed,
-        corpus: flags.corpus.clone(),
-        client_args: flags.client_args.clone(),
-    };
+    let config = flags.config();
     let started = SystemTime::now();
     let program = env::current_exe().context("cannot find this program's own file")?;
     let running = tempfile::tempdir().context("cannot make a folder for records")?;
     let (git, host) = (git::current(), Environment::collect());
     let mut prober = search::Processes::new(&program, &cells, &config, running.path())?;
-    let mut tell = |cell: &str, probe: &search::Probe| {
+    let mut tell = |cell: &str, probe: &Probe| {
         let _ = writeln!(io::stderr(), "{cell}: {}", probe.line());
     };
     let found = search::search(&cells, &config, &flags.slo, &mut prober, &mut tell)?;
@@ -176,7 +157,7 @@ fn selftest_for(flags: &Run) -> Result<Option<SelfTest>> {
     }
     let options = selftest::Options { quick: true, only: Vec::new(), repeats: 0, rounds: 0, seconds: 0 };
     let program = env::current_exe().context("cannot find this program's own file")?;
-    let tell = |oracle: &selftest::Oracle| {
+    let tell = |oracle: &Oracle| {
         if !flags.quiet {
             let _ = writeln!(io::stderr(), "{}", oracle.line());
         }
@@ -219,19 +200,7 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
     if refused(&flags.client_args) {
         return Ok(narrow(run::EXIT_USAGE));
     }
-    let (rounds, seconds) = flags.profile.size();
-    let config = Config {
-        scenarios: matrix.scenarios,
-        profile: flags.profile.name().to_owned(),
-        rounds: flags.rounds.unwrap_or(rounds),
-        seconds: flags.seconds.unwrap_or(seconds),
-        seed: flags
-            .seed
-            .unwrap_or_else(|| if flags.url.is_some() { rand::random::<u32>().into() } else { 1 }),
-        corpus: flags.corpus.clone(),
-        url: flags.url.clone(),
-        client_args: flags.client_args(),
-    };
+    let config = flags.config(matrix.scenarios);
     let plan = Plan::new(&cells, config.rounds, config.seed);
     let selftest = selftest_for(flags)?;
     let started = SystemTime::now();
@@ -259,17 +228,15 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
 
     let command = command_line(args);
     let header = Header { command, git, host, started_utc: utc::format(started), status, config, selftest };
-    let mut result = ResultFile::assemble(header, &cells, &plan, blocks);
-    result.slos = flags.slo.as_ref().map(|slo| report::slo_results(slo, &result)).unwrap_or_default();
-    result.slos.extend(report::scenario_slos(&result));
+    let result = ResultFile::assemble(header, &cells, &plan, blocks);
     result.write(&folder)?;
-    report::write_logs(&result, started, &folder)?;
-    write_reports(&result, &folder)?;
+    report::write_intervals(&result, started, &folder)?;
+    let derived = write_reports(&result, &folder)?;
     // Holds only what could not be read; empty after a good run, and then it goes.
     let _ = fs::remove_dir(&running);
     show(&result)?;
     let _ = writeln!(io::stderr(), "\nwritten to {}", folder.display());
-    Ok(exit_code(&result, stopped))
+    Ok(exit_code(&result, &derived, stopped))
 }
 
 /// Whether the client's arguments decide what is a factor of the matrix; says so, too.
@@ -305,13 +272,18 @@ fn run_until_signal(request: &Request<'_>, progress: &mut Progress) -> Result<Ou
     })
 }
 
-fn write_reports(result: &ResultFile, folder: &Path) -> Result<()> {
+/// Writes everything that follows from a result.
+fn write_reports(result: &ResultFile, folder: &Path) -> Result<Derived> {
     let write = |name: &str, text: String| {
         let file = folder.join(name);
         fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
     };
     write("summary.md", report::summary(result))?;
-    write("report.html", report::html(result)?)
+    write("report.html", report::html(result)?)?;
+    report::write_percentiles(result, folder)?;
+    let derived = Derived::of(result);
+    derived.write(folder)?;
+    Ok(derived)
 }
 
 fn show(result: &ResultFile) -> Result<()> {
@@ -319,7 +291,7 @@ fn show(result: &ResultFile) -> Result<()> {
 }
 
 /// The worst thing that happened decides.
-fn exit_code(result: &ResultFile, stopped: Option<Stopped>) -> u8 {
+fn exit_code(result: &ResultFile, derived: &Derived, stopped: Option<Stopped>) -> u8 {
     // What became of the floor says nothing about a format.
     let cells = || result.cells.iter().filter(|cell| cell.role != Role::Floor);
     let ended = |code: i32| cells().flat_map(|cell| &cell.blocks).any(|block| block.exit_code == Some(code));
@@ -334,7 +306,7 @@ fn exit_code(result: &ResultFile, stopped: Option<Stopped>) -> u8 {
         return EXIT_ERROR;
     }
     let empty = cells().any(|cell| cell.blocks.iter().all(|block| block.usable().is_none()));
-    let missed = result.slos.iter().any(|one| !one.met);
+    let missed = derived.slos.iter().any(|one| !one.met);
     match () {
         () if empty => narrow(run::EXIT_INVALID),
         () if missed => EXIT_SLO,

@@ -1,25 +1,29 @@
 //! Which wire format, with which compression, and what would it buy?
 //!
 //! A [`Plan`] orders the cells of a matrix at random within each round, [`run`](run::run) measures every cell in fresh
-//! processes, and what came out is a [`ResultFile`], from which [`report`] renders tables and verdicts. Measuring and
-//! rendering meet only in that file: nothing in `report` starts a process, nothing in `run` renders.
+//! processes, and what was measured is a [`ResultFile`], from which [`report`] derives figures, tables and verdicts.
+//! Measuring and rendering meet only in that file: nothing in `report` starts a process, nothing in `run` renders.
 //!
-//! To add a column, add a variant to [`report::Metric`]. To add a profile, add a variant to [`Profile`].
+//! To add a column, add a variant to [`merged::Metric`]. To add a profile, add a variant to [`Profile`].
 
 mod args;
+mod assemble;
+pub mod bracket;
 pub mod cli;
 mod git;
 mod matrix;
+pub mod merged;
 mod plan;
 pub mod progress;
 pub mod report;
-mod result;
+pub mod result;
 pub mod run;
 pub mod search;
 pub mod selftest;
 pub mod slo;
 mod stats;
 
-pub use matrix::{CellSpec, Known, Matrix, Role, UnknownName, cells};
+pub use assemble::Header;
+pub use matrix::{CellSpec, Known, Matrix, UnknownName, cells};
 pub use plan::{Plan, Profile};
-pub use result::{Block, CellResult, Config, Git, Header, RESULT_FILE, ResultFile};
+pub use result::{Block, CellResult, Config, Git, RESULT_FILE, ResultFile, Role};

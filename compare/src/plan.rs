@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
-use crate::{CellSpec, matrix::Role};
+use crate::{matrix::CellSpec, result::Role};
 
 /// Cells between two anchors: the anchor runs at every fourth place.
 const BETWEEN_ANCHORS: usize = 3;
@@ -96,7 +96,7 @@ pub(crate) fn round_seed(seed: u64, round: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Known, Matrix, cells};
+    use crate::matrix::{Known, Matrix, cells};
 
     fn matrix(scenarios: &[&str]) -> Vec<CellSpec> {
         let formats = ["json", "a", "b", "c", "d"].map(|name| (name, vec!["library"])).to_vec();

@@ -9,8 +9,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Deserialize;
 
 use crate::{
-    Block,
-    report::{self, Merged, Metric},
+    merged::{Merged, Metric, latency_of},
+    result::Block,
 };
 
 /// Progress over a known number of blocks.
@@ -129,12 +129,12 @@ impl Progress {
 /// The rate, p99 and validity of a block.
 fn outcome(block: &Block) -> String {
     let Some(record) = &block.record else { return "no record".to_owned() };
-    let latency = report::latency_of([record]).0;
+    let latency = latency_of([record]).0;
     let merged = Merged::of([record]);
     let rate = Metric::EnvelopesPerSecond.value(&merged, latency).unwrap_or(0.0);
     let p99 = merged.quantile(latency, 0.99).ns().map_or_else(|| "–".to_owned(), milliseconds);
     // Reasons are noted apart.
-    format!("{rate:.0}/s, p99 {p99}, {}", record.validity.verdict)
+    format!("{rate:.0}/s, p99 {p99}, {}", record.validity.class)
 }
 
 fn milliseconds(ns: u64) -> String {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use measure::{RunRecord, Status, Verdict};
+use measure::{RunRecord, Status, ValidityClass};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -23,7 +23,12 @@ use tokio::{
     time,
 };
 
-use crate::{Block, CellSpec, Config, Plan, Role, plan, progress::Progress};
+use crate::{
+    matrix::CellSpec,
+    plan::{self, Plan},
+    progress::Progress,
+    result::{Block, Config, Role},
+};
 
 /// The client's exit codes that leave a record behind: an invalid measurement, events lost or altered, relay lost.
 const KEPT_EXIT_CODES: [i32; 3] = [EXIT_INVALID, EXIT_LOST, EXIT_RELAY_LOST];
@@ -177,7 +182,9 @@ fn report_trouble(progress: &Progress, place: &Place<'_>, block: &Block) {
     if let Some(failure) = &block.failure {
         progress.note(&format!("round {round}, {id}: {failure}"));
     }
-    if let Some(record) = block.record.as_ref().filter(|record| record.validity.verdict == Verdict::Invalid) {
+    if let Some(record) =
+        block.record.as_ref().filter(|record| record.validity.class == ValidityClass::Invalid)
+    {
         progress.note(&format!("round {round}, {id}: invalid: {}", record.validity.reasons.join("; ")));
     }
 }
@@ -376,7 +383,7 @@ impl Tail {
     }
 }
 
-/// Moves the record, if the client left one, into the block. The client's verdict is checked, not believed.
+/// Moves the record, if the client left one, into the block. The client's own judgement is checked, not believed.
 fn take_record(place: &Place<'_>, file: &Path, block: &mut Block) {
     let expected =
         block.failure.is_none() || block.exit_code.is_some_and(|code| KEPT_EXIT_CODES.contains(&code));
@@ -394,8 +401,8 @@ fn take_record(place: &Place<'_>, file: &Path, block: &mut Block) {
         return add_failure(block, difference);
     }
     let mut invalid = |reason: String| {
-        if record.validity.verdict != Verdict::Invalid {
-            record.validity.add(Verdict::Invalid, reason);
+        if record.validity.class != ValidityClass::Invalid {
+            record.validity.add(ValidityClass::Invalid, reason);
         }
     };
     if let Some(code) = block.exit_code.filter(|code| KEPT_EXIT_CODES.contains(code)) {

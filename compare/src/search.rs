@@ -11,17 +11,18 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use measure::{CorpusRecord, Quantile, RunRecord, Verdict};
+use measure::{CorpusRecord, Quantile, RunRecord, ValidityClass};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 
 use crate::{
-    Block, CellSpec, Config, Plan, Role,
+    bracket::Bracket,
+    matrix::CellSpec,
+    merged::latency_of,
+    plan::Plan,
     progress::Progress,
-    report,
+    result::{Block, CellProbes, Config, Probe, ProbeOutcome, Purpose, Role, SearchConfig},
     run::{self, Interrupt, Request, Stopped},
     slo::{Measured, Slo},
 };
@@ -31,155 +32,6 @@ const CURVE: [f64; 6] = [0.10, 0.25, 0.50, 0.70, 0.85, 0.95];
 
 /// A generator that uses more of its core than this may be what cannot keep up.
 const GENERATOR_BUSY: f64 = 0.8;
-
-/// What is searched for, and how.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SearchConfig {
-    /// Scenario name or file.
-    pub scenario: String,
-    /// What must hold.
-    pub slo: String,
-    /// The first rate, in events published per second.
-    pub start_per_s: u32,
-    /// No probe goes beyond this.
-    pub limit_per_s: u32,
-    /// Seconds of a probe.
-    pub probe_seconds: u32,
-    /// The bracket's ends differ by at most this share.
-    pub precision: f64,
-    /// How often each end is repeated.
-    pub confirmations: u32,
-    /// Whether p99 is measured at shares of the lowest limit.
-    pub curve: bool,
-    /// Decides the order of the probes; each probe has a seed of its own.
-    pub seed: u64,
-    /// The corpus file, when another than the bundled one.
-    pub corpus: Option<String>,
-    /// Further arguments of every client.
-    pub client_args: Vec<String>,
-}
-
-/// One cell's bracket and how it came about.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CellSearch {
-    /// The cell's name.
-    pub cell: String,
-    /// The highest rate that passed.
-    pub last_pass_per_s: Option<u32>,
-    /// The lowest rate that did not.
-    pub first_fail_per_s: Option<u32>,
-    /// What did not pass there.
-    pub end: End,
-    /// Of the repetitions of the last pass, how many passed.
-    pub pass_confirmed: u32,
-    /// Of the repetitions of the first fail, how many failed.
-    pub fail_confirmed: u32,
-    /// Every probe in the order they ran, repetitions and points of the curve included.
-    pub probes: Vec<Probe>,
-}
-
-/// Why a search ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum End {
-    /// The relay missed the SLO.
-    Slo,
-    /// The measurement was invalid there: the generator or the host could not go on, so the relay's limit is higher.
-    GeneratorLimit,
-    /// Nothing failed up to the highest rate that was allowed.
-    RateLimit,
-    /// Not even one event a second passed.
-    NothingPassed,
-    /// The search was interrupted before the bracket was small enough.
-    Unfinished,
-}
-
-/// One run at one rate.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Probe {
-    /// Events published per second.
-    pub rate_per_s: u32,
-    /// What it was for.
-    pub purpose: Purpose,
-    /// What came out.
-    pub outcome: ProbeOutcome,
-    /// Which bounds were missed, or why the measurement is invalid.
-    pub why: Vec<String>,
-    /// p99 of the latency in nanoseconds, with enough samples.
-    pub p99_ns: Option<u64>,
-    /// The block's seconds ÷ the time until the last answer.
-    pub achieved: Option<f64>,
-}
-
-/// What a probe is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Purpose {
-    /// Finding the bracket.
-    Search,
-    /// Repeating one of its ends.
-    Confirm,
-    /// p99 against rate.
-    Curve,
-}
-
-/// What a probe found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ProbeOutcome {
-    /// The SLO held.
-    Pass,
-    /// It did not.
-    Fail,
-    /// The measurement is invalid: never the relay's failure.
-    GeneratorLimit,
-}
-
-/// The search of one cell, without the measuring.
-#[derive(Debug, Clone, PartialEq)]
-struct Bracket {
-    pass: Option<u32>,
-    fail: Option<(u32, ProbeOutcome)>,
-    start: u32,
-    limit: u32,
-    precision: f64,
-}
-
-impl Bracket {
-    fn new(config: &SearchConfig) -> Bracket {
-        let (limit, precision) = (config.limit_per_s, config.precision);
-        Bracket { pass: None, fail: None, start: config.start_per_s.min(limit), limit, precision }
-    }
-
-    /// The rate to try next; `None` when the bracket is small enough or cannot become smaller.
-    fn next(&self) -> Option<u32> {
-        match (self.pass, self.fail) {
-            (None, None) => Some(self.start),
-            (Some(pass), None) => Some(pass.saturating_mul(2).min(self.limit)).filter(|rate| *rate > pass),
-            (None, Some((fail, _))) => Some(fail / 2).filter(|rate| *rate > 0),
-            (Some(pass), Some((fail, _))) => {
-                let near = f64::from(fail) <= f64::from(pass) * (1.0 + self.precision);
-                Some(u32::midpoint(pass, fail)).filter(|rate| !near && *rate > pass)
-            }
-        }
-    }
-
-    fn tell(&mut self, rate: u32, outcome: ProbeOutcome) {
-        match outcome {
-            ProbeOutcome::Pass => self.pass = Some(self.pass.map_or(rate, |pass| pass.max(rate))),
-            _ => self.fail = Some((rate, outcome)),
-        }
-    }
-
-    fn end(&self) -> End {
-        match (self.pass, self.fail) {
-            (_, Some((_, ProbeOutcome::GeneratorLimit))) => End::GeneratorLimit,
-            (None, _) => End::NothingPassed,
-            (Some(_), None) => End::RateLimit,
-            (Some(_), Some(_)) => End::Slo,
-        }
-    }
-}
 
 /// Measures one cell at one rate.
 pub trait Prober {
@@ -194,7 +46,7 @@ pub trait Prober {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
     /// One for each cell.
-    pub cells: Vec<CellSearch>,
+    pub cells: Vec<CellProbes>,
     /// False when it was interrupted.
     pub finished: bool,
 }
@@ -216,7 +68,7 @@ pub fn search(
         slo,
         order: ChaCha8Rng::seed_from_u64(config.seed),
         brackets: cells.iter().map(|_| Bracket::new(config)).collect(),
-        found: cells.iter().map(CellSearch::new).collect(),
+        found: cells.iter().map(|cell| CellProbes { cell: cell.id.clone(), probes: Vec::new() }).collect(),
         prober,
         tell,
     };
@@ -231,7 +83,7 @@ struct UnderWay<'a, P, T> {
     slo: &'a Slo,
     order: ChaCha8Rng,
     brackets: Vec<Bracket>,
-    found: Vec<CellSearch>,
+    found: Vec<CellProbes>,
     prober: &'a mut P,
     tell: &'a mut T,
 }
@@ -249,32 +101,25 @@ impl<P: Prober, T: FnMut(&str, &Probe)> UnderWay<'_, P, T> {
             due.shuffle(&mut self.order);
             for (cell, rate) in due {
                 let Some(outcome) = self.probe(cell, rate, Purpose::Search)? else { return Ok(false) };
-                let bracket = &mut self.brackets[cell];
-                bracket.tell(rate, outcome);
-                let found = &mut self.found[cell];
-                found.last_pass_per_s = bracket.pass;
-                found.first_fail_per_s = bracket.fail.map(|(rate, _)| rate);
-                found.end = if bracket.next().is_some() { End::Unfinished } else { bracket.end() };
+                self.brackets[cell].tell(rate, outcome);
             }
         }
     }
 
     /// Repeats both ends of every bracket.
     fn confirm(&mut self) -> Result<bool> {
-        let mut again: Vec<(usize, u32, bool)> = Vec::new();
+        let mut again: Vec<(usize, u32)> = Vec::new();
         for (cell, bracket) in self.brackets.iter().enumerate() {
             for _ in 0..self.config.confirmations {
-                again.extend(bracket.pass.map(|rate| (cell, rate, true)));
-                again.extend(bracket.fail.map(|(rate, _)| (cell, rate, false)));
+                again.extend(bracket.pass.map(|rate| (cell, rate)));
+                again.extend(bracket.fail.map(|(rate, _)| (cell, rate)));
             }
         }
         again.shuffle(&mut self.order);
-        for (cell, rate, passed) in again {
-            let Some(outcome) = self.probe(cell, rate, Purpose::Confirm)? else { return Ok(false) };
-            let same = (outcome == ProbeOutcome::Pass) == passed;
-            let found = &mut self.found[cell];
-            let counter = if passed { &mut found.pass_confirmed } else { &mut found.fail_confirmed };
-            *counter += u32::from(same);
+        for (cell, rate) in again {
+            if self.probe(cell, rate, Purpose::Confirm)?.is_none() {
+                return Ok(false);
+            }
         }
         Ok(true)
     }
@@ -327,7 +172,7 @@ fn judge(block: &Block, rate: u32, purpose: Purpose, config: &SearchConfig, slo:
         probe.why.extend(block.failure.clone());
         return probe;
     };
-    let latency = report::latency_of([record]).0;
+    let latency = latency_of([record]).0;
     let measured = Measured::of(&[record], config.probe_seconds);
     let p99 = record.latency.get(latency).map_or(Quantile::Missing, |latency| latency.quantile_ns(0.99));
     (probe.p99_ns, probe.achieved) = (p99.ns(), measured.achieved());
@@ -338,7 +183,7 @@ fn judge(block: &Block, rate: u32, purpose: Purpose, config: &SearchConfig, slo:
     }
     let missed = slo.judge("", &measured, latency).into_iter().filter(|result| !result.met);
     probe.why = missed.map(|result| result.bound).collect();
-    if record.validity.verdict == Verdict::Invalid {
+    if record.validity.class == ValidityClass::Invalid {
         probe.why.extend(record.validity.reasons.iter().cloned());
     }
     if probe.why.is_empty() {
@@ -350,38 +195,11 @@ fn judge(block: &Block, rate: u32, purpose: Purpose, config: &SearchConfig, slo:
 /// Whether an invalid record is the generator's or the host's doing. A relay that takes no more makes its clients late,
 /// too: then the generator has time to spare.
 fn generator_failed(record: &RunRecord) -> bool {
-    if record.validity.verdict != Verdict::Invalid || record.counts.balanced().is_err() {
+    if record.validity.class != ValidityClass::Invalid || record.counts.balanced().is_err() {
         return false;
     }
     let busy = record.client_cpu.total_ns as f64 / record.elapsed_ns.max(1) as f64 > GENERATOR_BUSY;
     busy || record.validity.blames_host()
-}
-
-impl Probe {
-    /// One line for whoever waits.
-    pub fn line(&self) -> String {
-        let outcome = match self.outcome {
-            ProbeOutcome::Pass => "passes".to_owned(),
-            ProbeOutcome::Fail => format!("fails: {}", self.why.join("; ")),
-            ProbeOutcome::GeneratorLimit => format!("generator limit: {}", self.why.join("; ")),
-        };
-        let p99 = self.p99_ns.map_or_else(String::new, |ns| format!(", p99 {:.3} ms", ns as f64 / 1e6));
-        format!("{}/s{p99}, {outcome}", self.rate_per_s)
-    }
-}
-
-impl CellSearch {
-    fn new(spec: &CellSpec) -> CellSearch {
-        CellSearch {
-            cell: spec.id.clone(),
-            last_pass_per_s: None,
-            first_fail_per_s: None,
-            end: End::Unfinished,
-            pass_confirmed: 0,
-            fail_confirmed: 0,
-            probes: Vec::new(),
-        }
-    }
 }
 
 /// Probes with processes of their own.
@@ -463,58 +281,7 @@ impl SearchConfig {
             corpus: self.corpus.clone(),
             url: None,
             client_args: self.client_args.clone(),
+            slo: None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config() -> SearchConfig {
-        SearchConfig {
-            scenario: "x".to_owned(),
-            slo: "p99<10ms".to_owned(),
-            start_per_s: 100,
-            limit_per_s: 100_000,
-            probe_seconds: 1,
-            precision: 0.05,
-            confirmations: 3,
-            curve: true,
-            seed: 1,
-            corpus: None,
-            client_args: Vec::new(),
-        }
-    }
-
-    /// Plays a relay that sustains so many events a second.
-    fn found(start: u32, limit: u32, sustains: u32, beyond: ProbeOutcome) -> (Bracket, u32) {
-        let mut bracket = Bracket::new(&SearchConfig { start_per_s: start, limit_per_s: limit, ..config() });
-        let mut probes = 0;
-        while let Some(rate) = bracket.next() {
-            assert!(rate <= limit && probes < 60, "{bracket:?}");
-            bracket.tell(rate, if rate <= sustains { ProbeOutcome::Pass } else { beyond });
-            probes += 1;
-        }
-        (bracket, probes)
-    }
-
-    #[test]
-    fn the_bracket_holds_the_limit_and_is_small() {
-        for sustains in [1, 7, 99, 100, 101, 4_321, 50_000] {
-            let (bracket, probes) = found(100, 100_000, sustains, ProbeOutcome::Fail);
-            let (pass, (fail, _)) = (bracket.pass.unwrap(), bracket.fail.unwrap());
-            assert!(pass <= sustains && sustains < fail, "{sustains}: [{pass}, {fail}]");
-            assert!(f64::from(fail) <= f64::from(pass) * 1.05 || fail == pass + 1, "[{pass}, {fail}]");
-            assert!(probes <= 20, "{probes}");
-            assert_eq!(bracket.end(), End::Slo);
-        }
-    }
-
-    #[test]
-    fn what_ends_a_search_is_said() {
-        assert_eq!(found(100, 100_000, 0, ProbeOutcome::Fail).0.end(), End::NothingPassed);
-        assert_eq!(found(100, 1_000, 5_000, ProbeOutcome::Fail).0.end(), End::RateLimit);
-        assert_eq!(found(100, 100_000, 5_000, ProbeOutcome::GeneratorLimit).0.end(), End::GeneratorLimit);
     }
 }

@@ -6,7 +6,7 @@ use measure::RunRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::report::Merged;
+use crate::merged::Merged;
 
 /// Bounds that must all hold.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,7 +16,7 @@ pub struct Slo(Vec<Bound>);
 #[derive(Debug, Clone, PartialEq)]
 struct Bound {
     figure: Figure,
-    comparison: Comparison,
+    relation: Relation,
     /// In the base unit: nanoseconds, bytes, a count, a share.
     value: f64,
     /// As it was written.
@@ -40,7 +40,7 @@ enum Figure {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Comparison {
+enum Relation {
     Below,
     AtMost,
     Equal,
@@ -115,22 +115,22 @@ impl Slo {
                 cell: cell.to_owned(),
                 bound: bound.text.clone(),
                 value,
-                met: value.is_some_and(|value| bound.comparison.holds(value, bound.value)),
+                met: value.is_some_and(|value| bound.relation.holds(value, bound.value)),
             }
         };
         self.0.iter().map(judge).collect()
     }
 }
 
-impl Comparison {
+impl Relation {
     #[expect(clippy::float_cmp, reason = "equality is for counts, which are whole")]
     fn holds(self, value: f64, bound: f64) -> bool {
         match self {
-            Comparison::Below => value < bound,
-            Comparison::AtMost => value <= bound,
-            Comparison::Equal => value == bound,
-            Comparison::AtLeast => value >= bound,
-            Comparison::Above => value > bound,
+            Relation::Below => value < bound,
+            Relation::AtMost => value <= bound,
+            Relation::Equal => value == bound,
+            Relation::AtLeast => value >= bound,
+            Relation::Above => value > bound,
         }
     }
 }
@@ -171,13 +171,13 @@ fn bound(text: &str) -> Option<Bound> {
     let at = text.find(['<', '=', '>'])?;
     let (name, rest) = text.split_at(at);
     let operators = [
-        ("<=", Comparison::AtMost),
-        (">=", Comparison::AtLeast),
-        ("<", Comparison::Below),
-        (">", Comparison::Above),
-        ("=", Comparison::Equal),
+        ("<=", Relation::AtMost),
+        (">=", Relation::AtLeast),
+        ("<", Relation::Below),
+        (">", Relation::Above),
+        ("=", Relation::Equal),
     ];
-    let (operator, comparison) = operators.into_iter().find(|(operator, _)| rest.starts_with(operator))?;
+    let (operator, relation) = operators.into_iter().find(|(operator, _)| rest.starts_with(operator))?;
     let number = rest[operator.len()..].trim();
     let (figure, time) = match name.trim() {
         "p50" => (Figure::Quantile(0.5), true),
@@ -201,7 +201,7 @@ fn bound(text: &str) -> Option<Bound> {
         _ => return None,
     };
     let value = digits.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0)?;
-    Some(Bound { figure, comparison, value: value * factor, text: text.to_owned() })
+    Some(Bound { figure, relation, value: value * factor, text: text.to_owned() })
 }
 
 #[cfg(test)]
@@ -234,15 +234,15 @@ mod tests {
 
     #[test]
     fn a_bound_holds_on_its_own_side() {
-        use Comparison::{Above, AtLeast, AtMost, Below, Equal};
-        for (comparison, below, at, above) in [
+        use Relation::{Above, AtLeast, AtMost, Below, Equal};
+        for (relation, below, at, above) in [
             (Below, true, false, false),
             (AtMost, true, true, false),
             (Equal, false, true, false),
             (AtLeast, false, true, true),
             (Above, false, false, true),
         ] {
-            assert_eq!([1.0, 2.0, 3.0].map(|value| comparison.holds(value, 2.0)), [below, at, above]);
+            assert_eq!([1.0, 2.0, 3.0].map(|value| relation.holds(value, 2.0)), [below, at, above]);
         }
     }
 

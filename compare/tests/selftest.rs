@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use compare::selftest::SelfTest;
+use compare::result::SelfTest;
 use tempfile::TempDir;
 
 #[test]

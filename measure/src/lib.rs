@@ -32,4 +32,4 @@ pub use record::{
     Tool, TrafficRecord, read_versioned,
 };
 pub use slices::{Slice, SliceRecorder, Slices};
-pub use validity::{Rate, Signals, Validity, Verdict};
+pub use validity::{Rate, Signals, Validity, ValidityClass};

@@ -9,7 +9,7 @@ use crate::{Allocations, Counts, CpuTime, Environment, Latency, Slices, Validity
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second number; any other
 /// change raises the first, and readers refuse a first number they do not know.
-pub const SCHEMA_VERSION: &str = "1.4";
+pub const SCHEMA_VERSION: &str = "2.0";
 
 /// What one run did, how long it took and whether that may be believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -161,7 +161,7 @@ pub enum RecordError {
         source: serde_json::Error,
     },
     /// The file has another major version.
-    #[error("{name} has schema version {found}; this build reads {SCHEMA_VERSION} and later 1.x")]
+    #[error("{name} has schema version {found}; this build reads {SCHEMA_VERSION} and later 2.x")]
     Schema {
         /// The file.
         name: String,
@@ -238,8 +238,6 @@ pub struct AgreementRecord {
     pub token: Option<String>,
     /// The relay's answer about extensions.
     pub extensions: Option<String>,
-    /// What else is worth knowing, such as a fallback.
-    pub subprotocol_note: Option<String>,
 }
 
 /// The relay's process.
@@ -429,9 +427,9 @@ mod tests {
 
     #[test]
     fn another_major_version_is_refused_by_name() {
-        assert!(check_schema_version("a", Some("1.0")).is_ok());
-        assert!(check_schema_version("a", Some("1.7")).is_ok());
-        for (found, shown) in [(Some("2.0"), "2.0"), (Some("10.0"), "10.0"), (None, "none")] {
+        assert!(check_schema_version("a", Some("2.0")).is_ok());
+        assert!(check_schema_version("a", Some("2.7")).is_ok());
+        for (found, shown) in [(Some("1.3"), "1.3"), (Some("20.0"), "20.0"), (None, "none")] {
             let error = check_schema_version("old.json", found).unwrap_err().to_string();
             assert!(error.contains("old.json has schema version") && error.contains(shown), "{error}");
         }

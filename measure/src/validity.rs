@@ -1,4 +1,4 @@
-//! May the numbers of a run be believed? A pure function from signals to a verdict, every reason with its numbers.
+//! May the numbers of a run be believed? A pure function from signals to a class, every reason with its numbers.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ const HOST_BUSY: &str = "host busy: ";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Validity {
     /// The worst of the reasons.
-    pub verdict: Verdict,
+    pub class: ValidityClass,
     /// One sentence with numbers for each rule that fired; empty when valid.
     pub reasons: Vec<String>,
 }
@@ -44,7 +44,7 @@ pub struct Validity {
 /// The classes of [`Validity`], best first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum ValidityClass {
     /// No rule fired.
     #[default]
     Valid,
@@ -54,20 +54,20 @@ pub enum Verdict {
     Invalid,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for ValidityClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Verdict::Valid => "valid",
-            Verdict::Suspect => "suspect",
-            Verdict::Invalid => "invalid",
+            ValidityClass::Valid => "valid",
+            ValidityClass::Suspect => "suspect",
+            ValidityClass::Invalid => "invalid",
         })
     }
 }
 
 impl Validity {
-    /// Adds a reason; the verdict becomes the worse of the two.
-    pub fn add(&mut self, verdict: Verdict, reason: String) {
-        self.verdict = self.verdict.max(verdict);
+    /// Adds a reason; the class becomes the worse of the two.
+    pub fn add(&mut self, class: ValidityClass, reason: String) {
+        self.class = self.class.max(class);
         self.reasons.push(reason);
     }
 
@@ -124,20 +124,20 @@ impl Signals {
     fn judge_ledger(&self, validity: &mut Validity) {
         let counts = &self.counts;
         if counts.planned + counts.requests + counts.deliveries_expected == 0 {
-            validity.add(Verdict::Invalid, "nothing was planned, so nothing was measured".to_owned());
+            validity.add(ValidityClass::Invalid, "nothing was planned, so nothing was measured".to_owned());
         }
         if let Err(failure) = counts.balanced() {
-            validity.add(Verdict::Invalid, format!("the ledger does not balance: {failure}"));
+            validity.add(ValidityClass::Invalid, format!("the ledger does not balance: {failure}"));
         }
         if counts.dropped_by_generator > 0 {
             let (dropped, planned) = (counts.dropped_by_generator, counts.planned);
             let reason =
                 format!("the generator dropped {dropped} of {planned} planned events: its queue was full");
-            validity.add(Verdict::Invalid, reason);
+            validity.add(ValidityClass::Invalid, reason);
         }
         if self.clipped > 0 {
             let reason = format!("{} samples exceeded the histogram's 60 s", self.clipped);
-            validity.add(Verdict::Invalid, reason);
+            validity.add(ValidityClass::Invalid, reason);
         }
     }
 
@@ -205,9 +205,9 @@ fn limits(suspect: f64, invalid: f64) -> String {
 
 fn judge(validity: &mut Validity, value: f64, suspect_above: f64, invalid_above: f64, reason: String) {
     if value > invalid_above {
-        validity.add(Verdict::Invalid, reason);
+        validity.add(ValidityClass::Invalid, reason);
     } else if value > suspect_above {
-        validity.add(Verdict::Suspect, reason);
+        validity.add(ValidityClass::Suspect, reason);
     }
 }
 
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_calm_run_is_valid_without_reasons() {
-        assert_eq!(calm().judge(), Validity { verdict: Verdict::Valid, reasons: Vec::new() });
+        assert_eq!(calm().judge(), Validity { class: ValidityClass::Valid, reasons: Vec::new() });
     }
 
     #[test]
@@ -248,14 +248,14 @@ mod tests {
         signals.send_lag_ns_p99 = Quantile::Missing;
         signals.generator_wait_ns = None;
         signals.cpu_pressure_percent = None;
-        assert_eq!(signals.judge().verdict, Verdict::Valid);
+        assert_eq!(signals.judge().class, ValidityClass::Valid);
     }
 
     #[test]
     fn every_rule_fires_at_its_two_thresholds() {
-        use Verdict::{Invalid, Suspect};
+        use ValidityClass::{Invalid, Suspect};
         type Change = fn(&mut Signals);
-        let cases: [(Change, Verdict, &str); 16] = [
+        let cases: [(Change, ValidityClass, &str); 16] = [
             (|s| s.rate_per_second.as_mut().unwrap().achieved = 98.0, Suspect, "achieved 98.0 of 100.0"),
             (|s| s.rate_per_second.as_mut().unwrap().achieved = 96.9, Invalid, "achieved 96.9 of 100.0"),
             (|s| s.send_lag_ns_p99 = Quantile::Bracketed(100_000), Suspect, "send lag p99 0.100 ms is 11 %"),
@@ -285,11 +285,11 @@ mod tests {
             (|s| s.counts.deliveries -= 1, Invalid, "the ledger does not balance"),
             (|s| s.counts = Counts::default(), Invalid, "nothing was planned"),
         ];
-        for (change, verdict, reason) in cases {
+        for (change, class, reason) in cases {
             let mut signals = calm();
             change(&mut signals);
             let validity = signals.judge();
-            assert_eq!(validity.verdict, verdict, "{:?}", validity.reasons);
+            assert_eq!(validity.class, class, "{:?}", validity.reasons);
             assert_eq!(validity.reasons.len(), 1, "{:?}", validity.reasons);
             assert!(validity.reasons[0].contains(reason), "{:?}", validity.reasons);
         }
@@ -308,7 +308,7 @@ mod tests {
             let mut signals = calm();
             change(&mut signals);
             let validity = signals.judge();
-            assert_eq!(validity.verdict, Verdict::Invalid);
+            assert_eq!(validity.class, ValidityClass::Invalid);
             assert_eq!(validity.blames_host(), blamed, "{:?}", validity.reasons);
         }
     }
@@ -319,6 +319,6 @@ mod tests {
         signals.clipped = 2;
         signals.cpu_pressure_percent = Some(30.0);
         let validity = signals.judge();
-        assert_eq!((validity.verdict, validity.reasons.len()), (Verdict::Invalid, 2));
+        assert_eq!((validity.class, validity.reasons.len()), (ValidityClass::Invalid, 2));
     }
 }

@@ -5,14 +5,15 @@ use std::{collections::BTreeMap, fmt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{LoadView, Metric, number, view::CellView};
-use crate::{
-    matrix::Role,
-    stats::{self, Bootstrap},
+use super::{
+    number,
+    view::{CellView, LoadView, views},
 };
-
-/// Differences within ±2 % are "same": half the width of an A/A interval as it was seen on a shared machine.
-pub const BAND: f64 = 0.02;
+use crate::{
+    merged::Metric,
+    result::{ResultFile, Role},
+    stats::{self, BAND, Bootstrap},
+};
 
 /// A cell divided by its reference in one metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -176,6 +177,11 @@ pub(crate) fn control_of(comparison: &Comparison) -> Control {
         Some((low, high)) if high < 1.0 || low > 1.0 => Control::Suspect,
         _ => Control::Calm,
     }
+}
+
+/// Each cell of a result against its reference, for every judged metric.
+pub fn comparisons(result: &ResultFile) -> Vec<Comparison> {
+    views(result).iter().flat_map(LoadView::comparisons).collect()
 }
 
 #[cfg(test)]

@@ -2,8 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::{BAND, Comparison, Table, Verdict, comparisons, number};
-use crate::ResultFile;
+use super::{
+    comparison::{Comparison, Verdict, comparisons},
+    number,
+    table::Table,
+};
+use crate::{result::ResultFile, stats::BAND};
 
 /// What became of the cells that two results share.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::views;
-use crate::{ResultFile, matrix::Role};
+use super::view::views;
+use crate::result::{ResultFile, Role};
 
 /// For github-action-benchmark, tool `customSmallerIsBetter`: a list of costs, each with its interval as the range. Only
 /// ratios to JSON in the same run: absolute figures of shared machines say nothing from one day to the next.

@@ -8,14 +8,18 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Comparison, LoadView, Metric, Table,
+    comparison::Comparison,
+    derived::Derived,
     figures::{self, escape},
-    limits, summary, table, views,
+    limits, provenance, reading,
+    slos::{slo_table, slos},
+    summary,
+    table::Table,
+    view::{LoadView, views},
 };
 use crate::{
-    ResultFile,
-    matrix::Role,
-    search::{CellSearch, SearchConfig},
+    merged::Metric,
+    result::{ResultFile, Role, Search},
 };
 
 const STYLE: &str = include_str!("page.css");
@@ -30,15 +34,15 @@ pub fn html(result: &ResultFile) -> Result<String> {
     let mut body = String::new();
     add(
         &mut body,
-        format_args!("<p class=\"first\"><code>{}</code></p>\n", escape(&summary::command(result))),
+        format_args!("<p class=\"first\"><code>{}</code></p>\n", escape(&provenance::command(result))),
     );
     add(&mut body, format_args!("<h1>{}</h1>\n", escape(&summary::title(result))));
     for warning in summary::warnings(result, &loads) {
         add(&mut body, format_args!("<p class=\"warning\">{}</p>\n", escape(&warning)));
     }
     add(&mut body, format_args!("<p>{}</p>\n", escape(&summary::headline(result))));
-    if let Some(config) = &result.search {
-        limits_section(&mut body, config, &result.slo)?;
+    if let Some(search) = &result.search {
+        limits_section(&mut body, search)?;
     }
     for load in &loads {
         section(&mut body, load)?;
@@ -49,33 +53,18 @@ pub fn html(result: &ResultFile) -> Result<String> {
             add(&mut body, format_args!("<div class=\"figures\">{}</div>", figure(&caption, &svg)));
         }
     }
-    if let Some(slos) = summary::slo_table(result) {
-        body.push_str("<h2>What was demanded</h2>\n");
-        let ids: Vec<&str> = result.slos.iter().map(|one| one.cell.as_str()).collect();
-        body.push_str(&table_html(&slos, &ids).replace("**", ""));
-    }
-    add(
-        &mut body,
-        format_args!(
-            "<h2>The instrument's own tests</h2>\n<p>{}</p>\n",
-            escape(&summary::tested(result).replace('`', ""))
-        ),
-    );
-    if let Some(tests) = summary::selftest_table(result) {
-        let ids: Vec<&str> = tests.rows.iter().map(|_| "").collect();
-        add(&mut body, format_args!("<div class=\"tests\">{}</div>\n", table_html(&tests, &ids)));
-    }
-    body.push_str(&list("How to read this", &summary::reading(result, &loads)));
-    body.push_str(&list("What was measured", &summary::provenance(result)));
+    demands_and_tests(&mut body, result, &loads);
+    body.push_str(&list("How to read this", &reading::reading(result, &loads)));
+    body.push_str(&list("What was measured", &provenance::provenance(result)));
     let reproduce = format!(
         "git checkout {}\ncargo run --release -p compare -- {}",
         result.git.as_ref().map_or("COMMIT", |git| git.commit.as_str()),
-        summary::arguments(result)
+        provenance::arguments(result)
     );
     add(&mut body, format_args!("<h2>How to reproduce</h2>\n<pre>{}</pre>\n", escape(&reproduce)));
     add(
         &mut body,
-        format_args!("<script type=\"application/json\" id=\"data\">{}</script>\n", data(result, &loads)?),
+        format_args!("<script type=\"application/json\" id=\"data\">{}</script>\n", data(result)?),
     );
     // The policy names the one script by its hash, so nothing that a file smuggles in would run.
     let hash = BASE64.encode(Sha256::digest(SCRIPT));
@@ -89,20 +78,35 @@ pub fn html(result: &ResultFile) -> Result<String> {
     ))
 }
 
+fn demands_and_tests(body: &mut String, result: &ResultFile, loads: &[LoadView<'_>]) {
+    let slos = slos(result, loads);
+    if let Some(table) = slo_table(&slos) {
+        body.push_str("<h2>What was demanded</h2>\n");
+        let ids: Vec<&str> = slos.iter().map(|one| one.cell.as_str()).collect();
+        body.push_str(&table_html(&table, &ids).replace("**", ""));
+    }
+    let tested = escape(&provenance::tested(result).replace('`', ""));
+    add(body, format_args!("<h2>The instrument's own tests</h2>\n<p>{tested}</p>\n"));
+    if let Some(tests) = provenance::selftest_table(result) {
+        let ids: Vec<&str> = tests.rows.iter().map(|_| "").collect();
+        add(body, format_args!("<div class=\"tests\">{}</div>\n", table_html(&tests, &ids)));
+    }
+}
+
 fn add(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     text.write_fmt(arguments).expect("writing to a string does not fail");
 }
 
 /// Brackets, p99 against rate, and the figure of both.
-fn limits_section(body: &mut String, config: &SearchConfig, cells: &[CellSearch]) -> Result<()> {
-    let ids: Vec<&str> = cells.iter().map(|cell| cell.cell.as_str()).collect();
+fn limits_section(body: &mut String, search: &Search) -> Result<()> {
+    let ids: Vec<&str> = search.cells.iter().map(|cell| cell.cell.as_str()).collect();
     body.push_str("<h2>The highest sustainable rate</h2>\n");
-    body.push_str(&table_html(&limits::brackets(config, cells), &ids));
-    if let Some((svg, legend)) = figures::search_curve(cells)? {
+    body.push_str(&table_html(&limits::brackets(search), &ids));
+    if let Some((svg, legend)) = figures::search_curve(search)? {
         let caption = "p99 against rate (● last pass, ✕ first fail)";
         add(body, format_args!("{legend}<div class=\"figures\">{}</div>\n", figure(caption, &svg)));
     }
-    if let Some(curve) = limits::curve(cells) {
+    if let Some(curve) = limits::curve(&search.cells) {
         body.push_str("<h3>p99 at shares of the lowest limit</h3>\n");
         body.push_str(&table_html(&curve, &ids));
     }
@@ -209,18 +213,11 @@ fn table_html(table: &Table, ids: &[&str]) -> String {
     html + "</tbody></table></div>\n"
 }
 
-/// All numbers of the page, for whoever wants to go on from here.
-fn data(result: &ResultFile, loads: &[LoadView<'_>]) -> Result<String> {
-    let cells: Vec<_> = (loads.iter().flat_map(|load| load.cells.iter().map(move |view| (load, view))))
-        .map(|(load, view)| {
-            let metrics = Metric::ALL.map(|metric| (metric, metric.value(&view.merged, load.latency.0)));
-            let metrics: Vec<_> = metrics.iter().map(|(metric, value)| json!({"metric": metric, "value": value, "shown": table::shown(*metric, &view.merged, load.latency.0)})).collect();
-            json!({"id": view.cell.id, "cell": view.cell.cell, "rate_per_s": view.cell.rate_per_s, "metrics": metrics})
-        })
-        .collect();
+/// Every number of the page, for programs.
+fn data(result: &ResultFile) -> Result<String> {
     let data = json!({
-        "command": result.command, "git": result.git, "host": result.host, "config": result.config,
-        "corpus": result.corpus, "cells": cells, "slo": result.slo, "comparisons": super::comparisons(result),
+        "git": result.git, "host": result.host, "config": result.config, "corpus": result.corpus,
+        "derived": Derived::of(result),
     });
     // Inside a script element only "<" could begin something else; it stands in strings alone.
     Ok(serde_json::to_string(&data)?.replace('<', "\\u003c"))

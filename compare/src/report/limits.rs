@@ -2,36 +2,46 @@
 
 use std::collections::BTreeMap;
 
-use super::{Table, number, table::NOTHING};
+use super::{
+    number,
+    table::{NOTHING, Table},
+};
 use crate::{
-    ResultFile,
-    search::{CellSearch, End, Probe, ProbeOutcome, Purpose, SearchConfig},
+    bracket::{End, Limit},
+    result::{CellProbes, Probe, ProbeOutcome, Purpose, Search, SearchConfig},
     stats,
 };
 
+/// The bracket of each cell.
+pub(crate) fn limits(search: &Search) -> Vec<Limit> {
+    search.cells.iter().map(|cell| Limit::of(&search.config, cell)).collect()
+}
+
 /// The brackets, for people.
-pub(crate) fn brackets(config: &SearchConfig, cells: &[CellSearch]) -> Table {
+pub(crate) fn brackets(search: &Search) -> Table {
     let headings = ["cell", "sustains", "does not", "repeated", "first miss"].map(str::to_owned).to_vec();
-    let row = |cell: &CellSearch| {
+    let config = &search.config;
+    let row = |cell: &CellProbes| {
+        let limit = Limit::of(config, cell);
         let rate = |rate: Option<u32>| rate.map_or_else(|| NOTHING.to_owned(), |rate| format!("{rate}/s"));
         let of = config.confirmations;
-        let beyond = match cell.end {
-            End::Slo | End::NothingPassed => rate(cell.first_fail_per_s),
-            End::GeneratorLimit => format!("{} generator limit", rate(cell.first_fail_per_s)),
+        let beyond = match limit.end {
+            End::Slo | End::NothingPassed => rate(limit.first_fail_per_s),
+            End::GeneratorLimit => format!("{} generator limit", rate(limit.first_fail_per_s)),
             End::RateLimit => format!("not tried beyond {}/s", config.limit_per_s),
-            End::Unfinished => format!("{} not finished", rate(cell.first_fail_per_s)),
+            End::Unfinished => format!("{} not finished", rate(limit.first_fail_per_s)),
         };
-        let miss = cell.probes.iter().find(|probe| Some(probe.rate_per_s) == cell.first_fail_per_s);
+        let miss = cell.probes.iter().find(|probe| Some(probe.rate_per_s) == limit.first_fail_per_s);
         let miss = miss.map_or_else(String::new, |probe| probe.why.join("; "));
-        let repeated = format!("{}/{of} passed, {}/{of} did not", cell.pass_confirmed, cell.fail_confirmed);
-        vec![cell.cell.clone(), rate(cell.last_pass_per_s), beyond, repeated, miss]
+        let repeated = format!("{}/{of} passed, {}/{of} did not", limit.pass_confirmed, limit.fail_confirmed);
+        vec![cell.cell.clone(), rate(limit.last_pass_per_s), beyond, repeated, miss]
     };
-    Table { names: 1, headings, rows: cells.iter().map(row).collect() }
+    Table { names: 1, headings, rows: search.cells.iter().map(row).collect() }
 }
 
 /// p99 at shares of the lowest limit; `None` where it was not measured.
-pub(crate) fn curve(cells: &[CellSearch]) -> Option<Table> {
-    let points = |cell: &CellSearch| -> Vec<Probe> {
+pub(crate) fn curve(cells: &[CellProbes]) -> Option<Table> {
+    let points = |cell: &CellProbes| -> Vec<Probe> {
         cell.probes.iter().filter(|probe| probe.purpose == Purpose::Curve).cloned().collect()
     };
     let mut rates: Vec<u32> = cells.iter().flat_map(points).map(|probe| probe.rate_per_s).collect();
@@ -39,7 +49,7 @@ pub(crate) fn curve(cells: &[CellSearch]) -> Option<Table> {
     rates.dedup();
     let headings =
         std::iter::once("cell".to_owned()).chain(rates.iter().map(|rate| format!("p99 ms at {rate}/s")));
-    let row = |cell: &CellSearch| {
+    let row = |cell: &CellProbes| {
         let points = points(cell);
         let shown = |rate: &u32| {
             let probe = points.iter().find(|probe| probe.rate_per_s == *rate);
@@ -56,7 +66,7 @@ pub(crate) fn curve(cells: &[CellSearch]) -> Option<Table> {
 }
 
 /// p99 in milliseconds by rate, of every probe that was valid; the median where a rate was probed several times.
-pub(crate) fn points(cell: &CellSearch) -> Vec<(f64, f64)> {
+pub(crate) fn points(cell: &CellProbes) -> Vec<(f64, f64)> {
     let mut by_rate: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for probe in cell.probes.iter().filter(|probe| probe.outcome != ProbeOutcome::GeneratorLimit) {
         let p99 = probe.p99_ns.map(|ns| ns as f64 / 1e6);
@@ -66,15 +76,16 @@ pub(crate) fn points(cell: &CellSearch) -> Vec<(f64, f64)> {
 }
 
 /// Both tables for a terminal.
-pub(crate) fn terminal(result: &ResultFile, config: &SearchConfig) -> String {
-    let curve = curve(&result.slo).map_or_else(String::new, |curve| format!("\n{}", curve.text()));
-    format!("{} under {}\n{}{curve}", config.scenario, config.slo, brackets(config, &result.slo).text())
+pub(crate) fn terminal(search: &Search) -> String {
+    let curve = curve(&search.cells).map_or_else(String::new, |curve| format!("\n{}", curve.text()));
+    let SearchConfig { scenario, slo, .. } = &search.config;
+    format!("{scenario} under {slo}\n{}{curve}", brackets(search).text())
 }
 
 /// The section of the summary.
-pub(crate) fn markdown(result: &ResultFile, config: &SearchConfig) -> String {
-    let mut text = format!("\n{}", brackets(config, &result.slo).markdown());
-    if let Some(curve) = curve(&result.slo) {
+pub(crate) fn markdown(search: &Search) -> String {
+    let mut text = format!("\n{}", brackets(search).markdown());
+    if let Some(curve) = curve(&search.cells) {
         text.push_str("\n## p99 against rate\n\n");
         text.push_str(&curve.markdown());
     }
@@ -82,8 +93,9 @@ pub(crate) fn markdown(result: &ResultFile, config: &SearchConfig) -> String {
 }
 
 /// How many probes there are, and of what kind.
-pub(crate) fn headline(result: &ResultFile, config: &SearchConfig) -> String {
-    let probes = || result.slo.iter().flat_map(|cell| &cell.probes);
+pub(crate) fn headline(search: &Search) -> String {
+    let config = &search.config;
+    let probes = || search.cells.iter().flat_map(|cell| &cell.probes);
     let limited = probes().filter(|probe| probe.outcome == ProbeOutcome::GeneratorLimit).count();
     format!(
         "The highest rate, in events published per second, at which {} keeps {}: {} probes of {} s, {limited} of them \

@@ -3,33 +3,23 @@
 use std::{
     fs::{self, File},
     io::BufWriter,
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
 use anyhow::{Context, Result};
 use measure::log::{self, IntervalLog};
 
-use super::views;
-use crate::ResultFile;
+use super::view::views;
+use crate::result::ResultFile;
 
-/// Writes `hlog/<cell>.hlog` (every metric, one interval for each usable block) and `hgrm/<cell>.hgrm` (the latency of
-/// the table, blocks merged) into the result's folder.
+/// Writes `hlog/<cell>.hlog` into the result's folder: every metric, one interval for each usable block.
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn write_logs(result: &ResultFile, started: SystemTime, folder: &Path) -> Result<()> {
-    let (hlogs, hgrms) = (folder.join("hlog"), folder.join("hgrm"));
-    for folder in [&hlogs, &hgrms] {
-        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    }
-    for (latency, view) in
-        views(result).iter().flat_map(|load| load.cells.iter().map(|view| (load.latency.0, view)))
-    {
-        let (cell, merged) = (view.cell, &view.merged);
-        if merged.blocks == 0 {
-            continue;
-        }
+pub fn write_intervals(result: &ResultFile, started: SystemTime, folder: &Path) -> Result<()> {
+    let hlogs = make(folder, "hlog")?;
+    for cell in result.cells.iter().filter(|cell| cell.blocks.iter().any(|block| block.usable().is_some())) {
         let path = hlogs.join(format!("{}.hlog", cell.id));
         let write = || -> std::io::Result<()> {
             let comment = format!("{} of {}; usable blocks only", cell.id, cell.cell.scenario);
@@ -44,12 +34,30 @@ pub fn write_logs(result: &ResultFile, started: SystemTime, folder: &Path) -> Re
             Ok(())
         };
         write().with_context(|| format!("cannot write {}", path.display()))?;
-        if let Some(latency) = merged.latency.get(latency) {
-            let path = hgrms.join(format!("{}.hgrm", cell.id));
+    }
+    Ok(())
+}
+
+/// Writes `hgrm/<cell>.hgrm` into the result's folder: the latency of the table, usable blocks merged.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write_percentiles(result: &ResultFile, folder: &Path) -> Result<()> {
+    let hgrms = make(folder, "hgrm")?;
+    for load in views(result) {
+        for view in &load.cells {
+            let Some(latency) = view.merged.latency.get(load.latency.0) else { continue };
+            let path = hgrms.join(format!("{}.hgrm", view.cell.id));
             let mut table = Vec::new();
             log::percentiles(&mut table, latency).context("a vector takes everything")?;
             fs::write(&path, table).with_context(|| format!("cannot write {}", path.display()))?;
         }
     }
     Ok(())
+}
+
+fn make(folder: &Path, name: &str) -> Result<PathBuf> {
+    let made = folder.join(name);
+    fs::create_dir_all(&made).with_context(|| format!("cannot make {}", made.display()))?;
+    Ok(made)
 }

@@ -8,8 +8,10 @@ use measure::Slice;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::BAND;
-use crate::{Block, CellResult, stats};
+use crate::{
+    result::{Block, CellResult},
+    stats::{self, BAND},
+};
 
 /// The test's approximation is meant for ten values or more.
 const SLICES: usize = 10;

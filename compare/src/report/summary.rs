@@ -2,16 +2,21 @@
 
 use std::fmt::Write as _;
 
-use measure::{Counts, Status, Verdict as Validity};
+use measure::{Counts, Status, ValidityClass};
 
 use super::{
-    BAND, Comparison, LoadView, Steadiness, Table,
-    comparison::{Control, control_of},
+    comparison::{Comparison, Control, control_of},
     limits, number,
-    table::NOTHING,
-    views,
+    provenance::{command, line, provenance, selftest_table, tested},
+    reading::reading,
+    slos::{slo_table, slos},
+    steady::Steadiness,
+    view::{LoadView, views},
 };
-use crate::{Block, CellResult, Profile, ResultFile, Role, selftest::SelfTest, slo::SloResult, stats};
+use crate::{
+    plan::Profile,
+    result::{Block, CellResult, RESULT_FILE, ResultFile, Role, SelfTest},
+};
 
 /// How many left-out blocks the summary lists; the result file has all of them.
 const LISTED_BLOCKS: usize = 20;
@@ -24,8 +29,8 @@ pub fn summary(result: &ResultFile) -> String {
         line(&mut text, format_args!("{}> **{warning}**", if i == 0 { "\n" } else { ">\n" }));
     }
     line(&mut text, format_args!("\n{}", headline(result)));
-    if let Some(config) = &result.search {
-        text.push_str(&limits::markdown(result, config));
+    if let Some(search) = &result.search {
+        text.push_str(&limits::markdown(search));
     }
     for load in &loads {
         let comparisons = load.comparisons();
@@ -46,7 +51,7 @@ pub fn summary(result: &ResultFile) -> String {
         text.push_str(&load.verdicts(&comparisons, false).markdown());
         line(&mut text, format_args!("\n{}", steady_line(load)));
     }
-    if let Some(slos) = slo_table(result) {
+    if let Some(slos) = slo_table(&slos(result, &loads)) {
         line(&mut text, format_args!("\n## What was demanded\n\n{}", slos.markdown().trim_end()));
     }
     text.push_str(&left_out(result));
@@ -65,7 +70,7 @@ pub fn summary(result: &ResultFile) -> String {
 pub(crate) fn title(result: &ResultFile) -> String {
     let scenarios = result.config.scenarios.join(", ");
     match &result.search {
-        Some(config) => format!("{scenarios}: the highest rate under {}", config.slo),
+        Some(search) => format!("{scenarios}: the highest rate under {}", search.config.slo),
         None => format!("{scenarios}: wire formats compared"),
     }
 }
@@ -78,8 +83,8 @@ pub fn terminal(result: &ResultFile) -> String {
         line(&mut text, format_args!("{warning}"));
     }
     line(&mut text, format_args!("{}", headline(result)));
-    if let Some(config) = &result.search {
-        text.push_str(&limits::terminal(result, config));
+    if let Some(search) = &result.search {
+        text.push_str(&limits::terminal(search));
     }
     for load in &loads {
         let comparisons = load.comparisons();
@@ -102,7 +107,7 @@ pub fn terminal(result: &ResultFile) -> String {
         text.push_str(&load.verdicts(&comparisons, true).text());
         line(&mut text, format_args!("{}\n{}", control_line(load, &comparisons), steady_line(load)));
     }
-    if let Some(slos) = slo_table(result) {
+    if let Some(slos) = slo_table(&slos(result, &loads)) {
         line(&mut text, format_args!("\n{}", slos.text().trim_end()));
     }
     text
@@ -149,35 +154,6 @@ pub(crate) fn steady_line(load: &LoadView<'_>) -> String {
         let _ = write!(text, "; unsteady, so that their latency is no verdict: {}", unsteady.join("; "));
     }
     text + "."
-}
-
-/// What the compression's states take, as the cell's last run counted it.
-fn compressors(cell: &CellResult) -> String {
-    let last = cell.blocks.iter().rev().find_map(|block| block.record.as_ref()?.compression_memory);
-    last.map_or_else(String::new, |memory| format!("; its states take {memory}"))
-}
-
-fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
-    writeln!(text, "{arguments}").expect("writing to a string does not fail");
-}
-
-/// The command as one would type it again.
-pub(crate) fn command(result: &ResultFile) -> String {
-    quoted(&result.command)
-}
-
-/// The same without the program's name.
-pub(crate) fn arguments(result: &ResultFile) -> String {
-    quoted(result.command.get(1..).unwrap_or_default())
-}
-
-fn quoted(words: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=:+".contains(c);
-    let quoted = |word: &String| {
-        let simple = !word.is_empty() && word.chars().all(plain);
-        if simple { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) }
-    };
-    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 /// What a reader must know before any number.
@@ -229,14 +205,13 @@ pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Strin
 
 /// How many blocks there are and how many are left out, in one sentence each.
 pub(crate) fn headline(result: &ResultFile) -> String {
-    if let Some(config) = &result.search {
-        return limits::headline(result, config);
+    if let Some(search) = &result.search {
+        return limits::headline(search);
     }
     let blocks: Vec<&Block> = result.cells.iter().flat_map(|cell| &cell.blocks).collect();
     let scheduled: usize = result.schedule.iter().map(Vec::len).sum();
-    let verdict = |validity: Validity| {
-        let is =
-            |block: &&&Block| block.record.as_ref().is_some_and(|record| record.validity.verdict == validity);
+    let of_class = |class: ValidityClass| {
+        let is = |block: &&&Block| block.record.as_ref().is_some_and(|record| record.validity.class == class);
         blocks.iter().filter(is).count()
     };
     let failed = blocks.iter().filter(|block| block.record.is_none()).count();
@@ -245,9 +220,9 @@ pub(crate) fn headline(result: &ResultFile) -> String {
         blocks.len(),
         result.config.seconds,
         result.config.rounds,
-        verdict(Validity::Invalid),
+        of_class(ValidityClass::Invalid),
         blocks.len(),
-        verdict(Validity::Suspect),
+        of_class(ValidityClass::Suspect),
     );
     if failed > 0 {
         text.push_str(&format!(", {failed} without a record"));
@@ -270,62 +245,6 @@ pub(crate) fn headline(result: &ResultFile) -> String {
     text
 }
 
-/// Whether each cell meets what was demanded.
-pub(crate) fn slo_table(result: &ResultFile) -> Option<Table> {
-    if result.slos.is_empty() {
-        return None;
-    }
-    let headings = ["cell", "bound", "measured", "verdict"].map(str::to_owned).to_vec();
-    let row = |one: &SloResult| {
-        let times = ["p", "relay_cpu"];
-        let time = times.iter().any(|time| one.bound.starts_with(time)) || one.bound.contains("_ms_p");
-        let value = one.value.map_or_else(
-            || NOTHING.to_owned(),
-            |value| if time { format!("{} ms", number::three(value / 1e6)) } else { number::three(value) },
-        );
-        vec![
-            one.cell.clone(),
-            one.bound.clone(),
-            value,
-            if one.met { "met" } else { "**missed**" }.to_owned(),
-        ]
-    };
-    Some(Table { names: 2, headings, rows: result.slos.iter().map(row).collect() })
-}
-
-/// What is known of the instrument, in a sentence.
-pub(crate) fn tested(result: &ResultFile) -> String {
-    match &result.selftest {
-        None => {
-            "Not tested for this result: `compare selftest --out FILE`, then `--selftest FILE`.".to_owned()
-        }
-        Some(test) => {
-            let passed = test.oracles.iter().filter(|oracle| oracle.passed).count();
-            let commit = test.git.as_ref().and_then(|git| git.commit.get(..8)).unwrap_or("unknown");
-            format!(
-                "{passed} of {} passed ({}, commit {commit}, {}).",
-                test.oracles.len(),
-                if test.quick { "the short form" } else { "the long form" },
-                test.started_utc
-            )
-        }
-    }
-}
-
-/// What each test did, had to see and saw.
-pub(crate) fn selftest_table(result: &ResultFile) -> Option<Table> {
-    let test = result.selftest.as_ref()?;
-    let headings =
-        ["test", "what was done", "what had to be seen", "what was seen", "verdict"].map(str::to_owned);
-    let rows = test.oracles.iter().map(|oracle| {
-        let verdict = if oracle.passed { "passed" } else { "**failed**" };
-        [oracle.name.as_str(), &oracle.done, &oracle.limit, &oracle.measured, verdict]
-            .map(str::to_owned)
-            .to_vec()
-    });
-    Some(Table { names: 5, headings: headings.to_vec(), rows: rows.collect() })
-}
-
 /// Blocks that the tables do not use, and why.
 fn left_out(result: &ResultFile) -> String {
     let blocks = result.cells.iter().flat_map(|cell| cell.blocks.iter().map(move |block| (cell, block)));
@@ -341,7 +260,7 @@ fn left_out(result: &ResultFile) -> String {
     }
     if left_out.len() > LISTED_BLOCKS {
         let more = left_out.len() - LISTED_BLOCKS;
-        line(&mut text, format_args!("- and {more} more, see {}", crate::RESULT_FILE));
+        line(&mut text, format_args!("- and {more} more, see {RESULT_FILE}"));
     }
     text
 }
@@ -357,151 +276,4 @@ fn why(block: &Block) -> String {
     // Only the last line: the result file has the rest.
     reasons.extend(block.failure.as_ref().and_then(|failure| failure.lines().last()).map(str::to_owned));
     reasons.join("; ")
-}
-
-pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
-    if let Some(config) = &result.search {
-        return limits::reading(config);
-    }
-    let cells = loads
-        .iter()
-        .map(|load| load.cells.iter().filter(|view| view.cell.role == Role::Cell).count())
-        .max()
-        .unwrap_or(0);
-    let smallest = stats::wilcoxon_smallest(result.config.rounds as usize);
-    let correction = if smallest * cells as f64 <= stats::SIGNIFICANT {
-        format!("corrected by Holm over the {cells} cells")
-    } else {
-        format!(
-            "not corrected for {cells} cells: with {} rounds no correction could find anything, so each verdict stands \
-             alone at 5 %",
-            result.config.rounds
-        )
-    };
-    let batches = |load: &LoadView<'_>| load.varies(|cell| &cell.cell.batching);
-    let batched = match loads.iter().any(batches) {
-        true => "; what came in batches with JSON in batches, and that with JSON event by event",
-        false => "",
-    };
-    format!(
-        "- An envelope is one event delivered to one subscriber (an acknowledged publish where nothing is delivered). \
-         Envelopes/s divides by the time in which work was outstanding. In open-loop scenarios the plan sets the rate, \
-         so it is a check, not a score.\n\
-         - Quantiles are of all usable blocks' samples merged. [Brackets] mean 10 to 99 samples lie above, – that fewer \
-         do.\n\
-         - Wire bytes are counted at the socket, both ways, with frames and masks, without handshakes. On loopback part \
-         of the receiver's kernel work is charged to the sender.\n\
-         - CPU is what the whole process spent (relay and clients apart), divided by the envelopes; verifying \
-         signatures, matching and the network stack are in it for every format alike.\n\
-         - User and system are the kernel's division of the same CPU time, in ticks of 10 ms for the relay. A handshake is \
-         counted once for each connection, both ways.\n\
-         - floor is a relay that does no Nostr work and knows by heart what to answer: what the generator and the sockets cost \
-         by themselves. It is never ranked.\n\
-         - × is a block divided by its nearest anchors, JSON without compression at every fourth place, as the \
-         Hodges–Lehmann estimate over rounds: the median of the means of all pairs of rounds. Where single blocks have too \
-         few samples it is the ratio of the merged blocks.\n\
-         - Verdicts compare like with like: a format with JSON under the same compression, JSON itself with no \
-         compression{batched}. [low, high] is the 95 % bootstrap interval of that estimate (10,000 resamples of rounds, \
-         seed {}).\n\
-         - better and worse: the interval lies wholly beyond ±{:.0} % and Wilcoxon's signed-rank test agrees \
-         (p ≤ {}; {correction}). same: the interval lies within ±{:.0} %. inconclusive is an answer.\n\
-         - unsteady: the medians of single seconds, each over all rounds, have a trend (Mann–Kendall, p ≤ 0.05, and beyond \
-         ±2 %), or those of a block's halves differ by 5 %, or what is in flight grows. Such a latency says how long was \
-         measured; bytes and CPU keep their verdicts.\n\
-         - Invalid blocks stay in {}, leave the tables, and are counted above. Suspect blocks are used.\n",
-        result.config.seed,
-        BAND * 100.0,
-        stats::SIGNIFICANT,
-        BAND * 100.0,
-        crate::RESULT_FILE
-    )
-}
-
-/// The values a factor has in this result.
-fn distinct<'a>(result: &'a ResultFile, of: impl Fn(&'a CellResult) -> &'a String) -> String {
-    let mut values: Vec<&str> = Vec::new();
-    for cell in &result.cells {
-        if !values.contains(&of(cell).as_str()) {
-            values.push(of(cell));
-        }
-    }
-    values.join(", ")
-}
-
-/// What every block of a run had, or the values of the factors.
-fn measured(result: &ResultFile) -> String {
-    let config = &result.config;
-    format!(
-        "- Codecs: {}. Relay verifies: {}. Seed: {}. Profile: {}, {} rounds of {} s",
-        distinct(result, |cell| &cell.cell.implementation),
-        distinct(result, |cell| &cell.cell.verify),
-        config.seed,
-        config.profile,
-        config.rounds,
-        config.seconds
-    )
-}
-
-pub(crate) fn provenance(result: &ResultFile) -> String {
-    let mut text = String::new();
-    let unknown = || "unknown".to_owned();
-    match &result.corpus {
-        Some(corpus) => line(
-            &mut text,
-            format_args!(
-                "- Corpus: {}, {} events, {}, fingerprint {}",
-                corpus.name,
-                number::grouped(&corpus.events.to_string()),
-                corpus.origin,
-                corpus.sha256
-            ),
-        ),
-        None => line(&mut text, format_args!("- Corpus: no run got far enough to state it")),
-    }
-    if let Some(search) = &result.search {
-        let (seed, precision) = (search.seed, search.precision * 100.0);
-        line(
-            &mut text,
-            format_args!("- Seed: {seed}. Probes of {} s, precision {precision:.0} %", search.probe_seconds),
-        );
-    } else {
-        line(&mut text, format_args!("{}", measured(result)));
-    }
-    let mut compressions: Vec<(&str, &str)> = Vec::new();
-    for cell in &result.cells {
-        let pair = (cell.cell.compression.as_str(), cell.cell.compression_parameters.as_str());
-        if !compressions.contains(&pair) && !pair.1.is_empty() {
-            compressions.push(pair);
-            line(&mut text, format_args!("- Compression {}: {}{}", pair.0, pair.1, compressors(cell)));
-        }
-    }
-    let host = &result.host;
-    let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
-    line(
-        &mut text,
-        format_args!(
-            "- Machine: {}, {} cores, {}{}, {}, kernel {}",
-            host.cpu.clone().unwrap_or_else(unknown),
-            host.cores,
-            host.memory_bytes.map_or_else(unknown, gib),
-            if host.virtual_machine == Some(true) { ", virtual" } else { "" },
-            host.os.clone().unwrap_or_else(unknown),
-            host.kernel.clone().unwrap_or_else(unknown),
-        ),
-    );
-    let commit = result.git.as_ref().map_or_else(
-        || "no git checkout".to_owned(),
-        |git| format!("commit {}{}", git.commit, if git.dirty { " with local changes" } else { "" }),
-    );
-    line(
-        &mut text,
-        format_args!(
-            "- Made by {} {}, {commit}, {}, started {}",
-            result.tool.name,
-            result.tool.version,
-            host.rustc.clone().unwrap_or_else(unknown),
-            result.started_utc
-        ),
-    );
-    text
 }

@@ -2,8 +2,17 @@
 
 use measure::Quantile;
 
-use super::{Comparison, LoadView, Merged, Metric, number, view::CellView};
-use crate::{Block, CellResult, matrix, matrix::Role, stats};
+use super::{
+    comparison::Comparison,
+    number,
+    view::{CellView, LoadView},
+};
+use crate::{
+    matrix,
+    merged::{Merged, Metric},
+    result::{Block, CellResult, Role},
+    stats,
+};
 
 /// What stands where nothing was measured or too little to say.
 pub(crate) const NOTHING: &str = "–";

@@ -5,15 +5,12 @@ use std::collections::BTreeMap;
 
 use measure::RunRecord;
 
-use super::{Merged, Metric, Steadiness};
-use crate::{Block, CellResult, ResultFile, matrix, matrix::Role};
-
-/// What stands in the latency columns, best known first: the first that any usable block has samples of.
-const LATENCIES: [(&str, &str); 3] = [
-    ("response", "from the instant an event was due to its delivery"),
-    ("publish_ok", "from the instant an event was due to the relay's OK"),
-    ("eose", "from the instant a request was due to the end of its stored events"),
-];
+use super::steady::Steadiness;
+use crate::{
+    matrix,
+    merged::{Merged, Metric, latency_of},
+    result::{Block, CellResult, ResultFile, Role},
+};
 
 /// Logarithms of ratios by round.
 pub(crate) type LogRatios = BTreeMap<u32, f64>;
@@ -36,16 +33,6 @@ pub(crate) struct CellView<'a> {
     pub(crate) steady: Option<Steadiness>,
     /// For each metric its blocks divided by the anchors next to them.
     to_anchor: BTreeMap<Metric, LogRatios>,
-}
-
-/// The name of the latency that is best known of those that these records have, and its meaning.
-pub(crate) fn latency_of<'a>(
-    records: impl IntoIterator<Item = &'a RunRecord>,
-) -> (&'static str, &'static str) {
-    let has =
-        |record: &RunRecord, name: &str| record.latency.get(name).is_some_and(|found| !found.is_empty());
-    let best = |record| LATENCIES.iter().position(|(name, _)| has(record, name));
-    LATENCIES[records.into_iter().filter_map(best).min().unwrap_or(0)]
 }
 
 /// The loads of a result, in the order of its cells.

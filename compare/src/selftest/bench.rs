@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use measure::RunRecord;
 
-use super::Options;
+use super::finding::Options;
 
 const SCENARIO: &str = include_str!("selftest.toml");
 

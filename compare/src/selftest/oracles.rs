@@ -11,15 +11,15 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use measure::{Counts, Status, Verdict};
+use measure::{Counts, Status, ValidityClass};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 
 use super::{
-    Finding,
     bench::{Bench, Running},
+    finding::Finding,
     proxy::CountedRelay,
 };
 use crate::{run, stats::median};
@@ -134,7 +134,7 @@ impl Bench<'_> {
             thread.join().map_err(|_| anyhow::anyhow!("a busy thread panicked"))?;
         }
         let played = played?;
-        let invalid = played.iter().filter(|run| run.record.validity.verdict == Verdict::Invalid).count();
+        let invalid = played.iter().filter(|run| run.record.validity.class == ValidityClass::Invalid).count();
         let reasons = played.first().map(|run| run.record.validity.reasons.join("; ")).unwrap_or_default();
         Ok(Finding {
             done: format!("{BUSY_PER_CORE} busy loops for each core beside the generator"),

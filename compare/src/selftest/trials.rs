@@ -9,12 +9,15 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use measure::{Environment, Status, utc};
 
-use super::{Finding, bench::Bench};
+use super::{bench::Bench, finding::Finding};
 use crate::{
-    CellSpec, Config, Header, Plan, ResultFile, Role,
-    matrix::{BASE_COMPRESSION, BASE_FORMAT, CONTROL, NO_BATCHES},
+    assemble::Header,
+    matrix::{BASE_COMPRESSION, BASE_FORMAT, CONTROL, CellSpec, NO_BATCHES},
+    merged::Metric,
+    plan::Plan,
     progress::Progress,
-    report::{Comparison, Metric, Verdict},
+    report::{Comparison, Verdict, comparisons},
+    result::{Config, ResultFile, Role},
     run::{self, BLOCK_OVERHEAD, Interrupt, Outcome, Request, Stopped},
     stats::median,
 };
@@ -44,7 +47,7 @@ impl Bench<'_> {
         let blocks = results.iter().flat_map(|result| &result.cells).flat_map(|cell| &cell.blocks);
         let invalid = blocks.filter(|block| block.usable().is_none()).count();
         let repeats = results.len();
-        let verdicts: Vec<Comparison> = results.into_iter().flat_map(|result| result.comparisons).collect();
+        let verdicts: Vec<Comparison> = results.iter().flat_map(comparisons).collect();
         let planned = self.options.repeats as usize;
         let allowed = repeats * WRONG_OF_20 / 20;
         let of = |cell: &'static str| verdicts.iter().filter(move |comparison| comparison.cell == cell);
@@ -168,6 +171,7 @@ impl Bench<'_> {
             corpus: None,
             url: None,
             client_args: LOAD.map(str::to_owned).to_vec(),
+            slo: None,
         };
         let plan = Plan::new(&cells, config.rounds, config.seed);
         (config, cells, plan)

@@ -52,6 +52,7 @@ pub(crate) fn config(profile: &str, rounds: u32) -> Config {
         corpus: None,
         url: None,
         client_args: Vec::new(),
+        slo: None,
     }
 }
 

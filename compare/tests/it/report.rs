@@ -3,9 +3,14 @@
 use std::{collections::BTreeMap, fs, io::Write, path::Path, process::Command};
 
 use crate::common::{self, PLAIN, Run, record, result};
-use compare::{RESULT_FILE, ResultFile, report};
+use compare::{
+    RESULT_FILE, ResultFile,
+    merged::{Merged, Metric},
+    report::{self, DERIVED_FILE, Derived, Verdict},
+    result::{Oracle, SelfTest},
+};
 use flate2::{Compression, write::GzEncoder};
-use measure::{Quantile, Status, Verdict};
+use measure::{Quantile, Status, ValidityClass};
 
 pub(crate) const CELLS: [&str; 5] =
     ["json+none", "json+deflate", "cbor-packed+none", "cbor-packed+deflate", "proto+none"];
@@ -43,14 +48,14 @@ pub(crate) fn troubled() -> ResultFile {
     // The cells are the anchor, its control, json+deflate, cbor-packed, cbor-packed+deflate, proto.
     let invalid = &mut result.cells[3].blocks[1];
     let validity = &mut invalid.record.as_mut().unwrap().validity;
-    validity.add(Verdict::Invalid, "host busy: CPU pressure (some, 10 s) 71.0 %".to_owned());
+    validity.add(ValidityClass::Invalid, "host busy: CPU pressure (some, 10 s) 71.0 %".to_owned());
     let suspect = &mut result.cells[0].blocks[0].record.as_mut().unwrap().validity;
-    suspect.add(Verdict::Suspect, "host busy: CPU pressure (some, 10 s) 31.0 %".to_owned());
+    suspect.add(ValidityClass::Suspect, "host busy: CPU pressure (some, 10 s) 31.0 %".to_owned());
     let lost = &mut result.cells[4].blocks[0];
     (lost.exit_code, lost.failure) = (Some(4), Some("events were lost or altered".to_owned()));
     let record = lost.record.as_mut().unwrap();
     (record.counts.deliveries, record.counts.deliveries_lost) = (3_999, 1);
-    record.validity.add(Verdict::Invalid, record.counts.balanced().unwrap_err());
+    record.validity.add(ValidityClass::Invalid, record.counts.balanced().unwrap_err());
     let dead = &mut result.cells[5].blocks[2];
     (dead.exit_code, dead.failure, dead.record) =
         (Some(1), Some("the client ended with exit code 1; it wrote:\nerror: no relay".to_owned()), None);
@@ -112,6 +117,9 @@ fn the_report_command_needs_only_the_result_file() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(String::from_utf8(output.stdout).unwrap(), report::terminal(&result));
     assert_eq!(fs::read_to_string(folder.path().join("summary.md")).unwrap(), report::summary(&result));
+    let derived = fs::read_to_string(folder.path().join(DERIVED_FILE)).unwrap();
+    assert_eq!(serde_json::from_str::<Derived>(&derived).unwrap(), Derived::of(&result));
+    assert!(folder.path().join("hgrm/json+none.hgrm").exists());
 }
 
 #[test]
@@ -120,10 +128,10 @@ fn a_file_of_another_major_version_or_no_result_is_refused() {
     let error = ResultFile::read(folder.path()).unwrap_err().to_string();
     assert!(error.contains("expected a folder that `compare run` wrote"), "{error}");
     let mut result = troubled();
-    result.schema_version = "2.0".to_owned();
+    result.schema_version = "1.3".to_owned();
     result.write(folder.path()).unwrap();
     let error = format!("{:#}", ResultFile::read(folder.path()).unwrap_err());
-    assert!(error.contains("schema version 2.0"), "{error}");
+    assert!(error.contains("schema version 1.3"), "{error}");
 }
 
 #[test]
@@ -132,7 +140,7 @@ fn quantiles_are_of_merged_samples() {
     let records: Vec<_> = [100, 1_000]
         .map(|latency_us| record("json+none", 1, Run { latency_us, deliveries: 20_000, ..PLAIN }))
         .to_vec();
-    let merged = report::Merged::of(&records);
+    let merged = Merged::of(&records);
     assert_eq!(merged.latency["response"].len(), 40_000);
     // The fast block ends at 150 µs, the slow one begins at 500 µs: a quarter of all lies below 100 µs.
     let ns = |q| merged.quantile("response", q).ns().unwrap();
@@ -248,7 +256,7 @@ fn invalid_blocks_leave_the_numbers_and_are_counted() {
         record(id, 1 + u64::from(round), Run { wire_bytes_per_event, ..PLAIN })
     });
     let spoiled = &mut result.cells[2].blocks[1].record.as_mut().unwrap().validity;
-    spoiled.add(Verdict::Invalid, "host busy".to_owned());
+    spoiled.add(ValidityClass::Invalid, "host busy".to_owned());
     let fields = fields(&result);
     assert_eq!(fields["cbor+none"]["valid"], "1/2");
     // Only round 0 pairs, so the ratio does not see JSON's second round either.
@@ -288,7 +296,8 @@ fn without_the_base_there_are_no_ratios() {
 #[test]
 fn logs_hold_one_interval_for_each_usable_block() {
     let folder = tempfile::tempdir().unwrap();
-    report::write_logs(&troubled(), std::time::SystemTime::UNIX_EPOCH, folder.path()).unwrap();
+    report::write_intervals(&troubled(), std::time::SystemTime::UNIX_EPOCH, folder.path()).unwrap();
+    report::write_percentiles(&troubled(), folder.path()).unwrap();
     let intervals = |cell: &str| {
         let text = fs::read_to_string(folder.path().join(format!("hlog/{cell}.hlog"))).unwrap();
         text.lines().filter(|line| line.starts_with("Tag=response,")).count()
@@ -317,7 +326,7 @@ fn an_export_has_a_ratio_with_its_range_for_each_cost_of_each_cell() {
 fn a_failed_test_of_the_instrument_stands_before_every_number() {
     let mut result = result("standard", 12, &CELLS, measured);
     assert!(report::summary(&result).contains("Not tested for this result"));
-    let oracle = |name: &str, passed| compare::selftest::Oracle {
+    let oracle = |name: &str, passed| Oracle {
         name: name.to_owned(),
         done: "what was done".to_owned(),
         limit: "what had to be seen".to_owned(),
@@ -326,7 +335,7 @@ fn a_failed_test_of_the_instrument_stands_before_every_number() {
         passed,
         seconds: 1.0,
     };
-    result.selftest = Some(compare::selftest::SelfTest {
+    result.selftest = Some(SelfTest {
         schema_version: result.schema_version.clone(),
         tool: result.tool.clone(),
         git: result.git.clone(),
@@ -369,7 +378,7 @@ fn what_comes_in_batches_is_compared_with_json_in_batches() {
     });
     let references: Vec<(String, String, String)> = report::comparisons(&result)
         .into_iter()
-        .filter(|c| c.metric == report::Metric::RelayCpu && c.cell != "json-control")
+        .filter(|c| c.metric == Metric::RelayCpu && c.cell != "json-control")
         .map(|c| (c.cell, c.reference, format!("{:.2}", c.ratio)))
         .collect();
     let expected = [
@@ -404,7 +413,7 @@ fn by_the_second(
     })
 }
 
-fn latency_verdicts(result: &ResultFile, cell: &str) -> Vec<report::Verdict> {
+fn latency_verdicts(result: &ResultFile, cell: &str) -> Vec<Verdict> {
     let of_cell = report::comparisons(result).into_iter().filter(|c| c.cell == cell);
     of_cell.filter(|c| c.metric.quantile().is_some()).map(|c| c.verdict).collect()
 }
@@ -422,13 +431,10 @@ fn what_the_machine_does_to_single_blocks_is_no_trend() {
         noise(round, second) * (100 + 3 * at) / 100
     };
     let result = by_the_second(drift, |_, _| 3);
-    assert!(
-        result.cells.iter().all(|cell| cell.steady.as_ref().unwrap().is_steady()),
-        "{:?}",
-        result.cells[0].steady
-    );
+    let derived = Derived::of(&result);
+    assert!(derived.cells.iter().all(|cell| cell.steady.as_ref().unwrap().is_steady()), "{derived:?}");
     assert!(report::summary(&result).contains("Steady state over 12 s: 4 of 4 cells."));
-    assert_eq!(latency_verdicts(&result, "proto+none"), [report::Verdict::Same; 2]);
+    assert_eq!(latency_verdicts(&result, "proto+none"), [Verdict::Same; 2]);
 }
 
 #[test]
@@ -439,20 +445,18 @@ fn a_cell_that_gets_slower_throughout_its_blocks_is_unsteady_and_stays() {
     };
     let result =
         by_the_second(slower, |id, second| if id == "cbor-packed+none" { 5 + 20 * second } else { 3 });
-    let steady = |id: &str| {
-        let cell = result.cells.iter().find(|cell| cell.id == id).unwrap();
-        cell.steady.clone().unwrap()
-    };
+    let derived = Derived::of(&result);
+    let steady = |id: &str| derived.cells.iter().find(|cell| cell.id == id).unwrap().steady.clone().unwrap();
     assert!(steady("json+none").is_steady(), "{:?}", steady("json+none"));
     assert_eq!(steady("proto+none").reasons.len(), 2, "trend and halves: {:?}", steady("proto+none"));
     assert_eq!(steady("cbor-packed+none").reasons, ["what is in flight grows from 55 to 175"]);
-    assert_eq!(latency_verdicts(&result, "proto+none"), [report::Verdict::Unsteady; 2]);
+    assert_eq!(latency_verdicts(&result, "proto+none"), [Verdict::Unsteady; 2]);
     let summary = report::summary(&result);
     assert!(summary.contains("Steady state over 12 s: 2 of 4 cells; unsteady"), "{summary}");
     assert!(summary.contains("×1.00 [1.00, 1.00] unsteady"), "{summary}");
     // Nothing is left out, and what latency does not touch keeps its verdict.
     assert!(summary.contains("| proto | none | json+none | ×1.00 [1.00, 1.00] same |"), "{summary}");
-    let json = serde_json::to_value(&result).unwrap();
+    let json = serde_json::to_value(&derived).unwrap();
     assert!(json["cells"].as_array().unwrap().iter().all(|cell| cell["steady"]["seconds"] == 12));
 }
 
@@ -463,7 +467,7 @@ fn unsteadiness_of_the_reference_reaches_what_is_compared_with_it() {
         _ => noise(round, second),
     };
     let result = by_the_second(slower, |_, _| 3);
-    assert_eq!(latency_verdicts(&result, "proto+none"), [report::Verdict::Unsteady; 2]);
+    assert_eq!(latency_verdicts(&result, "proto+none"), [Verdict::Unsteady; 2]);
 }
 
 #[test]
@@ -475,7 +479,7 @@ fn where_allocations_were_counted_they_are_judged_and_time_is_not() {
         record.allocations = Some(measure::AllocationsRecord { client: of(10, 2_000), relay: Some(relay) });
         record
     });
-    let judged: Vec<(report::Metric, String)> = report::comparisons(&result)
+    let judged: Vec<(Metric, String)> = report::comparisons(&result)
         .into_iter()
         .filter(|c| c.cell == "cbor-packed+none")
         .map(|c| (c.metric, c.to_string()))
@@ -484,9 +488,9 @@ fn where_allocations_were_counted_they_are_judged_and_time_is_not() {
     assert_eq!(
         judged,
         [
-            (report::Metric::WireBytes, says("×1.00 [1.00, 1.00] same")),
-            (report::Metric::RelayAllocations, says("×0.50 [0.50, 0.50] better")),
-            (report::Metric::ClientAllocations, says("×1.00 [1.00, 1.00] same")),
+            (Metric::WireBytes, says("×1.00 [1.00, 1.00] same")),
+            (Metric::RelayAllocations, says("×0.50 [0.50, 0.50] better")),
+            (Metric::ClientAllocations, says("×1.00 [1.00, 1.00] same")),
         ]
     );
     let summary = report::summary(&result);
@@ -498,7 +502,7 @@ fn where_allocations_were_counted_they_are_judged_and_time_is_not() {
 
 #[test]
 fn bounds_of_a_scenario_are_judged_over_all_blocks() {
-    let mut result = result("standard", 6, &["json+none", "cbor-packed+none"], |id, round, _| {
+    let result = result("standard", 6, &["json+none", "cbor-packed+none"], |id, round, _| {
         let latency_us = if id == "cbor-packed+none" { 4_000 } else { 1_000 };
         let mut record = record(id, 1 + u64::from(round), Run { latency_us, ..PLAIN });
         let bound = |metric: &str, max| measure::LatencyBound {
@@ -510,9 +514,9 @@ fn bounds_of_a_scenario_are_judged_over_all_blocks() {
         record.latency_bounds = vec![bound("response", 5.0), bound("eose", 5.0)];
         record
     });
-    result.slos = report::scenario_slos(&result);
+    let derived = Derived::of(&result);
     let found: Vec<(&str, &str, bool)> =
-        result.slos.iter().map(|one| (one.cell.as_str(), one.bound.as_str(), one.met)).collect();
+        derived.slos.iter().map(|one| (one.cell.as_str(), one.bound.as_str(), one.met)).collect();
     // Nobody waited for EOSE, so nothing is said of it; and the control is no cell.
     let bound = "response_ms_p99<=5";
     assert_eq!(found, [("json+none", bound, true), ("cbor-packed+none", bound, false)]);
@@ -521,4 +525,26 @@ fn bounds_of_a_scenario_are_judged_over_all_blocks() {
         summary.contains("| cbor-packed+none | response_ms_p99<=5 | 5.96 ms | **missed** |"),
         "{summary}"
     );
+}
+
+#[test]
+fn a_result_holds_nothing_that_follows_from_its_blocks() {
+    let json = serde_json::to_value(result("standard", 6, &CELLS, measured)).unwrap();
+    let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&json["cells"][0]), ["blocks", "cell", "id", "rate_per_s", "role"]);
+    for derived in ["comparisons", "slos", "slo"] {
+        assert!(json.get(derived).is_none(), "{derived}");
+    }
+}
+
+#[test]
+fn an_slo_of_the_command_line_is_judged_from_the_result_alone() {
+    let mut result = result("standard", 6, &["json+none", "cbor-packed+none"], measured);
+    result.config.slo = Some("p50<1ns, lost=0".to_owned());
+    let met: Vec<bool> = Derived::of(&result).slos.iter().map(|one| one.met).collect();
+    assert_eq!(met, [false, true, false, true]);
+    result.config.slo = Some("be nice".to_owned());
+    let derived = Derived::of(&result);
+    assert_eq!(derived.slos.len(), 2);
+    assert!(derived.slos.iter().all(|one| !one.met && one.bound == "be nice"));
 }

@@ -14,7 +14,7 @@ use compare::{
     progress::Progress,
     run::{self, Outcome, Request, Stopped},
 };
-use measure::{Status, Verdict};
+use measure::{Status, ValidityClass};
 
 /// Copies `canned.json` to the file behind `--record` with this run's names and seed in it, then does what the test
 /// wants. The arguments are kept in `arguments`, one run a line.
@@ -114,7 +114,7 @@ fn an_invalid_block_is_kept_and_left_out() {
     let outcome = Fake::new("write; exit 3").run(2, pending());
     assert_eq!(outcome.status, Status::Complete);
     for (_, block) in &outcome.blocks {
-        assert_eq!(block.record.as_ref().unwrap().validity.verdict, Verdict::Invalid);
+        assert_eq!(block.record.as_ref().unwrap().validity.class, ValidityClass::Invalid);
         assert!(block.usable().is_none() && block.failure.is_none());
     }
 }
@@ -140,7 +140,7 @@ fn a_ledger_that_does_not_balance_is_invalid_whatever_the_client_says() {
     fs::write(fake.path("canned.json"), lossy).unwrap();
     for (_, block) in &fake.run(1, pending()).blocks {
         let validity = &block.record.as_ref().unwrap().validity;
-        assert_eq!(validity.verdict, Verdict::Invalid);
+        assert_eq!(validity.class, ValidityClass::Invalid);
         assert!(validity.reasons[0].contains("deliveries_expected 4000 is not"), "{:?}", validity.reasons);
     }
 }

@@ -1,4 +1,5 @@
-//! The layout of `result.json` is published; a change of the types shows as a change of the committed schema.
+//! The layouts of `result.json` and `derived.json` are published; a change of the types shows as a change of a committed
+//! schema.
 
 use std::{path::Path, process::Command};
 
@@ -6,18 +7,25 @@ use crate::{
     common::{check_snapshot, result},
     report::{CELLS, measured, troubled},
 };
-use compare::ResultFile;
+use compare::{
+    ResultFile,
+    report::{DERIVED_FILE, Derived},
+};
 
-const SCHEMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/schema/result-v1.schema.json");
+const RESULT_SCHEMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/schema/result-v2.schema.json");
+const DERIVED_SCHEMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/schema/derived-v1.schema.json");
 
 #[test]
-fn the_committed_schema_is_the_one_of_the_types() {
-    let text = serde_json::to_string_pretty(&ResultFile::json_schema()).unwrap() + "\n";
-    check_snapshot(Path::new(SCHEMA), &text);
+fn the_committed_schemas_are_those_of_the_types() {
+    for (file, schema) in
+        [(RESULT_SCHEMA, ResultFile::json_schema()), (DERIVED_SCHEMA, Derived::json_schema())]
+    {
+        check_snapshot(Path::new(file), &(serde_json::to_string_pretty(&schema).unwrap() + "\n"));
+    }
 }
 
 #[test]
-fn results_follow_the_schema() {
+fn files_follow_the_schemas() {
     let usable = Command::new("python3").args(["-c", "import jsonschema"]).output();
     if !usable.is_ok_and(|output| output.status.success()) {
         eprintln!("skipped: needs Python with jsonschema (pip install jsonschema)");
@@ -25,20 +33,24 @@ fn results_follow_the_schema() {
     }
     let folder = tempfile::tempdir().unwrap();
     let validate = "import json, sys, jsonschema
-schema, result = (json.load(open(file)) for file in sys.argv[1:])
+schema, file = (json.load(open(file)) for file in sys.argv[1:])
 jsonschema.Draft202012Validator.check_schema(schema)
-jsonschema.validate(result, schema)";
-    let validated = |file: &Path| {
-        let output = Command::new("python3").args(["-c", validate, SCHEMA]).arg(file).output().unwrap();
+jsonschema.validate(file, schema)";
+    let validated = |schema: &str, file: &Path| {
+        let output = Command::new("python3").args(["-c", validate, schema]).arg(file).output().unwrap();
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let file = folder.path().join(compare::RESULT_FILE);
     for result in [result("standard", 6, &CELLS, measured), troubled()] {
         result.write(folder.path()).unwrap();
-        let (valid, why) = validated(&file);
-        assert!(valid, "{why}");
+        Derived::of(&result).write(folder.path()).unwrap();
+        let derived = folder.path().join(DERIVED_FILE);
+        for (valid, why) in [validated(RESULT_SCHEMA, &file), validated(DERIVED_SCHEMA, &derived)] {
+            assert!(valid, "{why}");
+        }
+        assert!(!validated(DERIVED_SCHEMA, &file).0, "a result passed for what follows from it");
     }
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("\"rounds\"", "\"turns\"")).unwrap();
-    assert!(!validated(&file).0, "a file without its rounds passed");
+    assert!(!validated(RESULT_SCHEMA, &file).0, "a file without its rounds passed");
 }

@@ -2,11 +2,14 @@
 
 use anyhow::Result;
 use compare::{
-    Block, CellSpec, Header, ResultFile, report,
-    search::{self, End, Probe, ProbeOutcome, Prober, Purpose, SearchConfig, search},
+    Block, CellSpec, Header, ResultFile,
+    bracket::{End, Limit},
+    report::{self, Derived},
+    result::{Probe, ProbeOutcome, Purpose, SearchConfig},
+    search::{self, Prober, search},
     slo::Slo,
 };
-use measure::{Status, Verdict};
+use measure::{Status, ValidityClass};
 
 use crate::common::{PLAIN, Run, host, matrix, record};
 
@@ -28,7 +31,9 @@ impl Prober for Relays {
         let latency_us = if rate_per_s <= self.sustains[cell] { 1_000 } else { 30_000 };
         let mut record = record("json+none", 1, Run { latency_us, deliveries: 40_000, ..PLAIN });
         if rate_per_s >= self.host_busy_from {
-            record.validity.add(Verdict::Invalid, "host busy: CPU pressure (some, 10 s) 71.0 %".to_owned());
+            record
+                .validity
+                .add(ValidityClass::Invalid, "host busy: CPU pressure (some, 10 s) 71.0 %".to_owned());
         }
         Ok(Some(Block {
             round: 0,
@@ -75,11 +80,14 @@ fn each_cell_gets_its_bracket_repeated_and_a_curve_below_the_lowest() {
     let mut tell = |cell: &str, _: &Probe| order.push(cell.to_owned());
     let found = search(&cells(), &config, &slo, &mut relays, &mut tell).unwrap();
     assert!(found.finished);
-    let found = found.cells;
-    for (cell, sustains) in found.iter().zip([900, 3_000]) {
-        let (pass, fail) = (cell.last_pass_per_s.unwrap(), cell.first_fail_per_s.unwrap());
-        assert!(pass <= sustains && sustains < fail && f64::from(fail) <= f64::from(pass) * 1.05, "{cell:?}");
-        assert_eq!((cell.end, cell.pass_confirmed, cell.fail_confirmed), (End::Slo, 3, 3));
+    for (cell, sustains) in found.cells.iter().zip([900, 3_000]) {
+        let limit = Limit::of(&config, cell);
+        let (pass, fail) = (limit.last_pass_per_s.unwrap(), limit.first_fail_per_s.unwrap());
+        assert!(
+            pass <= sustains && sustains < fail && f64::from(fail) <= f64::from(pass) * 1.05,
+            "{limit:?}"
+        );
+        assert_eq!((limit.end, limit.pass_confirmed, limit.fail_confirmed), (End::Slo, 3, 3));
         let curve: Vec<_> = cell.probes.iter().filter(|probe| probe.purpose == Purpose::Curve).collect();
         assert_eq!(curve.len(), 6);
         assert!(curve.iter().all(|probe| probe.rate_per_s < 900 && probe.p99_ns.is_some()));
@@ -101,8 +109,12 @@ fn an_invalid_probe_is_never_the_relays_failure() {
         Relays { sustains: vec![50_000, 50_000], host_busy_from: 2_000, probes_until_interrupted: u32::MAX };
     let found = search(&cells(), &config, &slo, &mut relays, &mut |_: &str, _: &Probe| ()).unwrap();
     for cell in found.cells {
-        assert_eq!(cell.end, End::GeneratorLimit);
-        assert!(cell.last_pass_per_s.unwrap() < 2_000 && cell.first_fail_per_s.unwrap() >= 2_000, "{cell:?}");
+        let limit = Limit::of(&config, &cell);
+        assert_eq!(limit.end, End::GeneratorLimit);
+        assert!(
+            limit.last_pass_per_s.unwrap() < 2_000 && limit.first_fail_per_s.unwrap() >= 2_000,
+            "{limit:?}"
+        );
         assert!(cell.probes.iter().all(|probe| probe.outcome != ProbeOutcome::Fail));
     }
 }
@@ -134,8 +146,9 @@ fn a_search_is_a_result_that_is_rendered_from_its_file() {
     let folder = tempfile::tempdir().unwrap();
     result(found.clone()).write(folder.path()).unwrap();
     let read = ResultFile::read(folder.path()).unwrap();
-    assert_eq!(read.slo, found.cells);
-    let (pass, fail) = (found.cells[0].last_pass_per_s.unwrap(), found.cells[0].first_fail_per_s.unwrap());
+    assert_eq!(read.search.as_ref().unwrap().cells, found.cells);
+    let limit = &Derived::of(&read).limits[0];
+    let (pass, fail) = (limit.last_pass_per_s.unwrap(), limit.first_fail_per_s.unwrap());
     let summary = report::summary(&read);
     assert!(summary.contains("# note-stream: the highest rate under p99<10ms, lost=0\n"), "{summary}");
     assert!(
@@ -162,8 +175,9 @@ fn what_was_found_before_an_interruption_is_kept_and_called_unfinished() {
     assert!(!found.finished);
     assert_eq!(found.cells.iter().map(|cell| cell.probes.len()).sum::<usize>(), 5);
     for cell in &found.cells {
-        assert_eq!((cell.end, cell.first_fail_per_s), (End::Unfinished, None));
-        assert!(cell.last_pass_per_s.unwrap() >= 200, "{cell:?}");
+        let limit = Limit::of(&config, cell);
+        assert_eq!((limit.end, limit.first_fail_per_s), (End::Unfinished, None));
+        assert!(limit.last_pass_per_s.unwrap() >= 200, "{limit:?}");
     }
     let summary = report::summary(&result(found));
     assert!(summary.contains("Incomplete: interrupted") && summary.contains("– not finished"), "{summary}");

@@ -6,8 +6,9 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::common::{PLAIN, Run, record, result};
 use compare::{
-    ResultFile, report,
-    report::{Comparison, Metric, Verdict},
+    ResultFile,
+    merged::Metric,
+    report::{self, Comparison, Verdict},
 };
 
 const CELLS: [&str; 3] = ["json+none", "cbor-packed+none", "proto+none"];

@@ -362,11 +362,11 @@ impl Connection {
                 DeliveryFault::Double => together.extend([Arc::clone(event), Arc::clone(event)]),
                 DeliveryFault::Alter => together.push(self.altered(event, draw)),
                 DeliveryFault::Invent => {
-                    let invented = relay.forged(&draw.invented(event.view().to_event()));
+                    let invented = relay.forged(&draw.invented(event.event().to_event()));
                     together.extend([Arc::clone(event), invented]);
                 }
                 DeliveryFault::Misroute => {
-                    let other = self.peer.wrong_subscription(&event.view().to_event());
+                    let other = self.peer.wrong_subscription(&event.event().to_event());
                     sent += self.write_events(&other, std::slice::from_ref(event));
                 }
             }
@@ -376,12 +376,12 @@ impl Connection {
 
     /// The event with one field changed, in a form that the connection's format can hold.
     fn altered(&self, event: &StoredEvent, draw: Draw) -> Arc<StoredEvent> {
-        let view = event.view();
-        let altered = self.relay.forged(&draw.altered(view.to_event()));
+        let event = event.event();
+        let altered = self.relay.forged(&draw.altered(event.to_event()));
         match altered.encoded(self.format, self.codec) {
             Ok(_) => altered,
             // Every signature is as long as the one that the format can hold.
-            Err(_) => self.relay.forged(&with_altered_sig(view.to_event())),
+            Err(_) => self.relay.forged(&with_altered_sig(event.to_event())),
         }
     }
 

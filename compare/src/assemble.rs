@@ -1,0 +1,89 @@
+//! From what ran to the result it leaves.
+
+use measure::{Cell, CorpusRecord, Environment, SCHEMA_VERSION, Status, Tool};
+
+use crate::{
+    matrix::CellSpec,
+    plan::Plan,
+    result::{Block, CellProbes, CellResult, Config, Git, ResultFile, Search, SearchConfig, SelfTest},
+};
+
+/// What a result says beside its blocks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Header {
+    /// See [`ResultFile::command`].
+    pub command: Vec<String>,
+    /// See [`ResultFile::git`].
+    pub git: Option<Git>,
+    /// See [`ResultFile::host`].
+    pub host: Environment,
+    /// See [`ResultFile::started_utc`].
+    pub started_utc: String,
+    /// See [`ResultFile::status`].
+    pub status: Status,
+    /// See [`ResultFile::config`].
+    pub config: Config,
+    /// See [`ResultFile::selftest`].
+    pub selftest: Option<SelfTest>,
+}
+
+impl ResultFile {
+    /// Sorts blocks under their cells. `blocks` pairs each block with its index in `cells`.
+    pub fn assemble(
+        header: Header,
+        cells: &[CellSpec],
+        plan: &Plan,
+        blocks: Vec<(usize, Block)>,
+    ) -> ResultFile {
+        let mut by_cell: Vec<Vec<Block>> = cells.iter().map(|_| Vec::new()).collect();
+        for (cell, block) in blocks {
+            by_cell[cell].push(block);
+        }
+        let records = || by_cell.iter().flatten().filter_map(|block| block.record.as_ref());
+        let corpus = records().next().map(|record| record.corpus.clone());
+        let ids = |round: &Vec<usize>| round.iter().map(|cell| cells[*cell].id.clone()).collect();
+        let schedule = plan.rounds.iter().map(ids).collect();
+        let cells = cells.iter().zip(by_cell).map(|(spec, blocks)| cell_result(spec, blocks)).collect();
+        ResultFile {
+            schema_version: SCHEMA_VERSION.to_owned(),
+            tool: Tool { name: "compare".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+            command: header.command,
+            git: header.git,
+            host: header.host,
+            started_utc: header.started_utc,
+            status: header.status,
+            config: header.config,
+            selftest: header.selftest,
+            corpus,
+            schedule,
+            cells,
+            search: None,
+        }
+    }
+
+    /// The result of a search, whose probes belong to no schedule: each has a rate of its own.
+    pub fn of_search(
+        header: Header,
+        config: SearchConfig,
+        cells: Vec<CellProbes>,
+        corpus: Option<CorpusRecord>,
+    ) -> ResultFile {
+        let empty = ResultFile::assemble(header, &[], &Plan { rounds: Vec::new() }, Vec::new());
+        ResultFile { corpus, search: Some(Search { config, cells }), ..empty }
+    }
+}
+
+/// The blocks of a cell under its names. A cell whose runs left no record has the names that were asked for.
+fn cell_result(spec: &CellSpec, blocks: Vec<Block>) -> CellResult {
+    let stated = blocks.iter().find_map(|block| Some(block.record.as_ref()?.cell.clone()));
+    let cell = stated.unwrap_or_else(|| Cell {
+        scenario: spec.scenario.clone(),
+        format: spec.format.clone(),
+        implementation: spec.implementation.clone(),
+        compression: spec.compression.clone(),
+        compression_parameters: String::new(),
+        verify: spec.verify.clone(),
+        batching: if spec.batch_limits().is_some() { spec.batching.clone() } else { "none".to_owned() },
+    });
+    CellResult { id: spec.id.clone(), role: spec.role, rate_per_s: spec.rate_per_s, cell, blocks }
+}

@@ -1,0 +1,388 @@
+//! Which cells are measured: the factors and their values, checked against the names the client knows.
+
+mod names;
+
+use std::{fs, path::Path};
+
+use anyhow::Context;
+use serde::Deserialize;
+
+use crate::result::Role;
+pub(crate) use names::NO_BATCHES;
+use names::{BATCHES, choose, choose_batchings, choose_compressions, choose_implementations};
+pub use names::{Known, UnknownName};
+
+/// The format every ratio refers to.
+pub(crate) const BASE_FORMAT: &str = "json";
+
+/// The compression every ratio refers to.
+pub(crate) const BASE_COMPRESSION: &str = "none";
+
+/// The second name of JSON without compression: whatever differs from itself is noise.
+pub(crate) const CONTROL: &str = "json-control";
+
+/// The name of the relay that does no Nostr work.
+pub(crate) const FLOOR: &str = "floor";
+
+/// The values of every factor. A matrix file has these keys; what it leaves out keeps its default.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Matrix {
+    /// Scenario names or files.
+    pub scenarios: Vec<String>,
+    /// Wire formats, `core` (those of the question) or `all`.
+    pub formats: Vec<String>,
+    /// Compressions, each with parameters if need be (`deflate:level=4`), or `all`.
+    pub compressions: Vec<String>,
+    /// Batches of events: `off`, `on`, or `on` with the relay's limits (`on:ms=2:n=16:bytes=8192`).
+    pub batchings: Vec<String>,
+    /// `library`, `tuned`, or `all`; formats without one of them are measured with the others.
+    pub implementations: Vec<String>,
+    /// What the relay checks: `full`, `id`, `none`.
+    pub verifications: Vec<String>,
+    /// Events published per second; empty for the scenario's own rate.
+    pub rates_per_s: Vec<u32>,
+}
+
+impl Default for Matrix {
+    fn default() -> Matrix {
+        let one = |name: &str| vec![name.to_owned()];
+        Matrix {
+            scenarios: one("mixed-day"),
+            formats: one("core"),
+            compressions: ["none", "deflate", "zstd"].map(str::to_owned).to_vec(),
+            batchings: one(NO_BATCHES),
+            implementations: one("library"),
+            verifications: one("full"),
+            rates_per_s: Vec::new(),
+        }
+    }
+}
+
+impl Matrix {
+    /// What any relay may be asked for; only itself knows what it verifies.
+    pub(crate) fn of_a_foreign_relay() -> Matrix {
+        Matrix {
+            formats: vec![BASE_FORMAT.to_owned()],
+            compressions: ["none", "deflate"].map(str::to_owned).to_vec(),
+            verifications: vec!["unknown".to_owned()],
+            ..Matrix::default()
+        }
+    }
+
+    /// Reads a TOML file whose keys are the factors.
+    ///
+    /// # Errors
+    /// When it cannot be read or has an unknown key; the text names the known ones.
+    pub fn read(path: &Path) -> anyhow::Result<Matrix> {
+        let text =
+            fs::read_to_string(path).with_context(|| format!("cannot read matrix {}", path.display()))?;
+        toml::from_str(&text).with_context(|| format!("{} is not a matrix", path.display()))
+    }
+}
+
+/// One cell of the matrix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CellSpec {
+    /// The cell's name in files and on the terminal: `json+deflate`, with the factors that have several values behind.
+    pub id: String,
+    /// What it is for.
+    pub role: Role,
+    /// The scenario's name or file.
+    pub scenario: String,
+    /// Events published per second, instead of the scenario's own.
+    pub rate_per_s: Option<u32>,
+    /// The wire format's name.
+    pub format: String,
+    /// The compression's name, with the parameters that differ from its standing ones.
+    pub compression: String,
+    /// Batches of events, see [`Matrix::batchings`].
+    pub batching: String,
+    /// Who wrote the codec.
+    pub implementation: String,
+    /// What the relay checks.
+    pub verify: String,
+    /// How the relay misbehaves, for tests of the instrument; no matrix has such cells.
+    pub faults: Vec<String>,
+}
+
+impl CellSpec {
+    /// What is offered: cells compare only under the same load.
+    pub(crate) fn load(&self) -> (&str, Option<u32>) {
+        (&self.scenario, self.rate_per_s)
+    }
+
+    /// The limits of its batches that differ from the standing ones, as (`ms`, `2`); `None` without batches.
+    pub(crate) fn batch_limits(&self) -> Option<Vec<(&str, &str)>> {
+        let parameters = self.batching.strip_prefix(BATCHES)?;
+        Some(parameters.split(':').filter_map(|parameter| parameter.split_once('=')).collect())
+    }
+}
+
+/// Every combination of the factors that exists, in the order of the known names. For each load JSON without
+/// compression and without batches leads as the anchor, because every ratio refers to it; its control and the floor
+/// follow.
+///
+/// # Errors
+/// [`UnknownName`]; the text lists those that are known.
+pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownName> {
+    let names: Vec<&'static str> = known.formats.iter().map(|(name, _)| *name).collect();
+    let formats =
+        choose("format", &names, &[("core", &known.core_formats), ("all", &names)], &matrix.formats)?;
+    let compressions = choose_compressions(known, &matrix.compressions)?;
+    let batchings = choose_batchings(&matrix.batchings)?;
+    let implementations = choose_implementations(known, &matrix.implementations, &matrix.formats, &formats)?;
+    let rates: Vec<Option<u32>> = match matrix.rates_per_s.as_slice() {
+        [] => vec![None],
+        rates => rates.iter().copied().map(Some).collect(),
+    };
+    let naming = Naming {
+        implementation: implementations.len() > 1,
+        verify: matrix.verifications.len() > 1,
+        scenario: matrix.scenarios.len() > 1,
+        rate: rates.len() > 1,
+    };
+    let anchor_implementation = implementations.iter().copied().find(|name| known.has(BASE_FORMAT, name));
+    let anchor = Wire {
+        format: BASE_FORMAT,
+        compression: BASE_COMPRESSION,
+        batching: NO_BATCHES,
+        implementation: anchor_implementation
+            .or(known.implementations().first().copied())
+            .unwrap_or("library"),
+        verify: matrix.verifications.first().map_or("full", String::as_str),
+    };
+    let mut wires = Vec::new();
+    for format in &formats {
+        for compression in &compressions {
+            for batching in &batchings {
+                for implementation in implementations.iter().filter(|name| known.has(format, name)) {
+                    let wire = |verify| Wire { format, compression, batching, implementation, verify };
+                    wires.extend(matrix.verifications.iter().map(|verify| wire(verify.as_str())));
+                }
+            }
+        }
+    }
+    wires.retain(|wire| *wire != anchor);
+    let mut cells = Vec::new();
+    for scenario in &matrix.scenarios {
+        for rate in &rates {
+            let anchors = [Role::Anchor, Role::Control, Role::Floor].map(|role| (role, anchor));
+            let others = wires.iter().map(|wire| (Role::Cell, *wire));
+            let all = anchors.into_iter().chain(others);
+            cells.extend(all.map(|(role, wire)| naming.cell(role, wire, scenario, *rate)));
+        }
+    }
+    Ok(cells)
+}
+
+/// What is the same for a cell under every load.
+#[derive(Clone, Copy, PartialEq)]
+struct Wire<'m> {
+    format: &'m str,
+    compression: &'m str,
+    batching: &'m str,
+    implementation: &'m str,
+    verify: &'m str,
+}
+
+/// The factors that have several values, and so stand in a cell's name.
+struct Naming {
+    implementation: bool,
+    verify: bool,
+    scenario: bool,
+    rate: bool,
+}
+
+impl Naming {
+    fn cell(&self, role: Role, wire: Wire<'_>, scenario: &str, rate_per_s: Option<u32>) -> CellSpec {
+        let Wire { format, compression, batching, implementation, verify } = wire;
+        let mut id = match (role, batching.strip_prefix(BATCHES)) {
+            (Role::Control, _) => CONTROL.to_owned(),
+            (Role::Floor, _) => FLOOR.to_owned(),
+            (_, None) => format!("{format}+{compression}"),
+            // As in the token that asks for it.
+            (_, Some(parameters)) => format!("{format}.batched{parameters}+{compression}"),
+        };
+        let mut also = |several: bool, name: &str| {
+            if several {
+                // A scenario may be a path, and the id becomes a file's name.
+                let file = name.rsplit('/').next().unwrap_or(name);
+                id = format!("{id}+{}", file.strip_suffix(".toml").unwrap_or(file));
+            }
+        };
+        also(self.implementation, implementation);
+        also(self.verify, verify);
+        also(self.scenario, scenario);
+        also(self.rate, &format!("{}-per-s", rate_per_s.unwrap_or_default()));
+        CellSpec {
+            id,
+            role,
+            scenario: scenario.to_owned(),
+            rate_per_s,
+            format: format.to_owned(),
+            compression: compression.to_owned(),
+            batching: batching.to_owned(),
+            implementation: implementation.to_owned(),
+            verify: verify.to_owned(),
+            faults: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(text: &str) -> Vec<String> {
+        text.split(',').map(str::to_owned).collect()
+    }
+
+    fn ids_of(matrix: &Matrix) -> Result<String, UnknownName> {
+        let known = Known {
+            formats: vec![
+                ("json", vec!["library", "tuned"]),
+                ("cbor", vec!["library", "tuned"]),
+                ("proto", vec!["library"]),
+                ("tlv", vec!["library"]),
+            ],
+            core_formats: vec!["json", "cbor", "proto"],
+            compressions: vec!["none", "deflate", "zstd"],
+            compression_label: |text| match text.split_once(':') {
+                Some((name, "level=6")) => Ok(name.to_owned()),
+                Some((_, parameter)) if parameter.starts_with("level=") => Ok(text.to_owned()),
+                _ => Err("known: level".to_owned()),
+            },
+        };
+        let cells = cells(&known, matrix)?;
+        let floors = cells.iter().filter(|cell| cell.role == Role::Floor).count();
+        assert_eq!(
+            floors,
+            cells.iter().filter(|cell| cell.role == Role::Anchor).count(),
+            "one for each load"
+        );
+        let cells = cells.iter().filter(|cell| cell.role != Role::Floor);
+        Ok(cells.map(|cell| cell.id.as_str()).collect::<Vec<_>>().join(" "))
+    }
+
+    fn ids(formats: &str, compressions: &str) -> Result<String, UnknownName> {
+        ids_of(&Matrix { formats: list(formats), compressions: list(compressions), ..Matrix::default() })
+    }
+
+    #[test]
+    fn the_matrix_follows_the_order_of_the_known_names() {
+        assert_eq!(
+            ids("proto,json", "deflate,none").unwrap(),
+            "json+none json-control json+deflate proto+none proto+deflate"
+        );
+        assert_eq!(ids("all", "none").unwrap(), "json+none json-control cbor+none proto+none tlv+none");
+        assert_eq!(ids("core", "none").unwrap(), "json+none json-control cbor+none proto+none");
+        assert_eq!(ids("tlv,core", "none").unwrap(), ids("all", "none").unwrap());
+        assert_eq!(ids("json,json", "none,none").unwrap(), "json+none json-control");
+    }
+
+    #[test]
+    fn json_without_compression_is_always_measured() {
+        assert_eq!(ids("cbor", "zstd").unwrap(), "json+none json-control cbor+zstd");
+    }
+
+    #[test]
+    fn a_compression_with_parameters_is_a_cell_of_its_own_and_the_same_one_is_measured_once() {
+        assert_eq!(
+            ids("json,cbor", "zstd,deflate:level=4,deflate:level=6,deflate,deflate:level=4,none").unwrap(),
+            "json+none json-control json+deflate:level=4 json+deflate json+zstd cbor+none cbor+deflate:level=4 \
+             cbor+deflate cbor+zstd"
+        );
+        assert_eq!(
+            ids("json", "all,deflate:level=4").unwrap(),
+            "json+none json-control json+deflate json+deflate:level=4 json+zstd"
+        );
+        let error = ids("json", "deflate:colour=4").unwrap_err().to_string();
+        assert_eq!(error, "compression \"deflate:colour=4\": known: level");
+        assert!(ids("json", "brotli:level=4").is_err());
+    }
+
+    #[test]
+    fn batches_stand_beside_single_events() {
+        let matrix = |batchings: &str| Matrix {
+            formats: list("json,cbor"),
+            compressions: list("none,zstd"),
+            batchings: list(batchings),
+            ..Matrix::default()
+        };
+        assert_eq!(
+            ids_of(&matrix("off,on")).unwrap(),
+            "json+none json-control json.batched+none json+zstd json.batched+zstd cbor+none cbor.batched+none \
+             cbor+zstd cbor.batched+zstd"
+        );
+        let only =
+            Matrix { formats: list("cbor"), compressions: list("none"), ..matrix("on,on:ms=2:n=16,on") };
+        assert_eq!(
+            ids_of(&only).unwrap(),
+            "json+none json-control cbor.batched+none cbor.batched:ms=2:n=16+none"
+        );
+        for (bad, says) in [
+            ("maybe", "unknown batching \"maybe\"; known: off on (or: on:ms=2:n=16:bytes=8192)"),
+            ("on:ms", "batching \"on:ms\": \"ms\" is no limit; known: ms, n and bytes"),
+            ("on:colour=2", "\"colour=2\" is no limit"),
+            ("only", "unknown batching"),
+        ] {
+            let error = ids_of(&matrix(bad)).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn factors_with_several_values_are_named_and_missing_implementations_left_out() {
+        let matrix = Matrix {
+            formats: list("cbor,proto"),
+            compressions: list("none"),
+            implementations: list("all"),
+            verifications: list("full,none"),
+            ..Matrix::default()
+        };
+        assert_eq!(
+            ids_of(&matrix).unwrap(),
+            "json+none+library+full json-control+library+full cbor+none+library+full cbor+none+library+none \
+             cbor+none+tuned+full cbor+none+tuned+none proto+none+library+full proto+none+library+none"
+        );
+        let matrix = Matrix {
+            formats: list("json"),
+            compressions: list("none"),
+            scenarios: list("a,some/b.toml"),
+            rates_per_s: vec![10, 20],
+            ..Matrix::default()
+        };
+        assert_eq!(
+            ids_of(&matrix).unwrap(),
+            "json+none+a+10-per-s json-control+a+10-per-s json+none+a+20-per-s json-control+a+20-per-s \
+             json+none+b+10-per-s json-control+b+10-per-s json+none+b+20-per-s json-control+b+20-per-s"
+        );
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        let error = ids("xml", "none").unwrap_err().to_string();
+        assert_eq!(error, "unknown format \"xml\"; known: json cbor proto tlv (or: core all)");
+        let error = ids("json", "none,brotli").unwrap_err().to_string();
+        assert_eq!(error, "unknown compression \"brotli\"; known: none deflate zstd (or: all)");
+        let tuned =
+            |formats| Matrix { formats: list(formats), implementations: list("tuned"), ..Matrix::default() };
+        let error = ids_of(&tuned("proto")).unwrap_err().to_string();
+        assert_eq!(error, "unknown implementation of proto \"tuned\"; known: library (or: all)");
+        assert!(ids_of(&tuned("all")).unwrap().ends_with("cbor+zstd"));
+    }
+
+    #[test]
+    fn a_matrix_file_states_what_differs_from_the_default() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("m.toml");
+        fs::write(&file, "formats = [\"json\"]\nverifications = [\"full\", \"none\"]\n").unwrap();
+        let matrix = Matrix::read(&file).unwrap();
+        assert_eq!((matrix.formats, matrix.verifications), (list("json"), list("full,none")));
+        assert_eq!(matrix.compressions, Matrix::default().compressions);
+        fs::write(&file, "format = [\"json\"]\n").unwrap();
+        let error = format!("{:#}", Matrix::read(&file).unwrap_err());
+        assert!(error.contains("unknown field `format`") && error.contains("rates_per_s"), "{error}");
+    }
+}

@@ -1,0 +1,177 @@
+//! The names of a matrix, checked against those that the client knows.
+
+use std::fmt;
+
+/// Each event is a message of its own.
+pub(crate) const NO_BATCHES: &str = "off";
+
+/// The relay puts several events of a subscription into one message; its limits may follow behind colons.
+pub(crate) const BATCHES: &str = "on";
+
+/// The limits of a batch, as they stand in a cell and behind `--batch-` of the client.
+const BATCH_LIMITS: [&str; 3] = ["ms", "n", "bytes"];
+
+/// The names the client side knows, in the order of every table.
+#[derive(Debug, Clone)]
+pub struct Known {
+    /// Wire formats, each with its implementations.
+    pub formats: Vec<(&'static str, Vec<&'static str>)>,
+    /// Those of the question, which `core` stands for.
+    pub core_formats: Vec<&'static str>,
+    /// Compressions.
+    pub compressions: Vec<&'static str>,
+    /// How a compression with parameters is written so that one meaning has one text; or why it is none.
+    pub compression_label: fn(&str) -> Result<String, String>,
+}
+
+impl Known {
+    /// Every implementation that some format has, in the order they appear.
+    pub(super) fn implementations(&self) -> Vec<&'static str> {
+        let mut all: Vec<&'static str> = Vec::new();
+        for implementation in self.formats.iter().flat_map(|(_, implementations)| implementations) {
+            if !all.contains(implementation) {
+                all.push(implementation);
+            }
+        }
+        all
+    }
+
+    pub(super) fn has(&self, format: &str, implementation: &str) -> bool {
+        self.formats.iter().any(|(name, has)| *name == format && has.contains(&implementation))
+    }
+}
+
+/// A name nobody here knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownName {
+    what: String,
+    name: String,
+    known: Vec<&'static str>,
+    /// Names that stand for several.
+    groups: Vec<&'static str>,
+    /// What else is wrong with a name whose beginning is known.
+    why: Option<String>,
+}
+
+impl fmt::Display for UnknownName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(why) = &self.why {
+            return write!(f, "{} {:?}: {why}", self.what, self.name);
+        }
+        let (known, groups) = (self.known.join(" "), self.groups.join(" "));
+        write!(f, "unknown {} {:?}; known: {known} (or: {groups})", self.what, self.name)
+    }
+}
+
+impl std::error::Error for UnknownName {}
+
+/// A format that was named must have one of the implementations; those that a group brings need not.
+pub(super) fn choose_implementations(
+    known: &Known,
+    wanted: &[String],
+    named: &[String],
+    formats: &[&'static str],
+) -> Result<Vec<&'static str>, UnknownName> {
+    let all = known.implementations();
+    let chosen = choose("implementation", &all, &[("all", &all)], wanted)?;
+    let named = formats.iter().filter(|format| named.iter().any(|named| named == *format));
+    for format in named {
+        if !chosen.iter().any(|implementation| known.has(format, implementation)) {
+            let (_, known) =
+                known.formats.iter().find(|(name, _)| name == format).expect("it was chosen from them");
+            return Err(UnknownName {
+                what: format!("implementation of {format}"),
+                name: chosen.join(","),
+                known: known.clone(),
+                groups: vec!["all"],
+                why: None,
+            });
+        }
+    }
+    Ok(chosen)
+}
+
+pub(super) fn choose(
+    what: &str,
+    known: &[&'static str],
+    groups: &[(&'static str, &Vec<&'static str>)],
+    wanted: &[String],
+) -> Result<Vec<&'static str>, UnknownName> {
+    let mut chosen: Vec<&str> = Vec::new();
+    for name in wanted.iter().map(|name| name.trim()) {
+        match groups.iter().find(|(group, _)| *group == name) {
+            Some((_, members)) => chosen.extend(members.iter()),
+            None if known.contains(&name) => chosen.push(name),
+            None => {
+                let (what, name) = (what.to_owned(), name.to_owned());
+                let groups = groups.iter().map(|(group, _)| *group).collect();
+                return Err(UnknownName { what, name, known: known.to_vec(), groups, why: None });
+            }
+        }
+    }
+    Ok(known.iter().copied().filter(|name| chosen.contains(name)).collect())
+}
+
+/// In the order of the known names; variants of one name in the order they were asked for.
+pub(super) fn choose_compressions(known: &Known, wanted: &[String]) -> Result<Vec<String>, UnknownName> {
+    let names = wanted.iter().map(|text| text.trim().split(':').next().unwrap_or_default().to_owned());
+    let names = choose(
+        "compression",
+        &known.compressions,
+        &[("all", &known.compressions)],
+        &names.collect::<Vec<_>>(),
+    )?;
+    let mut chosen: Vec<String> = Vec::new();
+    for name in names {
+        for text in wanted.iter().map(|text| text.trim()) {
+            let of = text.split(':').next().unwrap_or_default();
+            let label = match of == text {
+                true if of == name || of == "all" => name.to_owned(),
+                false if of == name => (known.compression_label)(text).map_err(|why| UnknownName {
+                    what: "compression".to_owned(),
+                    name: text.to_owned(),
+                    known: Vec::new(),
+                    groups: Vec::new(),
+                    why: Some(why),
+                })?,
+                _ => continue,
+            };
+            if !chosen.contains(&label) {
+                chosen.push(label);
+            }
+        }
+    }
+    Ok(chosen)
+}
+
+/// In the order they were asked for, each once.
+pub(super) fn choose_batchings(wanted: &[String]) -> Result<Vec<String>, UnknownName> {
+    let mut chosen: Vec<String> = Vec::new();
+    for text in wanted.iter().map(|text| text.trim()) {
+        let bad = |why: &str| UnknownName {
+            what: "batching".to_owned(),
+            name: text.to_owned(),
+            known: vec![NO_BATCHES, BATCHES],
+            groups: vec!["on:ms=2:n=16:bytes=8192"],
+            why: (!why.is_empty()).then(|| why.to_owned()),
+        };
+        if text != NO_BATCHES {
+            let parameters = text.strip_prefix(BATCHES).ok_or_else(|| bad(""))?;
+            if !parameters.is_empty() && !parameters.starts_with(':') {
+                return Err(bad(""));
+            }
+            for parameter in parameters.split(':').skip(1) {
+                let known = parameter.split_once('=').filter(|(name, _)| BATCH_LIMITS.contains(name));
+                if known.is_none_or(|(_, value)| value.parse::<u32>().is_err()) {
+                    return Err(bad(&format!(
+                        "{parameter:?} is no limit; known: ms, n and bytes, each with a whole number behind ="
+                    )));
+                }
+            }
+        }
+        if !chosen.iter().any(|one| one == text) {
+            chosen.push(text.to_owned());
+        }
+    }
+    Ok(chosen)
+}

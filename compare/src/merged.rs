@@ -1,0 +1,203 @@
+//! Blocks put together: counters summed, histograms merged. A mean of quantiles is not a quantile.
+
+use std::collections::BTreeMap;
+
+use measure::{Allocations, Counts, CpuTime, Latency, Quantile, RunRecord, TrafficRecord};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What stands in the latency columns, best known first: the first that any usable block has samples of.
+const LATENCIES: [(&str, &str); 3] = [
+    ("response", "from the instant an event was due to its delivery"),
+    ("publish_ok", "from the instant an event was due to the relay's OK"),
+    ("eose", "from the instant a request was due to the end of its stored events"),
+];
+
+/// What some blocks of one cell measured together.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Merged {
+    /// How many blocks.
+    pub blocks: u64,
+    /// The sums of the ledgers.
+    pub counts: Counts,
+    /// The sums of the traffic.
+    pub traffic: TrafficRecord,
+    /// Time with work outstanding.
+    pub active_ns: u64,
+    /// What the clients spent.
+    pub client_cpu: CpuTime,
+    /// What the relays spent, when every block knows it.
+    pub relay_cpu: Option<CpuTime>,
+    /// What the clients allocated, when every block counted it.
+    pub client_allocations: Option<Allocations>,
+    /// What the relays allocated, when every block counted it.
+    pub relay_allocations: Option<Allocations>,
+    /// All samples by metric.
+    pub latency: BTreeMap<String, Latency>,
+}
+
+impl Merged {
+    /// Puts blocks together.
+    pub fn of<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> Merged {
+        let mut merged = Merged {
+            relay_cpu: Some(known(CpuTime::default())),
+            client_allocations: Some(Allocations::default()),
+            relay_allocations: Some(Allocations::default()),
+            ..Merged::default()
+        };
+        merged.client_cpu = known(merged.client_cpu);
+        for record in records {
+            merged.blocks += 1;
+            merged.counts = merged.counts + record.counts;
+            merged.traffic = merged.traffic + record.traffic;
+            merged.active_ns += record.active_ns;
+            merged.client_cpu = merged.client_cpu + record.client_cpu;
+            merged.relay_cpu = merged.relay_cpu.zip(record.relay_cpu).map(|(sum, cpu)| sum + cpu);
+            let (client, relay) =
+                (record.allocations.map(|both| both.client), record.allocations.and_then(|both| both.relay));
+            merged.client_allocations = merged.client_allocations.zip(client).map(|(sum, one)| sum + one);
+            merged.relay_allocations = merged.relay_allocations.zip(relay).map(|(sum, one)| sum + one);
+            for (name, latency) in &record.latency {
+                merged.latency.entry(name.clone()).or_default().merge(latency);
+            }
+        }
+        if merged.blocks == 0 { Merged::default() } else { merged }
+    }
+
+    /// A quantile of the named latency, as far as the samples support it.
+    pub fn quantile(&self, latency: &str, q: f64) -> Quantile {
+        self.latency.get(latency).map_or(Quantile::Missing, |latency| latency.quantile_ns(q))
+    }
+}
+
+/// The name of the latency that is best known of those that these records have, and its meaning.
+pub(crate) fn latency_of<'a>(
+    records: impl IntoIterator<Item = &'a RunRecord>,
+) -> (&'static str, &'static str) {
+    let has =
+        |record: &RunRecord, name: &str| record.latency.get(name).is_some_and(|found| !found.is_empty());
+    let best = |record| LATENCIES.iter().position(|(name, _)| has(record, name));
+    LATENCIES[records.into_iter().filter_map(best).min().unwrap_or(0)]
+}
+
+/// Zero with a known split, to add to.
+fn known(zero: CpuTime) -> CpuTime {
+    CpuTime { user_ns: Some(0), system_ns: Some(0), ..zero }
+}
+
+/// A column of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Deliveries (publishes where nothing is delivered) for each second with work outstanding.
+    EnvelopesPerSecond,
+    /// Median latency in nanoseconds.
+    LatencyP50,
+    /// The latency that 1 % exceed.
+    LatencyP99,
+    /// The latency that 0.1 % exceed.
+    LatencyP999,
+    /// Bytes at the socket, both ways, for each envelope.
+    WireBytes,
+    /// Nanoseconds of the relay's CPU for each envelope.
+    RelayCpu,
+    /// Nanoseconds of the client's CPU for each envelope.
+    ClientCpu,
+    /// Allocations of the relay for each envelope, in builds that count them.
+    RelayAllocations,
+    /// Allocations of the client for each envelope, in builds that count them.
+    ClientAllocations,
+}
+
+impl Metric {
+    /// The order of the columns.
+    pub const ALL: [Metric; 7] = [
+        Metric::EnvelopesPerSecond,
+        Metric::LatencyP50,
+        Metric::LatencyP99,
+        Metric::LatencyP999,
+        Metric::WireBytes,
+        Metric::RelayCpu,
+        Metric::ClientCpu,
+    ];
+
+    /// What verdicts speak of, all of them costs: lower is better. The rate is the plan's, so it is a check, no score.
+    pub const JUDGED: [Metric; 5] =
+        [Metric::WireBytes, Metric::RelayCpu, Metric::ClientCpu, Metric::LatencyP50, Metric::LatencyP99];
+
+    /// What verdicts speak of where allocations were counted, which makes latencies and CPU times no evidence.
+    pub const JUDGED_COUNTING: [Metric; 3] =
+        [Metric::WireBytes, Metric::RelayAllocations, Metric::ClientAllocations];
+
+    /// The name in a verdict.
+    pub fn short(self) -> &'static str {
+        match self {
+            Metric::EnvelopesPerSecond => "envelopes/s",
+            Metric::LatencyP50 => "p50",
+            Metric::LatencyP99 => "p99",
+            Metric::LatencyP999 => "p99.9",
+            Metric::WireBytes => "wire bytes",
+            Metric::RelayCpu => "relay CPU",
+            Metric::ClientCpu => "client CPU",
+            Metric::RelayAllocations => "relay allocations",
+            Metric::ClientAllocations => "client allocations",
+        }
+    }
+
+    /// The column's heading with its unit.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Metric::EnvelopesPerSecond => "envelopes/s",
+            Metric::LatencyP50 => "p50 ms",
+            Metric::LatencyP99 => "p99 ms",
+            Metric::LatencyP999 => "p99.9 ms",
+            Metric::WireBytes => "wire B/event",
+            Metric::RelayCpu => "relay µs/event",
+            Metric::ClientCpu => "client µs/event",
+            Metric::RelayAllocations => "relay allocations/event",
+            Metric::ClientAllocations => "client allocations/event",
+        }
+    }
+
+    /// How many base units make one of the column's.
+    pub(crate) fn unit(self) -> f64 {
+        match self {
+            Metric::LatencyP50 | Metric::LatencyP99 | Metric::LatencyP999 => 1e6,
+            Metric::RelayCpu | Metric::ClientCpu => 1e3,
+            Metric::EnvelopesPerSecond
+            | Metric::WireBytes
+            | Metric::RelayAllocations
+            | Metric::ClientAllocations => 1.0,
+        }
+    }
+
+    /// The quantile of a latency column.
+    pub fn quantile(self) -> Option<f64> {
+        match self {
+            Metric::LatencyP50 => Some(0.5),
+            Metric::LatencyP99 => Some(0.99),
+            Metric::LatencyP999 => Some(0.999),
+            _ => None,
+        }
+    }
+
+    /// The value in the base unit (a second, a byte, a nanosecond), unless it was not measured.
+    /// `latency` names the metric of the latency columns.
+    pub(crate) fn value(self, measured: &Merged, latency: &str) -> Option<f64> {
+        let envelopes = Some(measured.counts.envelopes()).filter(|envelopes| *envelopes > 0)? as f64;
+        match self {
+            Metric::EnvelopesPerSecond => {
+                let seconds = measured.active_ns as f64 / 1e9;
+                (seconds > 0.0).then(|| envelopes / seconds)
+            }
+            Metric::WireBytes => Some(measured.traffic.wire_bytes() as f64 / envelopes),
+            Metric::RelayCpu => Some(measured.relay_cpu?.total_ns as f64 / envelopes),
+            Metric::ClientCpu => Some(measured.client_cpu.total_ns as f64 / envelopes),
+            Metric::RelayAllocations => Some(measured.relay_allocations?.count as f64 / envelopes),
+            Metric::ClientAllocations => Some(measured.client_allocations?.count as f64 / envelopes),
+            Metric::LatencyP50 | Metric::LatencyP99 | Metric::LatencyP999 => {
+                Some(measured.quantile(latency, self.quantile()?).ns()? as f64)
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `derived.json`: what follows from a result, for other programs. `compare report` makes it anew from the result alone.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use anyhow::{Context, Result};
+use measure::Tool;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    comparison::Comparison,
+    limits,
+    slos::slos,
+    steady::Steadiness,
+    view::{LoadView, views},
+};
+use crate::{bracket::Limit, merged::Metric, result::ResultFile, slo::SloResult};
+
+/// The name of the file beside the result.
+pub const DERIVED_FILE: &str = "derived.json";
+
+/// The layout of [`Derived`]. An added field raises the second number, any other change the first.
+pub const DERIVED_SCHEMA_VERSION: &str = "1.0";
+
+/// What follows from a result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Derived {
+    /// [`DERIVED_SCHEMA_VERSION`] of the writer.
+    pub schema_version: String,
+    /// The program that wrote this; another one than that of the result when it was rendered again.
+    pub tool: Tool,
+    /// The command that made the result.
+    pub command: Vec<String>,
+    /// When the result was begun.
+    pub started_utc: String,
+    /// Each cell in numbers, in the order of every table.
+    pub cells: Vec<CellFigures>,
+    /// Each cell against its reference.
+    pub comparisons: Vec<Comparison>,
+    /// Whether each cell keeps each demand.
+    pub slos: Vec<SloResult>,
+    /// The highest rate of each cell, of a search.
+    pub limits: Vec<Limit>,
+}
+
+/// One cell over its usable blocks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CellFigures {
+    /// The cell's name.
+    pub id: String,
+    /// Blocks that ran.
+    pub blocks: u64,
+    /// Of those, the ones that the figures are of.
+    pub usable_blocks: u64,
+    /// Which latency the quantiles are of.
+    pub latency: String,
+    /// Figures in base units (a second, a byte, a nanosecond); one with too few samples is absent.
+    pub figures: BTreeMap<Metric, f64>,
+    /// Whether the blocks were the same from beginning to end, where that can be told.
+    pub steady: Option<Steadiness>,
+}
+
+impl Derived {
+    /// Everything that follows from a result.
+    pub fn of(result: &ResultFile) -> Derived {
+        let loads = views(result);
+        Derived {
+            schema_version: DERIVED_SCHEMA_VERSION.to_owned(),
+            tool: Tool { name: "compare".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+            command: result.command.clone(),
+            started_utc: result.started_utc.clone(),
+            cells: loads.iter().flat_map(cells).collect(),
+            comparisons: loads.iter().flat_map(LoadView::comparisons).collect(),
+            slos: slos(result, &loads),
+            limits: result.search.as_ref().map_or_else(Vec::new, limits::limits),
+        }
+    }
+
+    /// The JSON schema of the file, generated from these types.
+    pub fn json_schema() -> serde_json::Value {
+        schemars::schema_for!(Derived).to_value()
+    }
+
+    /// Writes the file into the result's folder.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let mut text = serde_json::to_string_pretty(self).context("figures do not serialize")?;
+        text.push('\n');
+        let file = folder.join(DERIVED_FILE);
+        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+    }
+}
+
+fn cells(load: &LoadView<'_>) -> Vec<CellFigures> {
+    let metrics = || Metric::ALL.into_iter().chain([Metric::RelayAllocations, Metric::ClientAllocations]);
+    let of = |view: &super::view::CellView<'_>| CellFigures {
+        id: view.cell.id.clone(),
+        blocks: view.cell.blocks.len() as u64,
+        usable_blocks: view.merged.blocks,
+        latency: load.latency.0.to_owned(),
+        figures: metrics()
+            .filter_map(|metric| Some((metric, metric.value(&view.merged, load.latency.0)?)))
+            .collect(),
+        steady: view.steady.clone(),
+    };
+    load.cells.iter().map(of).collect()
+}

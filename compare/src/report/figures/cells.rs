@@ -1,0 +1,65 @@
+//! How a cell looks in every figure: its format decides the colour, its packing the shape.
+
+use std::fmt::Write as _;
+
+use plotters::prelude::*;
+
+use super::draw::{PALETTE, escape};
+use crate::report::view::{CellView, LoadView};
+
+/// The formats of a load in order; a format's place decides its colour.
+pub(super) fn formats<'a>(load: &LoadView<'a>) -> Vec<&'a str> {
+    distinct(load, |view| view.cell.cell.format.as_str())
+}
+
+/// How messages of a load are packed, in order: the compressions, each with and without batches where both were measured.
+/// The place decides a cell's shape.
+pub(in crate::report) fn packings(load: &LoadView<'_>) -> Vec<String> {
+    distinct(load, |view| packing(load, view))
+}
+
+pub(super) fn packing(load: &LoadView<'_>, view: &CellView<'_>) -> String {
+    let cell = &view.cell.cell;
+    match cell.batching.as_str() {
+        batching if batching != "none" && load.varies(|cell| &cell.cell.batching) => {
+            format!("{}, batches {batching}", cell.compression)
+        }
+        _ => cell.compression.clone(),
+    }
+}
+
+pub(super) fn place_of(load: &LoadView<'_>, view: &CellView<'_>) -> usize {
+    let packing = packing(load, view);
+    packings(load).iter().position(|one| *one == packing).unwrap_or(0)
+}
+
+pub(super) fn distinct<'a, T: PartialEq>(load: &LoadView<'a>, of: impl Fn(&CellView<'a>) -> T) -> Vec<T> {
+    let mut names = Vec::new();
+    for name in load.cells.iter().map(of) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+pub(super) fn colour(load: &LoadView<'_>, format: &str) -> RGBColor {
+    let place = formats(load).iter().position(|name| *name == format).unwrap_or(0);
+    PALETTE[place % PALETTE.len()]
+}
+
+/// What the colours and shapes mean, as HTML.
+pub(in crate::report) fn legend(load: &LoadView<'_>) -> String {
+    let mut html = "<p class=\"legend\">".to_owned();
+    for format in formats(load) {
+        let RGBColor(r, g, b) = colour(load, format);
+        write!(html, "<span><b style=\"color:#{r:02x}{g:02x}{b:02x}\">■</b> {}</span> ", escape(format))
+            .expect("writing to a string does not fail");
+    }
+    for (place, packing) in packings(load).into_iter().enumerate() {
+        let shape = ["●", "▲", "✕", "＋"][place % 4];
+        write!(html, "<span>{shape} {}</span> ", escape(&packing))
+            .expect("writing to a string does not fail");
+    }
+    html + "</p>"
+}

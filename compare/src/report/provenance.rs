@@ -1,0 +1,162 @@
+//! What a result is made of: its command, events, machine, build, and what is known of the instrument.
+
+use std::fmt::Write as _;
+
+use super::{number, table::Table};
+use crate::result::{CellResult, ResultFile};
+
+pub(crate) fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    writeln!(text, "{arguments}").expect("writing to a string does not fail");
+}
+
+/// The command as one would type it again.
+pub(crate) fn command(result: &ResultFile) -> String {
+    quoted(&result.command)
+}
+
+/// The same without the program's name.
+pub(crate) fn arguments(result: &ResultFile) -> String {
+    quoted(result.command.get(1..).unwrap_or_default())
+}
+
+fn quoted(words: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=:+".contains(c);
+    let quoted = |word: &String| {
+        let simple = !word.is_empty() && word.chars().all(plain);
+        if simple { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// The values a factor has in this result.
+fn distinct<'a>(result: &'a ResultFile, of: impl Fn(&'a CellResult) -> &'a String) -> String {
+    let mut values: Vec<&str> = Vec::new();
+    for cell in &result.cells {
+        if !values.contains(&of(cell).as_str()) {
+            values.push(of(cell));
+        }
+    }
+    values.join(", ")
+}
+
+/// What every block of a run had, or the values of the factors.
+fn measured(result: &ResultFile) -> String {
+    let config = &result.config;
+    format!(
+        "- Codecs: {}. Relay verifies: {}. Seed: {}. Profile: {}, {} rounds of {} s",
+        distinct(result, |cell| &cell.cell.implementation),
+        distinct(result, |cell| &cell.cell.verify),
+        config.seed,
+        config.profile,
+        config.rounds,
+        config.seconds
+    )
+}
+
+pub(crate) fn provenance(result: &ResultFile) -> String {
+    let mut text = String::new();
+    match &result.corpus {
+        Some(corpus) => line(
+            &mut text,
+            format_args!(
+                "- Corpus: {}, {} events, {}, fingerprint {}",
+                corpus.name,
+                number::grouped(&corpus.events.to_string()),
+                corpus.origin,
+                corpus.sha256
+            ),
+        ),
+        None => line(&mut text, format_args!("- Corpus: no run got far enough to state it")),
+    }
+    if let Some(search) = &result.search {
+        let (seed, precision) = (search.config.seed, search.config.precision * 100.0);
+        let seconds = search.config.probe_seconds;
+        line(&mut text, format_args!("- Seed: {seed}. Probes of {seconds} s, precision {precision:.0} %"));
+    } else {
+        line(&mut text, format_args!("{}", measured(result)));
+    }
+    let mut compressions: Vec<(&str, &str)> = Vec::new();
+    for cell in &result.cells {
+        let pair = (cell.cell.compression.as_str(), cell.cell.compression_parameters.as_str());
+        if !compressions.contains(&pair) && !pair.1.is_empty() {
+            compressions.push(pair);
+            line(&mut text, format_args!("- Compression {}: {}{}", pair.0, pair.1, compressors(cell)));
+        }
+    }
+    text.push_str(&made_by(result));
+    text
+}
+
+/// The machine, the build and the commit.
+fn made_by(result: &ResultFile) -> String {
+    let mut text = String::new();
+    let unknown = || "unknown".to_owned();
+    let host = &result.host;
+    let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
+    line(
+        &mut text,
+        format_args!(
+            "- Machine: {}, {} cores, {}{}, {}, kernel {}",
+            host.cpu.clone().unwrap_or_else(unknown),
+            host.cores,
+            host.memory_bytes.map_or_else(unknown, gib),
+            if host.virtual_machine == Some(true) { ", virtual" } else { "" },
+            host.os.clone().unwrap_or_else(unknown),
+            host.kernel.clone().unwrap_or_else(unknown),
+        ),
+    );
+    let commit = result.git.as_ref().map_or_else(
+        || "no git checkout".to_owned(),
+        |git| format!("commit {}{}", git.commit, if git.dirty { " with local changes" } else { "" }),
+    );
+    line(
+        &mut text,
+        format_args!(
+            "- Made by {} {}, {commit}, {}, started {}",
+            result.tool.name,
+            result.tool.version,
+            host.rustc.clone().unwrap_or_else(unknown),
+            result.started_utc
+        ),
+    );
+    text
+}
+
+/// What the compression's states take, as the cell's last run counted it.
+fn compressors(cell: &CellResult) -> String {
+    let last = cell.blocks.iter().rev().find_map(|block| block.record.as_ref()?.compression_memory);
+    last.map_or_else(String::new, |memory| format!("; its states take {memory}"))
+}
+
+/// What is known of the instrument, in a sentence.
+pub(crate) fn tested(result: &ResultFile) -> String {
+    match &result.selftest {
+        None => {
+            "Not tested for this result: `compare selftest --out FILE`, then `--selftest FILE`.".to_owned()
+        }
+        Some(test) => {
+            let passed = test.oracles.iter().filter(|oracle| oracle.passed).count();
+            let commit = test.git.as_ref().and_then(|git| git.commit.get(..8)).unwrap_or("unknown");
+            format!(
+                "{passed} of {} passed ({}, commit {commit}, {}).",
+                test.oracles.len(),
+                if test.quick { "the short form" } else { "the long form" },
+                test.started_utc
+            )
+        }
+    }
+}
+
+/// What each test did, had to see and saw.
+pub(crate) fn selftest_table(result: &ResultFile) -> Option<Table> {
+    let test = result.selftest.as_ref()?;
+    let headings =
+        ["test", "what was done", "what had to be seen", "what was seen", "verdict"].map(str::to_owned);
+    let rows = test.oracles.iter().map(|oracle| {
+        let verdict = if oracle.passed { "passed" } else { "**failed**" };
+        [oracle.name.as_str(), &oracle.done, &oracle.limit, &oracle.measured, verdict]
+            .map(str::to_owned)
+            .to_vec()
+    });
+    Some(Table { names: 5, headings: headings.to_vec(), rows: rows.collect() })
+}

@@ -1,0 +1,66 @@
+//! How to read a report, as list items: what each figure means and how a verdict comes about.
+
+use super::{limits, view::LoadView};
+use crate::{
+    result::{RESULT_FILE, ResultFile, Role},
+    stats::{self, BAND},
+};
+
+/// List items.
+pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
+    if let Some(search) = &result.search {
+        return limits::reading(&search.config);
+    }
+    let cells = loads
+        .iter()
+        .map(|load| load.cells.iter().filter(|view| view.cell.role == Role::Cell).count())
+        .max()
+        .unwrap_or(0);
+    let smallest = stats::wilcoxon_smallest(result.config.rounds as usize);
+    let correction = if smallest * cells as f64 <= stats::SIGNIFICANT {
+        format!("corrected by Holm over the {cells} cells")
+    } else {
+        format!(
+            "not corrected for {cells} cells: with {} rounds no correction could find anything, so each verdict stands \
+             alone at 5 %",
+            result.config.rounds
+        )
+    };
+    let batches = |load: &LoadView<'_>| load.varies(|cell| &cell.cell.batching);
+    let batched = match loads.iter().any(batches) {
+        true => "; what came in batches with JSON in batches, and that with JSON event by event",
+        false => "",
+    };
+    format!(
+        "- An envelope is one event delivered to one subscriber (an acknowledged publish where nothing is delivered). \
+         Envelopes/s divides by the time in which work was outstanding. In open-loop scenarios the plan sets the rate, \
+         so it is a check, not a score.\n\
+         - Quantiles are of all usable blocks' samples merged. [Brackets] mean 10 to 99 samples lie above, – that fewer \
+         do.\n\
+         - Wire bytes are counted at the socket, both ways, with frames and masks, without handshakes. On loopback part \
+         of the receiver's kernel work is charged to the sender.\n\
+         - CPU is what the whole process spent (relay and clients apart), divided by the envelopes; verifying \
+         signatures, matching and the network stack are in it for every format alike.\n\
+         - User and system are the kernel's division of the same CPU time, in ticks of 10 ms for the relay. A handshake is \
+         counted once for each connection, both ways.\n\
+         - floor is a relay that does no Nostr work and knows by heart what to answer: what the generator and the sockets cost \
+         by themselves. It is never ranked.\n\
+         - × is a block divided by its nearest anchors, JSON without compression at every fourth place, as the \
+         Hodges–Lehmann estimate over rounds: the median of the means of all pairs of rounds. Where single blocks have too \
+         few samples it is the ratio of the merged blocks.\n\
+         - Verdicts compare like with like: a format with JSON under the same compression, JSON itself with no \
+         compression{batched}. [low, high] is the 95 % bootstrap interval of that estimate (10,000 resamples of rounds, \
+         seed {}).\n\
+         - better and worse: the interval lies wholly beyond ±{:.0} % and Wilcoxon's signed-rank test agrees \
+         (p ≤ {}; {correction}). same: the interval lies within ±{:.0} %. inconclusive is an answer.\n\
+         - unsteady: the medians of single seconds, each over all rounds, have a trend (Mann–Kendall, p ≤ 0.05, and beyond \
+         ±2 %), or those of a block's halves differ by 5 %, or what is in flight grows. Such a latency says how long was \
+         measured; bytes and CPU keep their verdicts.\n\
+         - Invalid blocks stay in {}, leave the tables, and are counted above. Suspect blocks are used.\n",
+        result.config.seed,
+        BAND * 100.0,
+        stats::SIGNIFICANT,
+        BAND * 100.0,
+        RESULT_FILE
+    )
+}

@@ -1,0 +1,181 @@
+//! `result.json`: what was measured, as plain data. What follows from it is computed by every reader anew and stands in
+//! [`derived.json`](crate::report::Derived).
+
+mod git;
+mod search;
+mod selftest;
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result, ensure};
+use measure::{Cell, CorpusRecord, Environment, RunRecord, Status, Tool, ValidityClass};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use git::Git;
+pub use search::{CellProbes, Probe, ProbeOutcome, Purpose, Search, SearchConfig};
+pub use selftest::{Oracle, SelfTest};
+
+/// The name of the result file in its folder.
+pub const RESULT_FILE: &str = "result.json";
+
+/// The most rounds of a result: the exact distribution of the signed-rank test costs the cube of their number.
+pub(crate) const MAX_ROUNDS: u32 = 200;
+
+/// One run of a matrix, or one search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ResultFile {
+    /// [`measure::SCHEMA_VERSION`] of the writer.
+    pub schema_version: String,
+    /// The program that wrote this.
+    pub tool: Tool,
+    /// The command line, `compare` first.
+    pub command: Vec<String>,
+    /// The source tree, when it ran inside a checkout.
+    pub git: Option<Git>,
+    /// The machine.
+    pub host: Environment,
+    /// Wall clock at the start.
+    pub started_utc: String,
+    /// Whether all blocks of the schedule ran.
+    pub status: Status,
+    /// What was asked for.
+    pub config: Config,
+    /// What the instrument's own tests said before.
+    #[serde(default)]
+    pub selftest: Option<SelfTest>,
+    /// The events, as the first run stated them; absent when no run got that far.
+    pub corpus: Option<CorpusRecord>,
+    /// Cell ids by round, in the order they were to run.
+    pub schedule: Vec<Vec<String>>,
+    /// What was measured, in the order of every table.
+    pub cells: Vec<CellResult>,
+    /// What `compare search` was asked for and measured; absent in other results.
+    #[serde(default)]
+    pub search: Option<Search>,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Config {
+    /// Scenario names or files.
+    pub scenarios: Vec<String>,
+    /// The profile's name.
+    pub profile: String,
+    /// Rounds.
+    pub rounds: u32,
+    /// Seconds a block.
+    pub seconds: u32,
+    /// The seed of the order; block seeds follow from it.
+    pub seed: u64,
+    /// The corpus file, when another than the bundled one.
+    pub corpus: Option<String>,
+    /// The relay that every block was played against, where it was not a fresh one of our own.
+    #[serde(default)]
+    pub url: Option<String>,
+    /// Further arguments of every client.
+    pub client_args: Vec<String>,
+    /// What every cell must keep, as it was given.
+    #[serde(default)]
+    pub slo: Option<String>,
+}
+
+/// What a cell is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// One of the matrix.
+    Cell,
+    /// JSON without compression, at every fourth place: what the others are divided by.
+    Anchor,
+    /// The same under another name: a standing A/A test.
+    Control,
+    /// A relay that does no Nostr work: what the generator and the sockets cost by themselves. Never ranked.
+    Floor,
+}
+
+/// One cell and all its blocks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CellResult {
+    /// The cell's name, such as `json+deflate`.
+    pub id: String,
+    /// What it is for.
+    pub role: Role,
+    /// Events published per second, where the matrix sets it.
+    pub rate_per_s: Option<u32>,
+    /// The cell as its runs stated it.
+    pub cell: Cell,
+    /// In the order they ran: one a round, several of an anchor.
+    pub blocks: Vec<Block>,
+}
+
+/// One run of one cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Block {
+    /// The round, from 0.
+    pub round: u32,
+    /// The place in the round, from 0.
+    pub position: u32,
+    /// The seed of the run.
+    pub seed: u64,
+    /// When it began, from the start of the comparison.
+    pub started_after_ns: u64,
+    /// How long its process lived, starting the relay included.
+    pub process_ns: u64,
+    /// The client's exit code; absent when a signal ended it.
+    pub exit_code: Option<i32>,
+    /// Why there is no usable end: the last lines the client wrote, or what it did instead.
+    pub failure: Option<String>,
+    /// What the run measured, unless it ended before that.
+    pub record: Option<RunRecord>,
+}
+
+impl Block {
+    /// The record, when the tables may use it: the run reached its end and is not invalid.
+    pub fn usable(&self) -> Option<&RunRecord> {
+        self.record.as_ref().filter(|record| {
+            record.status == Status::Complete && record.validity.class != ValidityClass::Invalid
+        })
+    }
+}
+
+impl ResultFile {
+    /// The JSON schema of the file, generated from these types.
+    pub fn json_schema() -> serde_json::Value {
+        schemars::schema_for!(ResultFile).to_value()
+    }
+
+    /// Reads a result. `path` is its folder or the file itself, which may be compressed with gzip (`result.json.gz`).
+    ///
+    /// # Errors
+    /// When there is none, or when it is of another major version.
+    pub fn read(path: &Path) -> Result<ResultFile> {
+        let mut file = if path.is_dir() { path.join(RESULT_FILE) } else { path.to_owned() };
+        if !file.exists() {
+            let packed = file.with_added_extension("gz");
+            file = if packed.exists() { packed } else { file };
+        }
+        let name = file.display().to_string();
+        ensure!(file.is_file(), "there is no {name}; expected a folder that `compare run` wrote");
+        let result: ResultFile = measure::read_versioned(&file, "result")?;
+        let rounds = result.config.rounds;
+        ensure!(rounds <= MAX_ROUNDS, "{name} states {rounds} rounds; this tool makes at most {MAX_ROUNDS}");
+        let known = |block: &Block| block.round < rounds;
+        ensure!(
+            result.cells.iter().flat_map(|cell| &cell.blocks).all(known),
+            "{name} has blocks beyond its rounds"
+        );
+        Ok(result)
+    }
+
+    /// Writes the result into its folder.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let mut text = serde_json::to_string_pretty(self).context("a result does not serialize")?;
+        text.push('\n');
+        let file = folder.join(RESULT_FILE);
+        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+    }
+}

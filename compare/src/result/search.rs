@@ -1,0 +1,103 @@
+//! What `compare search` was asked for and what its probes measured.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A search: its question and its probes. Brackets follow from them, see [`Limit`](crate::bracket::Limit).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Search {
+    /// What was asked for.
+    pub config: SearchConfig,
+    /// The probes of each cell, in the order of every table.
+    pub cells: Vec<CellProbes>,
+}
+
+/// What is searched for, and how.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SearchConfig {
+    /// Scenario name or file.
+    pub scenario: String,
+    /// What must hold.
+    pub slo: String,
+    /// The first rate, in events published per second.
+    pub start_per_s: u32,
+    /// No probe goes beyond this.
+    pub limit_per_s: u32,
+    /// Seconds of a probe.
+    pub probe_seconds: u32,
+    /// The bracket's ends differ by at most this share.
+    pub precision: f64,
+    /// How often each end is repeated.
+    pub confirmations: u32,
+    /// Whether p99 is measured at shares of the lowest limit.
+    pub curve: bool,
+    /// Decides the order of the probes; each probe has a seed of its own.
+    pub seed: u64,
+    /// The corpus file, when another than the bundled one.
+    pub corpus: Option<String>,
+    /// Further arguments of every client.
+    pub client_args: Vec<String>,
+}
+
+/// The probes of one cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CellProbes {
+    /// The cell's name.
+    pub cell: String,
+    /// In the order they ran, repetitions and points of the curve included.
+    pub probes: Vec<Probe>,
+}
+
+/// One run at one rate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Probe {
+    /// Events published per second.
+    pub rate_per_s: u32,
+    /// What it was for.
+    pub purpose: Purpose,
+    /// What came out.
+    pub outcome: ProbeOutcome,
+    /// Which bounds were missed, or why the measurement is invalid.
+    pub why: Vec<String>,
+    /// p99 of the latency in nanoseconds, with enough samples.
+    pub p99_ns: Option<u64>,
+    /// The block's seconds ÷ the time until the last answer.
+    pub achieved: Option<f64>,
+}
+
+/// What a probe is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// Finding the bracket.
+    Search,
+    /// Repeating one of its ends.
+    Confirm,
+    /// p99 against rate.
+    Curve,
+}
+
+/// What a probe found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProbeOutcome {
+    /// The SLO held.
+    Pass,
+    /// It did not.
+    Fail,
+    /// The measurement is invalid: never the relay's failure.
+    GeneratorLimit,
+}
+
+impl Probe {
+    /// One line for whoever waits.
+    pub fn line(&self) -> String {
+        let outcome = match self.outcome {
+            ProbeOutcome::Pass => "passes".to_owned(),
+            ProbeOutcome::Fail => format!("fails: {}", self.why.join("; ")),
+            ProbeOutcome::GeneratorLimit => format!("generator limit: {}", self.why.join("; ")),
+        };
+        let p99 = self.p99_ns.map_or_else(String::new, |ns| format!(", p99 {:.3} ms", ns as f64 / 1e6));
+        format!("{}/s{p99}, {outcome}", self.rate_per_s)
+    }
+}

@@ -1,0 +1,91 @@
+//! What the instrument's own tests found.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use anyhow::{Context, Result, ensure};
+use measure::{Environment, Tool};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::git::Git;
+
+/// What `compare selftest` found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SelfTest {
+    /// [`measure::SCHEMA_VERSION`] of the writer.
+    pub schema_version: String,
+    /// The program that wrote this.
+    pub tool: Tool,
+    /// The source tree, when it ran inside a checkout.
+    pub git: Option<Git>,
+    /// The machine.
+    pub host: Environment,
+    /// Wall clock at the start.
+    pub started_utc: String,
+    /// True when only the short tests ran.
+    pub quick: bool,
+    /// In the order they ran.
+    pub oracles: Vec<Oracle>,
+}
+
+/// One test of the instrument.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Oracle {
+    /// Its name.
+    pub name: String,
+    /// What was done.
+    pub done: String,
+    /// What had to be seen.
+    pub limit: String,
+    /// What was seen.
+    pub measured: String,
+    /// The same as numbers, by name with unit.
+    pub values: BTreeMap<String, f64>,
+    /// Whether it is within the limit.
+    pub passed: bool,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+impl Oracle {
+    /// One line for a terminal.
+    pub fn line(&self) -> String {
+        let verdict = if self.passed { "pass" } else { "FAIL" };
+        format!(
+            "{verdict}  {:<8} {}: {} (limit: {}; {:.0} s)",
+            self.name, self.done, self.measured, self.limit, self.seconds
+        )
+    }
+}
+
+impl SelfTest {
+    /// Whether every test passed.
+    pub fn passed(&self) -> bool {
+        self.oracles.iter().all(|oracle| oracle.passed)
+    }
+
+    /// The names of those that did not pass.
+    pub fn failed(&self) -> Vec<&str> {
+        self.oracles.iter().filter(|oracle| !oracle.passed).map(|oracle| oracle.name.as_str()).collect()
+    }
+
+    /// Reads what [`SelfTest::write`] wrote.
+    ///
+    /// # Errors
+    /// When there is no such file, or when it is of another major version.
+    pub fn read(path: &Path) -> Result<SelfTest> {
+        let name = path.display();
+        ensure!(path.is_file(), "there is no {name}; `compare selftest --out {name}` writes it");
+        Ok(measure::read_versioned(path, "self-test")?)
+    }
+
+    /// Writes the result as indented JSON.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let mut text = serde_json::to_string_pretty(self).context("a self-test does not serialize")?;
+        text.push('\n');
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+}

@@ -1,0 +1,82 @@
+//! What one test found, and how much is tested.
+
+use std::time::Instant;
+
+use crate::result::Oracle;
+
+/// How much is tested.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Only what takes seconds, and everything shorter.
+    pub quick: bool,
+    /// Only these, by name; all when empty.
+    pub only: Vec<String>,
+    /// How often the trials (A/A and +10 % CPU) are repeated.
+    pub repeats: u32,
+    /// Rounds of a trial.
+    pub rounds: u32,
+    /// Seconds of a trial's block.
+    pub seconds: u32,
+}
+
+/// What an oracle says, before it has a name.
+#[derive(Debug)]
+pub(super) struct Finding {
+    pub(super) done: String,
+    pub(super) limit: String,
+    pub(super) measured: String,
+    pub(super) values: Vec<(&'static str, f64)>,
+    pub(super) passed: bool,
+}
+
+impl Finding {
+    pub(super) fn named(self, name: &str, began: Instant) -> Oracle {
+        Oracle {
+            name: name.to_owned(),
+            done: self.done,
+            limit: self.limit,
+            measured: self.measured,
+            // JSON has no NaN; what was not measured is absent.
+            values: (self.values.into_iter().filter(|(_, value)| value.is_finite()))
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
+            passed: self.passed,
+            seconds: began.elapsed().as_secs_f64(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::{Environment, SCHEMA_VERSION, Tool};
+
+    use super::*;
+    use crate::result::SelfTest;
+
+    #[test]
+    fn what_was_not_measured_is_absent_and_the_file_can_be_read_again() {
+        let found = Finding {
+            done: "every block was invalid".to_owned(),
+            limit: "worse".to_owned(),
+            measured: "nothing".to_owned(),
+            values: vec![("worse", 0.0), ("median_ratio", f64::NAN)],
+            passed: false,
+        };
+        let oracle = found.named("plus-10", Instant::now());
+        assert_eq!(oracle.values.keys().collect::<Vec<_>>(), ["worse"]);
+        let test = SelfTest {
+            schema_version: SCHEMA_VERSION.to_owned(),
+            tool: Tool { name: "compare".to_owned(), version: "0".to_owned() },
+            git: None,
+            host: Environment::default(),
+            started_utc: String::new(),
+            quick: false,
+            oracles: vec![oracle],
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("selftest.json");
+        test.write(&file).unwrap();
+        assert_eq!(SelfTest::read(&file).unwrap(), test);
+        assert_eq!((test.passed(), test.failed()), (false, vec!["plus-10"]));
+    }
+}
