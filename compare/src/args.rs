@@ -1,4 +1,4 @@
-//! What a person can ask for: the command line and its help.
+//! The command line and its help.
 
 use std::path::PathBuf;
 
@@ -40,14 +40,14 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Measure, write a result folder, show the table
     Run(Box<Run>),
-    /// Show the table of a result folder again and rewrite its summary.md, report.html, derived.json and hgrm, from
-    /// result.json alone
+    /// Show the table of a result folder again and rewrite its summary.md, report.html,
+    /// derived.json and hgrm, from result.json alone
     Report {
         /// The folder that `compare run` wrote
         dir: PathBuf,
     },
-    /// Test the instrument itself: make the relay, the host or the plan misbehave by a known amount and look for it in
-    /// the result
+    /// Test the instrument itself: make the relay, the host or the plan misbehave by a known amount
+    /// and look for it in the result
     Selftest(SelftestFlags),
     /// Find the highest rate that each cell sustains under an SLO
     Search(Box<SearchFlags>),
@@ -59,7 +59,7 @@ pub(crate) enum Command {
         #[arg(long, value_name = "FILE")]
         github_action_benchmark: PathBuf,
     },
-    /// Say what became better or worse between two results, each cell compared with JSON in its own run
+    /// Compare two results, each cell with JSON in its own run
     Diff {
         /// The folder of the earlier result
         before: PathBuf,
@@ -79,13 +79,15 @@ pub(crate) struct SearchFlags {
     /// What is sent: a scenario that publishes at a rate, by name or TOML file
     #[arg(long, default_value = "note-stream")]
     pub(crate) scenario: String,
-    /// Wire formats, separated by commas, core or all; JSON without compression is always among them
+    /// Wire formats, separated by commas, core or all; JSON without compression is always among
+    /// them
     #[arg(long, value_delimiter = ',', default_value = "core")]
     pub(crate) formats: Vec<String>,
     /// Compressions, separated by commas, or all
     #[arg(long, value_delimiter = ',', default_value = "none")]
     pub(crate) compressions: Vec<String>,
-    /// Batches, separated by commas: off, on, or on with the relay's limits (on:ms=2:n=16:bytes=8192)
+    /// Batches, separated by commas: off, on, or on with the relay's limits
+    /// (on:ms=2:n=16:bytes=8192)
     #[arg(long, value_delimiter = ',', default_value = "off")]
     pub(crate) batching: Vec<String>,
     /// Who wrote the codecs: library or tuned
@@ -94,7 +96,8 @@ pub(crate) struct SearchFlags {
     /// What the relay checks: full, id or none
     #[arg(long, value_delimiter = ',', default_value = "full")]
     pub(crate) verify: Vec<String>,
-    /// What must hold: bounds separated by commas, on p50, p90, p99, p99.9, lost, rejected, achieved, relay_cpu, wire_bytes
+    /// What must hold: bounds separated by commas, on p50, p90, p99, p99.9, lost, rejected,
+    /// achieved, relay_cpu, wire_bytes
     #[arg(long, default_value = "p99<10ms, lost=0, achieved>=0.99")]
     pub(crate) slo: Slo,
     /// The first rate, in events published per second
@@ -124,7 +127,7 @@ pub(crate) struct SearchFlags {
     /// Where the result folder is made
     #[arg(long, default_value = "results")]
     pub(crate) out: PathBuf,
-    /// Further arguments for every client, after --
+    /// Arguments for every client, after --
     #[arg(last = true)]
     pub(crate) client_args: Vec<String>,
 }
@@ -169,7 +172,8 @@ pub(crate) struct SelftestFlags {
     /// Only the tests that take seconds, and the shorter form of each
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Only these tests, separated by commas: stall, delay, cpu, starved, bytes, workers, killed, a-a, plus-10
+    /// Only these tests, separated by commas: stall, delay, cpu, starved, bytes, workers, killed,
+    /// a-a, plus-10
     #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = selftest::names())]
     pub(crate) only: Vec<String>,
     /// Write the result as JSON, for `compare run --selftest FILE`
@@ -188,47 +192,52 @@ pub(crate) struct SelftestFlags {
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// A TOML file that states any of scenarios, formats, compressions, batchings, implementations, verifications, rates_per_s;
-    /// flags replace what it says
+    /// A TOML file that states any of scenarios, formats, compressions, batchings, implementations,
+    /// verifications, rates_per_s; flags replace what it says
     #[arg(long, value_name = "FILE")]
     pub(crate) matrix: Option<PathBuf>,
     /// What is sent: scenario names or TOML files, separated by commas [default: mixed-day]
     #[arg(long, value_delimiter = ',')]
     pub(crate) scenario: Option<Vec<String>>,
-    /// Wire formats, separated by commas, core (those of the question) or all. JSON without compression is always
-    /// measured: every ratio refers to it [default: core]
+    /// Wire formats, separated by commas, core (those of the question) or all. JSON without
+    /// compression is always measured: every ratio refers to it [default: core]
     #[arg(long, value_delimiter = ',')]
     pub(crate) formats: Option<Vec<String>>,
-    /// Compressions, separated by commas, each with parameters if need be (deflate:level=4:min_bytes=100), or all
-    /// [default: none,deflate,zstd]
+    /// Compressions, separated by commas, each with parameters if need be
+    /// (deflate:level=4:min_bytes=100), or all [default: none,deflate,zstd]
     #[arg(long, value_delimiter = ',')]
     pub(crate) compressions: Option<Vec<String>>,
-    /// Batches, separated by commas: off is one event a message, on lets the relay put several events of a subscription
-    /// into one; its limits behind colons (on:ms=2:n=16:bytes=8192) [default: off]
+    /// Batches, separated by commas: off is one event a message, on lets the relay put several
+    /// events of a subscription into one; its limits behind colons (on:ms=2:n=16:bytes=8192)
+    /// [default: off]
     #[arg(long, value_delimiter = ',')]
     pub(crate) batching: Option<Vec<String>>,
-    /// Who wrote the codecs, separated by commas, or all: library is what an adopter gets today, tuned is what the format
-    /// can do [default: library]
+    /// Who wrote the codecs, separated by commas, or all: library is what an adopter gets today,
+    /// tuned is what the format can do [default: library]
     #[arg(long, value_delimiter = ',')]
     pub(crate) implementation: Option<Vec<String>>,
-    /// What the relay checks before it accepts an event, separated by commas: full, id or none [default: full]
+    /// What the relay checks before it accepts an event, separated by commas: full, id or none
+    /// [default: full]
     #[arg(long, value_delimiter = ',')]
     pub(crate) verify: Option<Vec<String>>,
-    /// Events published per second, separated by commas, instead of the scenario's rate; several draw p99 against rate
+    /// Events published per second, separated by commas, instead of the scenario's rate; several
+    /// draw p99 against rate
     #[arg(long, value_delimiter = ',', value_name = "PER_SECOND")]
     pub(crate) rates: Option<Vec<u32>>,
     /// Events to send: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz [default: the bundled sample]
     #[arg(long)]
     pub(crate) corpus: Option<String>,
-    /// Play against this relay (ws://host:port or wss://host:port) instead of fresh ones of our own; then formats are json
-    /// and compressions none,deflate when nothing else is said. What is published stays in it, so take scenarios that do
-    /// not ask for that again, and a relay that may forget
+    /// Play against this relay (ws://host:port or wss://host:port) instead of fresh ones of our
+    /// own; then formats are json and compressions none,deflate when nothing else is said. What is
+    /// published stays in it, so take scenarios that do not ask for that again, and a relay that
+    /// may forget
     #[arg(long, conflicts_with = "verify")]
     pub(crate) url: Option<String>,
     /// Root certificates (PEM) to trust for wss:// instead of the platform's
     #[arg(long, requires = "url", value_name = "FILE")]
     pub(crate) ca: Option<String>,
-    /// Process id of the relay behind --url, when it runs on this machine: its CPU time is then reported
+    /// Process id of the relay behind --url, when it runs on this machine: its CPU time is then
+    /// reported
     #[arg(long, requires = "url", value_name = "PID")]
     pub(crate) relay_pid: Option<u32>,
     /// How much is measured
@@ -240,24 +249,27 @@ pub(crate) struct Run {
     /// Seconds a block, instead of the profile's
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub(crate) seconds: Option<u32>,
-    /// Decides the order of the cells and everything random in the load; every cell of a round has the same load, with
+    /// Decides the order of the cells and everything random in the load; every cell of a round has
+    /// the same load, with
     /// --url each block its own [default: 1, with --url one drawn at random]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
     /// Where the result folder is made
     #[arg(long, default_value = "results")]
     pub(crate) out: PathBuf,
-    /// What every cell must keep, or the exit code is 99: bounds separated by commas, as in 'p99<10ms, lost=0,
-    /// achieved>=0.99'; also p50, p90, p99.9, rejected, relay_cpu<50us and wire_bytes<900 (of an envelope)
+    /// What every cell must keep, or the exit code is 99: bounds separated by commas, as in
+    /// 'p99<10ms, lost=0, achieved>=0.99'; also p50, p90, p99.9, rejected, relay_cpu<50us and
+    /// wire_bytes<900 (of an envelope)
     #[arg(long)]
     pub(crate) slo: Option<Slo>,
-    /// What `compare selftest --out FILE` wrote, to stand in the report; the publish profile makes a quick one itself
+    /// What `compare selftest --out FILE` wrote, to stand in the report; the publish profile makes
+    /// a quick one itself
     #[arg(long, value_name = "FILE")]
     pub(crate) selftest: Option<PathBuf>,
     /// Show no progress
     #[arg(long)]
     pub(crate) quiet: bool,
-    /// Further arguments for every client, after --
+    /// Arguments for every client, after --
     #[arg(last = true)]
     pub(crate) client_args: Vec<String>,
 }

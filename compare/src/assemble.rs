@@ -1,4 +1,4 @@
-//! From what ran to the result it leaves.
+//! Assembles a result from the blocks of a run or the probes of a search.
 
 use measure::{Cell, CorpusRecord, Environment, SCHEMA_VERSION, Status, Tool};
 
@@ -8,7 +8,7 @@ use crate::{
     result::{Block, CellProbes, CellResult, Config, Git, ResultFile, Search, SearchConfig, SelfTest},
 };
 
-/// What a result says beside its blocks.
+/// A result without its blocks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Header {
     /// See [`ResultFile::command`].
@@ -73,7 +73,8 @@ impl ResultFile {
     }
 }
 
-/// The blocks of a cell under its names. A cell whose runs left no record has the names that were asked for.
+/// The blocks of a cell with the names that its runs stated, or without a record the names of the
+/// matrix.
 fn cell_result(spec: &CellSpec, blocks: Vec<Block>) -> CellResult {
     let stated = blocks.iter().find_map(|block| Some(block.record.as_ref()?.cell.clone()));
     let cell = stated.unwrap_or_else(|| Cell {

@@ -1,4 +1,5 @@
-//! The highest rate that a relay sustains under an SLO: the last rate that passed and the first that failed.
+//! The highest rate that a relay sustains under an SLO: the last rate that passed and the first
+//! that failed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,9 +29,9 @@ pub struct Limit {
 pub enum End {
     /// The relay missed the SLO.
     Slo,
-    /// The measurement was invalid there: the generator or the host could not go on, so the relay's limit is higher.
+    /// The generator or the host failed there, so the relay's limit is higher.
     GeneratorLimit,
-    /// Nothing failed up to the highest rate that was allowed.
+    /// Nothing failed up to the highest allowed rate.
     RateLimit,
     /// Not even one event a second passed.
     NothingPassed,
@@ -65,7 +66,8 @@ impl Limit {
     }
 }
 
-/// The search of one cell, without the measuring: doubles the rate until it fails, then halves the gap.
+/// The search of one cell, without the measuring: doubles the rate until it fails, then halves the
+/// gap.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Bracket {
     pub(crate) pass: Option<u32>,

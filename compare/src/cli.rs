@@ -1,4 +1,4 @@
-//! What a person asked for is done here, and the exit code answers.
+//! The program's main: runs the chosen command and maps its outcome to an exit code.
 
 use std::{
     env,
@@ -33,12 +33,13 @@ const EXIT_ERROR: u8 = 1;
 const EXIT_SLO: u8 = 99;
 /// `diff` found something worse.
 const EXIT_REGRESSION: u8 = 100;
-/// `diff --strict` could not tell.
+/// `diff --strict` was inconclusive.
 const EXIT_INCONCLUSIVE: u8 = 101;
 /// 128 + SIGINT, as shells have it.
 const EXIT_INTERRUPTED: u8 = 130;
 
-/// Does what the command line says. `args` begins with the program's name; `known` are the names the client knows.
+/// Does what the command line says. `args` begins with the program's name; `known` are the names
+/// the client knows.
 pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
     let args: Vec<OsString> = args.collect();
     let names = format!(
@@ -51,7 +52,7 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
     let cli = match command.try_get_matches_from(&args).and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
-            // When even stderr is closed, the exit code still says it.
+            // A closed stderr still leaves the exit code.
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_ERROR));
         }
@@ -74,7 +75,7 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
     }
 }
 
-/// Searches, says of each probe what it found, and leaves a result folder.
+/// Searches, reports each probe, and writes a result folder.
 fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<u8> {
     let mut cells = cells(known, &flags.matrix())?;
     if refused(&flags.client_args) {
@@ -127,7 +128,7 @@ fn export(dir: &Path, file: &Path) -> Result<u8> {
     Ok(0)
 }
 
-/// Runs the tests and says of each what it found.
+/// Runs the instrument's own tests and prints each result.
 fn test_instrument(flags: &SelftestFlags) -> Result<u8> {
     let options = selftest::Options {
         quick: flags.quick,
@@ -138,7 +139,7 @@ fn test_instrument(flags: &SelftestFlags) -> Result<u8> {
     };
     let program = env::current_exe().context("cannot find this program's own file")?;
     let found = selftest::run(&program, &options, |oracle| {
-        // Whoever closed the pipe still gets the exit code.
+        // A closed pipe still leaves the exit code.
         let _ = writeln!(io::stdout(), "{}", oracle.line());
     })?;
     if let Some(file) = &flags.out {
@@ -147,7 +148,7 @@ fn test_instrument(flags: &SelftestFlags) -> Result<u8> {
     Ok(if found.passed() { 0 } else { narrow(run::EXIT_INVALID) })
 }
 
-/// What stands in the report about the instrument: the given result, or for claims a quick test made now.
+/// The self-test for the report: the given one, or a quick one made now for the publish profile.
 fn selftest_for(flags: &Run) -> Result<Option<SelfTest>> {
     if let Some(file) = &flags.selftest {
         return SelfTest::read(file).map(Some);
@@ -220,7 +221,7 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
     progress.end();
     let Outcome { blocks, status, stopped } = outcome?;
     if blocks.iter().all(|(_, block)| block.record.is_none()) {
-        // What could not be read of a record stays; otherwise the folders are empty and go.
+        // Removes empty folders; one with an unreadable record stays.
         let _ = fs::remove_dir(&running).and_then(|()| fs::remove_dir(&folder));
         let _ = writeln!(io::stderr(), "error: nothing was measured, so no result was written");
         return Ok(stopped_code(stopped).unwrap_or(EXIT_ERROR));
@@ -232,14 +233,14 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
     result.write(&folder)?;
     report::write_intervals(&result, started, &folder)?;
     let derived = write_reports(&result, &folder)?;
-    // Holds only what could not be read; empty after a good run, and then it goes.
+    // Empty unless a record could not be read.
     let _ = fs::remove_dir(&running);
     show(&result)?;
     let _ = writeln!(io::stderr(), "\nwritten to {}", folder.display());
     Ok(exit_code(&result, &derived, stopped))
 }
 
-/// Whether the client's arguments decide what is a factor of the matrix; says so, too.
+/// Whether the client's arguments set a factor of the matrix; explains the refusal on stderr.
 fn refused(client_args: &[String]) -> bool {
     let refused = client_args.iter().any(|arg| arg.starts_with("--batch"));
     if refused {
@@ -290,9 +291,9 @@ fn show(result: &ResultFile) -> Result<()> {
     io::stdout().write_all(report::terminal(result).as_bytes()).context("cannot write to stdout")
 }
 
-/// The worst thing that happened decides.
+/// The exit code of the worst outcome.
 fn exit_code(result: &ResultFile, derived: &Derived, stopped: Option<Stopped>) -> u8 {
-    // What became of the floor says nothing about a format.
+    // The floor is no format.
     let cells = || result.cells.iter().filter(|cell| cell.role != Role::Floor);
     let ended = |code: i32| cells().flat_map(|cell| &cell.blocks).any(|block| block.exit_code == Some(code));
     if let Some(code) = stopped_code(stopped) {

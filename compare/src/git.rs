@@ -7,7 +7,7 @@ use crate::result::Git;
 /// The checkout around the current folder, if there is one.
 pub(crate) fn current() -> Option<Git> {
     let commit = git(&["rev-parse", "HEAD"])?;
-    // Untracked files (results themselves, notes) do not change what was built.
+    // Untracked files (results, notes) do not change the build.
     let dirty = !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
     Some(Git { commit, dirty })
 }

@@ -1,10 +1,12 @@
 //! Which wire format, with which compression, and what would it buy?
 //!
-//! A [`Plan`] orders the cells of a matrix at random within each round, [`run`](run::run) measures every cell in fresh
-//! processes, and what was measured is a [`ResultFile`], from which [`report`] derives figures, tables and verdicts.
-//! Measuring and rendering meet only in that file: nothing in `report` starts a process, nothing in `run` renders.
+//! A [`Plan`] orders the cells of a matrix at random within each round, [`run`](run::run) measures
+//! every cell in fresh processes, and what was measured is a [`ResultFile`], from which [`report`]
+//! derives figures, tables and verdicts. Measuring and rendering meet only in that file: nothing in
+//! `report` starts a process, nothing in `run` renders.
 //!
-//! To add a column, add a variant to [`merged::Metric`]. To add a profile, add a variant to [`Profile`].
+//! To add a column, add a variant to [`merged::Metric`]. To add a profile, add a variant to
+//! [`Profile`].
 
 mod args;
 mod assemble;

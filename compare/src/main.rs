@@ -1,4 +1,5 @@
-//! `compare`: runs the matrix and renders the report. The same binary is every relay and every swarm it starts.
+//! `compare`: runs the matrix and renders the report. The same binary is every relay and every
+//! swarm it starts.
 
 use std::{env, process::ExitCode};
 

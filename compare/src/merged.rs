@@ -1,4 +1,4 @@
-//! Blocks put together: counters summed, histograms merged. A mean of quantiles is not a quantile.
+//! Blocks merged: counters summed, histograms added. A mean of quantiles is not a quantile.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use measure::{Allocations, Counts, CpuTime, Latency, Quantile, RunRecord, Traffi
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What stands in the latency columns, best known first: the first that any usable block has samples of.
+/// Candidates for the latency columns, in order of preference.
 const LATENCIES: [(&str, &str); 3] = [
     ("response", "from the instant an event was due to its delivery"),
     ("publish_ok", "from the instant an event was due to the relay's OK"),
     ("eose", "from the instant a request was due to the end of its stored events"),
 ];
 
-/// What some blocks of one cell measured together.
+/// Several blocks of one cell as one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Merged {
     /// How many blocks.
@@ -24,20 +24,20 @@ pub struct Merged {
     pub traffic: TrafficRecord,
     /// Time with work outstanding.
     pub active_ns: u64,
-    /// What the clients spent.
+    /// CPU of the clients.
     pub client_cpu: CpuTime,
-    /// What the relays spent, when every block knows it.
+    /// CPU of the relays, when every block knows it.
     pub relay_cpu: Option<CpuTime>,
-    /// What the clients allocated, when every block counted it.
+    /// Allocations of the clients, when every block counted them.
     pub client_allocations: Option<Allocations>,
-    /// What the relays allocated, when every block counted it.
+    /// Allocations of the relays, when every block counted them.
     pub relay_allocations: Option<Allocations>,
     /// All samples by metric.
     pub latency: BTreeMap<String, Latency>,
 }
 
 impl Merged {
-    /// Puts blocks together.
+    /// Merges blocks.
     pub fn of<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> Merged {
         let mut merged = Merged {
             relay_cpu: Some(known(CpuTime::default())),
@@ -70,7 +70,8 @@ impl Merged {
     }
 }
 
-/// The name of the latency that is best known of those that these records have, and its meaning.
+/// The latency of the columns, with its meaning: the first candidate that any record has samples
+/// of.
 pub(crate) fn latency_of<'a>(
     records: impl IntoIterator<Item = &'a RunRecord>,
 ) -> (&'static str, &'static str) {
@@ -80,7 +81,7 @@ pub(crate) fn latency_of<'a>(
     LATENCIES[records.into_iter().filter_map(best).min().unwrap_or(0)]
 }
 
-/// Zero with a known split, to add to.
+/// Zero with a known split into user and system, to add to.
 fn known(zero: CpuTime) -> CpuTime {
     CpuTime { user_ns: Some(0), system_ns: Some(0), ..zero }
 }
@@ -121,11 +122,13 @@ impl Metric {
         Metric::ClientCpu,
     ];
 
-    /// What verdicts speak of, all of them costs: lower is better. The rate is the plan's, so it is a check, no score.
+    /// The metrics with verdicts: costs, lower is better. The plan sets the rate, so the rate has
+    /// none.
     pub const JUDGED: [Metric; 5] =
         [Metric::WireBytes, Metric::RelayCpu, Metric::ClientCpu, Metric::LatencyP50, Metric::LatencyP99];
 
-    /// What verdicts speak of where allocations were counted, which makes latencies and CPU times no evidence.
+    /// The metrics with verdicts where allocations were counted, which distorts latencies and CPU
+    /// times.
     pub const JUDGED_COUNTING: [Metric; 3] =
         [Metric::WireBytes, Metric::RelayAllocations, Metric::ClientAllocations];
 
@@ -159,7 +162,7 @@ impl Metric {
         }
     }
 
-    /// How many base units make one of the column's.
+    /// Base units in one of the column's.
     pub(crate) fn unit(self) -> f64 {
         match self {
             Metric::LatencyP50 | Metric::LatencyP99 | Metric::LatencyP999 => 1e6,

@@ -1,7 +1,8 @@
-//! When each cell is measured: every cell once a round, in an order drawn anew for each round, anchors between them.
+//! The order of blocks: every cell once a round, in an order drawn anew for each round, anchors in
+//! between.
 //!
-//! Run one cell after the other, 43 % of comparisons of a workload with itself came out "different" on a shared
-//! machine, because the machine drifted; as randomised pairs of neighbours, 3 %.
+//! Neighbours share the machine's drift, so a ratio of neighbours cancels most of it
+//! (docs/decisions/anchors.md).
 
 use clap::ValueEnum;
 use rand::{SeedableRng, seq::SliceRandom};
@@ -33,7 +34,7 @@ impl Profile {
         }
     }
 
-    /// The word on the command line and in results.
+    /// Its name on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {
             Profile::Quick => "quick",
@@ -46,13 +47,15 @@ impl Profile {
 /// The order of every block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// For each round the indexes of the cells in the order they run; anchors stand in it several times.
+    /// For each round the indexes of the cells in the order they run; anchors stand in it several
+    /// times.
     pub rounds: Vec<Vec<usize>>,
 }
 
 impl Plan {
-    /// Draws the order from the seed; the same arguments give the same plan. Cells of one load (scenario and rate) stay
-    /// together in a round, because an anchor says something only about its own load.
+    /// Draws the order from the seed; the same arguments give the same plan. Cells of one load
+    /// (scenario and rate) stay together in a round, because an anchor says something only about
+    /// its own load.
     pub fn new(cells: &[CellSpec], rounds: u32, seed: u64) -> Plan {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut loads: Vec<(usize, Vec<usize>)> = Vec::new();
@@ -87,8 +90,8 @@ impl Plan {
     }
 }
 
-/// The seed of every block of a round: cells of one round send the same events at the same instants, so their ratio is
-/// about the cells; rounds differ, so the result is not about one draw.
+/// The seed of every block of a round. Cells of one round share it, so they send the same events at
+/// the same instants; rounds differ, so the result is not about one draw.
 pub(crate) fn round_seed(seed: u64, round: usize) -> u64 {
     seed.wrapping_add(round as u64)
 }
@@ -116,7 +119,8 @@ mod tests {
 
     #[test]
     fn every_cell_runs_once_a_round_between_anchors() {
-        // 11 cells with the control; the 10 besides the anchor stand in four groups between five anchors.
+        // 11 cells with the control; the 10 besides the anchor stand in four groups between five
+        // anchors.
         let cells = matrix(&["one"]);
         let plan = Plan::new(&cells, 12, 7);
         assert_eq!((plan.rounds.len(), plan.blocks()), (12, 12 * 15));
@@ -149,7 +153,7 @@ mod tests {
         assert_eq!(plan, Plan::new(&cells, 12, 7));
         assert_ne!(plan, Plan::new(&cells, 12, 8));
         assert_ne!(plan.rounds[0], plan.rounds[1]);
-        // A longer run begins like a shorter one, so more rounds refine a result instead of replacing it.
+        // A longer run begins like a shorter one.
         assert_eq!(Plan::new(&cells, 3, 7).rounds, plan.rounds[..3]);
     }
 }

@@ -1,4 +1,4 @@
-//! What a waiting person sees on stderr: one line that is kept up to date on a terminal, a line for each block elsewhere.
+//! Progress on stderr: a live line on a terminal, elsewhere a line for each block.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -24,13 +24,13 @@ pub struct Progress {
     /// On a terminal.
     bar: Option<ProgressBar>,
     quiet: bool,
-    /// The block that runs.
+    /// The running block.
     now: String,
-    /// The last one that ran.
+    /// The outcome of the block before.
     last: String,
 }
 
-/// What a running client says each second.
+/// A client's progress report of one second.
 #[derive(Debug, Deserialize)]
 struct Second {
     second: u64,
@@ -45,7 +45,7 @@ impl Progress {
         let bar = (!quiet && io::stderr().is_terminal()).then(|| {
             let style = ProgressStyle::with_template("{bar:16} {pos}/{len} {wide_msg}")
                 .expect("the template is a constant that was tried");
-            // Drawn when something happened, at most twice a second: the machine has other things to do.
+            // At most two redraws a second keep the cores free.
             let target = ProgressDrawTarget::stderr_with_hz(2);
             ProgressBar::with_draw_target(Some(blocks as u64), target).with_style(style)
         });
@@ -62,12 +62,12 @@ impl Progress {
         }
     }
 
-    /// Whether anybody sees what a running client says each second.
+    /// Whether reports of single seconds are shown.
     pub fn is_live(&self) -> bool {
         self.bar.is_some()
     }
 
-    /// Says what runs now.
+    /// Shows the block that starts.
     pub fn block(&mut self, round: usize, rounds: usize, cell: &str) {
         if self.finished == 0 && self.bar.is_none() && !self.quiet {
             self.note(&format!("{} blocks, about {}", self.blocks, minutes(self.left())));
@@ -76,13 +76,13 @@ impl Progress {
         self.draw("");
     }
 
-    /// Takes what the running client said of a second; what is no such line is passed over.
+    /// Shows a client's report of a second; ignores other lines.
     pub fn second(&mut self, line: &str) {
         let Ok(Second { second, of, samples, latency_ns_p99 }) = serde_json::from_str(line) else { return };
         self.draw(&format!(" {second}/{of:.0} s: {samples}/s, p99 {}", milliseconds(latency_ns_p99)));
     }
 
-    /// Counts a block and says what came out.
+    /// Counts a block and shows its outcome.
     pub fn finish_block(&mut self, block: &Block) {
         self.finished += 1;
         self.last = outcome(block);
@@ -96,9 +96,9 @@ impl Progress {
         self.draw("");
     }
 
-    /// Says something that stays, whatever the progress line does.
+    /// Prints a line that stays above the progress line.
     pub fn note(&self, text: &str) {
-        // Nobody is hurt when stderr is closed; the result file has it too.
+        // A closed stderr loses nothing: the result file has the same.
         let write = || drop(writeln!(io::stderr(), "{text}"));
         match &self.bar {
             Some(bar) => bar.suspend(write),
@@ -133,7 +133,7 @@ fn outcome(block: &Block) -> String {
     let merged = Merged::of([record]);
     let rate = Metric::EnvelopesPerSecond.value(&merged, latency).unwrap_or(0.0);
     let p99 = merged.quantile(latency, 0.99).ns().map_or_else(|| "–".to_owned(), milliseconds);
-    // Reasons are noted apart.
+    // `run` notes the reasons.
     format!("{rate:.0}/s, p99 {p99}, {}", record.validity.class)
 }
 

@@ -30,7 +30,8 @@ use crate::{
     result::{Block, Config, Role},
 };
 
-/// The client's exit codes that leave a record behind: an invalid measurement, events lost or altered, relay lost.
+/// The client's exit codes that leave a record behind: an invalid measurement, events lost or
+/// altered, relay lost.
 const KEPT_EXIT_CODES: [i32; 3] = [EXIT_INVALID, EXIT_LOST, EXIT_RELAY_LOST];
 pub(crate) const EXIT_USAGE: i32 = 2;
 pub(crate) const EXIT_INVALID: i32 = 3;
@@ -43,22 +44,22 @@ const EXIT_SLO: i32 = 99;
 /// Ctrl-C reached the client first.
 const EXIT_INTERRUPTED: i32 = 130;
 
-/// As many runs in a row without a record mean that the next will have none either.
+/// Runs in a row without a record that end the plan: the next would leave none either.
 const FAILURES_IN_A_ROW: usize = 3;
 
-/// Enough of a failing client's stderr for an error and its causes.
+/// Bytes kept of a failing client's stderr: an error and its causes.
 const TAIL_BYTES: usize = 4096;
 
-/// On Ctrl-C the terminal tells the client too; this long it may take to stop by itself before it is asked.
+/// Time for a client to stop by itself after Ctrl-C, which the terminal sends to it, too.
 const CLIENT_STOPS_ALONE: Duration = Duration::from_secs(1);
 
-/// After being asked to stop, a client has this long to write its record and stop its relay.
+/// Time for a client to write its record and stop its relay after SIGTERM.
 const CLIENT_STOPS_ASKED: Duration = Duration::from_secs(10);
 
-/// How long a block may take beyond three times its seconds: start, corpus, fresh signatures, answers that time out.
+/// Upper bound on a block beyond three times its seconds: start, corpus, signatures, timeouts.
 const BLOCK_EXTRA: Duration = Duration::from_secs(120);
 
-/// What is to be run.
+/// A plan with its cells.
 #[derive(Debug)]
 pub struct Request<'a> {
     /// The client program; its first argument is `role:client`.
@@ -73,7 +74,7 @@ pub struct Request<'a> {
     pub folder: &'a Path,
 }
 
-/// What came out.
+/// The blocks that ran.
 #[derive(Debug)]
 pub struct Outcome {
     /// The blocks in the order they ran, each with the index of its cell.
@@ -95,7 +96,7 @@ pub enum Stopped {
     Failing,
 }
 
-/// A block is a little longer than its seconds: the relay starts, the corpus is read.
+/// Time of a block beyond its seconds: the relay starts, the corpus is read.
 pub(crate) const BLOCK_OVERHEAD: Duration = Duration::from_secs(2);
 
 /// Ctrl-C and SIGTERM.
@@ -106,7 +107,7 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// From now on they do not end this program. Needs a runtime around it.
+    /// Takes over both signals. Needs a runtime around it.
     ///
     /// # Errors
     /// When the system refuses.
@@ -125,8 +126,8 @@ impl Interrupt {
     }
 }
 
-/// Runs every block of the plan, one after the other. When `interrupt` completes, the running client is stopped and
-/// what was measured is returned.
+/// Runs every block of the plan in order. Once `interrupt` completes, stops the running client and
+/// returns the blocks so far.
 ///
 /// # Errors
 /// When the client program cannot be started.
@@ -263,7 +264,7 @@ fn command(request: &Request<'_>, cell: &CellSpec, seed: u64, record: &Path) -> 
     command.args(["--seed", &seed.to_string(), "--seconds", &config.seconds.to_string()]);
     command.arg("--record").arg(record).arg("--quiet").args(&config.client_args);
     if env::var_os("RUST_LOG").is_none() {
-        // Progress of a relay in every failure's last lines would hide the failure.
+        // A relay's progress would hide the failure in the last lines.
         command.env("RUST_LOG", "warn");
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
@@ -279,7 +280,7 @@ struct Ending {
 }
 
 impl Ending {
-    /// What went wrong, with the end of what the client wrote; `None` when the exit code says that nothing did.
+    /// The failure with the client's last lines; `None` when the exit code reports none.
     fn failure(&self, limit: Duration) -> Option<String> {
         let what = match self.exit_code {
             _ if self.interrupted => "interrupted".to_owned(),
@@ -297,7 +298,7 @@ impl Ending {
     }
 }
 
-/// Waits for the client to end, and makes it end when it is interrupted or takes too long.
+/// Waits for the client to end; stops it on an interruption or after `limit`.
 async fn attend(
     mut child: Child,
     limit: Duration,
@@ -325,14 +326,14 @@ async fn attend(
                     child.start_kill().context("cannot kill the client")?;
                 } else if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()) {
                     asked = true;
-                    // It may have ended this instant; then the wait above completes.
+                    // If it ended this instant, the wait above completes.
                     let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
                 }
                 deadline.as_mut().reset(time::Instant::now() + CLIENT_STOPS_ASKED);
             }
         }
     };
-    // What is still in the pipe. A relay that outlived its client would hold the pipe open, hence the limit.
+    // Drains the pipe. A relay that outlives its client holds the pipe open, hence the limit.
     let _ = time::timeout(Duration::from_secs(1), async {
         while tail.open() {
             tail.read_some(&mut stderr).await;
@@ -342,7 +343,7 @@ async fn attend(
     Ok(Ending { exit_code: status.code(), tail: tail.text(), timed_out, interrupted })
 }
 
-/// The next line, if there is anything to read; never completes behind the last.
+/// The next line; pending forever after the last.
 async fn next_line(lines: &mut Option<Lines<BufReader<ChildStdout>>>) -> String {
     if let Some(open) = lines {
         if let Ok(Some(line)) = open.next_line().await {
@@ -365,7 +366,7 @@ impl Tail {
         !self.ended
     }
 
-    /// Reads what is there; never completes once the stream has ended.
+    /// Reads available bytes; pending forever after the end.
     async fn read_some(&mut self, stream: &mut (impl AsyncRead + Unpin)) {
         if self.ended {
             return std::future::pending().await;
@@ -383,7 +384,8 @@ impl Tail {
     }
 }
 
-/// Moves the record, if the client left one, into the block. The client's own judgement is checked, not believed.
+/// Moves the client's record into the block and checks its judgement against the ledger and the
+/// exit code.
 fn take_record(place: &Place<'_>, file: &Path, block: &mut Block) {
     let expected =
         block.failure.is_none() || block.exit_code.is_some_and(|code| KEPT_EXIT_CODES.contains(&code));
@@ -410,12 +412,12 @@ fn take_record(place: &Place<'_>, file: &Path, block: &mut Block) {
     } else if let Some(failure) = block.failure.as_ref().and_then(|failure| failure.lines().next()) {
         invalid(failure.to_owned());
     }
-    // A client that calls an unbalanced ledger fine has a fault of its own.
+    // Guards against a client that passes an unbalanced ledger.
     if let Err(failure) = record.counts.balanced() {
         invalid(format!("the ledger does not balance: {failure}"));
     }
     block.record = Some(record);
-    // Once it is in memory the file has done its work; should it stay, nothing breaks.
+    // A file that stays does no harm.
     let _ = fs::remove_file(file);
 }
 
@@ -436,7 +438,7 @@ fn difference(cell: &CellSpec, seed: u64, record: &RunRecord) -> Option<String> 
         ("verify", &cell.verify, &record.cell.verify),
         ("seed", &asked_seed, &found_seed),
     ];
-    // A relay that was told to misbehave can never pass for one that was not.
+    // A relay with faults never passes for one without.
     let faults = record.relay.as_ref().map_or(&[][..], |relay| &relay.faults);
     if faults.len() != cell.faults.len() {
         return Some(format!("the relay had the faults {faults:?} where {:?} were asked for", cell.faults));

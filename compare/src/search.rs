@@ -1,8 +1,7 @@
-//! The highest rate that a relay sustains under an SLO, for each cell a bracket: the last rate that passed and the first
-//! that failed.
+//! Searches the highest rate that each cell sustains under an SLO, as a [`Bracket`].
 //!
-//! Rates double until one fails and then halve the gap until it is small enough. Cells take turns in random order, so
-//! that what the machine does meanwhile meets all of them. Then both ends of each bracket are repeated, mixed too.
+//! Cells take turns in random order, so that drift of the machine meets all of them. Then both ends
+//! of each bracket are repeated, in random order too.
 
 use std::{
     io::{self, IsTerminal},
@@ -30,12 +29,12 @@ use crate::{
 /// Shares of the lowest limit at which p99 is measured.
 const CURVE: [f64; 6] = [0.10, 0.25, 0.50, 0.70, 0.85, 0.95];
 
-/// A generator that uses more of its core than this may be what cannot keep up.
+/// CPU of the generator, as a share of one core, beyond which the generator is the limit.
 const GENERATOR_BUSY: f64 = 0.8;
 
 /// Measures one cell at one rate.
 pub trait Prober {
-    /// Runs the cell of this index once; `None` when the user has had enough.
+    /// Runs the cell of this index once; `None` after an interruption.
     ///
     /// # Errors
     /// When nothing can be measured at all.
@@ -51,7 +50,7 @@ pub struct Found {
     pub finished: bool,
 }
 
-/// Finds every cell's bracket. What was found until an interruption is kept.
+/// Finds every cell's bracket. An interruption keeps the probes so far.
 ///
 /// # Errors
 /// Those of the prober.
@@ -126,7 +125,7 @@ impl<P: Prober, T: FnMut(&str, &Probe)> UnderWay<'_, P, T> {
 
     /// p99 at shares of what the weakest relay sustains.
     fn curve(&mut self) -> Result<bool> {
-        // The floor is no relay that anybody could run.
+        // The floor speaks no Nostr, so it sets no limit.
         let relays = self.brackets.iter().zip(self.cells).filter(|(_, cell)| cell.role != Role::Floor);
         let lowest = relays.filter_map(|(bracket, _)| bracket.pass).min().filter(|_| self.config.curve);
         let mut points: Vec<(usize, u32)> = Vec::new();
@@ -192,8 +191,8 @@ fn judge(block: &Block, rate: u32, purpose: Purpose, config: &SearchConfig, slo:
     probe
 }
 
-/// Whether an invalid record is the generator's or the host's doing. A relay that takes no more makes its clients late,
-/// too: then the generator has time to spare.
+/// Whether the generator or the host made a record invalid. A saturated relay makes clients late,
+/// too, but leaves the generator idle.
 fn generator_failed(record: &RunRecord) -> bool {
     if record.validity.class != ValidityClass::Invalid || record.counts.balanced().is_err() {
         return false;
@@ -247,7 +246,7 @@ impl Prober for Processes<'_> {
         let plan = Plan { rounds: vec![vec![cell]] };
         let request =
             Request { client: self.client, config: &config, cells: &cells, plan: &plan, folder: self.folder };
-        // What came out is told by whoever asked for the probe; meanwhile a terminal shows that it runs.
+        // The caller prints the outcome; a terminal shows that the probe runs.
         let guess = Duration::from_secs(u64::from(config.seconds)) + run::BLOCK_OVERHEAD;
         let mut progress = Progress::new(1, guess, !io::stderr().is_terminal());
         let interrupt = self.interrupt.wait();
@@ -270,7 +269,7 @@ impl Prober for Processes<'_> {
 }
 
 impl SearchConfig {
-    /// As every probe has it.
+    /// The configuration of every probe.
     pub fn as_run(&self) -> Config {
         Config {
             scenarios: vec![self.scenario.clone()],

@@ -1,4 +1,4 @@
-//! What a user of a relay may demand: `p99<10ms, lost=0, achieved>=0.99`.
+//! Service level objectives: `p99<10ms, lost=0, achieved>=0.99`.
 
 use std::{fmt, str::FromStr};
 
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::merged::Merged;
 
-/// Bounds that must all hold.
+/// Bounds, all of which must hold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Slo(Vec<Bound>);
 
-/// One of them.
+/// One bound.
 #[derive(Debug, Clone, PartialEq)]
 struct Bound {
     figure: Figure,
@@ -48,16 +48,17 @@ enum Relation {
     Above,
 }
 
-/// What became of one bound in one cell.
+/// One bound judged in one cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SloResult {
     /// The cell's name.
     pub cell: String,
     /// The bound as it was written.
     pub bound: String,
-    /// What was measured, in nanoseconds, bytes, events or as a share; absent when there were too few samples.
+    /// What was measured, in nanoseconds, bytes, events or as a share; absent when there were too
+    /// few samples.
     pub value: Option<f64>,
-    /// Whether it holds. What cannot be told does not.
+    /// Whether it holds; false without a value.
     pub met: bool,
 }
 
@@ -83,7 +84,7 @@ impl Measured {
         }
     }
 
-    /// With what was lost in blocks that are not among them, too.
+    /// Replaces the lost deliveries, so that blocks outside the tables count.
     pub(crate) fn with_lost(self, lost: u64) -> Measured {
         Measured { lost, ..self }
     }

@@ -1,7 +1,6 @@
 //! The statistics of paired rounds: an interval, a test, a correction. Pure functions of numbers.
 //!
-//! The unit is the round, never the message: messages of one block are no independent samples (lag-1 autocorrelation
-//! 0.76 was seen between blocks, let alone within one).
+//! The unit is the round: messages of one block are not independent samples (docs/methodology.md).
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -15,7 +14,8 @@ const TAIL: usize = 40;
 /// Level of the test, after correction.
 pub(crate) const SIGNIFICANT: f64 = 0.05;
 
-/// Differences within ±2 % are "same": half the width of an A/A interval as it was seen on a shared machine.
+/// Differences within ±2 % are "same": half the width of an A/A interval on the machine of the
+/// published results.
 pub(crate) const BAND: f64 = 0.02;
 
 /// The median; the mean of the two middle values when their number is even. `None` of nothing.
@@ -26,9 +26,10 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
     (n > 0).then(|| f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]))
 }
 
-/// The Hodges–Lehmann estimate of where `values` lie: the median of the means of all pairs, each value also paired with
-/// itself (Hodges & Lehmann 1963). It is the shift that [`wilcoxon`] finds least surprising, and its interval is narrower
-/// than that of the median (docs/decisions/effect.md). `None` of nothing.
+/// The Hodges–Lehmann estimate of where `values` lie: the median of the means of all pairs, each
+/// value also paired with itself (Hodges & Lehmann 1963). It is the shift that [`wilcoxon`] finds
+/// least surprising, and its interval is narrower than that of the median
+/// (docs/decisions/effect.md). `None` of nothing.
 pub(crate) fn hodges_lehmann(values: &[f64]) -> Option<f64> {
     median(&pairs(values).map(|(mean, ..)| mean).collect::<Vec<_>>())
 }
@@ -39,10 +40,11 @@ fn pairs(values: &[f64]) -> impl Iterator<Item = (f64, usize, usize)> {
     (0..values.len()).flat_map(of)
 }
 
-/// Percentile bootstrap of [`hodges_lehmann`] (Efron & Tibshirani, An Introduction to the Bootstrap, §13.3).
+/// Percentile bootstrap of [`hodges_lehmann`] (Efron & Tibshirani, An Introduction to the
+/// Bootstrap, §13.3).
 ///
-/// Which rounds a resample holds does not depend on their values, so the resamples are drawn once for a number of
-/// rounds and serve every comparison with that many.
+/// Which rounds a resample holds does not depend on their values, so the resamples are drawn once
+/// for a number of rounds and serve every comparison with that many.
 #[derive(Debug, Clone)]
 pub(crate) struct Bootstrap {
     n: usize,
@@ -63,8 +65,9 @@ impl Bootstrap {
         Bootstrap { n, counts }
     }
 
-    /// The 95 % interval of the estimate, or `None` when there are not as many values as it was made for or fewer than
-    /// six: with five, even their whole range misses the centre in 6 % of cases.
+    /// The 95 % interval of the estimate, or `None` when there are not as many values as it was
+    /// made for or fewer than six: with five, even their whole range misses the centre in 6 % of
+    /// cases.
     pub(crate) fn interval(&self, values: &[f64]) -> Option<(f64, f64)> {
         if values.len() != self.n || self.n < 6 {
             return None;
@@ -80,8 +83,8 @@ impl Bootstrap {
     }
 }
 
-/// The estimate of a resample, from the pairs of all values in order of their means: the pairs that a resample forms are
-/// those, more often or not at all.
+/// The estimate of a resample, from the pairs of all values in order of their means: the pairs that
+/// a resample forms are those, more often or not at all.
 fn weighted(pairs: &[(f64, usize, usize)], counts: &[u32]) -> f64 {
     let total: u32 = counts.iter().sum();
     let all = total * (total + 1) / 2;
@@ -98,9 +101,10 @@ fn weighted(pairs: &[(f64, usize, usize)], counts: &[u32]) -> f64 {
     unreachable!("the middle of a resample's pairs is one of them")
 }
 
-/// Wilcoxon's signed-rank test: the two-sided probability of a sum of ranks at least as uneven, if each difference had
-/// been as likely with the other sign (Wilcoxon 1945). Zeros are left out, ties share their mean rank, and the
-/// distribution is the exact one for those ranks, so no table and no approximation limits it.
+/// Wilcoxon's signed-rank test: the two-sided probability of a sum of ranks at least as uneven, if
+/// each difference had been as likely with the other sign (Wilcoxon 1945). Zeros are left out, ties
+/// share their mean rank, and the distribution is the exact one for those ranks, so no table and no
+/// approximation limits it.
 pub(crate) fn wilcoxon(differences: &[f64]) -> f64 {
     let mut signed: Vec<f64> = differences.iter().copied().filter(|difference| *difference != 0.0).collect();
     signed.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
@@ -129,13 +133,14 @@ pub(crate) fn wilcoxon(differences: &[f64]) -> f64 {
     (2.0 * lower).min(1.0)
 }
 
-/// The smallest probability that [`wilcoxon`] can give for so many rounds: all differences of one sign.
+/// The smallest probability that [`wilcoxon`] can give for so many rounds: all differences of one
+/// sign.
 pub(crate) fn wilcoxon_smallest(rounds: usize) -> f64 {
     0.5_f64.powi(i32::try_from(rounds).unwrap_or(i32::MAX) - 1).min(1.0)
 }
 
-/// Holm's step-down correction (Holm 1979): with it, the chance of any false finding in the whole family stays below
-/// the level, whatever the dependence between the tests.
+/// Holm's step-down correction (Holm 1979): with it, the chance of any false finding in the whole
+/// family stays below the level, whatever the dependence between the tests.
 pub(crate) fn holm(probabilities: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..probabilities.len()).collect();
     order.sort_by(|a, b| probabilities[*a].total_cmp(&probabilities[*b]));
@@ -148,9 +153,10 @@ pub(crate) fn holm(probabilities: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// Mann–Kendall's test for a trend (Mann 1945, Kendall 1975): the two-sided probability of values that rise or fall as
-/// consistently, if their order had been chance; by the normal approximation, which is meant for ten values or more.
-/// Ties and continuity are corrected for. 1 of fewer than two values.
+/// Mann–Kendall's test for a trend (Mann 1945, Kendall 1975): the two-sided probability of values
+/// that rise or fall as consistently, if their order had been chance; by the normal approximation,
+/// which is meant for ten values or more. Ties and continuity are corrected for. 1 of fewer than
+/// two values.
 pub(crate) fn mann_kendall(values: &[f64]) -> f64 {
     let n = values.len() as f64;
     let later = |at: usize| &values[at + 1..];
@@ -177,8 +183,8 @@ fn order(one: f64, other: f64) -> f64 {
     }
 }
 
-/// How much values change from one to the next, as the median over all pairs (Theil 1950, Sen 1968): a few outliers do
-/// not decide it. `None` of fewer than two.
+/// The Theil–Sen slope (Theil 1950, Sen 1968): the median over all pairs of the change per step,
+/// robust against outliers. `None` of fewer than two.
 pub(crate) fn theil_sen(values: &[f64]) -> Option<f64> {
     let pairs = (0..values.len()).flat_map(|i| (i + 1..values.len()).map(move |j| (i, j)));
     median(&pairs.map(|(i, j)| (values[j] - values[i]) / (j - i) as f64).collect::<Vec<_>>())
@@ -194,8 +200,8 @@ mod tests {
 
     #[test]
     fn the_interval_is_the_one_of_all_possible_resamples() {
-        // Quantiles of the exact bootstrap distribution, all n^n resamples enumerated in Python. Between those of 2 and 3 %
-        // (97 and 98 %) lie three standard errors of 10,000 resamples.
+        // Quantiles of the exact bootstrap distribution, all n^n resamples enumerated in Python.
+        // Between those of 2 and 3 % (97 and 98 %) lie three standard errors of 10,000 resamples.
         for (n, low, high) in
             [(6, 2.5..=2.5, 18.0..=20.0), (7, 2.0..=2.75, 34.0..=36.0), (9, 5.0..=6.0, 129.0..=129.0)]
         {
@@ -209,7 +215,8 @@ mod tests {
 
     #[test]
     fn the_estimate_is_the_median_of_all_pairs_means() {
-        // Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, example 3.3: depression scores, -0.46.
+        // Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, example 3.3: depression
+        // scores, -0.46.
         let depression = [-0.952, 0.147, -1.022, -0.430, -0.620, -0.590, -0.490, 0.080, -0.010];
         assert!((hodges_lehmann(&depression).unwrap() + 0.46).abs() < 1e-9);
         assert_eq!(hodges_lehmann(&[]), None);

@@ -41,7 +41,8 @@ fn a_small_matrix_runs_from_start_to_table() {
         ],
     );
     let (table, progress) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-    // No median is below a nanosecond (99). A busy machine may make a block invalid (3); nothing else may go wrong.
+    // No median is below a nanosecond (99). A busy machine may make a block invalid (3); nothing
+    // else may go wrong.
     assert!(matches!(run.status.code(), Some(99 | 3)), "{:?}\n{progress}", run.status);
     assert!(table.contains("p50<1ns") && table.contains("**missed**"), "{table}");
     // No terminal: a line for each block, without control characters.

@@ -1,5 +1,6 @@
-//! The instrument's own tests, in their short form, with real processes. A debug build on a busy machine keeps no limit
-//! of a few per cent, so what depends on time has wide limits here; `compare selftest` has the real ones.
+//! The instrument's own tests, in their short form, with real processes. A debug build on a busy
+//! machine keeps no limit of a few per cent, so what depends on time has wide limits here; `compare
+//! selftest` has the real ones.
 
 use std::process::Command;
 

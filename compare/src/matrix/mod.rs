@@ -1,4 +1,5 @@
-//! Which cells are measured: the factors and their values, checked against the names the client knows.
+//! Which cells are measured: the factors and their values, checked against the names the client
+//! knows.
 
 mod names;
 
@@ -18,7 +19,7 @@ pub(crate) const BASE_FORMAT: &str = "json";
 /// The compression every ratio refers to.
 pub(crate) const BASE_COMPRESSION: &str = "none";
 
-/// The second name of JSON without compression: whatever differs from itself is noise.
+/// The second name of JSON without compression, a standing A/A test.
 pub(crate) const CONTROL: &str = "json-control";
 
 /// The name of the relay that does no Nostr work.
@@ -60,7 +61,7 @@ impl Default for Matrix {
 }
 
 impl Matrix {
-    /// What any relay may be asked for; only itself knows what it verifies.
+    /// The matrix of a foreign relay, whose verification is unknown.
     pub(crate) fn of_a_foreign_relay() -> Matrix {
         Matrix {
             formats: vec![BASE_FORMAT.to_owned()],
@@ -84,7 +85,8 @@ impl Matrix {
 /// One cell of the matrix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CellSpec {
-    /// The cell's name in files and on the terminal: `json+deflate`, with the factors that have several values behind.
+    /// The cell's name in files and on the terminal: `json+deflate`, with the factors that have
+    /// several values behind.
     pub id: String,
     /// What it is for.
     pub role: Role,
@@ -107,21 +109,22 @@ pub struct CellSpec {
 }
 
 impl CellSpec {
-    /// What is offered: cells compare only under the same load.
+    /// The load; cells compare only under the same one.
     pub(crate) fn load(&self) -> (&str, Option<u32>) {
         (&self.scenario, self.rate_per_s)
     }
 
-    /// The limits of its batches that differ from the standing ones, as (`ms`, `2`); `None` without batches.
+    /// The limits of its batches that differ from the standing ones, as (`ms`, `2`); `None` without
+    /// batches.
     pub(crate) fn batch_limits(&self) -> Option<Vec<(&str, &str)>> {
         let parameters = self.batching.strip_prefix(BATCHES)?;
         Some(parameters.split(':').filter_map(|parameter| parameter.split_once('=')).collect())
     }
 }
 
-/// Every combination of the factors that exists, in the order of the known names. For each load JSON without
-/// compression and without batches leads as the anchor, because every ratio refers to it; its control and the floor
-/// follow.
+/// Every combination of the factors that exists, in the order of the known names. For each load
+/// JSON without compression and without batches leads as the anchor, because every ratio refers to
+/// it; its control and the floor follow.
 ///
 /// # Errors
 /// [`UnknownName`]; the text lists those that are known.
@@ -176,7 +179,7 @@ pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownNam
     Ok(cells)
 }
 
-/// What is the same for a cell under every load.
+/// The factors of a cell apart from its load.
 #[derive(Clone, Copy, PartialEq)]
 struct Wire<'m> {
     format: &'m str,
@@ -186,7 +189,7 @@ struct Wire<'m> {
     verify: &'m str,
 }
 
-/// The factors that have several values, and so stand in a cell's name.
+/// Which factors have several values and so stand in a cell's name.
 struct Naming {
     implementation: bool,
     verify: bool,
@@ -201,7 +204,7 @@ impl Naming {
             (Role::Control, _) => CONTROL.to_owned(),
             (Role::Floor, _) => FLOOR.to_owned(),
             (_, None) => format!("{format}+{compression}"),
-            // As in the token that asks for it.
+            // As in the subprotocol token.
             (_, Some(parameters)) => format!("{format}.batched{parameters}+{compression}"),
         };
         let mut also = |several: bool, name: &str| {

@@ -5,7 +5,8 @@ use std::fmt;
 /// Each event is a message of its own.
 pub(crate) const NO_BATCHES: &str = "off";
 
-/// The relay puts several events of a subscription into one message; its limits may follow behind colons.
+/// The relay puts several events of a subscription into one message; its limits may follow behind
+/// colons.
 pub(crate) const BATCHES: &str = "on";
 
 /// The limits of a batch, as they stand in a cell and behind `--batch-` of the client.
@@ -16,11 +17,11 @@ const BATCH_LIMITS: [&str; 3] = ["ms", "n", "bytes"];
 pub struct Known {
     /// Wire formats, each with its implementations.
     pub formats: Vec<(&'static str, Vec<&'static str>)>,
-    /// Those of the question, which `core` stands for.
+    /// The formats that `core` stands for.
     pub core_formats: Vec<&'static str>,
     /// Compressions.
     pub compressions: Vec<&'static str>,
-    /// How a compression with parameters is written so that one meaning has one text; or why it is none.
+    /// Normalises a compression with parameters, or says what is wrong with it.
     pub compression_label: fn(&str) -> Result<String, String>,
 }
 
@@ -41,15 +42,15 @@ impl Known {
     }
 }
 
-/// A name nobody here knows.
+/// An unknown name, with the known ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownName {
     what: String,
     name: String,
     known: Vec<&'static str>,
-    /// Names that stand for several.
+    /// Names of groups.
     groups: Vec<&'static str>,
-    /// What else is wrong with a name whose beginning is known.
+    /// What is wrong with the parameters of a known name.
     why: Option<String>,
 }
 
@@ -65,7 +66,7 @@ impl fmt::Display for UnknownName {
 
 impl std::error::Error for UnknownName {}
 
-/// A format that was named must have one of the implementations; those that a group brings need not.
+/// Refuses a named format without any of the implementations; formats of a group may lack them.
 pub(super) fn choose_implementations(
     known: &Known,
     wanted: &[String],
@@ -112,7 +113,7 @@ pub(super) fn choose(
     Ok(known.iter().copied().filter(|name| chosen.contains(name)).collect())
 }
 
-/// In the order of the known names; variants of one name in the order they were asked for.
+/// Compressions in the order of the known names; variants of one name in the given order.
 pub(super) fn choose_compressions(known: &Known, wanted: &[String]) -> Result<Vec<String>, UnknownName> {
     let names = wanted.iter().map(|text| text.trim().split(':').next().unwrap_or_default().to_owned());
     let names = choose(
@@ -144,7 +145,7 @@ pub(super) fn choose_compressions(known: &Known, wanted: &[String]) -> Result<Ve
     Ok(chosen)
 }
 
-/// In the order they were asked for, each once.
+/// Batchings in the given order, each once.
 pub(super) fn choose_batchings(wanted: &[String]) -> Result<Vec<String>, UnknownName> {
     let mut chosen: Vec<String> = Vec::new();
     for text in wanted.iter().map(|text| text.trim()) {

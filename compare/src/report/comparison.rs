@@ -32,8 +32,8 @@ pub struct Comparison {
     pub rounds: u32,
     /// Wilcoxon's signed-rank test, two-sided, corrected as [`Comparison::corrected`] says.
     pub p: f64,
-    /// True when Holm's correction over all cells was applied. With fewer rounds than it needs to find anything at all
-    /// it is left out, and each verdict stands alone.
+    /// True when Holm's correction over all cells was applied. With fewer rounds than it needs to
+    /// find anything at all it is left out, and each verdict stands alone.
     pub corrected: bool,
     /// What it says.
     pub verdict: Verdict,
@@ -49,10 +49,10 @@ pub enum Verdict {
     Worse,
     /// The interval lies within the band.
     Same,
-    /// Anything else. An answer, too.
+    /// Anything else.
     Inconclusive,
-    /// The cell or its reference was not the same from the beginning of a block to its end, so its latency depends on how
-    /// long was measured. Only of latencies.
+    /// The cell or its reference was not the same from the beginning of a block to its end, so its
+    /// latency depends on how long was measured. Only of latencies.
     Unsteady,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// What the control cell, which is the anchor under another name, says about a metric.
+/// The control cell's finding about a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Control {
     /// Its interval contains 1, or there is none.
@@ -141,7 +141,7 @@ impl LoadView<'_> {
             .filter(|(role, ..)| *role == Role::Cell)
             .map(|(.., comparison)| comparison.p)
             .collect();
-        // Decided by the plan, before any number is known.
+        // Decided by the plan, independent of the data.
         let rounds = self.result.config.rounds as usize;
         let possible = stats::wilcoxon_smallest(rounds) * family.len() as f64 <= stats::SIGNIFICANT;
         let mut corrected = stats::holm(&family).into_iter();
@@ -170,7 +170,7 @@ impl LoadView<'_> {
     }
 }
 
-/// What a comparison says when its cell is the control.
+/// The finding of the control's comparison.
 pub(crate) fn control_of(comparison: &Comparison) -> Control {
     match comparison.interval {
         Some((low, high)) if high < 1.0 - BAND || low > 1.0 + BAND => Control::Broken,

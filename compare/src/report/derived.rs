@@ -1,4 +1,5 @@
-//! `derived.json`: what follows from a result, for other programs. `compare report` makes it anew from the result alone.
+//! `derived.json`: what follows from a result, for other programs. `compare report` makes it anew
+//! from the result alone.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

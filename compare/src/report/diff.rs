@@ -1,4 +1,4 @@
-//! Two results against each other: did a cell become dearer, compared with JSON in its own run?
+//! Compares two results: did a cell's cost change, relative to JSON in its own run?
 
 use std::fmt::Write as _;
 
@@ -25,9 +25,10 @@ pub struct Change {
     pub after: Comparison,
     /// The second ratio ÷ the first.
     pub change: f64,
-    /// From the ends of both intervals that lie furthest apart: wider than 95 %, because nothing pairs two runs.
+    /// From the ends of both intervals that lie furthest apart: wider than 95 %, because nothing
+    /// pairs two runs.
     pub interval: Option<(f64, f64)>,
-    /// What it says; better and worse need the interval wholly beyond ±2 %.
+    /// Better and worse need the interval wholly beyond ±2 %.
     pub verdict: Verdict,
 }
 

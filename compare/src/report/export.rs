@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use super::view::views;
 use crate::result::{ResultFile, Role};
 
-/// For github-action-benchmark, tool `customSmallerIsBetter`: a list of costs, each with its interval as the range. Only
-/// ratios to JSON in the same run: absolute figures of shared machines say nothing from one day to the next.
+/// For github-action-benchmark, tool `customSmallerIsBetter`: a list of costs, each with its
+/// interval as the range. Only ratios to JSON in the same run: absolute figures of shared machines
+/// say nothing from one day to the next.
 pub fn github_action_benchmark(result: &ResultFile) -> Value {
     let mut entries = Vec::new();
     for load in views(result) {

@@ -1,4 +1,5 @@
-//! `report.html`: one file that makes no request, reads without JavaScript and is interactive with it.
+//! `report.html`: one file that makes no request, reads without JavaScript and is interactive with
+//! it.
 
 use std::fmt::Write as _;
 
@@ -66,7 +67,7 @@ pub fn html(result: &ResultFile) -> Result<String> {
         &mut body,
         format_args!("<script type=\"application/json\" id=\"data\">{}</script>\n", data(result)?),
     );
-    // The policy names the one script by its hash, so nothing that a file smuggles in would run.
+    // The policy allows one script by its hash, so a script injected through a file does not run.
     let hash = BASE64.encode(Sha256::digest(SCRIPT));
     Ok(format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

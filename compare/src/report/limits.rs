@@ -65,7 +65,8 @@ pub(crate) fn curve(cells: &[CellProbes]) -> Option<Table> {
     (!rates.is_empty()).then(|| Table { names: 1, headings: headings.collect(), rows })
 }
 
-/// p99 in milliseconds by rate, of every probe that was valid; the median where a rate was probed several times.
+/// p99 in milliseconds by rate, of every probe that was valid; the median where a rate was probed
+/// several times.
 pub(crate) fn points(cell: &CellProbes) -> Vec<(f64, f64)> {
     let mut by_rate: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for probe in cell.probes.iter().filter(|probe| probe.outcome != ProbeOutcome::GeneratorLimit) {

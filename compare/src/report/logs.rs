@@ -13,7 +13,8 @@ use measure::log::{self, IntervalLog};
 use super::view::views;
 use crate::result::ResultFile;
 
-/// Writes `hlog/<cell>.hlog` into the result's folder: every metric, one interval for each usable block.
+/// Writes `hlog/<cell>.hlog` into the result's folder: every metric, one interval for each usable
+/// block.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -38,7 +39,8 @@ pub fn write_intervals(result: &ResultFile, started: SystemTime, folder: &Path) 
     Ok(())
 }
 
-/// Writes `hgrm/<cell>.hgrm` into the result's folder: the latency of the table, usable blocks merged.
+/// Writes `hgrm/<cell>.hgrm` into the result's folder: the latency of the table, usable blocks
+/// merged.
 ///
 /// # Errors
 /// When a file cannot be written.

@@ -1,4 +1,5 @@
-//! From a result to tables, verdicts and `derived.json`: pure functions, the same output from the same file for ever.
+//! From a result to tables, figures, verdicts and `derived.json`: pure functions of the result
+//! file.
 
 mod comparison;
 mod derived;

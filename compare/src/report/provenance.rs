@@ -1,4 +1,4 @@
-//! What a result is made of: its command, events, machine, build, and what is known of the instrument.
+//! Provenance of a result: command, events, machine, build, and the instrument's own tests.
 
 use std::fmt::Write as _;
 
@@ -128,7 +128,7 @@ fn compressors(cell: &CellResult) -> String {
     last.map_or_else(String::new, |memory| format!("; its states take {memory}"))
 }
 
-/// What is known of the instrument, in a sentence.
+/// The instrument's own tests in a sentence.
 pub(crate) fn tested(result: &ResultFile) -> String {
     match &result.selftest {
         None => {
@@ -147,7 +147,7 @@ pub(crate) fn tested(result: &ResultFile) -> String {
     }
 }
 
-/// What each test did, had to see and saw.
+/// Each test with its disturbance, the expected effect and the measured one.
 pub(crate) fn selftest_table(result: &ResultFile) -> Option<Table> {
     let test = result.selftest.as_ref()?;
     let headings =

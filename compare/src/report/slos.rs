@@ -1,4 +1,4 @@
-//! Whether cells keep what was demanded of them: by `--slo`, and by the scenario.
+//! Judges the demands on cells: those of `--slo` and those of the scenario.
 
 use super::{
     number,
@@ -10,7 +10,7 @@ use crate::{
     slo::{Measured, Slo, SloResult},
 };
 
-/// What became of every demand in every cell of the matrix; the floor and the control are none.
+/// Every demand judged in every cell of the matrix, without floor and control.
 pub(crate) fn slos(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<SloResult> {
     let mut found = result.config.slo.as_ref().map_or_else(Vec::new, |slo| given(slo, result, loads));
     found.extend(of_scenarios(loads));
@@ -24,7 +24,7 @@ fn given(text: &str, result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<SloResu
     for load in loads {
         for view in load.cells.iter().filter(|view| matches!(view.cell.role, Role::Cell | Role::Anchor)) {
             let usable: Vec<_> = view.cell.blocks.iter().filter_map(Block::usable).collect();
-            // Blocks that lost something are in no table, but that is just what is asked.
+            // Blocks with lost deliveries are in no table but count here.
             let records = view.cell.blocks.iter().filter_map(|block| block.record.as_ref());
             let lost = records.map(|record| record.counts.deliveries_lost).sum();
             let measured = Measured::of(&usable, result.config.seconds).with_lost(lost);

@@ -1,8 +1,8 @@
-//! Was a cell the same from the beginning of its blocks to their end? Otherwise its latency says how long was measured.
+//! Is a cell steady? The latency of an unsteady cell depends on the length of its blocks.
 //!
-//! Every block is a fresh relay and a fresh swarm, so what warms up or piles up does so in each of them, at the same second.
-//! That is looked for in the median over rounds of each second, never in one block: the seconds of one block follow the
-//! machine, which changes more slowly than that, and a test for a trend would take it for one.
+//! Every block starts a fresh relay and a fresh swarm, so warming up and piling up happen at the
+//! same second of each. The test therefore takes the median over rounds of each second. Seconds of
+//! one block are autocorrelated through the machine, which a trend test would report.
 
 use measure::Slice;
 use schemars::JsonSchema;
@@ -16,10 +16,10 @@ use crate::{
 /// The test's approximation is meant for ten values or more.
 const SLICES: usize = 10;
 
-/// The medians of a steady cell's halves differ by less.
+/// Largest difference between the medians of a steady cell's halves.
 const HALVES: f64 = 0.05;
 
-/// What the seconds of a cell's blocks say.
+/// A cell's blocks second by second, judged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Steadiness {
     /// Seconds looked at, in each block.
@@ -30,7 +30,7 @@ pub struct Steadiness {
     pub trend_p: f64,
     /// Median latency of the second half ÷ of the first.
     pub halves: f64,
-    /// In the median over the seconds of the first half and of the second: what was due and had not come.
+    /// Answers due and missing, median over the seconds of the first half and of the second.
     pub in_flight: (f64, f64),
     /// The probability that what is in flight rises or falls so by chance.
     pub in_flight_p: f64,
@@ -39,7 +39,8 @@ pub struct Steadiness {
 }
 
 impl Steadiness {
-    /// Of the usable blocks of a cell; `None` when they have fewer than ten whole seconds, or none that are known.
+    /// Of the usable blocks of a cell; `None` when they have fewer than ten whole seconds, or none
+    /// that are known.
     pub fn of(cell: &CellResult) -> Option<Steadiness> {
         let blocks: Vec<&[Slice]> = (cell.blocks.iter().filter_map(Block::usable))
             .filter_map(|record| Some(record.slices.as_ref()?.seconds.as_slice()))
@@ -77,7 +78,7 @@ impl Steadiness {
     fn judge(&self) -> Vec<String> {
         let mut reasons = Vec::new();
         let percent = |ratio: f64| format!("{:+.0} %", (ratio - 1.0) * 100.0);
-        // With many blocks a trend is certain long before it could move a verdict.
+        // With many blocks even an irrelevant trend is significant.
         if self.trend_p <= stats::SIGNIFICANT && self.trend.ln().abs() > BAND {
             let (trend, p) = (percent(self.trend), self.trend_p);
             reasons
@@ -93,7 +94,7 @@ impl Steadiness {
         reasons
     }
 
-    /// Whether nothing was found that speaks against it.
+    /// Whether no reason was found against it.
     pub fn is_steady(&self) -> bool {
         self.reasons.is_empty()
     }

@@ -1,4 +1,4 @@
-//! `summary.md`: what was found, how far to trust it, and what it was made of.
+//! `summary.md` and the terminal's output: findings, warnings and provenance as text.
 
 use std::fmt::Write as _;
 
@@ -156,7 +156,7 @@ pub(crate) fn steady_line(load: &LoadView<'_>) -> String {
     text + "."
 }
 
-/// What a reader must know before any number.
+/// Warnings that stand before any number.
 pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<String> {
     let mut warnings = Vec::new();
     if result.config.profile == Profile::Quick.name() {

@@ -14,7 +14,7 @@ use crate::{
     stats,
 };
 
-/// What stands where nothing was measured or too little to say.
+/// Stands for a value that was not measured or has too few samples.
 pub(crate) const NOTHING: &str = "–";
 
 /// Rows of text under headings; the first columns are names, the others numbers.
@@ -26,7 +26,8 @@ pub struct Table {
 }
 
 impl LoadView<'_> {
-    /// The names of a cell that differ within this load: format and compression always, the others when they vary.
+    /// The names of a cell that differ within this load: format and compression always, the others
+    /// when they vary.
     pub(crate) fn labels(&self, cell: &CellResult) -> Vec<String> {
         let format = match cell.role {
             Role::Control => matrix::CONTROL,
@@ -46,7 +47,8 @@ impl LoadView<'_> {
         labels
     }
 
-    /// The ids behind the rows of [`LoadView::costs`], or of [`LoadView::verdicts`], where the anchor has none.
+    /// The ids behind the rows of [`LoadView::costs`], or of [`LoadView::verdicts`], where the
+    /// anchor has none.
     pub(crate) fn row_ids(&self, verdicts: bool) -> Vec<&str> {
         let shown = self.cells.iter().filter(|view| !verdicts || self.reference(view).is_some());
         shown.map(|view| view.cell.id.as_str()).collect()
@@ -77,7 +79,7 @@ impl LoadView<'_> {
         let mut row = self.labels(view.cell);
         for metric in Metric::ALL {
             let value = shown(metric, &view.merged, self.latency.0);
-            // A ratio of something that cannot be shown would be a number from nowhere.
+            // No ratio beside a missing value.
             row.push(match self.ratio_to_anchor(view, metric).filter(|_| value != NOTHING) {
                 Some(ratio) => format!("{value} {}", number::ratio(ratio)),
                 None => value,
@@ -88,7 +90,8 @@ impl LoadView<'_> {
         row
     }
 
-    /// One row a cell: CPU in user mode and in the kernel, and what a connection costs before its first message.
+    /// One row a cell: CPU in user mode and in the kernel, and what a connection costs before its
+    /// first message.
     pub(crate) fn apart(&self) -> Table {
         let mut headings = self.label_headings();
         let names = headings.len();
@@ -157,8 +160,8 @@ impl LoadView<'_> {
         Some(Table { names, headings, rows: self.cells.iter().map(row).collect() })
     }
 
-    /// The ratio to the nearest anchors, over rounds; of the merged blocks where single ones have too few
-    /// samples.
+    /// The ratio to the nearest anchors, over rounds; of the merged blocks where single ones have
+    /// too few samples.
     pub(crate) fn ratio_to_anchor(&self, view: &CellView<'_>, metric: Metric) -> Option<f64> {
         let anchor = self.anchor()?;
         if view.cell.role == Role::Anchor {
@@ -173,8 +176,8 @@ impl LoadView<'_> {
         stats::hodges_lehmann(&logs).map(f64::exp).or_else(merged)
     }
 
-    /// One row a cell: what it is against its reference, with interval and verdict. The short form leaves out the
-    /// reference and p99, so that it fits a terminal.
+    /// One row a cell: what it is against its reference, with interval and verdict. The short form
+    /// leaves out the reference and p99, so that it fits a terminal.
     pub(crate) fn verdicts(&self, comparisons: &[Comparison], short: bool) -> Table {
         let mut headings = self.label_headings();
         let names = headings.len() + usize::from(!short);
@@ -198,7 +201,8 @@ impl LoadView<'_> {
     }
 }
 
-/// A metric of merged blocks in the unit of its column; brackets and dashes say how far the samples carry.
+/// A metric of merged blocks in the unit of its column; brackets mark 10 to 99 samples above, a
+/// dash fewer.
 pub(crate) fn shown(metric: Metric, merged: &Merged, latency: &str) -> String {
     let nothing = || NOTHING.to_owned();
     if let Some(q) = metric.quantile() {
@@ -212,7 +216,7 @@ pub(crate) fn shown(metric: Metric, merged: &Merged, latency: &str) -> String {
     metric.value(merged, latency).map_or_else(nothing, |value| number::three(value / metric.unit()))
 }
 
-/// Whether every block of the cell that left a record accounts for everything, unusable ones included.
+/// Whether the ledger of every block with a record balances, unusable blocks included.
 fn ledger(cell: &CellResult) -> String {
     let records = cell.blocks.iter().filter_map(|block| block.record.as_ref());
     let (mut seen, mut off) = (0, 0);

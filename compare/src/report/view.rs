@@ -1,5 +1,5 @@
-//! A result as reports look at it: the cells of one load with their usable blocks merged, and each block as a multiple
-//! of the anchors next to it.
+//! A result by load: the cells with their usable blocks merged, and each block as a multiple of its
+//! nearest anchors.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ impl<'a> LoadView<'a> {
         LoadView { result, cells: cells.iter().map(view).collect(), latency }
     }
 
-    /// What is offered, as a heading: the scenario and, where the matrix sets it, the rate.
+    /// The load as a heading: the scenario and, where the matrix sets it, the rate.
     pub(crate) fn name(&self) -> String {
         let cell = self.cells[0].cell;
         let rate = cell.rate_per_s.map_or_else(String::new, |rate| format!(" at {rate} events/s"));
@@ -77,7 +77,7 @@ impl<'a> LoadView<'a> {
         self.cells.iter().flat_map(records).any(|record| record.allocations.is_some())
     }
 
-    /// What verdicts speak of.
+    /// The metrics with verdicts.
     pub(crate) fn judged(&self) -> &'static [Metric] {
         if self.counts_allocations() { &Metric::JUDGED_COUNTING } else { &Metric::JUDGED }
     }
@@ -92,10 +92,11 @@ impl<'a> LoadView<'a> {
         self.cells.iter().find(|view| view.cell.role == Role::Control)
     }
 
-    /// What a cell is compared with, like with like: a format with JSON under the same compression and batching, by the
-    /// same kind of code, with the same checks; JSON in batches with JSON event by event under the same compression; any
-    /// other JSON cell with JSON without compression; what has no such partner with the next simpler cell, at last the
-    /// anchor. `None` for the anchor and the floor, which is never ranked.
+    /// The reference of a cell, like with like: for a format, JSON with the same compression,
+    /// batching, implementation and verification; for JSON in batches, JSON event by event with the
+    /// same compression; for any other JSON cell, JSON without compression. Without such a cell the
+    /// next simpler one, at last the anchor. `None` for the anchor and for the floor, which is
+    /// never ranked.
     pub(crate) fn reference(&self, view: &CellView<'a>) -> Option<&CellView<'a>> {
         let cell = &view.cell.cell;
         if matches!(view.cell.role, Role::Anchor | Role::Floor) {
@@ -119,7 +120,8 @@ impl<'a> LoadView<'a> {
             true if cell.batching != singly => json(&cell.compression, singly),
             true => None,
         };
-        // Code of another kind never ranks formats: a tuned format without tuned JSON is compared with its own library.
+        // Implementations are never mixed in a ranking: a tuned format without tuned JSON is
+        // compared with its library.
         let others = self.cells.iter().map(|other| other.cell.cell.implementation.as_str());
         let other = others.into_iter().find(|name| *name != cell.implementation);
         like.or_else(|| json(matrix::BASE_COMPRESSION, &cell.batching))
@@ -127,7 +129,7 @@ impl<'a> LoadView<'a> {
             .or_else(|| self.anchor())
     }
 
-    /// One cell as multiples of another, by round, from what both are to their anchors.
+    /// Logarithms of cell ÷ reference by round, each first divided by its anchors.
     pub(crate) fn log_ratios(
         &self,
         view: &CellView<'a>,
@@ -145,13 +147,13 @@ impl<'a> LoadView<'a> {
 }
 
 impl CellView<'_> {
-    /// Known not to be steady.
+    /// Whether it is known to be unsteady.
     pub(crate) fn is_unsteady(&self) -> bool {
         self.steady.as_ref().is_some_and(|found| !found.is_steady())
     }
 }
 
-/// What one block measured, by metric. What it does not know, or zero, is absent: nothing is a multiple of that.
+/// One block's values by metric, without zeros: nothing is a multiple of zero.
 type Values = BTreeMap<Metric, f64>;
 
 fn values(record: &RunRecord, latency: &str) -> Values {
@@ -182,8 +184,8 @@ impl Anchors {
         for block in &cell.blocks {
             let Some(record) = block.usable() else { continue };
             for (metric, own) in values(record, latency) {
-                // The mean of the two ratios' logarithms. Of anchors pooled, a high quantile is the worse one's own: a
-                // block of JSON had ×0.87 of its neighbours' p99 (docs/decisions/anchors.md).
+                // The mean of the two ratios' logarithms: pooled anchors bias high quantiles
+                // (docs/decisions/anchors.md).
                 let anchors = self.around(block.round, block.position);
                 let logs: Vec<f64> =
                     anchors.filter_map(|anchor| Some((own / anchor.get(&metric)?).ln())).collect();

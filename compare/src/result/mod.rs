@@ -1,5 +1,5 @@
-//! `result.json`: what was measured, as plain data. What follows from it is computed by every reader anew and stands in
-//! [`derived.json`](crate::report::Derived).
+//! `result.json`: measured data only. Figures and verdicts are derived from it anew and stand in
+//! `derived.json`.
 
 mod git;
 mod search;
@@ -19,7 +19,8 @@ pub use selftest::{Oracle, SelfTest};
 /// The name of the result file in its folder.
 pub const RESULT_FILE: &str = "result.json";
 
-/// The most rounds of a result: the exact distribution of the signed-rank test costs the cube of their number.
+/// The most rounds of a result: the exact distribution of the signed-rank test costs the cube of
+/// their number.
 pub(crate) const MAX_ROUNDS: u32 = 200;
 
 /// One run of a matrix, or one search.
@@ -41,14 +42,14 @@ pub struct ResultFile {
     pub status: Status,
     /// What was asked for.
     pub config: Config,
-    /// What the instrument's own tests said before.
+    /// The instrument's own tests, made before.
     #[serde(default)]
     pub selftest: Option<SelfTest>,
     /// The events, as the first run stated them; absent when no run got that far.
     pub corpus: Option<CorpusRecord>,
     /// Cell ids by round, in the order they were to run.
     pub schedule: Vec<Vec<String>>,
-    /// What was measured, in the order of every table.
+    /// The cells with their blocks, in the order of every table.
     pub cells: Vec<CellResult>,
     /// What `compare search` was asked for and measured; absent in other results.
     #[serde(default)]
@@ -75,7 +76,7 @@ pub struct Config {
     pub url: Option<String>,
     /// Further arguments of every client.
     pub client_args: Vec<String>,
-    /// What every cell must keep, as it was given.
+    /// The SLO that every cell must keep, as it was given.
     #[serde(default)]
     pub slo: Option<String>,
 }
@@ -90,7 +91,8 @@ pub enum Role {
     Anchor,
     /// The same under another name: a standing A/A test.
     Control,
-    /// A relay that does no Nostr work: what the generator and the sockets cost by themselves. Never ranked.
+    /// A relay that does no Nostr work: what the generator and the sockets cost by themselves.
+    /// Never ranked.
     Floor,
 }
 
@@ -124,14 +126,14 @@ pub struct Block {
     pub process_ns: u64,
     /// The client's exit code; absent when a signal ended it.
     pub exit_code: Option<i32>,
-    /// Why there is no usable end: the last lines the client wrote, or what it did instead.
+    /// Why the run failed: the client's last lines, or what it did instead.
     pub failure: Option<String>,
-    /// What the run measured, unless it ended before that.
+    /// The run's record, unless the run ended before writing one.
     pub record: Option<RunRecord>,
 }
 
 impl Block {
-    /// The record, when the tables may use it: the run reached its end and is not invalid.
+    /// The record, if the run is complete and not invalid: what tables use.
     pub fn usable(&self) -> Option<&RunRecord> {
         self.record.as_ref().filter(|record| {
             record.status == Status::Complete && record.validity.class != ValidityClass::Invalid
@@ -145,10 +147,11 @@ impl ResultFile {
         schemars::schema_for!(ResultFile).to_value()
     }
 
-    /// Reads a result. `path` is its folder or the file itself, which may be compressed with gzip (`result.json.gz`).
+    /// Reads a result. `path` is its folder or the file itself, which may be compressed with gzip
+    /// (`result.json.gz`).
     ///
     /// # Errors
-    /// When there is none, or when it is of another major version.
+    /// When the file is missing or of another major version.
     pub fn read(path: &Path) -> Result<ResultFile> {
         let mut file = if path.is_dir() { path.join(RESULT_FILE) } else { path.to_owned() };
         if !file.exists() {

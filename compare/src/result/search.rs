@@ -1,9 +1,10 @@
-//! What `compare search` was asked for and what its probes measured.
+//! The question and the probes of `compare search`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A search: its question and its probes. Brackets follow from them, see [`Limit`](crate::bracket::Limit).
+/// A search: its question and its probes. Brackets follow from them, see
+/// [`Limit`](crate::bracket::Limit).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Search {
     /// What was asked for.
@@ -12,7 +13,7 @@ pub struct Search {
     pub cells: Vec<CellProbes>,
 }
 
-/// What is searched for, and how.
+/// The question of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchConfig {
     /// Scenario name or file.
@@ -59,7 +60,7 @@ pub struct Probe {
     pub outcome: ProbeOutcome,
     /// Which bounds were missed, or why the measurement is invalid.
     pub why: Vec<String>,
-    /// p99 of the latency in nanoseconds, with enough samples.
+    /// p99 of the latency in nanoseconds; absent with too few samples.
     pub p99_ns: Option<u64>,
     /// The block's seconds ÷ the time until the last answer.
     pub achieved: Option<f64>,
@@ -83,14 +84,14 @@ pub enum Purpose {
 pub enum ProbeOutcome {
     /// The SLO held.
     Pass,
-    /// It did not.
+    /// The SLO did not hold.
     Fail,
-    /// The measurement is invalid: never the relay's failure.
+    /// The generator or the host failed, so the probe says nothing about the relay.
     GeneratorLimit,
 }
 
 impl Probe {
-    /// One line for whoever waits.
+    /// One line for the terminal.
     pub fn line(&self) -> String {
         let outcome = match self.outcome {
             ProbeOutcome::Pass => "passes".to_owned(),

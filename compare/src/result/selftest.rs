@@ -1,4 +1,4 @@
-//! What the instrument's own tests found.
+//! The result of the instrument's own tests.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::git::Git;
 
-/// What `compare selftest` found.
+/// The result of `compare selftest`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SelfTest {
     /// [`measure::SCHEMA_VERSION`] of the writer.

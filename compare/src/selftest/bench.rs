@@ -50,7 +50,7 @@ impl<'a> Bench<'a> {
         self.start(seconds, flags)?.finish()
     }
 
-    /// The same against a relay of our own that checks nothing and has these faults.
+    /// Plays it against a relay of our own that verifies nothing and has these faults.
     pub(super) fn own_relay(&mut self, seconds: f64, faults: &[&str]) -> Result<Run> {
         let mut flags = vec!["--verify", "none"];
         faults.iter().for_each(|fault| flags.extend(["--relay-fault", fault]));
@@ -67,7 +67,7 @@ impl<'a> Bench<'a> {
             command.args(["--seed", "1"]);
         }
         if env::var_os("RUST_LOG").is_none() {
-            // That a relay misbehaves is what these tests are about.
+            // Warnings about faults are expected here.
             command.env("RUST_LOG", "error");
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -86,7 +86,7 @@ impl Running {
             );
         }
         let record = RunRecord::read(&self.record)?;
-        // A record has histograms in it, and there are many.
+        // Histograms make records large.
         fs::remove_file(&self.record).ok();
         Ok(Run { exit_code: output.status.code(), record })
     }

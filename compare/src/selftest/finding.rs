@@ -7,7 +7,7 @@ use crate::result::Oracle;
 /// How much is tested.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Only what takes seconds, and everything shorter.
+    /// Only the tests that take seconds, each in its short form.
     pub quick: bool,
     /// Only these, by name; all when empty.
     pub only: Vec<String>,
@@ -19,7 +19,7 @@ pub struct Options {
     pub seconds: u32,
 }
 
-/// What an oracle says, before it has a name.
+/// An oracle's result before it is named.
 #[derive(Debug)]
 pub(super) struct Finding {
     pub(super) done: String,
@@ -36,7 +36,7 @@ impl Finding {
             done: self.done,
             limit: self.limit,
             measured: self.measured,
-            // JSON has no NaN; what was not measured is absent.
+            // JSON has no NaN, so values that were not measured are absent.
             values: (self.values.into_iter().filter(|(_, value)| value.is_finite()))
                 .map(|(name, value)| (name.to_owned(), value))
                 .collect(),

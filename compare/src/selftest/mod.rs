@@ -1,8 +1,7 @@
 //! Is the instrument right? A known disturbance goes in, and the result must show it.
 //!
-//! Each [`Oracle`] plays `selftest.toml` with real processes, after making the relay, the host or the plan misbehave
-//! in a way whose effect can be computed. What came out stands beside what had to come out, in every report that
-//! carries it.
+//! Each [`Oracle`] plays `selftest.toml` with real processes while the relay, the host or the plan
+//! misbehaves with a computable effect. Reports show the measured effect beside the expected one.
 //!
 //! To add an oracle, add a method to `Bench` and a line to `TESTS`.
 
@@ -28,8 +27,8 @@ pub use finding::Options;
 
 type Test = fn(&mut Bench<'_>) -> Result<Finding>;
 
-/// The tests that take seconds, in the order they run. The busy loops come first: the kernel remembers for ten seconds how
-/// busy the host was, and the trials must not be called invalid for it.
+/// The tests that take seconds, in the order they run. The busy loops come first, because CPU
+/// pressure averages over ten seconds and would invalidate the trials.
 const TESTS: [(&str, Test); 7] = [
     ("starved", |bench| bench.starved()),
     ("stall", |bench| bench.stall()),
@@ -40,7 +39,7 @@ const TESTS: [(&str, Test); 7] = [
     ("killed", |bench| bench.killed()),
 ];
 
-/// The two that take minutes; they are one experiment.
+/// The two that take minutes, measured as one experiment.
 const TRIALS: [&str; 2] = ["a-a", "plus-10"];
 
 /// The names of all tests.
@@ -48,11 +47,11 @@ pub fn names() -> Vec<&'static str> {
     TESTS.iter().map(|(name, _)| *name).chain(TRIALS).collect()
 }
 
-/// Runs the tests; `program` is this program's own file, which is also the relay and the clients, and `tell` hears of
-/// each result at once.
+/// Runs the tests and passes each result to `tell`. `program` is this program's own file, which
+/// also plays relay and clients.
 ///
 /// # Errors
-/// When a process cannot be started or leaves no record: then the instrument was not tested at all.
+/// When a process cannot be started or leaves no record.
 pub fn run(program: &Path, options: &Options, mut tell: impl FnMut(&Oracle)) -> Result<SelfTest> {
     let started_utc = utc::format(SystemTime::now());
     let folder = tempfile::tempdir().context("cannot make a folder for the records")?;

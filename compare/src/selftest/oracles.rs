@@ -24,34 +24,33 @@ use super::{
 };
 use crate::{run, stats::median};
 
-/// Length of the stall, and how far a quantile may be from what it must be.
+/// Length of the stall, and the tolerance of a quantile.
 const STALL_MS: f64 = 500.0;
 const STALL_TOLERANCE: f64 = 0.05;
 
-/// The delay, and how far the median may be from it.
+/// The delay, and the tolerance of the median.
 const DELAY_MS: f64 = 50.0;
 const DELAY_TOLERANCE: f64 = 0.02;
 
-/// CPU burned for each event, beside a relay that burns half of the sum: what an event costs otherwise depends on how
-/// deep the core slept, and a relay that burns nothing sleeps deeper: beside that the rise came out up to 4 % short. At
-/// 200 events/s each still finds an idle relay.
+/// CPU burned for each event, compared with a relay that burns half as much. Beside a relay that
+/// burns nothing, whose core sleeps deeper, the rise is up to 4 % short (`compare selftest --only
+/// cpu`). At 200 events/s the relay is idle in between.
 const BURN_NS: f64 = 1_000_000.0;
 const BURN_TOLERANCE: f64 = 0.03;
 
-/// Busy threads for each core, beside which a generator gets a fraction of one.
+/// Busy threads for each core; the generator gets a fraction of one.
 const BUSY_PER_CORE: usize = 4;
 
-/// How long the start of a client's relay may take.
+/// Upper bound on the start of a client's relay.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Bench<'_> {
-    /// A relay that stands still for 500 ms delays every event that is due meanwhile, uniformly from 500 ms to none. Of
-    /// `s` seconds of events, the slowest 1 % are then those due in its first `s`/100 seconds: p99 = 500 ms − `s`/100.
-    /// A generator that waits for answers (coordinated omission) sees one slow event and reports a fraction of a
-    /// millisecond.
+    /// A relay that stands still for 500 ms delays every event that is due meanwhile, uniformly
+    /// from 500 ms to none. Of `s` seconds of events, the slowest 1 % are then those due in its
+    /// first `s`/100 seconds: p99 = 500 ms − `s`/100. A generator that waits for answers
+    /// (coordinated omission) sees one slow event and reports a fraction of a millisecond.
     pub(super) fn stall(&mut self) -> Result<Finding> {
-        // The short form has fewer events and speaks of a quantile that so few support; the long one has 14 samples
-        // above p99.9.
+        // The short form has too few events for p99; the long one has 14 samples above p99.9.
         let (seconds, rate, stall, quantiles): (f64, _, _, &[_]) = if self.options.quick {
             (3.0, "300", "stall=500ms@1s", &[("p95", 0.95)])
         } else {
@@ -92,7 +91,7 @@ impl Bench<'_> {
         })
     }
 
-    /// CPU spent for nothing, by the thread's own clock, must be found by the process's.
+    /// CPU burned by the thread's clock must show in the process's clock.
     pub(super) fn known_cpu(&mut self) -> Result<Finding> {
         let mut rises = Vec::new();
         for _ in 0..if self.options.quick { 1 } else { 5 } {
@@ -113,7 +112,8 @@ impl Bench<'_> {
         })
     }
 
-    /// Beside busy loops the generator is late by itself: that must be called invalid, and not be a slow relay.
+    /// Beside busy loops the generator itself is late: blocks must be invalid instead of showing a
+    /// slow relay.
     pub(super) fn starved(&mut self) -> Result<Finding> {
         let runs = if self.options.quick { 1 } else { 3 };
         let stop = Arc::new(AtomicBool::new(false));
@@ -145,8 +145,8 @@ impl Bench<'_> {
         })
     }
 
-    /// Bytes counted under the WebSocket at both ends, by a proxy that knows no frames, by the kernel, and by the rules of
-    /// RFC 6455.
+    /// Bytes under the WebSocket as both ends count them, beside a proxy's count, the kernel's, and
+    /// RFC 6455's arithmetic.
     pub(super) fn bytes(&mut self) -> Result<Finding> {
         let relay = CountedRelay::start(self.program)?;
         let url = relay.url.clone();
@@ -171,7 +171,8 @@ impl Bench<'_> {
         }
         let bytes = relay.stop()?;
         let (counts, traffic) = (plain.record.counts, plain.record.traffic);
-        // An event as JSON is longer than 125 bytes and shorter than 64 KiB: two more bytes in the header. An OK is shorter.
+        // An event as JSON is longer than 125 bytes and shorter than 64 KiB: two more bytes in the
+        // header. An OK is shorter.
         let headers = 2 * (counts.acked + counts.deliveries) + 2 * counts.deliveries;
         let formula = (
             traffic.to_relay.payload_bytes + (4 + 4) * counts.planned,
@@ -201,7 +202,7 @@ impl Bench<'_> {
         })
     }
 
-    /// However many threads carry the connections, the plan is the same, and so is what must come of it.
+    /// The number of worker threads changes neither plan nor ledger nor payload bytes.
     pub(super) fn workers(&mut self) -> Result<Finding> {
         let mut seen = Vec::new();
         for workers in if self.options.quick { &["1", "7"][..] } else { &["1", "2", "7"] } {
@@ -237,7 +238,7 @@ impl Bench<'_> {
         })
     }
 
-    /// A relay that is killed leaves a record that says so and that no table uses.
+    /// A killed relay leaves an incomplete record, which no table uses.
     pub(super) fn killed(&mut self) -> Result<Finding> {
         let running = self.start(10.0, &["--rate", "200", "--verify", "none"])?;
         let relay = running.relay()?;
@@ -261,7 +262,7 @@ impl Bench<'_> {
 }
 
 impl Running {
-    /// The relay that this client started, once it has.
+    /// Waits for the relay that this client starts.
     fn relay(&self) -> Result<Pid> {
         let pid = self.child.id();
         let began = Instant::now();

@@ -1,4 +1,4 @@
-//! A relay behind a proxy that counts: what crosses a socket, seen by somebody who knows nothing of frames.
+//! A relay behind a proxy that counts the bytes of each socket without parsing frames.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -18,7 +18,7 @@ use relay_sim::{Announcement, Totals, Traffic};
 
 use super::tcp_info;
 
-/// How long the last of the proxy's connections may take to end.
+/// Upper bound on the end of the proxy's last connection.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A relay and the proxy before it.
@@ -41,12 +41,12 @@ struct Counts {
 #[derive(Default)]
 struct Direction {
     handed_on: AtomicU64,
-    /// What the kernel says that it sent of them.
+    /// Of those, sent by the kernel's count.
     sent: AtomicU64,
     kernel_is_silent: AtomicBool,
 }
 
-/// Bytes of all connections, handshakes included, to the relay and to clients, by all who counted.
+/// Bytes of all connections, handshakes included, as (to the relay, to clients), by each counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bytes {
     pub(super) relay: (u64, u64),
@@ -105,19 +105,19 @@ impl Direction {
 
 impl Drop for CountedRelay {
     fn drop(&mut self) {
-        // After `stop` it is gone already.
+        // Already gone after `stop`.
         let _ = self.relay.kill();
         let _ = self.relay.wait();
     }
 }
 
-/// Takes connections for `relay` and hands on what it counts.
+/// Accepts connections, counts their bytes and passes them to `relay`.
 fn count(relay: SocketAddr, counts: Arc<Counts>) -> io::Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let url = format!("ws://{}", listener.local_addr()?);
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            // A connection that cannot be handed on is dropped, and the client's run fails.
+            // A connection without a relay is dropped, which fails the client's run.
             let _ = hand_on(&client, relay, &counts);
         }
     });

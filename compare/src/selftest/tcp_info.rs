@@ -1,5 +1,5 @@
-//! What the kernel counted on a socket (`TCP_INFO`), asked for by socket diagnostics (`sock_diag(7)`): that needs neither
-//! privileges nor a call that Rust calls unsafe.
+//! The kernel's byte count of a socket (`TCP_INFO`), read through `sock_diag(7)`: without
+//! privileges or unsafe code.
 
 use std::{
     net::TcpStream,
@@ -19,11 +19,11 @@ use netlink_packet_sock_diag::{
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_SOCK_DIAG};
 
-/// How long what is under way may take to arrive.
+/// Upper bound on the time until everything sent is acknowledged.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Bytes that the kernel sent on an IPv4 connection, each once (RFC 4898, `tcpEStatsPerfHCDataOctetsOut` without those that
-/// were sent again), once all of them were acknowledged.
+/// Bytes that the kernel sent on an IPv4 connection, without retransmissions (RFC 4898,
+/// `tcpEStatsPerfHCDataOctetsOut`). Waits until all are acknowledged.
 ///
 /// # Errors
 /// When the kernel does not tell, or the peer does not acknowledge.
@@ -54,7 +54,7 @@ fn ask(connection: &TcpStream) -> Result<TcpInfo> {
             source_address: own.ip(),
             destination_address: peer.ip(),
             interface_id: 0,
-            // Whichever socket has these addresses.
+            // Any socket with these addresses.
             cookie: [0xff; 8],
         },
     };
@@ -105,7 +105,7 @@ mod tests {
         server.write_all(&[2; 3]).unwrap();
         client.read_exact(&mut [0; 3]).unwrap();
         assert_eq!((bytes_sent(&client).unwrap(), bytes_sent(&server).unwrap()), (70_001, 3));
-        // A side that was closed counts no more.
+        // A closed side no longer counts.
         client.shutdown(std::net::Shutdown::Write).unwrap();
         assert_eq!(server.read(&mut [0]).unwrap(), 0);
         assert_eq!(bytes_sent(&server).unwrap(), 3);

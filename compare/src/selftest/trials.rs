@@ -1,4 +1,5 @@
-//! The tests that take minutes: whole comparisons of JSON with itself and with a JSON that costs 10 % more.
+//! The tests that take minutes: whole comparisons of JSON with itself and with a JSON that costs 10
+//! % more.
 
 use std::{
     env, fs,
@@ -22,20 +23,20 @@ use crate::{
     stats::median,
 };
 
-/// What the dearer relay costs more.
+/// Extra CPU of the dearer relay, as a share.
 const MORE: f64 = 0.10;
 
-/// The name of its cell.
+/// The dearer relay's cell.
 const DEARER: &str = "json+burn";
 
-/// Of 20 comparisons of a thing with itself, this many may be called different in a metric; of 20 with a true difference,
-/// this many may be missed. For other numbers of trials, the same share. Metrics are corrected each for itself, so they
-/// are counted each for itself: at a level of 5 %, five of 100 verdicts are nobody's fault.
+/// Errors allowed in 20 comparisons: false alarms in one metric, or true differences missed. Other
+/// numbers of trials scale it. Counted by metric, because the correction is by metric: at a level
+/// of 5 %, five of 100 verdicts are chance.
 const WRONG_OF_20: usize = 2;
 
-/// A load under which the CPU of a block of one second is seen well: beside its neighbours it varied by 5 %. Four
-/// subscribers and no signature checked, where nearly all CPU is the kernel's and follows how often both ends sleep,
-/// varied by 20 %.
+/// The load of a trial. With it, the relay CPU of a one-second block varies by 5 % beside its
+/// neighbours; with four subscribers and no signature check, where wake-ups in the kernel dominate,
+/// by 20 % (`compare selftest --only a-a`).
 const LOAD: [&str; 2] = ["--rate", "2000"];
 const VERIFY: &str = "full";
 
@@ -166,7 +167,7 @@ impl Bench<'_> {
             profile: "selftest".to_owned(),
             rounds: self.options.rounds,
             seconds: self.options.seconds,
-            // Repeats share no draw of the load and none of the order.
+            // Each repeat draws its own load and order.
             seed: 1 + repeat * u64::from(self.options.rounds),
             corpus: None,
             url: None,

@@ -184,7 +184,8 @@ pub(crate) fn result(
     ResultFile::assemble(header, &cells, &plan, blocks)
 }
 
-/// Compares with a committed file; `UPDATE_SNAPSHOTS=1 cargo test -p compare` rewrites it for review.
+/// Compares with a committed file; `UPDATE_SNAPSHOTS=1 cargo test -p compare` rewrites it for
+/// review.
 pub(crate) fn check_snapshot(path: &Path, text: &str) {
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -8,7 +8,8 @@ use crate::{
 };
 use compare::ResultFile;
 
-/// Everything as usual, but relay CPU of cbor-packed without compression is so many percent of the usual.
+/// Everything as usual, but relay CPU of cbor-packed without compression is so many percent of the
+/// usual.
 fn run(percent: u64) -> ResultFile {
     result("standard", 12, &CELLS, |id, round, position| {
         let mut record = measured(id, round, position);

@@ -82,7 +82,8 @@ fn a_browser_shows_the_page_at_both_widths_without_a_fault() {
     for (name, result) in [("standard", result("standard", 12, &CELLS, measured)), ("troubled", troubled())] {
         let page = report::html(&result).unwrap();
         let marks = page.matches("class=\"mark\"").count();
-        // The inspector is a second script: in this copy the policy lets it run and still forbids every request.
+        // The inspector is a second script: in this copy the policy lets it run and still forbids
+        // every request.
         let page = page.replacen("script-src 'sha256-", "script-src 'unsafe-inline'; x-was 'sha256-", 1);
         let file = folder.path().join(format!("{name}.html"));
         fs::write(&file, page.replacen("</body>", INSPECT, 1)).unwrap();

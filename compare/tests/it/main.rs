@@ -1,4 +1,5 @@
-//! What `compare` does from outside: reports of results made by hand, and runs with a client of a few lines.
+//! What `compare` does from outside: reports of results made by hand, and runs with a client of a
+//! few lines.
 
 #[cfg(test)]
 mod common;

@@ -1,4 +1,5 @@
-//! Reports are functions of result files: these results are made by hand, so every number in a report is known.
+//! Reports are functions of result files: these results are made by hand, so every number in a
+//! report is known.
 
 use std::{collections::BTreeMap, fs, io::Write, path::Path, process::Command};
 
@@ -15,7 +16,8 @@ use measure::{Quantile, Status, ValidityClass};
 pub(crate) const CELLS: [&str; 5] =
     ["json+none", "json+deflate", "cbor-packed+none", "cbor-packed+deflate", "proto+none"];
 
-/// Twelve rounds in which JSON's cost drifts, cbor-packed costs a fixed share of it, and proto is JSON with noise.
+/// Twelve rounds in which JSON's cost drifts, cbor-packed costs a fixed share of it, and proto is
+/// JSON with noise.
 pub(crate) fn measured(id: &str, round: u32, _position: u32) -> measure::RunRecord {
     let drift = 100 + u64::from(round);
     let share = |percent: u64| Run {
@@ -136,13 +138,15 @@ fn a_file_of_another_major_version_or_no_result_is_refused() {
 
 #[test]
 fn quantiles_are_of_merged_samples() {
-    // Two blocks of which one is ten times slower: the median of all samples lies between, and is not a mean.
+    // Two blocks of which one is ten times slower: the median of all samples lies between, and is
+    // not a mean.
     let records: Vec<_> = [100, 1_000]
         .map(|latency_us| record("json+none", 1, Run { latency_us, deliveries: 20_000, ..PLAIN }))
         .to_vec();
     let merged = Merged::of(&records);
     assert_eq!(merged.latency["response"].len(), 40_000);
-    // The fast block ends at 150 µs, the slow one begins at 500 µs: a quarter of all lies below 100 µs.
+    // The fast block ends at 150 µs, the slow one begins at 500 µs: a quarter of all lies below 100
+    // µs.
     let ns = |q| merged.quantile("response", q).ns().unwrap();
     assert!(ns(0.25).abs_diff(100_000) < 500, "{}", ns(0.25));
     assert!(ns(0.75).abs_diff(1_000_000) < 5_000, "{}", ns(0.75));
@@ -184,7 +188,8 @@ fn costs_are_divided_by_deliveries_and_ratios_pair_rounds() {
 
 #[test]
 fn a_block_is_divided_by_the_anchors_next_to_it() {
-    // From the fifth place on the machine is twice as slow. Cells in the middle of either half do not see it.
+    // From the fifth place on the machine is twice as slow. Cells in the middle of either half do
+    // not see it.
     let result = result("standard", 6, &CELLS, |id, round, position| {
         let relay_us_per_event = if position < 4 { 50 } else { 100 };
         record(id, 1 + u64::from(round), Run { relay_us_per_event, ..PLAIN })
@@ -193,8 +198,8 @@ fn a_block_is_divided_by_the_anchors_next_to_it() {
     let ratios: Vec<&str> =
         fields.values().filter_map(|row| Some(row["relay µs/event"].split_once('×')?.1)).collect();
     assert_eq!(ratios.len(), 5);
-    // Places 1 to 3 stand between the fast anchor at 0 and the slow one at 4, half as dear and as dear: the mean of the
-    // logarithms is that of √½; 5 and 6 stand between slow ones.
+    // Places 1 to 3 stand between the fast anchor at 0 and the slow one at 4, half as dear and as
+    // dear: the mean of the logarithms is that of √½; 5 and 6 stand between slow ones.
     let per_round: Vec<f64> = ratios.iter().map(|ratio| ratio.parse().unwrap()).collect();
     assert!(per_round.iter().all(|ratio| (0.70..=1.0).contains(ratio)), "{ratios:?}");
     let of_position = |position: u32| if position < 4 { 0.71 } else { 1.0 };
@@ -215,8 +220,8 @@ fn a_block_is_divided_by_the_anchors_next_to_it() {
 
 #[test]
 fn one_anchor_with_a_hiccup_does_not_decide_what_a_p99_is_compared_with() {
-    // The anchors at 0 and 3 are a tenth and ten times as slow as what stands between them. Pooled, their p99 would be
-    // the slow one's, and everything ten times better than JSON.
+    // The anchors at 0 and 3 are a tenth and ten times as slow as what stands between them. Pooled,
+    // their p99 would be the slow one's, and everything ten times better than JSON.
     let result = result("standard", 6, &["json+none", "cbor-packed+none"], |id, round, position| {
         let latency_us = match position {
             0 => 1_000,
@@ -395,7 +400,8 @@ fn what_comes_in_batches_is_compared_with_json_in_batches() {
     assert!(page.contains("Latency by percentile, deflate, batches ms=5 n=64 bytes=65536"));
 }
 
-/// Blocks of twelve seconds in which a cell's latency and backlog are what these functions say of (round, second).
+/// Blocks of twelve seconds in which a cell's latency and backlog are what these functions say of
+/// (round, second).
 fn by_the_second(
     latency_us: impl Fn(&str, u32, u64) -> u64,
     in_flight: impl Fn(&str, u64) -> u64,

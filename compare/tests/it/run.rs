@@ -16,8 +16,8 @@ use compare::{
 };
 use measure::{Status, ValidityClass};
 
-/// Copies `canned.json` to the file behind `--record` with this run's names and seed in it, then does what the test
-/// wants. The arguments are kept in `arguments`, one run a line.
+/// Copies `canned.json` to the file behind `--record` with this run's names and seed in it, then
+/// does what the test wants. The arguments are kept in `arguments`, one run a line.
 const CLIENT: &str = r#"#!/bin/sh
 here=$(dirname "$0")
 echo "$@" >> "$here/arguments"

@@ -1,5 +1,5 @@
-//! The layouts of `result.json` and `derived.json` are published; a change of the types shows as a change of a committed
-//! schema.
+//! The layouts of `result.json` and `derived.json` are published; a change of the types shows as a
+//! change of a committed schema.
 
 use std::{path::Path, process::Command};
 

@@ -1,5 +1,6 @@
-//! What the verdicts find, and what they do not: results with known effects under noise as it was seen on a shared
-//! machine (3 % from block to block, and a drift that doubles the cost over a run).
+//! What the verdicts find, and what they do not: results with known effects under noise as it was
+//! seen on a shared machine (3 % from block to block, and a drift that doubles the cost over a
+//! run).
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

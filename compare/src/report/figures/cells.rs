@@ -12,8 +12,8 @@ pub(super) fn formats<'a>(load: &LoadView<'a>) -> Vec<&'a str> {
     distinct(load, |view| view.cell.cell.format.as_str())
 }
 
-/// How messages of a load are packed, in order: the compressions, each with and without batches where both were measured.
-/// The place decides a cell's shape.
+/// How messages of a load are packed, in order: the compressions, each with and without batches
+/// where both were measured. The place decides a cell's shape.
 pub(in crate::report) fn packings(load: &LoadView<'_>) -> Vec<String> {
     distinct(load, |view| packing(load, view))
 }

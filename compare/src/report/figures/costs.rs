@@ -21,7 +21,7 @@ use crate::{
     stats::BAND,
 };
 
-/// Wire bytes against a CPU cost, one mark a cell, the frontier of those that no other beats in both drawn and named.
+/// Wire bytes against a CPU cost, one mark a cell; the Pareto frontier is drawn and labelled.
 pub(in crate::report) fn pareto(load: &LoadView<'_>, cpu: Metric) -> Result<String> {
     let value = |view: &CellView<'_>, metric: Metric| {
         Some(metric.value(&view.merged, load.latency.0)? / metric.unit())

@@ -36,14 +36,14 @@ pub(super) const PALETTE: [RGBColor; 10] = [
 /// Points of a line.
 pub(super) type Curve = Vec<(f64, f64)>;
 
-/// Something a reader can point at: where it is, which cell it belongs to, what it says.
+/// A tooltip: its place, its cell, its text.
 pub(super) struct Mark {
     pub(super) at: (i32, i32),
     pub(super) cell: String,
     pub(super) says: String,
 }
 
-/// Adds the marks to a finished drawing: circles that are larger than what they cover, so that a finger finds them.
+/// Adds the marks to a finished drawing, as circles large enough for a finger.
 pub(super) fn finish(mut svg: String, name: &str, marks: &[Mark]) -> String {
     let end = svg.rfind("</svg>").unwrap_or(svg.len());
     svg.truncate(end);
@@ -71,7 +71,8 @@ pub(super) fn padded(values: impl Iterator<Item = f64> + Clone) -> std::ops::Ran
     if low.is_finite() && low > 0.0 { low / 1.35..high * 1.35 } else { 0.5..2.0 }
 }
 
-/// A logarithmic axis with at most so many ticks, where a reader expects them: 1, 2, 5 and their tenfolds, finer ones in a narrow range.
+/// A logarithmic axis with at most `most` ticks: 1, 2, 5 and their tenfolds, finer ones in a narrow
+/// range.
 pub(super) fn log_axis(
     range: std::ops::Range<f64>,
     most: usize,
@@ -93,12 +94,12 @@ pub(super) fn log_axis(
     range.log_scale().with_key_points(ticks)
 }
 
-/// Which label boxes are taken, so that no two overlap.
+/// Boxes of the labels so far; no two overlap.
 #[derive(Default)]
 pub(super) struct Labels(Vec<(i32, i32, i32, i32)>);
 
 impl Labels {
-    /// A free place for the text near a mark, or none: a label that covers another is worse than a title.
+    /// A free place for the text near a mark, if there is one; the tooltip has the text, too.
     pub(super) fn place(&mut self, (x, y): (i32, i32), text: &str) -> Option<(i32, i32)> {
         let width = 7 * i32::try_from(text.chars().count()).ok()?;
         let boxes = [

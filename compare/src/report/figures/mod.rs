@@ -1,7 +1,9 @@
-//! The report's figures: static SVG that reads without JavaScript, each mark with its numbers as a title.
+//! The report's figures: static SVG that reads without JavaScript, each mark with its numbers as a
+//! title.
 //!
-//! Every figure is as wide as a phone's screen, so that a page lays out one or several beside each other and no text
-//! shrinks. Colours are the constants below; the page's style sheet replaces those of ink and paper in dark mode.
+//! Every figure is as wide as a phone's screen, so that a page lays out one or several beside each
+//! other and no text shrinks. Colours are the constants below; the page's style sheet replaces
+//! those of ink and paper in dark mode.
 
 mod cells;
 mod costs;

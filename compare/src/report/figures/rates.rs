@@ -58,7 +58,8 @@ pub(in crate::report) fn p99_against_rate(loads: &[LoadView<'_>], scenario: &str
     Ok(Some(finish(svg, "p99 against rate", &marks)))
 }
 
-/// p99 against rate of a search, a line for each cell, with both ends of its bracket; and what the colours mean, as HTML.
+/// p99 against rate of a search, a line for each cell, with both ends of its bracket; and what the
+/// colours mean, as HTML.
 pub(in crate::report) fn search_curve(search: &Search) -> Result<Option<(String, String)>> {
     let lines: Vec<(Limit, Curve)> = (search.cells.iter())
         .map(|cell| (Limit::of(&search.config, cell), limits::points(cell)))

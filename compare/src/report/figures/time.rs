@@ -69,8 +69,8 @@ pub(in crate::report) fn percentiles(load: &LoadView<'_>, packed: &str) -> Resul
     Ok(Some(finish(svg, &format!("latency by percentile, {packed}"), &marks)))
 }
 
-/// Relay CPU of every block over the run, as a multiple of its cell's median, so that what the machine did to all of
-/// them shows. Spans of invalid blocks are shaded and crossed.
+/// Relay CPU of every block over the run ÷ its cell's total, which shows drift of the machine.
+/// Spans of invalid blocks are shaded and crossed.
 pub(in crate::report) fn time_series(load: &LoadView<'_>) -> Result<Option<String>> {
     let mut points = Vec::new();
     let mut invalid = Vec::new();
