@@ -5,8 +5,8 @@ use std::time::Duration;
 use corpus::Corpus;
 use measure::{
     AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, Environment, FlowRecord, PinnedCores,
-    Quantile, Rate, RelayProcess, RunRecord, SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord, Validity,
-    ValidityClass,
+    Quantile, Rate, RelayProcess, RunRecord, SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord,
+    UsableCores, Validity, ValidityClass,
 };
 use serde::Deserialize;
 use wire::{Agreement, Compression, Flow, Traffic};
@@ -105,6 +105,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         memory: outcome.memory,
         compression_memory: compression_memory(&outcome, facts),
         pinned: facts.pinned.clone(),
+        usable_cores: Some(usable_cores(facts)),
         allocations: outcome.allocations,
         latency_bounds: Vec::new(),
         slices: outcome.recorder.slices(u64::try_from(facts.window.as_nanos()).unwrap_or(u64::MAX)),
@@ -179,7 +180,7 @@ fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Fa
         response_ns_p99: if response == Quantile::Missing { p99(Metric::PublishOk) } else { response },
         generator_cpu_ns: outcome.client_cpu.total_ns,
         generator_wait_ns: outcome.client_wait_ns,
-        generator_cores: generator_cores(facts),
+        generator_cores: usable_cores(facts).clients,
         // A run ends when all is done. The rest after the last burst belongs to the load as much as that between two.
         elapsed_ns: u64::try_from(outcome.wall.max(facts.window).as_nanos()).unwrap_or(u64::MAX),
         cpu_pressure_percent: measure::cpu_pressure_percent(),
@@ -187,10 +188,15 @@ fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Fa
     .judge()
 }
 
-/// Each worker keeps one core busy at most, and all of them what they are pinned to.
-fn generator_cores(facts: &Facts<'_>) -> u64 {
-    let workers = u64::from(facts.args.workers);
-    facts.pinned.as_ref().map_or(workers, |cores| workers.min(cores.clients.len() as u64))
+/// Each thread keeps one core busy at most, and all of them what they are pinned to.
+fn usable_cores(facts: &Facts<'_>) -> UsableCores {
+    let (threads, workers) = (u64::from(facts.args.relay_threads), u64::from(facts.args.workers));
+    let pinned = facts.pinned.as_ref();
+    let own = facts.relay.as_ref().is_some_and(|relay| relay.own);
+    UsableCores {
+        relay: own.then(|| pinned.map_or(threads, |cores| threads.min(cores.relay.len() as u64))),
+        clients: pinned.map_or(workers, |cores| workers.min(cores.clients.len() as u64)),
+    }
 }
 
 /// The rate that the schedule asked for and the rate at which publications really left. A closed loop has no rate to

@@ -24,6 +24,10 @@ pub struct Merged {
     pub traffic: TrafficRecord,
     /// Time with work outstanding.
     pub active_ns: u64,
+    /// CPU time that the relays could have used, when every block knows their cores.
+    pub relay_capacity_ns: Option<u64>,
+    /// CPU time that the clients could have used, when every block knows their cores.
+    pub client_capacity_ns: Option<u64>,
     /// CPU of the clients.
     pub client_cpu: CpuTime,
     /// CPU of the relays, when every block knows it.
@@ -41,6 +45,8 @@ impl Merged {
     pub fn of<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> Merged {
         let mut merged = Merged {
             relay_cpu: Some(known(CpuTime::default())),
+            relay_capacity_ns: Some(0),
+            client_capacity_ns: Some(0),
             client_allocations: Some(Allocations::default()),
             relay_allocations: Some(Allocations::default()),
             ..Merged::default()
@@ -51,6 +57,10 @@ impl Merged {
             merged.counts = merged.counts + record.counts;
             merged.traffic = merged.traffic + record.traffic;
             merged.active_ns += record.active_ns;
+            let (relay, clients) = usable_cores(record);
+            let add = |sum: Option<u64>, cores: Option<u64>| Some(sum? + cores? * record.elapsed_ns);
+            merged.relay_capacity_ns = add(merged.relay_capacity_ns, relay);
+            merged.client_capacity_ns = add(merged.client_capacity_ns, clients);
             merged.client_cpu = merged.client_cpu + record.client_cpu;
             merged.relay_cpu = merged.relay_cpu.zip(record.relay_cpu).map(|(sum, cpu)| sum + cpu);
             let (client, relay) =
@@ -62,6 +72,16 @@ impl Merged {
             }
         }
         if merged.blocks == 0 { Merged::default() } else { merged }
+    }
+
+    /// CPU of the relays as a share of what their cores could give, from the first planned instant to the last answer.
+    pub fn relay_utilisation(&self) -> Option<f64> {
+        utilisation(self.relay_cpu?, self.relay_capacity_ns)
+    }
+
+    /// CPU of the clients as a share of what their cores could give.
+    pub fn client_utilisation(&self) -> Option<f64> {
+        utilisation(self.client_cpu, self.client_capacity_ns)
     }
 
     /// A quantile of the named latency, as far as the samples support it.
@@ -79,6 +99,20 @@ pub(crate) fn latency_of<'a>(
         |record: &RunRecord, name: &str| record.latency.get(name).is_some_and(|found| !found.is_empty());
     let best = |record| LATENCIES.iter().position(|(name, _)| has(record, name));
     LATENCIES[records.into_iter().filter_map(best).min().unwrap_or(0)]
+}
+
+fn utilisation(cpu: CpuTime, capacity_ns: Option<u64>) -> Option<f64> {
+    let capacity_ns = capacity_ns.filter(|capacity| *capacity > 0)?;
+    Some(cpu.total_ns as f64 / capacity_ns as f64)
+}
+
+/// Cores that relay and clients could use. Records without them state the pinned ones.
+fn usable_cores(record: &RunRecord) -> (Option<u64>, Option<u64>) {
+    if let Some(cores) = record.usable_cores {
+        return (cores.relay, Some(cores.clients));
+    }
+    let pinned = record.pinned.as_ref();
+    (pinned.map(|cores| cores.relay.len() as u64), pinned.map(|cores| cores.clients.len() as u64))
 }
 
 /// Zero with a known split into user and system, to add to.

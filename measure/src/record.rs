@@ -61,6 +61,9 @@ pub struct RunRecord {
     /// The cores that relay and clients kept to, where a relay of our own had cores apart from the clients.
     #[serde(default)]
     pub pinned: Option<PinnedCores>,
+    /// How many cores each process could use; absent in older records.
+    #[serde(default)]
+    pub usable_cores: Option<UsableCores>,
     /// What both processes allocated during the run, in builds that count it. Latencies and CPU times of such a run are no
     /// evidence.
     #[serde(default)]
@@ -263,6 +266,15 @@ pub struct PinnedCores {
     pub relay: Vec<u32>,
     /// Those of the clients.
     pub clients: Vec<u32>,
+}
+
+/// Cores that each process can keep busy: those it is pinned to, or its threads, whichever is fewer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UsableCores {
+    /// Of the relay, where the run started it.
+    pub relay: Option<u64>,
+    /// Of the clients.
+    pub clients: u64,
 }
 
 /// Resident memory of both processes, before the connections and with all of them open.

@@ -54,6 +54,9 @@ pub enum Verdict {
     /// The cell or its reference was not the same from the beginning of a block to its end, so its
     /// latency depends on how long was measured. Only of latencies.
     Unsteady,
+    /// A process of the cell or of its reference used more than 90 % of its cores, so the latency is the length of a
+    /// queue. Only of latencies.
+    Saturated,
 }
 
 impl fmt::Display for Verdict {
@@ -64,6 +67,7 @@ impl fmt::Display for Verdict {
             Verdict::Same => "same",
             Verdict::Inconclusive => "inconclusive",
             Verdict::Unsteady => "unsteady",
+            Verdict::Saturated => "saturated",
         })
     }
 }
@@ -106,6 +110,14 @@ fn verdict(interval: Option<(f64, f64)>, p: f64) -> Verdict {
     }
 }
 
+/// Why latencies of a cell and its reference have no other verdict.
+fn withheld(views: [&CellView<'_>; 2]) -> Option<Verdict> {
+    if views.iter().any(|view| view.utilisation().is_saturated()) {
+        return Some(Verdict::Saturated);
+    }
+    views.iter().any(|view| view.is_unsteady()).then_some(Verdict::Unsteady)
+}
+
 impl LoadView<'_> {
     /// Every cell against its reference in every judged metric.
     pub(crate) fn comparisons(&self) -> Vec<Comparison> {
@@ -133,8 +145,8 @@ impl LoadView<'_> {
                 corrected: false,
                 verdict: Verdict::Inconclusive,
             };
-            let unsteady = [view, reference].into_iter().any(CellView::is_unsteady);
-            found.push((view.cell.role, unsteady && metric.quantile().is_some(), comparison));
+            let withheld = metric.quantile().and_then(|_| withheld([view, reference]));
+            found.push((view.cell.role, withheld, comparison));
         }
         let family: Vec<f64> = found
             .iter()
@@ -157,12 +169,12 @@ impl LoadView<'_> {
         let broken = found
             .iter()
             .any(|(role, _, comparison)| *role == Role::Control && control_of(comparison) == Control::Broken);
-        let comparisons = found.into_iter().map(|(role, unsteady, mut comparison)| {
+        let comparisons = found.into_iter().map(|(role, withheld, mut comparison)| {
             if broken && role == Role::Cell {
                 comparison.verdict = Verdict::Inconclusive;
             }
-            if unsteady {
-                comparison.verdict = Verdict::Unsteady;
+            if let Some(verdict) = withheld {
+                comparison.verdict = verdict;
             }
             comparison
         });

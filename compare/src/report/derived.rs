@@ -13,6 +13,7 @@ use super::{
     limits,
     slos::slos,
     steady::Steadiness,
+    utilisation::Utilisation,
     view::{LoadView, views},
 };
 use crate::{bracket::Limit, merged::Metric, result::ResultFile, slo::SloResult};
@@ -59,6 +60,10 @@ pub struct CellFigures {
     pub figures: BTreeMap<Metric, f64>,
     /// Whether the blocks were the same from beginning to end, where that can be told.
     pub steady: Option<Steadiness>,
+    /// CPU time as shares of the cores.
+    pub utilisation: Utilisation,
+    /// Why the cell is saturated, so that its latencies have no other verdict; empty when it is not.
+    pub saturated: Vec<String>,
 }
 
 impl Derived {
@@ -105,6 +110,8 @@ fn cells(load: &LoadView<'_>) -> Vec<CellFigures> {
             .filter_map(|metric| Some((metric, metric.value(&view.merged, load.latency.0)?)))
             .collect(),
         steady: view.steady.clone(),
+        utilisation: view.utilisation(),
+        saturated: view.utilisation().reasons(),
     };
     load.cells.iter().map(of).collect()
 }

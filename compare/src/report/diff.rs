@@ -65,8 +65,9 @@ pub fn diff(before: &ResultFile, after: &ResultFile) -> Diff {
         };
         let before = earlier.iter().find(same)?.clone();
         let interval = before.interval.zip(after.interval).map(|(b, a)| (a.0 / b.1, a.1 / b.0));
-        let unsteady = [&before, &after].into_iter().any(|one| one.verdict == Verdict::Unsteady);
-        let verdict = match interval.filter(|_| !unsteady) {
+        let withheld = |one: &Comparison| matches!(one.verdict, Verdict::Unsteady | Verdict::Saturated);
+        let withheld = [&before, &after].into_iter().any(withheld);
+        let verdict = match interval.filter(|_| !withheld) {
             Some((_, high)) if high < 1.0 - BAND => Verdict::Better,
             Some((low, _)) if low > 1.0 + BAND => Verdict::Worse,
             Some((low, high)) if low >= 1.0 - BAND && high <= 1.0 + BAND => Verdict::Same,

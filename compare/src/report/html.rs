@@ -120,8 +120,11 @@ fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
     for line in verdict_lines(load, &comparisons) {
         add(body, format_args!("<li>{line}</li>\n"));
     }
-    let (control, steady) = (summary::control_line(load, &comparisons), summary::steady_line(load));
-    add(body, format_args!("</ul>\n<p>{}</p>\n<p>{}</p>\n", escape(&control), escape(&steady)));
+    body.push_str("</ul>\n");
+    let control = summary::control_line(load, &comparisons);
+    for sentence in [control, summary::steady_line(load), summary::saturated_line(load)] {
+        add(body, format_args!("<p>{}</p>\n", escape(&sentence)));
+    }
     body.push_str("<h3>Ratios to the reference, with 95 % intervals</h3>\n");
     body.push_str(&table_html(&load.verdicts(&comparisons, false), &load.row_ids(true)));
     body.push_str("<h3>What it cost</h3>\n");

@@ -16,6 +16,7 @@ mod slos;
 mod steady;
 mod summary;
 mod table;
+mod utilisation;
 mod view;
 
 pub use comparison::{Comparison, Verdict, comparisons};
@@ -27,3 +28,4 @@ pub use logs::{write_intervals, write_percentiles};
 pub use steady::Steadiness;
 pub use summary::{summary, terminal};
 pub use table::Table;
+pub use utilisation::Utilisation;

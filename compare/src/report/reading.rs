@@ -56,6 +56,8 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
          - unsteady: the medians of single seconds, each over all rounds, have a trend (Mann–Kendall, p ≤ 0.05, and beyond \
          ±2 %), or those of a block's halves differ by 5 %, or what is in flight grows. Such a latency says how long was \
          measured; bytes and CPU keep their verdicts.\n\
+         - saturated: over all usable blocks the relay or the generator of the cell or of its reference used more than \
+         90 % of the time of its cores, so the latency is the length of a queue. Bytes and CPU keep their verdicts.\n\
          - Invalid blocks stay in {}, leave the tables, and are counted above. Suspect blocks are used.\n",
         result.config.seed,
         BAND * 100.0,

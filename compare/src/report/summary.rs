@@ -11,6 +11,7 @@ use super::{
     reading::reading,
     slos::{slo_table, slos},
     steady::Steadiness,
+    utilisation::Utilisation,
     view::{LoadView, views},
 };
 use crate::{
@@ -49,7 +50,7 @@ pub fn summary(result: &ResultFile) -> String {
         }
         line(&mut text, format_args!("\n### Verdicts\n\n{}\n", control_line(load, &comparisons)));
         text.push_str(&load.verdicts(&comparisons, false).markdown());
-        line(&mut text, format_args!("\n{}", steady_line(load)));
+        line(&mut text, format_args!("\n{}\n\n{}", steady_line(load), saturated_line(load)));
     }
     if let Some(slos) = slo_table(&slos(result, &loads)) {
         line(&mut text, format_args!("\n## What was demanded\n\n{}", slos.markdown().trim_end()));
@@ -106,6 +107,7 @@ pub fn terminal(result: &ResultFile) -> String {
         );
         text.push_str(&load.verdicts(&comparisons, true).text());
         line(&mut text, format_args!("{}\n{}", control_line(load, &comparisons), steady_line(load)));
+        line(&mut text, format_args!("{}", saturated_line(load)));
     }
     if let Some(slos) = slo_table(&slos(result, &loads)) {
         line(&mut text, format_args!("\n{}", slos.text().trim_end()));
@@ -154,6 +156,33 @@ pub(crate) fn steady_line(load: &LoadView<'_>) -> String {
         let _ = write!(text, "; unsteady, so that their latency is no verdict: {}", unsteady.join("; "));
     }
     text + "."
+}
+
+/// Which cells are saturated, in a sentence.
+pub(crate) fn saturated_line(load: &LoadView<'_>) -> String {
+    let measured = || load.cells.iter().filter(|view| view.cell.role != Role::Floor);
+    let saturated: Vec<String> = measured()
+        .map(|view| (view.cell.id.as_str(), view.utilisation().reasons()))
+        .filter(|(_, reasons)| !reasons.is_empty())
+        .map(|(id, reasons)| format!("{id} ({})", reasons.join(", ")))
+        .collect();
+    let knows =
+        |share: fn(&Utilisation) -> Option<f64>| measured().any(|view| share(&view.utilisation()).is_some());
+    match saturated.len() {
+        0 if !knows(|one| one.generator) => {
+            "Saturation: not looked for; no record states its cores.".to_owned()
+        }
+        0 if !knows(|one| one.relay) => {
+            "Saturation: no generator used more than 90 % of its cores; those of the relay are unknown."
+                .to_owned()
+        }
+        0 => "Saturation: none; no process used more than 90 % of its cores.".to_owned(),
+        many => format!(
+            "Saturation: {many} of {} cells, whose latencies have no other verdict: {}.",
+            measured().count(),
+            saturated.join("; ")
+        ),
+    }
 }
 
 /// Warnings that stand before any number.

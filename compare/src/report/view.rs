@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use measure::RunRecord;
 
-use super::steady::Steadiness;
+use super::{steady::Steadiness, utilisation::Utilisation};
 use crate::{
     matrix,
     merged::{Merged, Metric, latency_of},
@@ -150,6 +150,11 @@ impl CellView<'_> {
     /// Whether it is known to be unsteady.
     pub(crate) fn is_unsteady(&self) -> bool {
         self.steady.as_ref().is_some_and(|found| !found.is_steady())
+    }
+
+    /// CPU time as shares of the cores.
+    pub(crate) fn utilisation(&self) -> Utilisation {
+        Utilisation::of(&self.merged)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use compare::{Block, CellSpec, Config, Git, Header, Known, Matrix, Plan, ResultFile, Role, cells};
 use measure::{
     AgreementRecord, Cell, CorpusRecord, Counts, CpuTime, Environment, FlowRecord, Latency, RelayProcess,
-    RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, Validity,
+    RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, UsableCores, Validity,
 };
 
 /// What distinguishes the runs of these tests.
@@ -123,6 +123,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
         memory: None,
         compression_memory: None,
         pinned: None,
+        usable_cores: Some(UsableCores { relay: Some(1), clients: 1 }),
         allocations: None,
         latency_bounds: Vec::new(),
         slices: None,

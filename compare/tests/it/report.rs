@@ -554,3 +554,56 @@ fn an_slo_of_the_command_line_is_judged_from_the_result_alone() {
     assert_eq!(derived.slos.len(), 2);
     assert!(derived.slos.iter().all(|one| !one.met && one.bound == "be nice"));
 }
+
+/// Twelve rounds in which the relay of proto+none is busy for this share of its core.
+fn with_busy_proto(percent: u64) -> ResultFile {
+    result("standard", 12, &["json+none", "cbor-packed+none", "proto+none"], |id, round, _| {
+        let mut record = record(id, 1 + u64::from(round), PLAIN);
+        if id == "proto+none" {
+            record.relay_cpu.as_mut().unwrap().total_ns = record.elapsed_ns * percent / 100;
+        }
+        record
+    })
+}
+
+#[test]
+fn a_relay_at_95_percent_of_its_core_has_no_latency_verdict_and_one_at_85_has() {
+    let verdicts = |result: &ResultFile, metric: Metric| -> Vec<Verdict> {
+        let of_proto = report::comparisons(result).into_iter().filter(|c| c.cell == "proto+none");
+        of_proto.filter(|c| c.metric == metric).map(|c| c.verdict).collect()
+    };
+    for (percent, latency) in [(95, Verdict::Saturated), (85, Verdict::Same)] {
+        let result = with_busy_proto(percent);
+        assert_eq!(verdicts(&result, Metric::LatencyP50), [latency], "{percent} %");
+        assert_eq!(verdicts(&result, Metric::LatencyP99), [latency], "{percent} %");
+        // Saturation is no reason to leave out blocks, bytes or CPU.
+        assert_eq!(verdicts(&result, Metric::WireBytes), [Verdict::Same]);
+        assert_eq!(verdicts(&result, Metric::RelayCpu), [Verdict::Worse]);
+        let derived = Derived::of(&result);
+        let proto = derived.cells.iter().find(|cell| cell.id == "proto+none").unwrap();
+        assert_eq!((proto.blocks, proto.usable_blocks), (12, 12));
+        assert_eq!(proto.saturated.is_empty(), percent == 85, "{proto:?}");
+        let summary = report::summary(&result);
+        let says = "Saturation: 1 of 4 cells, whose latencies have no other verdict: \
+                    proto+none (the relay used 95 % of its cores).";
+        assert_eq!(summary.contains(says), percent == 95, "{summary}");
+    }
+}
+
+#[test]
+fn a_saturated_reference_or_generator_withholds_the_verdict_too() {
+    let mut result = with_busy_proto(85);
+    let anchor = &mut result.cells[0];
+    assert_eq!(anchor.id, "json+none");
+    for block in &mut anchor.blocks {
+        let record = block.record.as_mut().unwrap();
+        record.client_cpu.total_ns = record.elapsed_ns * 95 / 100;
+    }
+    assert_eq!(latency_verdicts(&result, "cbor-packed+none"), [Verdict::Saturated; 2]);
+    // A relay elsewhere, whose cores nobody knows, is not judged.
+    for block in &mut result.cells[0].blocks {
+        let record = block.record.as_mut().unwrap();
+        (record.usable_cores, record.pinned) = (None, None);
+    }
+    assert_eq!(latency_verdicts(&result, "cbor-packed+none"), [Verdict::Same; 2]);
+}

@@ -72,6 +72,18 @@ pub(in crate::report) fn pareto(load: &LoadView<'_>, cpu: Metric) -> Result<Stri
     Ok(finish(svg, "wire bytes against CPU per event", &marks))
 }
 
+/// A comparison's interval, or its ratio twice where it has none.
+fn span(c: &Comparison) -> (f64, f64) {
+    c.interval.unwrap_or((c.ratio, c.ratio))
+}
+
+/// The axis that holds every interval and 1.
+fn reach(rows: &[&Comparison]) -> std::ops::Range<f64> {
+    let low = rows.iter().map(|c| span(c).0.min(c.ratio)).fold(0.9_f64, f64::min) / 1.1;
+    let high = rows.iter().map(|c| span(c).1.max(c.ratio)).fold(1.1_f64, f64::max) * 1.1;
+    low..high
+}
+
 /// The ratios of one metric with their intervals, one row a cell, the ±2 % band behind them.
 pub(in crate::report) fn forest(
     load: &LoadView<'_>,
@@ -79,9 +91,6 @@ pub(in crate::report) fn forest(
     metric: Metric,
 ) -> Result<String> {
     let rows: Vec<&Comparison> = comparisons.iter().filter(|c| c.metric == metric).collect();
-    let span = |c: &&Comparison| c.interval.unwrap_or((c.ratio, c.ratio));
-    let low = rows.iter().map(|c| span(c).0.min(c.ratio)).fold(0.9_f64, f64::min) / 1.1;
-    let high = rows.iter().map(|c| span(c).1.max(c.ratio)).fold(1.1_f64, f64::max) * 1.1;
     let height = 62 + 18 * u32::try_from(rows.len())?;
     let (mut svg, mut marks) = (String::new(), Vec::new());
     {
@@ -91,7 +100,7 @@ pub(in crate::report) fn forest(
             .margin(6)
             .x_label_area_size(36)
             .y_label_area_size(150)
-            .build_cartesian_2d(log_axis(low..high, 4), y)?;
+            .build_cartesian_2d(log_axis(reach(&rows), 4), y)?;
         chart
             .configure_mesh()
             .disable_y_axis()
@@ -113,7 +122,7 @@ pub(in crate::report) fn forest(
             let y = (rows.len() - 1 - row) as f64;
             let (from, to) = span(c);
             let style = match c.verdict {
-                Verdict::Inconclusive | Verdict::Unsteady => INK.stroke_width(1),
+                Verdict::Inconclusive | Verdict::Unsteady | Verdict::Saturated => INK.stroke_width(1),
                 _ => INK.stroke_width(3),
             };
             chart.draw_series([PathElement::new([(from, y), (to, y)], style)])?;

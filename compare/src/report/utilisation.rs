@@ -1,0 +1,40 @@
+//! Is a cell saturated? The latency of a saturated cell is the length of a queue, which grows with the block.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::merged::Merged;
+
+/// Share of its cores' time beyond which a process is saturated. The mean wait of a queue at 0.9 is nine service times
+/// (M/M/1: ρ/(1−ρ); Kleinrock, Queueing Systems, volume 1, 1975), so small differences in cost decide it.
+const SATURATED_ABOVE: f64 = 0.90;
+
+/// CPU time of a cell's processes as shares of what their cores could give.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Utilisation {
+    /// Of the relay, where its CPU time and its cores are known.
+    pub relay: Option<f64>,
+    /// Of the clients, where their cores are known.
+    pub generator: Option<f64>,
+}
+
+impl Utilisation {
+    /// Of merged blocks.
+    pub fn of(merged: &Merged) -> Utilisation {
+        Utilisation { relay: merged.relay_utilisation(), generator: merged.client_utilisation() }
+    }
+
+    /// Whether one of the processes had hardly any time to spare.
+    pub fn is_saturated(&self) -> bool {
+        !self.reasons().is_empty()
+    }
+
+    /// The processes that are saturated, with their shares.
+    pub fn reasons(&self) -> Vec<String> {
+        let saturated = |(what, share): (&str, Option<f64>)| {
+            let share = share.filter(|share| *share > SATURATED_ABOVE)?;
+            Some(format!("the {what} used {:.0} % of its cores", share * 100.0))
+        };
+        [("relay", self.relay), ("generator", self.generator)].into_iter().filter_map(saturated).collect()
+    }
+}
