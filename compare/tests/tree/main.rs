@@ -1,0 +1,114 @@
+//! Rules about the whole tree that the compiler does not keep: no import circle, no source that
+//! a reader cannot open, no path of one machine, prose within 100 columns.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+mod imports;
+mod prose;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use imports::{Crate, Graph};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// The text files below a folder, with their paths from the root of the tree. Leaves out what builds and runs make.
+fn files(folder: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            // `results` holds runs of this machine beside what is published.
+            let own_run = folder.ends_with("results") && name != "published" && path.is_dir();
+            if ["target", ".git", "node_modules"].contains(&name.as_str()) || own_run {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(text) = fs::read_to_string(&path) {
+                found.push((path.strip_prefix(root()).unwrap().to_string_lossy().into_owned(), text));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn crates_import_each_other_without_a_circle() {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"])
+        .arg(root().join("Cargo.toml"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut graph = Graph::default();
+    for package in metadata["packages"].as_array().unwrap() {
+        let name = package["name"].as_str().unwrap();
+        // Development dependencies count: a bench that reaches up is a circle that cargo allows.
+        for dependency in package["dependencies"].as_array().unwrap() {
+            if dependency["path"].is_string() {
+                graph.add(name, dependency["name"].as_str().unwrap(), &format!("{name}/Cargo.toml"));
+            }
+        }
+    }
+    assert!(graph.len() >= 5, "the workspace has more crates that import others");
+    assert_eq!(graph.circles(), Vec::<String>::new());
+}
+
+#[test]
+fn modules_import_each_other_without_a_circle() {
+    let mut circles = Vec::new();
+    for member in ["codecs", "corpus", "wire", "measure", "relay-sim", "client-sim", "compare"] {
+        let folder = root().join(member).join("src");
+        let prefix = format!("{member}/src/");
+        let sources: BTreeMap<String, String> = files(&folder)
+            .into_iter()
+            .filter(|(name, _)| name.ends_with(".rs"))
+            .map(|(name, text)| (name.strip_prefix(&prefix).unwrap().to_owned(), text))
+            .collect();
+        let graphs = Crate::read(&sources).graphs();
+        assert!(!graphs[""].is_empty(), "{member} has modules that import each other");
+        for (module, graph) in graphs {
+            circles.extend(graph.circles().iter().map(|circle| format!("{prefix}{module} {circle}")));
+        }
+    }
+    assert!(circles.is_empty(), "{}", circles.join("\n"));
+}
+
+#[test]
+fn texts_cite_only_what_a_reader_can_open() {
+    let found: Vec<String> = all_texts().flat_map(|(name, text)| prose::phantoms(&name, &text)).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn texts_name_no_path_of_one_machine() {
+    let found: Vec<String> =
+        all_texts().flat_map(|(name, text)| prose::machine_paths(&name, &text)).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn prose_wraps_at_100_columns() {
+    let found: Vec<String> = all_texts().flat_map(|(name, text)| prose::long_lines(&name, &text)).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+fn all_texts() -> impl Iterator<Item = (String, String)> {
+    let texts = files(&root());
+    for known in ["README.md", "codecs/src/lib.rs", "scenarios/note-stream.toml", ".ci/run"] {
+        assert!(texts.iter().any(|(name, _)| name == known), "{known} is not looked at");
+    }
+    texts.into_iter()
+}
