@@ -4,8 +4,8 @@ use std::io::{BufRead, Read, Write};
 
 use codecs::{Codec, Event, Format, Implementation};
 
-use super::{Damage, MAX_RECORD_BYTES, WriteError};
-use crate::RecordError;
+use super::{Damage, WriteError};
+use crate::{MAX_RECORD_BYTES, RecordError};
 
 /// Reads line after line; empty ones are skipped.
 #[derive(Debug)]

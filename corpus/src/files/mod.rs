@@ -13,45 +13,14 @@ use std::{
 use codecs::Event;
 use flate2::{Compression, GzBuilder, bufread::MultiGzDecoder, write::GzEncoder};
 
-use crate::{CorpusError, RecordError};
-
-/// Larger than the largest follow list known (450,386 bytes as JSON) and as large as the largest message a relay
-/// accepts here; what a damaged length can make us allocate.
-pub const MAX_RECORD_BYTES: usize = 1 << 20;
+use crate::{CorpusError, FileFormat, RecordError};
 
 /// Small files matter more than the second it takes: corpora are written once and read often.
 const GZIP_LEVEL: u32 = 9;
 /// As above; higher levels gain under 1% on follow lists, which are noise to a compressor.
 const ZSTD_LEVEL: i32 = 15;
 
-/// How events are laid out in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileFormat {
-    /// One NIP-01 object a line.
-    Jsonl,
-    /// [`FileFormat::Jsonl`] in gzip, one member or several.
-    JsonlGzip,
-    /// [`FileFormat::Jsonl`] in zstd, one frame or several.
-    JsonlZstd,
-    /// ProtoEvent messages, each behind its length as a varint, in gzip.
-    ProtoGzip,
-}
-
 impl FileFormat {
-    /// Every format.
-    pub const ALL: [FileFormat; 4] =
-        [FileFormat::Jsonl, FileFormat::JsonlGzip, FileFormat::JsonlZstd, FileFormat::ProtoGzip];
-
-    /// How names of such files end.
-    pub fn extension(self) -> &'static str {
-        match self {
-            FileFormat::Jsonl => ".jsonl",
-            FileFormat::JsonlGzip => ".jsonl.gz",
-            FileFormat::JsonlZstd => ".jsonl.zst",
-            FileFormat::ProtoGzip => ".pb.gz",
-        }
-    }
-
     /// The format that the file's name announces.
     ///
     /// # Errors
@@ -62,10 +31,6 @@ impl FileFormat {
             .into_iter()
             .find(|format| name.ends_with(format.extension()))
             .ok_or_else(|| CorpusError::UnknownExtension { path: path.to_owned() })
-    }
-
-    pub(crate) fn known() -> String {
-        FileFormat::ALL.map(FileFormat::extension).join(" ")
     }
 }
 

@@ -5,8 +5,8 @@ use std::io::{BufRead, Write};
 use codecs::{DecodeError, Event, hex};
 use prost::Message;
 
-use super::{Damage, MAX_RECORD_BYTES, WriteError, read_up_to};
-use crate::RecordError;
+use super::{Damage, WriteError, read_up_to};
+use crate::{MAX_RECORD_BYTES, RecordError};
 
 /// All text, ids included.
 #[derive(Clone, PartialEq, Message)]

@@ -4,6 +4,7 @@
 //! channel to this one, which alone writes (`output.rs`). What became of everything is in the provenance beside the file
 //! (`provenance.rs`).
 
+mod history;
 mod output;
 mod provenance;
 mod relay;
@@ -16,7 +17,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use codecs::{ClientMessage, Event, Filter, Format, Implementation};
+use codecs::{ClientMessage, Codec, Event, Filter, Format, Implementation};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::{mpsc, watch},
@@ -27,8 +28,8 @@ use wire::{ClientTls, Compression};
 
 use self::{
     output::Output,
-    provenance::{Provenance, Session},
-    relay::{Outcome, Task},
+    provenance::{Provenance, RelayReport, Session},
+    relay::Task,
 };
 use super::{Progress, say};
 
@@ -82,10 +83,9 @@ pub(crate) struct Args {
 
 /// `["REQ","x",FILTER]` is what the JSON codec reads, so that a filter means here what it means there.
 fn filter(text: &str) -> Result<Filter, String> {
-    let codec = Format::JSON.codec(Implementation::Library).map_err(|error| error.to_string())?;
     let request = format!("[\"REQ\",\"x\",{text}]");
     let example = "expected a NIP-01 filter such as {\"kinds\":[1,7],\"since\":1700000000}";
-    let message = codec.decode_client(request.as_bytes()).map_err(|error| format!("{error}; {example}"))?;
+    let message = codec().decode_client(request.as_bytes()).map_err(|error| format!("{error}; {example}"))?;
     match message {
         ClientMessage::Req { mut filters, .. } if filters.len() == 1 => match filters.remove(0) {
             Filter { unknown: Some(field), .. } => Err(format!("unknown field {field:?}; {example}")),
@@ -93,6 +93,19 @@ fn filter(text: &str) -> Result<Filter, String> {
         },
         _ => Err(example.to_owned()),
     }
+}
+
+/// As in a REQ.
+fn filter_text(filter: &Filter) -> String {
+    let mut bytes = Vec::new();
+    let request = ClientMessage::Req { subscription: "x".into(), filters: vec![filter.clone()] };
+    codec().encode_client(&request, &mut bytes).expect("a filter that was read from JSON can be written");
+    let text = String::from_utf8(bytes).expect("JSON is UTF-8");
+    text.trim_start_matches("[\"REQ\",\"x\",").trim_end_matches(']').to_owned()
+}
+
+fn codec() -> &'static dyn Codec {
+    Format::JSON.codec(Implementation::Library).expect("every format has the library implementation")
 }
 
 /// `90s`, `10m`, `2h`, or seconds.
@@ -223,19 +236,19 @@ async fn capture(args: &Args) -> anyhow::Result<ExitCode> {
             newest_left_out = newest_left_out.max(Some(event.created_at));
         }
     }
-    let mut outcomes: Vec<Outcome> = Vec::new();
-    while let Some(outcome) = tasks.join_next().await {
-        let mut outcome = outcome.context("a task of a relay failed; this is a bug")?;
+    let mut reports: Vec<RelayReport> = Vec::new();
+    while let Some(report) = tasks.join_next().await {
+        let mut report = report.context("a task of a relay failed; this is a bug")?;
         if let Some(created_at) = newest_left_out {
-            outcome.uncover(created_at);
+            report.uncover(created_at);
         }
-        outcomes.push(outcome);
+        reports.push(report);
     }
-    outcomes.iter().for_each(|outcome| eprintln!("{outcome}"));
-    let failed = outcomes.iter().all(|outcome| outcome.report.failure.is_some());
+    reports.iter().for_each(|report| eprintln!("{report}"));
+    let failed = reports.iter().all(|report| report.failure.is_some());
     let (events, new) = (output.events(), output.new_events());
     output.finish()?;
-    provenance.push(Session::of(args, started, end.words(), new, outcomes));
+    provenance.push(Session::of(args, started, end.words(), new, reports));
     provenance.write(events)?;
     say(&format!("{}: {events} events, {new} of them new; {}", args.out.display(), end.words()));
     if end == End::Interrupted {

@@ -2,18 +2,14 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, anyhow};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Args,
-    relay::{self, Outcome},
-    unix_seconds,
-};
+use super::{Args, filter_text, unix_seconds};
 
 const ABOUT: &str = "Where the events of the file beside this one are from; times are seconds since 1970 (UTC). Ids and \
                      signatures of all events in it were verified.";
@@ -136,17 +132,68 @@ impl Session {
         started: i64,
         ended_because: &str,
         events_new: u64,
-        outcomes: Vec<Outcome>,
+        relays: Vec<RelayReport>,
     ) -> Session {
         Session {
             program: concat!("corpus capture ", env!("CARGO_PKG_VERSION")).to_owned(),
             started,
             ended: unix_seconds(),
             ended_because: ended_because.to_owned(),
-            filters: args.filters.iter().map(relay::filter_text).collect(),
+            filters: args.filters.iter().map(filter_text).collect(),
             compression: args.compression.spelled_out(),
             events_new,
-            relays: outcomes.into_iter().map(|outcome| outcome.report).collect(),
+            relays,
+        }
+    }
+}
+
+impl RelayReport {
+    pub(super) fn of(url: &str) -> RelayReport {
+        RelayReport {
+            url: url.to_owned(),
+            software: None,
+            version: None,
+            extensions: None,
+            connections: 0,
+            requests: 0,
+            requests_without_end: 0,
+            crowded_seconds: 0,
+            events_received: 0,
+            events_new: 0,
+            duplicates: 0,
+            rejected: Default::default(),
+            rejected_examples: Vec::new(),
+            notices: Vec::new(),
+            failure: None,
+            covered: Vec::new(),
+        }
+    }
+
+    /// An event of that second was not written after all, so nothing older than it is covered either.
+    pub(super) fn uncover(&mut self, created_at: i64) {
+        for covered in &mut self.covered {
+            covered.to = covered.to.max(created_at.min(covered.from));
+        }
+    }
+}
+
+impl fmt::Display for RelayReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rejected: u64 = self.rejected.values().sum();
+        write!(
+            f,
+            "{}: {} new, {} duplicates, {rejected} rejected, {} requests",
+            self.url, self.events_new, self.duplicates, self.requests
+        )?;
+        for (reason, count) in &self.rejected {
+            write!(f, "; {count} × {reason}")?;
+        }
+        if let Some(words) = self.notices.first() {
+            write!(f, "; it said: {words}")?;
+        }
+        match &self.failure {
+            Some(failure) => write!(f, "; given up: {failure}"),
+            None => Ok(()),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! One relay: asks for what it has, page by page into the past, and checks everything it sends.
 
-use std::{fmt, ops::ControlFlow, sync::Arc, time::Duration};
+use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use codecs::{ClientMessage, Codec, Event, Filter, Format, Implementation, RelayMessage, VerifyLevel};
+use codecs::{ClientMessage, Codec, Event, Filter, Format, RelayMessage, VerifyLevel};
 use corpus::MAX_RECORD_BYTES;
 use tokio::{
     sync::{mpsc, watch},
@@ -12,6 +12,8 @@ use tokio::{
 use wire::{ClientTls, CloseCode, Compression, Connection, Offer, WireLimits};
 
 use super::{
+    codec,
+    history::{History, Page},
     output::Ids,
     provenance::{Covered, RelayReport},
 };
@@ -53,12 +55,6 @@ pub(super) struct Task {
     pub(super) stopped: watch::Receiver<bool>,
 }
 
-/// What came of it.
-#[derive(Debug)]
-pub(super) struct Outcome {
-    pub(super) report: RelayReport,
-}
-
 /// Why a connection is left.
 #[derive(Debug)]
 enum Left {
@@ -68,50 +64,26 @@ enum Left {
     Failed(String),
 }
 
-/// The past of one filter, of which everything down to `cursor` was asked for.
-#[derive(Debug)]
-struct History {
-    filter: Filter,
-    text: String,
-    cursor: i64,
-    /// Of the filter's own limit.
-    left: Option<u64>,
-    /// The most events in one answer so far.
-    largest_page: u64,
-    done: bool,
-}
-
-/// What a page brought.
-#[derive(Debug, Default)]
-struct Page {
-    matching: u64,
-    new: u64,
-    oldest: Option<i64>,
-    /// The relay refused it.
-    refused: bool,
-    ended: bool,
-}
-
 impl Task {
     /// Runs until there is no more, the relay fails too often, or the capture is stopped.
-    pub(super) async fn run(mut self) -> Outcome {
+    pub(super) async fn run(mut self) -> RelayReport {
         let document = tokio::task::spawn_blocking({
             let url = self.url.clone();
             move || nip11(&url)
         });
-        let mut outcome = Outcome::of(&self.url);
+        let mut report = RelayReport::of(&self.url);
         let mut histories: Vec<_> =
             self.filters.iter().map(|filter| History::new(filter.clone(), self.started)).collect();
         let mut failures = 0;
         loop {
-            let before = outcome.report.events_new;
-            match self.connection(&mut histories, &mut outcome.report).await {
+            let before = report.events_new;
+            match self.connection(&mut histories, &mut report).await {
                 Ok(()) | Err(Left::Stopped) => break,
                 Err(Left::Failed(reason)) => {
-                    let progressed = outcome.report.events_new > before;
+                    let progressed = report.events_new > before;
                     failures = if progressed { 1 } else { failures + 1 };
                     if failures > MAX_FAILURES {
-                        outcome.report.failure = Some(reason);
+                        report.failure = Some(reason);
                         break;
                     }
                     // 1, 2, 4, 8 and 16 seconds with the patience of 30.
@@ -122,13 +94,13 @@ impl Task {
                 }
             }
         }
-        outcome.report.covered = histories.iter().map(|history| history.covered(self.started)).collect();
+        report.covered = histories.iter().map(|history| history.covered(self.started)).collect();
         if document.is_finished()
             && let Ok(Some((software, version))) = document.await
         {
-            (outcome.report.software, outcome.report.version) = (software, version);
+            (report.software, report.version) = (software, version);
         }
-        outcome
+        report
     }
 
     async fn connection(&mut self, histories: &mut [History], report: &mut RelayReport) -> Result<(), Left> {
@@ -366,125 +338,6 @@ enum Fate {
     New,
     Duplicate,
     Rejected,
-}
-
-impl History {
-    fn new(filter: Filter, started: i64) -> History {
-        let cursor = filter.until.map_or(started, |until| until.min(started));
-        let text = filter_text(&filter);
-        History { text, cursor, left: filter.limit, largest_page: 0, done: false, filter }
-    }
-
-    fn request(&self, page: u64) -> Filter {
-        let limit = self.left.map_or(page, |left| left.min(page));
-        Filter { until: Some(self.cursor), limit: Some(limit), ..self.filter.clone() }
-    }
-
-    fn end(&self) -> i64 {
-        self.filter.since.unwrap_or(0)
-    }
-
-    /// Goes on behind what earlier sessions were sent.
-    fn skip(&mut self, covered: &[Covered]) {
-        while let Some(known) = covered
-            .iter()
-            .find(|known| known.filter == self.text && known.to < self.cursor && self.cursor <= known.from)
-        {
-            self.cursor = known.to;
-        }
-        // A filter with a limit asks for so many, and has them.
-        self.done = self.cursor < self.end() || self.left == Some(0) || (self.cursor <= 0 && self.end() == 0);
-    }
-
-    /// Notes what a page brought; true where the relay may have more of that second than it sends at once.
-    fn advance(&mut self, page: &Page) -> bool {
-        self.left = self.left.map(|left| left.saturating_sub(page.matching));
-        let Some(oldest) = page.oldest else {
-            self.done = true;
-            if !page.refused {
-                self.cursor = self.end();
-            }
-            return false;
-        };
-        // `until` includes its second, so that events which did not fit into this page come in the next one.
-        let stuck = oldest == self.cursor;
-        let crowded = stuck && page.matching > 1 && page.matching >= self.largest_page;
-        self.largest_page = self.largest_page.max(page.matching);
-        self.cursor = if stuck { oldest - 1 } else { oldest };
-        self.done = page.refused || self.cursor < self.end() || self.left == Some(0);
-        crowded
-    }
-
-    fn covered(&self, started: i64) -> Covered {
-        let from = self.filter.until.map_or(started, |until| until.min(started));
-        Covered { filter: self.text.clone(), from, to: self.cursor.max(self.end()) }
-    }
-}
-
-impl Outcome {
-    fn of(url: &str) -> Outcome {
-        let report = RelayReport {
-            url: url.to_owned(),
-            software: None,
-            version: None,
-            extensions: None,
-            connections: 0,
-            requests: 0,
-            requests_without_end: 0,
-            crowded_seconds: 0,
-            events_received: 0,
-            events_new: 0,
-            duplicates: 0,
-            rejected: Default::default(),
-            rejected_examples: Vec::new(),
-            notices: Vec::new(),
-            failure: None,
-            covered: Vec::new(),
-        };
-        Outcome { report }
-    }
-
-    /// An event of that second was not written after all, so nothing older than it is covered either.
-    pub(super) fn uncover(&mut self, created_at: i64) {
-        for covered in &mut self.report.covered {
-            covered.to = covered.to.max(created_at.min(covered.from));
-        }
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let report = &self.report;
-        let rejected: u64 = report.rejected.values().sum();
-        write!(
-            f,
-            "{}: {} new, {} duplicates, {rejected} rejected, {} requests",
-            report.url, report.events_new, report.duplicates, report.requests
-        )?;
-        for (reason, count) in &report.rejected {
-            write!(f, "; {count} × {reason}")?;
-        }
-        if let Some(words) = report.notices.first() {
-            write!(f, "; it said: {words}")?;
-        }
-        match &report.failure {
-            Some(failure) => write!(f, "; given up: {failure}"),
-            None => Ok(()),
-        }
-    }
-}
-
-fn codec() -> &'static dyn Codec {
-    Format::JSON.codec(Implementation::Library).expect("every format has the library implementation")
-}
-
-/// As in a REQ.
-pub(super) fn filter_text(filter: &Filter) -> String {
-    let mut bytes = Vec::new();
-    let request = ClientMessage::Req { subscription: "x".into(), filters: vec![filter.clone()] };
-    codec().encode_client(&request, &mut bytes).expect("a filter that was read from JSON can be written");
-    let text = String::from_utf8(bytes).expect("JSON is UTF-8");
-    text.trim_start_matches("[\"REQ\",\"x\",").trim_end_matches(']').to_owned()
 }
 
 async fn stop(stopped: &mut watch::Receiver<bool>) {

@@ -9,6 +9,7 @@ mod generate;
 mod verify;
 
 use std::{
+    ffi::OsString,
     io::Write,
     path::PathBuf,
     process::ExitCode,
@@ -27,7 +28,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 /// bundled sample is and how to get real events.
 #[derive(Debug, Parser)]
 #[command(name = "corpus", version)]
-pub(crate) struct Cli {
+struct Cli {
     #[command(subcommand)]
     command: Command,
 }
@@ -52,8 +53,16 @@ enum Command {
     TrainDictionary(dictionary::Args),
 }
 
+/// Does what the command line says; `args` begins with the program's name.
+pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    run(Cli::parse_from(args)).unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
 /// Runs a command. Bad events are an exit code, everything else that goes wrong is an error.
-pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Generate(args) => generate::run(&args),
         Command::Verify(args) => verify::run(&args),

@@ -1,19 +1,19 @@
-//! `corpus capture` against relay-sim, and against servers that misbehave.
+//! `corpus capture` against a relay, and against servers that misbehave.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+mod peers;
 
 use std::{
     collections::HashSet,
     fs,
-    future::pending,
     path::Path,
     process::{Child, Command, Output, Stdio},
-    sync::mpsc,
     thread,
     time::{Duration, SystemTime},
 };
 
-use codecs::{ClientMessage, Codec, Event, Format, Implementation, RelayMessage, VerifyLevel};
+use codecs::{ClientMessage, Event, VerifyLevel};
 use corpus::{Corpus, EventReader, sign_as};
 use futures::{SinkExt, StreamExt};
 use nix::{
@@ -24,8 +24,9 @@ use nix::{
     unistd::Pid,
 };
 use serde_json::Value;
-use tokio::net::TcpListener;
 use tokio_tungstenite::tungstenite::Message;
+
+use peers::{Act, event_message, honest, json, relay, relay_behind_tls, scripted, serve};
 
 fn capture(args: &[&str], folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_corpus"));
@@ -58,109 +59,6 @@ fn session(file: &Path) -> Value {
     let text = fs::read_to_string(format!("{}.provenance.json", file.display())).unwrap();
     let document: Value = serde_json::from_str(&text).unwrap();
     document["sessions"].as_array().unwrap().last().unwrap().clone()
-}
-
-/// A server on a port of its own, for as long as the tests run.
-fn serve<F: Future<Output = ()>>(server: impl FnOnce(TcpListener) -> F + Send + 'static) -> String {
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            sender.send(format!("ws://{}", listener.local_addr().unwrap())).unwrap();
-            server(listener).await;
-        });
-    });
-    receiver.recv().unwrap()
-}
-
-/// relay-sim behind TLS with these events, and with a certificate for `localhost` that is left in `folder`.
-fn relay_behind_tls(events: Vec<Event<'static>>, folder: &Path) -> String {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let (cert, key) = (folder.join("cert.pem"), folder.join("key.pem"));
-    fs::write(&cert, made.cert.pem()).unwrap();
-    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let tls = wire::ServerTls::from_files(&cert, &key).unwrap();
-    let url = serve(move |listener| async move {
-        let mut config = relay_sim::Config::default();
-        config.preload = events;
-        config.tls = Some(tls);
-        relay_sim::serve(listener, config, pending()).await.unwrap();
-    });
-    url.replace("ws://127.0.0.1", "wss://localhost")
-}
-
-/// relay-sim with these events, which answers with at most `max_limit` of them.
-fn relay(events: Vec<Event<'static>>, max_limit: usize) -> String {
-    serve(move |listener| async move {
-        let mut config = relay_sim::Config::default();
-        config.preload = events;
-        config.max_limit = max_limit;
-        relay_sim::serve(listener, config, pending()).await.unwrap();
-    })
-}
-
-/// What a server that follows a script does next.
-enum Act {
-    Say(String),
-    Binary(Vec<u8>),
-    HangUp,
-}
-
-/// A server whose answer to a REQ depends on the number of the connection, from 0, and on the request.
-fn scripted(answer: impl Fn(usize, &ClientMessage<'_>) -> Vec<Act> + Send + 'static) -> String {
-    serve(move |listener| async move {
-        let mut connection = 0;
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            // The question for the NIP-11 document is no WebSocket.
-            let Ok(mut socket) = tokio_tungstenite::accept_async(stream).await else { continue };
-            'talk: while let Some(Ok(message)) = socket.next().await {
-                let Message::Text(request) = message else { continue };
-                let request = json().decode_client(request.as_bytes()).unwrap();
-                if !matches!(request, ClientMessage::Req { .. }) {
-                    continue;
-                }
-                for act in answer(connection, &request) {
-                    // A client that has enough hangs up.
-                    let sent = match act {
-                        Act::Say(text) => socket.send(Message::text(text)).await,
-                        Act::Binary(bytes) => socket.send(Message::binary(bytes)).await,
-                        Act::HangUp => break 'talk,
-                    };
-                    if sent.is_err() {
-                        break 'talk;
-                    }
-                }
-            }
-            connection += 1;
-        }
-    })
-}
-
-fn json() -> &'static dyn Codec {
-    Format::JSON.codec(Implementation::Library).unwrap()
-}
-
-fn event_message(request: &ClientMessage<'_>, event: &Event<'_>) -> Act {
-    let ClientMessage::Req { subscription, .. } = request else { panic!("a REQ") };
-    let mut bytes = Vec::new();
-    let event = std::borrow::Cow::Borrowed(event);
-    let message = RelayMessage::Event { subscription: subscription.clone(), event };
-    json().encode_relay(&message, &mut bytes).unwrap();
-    Act::Say(String::from_utf8(bytes).unwrap())
-}
-
-fn eose(request: &ClientMessage<'_>) -> Act {
-    let ClientMessage::Req { subscription, .. } = request else { panic!("a REQ") };
-    Act::Say(format!("[\"EOSE\",\"{subscription}\"]"))
-}
-
-/// The events that a request matches, then EOSE.
-fn honest(request: &ClientMessage<'_>, events: &[Event<'_>]) -> Vec<Act> {
-    let ClientMessage::Req { filters, .. } = request else { panic!("a REQ") };
-    let matching = events.iter().filter(|event| filters.iter().any(|filter| filter.matches(event)));
-    matching.map(|event| event_message(request, event)).chain([eose(request)]).collect()
 }
 
 fn some_events(count: usize) -> Vec<Event<'static>> {

@@ -1,0 +1,82 @@
+//! How far back a filter was asked for, and where its next page begins.
+
+use codecs::Filter;
+
+use super::{filter_text, provenance::Covered};
+
+/// The past of one filter, of which everything down to `cursor` was asked for.
+#[derive(Debug)]
+pub(super) struct History {
+    filter: Filter,
+    text: String,
+    cursor: i64,
+    /// Of the filter's own limit.
+    left: Option<u64>,
+    /// The most events in one answer so far.
+    largest_page: u64,
+    pub(super) done: bool,
+}
+
+/// What a page brought.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    pub(super) matching: u64,
+    pub(super) new: u64,
+    pub(super) oldest: Option<i64>,
+    /// The relay refused it.
+    pub(super) refused: bool,
+    pub(super) ended: bool,
+}
+
+impl History {
+    pub(super) fn new(filter: Filter, started: i64) -> History {
+        let cursor = filter.until.map_or(started, |until| until.min(started));
+        let text = filter_text(&filter);
+        History { text, cursor, left: filter.limit, largest_page: 0, done: false, filter }
+    }
+
+    pub(super) fn request(&self, page: u64) -> Filter {
+        let limit = self.left.map_or(page, |left| left.min(page));
+        Filter { until: Some(self.cursor), limit: Some(limit), ..self.filter.clone() }
+    }
+
+    fn end(&self) -> i64 {
+        self.filter.since.unwrap_or(0)
+    }
+
+    /// Goes on behind what earlier sessions were sent.
+    pub(super) fn skip(&mut self, covered: &[Covered]) {
+        while let Some(known) = covered
+            .iter()
+            .find(|known| known.filter == self.text && known.to < self.cursor && self.cursor <= known.from)
+        {
+            self.cursor = known.to;
+        }
+        // A filter with a limit asks for so many, and has them.
+        self.done = self.cursor < self.end() || self.left == Some(0) || (self.cursor <= 0 && self.end() == 0);
+    }
+
+    /// Notes what a page brought; true where the relay may have more of that second than it sends at once.
+    pub(super) fn advance(&mut self, page: &Page) -> bool {
+        self.left = self.left.map(|left| left.saturating_sub(page.matching));
+        let Some(oldest) = page.oldest else {
+            self.done = true;
+            if !page.refused {
+                self.cursor = self.end();
+            }
+            return false;
+        };
+        // `until` includes its second, so that events which did not fit into this page come in the next one.
+        let stuck = oldest == self.cursor;
+        let crowded = stuck && page.matching > 1 && page.matching >= self.largest_page;
+        self.largest_page = self.largest_page.max(page.matching);
+        self.cursor = if stuck { oldest - 1 } else { oldest };
+        self.done = page.refused || self.cursor < self.end() || self.left == Some(0);
+        crowded
+    }
+
+    pub(super) fn covered(&self, started: i64) -> Covered {
+        let from = self.filter.until.map_or(started, |until| until.min(started));
+        Covered { filter: self.text.clone(), from, to: self.cursor.max(self.end()) }
+    }
+}
