@@ -187,7 +187,7 @@ import sys
 from importlib.metadata import version
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
-if version("hdrhistogram") != "0.10.8": raise ImportError("another version")
+if version("hdrhistogram") != "0.10.8": raise ImportError("expected hdrhistogram 0.10.8")
 reader = HistogramLogReader(sys.argv[1], HdrHistogram(1, 60_000_000_000, 3))
 while (found := reader.get_next_interval_histogram()) is not None:
     values = [found.get_value_at_percentile(float(p)) for p in sys.argv[2].split()]
@@ -196,11 +196,8 @@ while (found := reader.get_next_interval_histogram()) is not None:
 "#;
 
     #[test]
+    #[ignore = "needs python3 with hdrhistogram 0.10.8"]
     fn python_reads_identical_integers() {
-        if !Command::new("python3").args(["-c", "import hdrh"]).output().is_ok_and(|o| o.status.success()) {
-            eprintln!("skipped: needs Python with hdrhistogram 0.10.8 (pip install hdrhistogram==0.10.8)");
-            return;
-        }
         let folder = tempfile::tempdir().unwrap();
         let hlog = folder.path().join("interval.hlog");
         let intervals = [
@@ -213,12 +210,7 @@ while (found := reader.get_next_interval_histogram()) is not None:
         let percentiles = QUANTILES.map(|(_, percentile)| percentile).join(" ");
         let python = Command::new("python3").arg("-c").arg(PYTHON).arg(&hlog).arg(percentiles).output();
         let output = python.unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        if stderr.contains("another version") {
-            eprintln!("skipped: the Python package hdrhistogram is not 0.10.8");
-            return;
-        }
-        assert!(output.status.success(), "{stderr}");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let expected: Vec<String> = (intervals.iter())
             .map(|(tag, latency)| {
                 let histogram = latency.histogram();

@@ -92,14 +92,11 @@ mod tests {
     use super::*;
 
     #[test]
+    #[ignore = "needs a kernel that answers sock_diag(7)"]
     fn the_kernel_counts_what_was_written_in_both_directions() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut server, _) = listener.accept().unwrap();
-        if ask(&client).is_err() {
-            eprintln!("skipped: this kernel does not tell about sockets");
-            return;
-        }
         client.write_all(&[1; 70_001]).unwrap();
         server.read_exact(&mut [0; 70_001]).unwrap();
         server.write_all(&[2; 3]).unwrap();

@@ -1,8 +1,7 @@
 //! Programs that know nothing of this project talk to the relay. See `docs/real-clients.md`.
 //!
-//! They need Node with nostr-tools and ws on NODE_PATH, websockets in the first python3 on PATH, Go with the modules of
-//! `tests/clients/go` downloaded, or Chromium, as `.ci/run` sets them up; where these are not installed the tests say so
-//! and pass. Nothing is downloaded here.
+//! Each needs a foreign tool, which its `ignore` names and `.ci/run` installs: Node with nostr-tools and ws on NODE_PATH,
+//! websockets in the first python3 on PATH, Go with the modules of `tests/clients/go`, Chromium. Nothing is downloaded here.
 
 use std::{
     fs,
@@ -33,12 +32,8 @@ fn check(Output { status, stdout, stderr }: &Output) {
 }
 
 #[tokio::test]
+#[ignore = "needs node with nostr-tools and ws"]
 async fn nostr_tools_is_served_unmodified() {
-    let probe = "require.resolve('nostr-tools/relay'); require.resolve('ws')";
-    if !succeeds(Command::new("node").args(["-e", probe])).await {
-        eprintln!("skipped: node, nostr-tools and ws are not found by NODE_PATH");
-        return;
-    }
     let relay = TestRelay::start(|config| config.auth = true).await;
     check(&Command::new("node").arg(script("nostr_tools.cjs")).arg(&relay.url).output().await.unwrap());
     let totals = relay.stop().await;
@@ -47,6 +42,7 @@ async fn nostr_tools_is_served_unmodified() {
 }
 
 #[tokio::test]
+#[ignore = "needs go with the modules of tests/clients/go"]
 async fn go_nostr_is_served_unmodified() {
     let folder = tempfile::tempdir().unwrap();
     let client = folder.path().join("client");
@@ -54,12 +50,7 @@ async fn go_nostr_is_served_unmodified() {
     // Without a proxy and without a toolchain of its own choice, go downloads nothing.
     build.envs([("GOPROXY", "off"), ("GOTOOLCHAIN", "local"), ("CGO_ENABLED", "0")]);
     build.current_dir(script("go")).args(["build", "-mod=readonly", "-o"]).arg(&client).arg(".");
-    if !succeeds(&mut build).await {
-        eprintln!(
-            "skipped: go is not installed, or the modules of relay-sim/tests/clients/go are not downloaded"
-        );
-        return;
-    }
+    check(&build.output().await.unwrap());
     let relay = TestRelay::start(|config| config.auth = true).await;
     check(&Command::new(client).arg(&relay.url).output().await.unwrap());
     let totals = relay.stop().await;
@@ -68,11 +59,9 @@ async fn go_nostr_is_served_unmodified() {
 }
 
 #[tokio::test]
+#[ignore = "needs chromium or google-chrome"]
 async fn the_websocket_of_a_browser_exchanges_compressed_messages() {
-    let Some(browser) = installed_browser().await else {
-        eprintln!("skipped: needs chromium");
-        return;
-    };
+    let browser = installed_browser().await.expect("a browser on PATH");
     let relay = TestRelay::start(|config| config.verify = VerifyLevel::Full).await;
     // Repetitive enough to show in the relay's counts.
     let event = signed(1, 1_700_000_000, Vec::new(), "a browser's \"words\" – ümlauts too. ".repeat(100));
@@ -114,11 +103,8 @@ fn check_compressed(totals: &Totals) {
 }
 
 #[tokio::test]
+#[ignore = "needs python3 with websockets"]
 async fn python_websockets_exchanges_compressed_messages() {
-    if !succeeds(Command::new("python3").args(["-c", "import websockets.asyncio.client"])).await {
-        eprintln!("skipped: the first python3 on PATH has no websockets");
-        return;
-    }
     // Kinds that are kept side by side, so that all of them come back.
     let corpus = Corpus::bundled();
     let events = corpus.events.iter().filter(|event| [1, 6, 7].contains(&event.kind)).take(50);

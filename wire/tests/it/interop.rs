@@ -1,5 +1,5 @@
-//! Against an implementation with a history of its own: Python `websockets`. Skipped where it is not installed
-//! (`pip install websockets`, 13 or later).
+//! Against an implementation with a history of its own: Python `websockets` 13 or later,
+//! which `.ci/run` installs.
 
 use std::{
     io::{BufRead, BufReader},
@@ -15,15 +15,6 @@ use crate::{
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/interop.py");
 
-fn is_installed() -> bool {
-    let probe = Command::new("python3").args(["-c", "import websockets.asyncio.server"]).output();
-    let installed = probe.is_ok_and(|output| output.status.success());
-    if !installed {
-        eprintln!("skipped: python3 with websockets 13 or later is not installed");
-    }
-    installed
-}
-
 fn python(arguments: &[&str]) -> Child {
     let mut command = Command::new("python3");
     command.arg(SCRIPT).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -37,10 +28,8 @@ fn first_line(child: &mut Child) -> String {
 }
 
 #[tokio::test]
+#[ignore = "needs python3 with websockets"]
 async fn our_client_talks_to_a_python_server() {
-    if !is_installed() {
-        return;
-    }
     let servers = [
         "null",
         "{}",
@@ -71,10 +60,8 @@ async fn our_client_talks_to_a_python_server() {
 }
 
 #[tokio::test]
+#[ignore = "needs python3 with websockets"]
 async fn a_python_client_reads_events_that_were_compressed_once_and_spliced() {
-    if !is_installed() {
-        return;
-    }
     let clients = [r"{}", r#"{"server_no_context_takeover": true}"#, r#"{"server_max_window_bits": 9}"#];
     let shared = SharedDeflate::default();
     for parameters in clients {
@@ -96,10 +83,8 @@ async fn a_python_client_reads_events_that_were_compressed_once_and_spliced() {
 }
 
 #[tokio::test]
+#[ignore = "needs python3 with websockets"]
 async fn a_python_client_talks_to_our_relay() {
-    if !is_installed() {
-        return;
-    }
     let clients = [
         ("null", ""),
         ("{}", "permessage-deflate"),
