@@ -25,6 +25,7 @@ mod nip11;
 mod outgoing;
 mod peer;
 mod reconcile;
+mod refused;
 mod relay;
 mod server;
 mod session;

@@ -9,6 +9,7 @@ use crate::{
     auth::{Auth, CLIENT_AUTH},
     fanout::{Outbox, Subscription},
     reconcile::Reconciliations,
+    refused::Asked,
     relay::Relay,
     store::{Outcome, StoredEvent},
     totals::add,
@@ -101,10 +102,31 @@ impl Peer {
 
     /// Answers a request that was read up to where it went beyond a limit, as one that was read whole.
     pub(crate) fn over_limit(&mut self, over: &OverLimit) -> Answer {
-        let OverLimit { limit, request, subscription: name } = over;
-        let text = format!("invalid: {limit}");
+        let OverLimit { limit, request, subscription } = over;
         // The beginning of a name that is too long may be the name of another subscription.
         let is_whole = !matches!(limit, Limit::SubscriptionChars(_));
+        self.refuse_request(*request, subscription, format!("invalid: {limit}"), is_whole)
+    }
+
+    /// Answers a message that does not decode, for this reason.
+    pub(crate) fn malformed(&mut self, asked: Asked, text: String) -> Answer {
+        let counters = &self.relay.counters;
+        match asked {
+            Asked::Request(request, name) => self.refuse_request(request, &name, text, true),
+            Asked::Round(name) => {
+                self.reconciliations.close(&name);
+                self.round(&name, Err(text))
+            }
+            Asked::Event(id) => {
+                add(&counters.events_received, 1);
+                add(&counters.events_rejected, 1);
+                ok(id, false, text)
+            }
+        }
+    }
+
+    /// Refuses a request, and ends its predecessor where its name is known: after CLOSED nothing may arrive under it.
+    fn refuse_request(&mut self, request: Request, name: &str, text: String, is_whole: bool) -> Answer {
         let counters = &self.relay.counters;
         match request {
             Request::Req => {

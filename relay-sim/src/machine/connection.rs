@@ -13,6 +13,7 @@ use crate::{
     fault::{DeliveryFault, Draw, with_altered_sig},
     outgoing::Outgoing,
     peer::{Answer, Peer},
+    refused,
     relay::Relay,
     store::StoredEvent,
     totals::add,
@@ -120,8 +121,13 @@ impl Connection {
         let answer = match self.codec.decode_client_within(payload, &self.relay.config.limits) {
             Ok(message) => self.peer.answer(message, time.unix_seconds),
             Err(DecodeError::OverLimit(over)) => self.peer.over_limit(&over),
-            Err(error) => return self.refuse(&error),
+            Err(error) => return self.refuse(payload, &error),
         };
+        self.answer(answer);
+        Ok(())
+    }
+
+    fn answer(&mut self, answer: Answer) {
         match answer {
             Answer::Silence => {}
             Answer::Message(message) => self.say(message),
@@ -131,17 +137,24 @@ impl Connection {
                 self.due.push_back(Due::Stored(Stored { subscription, events: events.into_iter(), batches }));
             }
         }
-        Ok(())
     }
 
-    fn refuse(&mut self, error: &DecodeError) -> Result<(), Close> {
+    /// Answers what does not decode as what it asked, and where nothing asks for an answer by NOTICE in text; a binary
+    /// format ends the connection then.
+    fn refuse(&mut self, payload: &[u8], error: &DecodeError) -> Result<(), Close> {
         if let DecodeError::UnknownMessage(name) = error {
             add(&self.relay.counters.unsupported, 1);
             self.notice(format!("unsupported: unknown message {name:?}"));
             return Ok(());
         }
         add(&self.relay.counters.malformed, 1);
-        match self.format.spec().opcode {
+        let opcode = self.format.spec().opcode;
+        if let Some(asked) = refused::asked(payload, opcode, self.codec, &self.relay.config.limits) {
+            let answer = self.peer.malformed(asked, format!("invalid: {error}"));
+            self.answer(answer);
+            return Ok(());
+        }
+        match opcode {
             Opcode::Text => self.notice(format!("invalid: {error}")),
             Opcode::Binary => {
                 let reason = format!("not a {} message: {error}", self.format);

@@ -266,6 +266,97 @@ fn each_publishers_events_arrive_once_and_in_order() {
     assert_eq!(relay.totals().deliveries_live, 4 * u64::from(EVENTS) * 8);
 }
 
+/// Requests with bytes behind the name that are wrong, cut off or too many, in every format: each is answered under
+/// its name, or ends the connection where the format's reader finds no name in what is left.
+#[test]
+fn a_malformed_request_is_answered_under_its_name() {
+    let author = [0xab; 32];
+    let filter = Filter { kinds: Some(vec![1, 70]), authors: Some(vec![author]), ..Filter::default() };
+    let subscription = || "sub".into();
+    let filters = vec![filter.clone()];
+    let requests = [
+        ClientMessage::Req { subscription: subscription(), filters: filters.clone() },
+        ClientMessage::Count { subscription: subscription(), filters },
+        ClientMessage::NegOpen { subscription: subscription(), filter, message: b"\x61".to_vec().into() },
+    ];
+    for format in Format::all() {
+        let opcode = format.spec().opcode;
+        let relay = relay(|_| {});
+        let mut client = Client::open(&relay, format, false);
+        let mut answered = [0; 3];
+        for (request, answered) in requests.iter().zip(&mut answered) {
+            let mut payload = Vec::new();
+            client.codec.encode_client(request, &mut payload).unwrap();
+            for malformed in damaged(&payload) {
+                let limits = &relay.config.limits;
+                match client.codec.decode_client_within(&malformed, limits) {
+                    Ok(_) | Err(DecodeError::OverLimit(_) | DecodeError::UnknownMessage(_)) => continue,
+                    Err(_) => {}
+                }
+                client.request("sub", Filter { limit: Some(0), ..Filter::default() });
+                client.hear();
+                if client.connection.receive(&malformed, opcode, client.time).is_err() {
+                    continue;
+                }
+                let heard = client.hear();
+                let [answer] = heard.as_slice() else { panic!("{format} {request:?}: {heard:?}") };
+                let (name, text) = match client.codec.decode_relay(answer).unwrap() {
+                    RelayMessage::Closed { subscription, text } => (subscription, text),
+                    RelayMessage::NegErr { subscription, text } => (subscription, text),
+                    RelayMessage::Notice { .. } if opcode == Opcode::Text => continue,
+                    other => panic!("{format} {request:?}: {other:?}"),
+                };
+                assert!(text.starts_with("invalid: "), "{format}: {text}");
+                *answered += usize::from(name == "sub");
+            }
+        }
+        assert!(answered.iter().all(|answered| *answered > 0), "{format}: {answered:?}");
+    }
+}
+
+/// Every way to change a bit of a byte, to cut and to add one.
+fn damaged(payload: &[u8]) -> Vec<Vec<u8>> {
+    let mut all = vec![[payload, b"\x01"].concat()];
+    for at in 1..payload.len() {
+        all.push(payload[..at].to_vec());
+        for bit in 0..8 {
+            let mut changed = payload.to_vec();
+            changed[at] ^= 1 << bit;
+            all.push(changed);
+        }
+    }
+    all
+}
+
+#[test]
+fn what_is_malformed_in_text_is_answered_where_it_can_be() {
+    let id = "ab".repeat(32);
+    let mut json = Client::open(&relay(|_| {}), Format::JSON, false);
+    for (said, answer) in [
+        (r#"["REQ","a","kinds"]"#.to_owned(), r#"["CLOSED","a","invalid: "#.to_owned()),
+        (r#"["REQ","a",{"kinds":["x"]}]"#.to_owned(), r#"["CLOSED","a","invalid: "#.to_owned()),
+        (r#"["REQ","a""#.to_owned(), r#"["CLOSED","a","invalid: "#.to_owned()),
+        (r#"["REQ",7,{}]"#.to_owned(), r#"["NOTICE","invalid: "#.to_owned()),
+        (r#"["COUNT","c",{"ids":["zz"]}]"#.to_owned(), r#"["CLOSED","c","invalid: "#.to_owned()),
+        (r#"["NEG-OPEN","n",{},"zz"]"#.to_owned(), r#"["NEG-ERR","n","invalid: "#.to_owned()),
+        (r#"["NEG-MSG","n","zz"]"#.to_owned(), r#"["NEG-ERR","n","invalid: "#.to_owned()),
+        (r#"["CLOSE",{}]"#.to_owned(), r#"["NOTICE","invalid: "#.to_owned()),
+        (
+            format!(r#"["EVENT",{{"kind":1,"id":"{id}","tags":"none"}}]"#),
+            format!(r#"["OK","{id}",false,"invalid: "#),
+        ),
+        (format!(r#"["EVENT",{{"id":"{id}""#), format!(r#"["OK","{id}",false,"invalid: "#)),
+        (format!(r#"["AUTH",{{"id":"{id}"}}]"#), format!(r#"["OK","{id}",false,"invalid: "#)),
+        (r#"["EVENT",{"id":"ab"}]"#.to_owned(), r#"["NOTICE","invalid: "#.to_owned()),
+        (r#"["EVENT",{}]"#.to_owned(), r#"["NOTICE","invalid: "#.to_owned()),
+        ("[[[".to_owned(), r#"["NOTICE","invalid: "#.to_owned()),
+    ] {
+        json.connection.receive(said.as_bytes(), Opcode::Text, json.time).unwrap();
+        let heard = json.hear();
+        assert!(heard.len() == 1 && json_text(&heard)[0].starts_with(&answer), "{said}: {heard:?}");
+    }
+}
+
 #[test]
 fn equal_calls_give_equal_bytes() {
     let began = Instant::now();
