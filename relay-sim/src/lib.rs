@@ -40,4 +40,4 @@ pub use fanout::BatchLimits;
 pub use fault::{DeliveryFault, Fault, Rate, UnknownFault};
 pub use reconcile::ReconcileLimits;
 pub use server::serve;
-pub use totals::{Flow, Totals, Traffic};
+pub use totals::Totals;

@@ -7,6 +7,8 @@ use std::sync::{
 
 use serde::{Deserialize, Serialize};
 
+use wire::Traffic;
+
 use crate::fault::DeliveryFault;
 
 /// Declares [`Counters`] and [`Totals`] from one list, so that nothing is counted without being reported.
@@ -132,43 +134,7 @@ impl Counters {
     }
 
     /// Adds what a connection moved, once it ended.
-    pub(crate) fn add_traffic(&self, traffic: wire::Traffic) {
-        let mut sum = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);
-        sum.sent.add(traffic.sent);
-        sum.received.add(traffic.received);
-        sum.handshake_sent_bytes += traffic.handshake_sent_bytes;
-        sum.handshake_received_bytes += traffic.handshake_received_bytes;
-    }
-}
-
-/// Messages and bytes, as seen from the relay.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Traffic {
-    /// Relay to clients.
-    pub sent: Flow,
-    /// Clients to relay.
-    pub received: Flow,
-    /// HTTP bytes of the opening handshakes, relay to clients.
-    pub handshake_sent_bytes: u64,
-    /// HTTP bytes of the opening handshakes, clients to relay.
-    pub handshake_received_bytes: u64,
-}
-
-/// One direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Flow {
-    /// Protocol messages.
-    pub messages: u64,
-    /// Their bytes before compression.
-    pub payload_bytes: u64,
-    /// Bytes at the socket: frames, masks, control; handshake apart.
-    pub wire_bytes: u64,
-}
-
-impl Flow {
-    fn add(&mut self, flow: wire::Flow) {
-        self.messages += flow.messages;
-        self.payload_bytes += flow.payload_bytes;
-        self.wire_bytes += flow.wire_bytes;
+    pub(crate) fn add_traffic(&self, traffic: Traffic) {
+        *self.traffic.lock().unwrap_or_else(PoisonError::into_inner) += traffic;
     }
 }

@@ -1,29 +1,41 @@
-//! What went over a connection.
+//! Counts of messages and bytes.
 
 use std::ops::{Add, AddAssign, Sub};
 
-/// Counts of one connection, or of many added up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+use serde::{Deserialize, Serialize};
+
+/// Counts of one connection, or a sum over many.
+///
+/// ```
+/// use wire::{Flow, Traffic};
+///
+/// let sent = Flow { messages: 1, payload_bytes: 10, wire_bytes: 16 };
+/// let one = Traffic { sent, ..Traffic::default() };
+/// let mut sum = one;
+/// sum += one;
+/// assert_eq!(sum.sent - one.sent, one.sent);
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// From this end to the peer.
     pub sent: Flow,
     /// From the peer to this end.
     pub received: Flow,
-    /// The HTTP head that this end wrote, with the TLS handshake where there is TLS.
+    /// This end's HTTP head and TLS handshake.
     pub handshake_sent_bytes: u64,
-    /// The HTTP head that the peer wrote, with the TLS handshake where there is TLS.
+    /// The peer's HTTP head and TLS handshake.
     pub handshake_received_bytes: u64,
 }
 
 /// Counts of one direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flow {
-    /// Data messages; control frames are none.
+    /// Data messages.
     pub messages: u64,
     /// Their payloads before compression.
     pub payload_bytes: u64,
-    /// What passed the socket after the handshake: frame headers, masks, compressed payloads, control frames;
-    /// with TLS, as its records.
+    /// Bytes at the socket after the handshake: frame headers, masks, compressed payloads, control
+    /// frames; with TLS, its records.
     pub wire_bytes: u64,
 }
 
@@ -67,11 +79,5 @@ impl Add for Traffic {
 impl AddAssign for Traffic {
     fn add_assign(&mut self, other: Traffic) {
         *self = *self + other;
-    }
-}
-
-impl std::iter::Sum for Traffic {
-    fn sum<I: Iterator<Item = Traffic>>(traffics: I) -> Traffic {
-        traffics.fold(Traffic::default(), Add::add)
     }
 }
