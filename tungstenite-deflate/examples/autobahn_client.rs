@@ -1,5 +1,5 @@
-//! A WebSocket client that sends every message back, for the Autobahn testsuite's fuzzing server (`conformance/run`),
-//! whose cases it runs one after the other.
+//! A WebSocket client that sends every message back, for the Autobahn testsuite's fuzzing server
+//! (`conformance/run`), whose cases it runs one after the other.
 //!
 //! usage: `autobahn_client ws://ADDRESS AGENT [client_no_context_takeover]`, the latter to offer that parameter of
 //! permessage-deflate, too.

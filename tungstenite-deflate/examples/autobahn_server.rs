@@ -1,4 +1,5 @@
-//! A WebSocket server that sends every message back, for the Autobahn testsuite's fuzzing client (`conformance/run`).
+//! A WebSocket server that sends every message back, for the Autobahn testsuite's fuzzing client
+//! (`conformance/run`).
 //!
 //! usage: `autobahn_server [ADDRESS]`; prints the address it listens on.
 #![expect(clippy::print_stdout, reason = "its output is how it is used")]

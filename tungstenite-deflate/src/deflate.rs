@@ -1,7 +1,8 @@
 //! The two directions of permessage-deflate (RFC 7692 §7.2) on flate2.
 //!
-//! A compressor takes 371 KiB and a decompressor 46 KiB at window 15 (`states_take_what_is_said_of_them` below), so they
-//! are created when the first message needs them, and those without context takeover serve all connections of a thread.
+//! A compressor takes 371 KiB and a decompressor 46 KiB at window 15
+//! (`states_take_what_is_said_of_them` below), so they are created when the first message needs
+//! them, and those without context takeover serve all connections of a thread.
 
 use std::{cell::RefCell, ops::Add, sync::OnceLock};
 
@@ -42,7 +43,8 @@ impl Add for CompressionMemory {
     }
 }
 
-/// The end of a sync flush, which the sender drops (RFC 7692 §7.2.1) and the receiver puts back (§7.2.2).
+/// The end of a sync flush, which the sender drops (RFC 7692 §7.2.1) and the receiver puts back
+/// (§7.2.2).
 const FLUSH_TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 
 thread_local! {
@@ -55,8 +57,8 @@ struct Pool {
     decompress: Vec<(u8, Decompress)>,
 }
 
-/// Memory of zlib-rs for a compressor: two windows, a two-byte link for each byte of one, and a fixed part. A test counts
-/// the allocations.
+/// Memory of zlib-rs for a compressor: two windows, a two-byte link for each byte of one, and a
+/// fixed part. A test counts the allocations.
 fn compress_bytes(window_bits: u8) -> usize {
     COMPRESS_FIXED_BYTES + (4 << window_bits.clamp(9, 15))
 }
@@ -95,7 +97,8 @@ impl Deflater {
     /// Appends the compressed message to `out`.
     pub(crate) fn compress(&mut self, payload: &[u8], out: &mut BytesMut) {
         if payload.is_empty() {
-            // RFC 7692 §7.2.3.6: the header of an empty stored block. zlib writes nothing for a second sync flush in a row.
+            // RFC 7692 §7.2.3.6: the header of an empty stored block. zlib writes nothing for a
+            // second sync flush in a row.
             out.extend_from_slice(&[0]);
             return;
         }
@@ -107,8 +110,9 @@ impl Deflater {
         }
     }
 
-    /// Appends the compressed message to `out`: the first `prefix_bytes` in a stored block, then the rest from `shared`,
-    /// compressed by the first caller. Falls back to [`Deflater::compress`] for a prefix over 65,535 bytes.
+    /// Appends the compressed message to `out`: the first `prefix_bytes` in a stored block, then
+    /// the rest from `shared`, compressed by the first caller. Falls back to [`Deflater::compress`]
+    /// for a prefix over 65,535 bytes.
     pub(crate) fn splice(
         &mut self,
         payload: &[u8],
@@ -139,8 +143,9 @@ impl Deflater {
 
 /// The compressed common end of messages to many connections, made by the first that needs it.
 ///
-/// Messages differ in a prefix, which travels in a stored block (RFC 1951 §3.2.4); the common end was compressed in a
-/// window of its own and never refers to the prefix. One value belongs to one payload.
+/// Messages differ in a prefix, which travels in a stored block (RFC 1951 §3.2.4); the common end
+/// was compressed in a window of its own and never refers to the prefix. One value belongs to one
+/// payload.
 #[derive(Debug, Default)]
 pub struct SharedDeflate {
     /// By window, 9 to 15 bits; allocated on first use.
@@ -181,7 +186,8 @@ fn new_compress(level: u32, window_bits: u8) -> Compress {
 }
 
 fn compress(state: &mut Compress, payload: &[u8], out: &mut BytesMut) {
-    // Fixed Huffman codes take at most 9 bits a byte and stored blocks 5 bytes each, so one round is the rule.
+    // Fixed Huffman codes take at most 9 bits a byte and stored blocks 5 bytes each, so one round
+    // is the rule.
     scratch::with(payload.len() + payload.len() / 8 + 256, |buffer| {
         let (start_in, start_out) = (state.total_in(), state.total_out());
         let mut written = 0;
@@ -277,7 +283,8 @@ fn inflate(state: &mut Decompress, payload: &[u8], limit_bytes: usize) -> Result
                     return Err(Error::TooLarge { limit_bytes });
                 }
                 if status == Status::StreamEnd {
-                    // RFC 7692 §7.2.3.4: a message may hold final blocks; what follows is a new stream.
+                    // RFC 7692 §7.2.3.4: a message may hold final blocks; what follows is a new
+                    // stream.
                     state.reset(false);
                 }
                 if written == room {

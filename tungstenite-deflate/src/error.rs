@@ -33,7 +33,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The code of the Close frame that tells the peer (RFC 6455 §7.4.1); `None` when the connection is over.
+    /// The code of the Close frame that tells the peer (RFC 6455 §7.4.1); `None` when the
+    /// connection is over.
     ///
     /// ```
     /// use tungstenite_deflate::{Error, tungstenite::protocol::frame::coding::CloseCode};

@@ -22,11 +22,13 @@ use crate::{
     websocket::WebSocket,
 };
 
-/// Takes an incoming byte stream through the handshake. The client gets permessage-deflate if it offers the extension with
-/// parameters that suit one of `enabled` ([`negotiate::accept`]); [`WebSocket::deflate`] tells.
+/// Takes an incoming byte stream through the handshake. The client gets permessage-deflate if it
+/// offers the extension with parameters that suit one of `enabled` ([`negotiate::accept`]);
+/// [`WebSocket::deflate`] tells.
 ///
 /// # Errors
-/// A request that is no WebSocket handshake, or whose extensions are malformed; the latter is answered with HTTP 400.
+/// A request that is no WebSocket handshake, or whose extensions are malformed; the latter is
+/// answered with HTTP 400.
 pub async fn accept<S>(
     stream: S,
     enabled: &[DeflateParams],
@@ -51,8 +53,9 @@ where
     Ok(WebSocket::from_partially_read(stream, early, Role::Server, agreed, config).await)
 }
 
-/// Makes the handshake over a byte stream to the server and offers permessage-deflate with the parameters of `offered`.
-/// The server may decline; [`WebSocket::deflate`] tells. Returns the server's response, too.
+/// Makes the handshake over a byte stream to the server and offers permessage-deflate with the
+/// parameters of `offered`. The server may decline; [`WebSocket::deflate`] tells. Returns the
+/// server's response, too.
 ///
 /// # Errors
 /// A request or a response that is no WebSocket handshake, or extensions that were not offered.

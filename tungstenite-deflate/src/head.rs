@@ -8,8 +8,8 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Keeps what the peer sends behind its HTTP head. tungstenite's handshake refuses such bytes in a server and would read
-/// compressed frames among them in a client.
+/// Keeps what the peer sends behind its HTTP head. tungstenite's handshake refuses such bytes in a
+/// server and would read compressed frames among them in a client.
 #[derive(Debug)]
 pub(crate) struct HeadOnly<S> {
     stream: S,

@@ -1,8 +1,8 @@
 //! permessage-deflate ([RFC 7692]) for [tokio-tungstenite], which has no compression of its own.
 //!
-//! [`accept`] and [`connect`] do the WebSocket handshake over any byte stream of tokio and negotiate the extension.
-//! The [`WebSocket`] that they return is used as a `WebSocketStream` is: a `Stream` and a `Sink` of tungstenite's
-//! messages, compressed where both ends agreed.
+//! [`accept`] and [`connect`] do the WebSocket handshake over any byte stream of tokio and
+//! negotiate the extension. The [`WebSocket`] that they return is used as a `WebSocketStream` is: a
+//! `Stream` and a `Sink` of tungstenite's messages, compressed where both ends agreed.
 //!
 //! ```
 //! use futures::{SinkExt, StreamExt};
@@ -32,8 +32,9 @@
 //!
 //! # How it works
 //!
-//! tungstenite refuses RSV1, the bit that marks a compressed message (RFC 7692 §6), when it reads. A layer below
-//! tungstenite (`tap.rs`) clears the bit and remembers it; `deflate.rs` restores the message that comes out above.
+//! tungstenite refuses RSV1, the bit that marks a compressed message (RFC 7692 §6), when it reads.
+//! A layer below tungstenite (`tap.rs`) clears the bit and remembers it; `deflate.rs` restores the
+//! message that comes out above.
 //!
 //! [RFC 7692]: https://www.rfc-editor.org/rfc/rfc7692
 //! [tokio-tungstenite]: https://docs.rs/tokio-tungstenite

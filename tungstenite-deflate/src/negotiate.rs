@@ -21,8 +21,8 @@ pub struct NegotiationError(String);
 
 /// The value of a client's `Sec-WebSocket-Extensions`.
 ///
-/// `server_max_window_bits` is offered only for windows below 15: some servers ignore the parameter, which fails the
-/// handshake, and others decline offers with it.
+/// `server_max_window_bits` is offered only for windows below 15: some servers ignore the
+/// parameter, which fails the handshake, and others decline offers with it.
 ///
 /// ```
 /// use tungstenite_deflate::{DeflateParams, negotiate::offer};
@@ -48,8 +48,9 @@ pub fn offer(params: &DeflateParams) -> String {
     text
 }
 
-/// Chooses among the offers in a client's header: the value of the server's header and the agreed parameters, or `None`
-/// if the server declines. Unknown, duplicate and malformed parameters decline their offer (RFC 7692 §7.1).
+/// Chooses among the offers in a client's header: the value of the server's header and the agreed
+/// parameters, or `None` if the server declines. Unknown, duplicate and malformed parameters
+/// decline their offer (RFC 7692 §7.1).
 ///
 /// Of several `enabled` parameters the first whose takeover suits the offer counts, else the first.
 ///
@@ -117,8 +118,8 @@ fn accept_one(offer: &Parameters, enabled: &[DeflateParams]) -> Option<(String, 
     Some((answer, agreed))
 }
 
-/// Checks the server's header against the [`offer`] of the same parameters; `offered` is `None` for a client that offered
-/// nothing. Returns the agreed parameters, or `None` if the server declined.
+/// Checks the server's header against the [`offer`] of the same parameters; `offered` is `None` for
+/// a client that offered nothing. Returns the agreed parameters, or `None` if the server declined.
 ///
 /// ```
 /// use tungstenite_deflate::{DeflateParams, negotiate::check_answer};
@@ -131,7 +132,8 @@ fn accept_one(offer: &Parameters, enabled: &[DeflateParams]) -> Option<(String, 
 /// ```
 ///
 /// # Errors
-/// An answer that was not offered or does not fit the offer, which fails the handshake (RFC 7692 §7.1).
+/// An answer that was not offered or does not fit the offer, which fails the handshake (RFC 7692
+/// §7.1).
 pub fn check_answer(
     header: &str,
     offered: Option<&DeflateParams>,
@@ -222,7 +224,8 @@ impl Parameters {
                 "server_max_window_bits" => {
                     read.server_max_window_bits.replace(Bits::Stated(window_bits(name, value)?)).is_none()
                 }
-                // Without a value, in an offer only: the client understands the parameter (RFC 7692 §7.1.2.2).
+                // Without a value, in an offer only: the client understands the parameter (RFC 7692
+                // §7.1.2.2).
                 "client_max_window_bits" => {
                     let bits = match value {
                         None if role == Role::Offer => Bits::Unstated,

@@ -1,11 +1,13 @@
 //! The parameters of permessage-deflate.
 
-/// Parameters of permessage-deflate. Levels and `min_bytes` belong to one end; the directions are negotiated.
+/// Parameters of permessage-deflate. Levels and `min_bytes` belong to one end; the directions are
+/// negotiated.
 ///
 /// ```
 /// use tungstenite_deflate::{DeflateParams, Direction};
 ///
-/// let small = DeflateParams { to_client: Direction { window_bits: 12, ..Direction::DEFAULT }, ..DeflateParams::DEFAULT };
+/// let to_client = Direction { window_bits: 12, ..Direction::DEFAULT };
+/// let small = DeflateParams { to_client, ..DeflateParams::DEFAULT };
 /// assert_eq!(
 ///     tungstenite_deflate::negotiate::offer(&small),
 ///     "permessage-deflate; client_max_window_bits; server_max_window_bits=12",
@@ -22,22 +24,26 @@ pub struct DeflateParams {
     /// The client's compressor.
     pub to_server: Direction,
     /// Whether this end, a server, may send payloads that were compressed once for many connections
-    /// ([`crate::WebSocket::start_shared`]); requires `to_client` without takeover. On the wire it is
-    /// `server_no_context_takeover`, so a client cannot ask for it: a client with `shared` does not offer that parameter.
+    /// ([`crate::WebSocket::start_shared`]); requires `to_client` without takeover. On the wire it
+    /// is `server_no_context_takeover`, so a client cannot ask for it: a client with `shared` does
+    /// not offer that parameter.
     pub shared: bool,
 }
 
 /// One direction of permessage-deflate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Direction {
-    /// Whether the window survives from one message to the next ("context takeover", RFC 7692 §7.1.1).
+    /// Whether the window survives from one message to the next ("context takeover", RFC 7692
+    /// §7.1.1).
     pub takeover: bool,
-    /// Base-2 logarithm of the window (RFC 7692 §7.1.2), 9 to 15. A peer that announced 8 is read with 9.
+    /// Base-2 logarithm of the window (RFC 7692 §7.1.2), 9 to 15. A peer that announced 8 is read
+    /// with 9.
     pub window_bits: u8,
 }
 
 impl DeflateParams {
-    /// Level 6, zlib's own default, and what a bare `permessage-deflate` means: 32 KiB windows with takeover.
+    /// Level 6, zlib's own default, and what a bare `permessage-deflate` means: 32 KiB windows with
+    /// takeover.
     pub const DEFAULT: DeflateParams = DeflateParams {
         level: 6,
         min_bytes: 0,

@@ -1,14 +1,16 @@
 //! The layer under tungstenite that clears the mark of compressed messages.
 //!
-//! tungstenite refuses RSV1, the bit that marks a compressed message (RFC 7692 §6), when it reads. The tap walks
-//! the frame headers in the read buffer, clears the bit on the first frame of a compressed message, turns Text
-//! into Binary there (compressed bytes must escape the UTF-8 check) and remembers both for the message that will
-//! come out. RSV1 anywhere else stays set, so that tungstenite rejects it.
+//! tungstenite refuses RSV1, the bit that marks a compressed message (RFC 7692 §6), when it reads.
+//! The tap walks the frame headers in the read buffer, clears the bit on the first frame of a
+//! compressed message, turns Text into Binary there (compressed bytes must escape the UTF-8 check)
+//! and remembers both for the message that will come out. RSV1 anywhere else stays set, so that
+//! tungstenite rejects it.
 //!
-//! It also reads ahead. tungstenite keeps a read buffer for as long as the connection lives and fills it with zeros
-//! before every read, so a large one costs memory and a small one costs calls. The tap takes all that the byte stream
-//! has in one call, into a buffer of the thread, and hands it over in pieces as small as tungstenite's buffer.
-//! Into a large buffer, which suits an end with few connections, it reads directly.
+//! It also reads ahead. tungstenite keeps a read buffer for as long as the connection lives and
+//! fills it with zeros before every read, so a large one costs memory and a small one costs calls.
+//! The tap takes all that the byte stream has in one call, into a buffer of the thread, and hands
+//! it over in pieces as small as tungstenite's buffer. Into a large buffer, which suits an end with
+//! few connections, it reads directly.
 
 use std::{
     cell::Cell,
@@ -20,7 +22,8 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A function that tells whether a read would return `Pending`, and then wakes the task when it would not.
+/// A function that tells whether a read would return `Pending`, and then wakes the task when it
+/// would not.
 pub(crate) type HasNothingToRead<S> = fn(&S, &mut Context<'_>) -> bool;
 
 /// A byte stream seen through the tap.
@@ -31,7 +34,8 @@ pub(crate) struct Tap<S> {
     pub(crate) has_nothing_to_read: Option<HasNothingToRead<S>>,
     /// Present if permessage-deflate is agreed.
     walker: Option<Walker>,
-    /// Read before tungstenite had room for it. Empty, and without memory, when the connection is idle.
+    /// Read before tungstenite had room for it. Empty, and without memory, when the connection is
+    /// idle.
     ahead: Vec<u8>,
     /// How many bytes of `ahead` tungstenite has.
     handed_over: usize,
@@ -45,7 +49,8 @@ const LARGE_BYTES: usize = 12 << 10;
 
 thread_local! {
     static READ: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-    /// The memory of the connection that read ahead last: the kernel would clear memory that was given back.
+    /// The memory of the connection that read ahead last: the kernel would clear memory that was
+    /// given back.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -57,7 +62,8 @@ pub(crate) struct Arrival {
 }
 
 impl<S> Tap<S> {
-    /// A tap on a byte stream behind its handshake. `early` are the bytes that came along with the peer's HTTP head.
+    /// A tap on a byte stream behind its handshake. `early` are the bytes that came along with the
+    /// peer's HTTP head.
     pub(crate) fn new(stream: S, deflate: bool, early: &mut [u8]) -> Tap<S> {
         let mut tap = Tap {
             stream,
@@ -70,7 +76,8 @@ impl<S> Tap<S> {
         tap
     }
 
-    /// The mark of the next data message that tungstenite yields; `None` where deflate is not agreed.
+    /// The mark of the next data message that tungstenite yields; `None` where deflate is not
+    /// agreed.
     pub(crate) fn next_arrival(&mut self) -> Option<Arrival> {
         self.walker.as_mut()?.arrivals.pop_front()
     }
@@ -205,7 +212,8 @@ impl Walker {
         }
     }
 
-    /// Notes what kind of frame begins here, and returns its first byte as tungstenite shall see it.
+    /// Notes what kind of frame begins here, and returns its first byte as tungstenite shall see
+    /// it.
     fn first_byte(&mut self, byte: u8) -> u8 {
         let is_last = byte & FIN != 0;
         match byte & OPCODE {

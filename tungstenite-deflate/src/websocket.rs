@@ -1,4 +1,5 @@
-//! A WebSocket connection behind its handshake: messages in and out, compressed if both ends agreed.
+//! A WebSocket connection behind its handshake: messages in and out, compressed if both ends
+//! agreed.
 
 use std::{
     future::poll_fn,
@@ -33,8 +34,9 @@ use crate::{
 
 /// A WebSocket connection over a byte stream of tokio, with permessage-deflate where it was agreed.
 ///
-/// A `Stream` of tungstenite's messages, which ends after an error, and a `Sink` for them. As in tokio-tungstenite, Pings
-/// and Close frames are answered while the stream is polled. Reading is cancel-safe.
+/// A `Stream` of tungstenite's messages, which ends after an error, and a `Sink` for them. As in
+/// tokio-tungstenite, Pings and Close frames are answered while the stream is polled. Reading is
+/// cancel-safe.
 #[derive(Debug)]
 pub struct WebSocket<S> {
     inner: WebSocketStream<Tap<S>>,
@@ -74,8 +76,9 @@ impl<S> WebSocket<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    /// A connection over a byte stream behind its handshake. `early` are the bytes that came with the peer's HTTP head,
-    /// `deflate` the agreed parameters. Compressed messages are limited by `max_message_size`, too.
+    /// A connection over a byte stream behind its handshake. `early` are the bytes that came with
+    /// the peer's HTTP head, `deflate` the agreed parameters. Compressed messages are limited by
+    /// `max_message_size`, too.
     pub async fn from_partially_read(
         stream: S,
         mut early: Vec<u8>,
@@ -95,9 +98,9 @@ where
         }
     }
 
-    /// Asks the byte stream before each read whether it has anything, which spares tungstenite's preparations where it has
-    /// not. `has_nothing_to_read` answers `true` if a read would return `Pending`, and then wakes the task when it would
-    /// not. For TCP:
+    /// Asks the byte stream before each read whether it has anything, which spares tungstenite's
+    /// preparations where it has not. `has_nothing_to_read` answers `true` if a read would return
+    /// `Pending`, and then wakes the task when it would not. For TCP:
     ///
     /// ```
     /// # use tokio::net::TcpStream;
@@ -117,7 +120,8 @@ where
         self.deflate.as_ref().map(|deflate| &deflate.params)
     }
 
-    /// Memory of the compressor and the decompressor, which exist once a message needed them: zlib-rs's allocations.
+    /// Memory of the compressor and the decompressor, which exist once a message needed them:
+    /// zlib-rs's allocations.
     pub fn compression_memory(&self) -> CompressionMemory {
         let Some(Deflate { deflater, inflater, .. }) = &self.deflate else {
             return CompressionMemory::default();
@@ -135,8 +139,8 @@ where
         &mut self.inner.get_mut().stream
     }
 
-    /// `Sink::start_send` for a payload in bytes: compressed if agreed, sent with the next flush. The sink must be ready.
-    /// `opcode` is `Text`, for UTF-8, or `Binary`.
+    /// `Sink::start_send` for a payload in bytes: compressed if agreed, sent with the next flush.
+    /// The sink must be ready. `opcode` is `Text`, for UTF-8, or `Binary`.
     ///
     /// # Errors
     /// What tungstenite says.
@@ -147,8 +151,9 @@ where
         self.start(opcode, payload, None)
     }
 
-    /// [`WebSocket::start_data`] for a payload that shares all but its first `prefix_bytes` with payloads to other
-    /// connections. Where [`DeflateParams::shared`] was agreed, the common part is compressed once, into `shared`.
+    /// [`WebSocket::start_data`] for a payload that shares all but its first `prefix_bytes` with
+    /// payloads to other connections. Where [`DeflateParams::shared`] was agreed, the common part
+    /// is compressed once, into `shared`.
     ///
     /// ```
     /// use futures::{SinkExt, StreamExt};
@@ -192,14 +197,15 @@ where
         self.start(opcode, payload, Some((prefix_bytes, shared)))
     }
 
-    /// Ends the stream of messages, for a caller that found one invalid: [`WebSocket::close`] then does not wait for the
-    /// peer's Close frame.
+    /// Ends the stream of messages, for a caller that found one invalid: [`WebSocket::close`] then
+    /// does not wait for the peer's Close frame.
     pub fn fail(&mut self) {
         self.failed = true;
     }
 
-    /// Sends a Close frame, waits for the peer's and shuts the byte stream down. After an error, too, so that the peer
-    /// learns the reason ([`Error::close_code`]). A peer that stays silent is waited for: use a timeout.
+    /// Sends a Close frame, waits for the peer's and shuts the byte stream down. After an error,
+    /// too, so that the peer learns the reason ([`Error::close_code`]). A peer that stays silent is
+    /// waited for: use a timeout.
     pub async fn close(&mut self, frame: Option<CloseFrame>) {
         // Errors mean that the peer is gone already.
         let mut closing = self.send_close(frame).await.is_ok() && !self.failed;
@@ -212,7 +218,8 @@ where
         }
         let stream = self.get_mut();
         if stream.shutdown().await.is_ok() && !acknowledged {
-            // A socket that is closed with unread bytes sends a reset, which can overtake the Close frame.
+            // A socket that is closed with unread bytes sends a reset, which can overtake the Close
+            // frame.
             let _: std::io::Result<u64> = tokio::io::copy(stream, &mut tokio::io::sink()).await;
         }
     }
@@ -277,8 +284,8 @@ where
         if this.failed {
             return Poll::Ready(None);
         }
-        // tungstenite fills its read buffer with zeros before it asks the stream, for nothing on most polls of a
-        // connection that mostly sends.
+        // tungstenite fills its read buffer with zeros before it asks the stream, for nothing on
+        // most polls of a connection that mostly sends.
         if this.drained && this.inner.get_ref().has_nothing_to_read(cx) {
             return Poll::Pending;
         }

@@ -1,4 +1,4 @@
-//! What each end brings to the handshake, and what comes out of it.
+//! What each end brings to the handshake, and its result.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -9,52 +9,85 @@ use crate::{
     dictionary::{Dictionary, DictionaryId},
 };
 
-/// A WebSocket subprotocol token: `nostr.proto-binary.v1`, with batches `nostr.proto-binary.v1.batched` and with the zstd
-/// layer `nostr.proto-binary.v1+zstd` or `nostr.proto-binary.v1.batched+zstd`.
+/// A WebSocket subprotocol token (RFC 6455 §1.9): a format, `.batched` for batches, and a suffix
+/// for the zstd layer.
+///
+/// ```
+/// use wire::{Layer, Token};
+///
+/// let token: Token = "nostr.proto-binary.v1.batched+zstd".parse().unwrap();
+/// assert_eq!((token.format.name(), token.batched, token.layer), ("proto-binary", true, Layer::Zstd));
+/// assert_eq!(token.to_string(), "nostr.proto-binary.v1.batched+zstd");
+/// assert_eq!(Token::JSON.to_string(), "nostr.json");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token {
     /// The format of the messages.
     pub format: Format,
     /// Whether the relay may put several events into one message.
     pub batched: bool,
-    /// What is around them.
+    /// The compression of messages.
     pub layer: Layer,
 }
 
-/// What a token's suffix says about compression.
+/// The compression that a token's suffix names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Layer {
-    /// No suffix: messages as the format has them, perhaps under a WebSocket extension.
+    /// No suffix: messages as the format has them. A WebSocket extension may compress them.
     None,
     /// `+zstd`: each message may be a zstd frame.
     Zstd,
     /// `+zstd-stream`: each message may be the next block of its direction's zstd stream.
     ZstdStream,
-    /// `+zstd-dict-` and the dictionary's name: each message may be a zstd frame that refers to the dictionary.
+    /// `+zstd-dict-` and the dictionary's id: each message may be a zstd frame that refers to the
+    /// dictionary.
     ZstdDict(DictionaryId),
 }
 
 /// What a client asks for.
+///
+/// ```
+/// let offer = wire::Offer {
+///     formats: vec!["dannypack".parse().unwrap()],
+///     batched: false,
+///     compression: "zstd".parse().unwrap(),
+/// };
+/// let tokens: Vec<_> = offer.tokens().iter().map(ToString::to_string).collect();
+/// assert_eq!(tokens, ["nostr.dannypack.v1+zstd", "nostr.json"]);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
-    /// Formats in order of preference; JSON is appended where it is absent, because every relay speaks it.
+    /// Formats in order of preference; JSON, which every relay speaks, is appended if absent.
     pub formats: Vec<Format>,
     /// Whether to ask for batches of events.
     pub batched: bool,
-    /// The one compression to ask for. The [`Agreement`] says whether the relay granted it.
+    /// The compression to ask for. The [`Agreement`] says whether the relay granted it.
     pub compression: Compression,
 }
 
 /// What a relay enables.
+///
+/// ```
+/// let support = wire::Support {
+///     formats: vec![],
+///     compressions: vec!["deflate".parse().unwrap(), "zstd".parse().unwrap()],
+///     batched: false,
+///     strict: false,
+/// };
+/// let tokens: Vec<_> = support.tokens().iter().map(ToString::to_string).collect();
+/// assert_eq!(tokens, ["nostr.json", "nostr.json+zstd"]);
+/// assert_eq!(support.extensions(), ["permessage-deflate"]);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Support {
-    /// Formats; JSON is enabled whether or not it is listed.
+    /// Formats; JSON is always enabled.
     pub formats: Vec<Format>,
-    /// Compressions; none is enabled whether or not it is listed.
+    /// Compressions; `none` is always enabled.
     pub compressions: Vec<Compression>,
     /// Whether clients may ask for batches of events.
     pub batched: bool,
-    /// Whether to refuse a client (HTTP 400) that offers only unknown tokens, rather than to speak JSON.
+    /// Whether a client that offers only unknown tokens is refused (HTTP 400) instead of spoken to
+    /// in JSON.
     pub strict: bool,
 }
 
@@ -76,15 +109,16 @@ pub struct Agreement {
 /// Bounds of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WireLimits {
-    /// Largest incoming message, as it comes and after inflation.
+    /// Largest incoming message, before and after inflation.
     pub max_message_bytes: usize,
-    /// What a connection keeps to read into. What its socket has beyond that is read in the same call and kept until it
-    /// was used, 64 KiB at most. The default suits an end with thousands of connections; 16 KiB are faster where much is
-    /// received by few.
+    /// Read buffer of a connection. The socket's further bytes are read in the same call, up to 64
+    /// KiB, and kept until used. The default suits an end with thousands of connections; 16 KiB are
+    /// faster for few that receive much (`cargo bench -p wire --bench transport -- --part
+    /// stream,echo`).
     pub read_buffer_bytes: usize,
-    /// Fed messages gather up to this size before they are written without a flush.
+    /// Size from which fed messages are written without a flush.
     pub write_buffer_bytes: usize,
-    /// From the first byte (for clients: from the connect) to the end of the handshake.
+    /// Limit of the handshake, from the first byte (for clients: from the connect).
     pub handshake_timeout: Duration,
     /// Largest HTTP head.
     pub max_head_bytes: usize,
@@ -113,7 +147,7 @@ impl Offer {
 }
 
 impl Support {
-    /// The tokens that this relay accepts, for NIP-11 and for refusals.
+    /// The accepted tokens, for NIP-11 and for refusals.
     pub fn tokens(&self) -> Vec<Token> {
         let formats = [Format::JSON].into_iter().chain(self.formats.iter().copied());
         let batched: &[bool] = if self.batched { &[false, true] } else { &[false] };
@@ -129,13 +163,13 @@ impl Support {
         once_each(formats.flat_map(layers))
     }
 
-    /// The WebSocket extensions that this relay accepts, for NIP-11.
+    /// The accepted WebSocket extensions, for NIP-11.
     pub fn extensions(&self) -> &'static [&'static str] {
         let deflate = self.compressions.iter().any(|c| matches!(c, Compression::Deflate(_)));
         if deflate { &[tungstenite_deflate::negotiate::PERMESSAGE_DEFLATE] } else { &[] }
     }
 
-    /// The dictionaries that clients may name, each once, for NIP-11.
+    /// The accepted dictionaries, each once, for NIP-11.
     pub fn dictionaries(&self) -> Vec<Dictionary> {
         let formats = [Format::JSON].into_iter().chain(self.formats.iter().copied());
         let mut found = Vec::new();
@@ -172,7 +206,7 @@ impl Layer {
     }
 }
 
-/// What stands behind the format in a token.
+/// The suffix of a token.
 impl fmt::Display for Layer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -223,7 +257,7 @@ impl FromStr for Token {
     }
 }
 
-/// RFC 6455 §4.1 forbids to offer a token twice; browsers throw on it.
+/// RFC 6455 §4.1 forbids offering a token twice; browsers throw.
 fn once_each(tokens: impl Iterator<Item = Token>) -> Vec<Token> {
     let mut list = Vec::new();
     for token in tokens {

@@ -17,23 +17,38 @@ use crate::{
     tls::ClientTls,
 };
 
-/// How much of a refusing server's body is repeated in the error.
+/// Excerpt of a refusing server's body in the error.
 const MAX_EXCERPT_CHARS: usize = 300;
 
-/// Connects to a relay and makes the offer. `TCP_NODELAY` is set before the first byte. For `wss://` the platform's roots
-/// are trusted; they are read each time, so that whoever connects often uses [`connect_with`].
+/// Connects to a relay and makes the offer. Sets `TCP_NODELAY` before the first byte. For `wss://`
+/// it reads and trusts the platform's roots; a caller with many connections passes them to
+/// [`connect_with`].
 ///
-/// A relay that accepts the WebSocket but names no subprotocol is spoken to in plain JSON on the same connection,
-/// as RFC 6455 allows; the agreement then has no token. One that refuses the request with an HTTP status which may be
-/// about the unknown header is asked once more without it (docs/decisions/subprotocol-fallback.md).
+/// A relay that names no subprotocol is spoken to in plain JSON, as RFC 6455 §4.2.2 allows; the
+/// agreement then has no token. A relay that refuses the request with a status that may be about
+/// the unknown header is asked once more without the header
+/// (docs/decisions/subprotocol-fallback.md).
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let offer = wire::Offer { formats: vec![], batched: false, compression: "deflate".parse()? };
+/// let mut relay = wire::connect("wss://relay.example", &offer, &wire::WireLimits::default()).await?;
+/// relay.feed(r#"["REQ","s",{"limit":1}]"#.into()).await?;
+/// relay.flush().await?;
+/// while let Some(message) = relay.next().await {
+///     println!("{:?}", message?.payload);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
-/// [`WireError::Handshake`] says what the relay answered; with its HTTP status where it refused.
+/// [`WireError::Handshake`] says what the relay answered, with its HTTP status if it refused.
 pub async fn connect(url: &str, offer: &Offer, limits: &WireLimits) -> Result<Connection, WireError> {
     connect_with(url, offer, limits, None).await
 }
 
-/// [`connect`] with roots of the caller's choice; `None` stands for the platform's.
+/// [`connect`] with given roots; `None` stands for the platform's.
 ///
 /// # Errors
 /// As [`connect`].
@@ -66,8 +81,7 @@ enum Tokens {
     LeftOut,
 }
 
-/// A client's fault, other than: not logged in (401), not allowed (403), too often (429), which a second request
-/// would only repeat or make worse.
+/// A status of the 400s, except 401, 403 and 429, which a second request would repeat.
 fn may_be_about_tokens(status: u16) -> bool {
     matches!(status, 400..=499) && !matches!(status, 401 | 403 | 429)
 }
@@ -85,9 +99,8 @@ async fn attempt(
         .map_err(|_| WireError::handshake(format!("no complete handshake with {url} within {timeout:?}")))?
 }
 
-/// [`connect`] over a stream that the caller made: bound to an address of its choice, with buffers of its choice. `url`
-/// still says what to ask for; it begins with `ws://`, and a refusal is final, because a second request needs a second
-/// stream.
+/// [`connect`] over the caller's TCP stream, for instance one that is bound to an address. `url`
+/// begins with `ws://`. A refusal is final, because a second request needs a second stream.
 ///
 /// # Errors
 /// As [`connect`].
@@ -157,7 +170,7 @@ async fn handshake_over(
     Connection::new(stream, Role::Client, head.early, agreement, limits, bytes).await
 }
 
-/// RFC 6455 §4.1, what a client checks in the answer.
+/// The checks of RFC 6455 §4.1, except subprotocol and extensions.
 fn check_upgrade(head: &Head<StatusLine>, key: &str) -> Result<(), WireError> {
     let status = head.start.status;
     if status != 101 {
@@ -178,7 +191,7 @@ fn check_upgrade(head: &Head<StatusLine>, key: &str) -> Result<(), WireError> {
     Ok(())
 }
 
-/// Where a URL leads.
+/// A parsed URL.
 #[derive(Debug)]
 struct Target {
     /// Whether it is `wss://`.

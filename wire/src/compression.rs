@@ -7,51 +7,62 @@ use tungstenite_deflate::{DeflateParams, Direction};
 
 use crate::dictionary::Dictionary;
 
-/// How messages of a connection are compressed. Parameters are complete: no library default decides.
+/// How messages of a connection are compressed. Parameters are complete: no library default
+/// decides.
+///
+/// ```
+/// use wire::Compression;
+///
+/// let compression: Compression = "deflate:level=4:min_bytes=100".parse().unwrap();
+/// assert_eq!(compression.name(), "deflate");
+/// assert_eq!(compression.label(), "deflate:level=4:min_bytes=100");
+/// assert!(compression.parameters().starts_with("level=4 window_bits=15 "));
+/// assert!("gzip".parse::<Compression>().unwrap_err().to_string().contains("known: none deflate"));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// Payloads travel as they are.
     None,
     /// The WebSocket extension permessage-deflate (RFC 7692).
     Deflate(DeflateParams),
-    /// Our own zstd layer, agreed by a suffix of the subprotocol token.
+    /// The zstd layer (docs/transport.md), agreed by a suffix of the subprotocol token.
     Zstd(ZstdParams),
 }
 
 /// Parameters of the zstd layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZstdParams {
-    /// zstd's level of this end, 1 to 22; negative levels are its fast modes.
+    /// zstd's level of this end, -7 to 22; negative levels are the fast modes.
     pub level: i32,
-    /// Base-2 logarithm of this end's window, 10 to 27; for streams up to 17, because the peer keeps one for each.
+    /// Base-2 logarithm of this end's window, 10 to 27; for streams up to 17, because the peer
+    /// keeps a window for each.
     pub window_bits: u32,
     /// This end sends smaller payloads uncompressed.
     pub min_bytes: usize,
-    /// What a message may refer to.
+    /// The data that a message may refer to.
     pub mode: ZstdMode,
 }
 
-/// What a zstd message may refer to besides itself.
+/// The data that a zstd message may refer to besides itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZstdMode {
     /// Nothing: each is a frame of its own.
     Frames,
     /// All earlier messages of its direction: they are one stream.
     Stream,
-    /// A dictionary that both ends have. None stands for the bundled one of the format; an
-    /// [`crate::Agreement`] always names it.
+    /// A dictionary that both ends have. `None` stands for the bundled one of the format; in an
+    /// [`crate::Agreement`] it is always `Some`.
     Dictionary(Option<Dictionary>),
 }
 
 impl ZstdParams {
-    /// What `zstd` means on the command line: level 1, because higher levels gain little on messages of a
-    /// kilobyte and cost several times as much, and from 256 bytes, below which a frame saves nothing. The window is
-    /// that of level 1; a message never needs a larger one than itself.
+    /// `zstd` on the command line: level 1 with its window of 512 KiB, for payloads of at least 256
+    /// bytes.
     pub const DEFAULT: ZstdParams =
         ZstdParams { level: 1, window_bits: 19, min_bytes: 256, mode: ZstdMode::Frames };
 
-    /// What `zstd-stream` means: a window of 128 KiB, the most that a peer has to keep for us. A stream knows what a
-    /// small message repeats, so that it pays to compress every one.
+    /// `zstd-stream` on the command line: the largest window of a stream, 128 KiB, for payloads of
+    /// any size.
     pub const STREAM: ZstdParams = ZstdParams {
         window_bits: ZSTD_STREAM_MAX_WINDOW_BITS,
         min_bytes: 0,
@@ -59,13 +70,12 @@ impl ZstdParams {
         ..Self::DEFAULT
     };
 
-    /// What `zstd-dict` means: as `zstd`, but from 64 bytes, because the dictionary knows what small messages are made
-    /// of.
+    /// `zstd-dict` on the command line: as `zstd`, for payloads of at least 64 bytes.
     pub const DICTIONARY: ZstdParams =
         ZstdParams { min_bytes: 64, mode: ZstdMode::Dictionary(None), ..Self::DEFAULT };
 }
 
-/// The largest window of a stream, at either end.
+/// Largest window of a stream, at either end.
 pub(crate) const ZSTD_STREAM_MAX_WINDOW_BITS: u32 = 17;
 
 /// Why text is no compression.
@@ -75,7 +85,7 @@ pub enum CompressionError {
     /// A name that is not known.
     #[error(transparent)]
     Name(#[from] UnknownName),
-    /// A parameter that the compression does not have.
+    /// An unknown parameter.
     #[error("{compression} has no parameter {parameter:?}; known: {known}, as in {compression}:{example}")]
     Parameter {
         /// The compression's name.
@@ -84,7 +94,7 @@ pub enum CompressionError {
         parameter: String,
         /// What there is.
         known: String,
-        /// All of them with their standing values.
+        /// All of them with their default values.
         example: String,
     },
     /// A value out of its range.
@@ -104,24 +114,24 @@ impl Compression {
     pub const NAMES: [&'static str; 7] =
         ["none", "deflate", "deflate-no-takeover", "deflate-shared", "zstd", "zstd-stream", "zstd-dict"];
 
-    /// The compression of that name, with its standing parameters.
+    /// The compression of that name, with its default parameters.
     ///
     /// # Errors
     /// [`UnknownName`] lists the known names.
     pub fn named(name: &str) -> Result<Compression, UnknownName> {
-        let standing = DeflateParams::DEFAULT;
+        let default = DeflateParams::DEFAULT;
         match name {
             "none" => Ok(Compression::None),
-            "deflate" => Ok(Compression::Deflate(standing)),
+            "deflate" => Ok(Compression::Deflate(default)),
             "deflate-no-takeover" => Ok(Compression::Deflate(DeflateParams {
                 to_client: Direction::NO_TAKEOVER,
                 to_server: Direction::NO_TAKEOVER,
-                ..standing
+                ..default
             })),
             "deflate-shared" => Ok(Compression::Deflate(DeflateParams {
                 to_client: Direction::NO_TAKEOVER,
                 shared: true,
-                ..standing
+                ..default
             })),
             "zstd" => Ok(Compression::Zstd(ZstdParams::DEFAULT)),
             "zstd-stream" => Ok(Compression::Zstd(ZstdParams::STREAM)),
@@ -130,7 +140,8 @@ impl Compression {
         }
     }
 
-    /// The word on the command line and in results. Takeover is that of the relay, which sends most of the bytes.
+    /// The name on the command line and in results; for deflate, by the takeover of the relay's
+    /// direction.
     pub fn name(&self) -> &'static str {
         match self {
             Compression::None => "none",
@@ -145,7 +156,7 @@ impl Compression {
         }
     }
 
-    /// The same with a dictionary of the caller's, where it has one at all.
+    /// The same with the given dictionary, if it uses dictionaries.
     #[must_use]
     pub fn with_dictionary(self, dictionary: Dictionary) -> Compression {
         match self {
@@ -156,7 +167,8 @@ impl Compression {
         }
     }
 
-    /// What it is for messages of the format: with the dictionary that belongs to it. None where there is none.
+    /// The same with the bundled dictionary of the format, if it uses one; `None` if the format has
+    /// none.
     pub(crate) fn of_format(self, format: Format) -> Option<Compression> {
         match self {
             Compression::Zstd(ZstdParams { mode: ZstdMode::Dictionary(None), .. }) => {
@@ -174,7 +186,7 @@ impl Compression {
         }
     }
 
-    /// The dictionary that it names.
+    /// The named dictionary.
     pub fn dictionary(&self) -> Option<Dictionary> {
         match self {
             Compression::Zstd(ZstdParams { mode: ZstdMode::Dictionary(dictionary), .. }) => *dictionary,
@@ -182,8 +194,8 @@ impl Compression {
         }
     }
 
-    /// Every parameter, for results: `level=6 window_bits=15 …`; empty for none. What begins with `upload` is the
-    /// client's direction, the rest the relay's or both.
+    /// Every parameter, for results: `level=6 window_bits=15 …`; empty for `none`. `upload_…` is
+    /// the client's direction.
     pub fn parameters(&self) -> String {
         let mut list: Vec<String> =
             self.list().into_iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -194,15 +206,16 @@ impl Compression {
         list.join(" ")
     }
 
-    /// Name and the parameters that differ from the standing ones: one text for one meaning, as [`FromStr`] reads it.
-    /// The dictionary is not part of it.
+    /// Name and the parameters that differ from the default ones, as [`FromStr`] reads them: one
+    /// text for one meaning. The dictionary is not part of it.
     pub fn label(&self) -> String {
-        let standing = Compression::named(self.name()).map(|standing| standing.list()).unwrap_or_default();
-        let differing = self.list().into_iter().filter(|parameter| !standing.contains(parameter));
+        let default = Compression::named(self.name()).map(|default| default.list()).unwrap_or_default();
+        let differing = self.list().into_iter().filter(|parameter| !default.contains(parameter));
         differing.fold(self.name().to_owned(), |text, (name, value)| format!("{text}:{name}={value}"))
     }
 
-    /// Name and every parameter, as [`FromStr`] reads them: `zstd:level=1:window_bits=19:min_bytes=256`.
+    /// Name and every parameter, as [`FromStr`] reads them:
+    /// `zstd:level=1:window_bits=19:min_bytes=256`.
     pub fn spelled_out(&self) -> String {
         let list = self.list().into_iter().map(|(name, value)| format!(":{name}={value}"));
         list.fold(self.name().to_owned(), |text, parameter| text + &parameter)
@@ -302,7 +315,8 @@ impl fmt::Display for Compression {
     }
 }
 
-/// A name, and parameters that differ from the standing ones: `deflate`, `deflate:level=4:min_bytes=100`.
+/// A name, and parameters that differ from the default ones: `deflate`,
+/// `deflate:level=4:min_bytes=100`.
 impl FromStr for Compression {
     type Err = CompressionError;
 

@@ -26,15 +26,14 @@ use crate::{
     zstd::ZstdLayer,
 };
 
-/// How long a closing connection may wait for its peer. RFC 6455 §7.1.1 lets the server end TCP first, so a
-/// client depends on it.
+/// Limit of the closing handshake: a client waits for the server to end TCP (RFC 6455 §7.1.1).
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Outgoing messages may be this many times larger than incoming ones: the same event is up to six times longer
-/// in JSON (`\u0000` for one byte) than in the format it came in.
+/// Ratio of the limits of outgoing and incoming messages: an event is up to six times longer in
+/// JSON (`\u0000` for one byte) than in the format of its publisher.
 const OUTGOING_FACTOR: usize = 8;
 
-/// A WebSocket connection with an agreement. It owns the socket and is not split: one task reads and writes.
+/// A WebSocket connection with an agreement. One task reads and writes.
 #[derive(Debug)]
 pub struct Connection {
     websocket: WebSocket<Socket>,
@@ -42,7 +41,7 @@ pub struct Connection {
     zstd: Option<ZstdLayer>,
     max_message_bytes: usize,
     max_outgoing_bytes: usize,
-    /// Messages of the zstd layer on their way into the write buffer; its memory is used again for each.
+    /// Output of the zstd layer, reused for each message.
     outgoing: BytesMut,
     sent: Flow,
     received: Flow,
@@ -52,19 +51,20 @@ pub struct Connection {
     state: State,
 }
 
-/// A data message as its sender meant it.
+/// A data message without its compression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// The frame type; behind the zstd layer, that of the agreed format.
+    /// The frame type; with the zstd layer, that of the agreed format.
     pub opcode: Opcode,
-    /// After decompression. It may share its memory with the read buffer: copy before storing. Text is UTF-8.
+    /// The decompressed payload; text is UTF-8. May share memory with the read buffer: copy before
+    /// storing.
     pub payload: Bytes,
 }
 
-/// How long the part of a message is that is not shared, and the part that is.
+/// The length of a message's own part, and its common one.
 type Spliced<'a> = (usize, &'a SharedDeflate);
 
-/// What of the socket's bytes the handshake was: the HTTP head and, with it, TLS's own.
+/// Bytes of the handshake: the HTTP head and that of TLS.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HandshakeBytes {
     pub(crate) sent: u64,
@@ -72,12 +72,12 @@ pub(crate) struct HandshakeBytes {
 }
 
 impl HandshakeBytes {
-    /// Everything so far but `early`, the plain bytes behind the peer's HTTP head.
+    /// All bytes so far except `early`, the plain bytes behind the peer's HTTP head.
     pub(crate) fn of(socket: &Socket, early: &[u8]) -> HandshakeBytes {
         let tcp = socket.tcp();
         let early_bytes = match socket {
             Socket::Plain(_) => early.len() as u64,
-            // They came inside records that the head may share.
+            // They came in TLS records that may also hold the head.
             Socket::Tls(_) => 0,
         };
         HandshakeBytes { sent: tcp.sent_bytes, received: tcp.received_bytes - early_bytes }
@@ -87,7 +87,8 @@ impl HandshakeBytes {
 #[derive(Debug)]
 enum State {
     Open,
-    /// The peer sent a Close frame; tungstenite answers it. The deadline bounds the wait for the end of TCP.
+    /// The peer sent a Close frame; tungstenite answers it. The deadline bounds the wait for the
+    /// end of TCP.
     PeerCloses {
         deadline: time::Instant,
         error: Option<WireError>,
@@ -98,7 +99,8 @@ enum State {
 }
 
 impl Connection {
-    /// A connection over a socket behind its handshake; `early` came along with the peer's HTTP head.
+    /// A connection over a socket behind its handshake; `early` are the bytes that came with the
+    /// peer's HTTP head.
     pub(crate) async fn new(
         socket: Socket,
         role: Role,
@@ -133,12 +135,13 @@ impl Connection {
         })
     }
 
-    /// What both ends agreed on.
+    /// The agreement of the handshake.
     pub fn agreement(&self) -> &Agreement {
         &self.agreement
     }
 
-    /// Counts so far. Messages count when they are fed or yielded, wire bytes when they pass the socket.
+    /// Counts so far. Messages count when they are fed or yielded, wire bytes when they pass the
+    /// socket.
     pub fn traffic(&self) -> Traffic {
         let tcp = self.tcp();
         Traffic {
@@ -149,14 +152,14 @@ impl Connection {
         }
     }
 
-    /// What its compressors and decompressors take now; none until a message needs them. Of zlib-rs by counted
-    /// allocations, of zstd by its own account.
+    /// Memory of compressors and decompressors, which exist once a message needed them: zlib-rs by
+    /// counted allocations, zstd by its own functions.
     pub fn compression_memory(&self) -> CompressionMemory {
         let zstd = self.zstd.as_ref().map_or(CompressionMemory::default(), ZstdLayer::memory);
         self.websocket.compression_memory() + zstd
     }
 
-    /// Whether [`Connection::feed_shared`] shares anything here (`deflate-shared`).
+    /// Whether [`Connection::feed_shared`] compresses once for all connections (`deflate-shared`).
     pub fn shares(&self) -> bool {
         matches!(self.agreement.compression, Compression::Deflate(params) if params.shared)
     }
@@ -171,19 +174,17 @@ impl Connection {
         self.local_addr
     }
 
-    /// When the last bytes of any kind came from the peer.
+    /// When the peer last sent any bytes.
     pub fn last_heard(&self) -> Instant {
         self.tcp().last_heard
     }
 
-    /// The next data message. Pings are answered with their own payload on the way. `None` when the connection
-    /// is over: after an orderly close (codes 1000, 1001 and none), after [`Connection::close`], and after an error.
-    ///
-    /// Cancel-safe: dropping the future loses nothing.
+    /// The next data message. Answers Pings on the way. `None` after an orderly close (codes 1000,
+    /// 1001 and none), after [`Connection::close`], and after an error. Cancel-safe.
     ///
     /// # Errors
-    /// Errors end the connection; [`WireError::close_code`] says what to tell the peer. A peer that closes for
-    /// another reason, or without a Close frame, is [`WireError::Closed`].
+    /// Each ends the connection; [`WireError::close_code`] is the code for the peer.
+    /// [`WireError::Closed`] for a peer that closes with another code or without a Close frame.
     pub async fn next(&mut self) -> Option<Result<Message, WireError>> {
         loop {
             let item = match &self.state {
@@ -195,7 +196,7 @@ impl Connection {
             };
             let received = match item {
                 Some(Ok(message)) => self.receive(message),
-                // What goes wrong between the peer's Close frame and the end of TCP harms nobody.
+                // Errors between the peer's Close frame and the end of TCP lose no message.
                 Some(Err(_)) | None if matches!(self.state, State::PeerCloses { .. }) => {
                     return self.peer_closed().await.map(Err);
                 }
@@ -217,22 +218,19 @@ impl Connection {
         }
     }
 
-    /// Puts a message into the write buffer, compressed as agreed and with the frame type of the format. Past
-    /// `write_buffer_bytes` the buffer is written to the socket; call [`Connection::flush`] when there is nothing
-    /// more to send for now.
-    ///
-    /// Cancel-safe: it waits only before it takes the message.
+    /// Puts a message into the write buffer, compressed as agreed, with the frame type of the
+    /// format. The buffer is written from `write_buffer_bytes` on, and by [`Connection::flush`].
+    /// Cancel-safe: waits only before it takes the message.
     ///
     /// # Errors
-    /// [`WireError::TooLarge`] over eight times the limit of incoming messages (nothing is sent), and what the
-    /// socket says.
+    /// [`WireError::TooLarge`] over eight times the limit of incoming messages (nothing is sent);
+    /// errors of the socket.
     pub async fn feed(&mut self, payload: Bytes) -> Result<(), WireError> {
         let opcode = self.agreement.format.spec().opcode;
         self.feed_message(Message { opcode, payload }).await
     }
 
-    /// [`Connection::feed`] with a frame type of the caller's choice, for protocols without a [`codecs::Format`].
-    /// Behind the zstd layer all frames are binary.
+    /// [`Connection::feed`] with the given frame type. With the zstd layer all frames are binary.
     ///
     /// # Errors
     /// As [`Connection::feed`].
@@ -240,15 +238,28 @@ impl Connection {
         self.feed_frame(message, None).await
     }
 
-    /// [`Connection::feed`] for a message that begins with what is only this subscription's, in `prefix_bytes`, and
-    /// goes on as all messages do that are fed with the same `shared`. Under `deflate-shared` what they have in common
-    /// is compressed once; otherwise this is `feed`.
+    /// [`Connection::feed`] for a message of which all but the first `prefix_bytes` is common to
+    /// all messages that are fed with the same `shared`. `deflate-shared` compresses the common
+    /// part once; other compressions ignore `shared`.
+    ///
+    /// ```
+    /// # async fn fan_out(connections: &mut [wire::Connection]) -> Result<(), wire::WireError> {
+    /// let shared = wire::SharedDeflate::default();
+    /// for (n, connection) in connections.iter_mut().enumerate() {
+    ///     let prefix = format!(r#"["EVENT","subscription {n}","#);
+    ///     let message = format!(r#"{prefix}{{"kind":1,"content":"the same for all"}}]"#);
+    ///     connection.feed_shared(message.into(), prefix.len(), &shared).await?;
+    ///     connection.flush().await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Connection::feed`].
     ///
     /// # Panics
-    /// When the prefix is longer than the message.
+    /// For a prefix longer than the message.
     pub async fn feed_shared(
         &mut self,
         payload: Bytes,
@@ -264,7 +275,7 @@ impl Connection {
         if payload.len() > self.max_outgoing_bytes {
             return Err(WireError::TooLarge { limit_bytes: self.max_outgoing_bytes, inflated: false });
         }
-        // Before compression: a message that is compressed into a shared context must be sent.
+        // Before compression: a message that changed the compressor's window must be sent.
         poll_fn(|cx| Pin::new(&mut self.websocket).poll_ready(cx)).await?;
         let payload_bytes = payload.len() as u64;
         let data = match opcode {
@@ -286,24 +297,24 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes everything that was fed to the socket.
+    /// Writes all fed messages to the socket.
     ///
     /// # Errors
-    /// What the socket says.
+    /// Errors of the socket.
     pub async fn flush(&mut self) -> Result<(), WireError> {
         Ok(self.websocket.flush().await?)
     }
 
-    /// Sends a Ping at once. The answer shows in [`Connection::last_heard`].
+    /// Sends a Ping. The answer shows in [`Connection::last_heard`].
     ///
     /// # Errors
-    /// What the socket says.
+    /// Errors of the socket.
     pub async fn ping(&mut self) -> Result<(), WireError> {
         Ok(self.websocket.send(tungstenite::Message::Ping(Bytes::new())).await?)
     }
 
-    /// Sends a Close frame, waits a bounded time (2 s) for the peer's, and ends TCP. Also after an error, so
-    /// that the peer learns why. `reason` is cut to the 123 bytes that fit.
+    /// Sends a Close frame, waits up to 2 s for the peer's, and ends TCP; after an error, too, so
+    /// that the peer learns the reason. `reason` is cut to the 123 bytes that fit.
     pub async fn close(&mut self, code: CloseCode, reason: &str) {
         let state = std::mem::replace(&mut self.state, State::Closed);
         if matches!(state, State::Closed) {
@@ -311,12 +322,13 @@ impl Connection {
         }
         let reason = &reason[..reason.floor_char_boundary(MAX_REASON_BYTES)];
         let frame = CloseFrame { code: code.into(), reason: reason.into() };
-        // On a timeout there is nothing more to do than to drop the socket.
+        // After a timeout the caller drops the socket.
         let _: Result<(), time::error::Elapsed> =
             time::timeout(CLOSE_TIMEOUT, self.websocket.close(Some(frame))).await;
     }
 
-    /// Ends TCP, for which a client waits (RFC 6455 §7.1.1), and tells what the caller should hear.
+    /// Ends TCP, for which a client waits (RFC 6455 §7.1.1). Returns the error of a disorderly
+    /// close.
     async fn peer_closed(&mut self) -> Option<WireError> {
         let state = std::mem::replace(&mut self.state, State::Closed);
         // An error means that the peer ended TCP first.
@@ -327,12 +339,12 @@ impl Connection {
         }
     }
 
-    /// The socket, whether or not TLS is over it.
+    /// The TCP socket.
     pub(crate) fn tcp(&self) -> &Counted {
         self.websocket.get_ref().tcp()
     }
 
-    /// The data message in what tungstenite yields, if it is one.
+    /// The data message in what the WebSocket yields, if it is one.
     fn receive(&mut self, message: tungstenite::Message) -> Result<Option<Message>, WireError> {
         let (opcode, payload) = match message {
             tungstenite::Message::Text(text) => (Opcode::Text, Bytes::from(text)),
@@ -372,8 +384,8 @@ impl Connection {
 const MAX_REASON_BYTES: usize = 123;
 
 fn websocket_config(limits: &WireLimits, max_outgoing_bytes: usize) -> WebSocketConfig {
-    // Feeding waits while the buffer is blocked, so it holds the unwritten rest and one message at most, and
-    // pongs besides: a peer that pings and never reads meets this bound.
+    // Feeding waits while the buffer is blocked, so the buffer holds its unwritten rest, one
+    // message and pongs: a peer that pings and never reads meets this bound.
     let max_write_buffer_bytes =
         limits.write_buffer_bytes.saturating_add(max_outgoing_bytes.saturating_mul(2)).saturating_add(4096);
     WebSocketConfig::default()
@@ -385,7 +397,7 @@ fn websocket_config(limits: &WireLimits, max_outgoing_bytes: usize) -> WebSocket
         .accept_unmasked_frames(false)
 }
 
-/// Text behind the zstd layer is UTF-8, too.
+/// Text is UTF-8 (RFC 6455 §8.1), also under the zstd layer.
 fn checked(opcode: Opcode, payload: Bytes) -> Result<Message, WireError> {
     if opcode == Opcode::Text && std::str::from_utf8(&payload).is_err() {
         return Err(WireError::Utf8);
@@ -393,7 +405,7 @@ fn checked(opcode: Opcode, payload: Bytes) -> Result<Message, WireError> {
     Ok(Message { opcode, payload })
 }
 
-/// A close that the caller should hear of.
+/// The error of a close with another code than 1000 and 1001.
 fn disorderly(frame: &CloseFrame) -> Option<WireError> {
     let code = u16::from(frame.code);
     let orderly = [CloseCode::Normal, CloseCode::GoingAway].iter().any(|orderly| orderly.code() == code);

@@ -1,7 +1,8 @@
-//! Dictionaries for zstd: what messages of a format have in common, so that even a small one compresses.
+//! Dictionaries for zstd: the common parts of a format's messages, so that a small message
+//! compresses, too.
 //!
-//! Both ends must have the same bytes, so a dictionary is named by their hash, in the subprotocol token and in results.
-//! `corpus train-dictionary` makes them; one for each format is bundled (`data/dictionaries`).
+//! Both ends need the same bytes, so tokens and results name a dictionary by its hash. `corpus
+//! train-dictionary` makes dictionaries; one for each format is bundled (`data/dictionaries`).
 
 use std::{
     fmt, fs, io,
@@ -15,16 +16,26 @@ use include_dir::{Dir, include_dir};
 use sha2::{Digest, Sha256};
 use zstd::zstd_safe::DDict;
 
-/// Larger than any that pays: zstd's own default is 110 KiB, and each end keeps tables of a few times that size.
+/// Nine times the default of zstd's trainer (`zstd --maxdict`, 110 KiB).
 const MAX_BYTES: usize = 1 << 20;
 
-/// How a trained dictionary begins (RFC 8878 §5). zstd takes any other bytes for one without entropy tables.
+/// First bytes of a trained dictionary (RFC 8878 §5). zstd accepts other bytes as a dictionary
+/// without entropy tables.
 const MAGIC: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
 
 static BUNDLED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../data/dictionaries");
 
-/// A trained zstd dictionary. It is small to copy, equal to what has the same bytes, and stays in memory as long as the
-/// program runs: programs load a handful when they start.
+/// A trained zstd dictionary, as a reference to bytes that are never freed. Equal bytes are one
+/// dictionary.
+///
+/// ```
+/// use wire::{Dictionary, DictionaryId};
+///
+/// let dictionary = Dictionary::bundled("json".parse().unwrap()).unwrap();
+/// assert_eq!(Dictionary::new(dictionary.bytes().to_vec()).unwrap(), dictionary);
+/// assert_eq!(dictionary.id().to_string().parse::<DictionaryId>(), Ok(dictionary.id()));
+/// assert!(Dictionary::new(b"no dictionary".to_vec()).is_err());
+/// ```
 #[derive(Clone, Copy)]
 pub struct Dictionary(&'static Held);
 
@@ -33,11 +44,11 @@ struct Held {
     sha256: [u8; 32],
 }
 
-/// The first four bytes of a dictionary's SHA-256: its name in tokens.
+/// The first four bytes of a dictionary's SHA-256, which name it in tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DictionaryId([u8; 4]);
 
-/// Why bytes are no dictionary.
+/// Why a dictionary cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DictionaryError {
@@ -46,21 +57,21 @@ pub enum DictionaryError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It does not begin like one.
+    /// Other first bytes.
     #[error(
         "not a trained zstd dictionary, which begins with 37 a4 30 ec; corpus train-dictionary makes one"
     )]
     Magic,
-    /// It is too large.
+    /// Over 1 MiB.
     #[error("a dictionary of {bytes} bytes; at most {MAX_BYTES} are allowed")]
     TooLarge {
         /// Its size.
         bytes: u64,
     },
-    /// zstd cannot use it.
+    /// Bytes that zstd refuses.
     #[error("a damaged dictionary: zstd cannot read its tables")]
     Damaged,
 }
@@ -69,7 +80,7 @@ impl Dictionary {
     /// A dictionary of these bytes.
     ///
     /// # Errors
-    /// [`DictionaryError`] for bytes that zstd's trainer did not write, or more than 1 MiB of them.
+    /// [`DictionaryError`] for bytes that zstd's trainer did not write, or more than 1 MiB.
     pub fn new(bytes: Vec<u8>) -> Result<Dictionary, DictionaryError> {
         if bytes.len() > MAX_BYTES {
             return Err(DictionaryError::TooLarge { bytes: bytes.len() as u64 });
@@ -84,7 +95,7 @@ impl Dictionary {
     /// A dictionary from its file.
     ///
     /// # Errors
-    /// [`DictionaryError`]; no more of a file is read than a dictionary may have.
+    /// [`DictionaryError`]; a file over 1 MiB is not read.
     pub fn read(path: &Path) -> Result<Dictionary, DictionaryError> {
         let failed = |source| DictionaryError::Read { path: path.to_owned(), source };
         let bytes = fs::metadata(path).map_err(failed)?.len();
@@ -94,7 +105,8 @@ impl Dictionary {
         Dictionary::new(fs::read(path).map_err(failed)?)
     }
 
-    /// The dictionary for messages of the format that is part of the program; `data/README.md` says how it was made.
+    /// The bundled dictionary for messages of the format; `data/README.md` has the command that
+    /// made it.
     pub fn bundled(format: Format) -> Option<Dictionary> {
         static ALL: LazyLock<Vec<(Format, Dictionary)>> = LazyLock::new(|| {
             let file = |format: Format| BUNDLED.get_file(format!("{}.zdict", format.name()));
@@ -104,7 +116,7 @@ impl Dictionary {
         ALL.iter().find(|(of, _)| *of == format).map(|(_, dictionary)| *dictionary)
     }
 
-    /// The same bytes are held once, so that equal dictionaries are the same.
+    /// Holds equal bytes once.
     fn hold(bytes: Vec<u8>) -> Dictionary {
         static ALL: Mutex<Vec<&'static Held>> = Mutex::new(Vec::new());
         let sha256 = Sha256::digest(&bytes).into();
@@ -117,18 +129,18 @@ impl Dictionary {
         Dictionary(held)
     }
 
-    /// Its name in tokens.
+    /// The id, for tokens.
     pub fn id(self) -> DictionaryId {
         let [a, b, c, d, ..] = self.0.sha256;
         DictionaryId([a, b, c, d])
     }
 
-    /// SHA-256 of its bytes.
+    /// SHA-256 of the bytes.
     pub fn sha256(self) -> [u8; 32] {
         self.0.sha256
     }
 
-    /// All of it.
+    /// The bytes, as zstd reads them.
     pub fn bytes(self) -> &'static [u8] {
         &self.0.bytes
     }

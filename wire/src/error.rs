@@ -1,4 +1,4 @@
-//! How a connection may fail, and what to tell the peer.
+//! Errors of handshakes and connections, and their close codes.
 
 use std::io;
 
@@ -15,12 +15,12 @@ pub enum WireError {
     /// The socket failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// No connection came about.
+    /// The handshake failed.
     #[error("handshake failed: {reason}")]
     Handshake {
-        /// What was expected and what came instead.
+        /// The expected and the received.
         reason: String,
-        /// The peer's HTTP status, where it answered with something else than 101.
+        /// The peer's HTTP status, if other than 101.
         status: Option<u16>,
     },
     /// The peer broke RFC 6455, RFC 7692 or the framing of the zstd layer.
@@ -29,12 +29,12 @@ pub enum WireError {
     /// A frame of a type that the agreement excludes.
     #[error("{0}")]
     Unsupported(&'static str),
-    /// A message over the limit, as it came or after inflation.
+    /// A message over the limit, before or after inflation.
     #[error("message over the limit of {limit_bytes} bytes{}", if *.inflated { " after inflation" } else { "" })]
     TooLarge {
         /// The limit.
         limit_bytes: usize,
-        /// Whether the message crossed it only when inflated.
+        /// Whether only the inflated message is over the limit.
         inflated: bool,
     },
     /// Compressed bytes that do not inflate.
@@ -43,18 +43,28 @@ pub enum WireError {
     /// A text message that is not UTF-8.
     #[error("text message is not UTF-8")]
     Utf8,
-    /// The connection is over. From [`crate::Connection::next`] this is how the peer ended it, unless in order.
+    /// The connection is over. From [`crate::Connection::next`]: the peer closed it, but not in
+    /// order.
     #[error("closed with {code}{}{reason}", if .reason.is_empty() { "" } else { ": " })]
     Closed {
-        /// The peer's close code; 1005 when it gave none, 1006 when it sent no Close frame (RFC 6455 §7.4.1).
+        /// The peer's close code; 1005 if it gave none, 1006 if it sent no Close frame (RFC 6455
+        /// §7.4.1).
         code: u16,
-        /// The peer's reason, or what happened.
+        /// The peer's reason, or a description.
         reason: String,
     },
 }
 
 impl WireError {
-    /// What to tell the peer in [`crate::Connection::close`]; `None` when there is nobody to tell.
+    /// The code for [`crate::Connection::close`]; `None` if the peer is gone.
+    ///
+    /// ```
+    /// use wire::{CloseCode, WireError};
+    ///
+    /// let error = WireError::TooLarge { limit_bytes: 1 << 20, inflated: true };
+    /// assert_eq!(error.close_code(), Some(CloseCode::TooLarge));
+    /// assert_eq!(CloseCode::TooLarge.code(), 1009);
+    /// ```
     pub fn close_code(&self) -> Option<CloseCode> {
         match self {
             WireError::Protocol(_) => Some(CloseCode::Protocol),
@@ -118,7 +128,7 @@ pub enum CloseCode {
     Protocol,
     /// 1003: a frame type that the agreement excludes.
     Unsupported,
-    /// 1007: a payload that is not what its type says.
+    /// 1007: a payload that is not of its type.
     InvalidData,
     /// 1008: the peer broke a rule of this end.
     Policy,

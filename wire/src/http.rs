@@ -1,4 +1,4 @@
-//! The HTTP head of either end, read within bounds.
+//! Reads and writes HTTP heads, within bounds.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use tokio_tungstenite::tungstenite::http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::{error::WireError, socket::Socket};
 
-/// More than any client sends; httparse wants a fixed table.
+/// httparse needs a table of fixed size.
 const MAX_HEADERS: usize = 64;
 
-/// How long an answered peer may take to close its end.
+/// Time for an answered peer to close its end.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// An HTTP head and what came with it.
+/// An HTTP head, and the bytes behind it.
 #[derive(Debug)]
 pub(crate) struct Head<S> {
-    /// What the start line says.
+    /// The start line.
     pub(crate) start: S,
     pub(crate) headers: HeaderMap,
-    /// Bytes behind the head that arrived together with it.
+    /// Bytes behind the head that were read with it.
     pub(crate) early: Vec<u8>,
 }
 
@@ -97,7 +97,8 @@ async fn read_head<S>(
             let reason = "the peer closed the connection before its HTTP head was complete";
             return Err(HeadError::Wire(WireError::handshake(reason)));
         }
-        // Parsed only when a line ends twice, so that a head in small pieces costs no more than one in large ones.
+        // Parses only after an empty line, so that a head in small pieces costs no more than one in
+        // large pieces.
         if has_empty_line(&buffer[before.saturating_sub(3)..]) {
             let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
             let parsed =
@@ -127,7 +128,7 @@ fn header_map(headers: &[httparse::Header<'_>]) -> Result<HeaderMap, httparse::E
     Ok(map)
 }
 
-/// The values of a header, which may stand on several lines, as one list (RFC 7230 §3.2.2). `None` when absent.
+/// The values of a header's lines as one list (RFC 9110 §5.3). `None` if absent.
 pub(crate) fn list(headers: &HeaderMap, name: &str) -> Option<String> {
     let lines: Vec<_> = headers.get_all(name).iter().map(|v| String::from_utf8_lossy(v.as_bytes())).collect();
     (!lines.is_empty()).then(|| lines.join(", "))
@@ -138,7 +139,7 @@ pub(crate) fn list_contains(headers: &HeaderMap, name: &str, word: &str) -> bool
     list(headers, name).is_some_and(|list| list.split(',').any(|w| w.trim().eq_ignore_ascii_case(word)))
 }
 
-/// A complete HTTP answer, after which this end closes.
+/// Writes a complete HTTP answer and closes.
 pub(crate) async fn answer(stream: &mut Socket, status: &str, headers: &[(&str, &str)], body: &str) {
     let mut text = format!("HTTP/1.1 {status}\r\n");
     for (name, value) in headers {

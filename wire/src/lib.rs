@@ -1,18 +1,45 @@
 //! What do both ends agree on before they talk, and how do the bytes travel afterwards?
 //!
-//! A client makes an [`Offer`], a relay has its [`Support`]; the WebSocket handshake turns them into an
-//! [`Agreement`] on a wire format and a [`Compression`], by the pure functions of [`negotiate`]. After that a
-//! [`Connection`] carries whole messages, compressed as agreed, and counts its [`Traffic`] where it meets the socket.
-//! Nothing here knows what an event means.
+//! A client makes an [`Offer`], a relay has its [`Support`]; the WebSocket handshake turns them
+//! into an [`Agreement`] on a wire format and a [`Compression`], by the pure functions of
+//! [`negotiate`]. A [`Connection`] then carries whole messages, compressed as agreed, and counts
+//! its [`Traffic`] at the socket. Nothing here knows what an event means.
 //!
-//! WebSocket framing is tungstenite's. It has no compression, so a thin layer under it (`tap.rs`) takes the
-//! mark of a compressed message (RFC 7692, RSV1) away before tungstenite would refuse it; `deflate.rs` and
-//! `zstd.rs` do the work. Plain and compressed messages take the same path through frames and buffers.
+//! ```
+//! use wire::{Accepted, CloseCode, Offer, ServerConfig, Support, WireLimits};
 //!
-//! A [`Dictionary`] is what both ends of `zstd-dict` have beforehand.
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let compression = "zstd".parse()?;
+//! let formats = vec!["cbor-packed".parse()?];
+//! let support =
+//!     Support { formats: formats.clone(), compressions: vec![compression], batched: false, strict: false };
+//! let limits = WireLimits::default();
+//! let config = ServerConfig { support, limits, relay_info: "{}".into(), tls: None };
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+//! let url = format!("ws://{}", listener.local_addr()?);
 //!
-//! To add a compression, add a variant to [`Compression`] with complete parameters, a way to agree on it in
-//! `negotiate.rs`, and its two directions to `Transform` in `connection.rs`.
+//! let offer = Offer { formats, batched: false, compression };
+//! let (client, accepted) = tokio::join!(wire::connect(&url, &offer, &limits), async {
+//!     wire::accept(listener.accept().await?.0, &config).await
+//! });
+//! let (mut client, Accepted::WebSocket(mut relay)) = (client?, accepted?) else { panic!("no WebSocket") };
+//! assert_eq!(client.agreement().token.as_deref(), Some("nostr.cbor-packed.v1+zstd"));
+//!
+//! relay.feed("a message in the agreed format".into()).await?;
+//! relay.flush().await?;
+//! assert_eq!(client.next().await.unwrap()?.payload, "a message in the agreed format");
+//! tokio::join!(client.close(CloseCode::Normal, ""), relay.next());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! WebSocket framing and permessage-deflate are `tungstenite-deflate`'s; `zstd.rs` compresses
+//! messages above them. Plain and compressed messages take the same path through frames and
+//! buffers.
+//!
+//! To add a compression, add a variant to [`Compression`] with complete parameters, a way to agree
+//! on it to `negotiate.rs`, and its two directions to `connection.rs`.
 
 mod agreement;
 mod client;

@@ -1,4 +1,23 @@
-//! From header values to decisions, without a socket: which token and which extension (PROTOCOL: handshake).
+//! Header values to decisions, without a socket: the subprotocol token (RFC 6455 §4.2.2) and the
+//! extension (RFC 7692 §7.1).
+//!
+//! ```
+//! use wire::{Offer, Support, negotiate};
+//!
+//! let compression = "deflate".parse().unwrap();
+//! let offer = Offer { formats: vec![], batched: false, compression };
+//! let compressions = vec![compression];
+//! let support = Support { formats: vec![], compressions, batched: false, strict: false };
+//!
+//! let request = negotiate::request(&offer);
+//! assert_eq!(request.protocols, "nostr.json");
+//! let asked = request.extensions.as_deref();
+//! let relay = negotiate::accept(Some(&request.protocols), asked, &support).unwrap();
+//! let answered = relay.extensions.as_deref();
+//! let client = negotiate::check_answer(&offer, relay.token.as_deref(), answered).unwrap();
+//! assert_eq!(client, relay);
+//! assert_eq!(client.compression.name(), "deflate");
+//! ```
 
 use codecs::Format;
 use tungstenite_deflate::{DeflateParams, negotiate as extensions};
@@ -31,7 +50,7 @@ pub struct Request {
     pub extensions: Option<String>,
 }
 
-/// What a client sends for its offer.
+/// The headers for an offer.
 pub fn request(offer: &Offer) -> Request {
     let tokens: Vec<String> = offer.tokens().iter().map(Token::to_string).collect();
     let extensions = match &offer.compression {
@@ -41,14 +60,13 @@ pub fn request(offer: &Offer) -> Request {
     Request { protocols: tokens.join(", "), extensions }
 }
 
-/// A relay's decision on a client's header values; `None` stands for an absent header.
+/// Decides on a client's header values; `None` stands for an absent header.
 ///
-/// The first token of the client that is enabled wins: the client's order decides. With nothing offered, or
-/// nothing enabled among it, both speak JSON. Compressions are never stacked: with a `+zstd` token every
-/// extension is declined.
+/// The client's first enabled token wins; without one, both ends speak JSON. Compressions are never
+/// stacked: with a zstd token every extension is declined.
 ///
 /// # Errors
-/// [`Refusal`], to be answered with 400.
+/// [`Refusal`], which is answered with HTTP 400.
 pub fn accept(
     protocols: Option<&str>,
     extensions: Option<&str>,
@@ -67,7 +85,7 @@ pub fn accept(
             Compression::None | Compression::Zstd(_) => None,
         })
         .collect();
-    // Also looked at when nothing can be accepted: a malformed header fails the handshake either way.
+    // Also without an enabled deflate: a malformed header fails the handshake.
     let deflate = extensions::accept(extensions.unwrap_or_default(), &enabled)
         .map_err(|error| Refusal::Malformed(error.to_string()))?;
 
@@ -89,13 +107,12 @@ fn choose_token(list: &str, support: &Support) -> Option<Token> {
     list.split(',').filter_map(|token| token.trim().parse().ok()).find(|token| enabled.contains(token))
 }
 
-/// A client's check of the relay's header values; `None` stands for an absent header.
-///
-/// A relay that names no token speaks plain NIP-01 JSON (RFC 6455 §4.2.2 leaves the header to it).
+/// Checks the relay's header values against the offer; `None` stands for an absent header. A relay
+/// that names no token speaks plain NIP-01 JSON.
 ///
 /// # Errors
-/// What makes the handshake a failed one: a token or an extension that was not offered, or parameters that do
-/// not fit the offer.
+/// A token or an extension that was not offered, or parameters that do not fit the offer: the
+/// handshake failed.
 pub fn check_answer(
     offer: &Offer,
     protocol: Option<&str>,

@@ -1,4 +1,4 @@
-//! The relay's side of the handshake, and its plain HTTP.
+//! The relay's side of the handshake, and plain HTTP.
 
 use tokio::{io::AsyncWriteExt, net::TcpStream, time};
 use tokio_tungstenite::tungstenite::{
@@ -17,7 +17,7 @@ use crate::{
     tls::ServerTls,
 };
 
-/// What a relay says in handshakes and plain HTTP.
+/// What a relay answers in handshakes and plain HTTP.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
     /// Formats and compressions.
@@ -26,20 +26,21 @@ pub struct ServerConfig {
     pub limits: WireLimits,
     /// The relay information document of NIP-11, as JSON.
     pub relay_info: String,
-    /// The certificate, where clients shall come by `wss://`.
+    /// The certificate for `wss://`; `None` for `ws://`.
     pub tls: Option<ServerTls>,
 }
 
-/// What came of an incoming connection.
+/// The outcome of an incoming connection.
 #[derive(Debug)]
 pub enum Accepted {
-    /// A client to speak with.
+    /// A client behind its handshake.
     WebSocket(Box<Connection>),
-    /// A plain HTTP request, which was answered: NIP-11, OPTIONS, a refusal. The connection is closed.
+    /// A plain HTTP request that was answered (NIP-11, OPTIONS, a refusal). The connection is
+    /// closed.
     Http,
 }
 
-/// NIP-11 asks for these on the relay information document.
+/// Headers of the relay information document (NIP-11).
 const CORS: [(&str, &str); 3] = [
     ("Access-Control-Allow-Origin", "*"),
     ("Access-Control-Allow-Headers", "*"),
@@ -48,15 +49,28 @@ const CORS: [(&str, &str); 3] = [
 
 const TEXT: (&str, &str) = ("Content-Type", "text/plain; charset=utf-8");
 
-/// Takes an incoming connection through its handshake. `TCP_NODELAY` is set before the first byte.
+/// Takes an incoming connection through its handshake. Sets `TCP_NODELAY` before the first byte.
+///
+/// ```
+/// # async fn example(config: wire::ServerConfig) -> Result<(), Box<dyn std::error::Error>> {
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:7777").await?;
+/// loop {
+///     let (stream, _) = listener.accept().await?;
+///     if let wire::Accepted::WebSocket(mut client) = wire::accept(stream, &config).await? {
+///         println!("{:?} speaks {}", client.peer_addr(), client.agreement().format);
+///         client.close(wire::CloseCode::Normal, "").await;
+///     }
+/// }
+/// # }
+/// ```
 ///
 /// # Errors
-/// [`WireError::Handshake`] for a head that is malformed, too large or too slow; the peer was answered where that
-/// is possible. Well-formed requests that are refused are [`Accepted::Http`].
+/// [`WireError::Handshake`] for a head that is malformed, too large or too slow; a malformed or too
+/// large one is answered. A well-formed request that is refused is [`Accepted::Http`].
 pub async fn accept(stream: TcpStream, config: &ServerConfig) -> Result<Accepted, WireError> {
     stream.set_nodelay(true)?;
     let timeout = config.limits.handshake_timeout;
-    // In memory of its own, so that a connection does not keep the handshake's for life.
+    // Boxed: the task of a connection is as large as the largest future in it.
     time::timeout(timeout, Box::pin(handshake(stream, config)))
         .await
         .map_err(|_| WireError::handshake(format!("no complete HTTP request within {timeout:?}")))?

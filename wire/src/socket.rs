@@ -1,4 +1,4 @@
-//! The socket under a connection: TCP, counted, with TLS over it where the URL says `wss://`.
+//! The socket under a connection: counted TCP, with TLS over it for `wss://`.
 
 use std::{
     io,
@@ -17,11 +17,11 @@ use tokio_rustls::TlsStream;
 #[derive(Debug)]
 pub(crate) enum Socket {
     Plain(Counted),
-    /// Boxed: a TLS session is a kilobyte, which connections without one should not pay for.
+    /// Boxed: a TLS session takes a kilobyte, which connections without TLS do not need.
     Tls(Box<TlsStream<Counted>>),
 }
 
-/// TCP that counts what passes it: with TLS, the records and the handshake too.
+/// TCP that counts its bytes; with TLS, those of records and handshake.
 #[derive(Debug)]
 pub(crate) struct Counted {
     stream: TcpStream,
@@ -31,7 +31,7 @@ pub(crate) struct Counted {
 }
 
 impl Socket {
-    /// Where the bytes are counted.
+    /// The counted TCP socket.
     pub(crate) fn tcp(&self) -> &Counted {
         match self {
             Socket::Plain(tcp) => tcp,
@@ -39,8 +39,8 @@ impl Socket {
         }
     }
 
-    /// Whether a read would certainly bring nothing now; if so, the task is woken when one would. With TLS nobody
-    /// knows before reading.
+    /// Whether a read would return `Pending`; if so, the task is woken when it would not. `false`
+    /// with TLS, which may hold decrypted bytes.
     pub(crate) fn has_nothing_to_read(&self, cx: &mut Context<'_>) -> bool {
         match self {
             Socket::Plain(tcp) => tcp.stream.poll_read_ready(cx).is_pending(),
@@ -95,7 +95,8 @@ impl AsyncRead for Socket {
         match self.get_mut() {
             Socket::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Socket::Tls(tls) => match ready!(Pin::new(tls).poll_read(cx, buf)) {
-                // TCP ended without TLS's own end. WebSocket has its Close frame to tell whether anything is missing.
+                // TCP ended without close_notify (RFC 8446 §6.1). The Close frame tells whether
+                // anything is missing.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
                 result => Poll::Ready(result),
             },

@@ -1,4 +1,4 @@
-//! TLS for `wss://`, through rustls with ring's cryptography: it builds with no more than a C compiler.
+//! TLS for `wss://`, by rustls with ring, which needs only a C compiler.
 
 use std::{path::Path, sync::Arc};
 
@@ -10,11 +10,20 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::{error::WireError, socket::Counted};
 
-/// Whom a client trusts. Without it, [`crate::connect`] trusts whom the platform trusts.
+/// The roots that a client trusts.
+///
+/// ```no_run
+/// # async fn example(offer: wire::Offer) -> Result<(), Box<dyn std::error::Error>> {
+/// let own = wire::ClientTls::from_file("cert.pem".as_ref())?;
+/// let limits = wire::WireLimits::default();
+/// let connection = wire::connect_with("wss://localhost:7777", &offer, &limits, Some(&own)).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct ClientTls(TlsConnector);
 
-/// What a relay shows to clients, who then speak `wss://` to it and nothing else.
+/// A relay's certificate and key. With them it speaks only `wss://`.
 #[derive(Clone)]
 pub struct ServerTls(TlsAcceptor);
 
@@ -22,26 +31,26 @@ pub struct ServerTls(TlsAcceptor);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A file that is not there, or not PEM with what was expected in it.
+    /// A file that cannot be read, or is not PEM with the expected content.
     #[error("cannot read {what} from {path}: {why}; expected a PEM file")]
     File {
-        /// What was expected.
+        /// The expected content.
         what: &'static str,
         /// The file.
         path: String,
-        /// What came instead.
+        /// The cause.
         why: String,
     },
     /// The platform has no usable roots.
     #[error("the platform has no root certificates: {0}; name a file of them (--ca FILE)")]
     NoRoots(String),
-    /// rustls refuses them.
+    /// rustls refuses certificates or key.
     #[error("{0}")]
     Refused(#[from] rustls::Error),
 }
 
 impl ClientTls {
-    /// Trusts the roots that the platform trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` override them).
+    /// Trusts the platform's roots; `SSL_CERT_FILE` and `SSL_CERT_DIR` override them.
     ///
     /// # Errors
     /// [`TlsError::NoRoots`].
@@ -56,7 +65,7 @@ impl ClientTls {
         ClientTls::trusting(roots)
     }
 
-    /// Trusts the certificates in a PEM file, and no others.
+    /// Trusts only the certificates in a PEM file.
     ///
     /// # Errors
     /// [`TlsError::File`], and [`TlsError::Refused`] for certificates that cannot be roots.
@@ -88,7 +97,8 @@ impl ClientTls {
 }
 
 impl ServerTls {
-    /// A certificate chain, the relay's own certificate first, and its private key, in PEM files.
+    /// Reads PEM files: a certificate chain that begins with the relay's own certificate, and the
+    /// private key.
     ///
     /// # Errors
     /// [`TlsError::File`], and [`TlsError::Refused`] for a key that does not fit.

@@ -1,13 +1,13 @@
-//! The zstd layer of the `+zstd`, `+zstd-stream` and `+zstd-dict-…` tokens: every message is binary, its first byte tells
-//! the transform.
+//! The zstd layer of the `+zstd`, `+zstd-stream` and `+zstd-dict-…` tokens: every message is binary
+//! and begins with the transform.
 //!
 //! ```text
 //! 00 payload              as it is
-//! 01 one zstd frame       self-contained: no state from earlier messages; with a dictionary only where the token names it
-//! 02 flushed blocks       what comes next in the one zstd frame of this direction; only on `+zstd-stream`
+//! 01 one zstd frame       by itself; with the dictionary that the token names
+//! 02 flushed blocks       the next of the direction's one zstd frame; only on `+zstd-stream`
 //! ```
 //!
-//! Contexts of single frames carry nothing from one message to the next, so those of a thread serve all its
+//! Contexts of single frames keep nothing between messages, so those of a thread serve all its
 //! connections. A stream has contexts of its own, made when its first message needs them.
 
 use std::{cell::RefCell, fmt};
@@ -34,8 +34,9 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `work` with an output buffer of the thread, at least `bytes` long, so that a connection keeps none of its own and
-/// a length in a frame reserves nothing. The buffer is zeroed only where it grows.
+/// Runs `work` with an output buffer of the thread, at least `bytes` long, so that a connection
+/// keeps none of its own and a length in a frame reserves nothing. The buffer is zeroed only where
+/// it grows.
 fn with_scratch<R>(bytes: usize, work: impl FnOnce(&mut [u8]) -> R) -> R {
     SCRATCH.with_borrow_mut(|buffer| {
         if buffer.len() < bytes {
@@ -45,7 +46,7 @@ fn with_scratch<R>(bytes: usize, work: impl FnOnce(&mut [u8]) -> R) -> R {
     })
 }
 
-/// Contexts of single frames. Their number is that of different parameters and dictionaries in use.
+/// Contexts of single frames, one for each set of parameters and each dictionary in use.
 struct Pool {
     compress: Vec<(ZstdParams, CCtx<'static>)>,
     decompress: Vec<(Option<Dictionary>, DCtx<'static>)>,
@@ -63,7 +64,7 @@ impl ZstdLayer {
         ZstdLayer { params, compress: None, decompress: None }
     }
 
-    /// What its contexts take, by zstd's own count: of this connection, or of the thread.
+    /// Memory of the contexts, by zstd's own functions.
     pub(crate) fn memory(&self) -> CompressionMemory {
         if self.params.mode == ZstdMode::Stream {
             let compress = self.compress.as_ref().map_or(0, CCtx::sizeof);
@@ -78,11 +79,11 @@ impl ZstdLayer {
         }))
     }
 
-    /// Appends the message for `payload` to `out`: compressed from `min_bytes` on, and, where each message is by
-    /// itself, only if that is smaller.
+    /// Appends the message for `payload` to `out`, compressed if it has at least `min_bytes`; a
+    /// single frame also only if it is smaller.
     ///
     /// # Errors
-    /// [`WireError::Protocol`] when zstd fails, which it does for want of memory only.
+    /// [`WireError::Protocol`] if zstd has no memory.
     pub(crate) fn compress(&mut self, payload: &[u8], out: &mut BytesMut) -> Result<(), WireError> {
         if payload.len() >= self.params.min_bytes && !payload.is_empty() {
             if self.params.mode == ZstdMode::Stream {
@@ -119,11 +120,12 @@ impl ZstdLayer {
         })
     }
 
-    /// The payload of a message. No more than `limit_bytes` and one are ever produced, whatever the frame claims.
+    /// The payload of a message. At most `limit_bytes` + 1 bytes are produced, whatever size the
+    /// frame claims.
     ///
     /// # Errors
-    /// [`WireError::Protocol`] without a transform of this layer, [`WireError::Inflate`] for bytes that are not what it
-    /// says, [`WireError::TooLarge`].
+    /// [`WireError::Protocol`] for an unknown transform, [`WireError::Inflate`] for damaged bytes,
+    /// [`WireError::TooLarge`].
     pub(crate) fn decompress(&mut self, message: &Bytes, limit_bytes: usize) -> Result<Bytes, WireError> {
         let stream = self.params.mode == ZstdMode::Stream;
         match message.first() {
@@ -144,7 +146,7 @@ impl ZstdLayer {
             None => self.decompress.insert(new_decompress().map_err(broken)?),
         };
         with_scratch(limit_bytes + 1, |buffer| {
-            // A bounded slice: one byte over the limit tells that there would be more.
+            // One byte over the limit shows that there would be more.
             let mut output = OutBuffer::around(&mut buffer[..=limit_bytes]);
             let mut input = InBuffer::around(blocks);
             loop {
@@ -158,7 +160,7 @@ impl ZstdLayer {
                         "the zstd stream ended; it lasts as long as the connection".into(),
                     ));
                 }
-                // The decoder may hold output back only when it had no room.
+                // The decoder holds output back only without room for it.
                 if input.pos == blocks.len() || (input.pos, output.pos()) == (before_in, before_out) {
                     return Ok(Bytes::copy_from_slice(output.as_slice()));
                 }
@@ -185,7 +187,7 @@ fn new_compress(params: &ZstdParams) -> Result<CCtx<'static>, zstd_safe::ErrorCo
     context.set_parameter(CParameter::CompressionLevel(params.level))?;
     context.set_parameter(CParameter::WindowLog(params.window_bits))?;
     if let Some(dictionary) = dictionary(params) {
-        // The token names the dictionary already; the frames need not.
+        // The token names the dictionary.
         context.set_parameter(CParameter::DictIdFlag(false))?;
         context.load_dictionary(dictionary.bytes())?;
     }
@@ -200,7 +202,7 @@ fn new_decompress() -> Result<DCtx<'static>, zstd_safe::ErrorCode> {
 
 fn compress_smaller(params: &ZstdParams, payload: &[u8], out: &mut BytesMut) -> bool {
     with_scratch(payload.len(), |buffer| {
-        // The slice is one byte shorter than the payload: a frame that does not fit would save nothing.
+        // One byte shorter than the payload: a frame that does not fit saves nothing.
         let room = payload.len().saturating_sub(1);
         let result = POOL.with_borrow_mut(|pool| {
             let contexts = &mut pool.compress;

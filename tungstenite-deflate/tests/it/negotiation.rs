@@ -1,4 +1,4 @@
-//! Header values in, decisions out.
+//! Decisions on header values.
 
 use proptest::prelude::*;
 use tungstenite_deflate::{
@@ -35,7 +35,7 @@ fn check_accept(enabled: &[DeflateParams], header: &str, expected: Option<Grante
 fn the_server_honours_deflate_offers() {
     let both = [DeflateParams::DEFAULT, NO_TAKEOVER];
     let cases: [(&str, Option<Granted<'_>>); 24] = [
-        // What nostr-tools, NDK and Chromium send, what go-nostr sends, what strfry's clients send.
+        // The offers of nostr-tools, NDK and Chromium, of go-nostr, and of strfry's clients.
         ("permessage-deflate; client_max_window_bits", Some(("permessage-deflate", KEPT, KEPT))),
         ("permessage-deflate", Some(("permessage-deflate", KEPT, KEPT))),
         (
@@ -115,7 +115,7 @@ fn the_server_can_insist_on_no_takeover_and_on_smaller_windows() {
         "permessage-deflate; client_max_window_bits",
         Some(("permessage-deflate; client_max_window_bits=11", bits(KEPT, 11), bits(KEPT, 11))),
     );
-    // Without the client's leave its window cannot be limited (RFC 7692 §7.1.2.2).
+    // A client that does not offer the parameter keeps its window (RFC 7692 §7.1.2.2).
     check_accept(&small, "permessage-deflate", Some(("permessage-deflate", bits(KEPT, 11), KEPT)));
 }
 
@@ -125,7 +125,7 @@ fn a_server_that_shares_compressed_messages_promises_no_takeover_of_its_own() {
     check_accept(&[SHARED], "permessage-deflate; client_max_window_bits", Some((answer, DROPPED, KEPT)));
     assert!(accept("permessage-deflate", &[SHARED]).unwrap().unwrap().1.shared);
 
-    // A client cannot ask for it: it offers what everybody offers, and tells from the answer what it got.
+    // A client cannot ask for it: its offer is the default one, and the answer decides.
     assert_eq!(offer(&SHARED), offer(&DeflateParams::DEFAULT));
     for (answer, takeover) in [(answer, false), ("permessage-deflate", true)] {
         let agreed = check_answer(answer, Some(&SHARED)).unwrap().unwrap();
@@ -154,7 +154,8 @@ fn a_header_outside_the_grammar_is_refused() {
     }
 }
 
-/// What the client does after an answer (client's direction, server's direction); `Err`: a failed handshake.
+/// What the client does after an answer (client's direction, server's direction); `Err`: a failed
+/// handshake.
 fn check_client(offered: Option<&DeflateParams>, answer: &str, expected: Result<Option<Directions>, &str>) {
     let found = check_answer(answer, offered).map_err(|error| error.to_string());
     match (found, expected) {

@@ -1,4 +1,4 @@
-//! Many connections that each wait for their echo before they send again.
+//! Many connections with one message in flight each.
 
 use std::{net::SocketAddr, time::Instant};
 
@@ -50,7 +50,7 @@ pub(crate) fn measure(rounds: usize) -> anyhow::Result<()> {
 /// Round trips a second, and the server's CPU in microseconds for each.
 type Figures = (f64, f64);
 
-/// tungstenite's and ours.
+/// tungstenite's and `wire`'s.
 type Round = (Figures, Figures);
 
 fn play(server: Server) -> anyhow::Result<Figures> {
@@ -86,7 +86,7 @@ async fn echo(server: Server, stream: TcpStream) -> anyhow::Result<()> {
             while let Some(message) = websocket.next().await {
                 match message {
                     Ok(message) if message.is_text() => websocket.send(message).await?,
-                    // The client is done.
+                    // The client closed.
                     _ => break,
                 }
             }
@@ -103,7 +103,7 @@ async fn echo(server: Server, stream: TcpStream) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every client keeps one message under way. They begin together, when all are connected.
+/// Every client keeps one message in flight. All begin when all are connected.
 async fn ask(address: SocketAddr) -> anyhow::Result<f64> {
     let mut streams = Vec::new();
     for _ in 0..CONNECTIONS {

@@ -40,7 +40,7 @@ pub(crate) fn measure(rounds: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// CPU in microseconds and bytes at the socket, for each delivery.
+/// CPU in microseconds and bytes at the socket, a delivery.
 fn play(compression: Compression) -> anyhow::Result<(f64, f64)> {
     let (tell, told) = address_channel();
     let sender = on_core(SERVER_CORE, async move || {
@@ -66,7 +66,7 @@ fn play(compression: Compression) -> anyhow::Result<(f64, f64)> {
     Ok(figures)
 }
 
-/// Events as JSON, each behind the subscription id of every connection, as a relay does it.
+/// Sends each event to every connection, behind its subscription id.
 async fn send(connections: &mut [Connection]) -> anyhow::Result<()> {
     let json = Format::JSON.spec().library;
     let events = events();
@@ -93,7 +93,7 @@ async fn send(connections: &mut [Connection]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Notes as JSON, 350 to 2,000 bytes: random hex, which is most of a note, and text of few different words.
+/// Notes as JSON: random hex, which is most of a note, and text of 16 different words.
 fn events() -> Vec<Vec<u8>> {
     const WORDS: [&str; 16] = [
         "the", "relay", "was", "a", "note", "and", "of", "nobody", "zap", "this", "morning", "https://",
@@ -113,7 +113,9 @@ fn events() -> Vec<Vec<u8>> {
         };
         let (id, pubkey, sig) = (hex(64), hex(64), hex(128));
         let tags: Vec<_> = (0..n % 8).map(|_| format!(r#"["p","{}"]"#, hex(64))).collect();
-        let content: Vec<_> = hex(16 * (1 + n % 12)).bytes().map(|b| WORDS[usize::from(b) % 16]).collect();
+        let digits = hex(16 * (1 + n % 12));
+        let words = digits.chars().filter_map(|digit| digit.to_digit(16));
+        let content: Vec<_> = words.map(|word| WORDS[word as usize]).collect();
         format!(
             r#"{{"id":"{id}","pubkey":"{pubkey}","created_at":{},"kind":1,"tags":[{}],"content":"{}","sig":"{sig}"}}"#,
             1_700_000_000 + n,

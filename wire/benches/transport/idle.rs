@@ -1,4 +1,4 @@
-//! What a connection takes that spoke once and now waits, with its task: the wire's part of what a relay keeps.
+//! Memory of an idle connection with its task, after one echo.
 
 use std::{fs, net::SocketAddr, sync::mpsc};
 
@@ -17,7 +17,7 @@ use crate::{
 
 const CONNECTIONS: usize = 5_000;
 
-/// Room for the clients' own sockets and buffers' first pages.
+/// Connections before the first count, which allocate what all share.
 const WARM: usize = 100;
 
 pub(crate) fn measure() -> anyhow::Result<()> {
@@ -28,7 +28,7 @@ pub(crate) fn measure() -> anyhow::Result<()> {
     let address = told.recv()?;
     let clients = on_core(PEER_CORE, async move || speak_once(address, left).await);
     let (before, after): (u64, u64) = (figures.recv()?, figures.recv()?);
-    // It waits for this and for nothing else.
+    // Ends the clients.
     leave.send(()).ok();
     join(clients)?;
     join(server)?;

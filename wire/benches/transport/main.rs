@@ -1,7 +1,7 @@
-//! What does the transport cost beside raw TCP and beside tungstenite as it comes?
+//! What does the transport cost beside raw TCP and beside tungstenite's defaults?
 //!
-//! `cargo bench -p wire --bench transport` plays every pair in alternation on two cores and prints ratios of the same
-//! run. docs/transport.md has the table and says how to read it.
+//! `cargo bench -p wire --bench transport` plays every pair in alternation on two cores and prints
+//! ratios of the same run. docs/transport.md has the table and says how to read it.
 
 mod echo;
 mod fan_out;
@@ -23,32 +23,35 @@ use wire::{Compression, ServerConfig, Support, WireLimits};
 #[derive(Debug, Parser)]
 #[command(name = "transport")]
 struct Args {
-    /// How often every pair is played; ratios are medians over the rounds.
+    /// Rounds; ratios are medians of ratios within a round.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
 
-    /// Which parts, separated by commas; all of them unless said otherwise.
+    /// Parts to run, separated by commas; all by default.
     #[arg(long, value_enum, value_delimiter = ',')]
     part: Vec<Part>,
 
-    /// What `cargo bench` passes.
+    /// Passed by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// 700-byte messages, 16 a flush: CPU of both ends beside length-prefixed TCP, and the tap beside tungstenite
+    /// 700-byte messages, 16 a flush: CPU of both ends beside length-prefixed TCP, and the tap
+    /// beside tungstenite
     Stream,
-    /// One event to 500 connections, 8 a flush: the sender's CPU compressed once beside uncompressed
+    /// One event to 500 connections, 8 a flush: the sender's CPU compressed once beside
+    /// uncompressed
     FanOut,
-    /// 1,000 connections that wait for each echo: round trips a second beside tungstenite's default buffers
+    /// 1,000 connections that wait for each echo: round trips a second beside tungstenite's default
+    /// buffers
     Echo,
     /// 5,000 connections that spoke once: memory each
     Idle,
 }
 
-/// Where senders and servers run, and where their peers do.
+/// The core of senders and servers, and that of their peers.
 const SERVER_CORE: usize = 0;
 const PEER_CORE: usize = 1;
 
@@ -66,7 +69,7 @@ fn bench(args: &Args) -> anyhow::Result<()> {
     let wants = |part| args.part.is_empty() || args.part.contains(&part);
     let rounds = usize::from(args.rounds);
     say(&format!("{rounds} rounds"));
-    // Before anything else has taken memory that it could use again.
+    // First: later parts leave memory that could be reused.
     if wants(Part::Idle) {
         idle::measure()?;
     }
@@ -87,9 +90,7 @@ fn say(line: &str) {
     println!("{line}");
 }
 
-// --- what the parts share ------------------------------------------------------------------------------------
-
-/// A thread of its own on one core with a runtime of its own.
+/// Runs `work` on a thread of its own, pinned to a core, with a runtime of its own.
 fn on_core<T: Send + 'static>(
     core: usize,
     work: impl AsyncFnOnce() -> anyhow::Result<T> + Send + 'static,
@@ -113,7 +114,7 @@ fn cpu_ns() -> anyhow::Result<u64> {
     Ok(u64::try_from(time.tv_sec())? * 1_000_000_000 + u64::try_from(time.tv_nsec())?)
 }
 
-/// A port that is known only when somebody listens.
+/// Tells the other thread the address of a listener on port 0.
 fn address_channel() -> (mpsc::Sender<std::net::SocketAddr>, mpsc::Receiver<std::net::SocketAddr>) {
     mpsc::channel()
 }
@@ -130,7 +131,7 @@ async fn accepted(stream: tokio::net::TcpStream, config: &ServerConfig) -> anyho
     }
 }
 
-/// A client that is a socket behind its handshake: `headers` are further lines of the request.
+/// A client's socket behind its handshake; `headers` are further lines of the request.
 async fn raw_client(address: std::net::SocketAddr, headers: &str) -> anyhow::Result<tokio::net::TcpStream> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(address).await?;

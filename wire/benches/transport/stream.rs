@@ -1,4 +1,4 @@
-//! One connection, one direction, as fast as it goes: relay to client.
+//! One connection, relay to client, saturated.
 
 use std::net::SocketAddr;
 
@@ -24,15 +24,15 @@ const MESSAGES: usize = 200_000;
 const MESSAGE_BYTES: usize = 700;
 const BATCH: usize = 16;
 
-/// Who carries the messages.
+/// The transport under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Carrier {
-    /// Four bytes of length before each; buffers of 64 KiB.
+    /// TCP with a four-byte length before each message; buffers of 64 KiB.
     Raw,
-    /// The buffers that suit it best (TRANSPORT: read 16 KiB, write 32 KiB).
+    /// tungstenite with buffers of 16 KiB (read) and 32 KiB (write).
     Tungstenite,
     Wire,
-    /// With permessage-deflate agreed and every message below its `min_bytes`: what looking for its marks costs.
+    /// `wire` with permessage-deflate agreed and every message below `min_bytes`: the cost of the tap.
     WireTapped,
 }
 
@@ -192,7 +192,7 @@ async fn send_wire(mut connection: Connection) -> anyhow::Result<u64> {
         connection.flush().await?;
     }
     let spent = cpu_ns()? - before;
-    // Until the client has everything, and closed.
+    // Until the client closes, which it does after the last message.
     let end = connection.next().await;
     ensure!(end.is_none(), "the client left early: {end:?}");
     Ok(spent)

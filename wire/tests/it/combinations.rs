@@ -38,13 +38,13 @@ impl Peer {
     }
 }
 
-/// What the peer says up to its `end`.
+/// The peer's lines before `end`.
 fn lines(child: &mut Child) -> Vec<String> {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     lines.take_while(|line| line != "end").collect()
 }
 
-/// Every set of parameters that our client can offer: 147.
+/// Every set of parameters that the client can offer: 147.
 fn offers() -> Vec<String> {
     let mut offers = Vec::new();
     for window in 9..=15 {
@@ -75,8 +75,9 @@ async fn our_client_talks_to_servers_with_every_set_of_parameters() {
         let mut child = peer.start(&["server"]);
         let ports = lines(&mut child);
         assert_eq!(ports.len(), peer.servers, "{}", peer.program);
-        // The first server has no wishes of its own and gets every offer. The others get one each that leaves the
-        // windows to them: ws answers 400 when it was told to use a larger window than is offered.
+        // The first server sets no parameter and gets every offer. The others get an offer each
+        // that leaves the windows to them: ws answers 400 if it is set to a larger window than is
+        // offered.
         let first = offers.iter().map(|offer| (&ports[0], offer));
         let others = ports.iter().zip(open.iter().cycle()).skip(1);
         for (port, compression) in first.chain(others) {
@@ -109,7 +110,7 @@ async fn clients_with_every_set_of_parameters_talk_to_our_relay() {
         assert_eq!(answers.len(), peer.clients, "{}", peer.program);
         for answer in &answers {
             let (server_bits, answer) = answer.split_once(' ').unwrap();
-            // zlib cannot compress raw deflate with a window of 8, so that such an offer is declined.
+            // zlib cannot compress raw deflate with a window of 8, so such an offer is declined.
             assert_eq!(
                 answer.starts_with("permessage-deflate"),
                 server_bits != "8",

@@ -1,4 +1,4 @@
-//! A relay's end and a client's end on one machine.
+//! Both ends of a connection over loopback.
 
 use std::net::SocketAddr;
 
@@ -60,7 +60,7 @@ pub(crate) async fn receive(connection: &mut Connection) -> Bytes {
     connection.next().await.expect("the connection is open").expect("a message").payload
 }
 
-/// Something like an event: repetitive JSON with hex in it, different for each `seed`.
+/// Repetitive JSON with hex, different for each `seed`.
 pub(crate) fn sample(seed: usize, bytes: usize) -> Vec<u8> {
     let mut state = seed as u64 ^ 0x9e37_79b9_7f4a_7c15;
     let mut text = String::from(r#"["EVENT","sub",{"kind":1,"tags":[["p",""#);

@@ -12,8 +12,9 @@ use crate::{
 
 const NOTE: &str = r#"["EVENT","sub:1",{"id":"5c83da77af1dec6d7289834998ad7aafbd9e2191396d75ec3cc27f5a77226f36","pubkey":"f7234bd4c1394dda46d09f35bd384dd30cc552ad5541990f98844fb06676e9ca","created_at":1700000000,"kind":1,"tags":[],"content":"good morning","sig":"908a15e46fb4d8675bab026fc230a0e3542bfade63da02d542fb78b2a8513fcd0092619a2c8c1221e581946e0191f2af505dfdf8657a414dbca329186f009262"}]"#;
 
-/// [`NOTE`] behind the zstd layer with the bundled dictionary, as zstd 1.5.7 writes it: the transform byte, then a frame
-/// (magic 28 b5 2f fd) that does not name its dictionary, because the token does.
+/// [`NOTE`] behind the zstd layer with the bundled dictionary, as zstd 1.5.7 writes it: the
+/// transform byte, then a frame (magic 28 b5 2f fd) that does not name its dictionary, because the
+/// token does.
 const GOLDEN: &str = "0128b52ffd607400e505003311295e7c110319d55de38414a6b3f52852efe5d49ef6ec6d736c48a17b5685d23e42442c31748518d5ddc35aa24d8e2bf56aa8fbe0f993fc8fb785baf9e797c81ae32d5fdb9c1e5d8df517793a75e292e212d36981f1743a27d78805ced47333df6aaa29a9764a21dd7d1c7719bb7c1e4df9accda6ee61f5e7519588e9b334b11b6763c46edfd6c858b2df7e582552085f3dabb9f7e34929cda412f6c3ec1fd4bcdb9f4c6c0307fce04af10c4c1810410c5b026e077ca756e1b75a";
 
 fn json() -> Dictionary {

@@ -1,4 +1,4 @@
-//! Handshakes with peers that do, and do not, what is expected; and plain HTTP.
+//! Handshakes with conforming and other peers, and plain HTTP.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use crate::{
     scripted::{FIN, RSV1, Scripted, TEXT, frame, patiently, upgrade_answer, upgrade_request},
 };
 
-/// Sends a request to a relay and returns the whole answer and what became of the connection.
+/// Sends a request to a relay. Returns the whole answer and the relay's outcome.
 async fn ask(request: &str) -> (String, Result<Accepted, WireError>) {
     let mut config = config(support(&Compression::NAMES));
     config.support.strict = true;
@@ -209,7 +209,7 @@ async fn an_answer_that_was_not_offered_fails_the_handshake() {
 
 const BAD_REQUEST: &str = "HTTP/1.1 400 Bad Request\r\n\r\nno subprotocols";
 
-/// A server that answers a request which offers subprotocols with `refusal`, and accepts one without.
+/// A server that answers offers of subprotocols with `refusal`, and accepts requests without them.
 async fn without_subprotocols(refusal: &'static str) -> (Result<Connection, WireError>, usize) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}/", listener.local_addr().unwrap());
@@ -257,7 +257,7 @@ async fn a_refusal_for_another_reason_is_final() {
     }
 }
 
-/// Connects to a server that answers with these bytes, whatever it is asked, and closes.
+/// Connects to a server that answers every request with these bytes and closes.
 async fn against_raw(answer: &'static str) -> WireError {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

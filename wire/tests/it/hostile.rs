@@ -1,5 +1,5 @@
-//! A scripted client against the relay's end: what the protocols allow must work, what they forbid must end in
-//! the right close code, in bounded memory and time.
+//! A scripted client against the relay's end: allowed frames work, forbidden ones end with the
+//! right close code, in bounded memory and time.
 
 use std::{
     io::Write,
@@ -29,7 +29,7 @@ async fn scripted(headers: &str) -> (Scripted, Connection) {
     (client, connection(accepted.await.unwrap().unwrap()))
 }
 
-/// What permessage-deflate makes of a first message.
+/// The first message of a connection under permessage-deflate.
 fn deflated(payload: &[u8]) -> Vec<u8> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Level::new(6));
     encoder.write_all(payload).unwrap();
@@ -41,7 +41,7 @@ fn zstd_message(payload: &[u8]) -> Vec<u8> {
     [vec![1], zstd::bulk::compress(payload, 1).unwrap()].concat()
 }
 
-/// Sends frames, expects the relay to fail, to close with `code`, and the client to read that code.
+/// Sends frames that the relay must refuse with an error and a Close frame with `code`.
 pub(crate) async fn check_refused(headers: &str, what: &str, frames: &[RawFrame<'_>], code: CloseCode) {
     let bytes: Vec<u8> =
         frames.iter().flat_map(|(first_byte, payload)| frame(true, *first_byte, payload)).collect();
@@ -145,7 +145,7 @@ async fn rsv1_where_it_does_not_belong_is_a_protocol_error() {
 
 #[tokio::test]
 async fn messages_with_final_blocks_are_messages_like_others() {
-    // RFC 7692 §7.2.3.4: BFINAL is set, so that the stream ends and the next message begins another.
+    // RFC 7692 §7.2.3.4: BFINAL ends the stream, and the next message begins another.
     let last = [0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00, 0x00];
     let (mut client, mut relay) = scripted(DEFLATE).await;
     for message in [&last[..], &last, &deflated(b"Hello"), &last] {
@@ -341,7 +341,7 @@ async fn closing_does_not_wait_forever_for_a_silent_peer() {
     for reads in [true, false] {
         let (mut client, mut relay) = scripted(PLAIN).await;
         if !reads {
-            // The socket is full: not even the Close frame goes out.
+            // The socket is full, so the Close frame cannot be sent.
             while tokio::time::timeout(Duration::from_millis(100), send(&mut relay, vec![b' '; 100_000]))
                 .await
                 .is_ok()

@@ -71,7 +71,7 @@ async fn a_python_client_reads_events_that_were_compressed_once_and_spliced() {
         let mut common = None;
         while let Some(message) = patiently(relay.next()).await {
             let payload = message.unwrap_or_else(|error| panic!("{parameters}: {error}")).payload;
-            // Every message is sent with a prefix of its own length; one of them is sent as the shared part.
+            // Each message has a prefix of its own; the first payload is also the shared part.
             let own = SharedDeflate::default();
             let common = common.get_or_insert_with(|| payload.clone());
             let shared = if payload == *common { &shared } else { &own };

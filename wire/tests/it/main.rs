@@ -1,4 +1,5 @@
-//! Both ends over real sockets: against each other, against scripted peers, against other implementations.
+//! Both ends over real sockets: against each other, against scripted peers, against other
+//! implementations.
 
 #![expect(clippy::unwrap_used, reason = "clippy recognises test functions, not their helpers")]
 

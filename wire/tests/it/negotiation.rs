@@ -1,4 +1,4 @@
-//! Header values in, decisions out.
+//! Decisions on header values.
 
 use codecs::Format;
 use proptest::prelude::*;
@@ -120,7 +120,7 @@ fn a_relay_that_shares_compressed_events_promises_no_takeover_of_its_own() {
     assert_eq!(agreement.extensions.as_deref(), Some(answer));
     assert_eq!(agreement.compression.name(), "deflate-shared");
 
-    // A client cannot ask for it: it offers what everybody offers, and tells from the answer what it got.
+    // A client cannot ask for it: its offer is that of `deflate`, and the answer decides.
     let shared = offer("deflate-shared");
     assert_eq!(negotiate::request(&shared), negotiate::request(&offer("deflate")));
     for (answer, name) in [(answer, "deflate-shared"), ("permessage-deflate", "deflate")] {

@@ -26,7 +26,7 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// A client that has not said anything yet.
+    /// A client before its handshake.
     pub(crate) async fn client(address: SocketAddr) -> Scripted {
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
@@ -38,7 +38,7 @@ impl Scripted {
         Scripted { stream, masks: false }
     }
 
-    /// A client that has upgraded with these further header lines, and the answer's head.
+    /// A client behind a handshake with these further header lines, and the answer's head.
     pub(crate) async fn upgraded(address: SocketAddr, headers: &str) -> (Scripted, String) {
         let mut client = Scripted::client(address).await;
         client.write(upgrade_request("/", headers).as_bytes()).await;
@@ -86,14 +86,14 @@ impl Scripted {
         .await
     }
 
-    /// The code of the Close frame that comes next.
+    /// The code of the next frame, a Close frame.
     pub(crate) async fn read_close(&mut self) -> u16 {
         let (first_byte, payload) = self.read_frame().await;
         assert_eq!(first_byte, FIN | CLOSE);
         u16::from_be_bytes([payload[0], payload[1]])
     }
 
-    /// Everything until the peer ends TCP; a reset would be an error.
+    /// All bytes until the peer ends TCP; a reset is an error.
     pub(crate) async fn read_to_end(&mut self) -> String {
         let mut bytes = Vec::new();
         patiently(self.stream.read_to_end(&mut bytes)).await.unwrap();

@@ -10,7 +10,7 @@ use crate::{
     scripted::patiently,
 };
 
-/// A certificate for localhost that signs itself, and its key: `cert.pem` and `key.pem`.
+/// A self-signed certificate for localhost and its key: `cert.pem` and `key.pem`.
 fn certificate() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
@@ -102,7 +102,7 @@ async fn a_client_without_tls_gets_no_further_than_one_with_tls_at_a_plain_relay
 
     let (address, _accepted) = listen(config(support(&[]))).await;
     let url = format!("wss://{address}");
-    // A plain relay waits for an HTTP head that never comes.
+    // A plain relay waits for an HTTP head and gets a TLS one.
     let limits = WireLimits { handshake_timeout: Duration::from_millis(200), ..WireLimits::default() };
     let error = wire::connect_with(&url, &offer("none"), &limits, Some(&tls)).await.unwrap_err();
     assert!(matches!(error, WireError::Handshake { .. }), "{error}");

@@ -1,5 +1,5 @@
-//! Three counts of the same bytes: what the connection counted, what RFC 6455 makes of the payloads, and what the kernel
-//! says of the sockets.
+//! Three counts of the same bytes: the connection's, that of the frame format (RFC 6455 §5.2), and
+//! the kernel's.
 
 use std::process::Command;
 
@@ -7,10 +7,10 @@ use wire::Connection;
 
 use crate::common::{config, offer, pair, receive, sample, send, support};
 
-/// Payloads on both sides of where a frame's header grows (RFC 6455 §5.2).
+/// Payloads on both sides of each length form of the frame header (RFC 6455 §5.2).
 const SIZES: [usize; 7] = [0, 1, 125, 126, 65_535, 65_536, 100_000];
 
-/// Bytes of a frame, with the mask if a client sends it.
+/// Bytes of a frame; `mask` is 4 from a client.
 fn frame_bytes(payload: usize, mask: usize) -> u64 {
     let length = match payload {
         ..=125 => 0,
@@ -20,7 +20,7 @@ fn frame_bytes(payload: usize, mask: usize) -> u64 {
     (2 + length + mask + payload) as u64
 }
 
-/// What the kernel sent and received on the connection's socket; `None` without `ss` (iproute2).
+/// Bytes that the kernel sent and received on the connection's socket; `None` without `ss` (iproute2).
 fn kernel_bytes(connection: &Connection) -> Option<(u64, u64)> {
     let (local, peer) = (connection.local_addr(), connection.peer_addr());
     let filter = ["src".to_owned(), local.to_string(), "dst".to_owned(), peer.to_string()];
@@ -28,10 +28,10 @@ fn kernel_bytes(connection: &Connection) -> Option<(u64, u64)> {
     let text = String::from_utf8(output.stdout).unwrap();
     let value = |key: &str| {
         let found = text.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix(':'));
-        found.map_or(0, |value| value.parse().unwrap()) // a zero is left out
+        found.map_or(0, |value| value.parse().unwrap()) // ss omits zeros
     };
     assert!(text.contains("bytes_"), "not what ss prints: {text:?}");
-    // On a busy machine the kernel probes for lost tails by sending them again.
+    // On a busy machine the kernel sends tails again (RFC 8985, tail loss probes).
     Some((value("bytes_sent") - value("bytes_retrans"), value("bytes_received")))
 }
 
