@@ -41,3 +41,4 @@ pub use fault::{DeliveryFault, Fault, Rate, UnknownFault};
 pub use reconcile::ReconcileLimits;
 pub use server::serve;
 pub use totals::Totals;
+pub use wire::{Flow, Traffic};
