@@ -1,5 +1,5 @@
-//! What must hold for any bytes and any values: the fuzz targets ask it of new inputs, `tests/fuzz_seeds.rs` of the
-//! committed ones, on stable Rust. Both compile this file.
+//! What must hold for any bytes and any values: the fuzz targets ask it of new inputs,
+//! `tests/fuzz_seeds.rs` of the committed ones, on stable Rust. Both compile this file.
 
 use std::borrow::Cow;
 
@@ -8,11 +8,12 @@ use codecs::{
     RelayMessage, TagFilter,
 };
 
-/// Formats whose events and relay messages have exactly one form: what is accepted is written back byte for byte.
+/// Formats whose events and relay messages have exactly one form: what is accepted is written back
+/// byte for byte.
 const ONE_FORM: &[&str] = &["dannypack", "notepack", "msgpack", "go-nostr-binary", "leaner", "tlv"];
 
-/// `events`: bytes as an event. Every implementation gives the same answer, and so does its head; what is
-/// accepted can be written, reads back the same, and is the event that JSON holds.
+/// `events`: bytes as an event. Every implementation gives the same answer, and so does its head;
+/// what is accepted can be written, reads back the same, and is the event that JSON holds.
 pub(crate) fn events(format: Format, bytes: &[u8]) {
     let codecs = implementations(format);
     let decoded = codecs[0].decode_event(bytes);
@@ -29,7 +30,8 @@ pub(crate) fn events(format: Format, bytes: &[u8]) {
         }
     }
     let Ok(event) = decoded else { return };
-    // Every field was read from the input, so a field can be written again by every implementation, and alike.
+    // Every field was read from the input, so a field can be written again by every implementation,
+    // and alike.
     let written = write(|out| codecs[0].encode_event(&event, out).map_err(|error| error.to_string()))
         .unwrap_or_else(|error| panic!("{format} read what it cannot write: {error}"));
     for codec in &codecs {
@@ -47,7 +49,8 @@ pub(crate) fn events(format: Format, bytes: &[u8]) {
     }
 }
 
-/// `messages`: bytes as a message of either side. As [`events`], and the relay's EVENT is what the splice makes.
+/// `messages`: bytes as a message of either side. As [`events`], and the relay's EVENT is what the
+/// splice makes.
 pub(crate) fn messages(format: Format, bytes: &[u8]) {
     let codecs = implementations(format);
     client_message(format, &codecs, bytes);
@@ -162,8 +165,8 @@ fn relay_message(format: Format, codecs: &[&dyn Codec], bytes: &[u8]) {
     assert_eq!(read(json, &text), Ok(message), "{format}: seen through JSON");
 }
 
-/// `values`: bytes as the recipe of an event and of messages around it. What a format writes reads back the same, alike in
-/// every implementation.
+/// `values`: bytes as the recipe of an event and of messages around it. What a format writes reads
+/// back the same, alike in every implementation.
 pub(crate) fn values(format: Format, bytes: &[u8]) {
     let mut recipe = Recipe(bytes);
     let event = recipe.event();
@@ -223,8 +226,8 @@ fn has_unknown_field(message: &ClientMessage<'_>) -> bool {
     filters.iter().any(|filter| filter.unknown.is_some())
 }
 
-/// Turns a fuzzer's bytes into values, so that its small changes become small changes of an event. What is missing
-/// at the end reads as zero.
+/// Turns a fuzzer's bytes into values, so that its small changes become small changes of an event.
+/// What is missing at the end reads as zero.
 struct Recipe<'b>(&'b [u8]);
 
 impl Recipe<'_> {

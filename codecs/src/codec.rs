@@ -7,8 +7,8 @@ use crate::{
     model::{ClientMessage, Event, EventHead, Limits, RelayMessage},
 };
 
-/// Reads and writes events. Formats that define only an event implement this and get whole messages from the
-/// common envelope; see [`Codec`].
+/// Reads and writes events. Formats that define only an event implement this and get whole messages
+/// from the common envelope; see [`Codec`].
 pub trait EventCodec: Debug + Send + Sync + 'static {
     /// Appends the event to `out`. On error `out` is what it was.
     ///
@@ -16,14 +16,16 @@ pub trait EventCodec: Debug + Send + Sync + 'static {
     /// [`EncodeError`] where the format cannot hold the event; it never wraps, truncates or alters.
     fn encode_event(&self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError>;
 
-    /// Reads one event that fills `bytes` exactly. Never panics, never allocates more than `bytes` can justify.
+    /// Reads one event that fills `bytes` exactly. Never panics, never allocates more than `bytes`
+    /// can justify.
     ///
     /// # Errors
     /// [`DecodeError`] for anything the format's strict profile does not allow.
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError>;
 
-    /// Reads the head of an event and, in a tuned implementation, as little else as the layout allows: what comes
-    /// after may be malformed. Right for every event that [`EventCodec::decode_event`] accepts.
+    /// Reads the head of an event and, in a tuned implementation, as little else as the layout
+    /// allows: what comes after may be malformed. Right for every event that
+    /// [`EventCodec::decode_event`] accepts.
     ///
     /// # Errors
     /// See [`EventCodec::decode_event`].
@@ -43,14 +45,15 @@ pub trait Codec: EventCodec {
     /// Reads a client's message that fills `bytes` exactly.
     ///
     /// # Errors
-    /// [`DecodeError::UnknownMessage`] for a verb or opcode outside the protocol, otherwise what is wrong.
+    /// [`DecodeError::UnknownMessage`] for a verb or opcode outside the protocol, otherwise what is
+    /// wrong.
     fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
         self.decode_client_within(bytes, &Limits::MOST)
     }
 
-    /// [`Codec::decode_client`] for a relay that has limits: a REQ, COUNT or NEG-OPEN beyond them is refused at the
-    /// first entry too many, without room for it. Whether there is an id, a filter and nothing unsupported is left
-    /// to [`Limits::check`].
+    /// [`Codec::decode_client`] for a relay that has limits: a REQ, COUNT or NEG-OPEN beyond them
+    /// is refused at the first entry too many, without room for it. Whether there is an id, a
+    /// filter and nothing unsupported is left to [`Limits::check`].
     ///
     /// # Errors
     /// [`DecodeError::OverLimit`] for such a request, otherwise see [`Codec::decode_client`].
@@ -72,28 +75,31 @@ pub trait Codec: EventCodec {
     /// See [`Codec::decode_client`].
     fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError>;
 
-    /// Appends the relay's EVENT message for an event that [`EventCodec::encode_event`] of this codec already
-    /// wrote: an event is encoded once and spliced behind each subscription id, as real relays do.
-    /// The bytes equal those of [`Codec::encode_relay`], and the event stands among them as it is: behind as many bytes
-    /// as this returns.
+    /// Appends the relay's EVENT message for an event that [`EventCodec::encode_event`] of this
+    /// codec already wrote: an event is encoded once and spliced behind each subscription id, as
+    /// real relays do. The bytes equal those of [`Codec::encode_relay`], and the event stands among
+    /// them as it is: behind as many bytes as this returns.
     fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize;
 
-    /// Appends the relay's EVENTS message for events that [`EventCodec::encode_event`] of this codec already wrote:
-    /// what [`Codec::wrap_event`] is to EVENT. The bytes equal those of [`Codec::encode_relay`].
+    /// Appends the relay's EVENTS message for events that [`EventCodec::encode_event`] of this
+    /// codec already wrote: what [`Codec::wrap_event`] is to EVENT. The bytes equal those of
+    /// [`Codec::encode_relay`].
     ///
     /// # Panics
-    /// When `events` is empty: there is no such message, and a relay that has nothing to send sends nothing.
+    /// When `events` is empty: there is no such message, and a relay that has nothing to send sends
+    /// nothing.
     fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>);
 
-    /// The subscription and the head of a relay's EVENT, for a client that may have the event already: the rest of the
-    /// message is not looked at. `None` for other messages, unusual spellings and implementations that have no shorter
-    /// way than to decode: then decode.
+    /// The subscription and the head of a relay's EVENT, for a client that may have the event
+    /// already: the rest of the message is not looked at. `None` for other messages, unusual
+    /// spellings and implementations that have no shorter way than to decode: then decode.
     fn peek_relay<'a>(&self, _bytes: &'a [u8]) -> Option<(Cow<'a, str>, EventHead)> {
         None
     }
 }
 
-/// What [`Codec::encode_relay`] makes of a batch in every format: each event by itself, then the splice.
+/// What [`Codec::encode_relay`] makes of a batch in every format: each event by itself, then the
+/// splice.
 pub(crate) fn encode_batch(
     codec: &(impl Codec + ?Sized),
     format: &'static str,

@@ -17,12 +17,13 @@
 //! elem     vi(2 * length + is_bytes) payload
 //! ```
 //!
-//! `s8` is a u8 length and UTF-8, `vi` an unsigned LEB128 number in its shortest form, `…` reaches to the end of
-//! the message. `since` and `until` are cast through u64, so a time before 1970 takes ten bytes. A filter's
-//! fields ascend and occur once, except 8, which occurs once for each letter; an unknown field ends up in
-//! [`Filter::unknown`]. An `elem` is bytes exactly when its text is lowercase hex, of even length and at least 8
-//! digits long (the rule B of the formats that compact tag values): each message has one form. `bytes` are a message of
-//! the negentropy protocol (NIP-77). Room for the events of a batch is made as they prove to be there.
+//! `s8` is a u8 length and UTF-8, `vi` an unsigned LEB128 number in its shortest form, `…` reaches
+//! to the end of the message. `since` and `until` are cast through u64, so a time before 1970 takes
+//! ten bytes. A filter's fields ascend and occur once, except 8, which occurs once for each letter;
+//! an unknown field ends up in [`Filter::unknown`]. An `elem` is bytes exactly when its text is
+//! lowercase hex, of even length and at least 8 digits long (the rule B of the formats that compact
+//! tag values): each message has one form. `bytes` are a message of the negentropy protocol
+//! (NIP-77). Room for the events of a batch is made as they prove to be there.
 
 use std::{borrow::Cow, convert::Infallible, slice};
 
@@ -256,7 +257,8 @@ impl<E: EventCodec> Codec for Common<E> {
     }
 
     /// # Panics
-    /// When `subscription` is longer than 255 bytes: this format's decoder cannot have read it from anyone.
+    /// When `subscription` is longer than 255 bytes: this format's decoder cannot have read it from
+    /// anyone.
     fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
         out.push(0x81);
         self.write_subscription(subscription, out)
@@ -266,7 +268,8 @@ impl<E: EventCodec> Codec for Common<E> {
     }
 
     /// # Panics
-    /// When `events` is empty, or `subscription` longer than 255 bytes, as in [`Codec::wrap_event`].
+    /// When `events` is empty, or `subscription` longer than 255 bytes, as in
+    /// [`Codec::wrap_event`].
     fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {
         assert_batch(events);
         out.push(0x8a);

@@ -43,8 +43,9 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// A library's message, short enough for a NOTICE. serde quotes the text it did not expect, which the peer may
-    /// have made as long as a frame; what was expected, and where, stands at the end, so the middle is left out.
+    /// A library's message, short enough for a NOTICE. serde quotes the text it did not expect,
+    /// which the peer may have made as long as a frame; what was expected, and where, stands at the
+    /// end, so the middle is left out.
     pub(crate) fn library(reason: &str) -> Self {
         const START_CHARS: usize = 80;
         const END_CHARS: usize = 120;

@@ -15,7 +15,8 @@ pub(crate) struct Fixed {
 }
 
 impl Fixed {
-    /// All zeros, to be overwritten field by field: returned by value, each array would be copied once more.
+    /// All zeros, to be overwritten field by field: returned by value, each array would be copied
+    /// once more.
     pub(crate) const BLANK: Fixed =
         Fixed { head: EventHead { id: [0; 32], pubkey: [0; 32], created_at: 0, kind: 0 }, sig: [0; 64] };
 
@@ -26,8 +27,8 @@ impl Fixed {
     }
 }
 
-/// Calls `read`, which fills in a [`Fixed`], out of line. Inlined into the reader of a whole event, the compiler takes
-/// the arrays apart and puts them together again in pieces.
+/// Calls `read`, which fills in a [`Fixed`], out of line. Inlined into the reader of a whole event,
+/// the compiler takes the arrays apart and puts them together again in pieces.
 #[inline(never)]
 pub(crate) fn out_of_line(read: impl FnOnce() -> Result<(), DecodeError>) -> Result<(), DecodeError> {
     read()

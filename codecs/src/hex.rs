@@ -1,7 +1,8 @@
 //! Lowercase hex, and the rule by which binary formats store hex text as bytes.
 //!
-//! `faster-hex` converts: SIMD where the processor has it, chosen at run time, scalar elsewhere. Whether text is
-//! lowercase hex is found out here, because the crate's case-checking calls are not reachable (0.10.1).
+//! `faster-hex` converts: SIMD where the processor has it, chosen at run time, scalar elsewhere.
+//! Whether text is lowercase hex is found out here, because the crate's case-checking calls are not
+//! reachable (0.10.1).
 
 /// Writes `bytes` as lowercase hex into `buffer` and returns it as text.
 ///
@@ -50,14 +51,15 @@ pub fn push_text(bytes: &[u8], out: &mut String) {
     }
 }
 
-/// Reads exactly `2 * N` lowercase hex digits; `None` for anything else, capitals included (an id in capitals
-/// would not be written back the same).
+/// Reads exactly `2 * N` lowercase hex digits; `None` for anything else, capitals included (an id
+/// in capitals would not be written back the same).
 pub fn decode_array<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     decode_to(text, &mut bytes).then_some(bytes)
 }
 
-/// Reads exactly `2 * N` lowercase hex digits into `bytes`; false, and anything in `bytes`, for anything else.
+/// Reads exactly `2 * N` lowercase hex digits into `bytes`; false, and anything in `bytes`, for
+/// anything else.
 #[inline]
 pub(crate) fn decode_to<const N: usize>(text: &[u8], bytes: &mut [u8; N]) -> bool {
     text.len() == 2 * N && decode_lower(text, bytes)
@@ -69,7 +71,8 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     (text.len().is_multiple_of(2) && decode_lower(text, &mut bytes)).then_some(bytes)
 }
 
-/// Appends the bytes that `text` spells. Ask [`is_compactable`] first: for anything else the bytes mean nothing.
+/// Appends the bytes that `text` spells. Ask [`is_compactable`] first: for anything else the bytes
+/// mean nothing.
 pub fn decode_into(text: &str, out: &mut Vec<u8>) {
     if let Ok(digits) = <&[u8; 64]>::try_from(text.as_bytes()) {
         // Ids and keys, nearly all of what is asked for, need no zeroed space and no length checks.
@@ -83,11 +86,11 @@ pub fn decode_into(text: &str, out: &mut Vec<u8>) {
     faster_hex::hex_decode_unchecked(text.as_bytes(), &mut out[start..]);
 }
 
-/// Appends one of the two values that most tags are made of, a letter or a key, behind what the format has in front of
-/// them; false, and nothing appended, for any other value.
+/// Appends one of the two values that most tags are made of, a letter or a key, behind what the
+/// format has in front of them; false, and nothing appended, for any other value.
 ///
-/// The 64 digits are checked and packed in one go that the compiler turns into SIMD: half of what it costs to check them, and
-/// then call the library for so few.
+/// The 64 digits are checked and packed in one go that the compiler turns into SIMD: half of what
+/// it costs to check them, and then call the library for so few.
 #[inline(always)]
 pub(crate) fn push_usual<const L: usize, const K: usize>(
     value: &str,
@@ -125,8 +128,8 @@ fn pack_key(digits: &[u8; 64]) -> Option<[u8; 32]> {
     (!is_other).then_some(key)
 }
 
-/// Whether `text` may be stored as bytes under a rule with this shortest length: even, lowercase hex, so that
-/// printing the bytes gives the identical text back.
+/// Whether `text` may be stored as bytes under a rule with this shortest length: even, lowercase
+/// hex, so that printing the bytes gives the identical text back.
 pub fn is_compactable(text: &str, min_len: usize) -> bool {
     is_hex(text.as_bytes(), min_len)
 }
@@ -141,7 +144,8 @@ pub(crate) fn is_hex(text: &[u8], min_len: usize) -> bool {
         && is_lower(text)
 }
 
-/// Reads digits into half as many bytes; false, and anything in `bytes`, where a byte is no lowercase digit.
+/// Reads digits into half as many bytes; false, and anything in `bytes`, where a byte is no
+/// lowercase digit.
 fn decode_lower(text: &[u8], bytes: &mut [u8]) -> bool {
     let is_hex = is_lower(text);
     if is_hex {
@@ -150,8 +154,8 @@ fn decode_lower(text: &[u8], bytes: &mut [u8]) -> bool {
     is_hex
 }
 
-/// Whether all bytes are lowercase hex digits. The chunks let the compiler use SIMD, and text that is no hex is
-/// mostly found out by the first.
+/// Whether all bytes are lowercase hex digits. The chunks let the compiler use SIMD, and text that
+/// is no hex is mostly found out by the first.
 fn is_lower(text: &[u8]) -> bool {
     let (chunks, rest) = text.as_chunks::<16>();
     chunks.iter().all(|chunk| chunk.iter().fold(true, |all, byte| all & is_digit(*byte)))

@@ -1,7 +1,7 @@
 //! A cursor over bytes from strangers, and the varint that most binary formats share.
 //!
-//! Every length in a frame is a claim. The cursor checks it against what is there before anything is allocated,
-//! and says which field was being read when the claim proved wrong.
+//! Every length in a frame is a claim. The cursor checks it against what is there before anything
+//! is allocated, and says which field was being read when the claim proved wrong.
 
 use crate::{
     error::DecodeError,
@@ -40,7 +40,8 @@ impl<'a> Reader<'a> {
         self.array_ref(what).copied()
     }
 
-    /// The next `N` bytes, where they are. To copy them later spares long arrays a way through the result.
+    /// The next `N` bytes, where they are. To copy them later spares long arrays a way through the
+    /// result.
     #[inline]
     pub(crate) fn array_ref<const N: usize>(
         &mut self,
@@ -90,8 +91,8 @@ impl<'a> Reader<'a> {
         Some(array)
     }
 
-    /// Up to 8 bytes that a longer input begins with are looked at as one word, and their groups of 7 bits pushed
-    /// together: pairs, pairs of pairs, halves.
+    /// Up to 8 bytes that a longer input begins with are looked at as one word, and their groups of
+    /// 7 bits pushed together: pairs, pairs of pairs, halves.
     #[inline]
     fn long_varint(&mut self, what: &'static str) -> Result<u64, DecodeError> {
         if let Some(word) = self.rest.first_chunk() {
@@ -151,9 +152,9 @@ impl<'a> Reader<'a> {
         text::checked(self.take_rest(), what)
     }
 
-    /// How many of `claimed` entries (24 bytes each in memory) to make room for at once: a few, for small tags at
-    /// the end of a message, or as many as what follows can pay for at 8 bytes each. More arrive as they prove to
-    /// be there.
+    /// How many of `claimed` entries (24 bytes each in memory) to make room for at once: a few, for
+    /// small tags at the end of a message, or as many as what follows can pay for at 8 bytes each.
+    /// More arrive as they prove to be there.
     #[inline]
     pub(crate) fn capacity(&self, claimed: u64) -> usize {
         const FEW: usize = 8;
@@ -195,8 +196,8 @@ pub(crate) fn write_sized<E>(
     Ok(())
 }
 
-/// [`write_sized`] for output that is about so long: where the length then takes as many bytes as that would, nothing
-/// has to be moved.
+/// [`write_sized`] for output that is about so long: where the length then takes as many bytes as
+/// that would, nothing has to be moved.
 pub(crate) fn write_sized_about<E>(
     about: usize,
     out: &mut Vec<u8>,

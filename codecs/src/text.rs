@@ -1,7 +1,8 @@
-//! Text from strangers: UTF-8 checked with SIMD where it is long, and looked up where it is one letter.
+//! Text from strangers: UTF-8 checked with SIMD where it is long, and looked up where it is one
+//! letter.
 //!
-//! Nearly half of the values in tags are the letter that names the tag, and nearly as many an id or a key. One-letter
-//! names are `&'static str` from a table, which avoids the UTF-8 check.
+//! Nearly half of the values in tags are the letter that names the tag, and nearly as many an id or
+//! a key. One-letter names are `&'static str` from a table, which avoids the UTF-8 check.
 
 use std::borrow::Cow;
 
@@ -21,7 +22,8 @@ pub(crate) enum Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// Text stored under the hex rule with this shortest length: `is_bytes` must be the choice that the rule makes.
+    /// Text stored under the hex rule with this shortest length: `is_bytes` must be the choice that
+    /// the rule makes.
     #[inline]
     pub(crate) fn stored(
         is_bytes: bool,

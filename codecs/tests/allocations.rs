@@ -42,8 +42,8 @@ fn a_flat_event_is_one_allocation() {
     }
 }
 
-/// A decoded event borrows its text: it allocates its lists, text that stands for bytes and nothing on the way, but for
-/// JSON, which does not say how many values follow.
+/// A decoded event borrows its text: it allocates its lists, text that stands for bytes and nothing
+/// on the way, but for JSON, which does not say how many values follow.
 #[test]
 fn a_decoded_event_allocates_its_lists_and_hex() {
     for_each_encoded(|format, codec, number, event, bytes| {
@@ -59,7 +59,8 @@ fn a_decoded_event_allocates_its_lists_and_hex() {
         let lists = event.tags.iter().filter(|tag| !tag.is_empty()).count();
         let held = values + lists + owned(&decoded.content) + usize::from(!event.tags.is_empty());
         assert_eq!(allocations.count_current, held as i64, "{format}: vector {number}");
-        // A list whose claimed length the rest of the message could hardly pay for grows as its values come.
+        // A list whose claimed length the rest of the message could hardly pay for grows as its
+        // values come.
         let most = held + lists;
         assert!(allocations.count_total <= most as u64, "{format}: vector {number}: {allocations:?}, {most}");
     });

@@ -1,5 +1,5 @@
-//! Messages of the common envelope, protobuf and Cap'n Proto: the bytes peers see, and the other forms, which are
-//! refused.
+//! Messages of the common envelope, protobuf and Cap'n Proto: the bytes peers see, and the other
+//! forms, which are refused.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
 
@@ -156,7 +156,8 @@ fn batches_are_pinned() {
     }
 }
 
-/// Pointers of a batch that all name one large event: as bytes it is there once, in memory it would be often.
+/// Pointers of a batch that all name one large event: as bytes it is there once, in memory it would
+/// be often.
 #[test]
 fn capnp_reads_no_event_of_a_batch_twice() {
     for subject in of(&["capnp"]) {
@@ -251,7 +252,8 @@ fn unknown_filter_fields_reach_their_own_filter() {
             assert_eq!(unknown, [None, Some(field)], "{}", subject.label);
         }
     }
-    // A filter of a later schema: the last of its pointers moves to a sixth place, which ours does not have.
+    // A filter of a later schema: the last of its pointers moves to a sixth place, which ours does
+    // not have.
     for subject in of(&["capnp"]) {
         let mut bytes = subject.client(&request(Filter { since: Some(7), ..Filter::default() })).unwrap();
         let tag_word = bytes.windows(8).position(|word| word == [4, 0, 0, 0, 4, 0, 5, 0]).unwrap();
@@ -321,7 +323,8 @@ fn proto3_cannot_ask_for_none_of_a_list() {
     }
 }
 
-/// Byte positions: segment table 0, root pointer 8, union 16, SubEvent's pointer 24, its sub 32, its event 40.
+/// Byte positions: segment table 0, root pointer 8, union 16, SubEvent's pointer 24, its sub 32,
+/// its event 40.
 #[test]
 fn capnp_reads_no_blob_twice_and_nothing_outside() {
     for subject in of(&["capnp"]) {

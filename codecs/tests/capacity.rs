@@ -1,9 +1,10 @@
-//! What each format can hold, to the last value: that one comes back the same, and the next is refused with nothing
-//! written. No encoder wraps, cuts or alters.
+//! What each format can hold, to the last value: that one comes back the same, and the next is
+//! refused with nothing written. No encoder wraps, cuts or alters.
 //!
-//! The limits are those of the layouts (WIRE-FORMATS §5 to §12 in the words of their sources): counts of one or two
-//! bytes, Cap'n Proto's fifteen bits of length, tlv's and go-nostr's u16 lengths, NSON's descriptor. Cap'n Proto's and
-//! FlatBuffers' limits of some 500 MB are not tried: an event of that size would be most of a machine's memory.
+//! The limits are those of the layouts (WIRE-FORMATS §5 to §12 in the words of their sources):
+//! counts of one or two bytes, Cap'n Proto's fifteen bits of length, tlv's and go-nostr's u16
+//! lengths, NSON's descriptor. Cap'n Proto's and FlatBuffers' limits of some 500 MB are not tried:
+//! an event of that size would be most of a machine's memory.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
 
@@ -127,7 +128,8 @@ fn the_last_event_that_fits_comes_back_and_the_next_is_refused() {
     }
 }
 
-/// Where the layout has no such limit, the value beyond another format's is held: no format refuses for no reason.
+/// Where the layout has no such limit, the value beyond another format's is held: no format refuses
+/// for no reason.
 #[test]
 fn what_a_layout_can_hold_is_not_refused() {
     for subject in subjects() {
@@ -246,7 +248,8 @@ fn subscriptions_are_held_to_the_last_byte() {
     }
 }
 
-/// What a filter may say and a layout may not: refused by every format that cannot write it, with nothing written.
+/// What a filter may say and a layout may not: refused by every format that cannot write it, with
+/// nothing written.
 #[test]
 fn filters_that_cannot_be_written_leave_the_buffer_alone() {
     let condition = |letter| TagFilter { letter, values: vec!["v".into()] };
@@ -275,7 +278,8 @@ fn filters_that_cannot_be_written_leave_the_buffer_alone() {
     }
 }
 
-/// A relay refuses a request far below this; the bound keeps a frame of 1 MiB from becoming 150 MiB of filters.
+/// A relay refuses a request far below this; the bound keeps a frame of 1 MiB from becoming 150 MiB
+/// of filters.
 #[test]
 fn filters_are_bounded_while_they_are_read() {
     let request =

@@ -1,8 +1,9 @@
-//! The fuzzers' seeds, and whatever they once found, through the fuzzers' own checks on stable Rust.
+//! The fuzzers' seeds, and whatever they once found, through the fuzzers' own checks on stable
+//! Rust.
 //!
-//! The seeds are made from the vectors and the samples of the other tests:
-//! `REFRESH=1 cargo test -p codecs --test fuzz_seeds` writes them. A finding is a file that a person adds with a
-//! name of its own; refreshing leaves it alone.
+//! The seeds are made from the vectors and the samples of the other tests: `REFRESH=1 cargo test -p
+//! codecs --test fuzz_seeds` writes them. A finding is a file that a person adds with a name of its
+//! own; refreshing leaves it alone.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
 

@@ -1,9 +1,9 @@
 //! The committed code in `src/formats/generated` is what today's compilers make of `schema/`.
 //!
-//! protox and prost-build compile the protobuf schemas in pure Rust, so nobody needs `protoc`. Cap'n Proto has only
-//! its own compiler: where `capnp` is missing (Debian: `apt install capnproto`), the hash of the schema in the first
-//! line of the committed file must do.
-//! To refresh after a change of a schema: `REFRESH=1 cargo test -p codecs --test generated_code`.
+//! protox and prost-build compile the protobuf schemas in pure Rust, so nobody needs `protoc`.
+//! Cap'n Proto has only its own compiler: where `capnp` is missing (Debian: `apt install
+//! capnproto`), the hash of the schema in the first line of the committed file must do. To refresh
+//! after a change of a schema: `REFRESH=1 cargo test -p codecs --test generated_code`.
 
 use std::{
     fs,

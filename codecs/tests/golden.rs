@@ -19,7 +19,8 @@ fn encoders_write_the_references_bytes() {
                     }
                     assert_eq!((encoded.len(), &sha256_hex(&encoded)), (*len, sha256), "{label}");
                 }
-                // The reference altered the event or failed; refusing is right, and so is doing better.
+                // The reference altered the event or failed; refusing is right, and so is doing
+                // better.
                 Some(Golden::Unfit) | None => {
                     if let Ok(encoded) = encoded {
                         let decoded = subject.codec.decode_event(&encoded).unwrap();

@@ -1,7 +1,8 @@
-//! `vectors/v1.json` for readers in other languages: events and every message, in every format, as bytes and SHA-256.
+//! `vectors/v1.json` for readers in other languages: events and every message, in every format, as
+//! bytes and SHA-256.
 //!
-//! `REFRESH=1 cargo test -p codecs --test interop_vectors` writes it. Its shape, and readers in three languages, are
-//! in `interop/`.
+//! `REFRESH=1 cargo test -p codecs --test interop_vectors` writes it. Its shape, and readers in
+//! three languages, are in `interop/`.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
 
@@ -15,7 +16,8 @@ use codecs::{
 use common::{negentropy, sha256_hex, subjects, vectors};
 use serde_json::{Map, Value, json};
 
-/// Generated events of the golden vectors: text, hex of every kind, empty tags and values, borders of numbers.
+/// Generated events of the golden vectors: text, hex of every kind, empty tags and values, borders
+/// of numbers.
 const EVENTS: &[&str] = &[
     "kind4_dm",
     "empty_tags_between",

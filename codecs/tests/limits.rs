@@ -1,5 +1,5 @@
-//! A relay's limits end a request while it is read, in every format and implementation: at the first entry too many, and
-//! before there is room for it.
+//! A relay's limits end a request while it is read, in every format and implementation: at the
+//! first entry too many, and before there is room for it.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
 

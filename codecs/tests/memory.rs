@@ -1,5 +1,5 @@
-//! Bytes from strangers: what a message claims or repeats never costs more memory than its size can justify, whatever
-//! the format. Counted by the allocator, at the worst moment of decoding.
+//! Bytes from strangers: what a message claims or repeats never costs more memory than its size can
+//! justify, whatever the format. Counted by the allocator, at the worst moment of decoding.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
 
@@ -11,11 +11,13 @@ use allocation_counter::measure;
 use codecs::{ClientMessage, Event, Filter, RelayMessage, Tag, TagFilter};
 use common::{Subject, sample_event, subjects};
 
-/// Bytes in memory for each byte of a message. The worst are empty tags and values, of one byte in most binary formats
-/// and 24 bytes as `Vec` or `Cow`; a list that grows is copied to one of twice the size, so both are there for a
-/// moment; and a library may hold a copy of its own until ours is made.
+/// Bytes in memory for each byte of a message. The worst are empty tags and values, of one byte in
+/// most binary formats and 24 bytes as `Vec` or `Cow`; a list that grows is copied to one of twice
+/// the size, so both are there for a moment; and a library may hold a copy of its own until ours is
+/// made.
 const MAX_BYTES_PER_BYTE: u64 = 24 * (2 + 1) + 24;
-/// What no message is too small for: the filters of a request, 4,096 at most, and buffers of libraries.
+/// What no message is too small for: the filters of a request, 4,096 at most, and buffers of
+/// libraries.
 const MAX_BYTES_AT_ALL: u64 = 2 << 20;
 
 fn is_bounded(subject: &Subject, what: &str, bytes: &[u8]) {
@@ -82,8 +84,8 @@ fn dense_requests_cost_no_more_than_their_size_allows() {
     }
 }
 
-/// A claim behind which nothing comes: each byte of a sample in turn becomes the largest, and so does each run of
-/// bytes that could be a number.
+/// A claim behind which nothing comes: each byte of a sample in turn becomes the largest, and so
+/// does each run of bytes that could be a number.
 #[test]
 fn claims_reserve_nothing() {
     for subject in subjects() {
@@ -106,7 +108,8 @@ fn claims_reserve_nothing() {
     }
 }
 
-/// A request of more filters than the bound is refused when the bound is reached, not when all were read.
+/// A request of more filters than the bound is refused when the bound is reached, not when all were
+/// read.
 #[test]
 fn more_filters_than_the_bound_are_refused_at_once() {
     let json = format!("[\"REQ\",\"s\"{}]", ",{}".repeat(300_000));

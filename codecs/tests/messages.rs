@@ -86,7 +86,8 @@ fn the_spliced_batch_equals_the_encoded_message() {
     }
 }
 
-/// What a peek shows is what decoding shows; every tuned implementation has one for the form that it writes.
+/// What a peek shows is what decoding shows; every tuned implementation has one for the form that
+/// it writes.
 #[test]
 fn a_peek_shows_the_event_that_decoding_gives() {
     for subject in subjects() {
@@ -121,7 +122,8 @@ fn an_empty_batch_is_no_message() {
             "cbor-packed" | "cbor-intkey" => b"\x83\x0a\x61s\x80".to_vec(),
             name if PROTOBUF.contains(&name) => b"\x52\x03\x0a\x01s".to_vec(),
             name if ENVELOPE.contains(&name) => b"\x8a\x01s".to_vec(),
-            // One segment: root, ordinal 9, SubEvents, "s", and a list of no pointers or none at all.
+            // One segment: root, ordinal 9, SubEvents, "s", and a list of no pointers or none at
+            // all.
             "capnp" => {
                 let words: [u64; 7] =
                     [6 << 32, 1 << 32 | 1 << 48, 9, 2 << 48, 2 << 35 | 2 << 32 | 5, 6 << 32 | 5, 0x73];
@@ -185,8 +187,9 @@ fn negentropy_is_hex_in_json_and_bytes_elsewhere() {
     }
 }
 
-/// The common envelope lets the last text or bytes run to the end of the message, so a shorter message is a shorter
-/// text; so is a batch that ends between two events. The frame's length is what guards it.
+/// The common envelope lets the last text or bytes run to the end of the message, so a shorter
+/// message is a shorter text; so is a batch that ends between two events. The frame's length is
+/// what guards it.
 fn may_be_shorter(subject: &Subject, message: &RelayMessage<'_>) -> bool {
     ENVELOPE.contains(&subject.format.name())
         && matches!(
@@ -539,7 +542,8 @@ fn json_messages_are_pinned() {
     }
 }
 
-/// A batch is no way around NSON's checks: its descriptor must be true, or readers of NSON and of JSON would differ.
+/// A batch is no way around NSON's checks: its descriptor must be true, or readers of NSON and of
+/// JSON would differ.
 #[test]
 fn a_lying_descriptor_is_found_in_a_batch() {
     for subject in subjects().into_iter().filter(|subject| subject.format.name() == "nson") {

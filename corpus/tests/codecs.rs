@@ -1,5 +1,5 @@
-//! Whole corpora through every format: each event comes back the same, tuned code writes the library's bytes, and
-//! signatures still verify.
+//! Whole corpora through every format: each event comes back the same, tuned code writes the
+//! library's bytes, and signatures still verify.
 
 use codecs::{Event, Format, Implementation, VerifyLevel};
 use corpus::Corpus;
@@ -37,7 +37,8 @@ fn survive<'e>(events: impl Iterator<Item = &'e Event<'static>>) {
             }
             held[format.index()] += usize::from(library.is_some());
         }
-        // Signatures cost a millisecond each in a build without optimisation; every id, and a tenth of them.
+        // Signatures cost a millisecond each in a build without optimisation; every id, and a tenth
+        // of them.
         let level = if number % 10 == 0 { VerifyLevel::Full } else { VerifyLevel::Id };
         assert_eq!(event.verify(level), Ok(()), "event {number}");
     }

@@ -6,12 +6,14 @@
 //! ff w n   a word without a zero, and n words as they are
 //! ```
 //!
-//! The crate packs what it builds. An event that the relay wrote once is packed already, and its words lie at a word's
-//! border of the message around it, so the splice is the packed head in front of the packed event: unpacked as a whole
-//! it is the `capnp` message with that event inside. Only there a run of zeros may end earlier than the crate would.
+//! The crate packs what it builds. An event that the relay wrote once is packed already, and its
+//! words lie at a word's border of the message around it, so the splice is the packed head in front
+//! of the packed event: unpacked as a whole it is the `capnp` message with that event inside. Only
+//! there a run of zeros may end earlier than the crate would.
 //!
-//! Unpacked here and not by the crate, whose unpacker sets memory aside for what the segment table claims and does
-//! not say whether bytes are left over. One byte of the frame can stand for a kilobyte of zeros, so the size is bounded.
+//! Unpacked here and not by the crate, whose unpacker sets memory aside for what the segment table
+//! claims and does not say whether bytes are left over. One byte of the frame can stand for a
+//! kilobyte of zeros, so the size is bounded.
 
 use capnp::serialize_packed;
 
@@ -105,8 +107,8 @@ fn write(message: &Built, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     serialize_packed::write_message(out, message).map_err(|error| EncodeError::Library(error.to_string()))
 }
 
-/// Packs whole words. The head of a message holds no word without a zero but those of a subscription id, so no run of
-/// plain words is begun: each is followed by the count 0.
+/// Packs whole words. The head of a message holds no word without a zero but those of a
+/// subscription id, so no run of plain words is begun: each is followed by the count 0.
 fn pack(words: &[u8], out: &mut Vec<u8>) {
     let (words, []) = words.as_chunks::<WORD_BYTES>() else { unreachable!("heads are made of words") };
     let mut rest = words.iter().peekable();

@@ -4,8 +4,9 @@
 //! a7 0:id bstr32  1:pubkey bstr32  2:created_at int  3:kind uint  4:tags [[tstr / bstr…]…]  5:content tstr  6:sig bstr64
 //! ```
 //!
-//! Tag values that are lowercase hex of even length from 8 digits on are byte strings. Keys ascend; keys from 7 on
-//! are a later version's and ignored. Messages are numbered arrays; see the `cbor` module.
+//! Tag values that are lowercase hex of even length from 8 digits on are byte strings. Keys ascend;
+//! keys from 7 on are a later version's and ignored. Messages are numbered arrays; see the `cbor`
+//! module.
 
 use serde::{Deserializer, Serializer};
 

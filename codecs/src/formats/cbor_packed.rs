@@ -4,8 +4,9 @@
 //! 87 id bstr32  pubkey bstr32  created_at int  kind uint  tags [[tstr / bstr…]…]  content tstr  sig bstr64
 //! ```
 //!
-//! Tag values that are lowercase hex of even length from 8 digits on are byte strings. Exactly seven elements:
-//! there is no room for extensions. Messages are numbered arrays; see the `cbor` module.
+//! Tag values that are lowercase hex of even length from 8 digits on are byte strings. Exactly
+//! seven elements: there is no room for extensions. Messages are numbered arrays; see the `cbor`
+//! module.
 
 use std::{borrow::Cow, fmt};
 

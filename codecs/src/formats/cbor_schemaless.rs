@@ -4,8 +4,9 @@
 //! a7 "id":bstr32 "pubkey":bstr32 "created_at":int "kind":uint "tags":[[tstr…]…] "content":tstr "sig":bstr64
 //! ```
 //!
-//! For readers without a schema, so tag values stay the text that they are in JSON. Fields come in this order;
-//! unknown ones may follow. Messages are JSON's arrays, verbs and filter fields as CBOR; see the `cbor` module.
+//! For readers without a schema, so tag values stay the text that they are in JSON. Fields come in
+//! this order; unknown ones may follow. Messages are JSON's arrays, verbs and filter fields as
+//! CBOR; see the `cbor` module.
 
 use serde::{Deserializer, Serializer};
 

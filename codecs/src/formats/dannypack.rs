@@ -7,15 +7,15 @@
 //! string   u8 head: bit 7 hex, low 7 bits n; n < 127: n bytes; n = 127: vi(length), then the bytes
 //! ```
 //!
-//! `vi` is an unsigned LEB128 number in its shortest form. Tag values and content that are lowercase hex, even and at least
-//! 8 digits long are stored as bytes and marked.
-//! A tag has at most 255 values; the encoder refuses more. The decoder takes only the form the encoder writes:
-//! shortest varints and heads, the hex mark exactly where the rule puts it, nothing left over in the tag block or
-//! behind the content.
+//! `vi` is an unsigned LEB128 number in its shortest form. Tag values and content that are
+//! lowercase hex, even and at least 8 digits long are stored as bytes and marked. A tag has at most
+//! 255 values; the encoder refuses more. The decoder takes only the form the encoder writes:
+//! shortest varints and heads, the hex mark exactly where the rule puts it, nothing left over in
+//! the tag block or behind the content.
 //!
-//! The format has one implementation, in binostr, whose decoder reads out of bounds, so this is ours and stands for
-//! `library` and `tuned` alike. Room for the tag block's length is left by a guess, and the block is
-//! moved where the guess was wrong.
+//! The format has one implementation, in binostr, whose decoder reads out of bounds, so this is
+//! ours and stands for `library` and `tuned` alike. Room for the tag block's length is left by a
+//! guess, and the block is moved where the guess was wrong.
 
 use crate::{
     DecodeError, EncodeError, Event, EventCodec, EventHead, Tag,
@@ -27,7 +27,8 @@ use crate::{
 
 /// Shortest hex text stored as bytes.
 const MIN_HEX_CHARS: usize = 8;
-/// What most tags take: the count, a letter and a key. The better the guess, the rarer a tag block is moved.
+/// What most tags take: the count, a letter and a key. The better the guess, the rarer a tag block
+/// is moved.
 const TAG_BYTES: usize = 1 + 2 + 33;
 /// The bit of a head that marks bytes.
 const HEX: u8 = 0x80;

@@ -8,13 +8,15 @@
 //! vector   u32(entries), entries    string     u32(bytes), text, 00
 //! ```
 //!
-//! Tag values that are lowercase hex of even length from 8 digits on are `hex`. Zero numbers are left out. Written in
-//! the order of generated code: id, pubkey, sig, content, each value and its table, each tag, then the event.
+//! Tag values that are lowercase hex of even length from 8 digits on are `hex`. Zero numbers are
+//! left out. Written in the order of generated code: id, pubkey, sig, content, each value and its
+//! table, each tag, then the event.
 //!
-//! Read here and not by the crate: its readers are generated code full of `unsafe`, which this workspace forbids. Like
-//! its verifier this one checks every offset, length, alignment and NUL. One event has many layouts, and an offset may
-//! point at what was read before: so all that is read, counted each time, must fit into the frame once, and the last
-//! byte of the frame must belong to something. Fields that a later schema adds to Event or Tag are ignored.
+//! Read here and not by the crate: its readers are generated code full of `unsafe`, which this
+//! workspace forbids. Like its verifier this one checks every offset, length, alignment and NUL.
+//! One event has many layouts, and an offset may point at what was read before: so all that is
+//! read, counted each time, must fit into the frame once, and the last byte of the frame must
+//! belong to something. Fields that a later schema adds to Event or Tag are ignored.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! leaner and go-nostr-binary: two layouts of Go programs, big-endian, everything text but ids, keys and signature.
+//! leaner and go-nostr-binary: two layouts of Go programs, big-endian, everything text but ids,
+//! keys and signature.
 //!
 //! ```text
 //! id[32] pubkey[32] sig[64]  created_at u32 BE  kind u16 BE  u16 BE(length) content
@@ -6,13 +7,15 @@
 //!     for each value: u16 BE(length) text 00
 //! ```
 //!
-//! The byte 00 behind each value is an artefact of the index arithmetic of the first encoder, and by now the format.
-//! Both were fast because they hold less: no time before 1970 or after 2106, no content or value above 65,535 bytes,
-//! no tag of more than 255 values; leaner no more than 255 tags. Their own encoders wrap around (leaner) or collect
-//! the tags in 64 KiB and panic beyond (go-nostr); this one refuses what the layout cannot hold, and nothing else.
-//! Their decoders check neither UTF-8 nor the end of the message; this one does, and wants every 00.
+//! The byte 00 behind each value is an artefact of the index arithmetic of the first encoder, and
+//! by now the format. Both were fast because they hold less: no time before 1970 or after 2106, no
+//! content or value above 65,535 bytes, no tag of more than 255 values; leaner no more than 255
+//! tags. Their own encoders wrap around (leaner) or collect the tags in 64 KiB and panic beyond
+//! (go-nostr); this one refuses what the layout cannot hold, and nothing else. Their decoders check
+//! neither UTF-8 nor the end of the message; this one does, and wants every 00.
 //!
-//! No library exists in Rust, so the code here is the only one. Not optimised: UTF-8 is checked value by value.
+//! No library exists in Rust, so the code here is the only one. Not optimised: UTF-8 is checked
+//! value by value.
 
 use std::borrow::Cow;
 

@@ -205,8 +205,8 @@ pub struct FormatSpec {
 /// Why a format is here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// The formats of the question; a comparison takes these when it is not told otherwise. Each holds nearly every
-    /// event.
+    /// The formats of the question; a comparison takes these when it is not told otherwise. Each
+    /// holds nearly every event.
     Core,
     /// Formats around the question, to be asked for by name. Some hold much less: see their files.
     Other,

@@ -4,11 +4,13 @@
 //! 97  bin(id)  bin(pubkey)  int(created_at)  uint(kind)  array of arrays of (str / bin)  str(content)  bin(sig)
 //! ```
 //!
-//! The same model as cbor-packed with other heads: tag values that are lowercase hex of even length from 8 digits on
-//! are bin. Every head is in its shortest form; the crate reads every form, so what it read is written again and
-//! compared, which is part of our decoding time and not of the crate's.
+//! The same model as cbor-packed with other heads: tag values that are lowercase hex of even length
+//! from 8 digits on are bin. Every head is in its shortest form; the crate reads every form, so
+//! what it read is written again and compared, which is part of our decoding time and not of the
+//! crate's.
 //!
-//! The crate's low-level interface is used, which neither builds values nor copies text: text borrows from the frame.
+//! The crate's low-level interface is used, which neither builds values nor copies text: text
+//! borrows from the frame.
 
 use std::borrow::Cow;
 
@@ -99,7 +101,8 @@ fn unwritten(error: ValueWriteError) -> EncodeError {
     EncodeError::Library(error.to_string())
 }
 
-/// Reads a head, which the crate takes in any form, and refuses all but the one that the crate writes.
+/// Reads a head, which the crate takes in any form, and refuses all but the one that the crate
+/// writes.
 fn read<'a, T: Copy, W>(
     input: &mut &'a [u8],
     what: &'static str,

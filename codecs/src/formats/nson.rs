@@ -1,4 +1,5 @@
-//! NSON: JSON with the lengths of its own parts inside, so that a reader need not look for their ends.
+//! NSON: JSON with the lengths of its own parts inside, so that a reader need not look for their
+//! ends.
 //!
 //! ```text
 //! {"id":"…64","pubkey":"…64","sig":"…128","created_at":N10,"nson":"…","kind":K,"content":"C","tags":[["V",…],…]}
@@ -6,17 +7,20 @@
 //!        for each tag: u8 values, for each value u16 BE(V)             lengths are bytes of the escaped text
 //! ```
 //!
-//! Everything before `kind` lies at a fixed offset: id 7, pubkey 83, sig 156, created_at 299 (ten digits), the
-//! descriptor 320. The size byte counts descriptor bytes, as go-nostr writes it (the draft's example counts digits).
-//! Text is escaped as in `json`, where go-nostr quotes as Go does, which is not JSON for control characters; so every
-//! message here is one that any JSON reader takes, with the same event in it.
+//! Everything before `kind` lies at a fixed offset: id 7, pubkey 83, sig 156, created_at 299 (ten
+//! digits), the descriptor 320. The size byte counts descriptor bytes, as go-nostr writes it (the
+//! draft's example counts digits). Text is escaped as in `json`, where go-nostr quotes as Go does,
+//! which is not JSON for control characters; so every message here is one that any JSON reader
+//! takes, with the same event in it.
 //!
-//! What NSON cannot hold is sent as plain JSON: a time without ten digits, a text above 65,535 escaped bytes, a
-//! descriptor above 255 bytes (some 120 values), an empty tag before another one (go-nostr's reader loses its way
-//! there). Readers take both, and a message is NSON when its fixed parts stand where they must. A descriptor that lies
-//! would show NSON readers another event than JSON readers: each part must end where it says, as JSON too.
+//! What NSON cannot hold is sent as plain JSON: a time without ten digits, a text above 65,535
+//! escaped bytes, a descriptor above 255 bytes (some 120 values), an empty tag before another one
+//! (go-nostr's reader loses its way there). Readers take both, and a message is NSON when its fixed
+//! parts stand where they must. A descriptor that lies would show NSON readers another event than
+//! JSON readers: each part must end where it says, as JSON too.
 //!
-//! No library exists in Rust; serde_json writes and reads the texts. Messages other than EVENT and AUTH are `json`'s.
+//! No library exists in Rust; serde_json writes and reads the texts. Messages other than EVENT and
+//! AUTH are `json`'s.
 
 use std::borrow::Cow;
 
@@ -196,7 +200,8 @@ fn split_delivery(bytes: &[u8]) -> Option<(Cow<'_, str>, &[u8])> {
     is_nson(event).then_some((subscription, event))
 }
 
-/// The subscription and the events of a relay's EVENTS in its usual spelling, if all of them are objects.
+/// The subscription and the events of a relay's EVENTS in its usual spelling, if all of them are
+/// objects.
 fn split_batch(bytes: &[u8]) -> Option<(Cow<'_, str>, Vec<&[u8]>)> {
     let rest = bytes.strip_prefix(b"[\"EVENTS\",")?.strip_suffix(b"]]")?;
     let mut texts = serde_json::Deserializer::from_slice(rest).into_iter::<Text<'_>>();

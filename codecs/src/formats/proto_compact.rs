@@ -1,15 +1,18 @@
-//! Protobuf as proto-binary with hex tag values as bytes, through prost; see schema/nostr_compact.proto.
+//! Protobuf as proto-binary with hex tag values as bytes, through prost; see
+//! schema/nostr_compact.proto.
 //!
 //! ```text
 //! event    as proto-binary, but a tag is 2a len value*
 //! value    12 len (0a len text)  or  12 len (12 len bytes)
 //! ```
 //!
-//! This is what binostr's second dialect writes (`values_v2`). A tag value that is lowercase hex, even and at least 8
-//! digits long is bytes, and only so: what cbor-packed gains over proto-binary is mostly this rule. Each value costs a
-//! message of its own, two bytes more than text in proto-binary. Tag conditions of a filter are written alike.
+//! This is what binostr's second dialect writes (`values_v2`). A tag value that is lowercase hex,
+//! even and at least 8 digits long is bytes, and only so: what cbor-packed gains over proto-binary
+//! is mostly this rule. Each value costs a message of its own, two bytes more than text in
+//! proto-binary. Tag conditions of a filter are written alike.
 //!
-//! prost and the strict walk cost what they cost in proto-binary; hex is looked at twice (rule, conversion).
+//! prost and the strict walk cost what they cost in proto-binary; hex is looked at twice (rule,
+//! conversion).
 
 use std::borrow::Cow;
 

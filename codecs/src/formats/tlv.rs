@@ -1,4 +1,5 @@
-//! tlv: an entry of type, length and value for each field, in the order of the Go program that wrote it.
+//! tlv: an entry of type, length and value for each field, in the order of the Go program that
+//! wrote it.
 //!
 //! ```text
 //! entry   u8(type) u16 BE(length) value
@@ -6,11 +7,13 @@
 //! tags    for each tag: u8(values), for each value: u8(length) text
 //! ```
 //!
-//! Lengths are short: no value above 255 bytes, no tag of more than 255 values, no content and no tags above 65,535
-//! bytes, which about one event in twelve exceeds; the Go program wraps around there, and this encoder refuses. A time
-//! before 1970 is cast, as there. The decoder takes the entries in the order above, each once, and nothing behind them.
+//! Lengths are short: no value above 255 bytes, no tag of more than 255 values, no content and no
+//! tags above 65,535 bytes, which about one event in twelve exceeds; the Go program wraps around
+//! there, and this encoder refuses. A time before 1970 is cast, as there. The decoder takes the
+//! entries in the order above, each once, and nothing behind them.
 //!
-//! No library exists, so the code here is the only one. Not optimised: UTF-8 is checked value by value.
+//! No library exists, so the code here is the only one. Not optimised: UTF-8 is checked value by
+//! value.
 
 use std::borrow::Cow;
 

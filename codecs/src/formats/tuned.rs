@@ -1,9 +1,10 @@
-//! What tuned formats with messages of their own share: tuned code reads and writes events and the messages around
-//! them, in the form that encoders usually write; the library reads every other form.
+//! What tuned formats with messages of their own share: tuned code reads and writes events and the
+//! messages around them, in the form that encoders usually write; the library reads every other
+//! form.
 //!
-//! So both implementations accept the same bytes and give the same reasons, and bytes in an unusual or invalid form
-//! are read twice. REQ, OK and the other messages without an event are left to the library; the events of a batch are
-//! read like any other.
+//! So both implementations accept the same bytes and give the same reasons, and bytes in an unusual
+//! or invalid form are read twice. REQ, OK and the other messages without an event are left to the
+//! library; the events of a batch are read like any other.
 
 use std::{borrow::Cow, fmt};
 
@@ -43,8 +44,9 @@ pub(super) trait TunedFormat: fmt::Debug + Send + Sync + 'static {
         Self::LIBRARY.wrap_event(subscription, event, out)
     }
 
-    /// Finds the subscription in a relay's EVENTS of the usual form, and hands its events to `each` one by one, at least
-    /// one, until there are no more or `each` wants none: then, as where the form is unusual, the answer is `None`.
+    /// Finds the subscription in a relay's EVENTS of the usual form, and hands its events to `each`
+    /// one by one, at least one, until there are no more or `each` wants none: then, as where the
+    /// form is unusual, the answer is `None`.
     fn split_batch<'a>(bytes: &'a [u8], each: impl FnMut(&'a [u8]) -> Option<()>) -> Option<Cow<'a, str>>;
 
     /// [`Codec::wrap_events`].

@@ -77,7 +77,8 @@ impl Event<'_> {
         KindClass::of(self.kind)
     }
 
-    /// The `d` value that addresses the event among others of its author and kind; empty where it plays no part.
+    /// The `d` value that addresses the event among others of its author and kind; empty where it
+    /// plays no part.
     pub fn address(&self) -> &str {
         match self.class() {
             KindClass::Addressable => self.first_tag_value("d").unwrap_or_default(),

@@ -2,8 +2,8 @@
 
 use super::{Event, EventHead, FlatEvent, limits::MAX_FILTERS};
 
-/// A NIP-01 filter: all given conditions hold, each list is any-of. `None` means "not asked"; an empty list
-/// matches nothing.
+/// A NIP-01 filter: all given conditions hold, each list is any-of. `None` means "not asked"; an
+/// empty list matches nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Event ids.
@@ -22,7 +22,8 @@ pub struct Filter {
     pub search: Option<String>,
     /// `#x` conditions, each at most once, in the order given.
     pub tags: Vec<TagFilter>,
-    /// The first field this codec did not know. A relay answers CLOSED `unsupported`; encoders refuse it.
+    /// The first field this codec did not know. A relay answers CLOSED `unsupported`; encoders
+    /// refuse it.
     pub unknown: Option<String>,
 }
 
@@ -71,7 +72,8 @@ impl Filter {
         Err(format!("cannot hold {number} filters; a message has at most {MAX_FILTERS}"))
     }
 
-    /// Whether a codec may write the filter so that it reads back the same; the error says what stands against it.
+    /// Whether a codec may write the filter so that it reads back the same; the error says what
+    /// stands against it.
     pub(crate) fn check_writable(&self) -> Result<(), String> {
         if let Some(field) = &self.unknown {
             return Err(format!("unknown filter field {field:?}"));

@@ -2,7 +2,8 @@
 
 use super::{Event, EventHead, Tag};
 
-/// An event that owns all it holds in one allocation, however many tags it has; an [`Event`] has one for each value.
+/// An event that owns all it holds in one allocation, however many tags it has; an [`Event`] has
+/// one for each value.
 ///
 /// ```
 /// use codecs::{Event, FlatEvent};
@@ -21,7 +22,8 @@ pub struct FlatEvent {
     pub head: EventHead,
     /// BIP-340 signature of the id.
     pub sig: [u8; 64],
-    /// Each tag behind its length, in which each value stands behind its length (u64 LE); then the content.
+    /// Each tag behind its length, in which each value stands behind its length (u64 LE); then the
+    /// content.
     bytes: Vec<u8>,
     tag_bytes: usize,
 }

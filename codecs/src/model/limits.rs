@@ -1,16 +1,18 @@
 //! The limits a relay sets to requests, and what is said of a message that goes beyond them.
 //!
-//! Decoders apply them as they read ([`Codec::decode_client_within`](crate::Codec::decode_client_within)): a request
-//! is refused at the first entry too many, before room is made for it.
+//! Decoders apply them as they read
+//! ([`Codec::decode_client_within`](crate::Codec::decode_client_within)): a request is refused at
+//! the first entry too many, before room is made for it.
 
 use super::Filter;
 
-/// Filters in one REQ or COUNT that a decoder will look at; a relay's own limit is far lower and answers with a
-/// reason. An empty filter is one or two bytes on the wire and some 150 in memory, so that without a bound one
-/// frame of 1 MiB could claim 150 MiB; 4,096 filters stay under one.
+/// Filters in one REQ or COUNT that a decoder will look at; a relay's own limit is far lower and
+/// answers with a reason. An empty filter is one or two bytes on the wire and some 150 in memory,
+/// so that without a bound one frame of 1 MiB could claim 150 MiB; 4,096 filters stay under one.
 pub(crate) const MAX_FILTERS: usize = 4_096;
 
-/// What a relay accepts in one REQ, COUNT or NEG-OPEN (advertised in NIP-11 where that has a word for it).
+/// What a relay accepts in one REQ, COUNT or NEG-OPEN (advertised in NIP-11 where that has a word
+/// for it).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Filters in one REQ.
@@ -28,7 +30,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What a decoder takes when nobody says less: as many filters as encoders write, and else what is there.
+    /// What a decoder takes when nobody says less: as many filters as encoders write, and else what
+    /// is there.
     pub const MOST: Limits = Limits {
         max_filters: MAX_FILTERS,
         max_filter_values: usize::MAX,

@@ -1,5 +1,5 @@
-//! The messages of NIP-01, NIP-42 (AUTH), NIP-45 (COUNT), NIP-67 (EOSE hints) and NIP-77 (NEG-*), and EVENTS, which
-//! peers must have agreed on.
+//! The messages of NIP-01, NIP-42 (AUTH), NIP-45 (COUNT), NIP-67 (EOSE hints) and NIP-77 (NEG-*),
+//! and EVENTS, which peers must have agreed on.
 
 use std::borrow::Cow;
 
@@ -152,8 +152,8 @@ pub enum RelayMessage<'a> {
         /// A machine-readable prefix and a reason.
         text: Cow<'a, str>,
     },
-    /// Several events that match one subscription, in the order in which EVENT would have brought them. No relay sends
-    /// it that was not asked for batches when the connection was opened.
+    /// Several events that match one subscription, in the order in which EVENT would have brought
+    /// them. No relay sends it that was not asked for batches when the connection was opened.
     Events {
         /// The subscription they match.
         subscription: Cow<'a, str>,
@@ -204,7 +204,8 @@ fn owned_event<'o>(event: Cow<'_, Event<'_>>) -> Cow<'o, Event<'o>> {
     Cow::Owned(event.into_owned().into_owned())
 }
 
-/// NIP-67: whether the stored events were all (`finish`) or a page (`more`). Neither is the NIP-01 message.
+/// NIP-67: whether the stored events were all (`finish`) or a page (`more`). Neither is the NIP-01
+/// message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EoseHints {
     /// Nothing older exists.

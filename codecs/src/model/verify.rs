@@ -65,8 +65,8 @@ pub enum VerifyError {
 }
 
 impl Event<'_> {
-    /// SHA-256 of `[0,pubkey,created_at,kind,tags,content]` in NIP-01's canonical form; control characters
-    /// are written `\u00xx`, as every deployed implementation does.
+    /// SHA-256 of `[0,pubkey,created_at,kind,tags,content]` in NIP-01's canonical form; control
+    /// characters are written `\u00xx`, as every deployed implementation does.
     pub fn compute_id(&self) -> [u8; 32] {
         let mut pubkey = [0; 64];
         let canonical = (

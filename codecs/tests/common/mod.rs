@@ -74,8 +74,8 @@ impl Subject {
         self.codec.decode_relay(bytes).map(RelayMessage::into_owned)
     }
 
-    /// Whether the layout has no room for the event, so that the encoder must refuse it. Nothing else may be
-    /// refused.
+    /// Whether the layout has no room for the event, so that the encoder must refuse it. Nothing
+    /// else may be refused.
     pub fn must_refuse(&self, event: &Event<'_>) -> bool {
         let longest_tag = event.tags.iter().map(Vec::len).max().unwrap_or(0);
         let stored_len = |value: &Cow<'_, str>| match hex::is_compactable(value, 8) {
@@ -159,7 +159,8 @@ fn vector(value: &Value) -> Vector {
     }
 }
 
-/// Text in parts: as it is, a unit repeated, or `p` tags of keys that are the hashes of consecutive numbers.
+/// Text in parts: as it is, a unit repeated, or `p` tags of keys that are the hashes of consecutive
+/// numbers.
 pub fn expand(parts: &Value) -> String {
     let number = |value: &Value| value.as_u64().unwrap();
     let part = |part: &Value| match part {

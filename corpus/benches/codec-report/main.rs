@@ -1,14 +1,16 @@
 //! How fast and how small is an event in each format, by the library and by tuned code?
 //!
-//! `cargo bench -p corpus --bench codec-report -- --help` says what it can do; docs/codec-report.md is its output.
+//! `cargo bench -p corpus --bench codec-report -- --help` says what it can do; docs/codec-report.md
+//! is its output.
 //!
-//! A row is a pass over the events of one kind after the other, so that caches see a stream and not one hot event. An
-//! untimed pass precedes it: otherwise rows evict each other's frames, and a decoder is charged for the wait. Rounds are
-//! interleaved: each times every row once, starting at another row, so that a slow phase of the machine meets all rows
-//! alike, and ratios are of rows in the same round. Everything runs on one thread, and inputs are built before the
-//! first round.
+//! A row is a pass over the events of one kind after the other, so that caches see a stream and not
+//! one hot event. An untimed pass precedes it: otherwise rows evict each other's frames, and a
+//! decoder is charged for the wait. Rounds are interleaved: each times every row once, starting at
+//! another row, so that a slow phase of the machine meets all rows alike, and ratios are of rows in
+//! the same round. Everything runs on one thread, and inputs are built before the first round.
 //!
-//! The report reads corpora, so it stands here and not in `codecs`, which depends on nothing of the workspace.
+//! The report reads corpora, so it stands here and not in `codecs`, which depends on nothing of the
+//! workspace.
 
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 #![allow(clippy::cast_precision_loss, reason = "sizes and times here are far below 2^52")]
@@ -35,9 +37,10 @@ use sets::{Sets, Source};
 
 /// Measures size and time of an event in each format, by the library and by tuned code
 ///
-/// Times are nanoseconds an event: the median of the rounds with its 95 % bootstrap interval. A run on the bundled
-/// events takes three minutes; `--rounds 7 --events 500 --formats core` takes seconds. Close other programs: on a busy machine
-/// the intervals are wide, and only ratios of one run mean something.
+/// Times are nanoseconds an event: the median of the rounds with its 95 % bootstrap interval. A run
+/// on the bundled events takes three minutes; `--rounds 7 --events 500 --formats core` takes
+/// seconds. Close other programs: on a busy machine the intervals are wide, and only ratios of one
+/// run mean something.
 #[derive(Debug, Parser)]
 #[command(
     name = "codec-report",
@@ -48,7 +51,8 @@ struct Args {
     #[command(flatten)]
     source: Source,
 
-    /// How often every row is timed; an even number is taken one up, so that the median is one of them
+    /// How often every row is timed; an even number is taken one up, so that the median is one of
+    /// them
     #[arg(long, default_value_t = 21, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1001))]
     rounds: u16,
 

@@ -130,7 +130,8 @@ fn read<'e>(frames: &'e [Vec<u8>], read: impl Fn(&'e [u8]) + 'e) -> Pass<'e> {
     })
 }
 
-/// Leaves the head where it was written: handing on its 88 bytes by value takes longer than reading them.
+/// Leaves the head where it was written: handing on its 88 bytes by value takes longer than reading
+/// them.
 fn peek(codec: &dyn Codec, bytes: &[u8]) {
     let head = codec.peek(bytes);
     black_box(&head);

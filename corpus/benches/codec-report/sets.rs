@@ -10,15 +10,16 @@ use codecs::{Codec, Event, Format, Implementation, hex};
 use corpus::Corpus;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-/// The kinds that have columns of their own: profiles, notes, follow lists, encrypted messages, reactions, relay
-/// lists, articles.
+/// The kinds that have columns of their own: profiles, notes, follow lists, encrypted messages,
+/// reactions, relay lists, articles.
 pub(crate) const KINDS: [u16; 7] = [0, 1, 3, 4, 7, 10_002, 30_023];
 
 /// Which events, from where.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Source {
-    /// Events to measure: .pb.gz, .jsonl, .jsonl.gz or .jsonl.zst. The bundled sample of generated events when not
-    /// named. A relative path is one from the workspace's root, or else from the current folder
+    /// Events to measure: .pb.gz, .jsonl, .jsonl.gz or .jsonl.zst. The bundled sample of generated
+    /// events when not named. A relative path is one from the workspace's root, or else from the
+    /// current folder
     #[arg(value_name = "FILE")]
     pub(crate) corpus: Option<PathBuf>,
 
@@ -36,7 +37,8 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The formats asked for, in the order of every table, JSON among them: shares are shares of JSON.
+    /// The formats asked for, in the order of every table, JSON among them: shares are shares of
+    /// JSON.
     ///
     /// # Errors
     /// A name that is no format; the message lists the known ones.
@@ -87,8 +89,8 @@ pub(crate) fn read_corpus(path: Option<&Path>) -> anyhow::Result<Corpus> {
     Ok(Corpus::read(&found)?)
 }
 
-/// A path as someone means it who types `cargo bench` in the workspace's root: cargo starts benches in the folder of
-/// their package.
+/// A path as someone means it who types `cargo bench` in the workspace's root: cargo starts benches
+/// in the folder of their package.
 pub(crate) fn from_root(path: &Path) -> PathBuf {
     let root =
         Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package has a folder in the workspace");
@@ -121,9 +123,9 @@ impl<'c> EventSet<'c> {
     }
 }
 
-/// For each format the events that it can hold, of those that every format of the question holds (whichever are
-/// measured, so that runs compare). Most formats hold all of these and share the first set; one that holds less has a
-/// set of its own, with rows of its own to be divided by.
+/// For each format the events that it can hold, of those that every format of the question holds
+/// (whichever are measured, so that runs compare). Most formats hold all of these and share the
+/// first set; one that holds less has a set of its own, with rows of its own to be divided by.
 pub(crate) struct Sets<'c> {
     pub(crate) sets: Vec<EventSet<'c>>,
     pub(crate) of_format: BTreeMap<Format, usize>,

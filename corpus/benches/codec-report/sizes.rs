@@ -35,7 +35,8 @@ pub(crate) struct Batches {
     pub(crate) zstd: Vec<f64>,
 }
 
-/// Compresses as many events together as a batch has, all batches of a corpus apart from each other.
+/// Compresses as many events together as a batch has, all batches of a corpus apart from each
+/// other.
 pub(crate) fn batches(formats: &[Format], sets: &Sets<'_>) -> Vec<Batches> {
     let of_format = |format: &Format| {
         let set = sets.of(*format);

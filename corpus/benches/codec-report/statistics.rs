@@ -37,9 +37,10 @@ impl Estimate {
     }
 }
 
-/// The places in the sorted values between which the percentile bootstrap puts the median (Efron & Tibshirani, An
-/// Introduction to the Bootstrap, §13.3). No resample is drawn: of `n` values, an odd number, the median of a
-/// resample is at most the `k`th when more than half of its draws are, which is a binomial tail.
+/// The places in the sorted values between which the percentile bootstrap puts the median (Efron &
+/// Tibshirani, An Introduction to the Bootstrap, §13.3). No resample is drawn: of `n` values, an
+/// odd number, the median of a resample is at most the `k`th when more than half of its draws are,
+/// which is a binomial tail.
 fn ranks(n: usize) -> (usize, usize) {
     let at_most = |k: usize| binomial_tail(n, k as f64 / n as f64, n / 2 + 1);
     let place = |share: f64| (1..n).find(|k| at_most(*k) >= share).unwrap_or(n) - 1;

@@ -116,7 +116,8 @@ fn length(len: usize, what: &'static str) -> Result<u32, EncodeError> {
         .ok_or_else(|| too_large(what, len, MAX_BLOB_BYTES))
 }
 
-/// Builds any message. EVENT and EVENTS go to peers spliced, which gives the same bytes in one segment.
+/// Builds any message. EVENT and EVENTS go to peers spliced, which gives the same bytes in one
+/// segment.
 pub(super) fn build_relay(
     message: &RelayMessage<'_>,
     mut root: relay_msg::Builder<'_>,

@@ -8,19 +8,22 @@
 //! head      bit 15: lowercase hex (even, 8 digits or more) stored as bytes; bits 0-14: stored bytes
 //! ```
 //!
-//! A tag value longer than 32,767 stored bytes, a tag of more than 255 values and more than 65,535 tags do not fit
-//! and are refused. An event inside a message is a whole message of its own, as `Data`: pointers are relative, so
-//! an embedded struct could not be spliced; so is each event of a batch, in a list of `Data`.
+//! A tag value longer than 32,767 stored bytes, a tag of more than 255 values and more than 65,535
+//! tags do not fit and are refused. An event inside a message is a whole message of its own, as
+//! `Data`: pointers are relative, so an embedded struct could not be spliced; so is each event of a
+//! batch, in a list of `Data`.
 //!
-//! The library's row is written by the crate's builder with its usual allocator (first segment 8 KiB, zeroed, for every message): what
-//! an adopter gets. Only [`Codec::wrap_event`] and [`Codec::wrap_events`] lay out their few words themselves, so that a
-//! fan-out copies an event once. tagData is collected in a vector before the builder copies it.
+//! The library's row is written by the crate's builder with its usual allocator (first segment 8
+//! KiB, zeroed, for every message): what an adopter gets. Only [`Codec::wrap_event`] and
+//! [`Codec::wrap_events`] lay out their few words themselves, so that a fan-out copies an event
+//! once. tagData is collected in a vector before the builder copies it.
 //!
-//! Read in place, without the copy that the crate's `read_message` makes, whatever the address of the frame
-//! (feature `unaligned`); text borrows from the frame. The segment table is checked against the input first, the
-//! traversal limit is the size of the message, so that no blob can be read twice, and what the format's rules say
-//! beyond the schema is checked here. A struct larger than ours is a later schema and accepted; in a filter it is
-//! reported as an unknown field when it holds anything.
+//! Read in place, without the copy that the crate's `read_message` makes, whatever the address of
+//! the frame (feature `unaligned`); text borrows from the frame. The segment table is checked
+//! against the input first, the traversal limit is the size of the message, so that no blob can be
+//! read twice, and what the format's rules say beyond the schema is checked here. A struct larger
+//! than ours is a later schema and accepted; in a filter it is reported as an unknown field when it
+//! holds anything.
 
 mod messages;
 mod tuned;
@@ -166,7 +169,8 @@ pub(super) fn event_head(subscription: &str, event_bytes: usize, out: &mut Vec<u
     write_subscription(subscription, out);
 }
 
-/// The words of a relay's EVENTS in one segment in front of the events, which are of these sizes in bytes.
+/// The words of a relay's EVENTS in one segment in front of the events, which are of these sizes in
+/// bytes.
 pub(super) fn batch_head(
     subscription: &str,
     event_bytes: impl ExactSizeIterator<Item = usize> + Clone,
@@ -195,8 +199,8 @@ pub(super) fn batch_head(
     }
 }
 
-/// What stands before subscription and event in a relay's EVENT of one segment: the segment table, the root struct,
-/// its union's data word, and `SubEvent`'s two pointers.
+/// What stands before subscription and event in a relay's EVENT of one segment: the segment table,
+/// the root struct, its union's data word, and `SubEvent`'s two pointers.
 fn wrapping(subscription: &str, event_bytes: usize) -> [u64; 6] {
     let subscription_words = subscription.len() / WORD_BYTES + 1; // with a NUL
     let words = 5 + subscription_words + event_bytes.div_ceil(WORD_BYTES);
@@ -293,8 +297,8 @@ fn write_other_element(value: &str, out: &mut Vec<u8>) -> Result<(), EncodeError
 /// Checks that the segments are what `bytes` holds, exactly, and leaves the pointers to the crate.
 fn open(bytes: &[u8]) -> Result<message::Reader<BufferSegments<&[u8]>>, DecodeError> {
     let words = check_segments(Reader::new(bytes))?;
-    // Each blob is read once; the slack is for zero-sized objects, which the crate counts as a word. Messages here
-    // nest three deep.
+    // Each blob is read once; the slack is for zero-sized objects, which the crate counts as a
+    // word. Messages here nest three deep.
     let options = ReaderOptions { traversal_limit_in_words: Some(words + 16), nesting_limit: 8 };
     serialize::read_message_from_flat_slice(&mut &*bytes, options).map_err(library)
 }
@@ -318,7 +322,8 @@ fn check_segments(mut reader: Reader<'_>) -> Result<usize, DecodeError> {
     Ok(bytes.len() / WORD_BYTES)
 }
 
-/// `part`, which the crate found in `frame`, with the lifetime of the frame rather than of the crate's reader.
+/// `part`, which the crate found in `frame`, with the lifetime of the frame rather than of the
+/// crate's reader.
 fn in_frame<'a>(frame: &'a [u8], part: &[u8]) -> Result<&'a [u8], DecodeError> {
     if part.is_empty() {
         return Ok(&[]); // the crate's empty blob lies anywhere

@@ -1,8 +1,9 @@
-//! Cap'n Proto, tuned: the words of a message written straight into the caller's buffer, in the segments that the
-//! crate's builder would make, and the three blobs found by following three pointers.
+//! Cap'n Proto, tuned: the words of a message written straight into the caller's buffer, in the
+//! segments that the crate's builder would make, and the three blobs found by following three
+//! pointers.
 //!
-//! Pointers that no encoder of today writes (a larger struct, lists of other sizes, double far pointers, blobs that
-//! overlap) are left to the library.
+//! Pointers that no encoder of today writes (a larger struct, lists of other sizes, double far
+//! pointers, blobs that overlap) are left to the library.
 
 use std::borrow::Cow;
 
@@ -24,7 +25,8 @@ pub(in crate::formats) struct TunedCapnp;
 
 /// Pointer to a struct that follows at once, of three pointers: an event.
 const EVENT_ROOT: u64 = 3 << 48;
-/// The same of one data word and one pointer: a message, whose data word is the ordinal of its union.
+/// The same of one data word and one pointer: a message, whose data word is the ordinal of its
+/// union.
 const MESSAGE_ROOT: u64 = 1 << 32 | 1 << 48;
 /// The same of two pointers: `SubEvent`.
 const SUB_EVENT: u64 = 2 << 48;
@@ -153,7 +155,8 @@ impl TunedFormat for TunedCapnp {
         let count = usize::try_from(list >> 35).ok().filter(|count| *count > 0)?;
         let [offset, _] = halves(list.to_le_bytes());
         let start = 5_usize.checked_add_signed((offset.cast_signed() >> 2) as isize)?;
-        // Pointers may share what they name; all that is read must have room in the message side by side.
+        // Pointers may share what they name; all that is read must have room in the message side by
+        // side.
         let mut room = frame.words().checked_sub(count)?;
         for pointer in start..start.checked_add(count)? {
             let event = frame.blob(pointer)?;
@@ -166,8 +169,8 @@ impl TunedFormat for TunedCapnp {
 
 // --- writing -------------------------------------------------------------------------------------------------
 
-/// Where the crate's builder would put an event's blobs: into the first segment while it has room, otherwise
-/// behind a landing pad in the first later one that has.
+/// Where the crate's builder would put an event's blobs: into the first segment while it has room,
+/// otherwise behind a landing pad in the first later one that has.
 struct Plan {
     tag_bytes: usize,
     text_bytes: usize,
@@ -199,8 +202,8 @@ impl Plan {
         1 + self.tags_in.max(self.text_in)
     }
 
-    /// Makes room for a longer table and landing pads around the tags, which stand where one segment would have
-    /// them, and puts the text where it belongs.
+    /// Makes room for a longer table and landing pads around the tags, which stand where one
+    /// segment would have them, and puts the text where it belongs.
     fn part(&self, text: &[u8], start: usize, tags_start: usize, out: &mut Vec<u8>) {
         insert(WORD_BYTES, start + WORD_BYTES, out);
         let tags_start = tags_start + WORD_BYTES;
@@ -333,8 +336,8 @@ impl<'a> Frame<'a> {
         words.as_flattened().get(..bytes)
     }
 
-    /// Whether blobs of these sizes could all lie in the message side by side, as they do unless pointers share
-    /// what they name; the library has a limit for that.
+    /// Whether blobs of these sizes could all lie in the message side by side, as they do unless
+    /// pointers share what they name; the library has a limit for that.
     fn can_hold(&self, blobs: [usize; 3]) -> bool {
         blobs.iter().map(|bytes| bytes.div_ceil(WORD_BYTES)).sum::<usize>() <= self.words()
     }

@@ -67,8 +67,9 @@ pub(in crate::formats) fn write_map<D: Dialect, S: Serializer>(
     map.end()
 }
 
-/// Reads an event that [`write_map`] could have written. Fields of a later version may follow, their names in
-/// ascending order (by length, then bytes: numeric order for numbers); they are ignored.
+/// Reads an event that [`write_map`] could have written. Fields of a later version may follow,
+/// their names in ascending order (by length, then bytes: numeric order for numbers); they are
+/// ignored.
 pub(in crate::formats) fn read_map<'de, D: Dialect, R: Deserializer<'de>>(
     deserializer: R,
 ) -> Result<Event<'static>, R::Error> {

@@ -21,7 +21,8 @@ const SINCE: Name = Name(4, "since");
 const UNTIL: Name = Name(5, "until");
 const LIMIT: Name = Name(6, "limit");
 const SEARCH: Name = Name(7, "search");
-/// Numbered dialects only: a map from letter to values. The spelled one has a field `#x` for each letter.
+/// Numbered dialects only: a map from letter to values. The spelled one has a field `#x` for each
+/// letter.
 const TAGS: Name = Name(8, "tags");
 
 /// The fields of a dialect in the only order allowed; the spelled one's `#x` come last.

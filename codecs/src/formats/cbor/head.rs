@@ -53,7 +53,8 @@ pub(super) fn read_argument(
 pub(super) enum Item {
     /// A number, a string or a boolean, read completely.
     Scalar,
-    /// The head of an array or map, with the number of items that follow (keys and values counted apart).
+    /// The head of an array or map, with the number of items that follow (keys and values counted
+    /// apart).
     Items(u64),
 }
 
@@ -83,8 +84,8 @@ pub(super) fn read_item(reader: &mut Reader<'_>) -> Result<Item, DecodeError> {
     }
 }
 
-/// The bytes of the next item with all that is in it. Each head takes a byte, so the loop ends with the input at the
-/// latest. `list` is called with the length of each array.
+/// The bytes of the next item with all that is in it. Each head takes a byte, so the loop ends with
+/// the input at the latest. `list` is called with the length of each array.
 pub(super) fn read_whole<'a>(
     reader: &mut Reader<'a>,
     mut list: impl FnMut(u64) -> Result<(), DecodeError>,

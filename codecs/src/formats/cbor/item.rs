@@ -67,7 +67,8 @@ impl<'de> Deserialize<'de> for Blob {
                 Ok(Blob(bytes))
             }
         }
-        // Not `deserialize_bytes`, which hands over what fits ciborium's buffer of 4 KiB and nothing longer.
+        // Not `deserialize_bytes`, which hands over what fits ciborium's buffer of 4 KiB and
+        // nothing longer.
         deserializer.deserialize_byte_buf(BlobVisitor)
     }
 }
@@ -81,7 +82,8 @@ impl<'l, T, V: Serialize, F: Fn(&'l T) -> V> Serialize for Each<'l, T, F> {
     }
 }
 
-/// Reads an array of `T`, kept as `U`. `Vec` itself would also take a byte string for a list of small numbers.
+/// Reads an array of `T`, kept as `U`. `Vec` itself would also take a byte string for a list of
+/// small numbers.
 pub(super) struct List<T, U = T>(pub(super) Vec<U>, pub(super) PhantomData<T>);
 
 impl<'de, T: Deserialize<'de> + Into<U>, U> Deserialize<'de> for List<T, U> {
@@ -205,7 +207,8 @@ impl Serialize for WrittenName {
     }
 }
 
-/// Reads a name and gives JSON's word for it where it is one of `known`; otherwise the word or number found.
+/// Reads a name and gives JSON's word for it where it is one of `known`; otherwise the word or
+/// number found.
 pub(super) struct ReadName<D>(&'static [Name], PhantomData<D>);
 
 impl<D> ReadName<D> {

@@ -1,5 +1,5 @@
-//! What the three CBOR formats (RFC 8949) share: the strict profile, names, events, filters and whole messages,
-//! read and written through ciborium's serde interface.
+//! What the three CBOR formats (RFC 8949) share: the strict profile, names, events, filters and
+//! whole messages, read and written through ciborium's serde interface.
 //!
 //! ```text
 //! numbers  client   [1,event] [2,sub,filter…] [3,sub] [4,event] [5,sub,filter…]
@@ -16,20 +16,20 @@
 //!          filter   {"ids":[id…] "authors":[…] "kinds":[…] "since":… "until":… "limit":… "search":… "#e":[value…]…}
 //! ```
 //!
-//! cbor-packed and cbor-intkey speak in numbers, the opcodes without their high bit; cbor-schemaless spells JSON's
-//! verbs and field names. In all three, ids and keys are byte strings of 32, also in filters and OK, `hll` is one
-//! of 256, and hints are the text strings of NIP-67.
+//! cbor-packed and cbor-intkey speak in numbers, the opcodes without their high bit;
+//! cbor-schemaless spells JSON's verbs and field names. In all three, ids and keys are byte strings
+//! of 32, also in filters and OK, `hll` is one of 256, and hints are the text strings of NIP-67.
 //!
-//! Strict profile: [`strict::check`] sees the bytes first and refuses whatever RFC 8949 allows besides the
-//! preferred serialization (and tags, floats, null); ciborium then builds the message and refuses wrong types.
-//! Fields stand in the order above. Optional parts are left out where they say nothing: an empty hint list, a lone
-//! `false`, an empty map 8 are not canonical. Hints ascend, and unknown ones are ignored (NIP-67 lets relays add
-//! words). Unknown filter fields may stand anywhere and are reported, so that a relay can answer CLOSED. The
-//! schema is `schema/nostr.cddl`.
+//! Strict profile: [`strict::check`] sees the bytes first and refuses whatever RFC 8949 allows
+//! besides the preferred serialization (and tags, floats, null); ciborium then builds the message
+//! and refuses wrong types. Fields stand in the order above. Optional parts are left out where they
+//! say nothing: an empty hint list, a lone `false`, an empty map 8 are not canonical. Hints ascend,
+//! and unknown ones are ignored (NIP-67 lets relays add words). Unknown filter fields may stand
+//! anywhere and are reported, so that a relay can answer CLOSED. The schema is `schema/nostr.cddl`.
 //!
-//! What the library costs: ciborium never lends from its input, so every text is owned, read through a 4 KiB buffer
-//! that it clears for each message; the strict walk reads every head a second time. `tuned.rs` reads and writes
-//! events without it.
+//! What the library costs: ciborium never lends from its input, so every text is owned, read
+//! through a 4 KiB buffer that it clears for each message; the strict walk reads every head a
+//! second time. `tuned.rs` reads and writes events without it.
 
 mod event;
 mod filter;
@@ -59,7 +59,8 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + 'static {
     /// Verbs and field names are JSON's words; otherwise numbers.
     const SPELLED: bool;
 
-    /// Tag values that are lowercase hex of even length from 8 digits on travel as byte strings, and only so.
+    /// Tag values that are lowercase hex of even length from 8 digits on travel as byte strings,
+    /// and only so.
     const COMPACT: bool;
 
     /// The head of an event's item: an array or a map of seven.

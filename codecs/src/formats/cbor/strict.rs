@@ -4,13 +4,14 @@
 use super::head::{Item, read_item};
 use crate::{DecodeError, reader::Reader};
 
-/// Deepest nesting. An event inside a message needs 4 (message, event, tags, tag), a filter 4 (message, filter,
-/// tag conditions, values); the rest is room for extension fields.
+/// Deepest nesting. An event inside a message needs 4 (message, event, tags, tag), a filter 4
+/// (message, filter, tag conditions, values); the rest is room for extension fields.
 pub(super) const MAX_DEPTH: usize = 16;
 
-/// Walks over every head of `bytes`: shortest arguments, definite lengths, no CBOR tags, floats, null or other
-/// simple values, no more nesting than [`MAX_DEPTH`], the end of the item at the end of the input. Allocates nothing and
-/// takes time linear in the number of heads that are really there. UTF-8 and types are the reader's to check.
+/// Walks over every head of `bytes`: shortest arguments, definite lengths, no CBOR tags, floats,
+/// null or other simple values, no more nesting than [`MAX_DEPTH`], the end of the item at the end
+/// of the input. Allocates nothing and takes time linear in the number of heads that are really
+/// there. UTF-8 and types are the reader's to check.
 ///
 /// # Errors
 /// [`DecodeError`] with the first violation.

@@ -1,5 +1,5 @@
-//! The three CBOR formats, tuned: events go straight into the caller's buffer, and one walk checks as it reads.
-//! Fields of a later version, which may follow in a map, are left to the library.
+//! The three CBOR formats, tuned: events go straight into the caller's buffer, and one walk checks
+//! as it reads. Fields of a later version, which may follow in a map, are left to the library.
 
 use std::{borrow::Cow, marker::PhantomData};
 

@@ -126,7 +126,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What looks like an object: braces are paired outside of strings, and nothing else is looked at.
+    /// What looks like an object: braces are paired outside of strings, and nothing else is looked
+    /// at.
     pub(super) fn object(&mut self) -> Result<&'a [u8], DecodeError> {
         self.skip_space();
         let start = self.rest;
@@ -151,8 +152,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The text of so many bytes before the quote that was taken last. Quotes are no part of other characters, so
-    /// the cut is between two.
+    /// The text of so many bytes before the quote that was taken last. Quotes are no part of other
+    /// characters, so the cut is between two.
     #[inline]
     fn checked(&self, len: usize) -> Option<&'a str> {
         let text = self.text?;

@@ -1,4 +1,5 @@
-//! The inside of JSON strings (RFC 8259 §7): runs of plain bytes, and escapes as they are written, checked and read.
+//! The inside of JSON strings (RFC 8259 §7): runs of plain bytes, and escapes as they are written,
+//! checked and read.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -32,8 +33,8 @@ pub(super) fn write_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// How many bytes stand before the first quote, backslash or control character. Long runs go by 32 bytes, which
-/// the compiler does with SIMD; the last few by 8 at a time.
+/// How many bytes stand before the first quote, backslash or control character. Long runs go by 32
+/// bytes, which the compiler does with SIMD; the last few by 8 at a time.
 pub(super) fn plain_len(bytes: &[u8]) -> usize {
     let (chunks, _) = bytes.as_chunks::<32>();
     let mut len = 32 * chunks.iter().take_while(|chunk| !has_special(chunk)).count();
@@ -57,7 +58,8 @@ pub(super) fn is_special(byte: &u8) -> bool {
     *byte < 0x20 || *byte == b'"' || *byte == b'\\'
 }
 
-/// The high bit of each special byte. Bits above the lowest that is set may be wrong: borrows run upwards.
+/// The high bit of each special byte. Bits above the lowest that is set may be wrong: borrows run
+/// upwards.
 fn special_bytes(word: u64) -> u64 {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);

@@ -9,12 +9,12 @@
 //!          ["NEG-MSG",sub,"hex…"] ["NEG-ERR",sub,text] ["EVENTS",sub,[e,…]]
 //! ```
 //!
-//! Written compactly in this field order: real clients scan the first bytes of a frame for verb and subscription.
-//! Escapes are serde_json's, the ones every deployed implementation hashes. Read in any field order, unknown
-//! event fields ignored, duplicates and capitals in hex refused.
+//! Written compactly in this field order: real clients scan the first bytes of a frame for verb and
+//! subscription. Escapes are serde_json's, the ones every deployed implementation hashes. Read in
+//! any field order, unknown event fields ignored, duplicates and capitals in hex refused.
 //!
-//! What the library costs: serde_json checks UTF-8 and numbers generically, and ids pass through a stack buffer as hex
-//! text. `tuned.rs` reads and writes events without it.
+//! What the library costs: serde_json checks UTF-8 and numbers generically, and ids pass through a
+//! stack buffer as hex text. `tuned.rs` reads and writes events without it.
 
 mod cursor;
 mod escape;
@@ -39,7 +39,8 @@ use crate::{
     hex,
 };
 
-/// Says that the tuned reader does not take the form: the library knows whether it is unusual or wrong.
+/// Says that the tuned reader does not take the form: the library knows whether it is unusual or
+/// wrong.
 const UNUSUAL: DecodeError = DecodeError::Malformed("JSON");
 
 #[derive(Debug)]
@@ -171,7 +172,8 @@ fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
 }
 
 fn read_seed<'a, S: DeserializeSeed<'a>>(bytes: &'a [u8], seed: S) -> Result<S::Value, DecodeError> {
-    // Once for the whole message: from_slice would check text by text, and not at all inside ignored fields.
+    // Once for the whole message: from_slice would check text by text, and not at all inside
+    // ignored fields.
     let text = str::from_utf8(bytes).map_err(|_| DecodeError::Utf8("message"))?;
     let mut json = serde_json::Deserializer::from_str(text);
     let value = seed.deserialize(&mut json).and_then(|value| json.end().map(|()| value));

@@ -1,6 +1,6 @@
-//! JSON, tuned: events go straight into the caller's buffer, and are read in one pass that checks, in any field order
-//! and with any white space. Unknown fields, escapes in names or hex, and numbers that are no plain integers are
-//! left to the library.
+//! JSON, tuned: events go straight into the caller's buffer, and are read in one pass that checks,
+//! in any field order and with any white space. Unknown fields, escapes in names or hex, and
+//! numbers that are no plain integers are left to the library.
 
 use std::borrow::Cow;
 
@@ -188,8 +188,8 @@ fn write_tags(tags: &[Tag<'_>], out: &mut Vec<u8>) {
     }
 }
 
-/// A value and the byte before it. Letters and keys, nearly all of what there is, are written with both quotes at
-/// once.
+/// A value and the byte before it. Letters and keys, nearly all of what there is, are written with
+/// both quotes at once.
 fn write_behind(before: u8, text: &str, out: &mut Vec<u8>) {
     if let [letter] = text.as_bytes()
         && !is_special(letter)

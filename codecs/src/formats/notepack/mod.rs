@@ -5,15 +5,16 @@
 //! vi(tags), for each tag: vi(values), for each value: vi(2 * length + is_bytes) payload
 //! ```
 //!
-//! `vi` is an unsigned LEB128 number in its shortest form. Tag values that are lowercase hex of even length, two digits or
-//! more, are stored as bytes; content never is.
-//! `created_at` is unsigned on the wire and cast, as binostr does: a time before 1970 takes ten bytes and returns.
+//! `vi` is an unsigned LEB128 number in its shortest form. Tag values that are lowercase hex of
+//! even length, two digits or more, are stored as bytes; content never is. `created_at` is unsigned
+//! on the wire and cast, as binostr does: a time before 1970 takes ten bytes and returns.
 //!
-//! What the crate costs is part of what an adopter gets today (0.3.0): its encoder wants an owned `NoteBuf` with
-//! id, key and signature as hex text and every tag value as a `String`, and turns the hex back into bytes; its
-//! decoder borrows. That decoder also panics on truncated input and accepts other versions, kinds above 65,535,
-//! overlong varints and trailing bytes, so [`check`] walks the message first and the crate only ever sees what its
-//! own encoder could have written. The walk is part of our decoding time and not of the crate's.
+//! What the crate costs is part of what an adopter gets today (0.3.0): its encoder wants an owned
+//! `NoteBuf` with id, key and signature as hex text and every tag value as a `String`, and turns
+//! the hex back into bytes; its decoder borrows. That decoder also panics on truncated input and
+//! accepts other versions, kinds above 65,535, overlong varints and trailing bytes, so [`check`]
+//! walks the message first and the crate only ever sees what its own encoder could have written.
+//! The walk is part of our decoding time and not of the crate's.
 
 mod tuned;
 
@@ -76,9 +77,9 @@ impl EventCodec for Notepack {
     }
 }
 
-/// Walks the whole layout without allocating: version 1, every length inside the message, shortest varints, the
-/// one right choice between text and bytes, nothing after the last tag. Returns the kind. Content's UTF-8 is left
-/// to the crate, which reports it properly.
+/// Walks the whole layout without allocating: version 1, every length inside the message, shortest
+/// varints, the one right choice between text and bytes, nothing after the last tag. Returns the
+/// kind. Content's UTF-8 is left to the crate, which reports it properly.
 fn check(bytes: &[u8]) -> Result<u16, DecodeError> {
     let mut reader = Reader::new(bytes);
     if reader.varint("version")? != 1 {

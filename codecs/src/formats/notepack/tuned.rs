@@ -1,4 +1,5 @@
-//! notepack, tuned: straight from the event into the caller's buffer, and one walk that checks as it reads.
+//! notepack, tuned: straight from the event into the caller's buffer, and one walk that checks as
+//! it reads.
 
 use super::MIN_HEX_CHARS;
 use crate::{

@@ -1,7 +1,7 @@
 //! What the protobuf formats share: the strict profile, and messages through prost.
 //!
-//! prost reads into and writes from structs of its own that own every text, so encoding copies each text once
-//! into such a struct, and decoding moves them out of one. That is what an adopter pays.
+//! prost reads into and writes from structs of its own that own every text, so encoding copies each
+//! text once into such a struct, and decoding moves them out of one. That is what an adopter pays.
 
 pub(in crate::formats) mod strict;
 mod tuned;
@@ -48,9 +48,10 @@ pub(super) fn wrap_events(subscription: &str, events: &[&[u8]], out: &mut Vec<u8
 
 /// Implements the codec `$codec` by the generated module `pb`.
 ///
-/// The two schemas differ only in the type of ids, keys and signatures, which prost turns into different Rust
-/// types throughout; a third differs in how it writes tag values. Beside the call stand `to_key(&[u8]) -> Key`,
-/// `from_key::<N>(Key) -> Option<[u8; N]>`, `to_value(&str) -> Value` and `from_value(Value) -> String`.
+/// The two schemas differ only in the type of ids, keys and signatures, which prost turns into
+/// different Rust types throughout; a third differs in how it writes tag values. Beside the call
+/// stand `to_key(&[u8]) -> Key`, `from_key::<N>(Key) -> Option<[u8; N]>`, `to_value(&str) -> Value`
+/// and `from_value(Value) -> String`.
 macro_rules! protobuf_codec {
     ($codec:ident, $name:literal, $values:ident) => {
         impl EventCodec for $codec {

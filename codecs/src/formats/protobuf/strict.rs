@@ -1,12 +1,14 @@
 //! The strict profile of protobuf: each message in the one form that prost itself writes.
 //!
-//! Any protobuf reader takes fields in any order, twice, with padded varints and spelled-out defaults, and skips
-//! what it does not know, so one event has endless encodings and `kind` 65,537 may read as 1. This walk goes over
-//! the bytes before prost does and allocates nothing for a message it accepts. It is part of our decoding time
-//! and not of prost's. Its tables mirror `schema/nostr.proto`, and nesting is as deep as the tables: bounded.
+//! Any protobuf reader takes fields in any order, twice, with padded varints and spelled-out
+//! defaults, and skips what it does not know, so one event has endless encodings and `kind` 65,537
+//! may read as 1. This walk goes over the bytes before prost does and allocates nothing for a
+//! message it accepts. It is part of our decoding time and not of prost's. Its tables mirror
+//! `schema/nostr.proto`, and nesting is as deep as the tables: bounded.
 //!
-//! Two doors stay open: fields after the last one of an event are extensions and ignored, as unknown fields of
-//! JSON events are, and unknown fields of a filter are reported, since a relay must answer them.
+//! Two doors stay open: fields after the last one of an event are extensions and ignored, as
+//! unknown fields of JSON events are, and unknown fields of a filter are reported, since a relay
+//! must answer them.
 
 use crate::{DecodeError, Limits, Request, hex, model::Bounds, reader::Reader, text};
 
@@ -198,7 +200,8 @@ pub(in crate::formats) fn check_event(values: Values, bytes: &[u8]) -> Result<()
     Walk::new(values, &Limits::MOST, Request::Req)?.message(&EVENT, Reader::new(bytes))
 }
 
-/// Checks a message that fills `bytes`: exactly one member of its oneof, and a request within the limits.
+/// Checks a message that fills `bytes`: exactly one member of its oneof, and a request within the
+/// limits.
 pub(in crate::formats) fn check_message<'a>(
     oneof: &Shape,
     values: Values,

@@ -1,6 +1,6 @@
-//! The two protobuf formats, tuned: lengths are counted before they are written, so that events go straight into
-//! the caller's buffer, and one walk checks as it reads. Fields of a later version, which may follow the last one,
-//! are left to the library.
+//! The two protobuf formats, tuned: lengths are counted before they are written, so that events go
+//! straight into the caller's buffer, and one walk checks as it reads. Fields of a later version,
+//! which may follow the last one, are left to the library.
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
