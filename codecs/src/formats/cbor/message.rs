@@ -159,17 +159,8 @@ impl<D: Dialect> Serialize for RelayCbor<'_, '_, D> {
 
 // --- reading -------------------------------------------------------------------------------------------------
 
-/// A message, or the verb that the protocol does not have.
-pub(super) struct Known<D, M>(Result<M, String>, PhantomData<D>);
-
-impl<D: Dialect, M> Known<D, M> {
-    pub(super) fn into_result(self) -> Result<M, DecodeError> {
-        self.0.map_err(|verb| match D::SPELLED {
-            true => DecodeError::UnknownMessage(verb),
-            false => DecodeError::UnknownMessage(format!("opcode {verb}")),
-        })
-    }
-}
+/// A message, or the error for a verb that the protocol does not have.
+pub(super) struct ReadMessage<D, M>(pub(super) Result<M, DecodeError>, PhantomData<D>);
 
 /// The messages of one direction.
 pub(super) trait Direction: Sized {
@@ -182,7 +173,7 @@ pub(super) trait Direction: Sized {
     ) -> Result<Option<Self>, A::Error>;
 }
 
-impl<'de, D: Dialect, M: Direction> Deserialize<'de> for Known<D, M> {
+impl<'de, D: Dialect, M: Direction> Deserialize<'de> for ReadMessage<D, M> {
     fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
         deserializer.deserialize_any(MessageVisitor::<D, M>(PhantomData))
     }
@@ -191,7 +182,7 @@ impl<'de, D: Dialect, M: Direction> Deserialize<'de> for Known<D, M> {
 struct MessageVisitor<D, M>(PhantomData<(D, M)>);
 
 impl<'de, D: Dialect, M: Direction> Visitor<'de> for MessageVisitor<D, M> {
-    type Value = Known<D, M>;
+    type Value = ReadMessage<D, M>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an array that starts with a verb")
@@ -208,10 +199,12 @@ impl<'de, D: Dialect, M: Direction> Visitor<'de> for MessageVisitor<D, M> {
             Some(_) if more => {
                 Err(de::Error::custom(format!("expected {} and nothing after it", rest.expected)))
             }
-            Some(message) => Ok(Known(Ok(message), PhantomData)),
+            Some(message) => Ok(ReadMessage(Ok(message), PhantomData)),
             None => {
                 while rest.array.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Known(Err(verb.chars().take(32).collect()), PhantomData))
+                let verb: String = verb.chars().take(32).collect();
+                let verb = if D::SPELLED { verb } else { format!("opcode {verb}") };
+                Ok(ReadMessage(Err(DecodeError::UnknownMessage(verb)), PhantomData))
             }
         }
     }

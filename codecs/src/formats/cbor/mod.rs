@@ -48,7 +48,7 @@ pub(super) use event::{Tags, read_map, tags, write_map};
 pub(super) use item::{Bytes, Fixed};
 pub(super) use tuned::TunedCbor;
 
-use self::message::{ClientCbor, Known, RelayCbor};
+use self::message::{ClientCbor, ReadMessage, RelayCbor};
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, Limits, RelayMessage,
     codec::{all_or_nothing, assert_batch},
@@ -115,7 +115,7 @@ impl<D: Dialect> Codec for Cbor<D> {
     ) -> Result<ClientMessage<'a>, DecodeError> {
         strict::check(bytes)?;
         limits::check::<D>(bytes, limits)?;
-        build::<Known<D, ClientMessage<'a>>>(bytes)?.into_result()
+        build::<ReadMessage<D, ClientMessage<'a>>>(bytes)?.0
     }
 
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
@@ -123,7 +123,7 @@ impl<D: Dialect> Codec for Cbor<D> {
     }
 
     fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {
-        read::<Known<D, RelayMessage<'a>>>(bytes)?.into_result()
+        read::<ReadMessage<D, RelayMessage<'a>>>(bytes)?.0
     }
 
     fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {

@@ -151,7 +151,7 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// A tag's value; names of one letter and keys at a glance.
+/// A tag's value; one-letter names and keys skip the general path.
 #[inline]
 fn write_value<D: Dialect>(value: &str, out: &mut Vec<u8>) {
     if !D::COMPACT || !hex::push_usual(value, [TEXT << 5 | 1], [BYTES << 5 | 24, 32], out) {
@@ -221,7 +221,7 @@ fn read_text<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<&'a str,
     reader.text(len, what)
 }
 
-/// A tag's value; names of one letter and keys at a glance.
+/// A tag's value; one-letter names and keys skip the general path.
 #[inline(always)]
 fn read_value<'a, D: Dialect>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
     if let Some(letter) = reader.letter_behind([TEXT << 5 | 1]) {

@@ -7,7 +7,7 @@ use serde::{
     de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-use super::read::{Hex, Text, once, once_seed};
+use super::item::{Hex, Text, once, once_seed};
 use crate::{Filter, OverLimit, TagFilter, model::Bounds};
 
 /// Where a limit that was passed is noted: serde has errors of its own.

@@ -19,6 +19,7 @@
 mod cursor;
 mod escape;
 mod filter;
+mod item;
 mod read;
 mod tuned;
 mod write;
@@ -27,7 +28,7 @@ use std::{cell::Cell, marker::PhantomData};
 
 use serde::{Deserialize, Serialize, de::DeserializeSeed};
 
-pub(super) use self::read::Text;
+pub(super) use self::item::Text;
 pub(super) use self::tuned::TunedJson;
 use self::{
     read::{ClientSeed, Known, OwnedEvent},

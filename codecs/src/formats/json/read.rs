@@ -7,72 +7,13 @@ use serde::{
     de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-use super::filter::{FilterSeed, Over, stop};
-use crate::{
-    ClientMessage, DecodeError, EoseHints, Event, Filter, Limits, RelayMessage, Request, Tag, hex,
-    model::Bounds,
+use super::{
+    filter::{FilterSeed, Over, stop},
+    item::{Hex, HexBytes, Text, once},
 };
-
-/// Text that borrows from the input unless it held an escape.
-pub(in crate::formats) struct Text<'a>(pub(in crate::formats) Cow<'a, str>);
-
-impl<'de> Deserialize<'de> for Text<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextVisitor;
-        impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("text")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-        }
-        deserializer.deserialize_str(TextVisitor)
-    }
-}
-
-impl<'a> From<Text<'a>> for Cow<'a, str> {
-    fn from(text: Text<'a>) -> Self {
-        text.0
-    }
-}
-
-/// Exactly `2 * N` lowercase hex digits.
-pub(super) struct Hex<const N: usize>([u8; N]);
-
-impl<'de, const N: usize> Deserialize<'de> for Hex<N> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Text::deserialize(deserializer)?;
-        hex::decode_array(text.0.as_bytes())
-            .map(Hex)
-            .ok_or_else(|| de::Error::custom(format!("expected {} lowercase hex digits", 2 * N)))
-    }
-}
-
-impl<const N: usize> From<Hex<N>> for [u8; N] {
-    fn from(hex: Hex<N>) -> Self {
-        hex.0
-    }
-}
-
-/// Lowercase hex of any even length.
-struct HexBytes(Vec<u8>);
-
-impl<'de> Deserialize<'de> for HexBytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Text::deserialize(deserializer)?;
-        hex::decode(text.0.as_bytes())
-            .map(HexBytes)
-            .ok_or_else(|| de::Error::custom("expected an even number of lowercase hex digits"))
-    }
-}
+use crate::{
+    ClientMessage, DecodeError, EoseHints, Event, Filter, Limits, RelayMessage, Request, Tag, model::Bounds,
+};
 
 /// One tag; its elements borrow.
 struct TagText<'a>(Tag<'a>);
@@ -173,31 +114,6 @@ impl<'de> Visitor<'de> for EventVisitor {
             sig: sig.ok_or_else(|| de::Error::missing_field("sig"))?,
         }))
     }
-}
-
-/// Reads the value of a field that may occur once; errors name the field.
-pub(super) fn once<'de, T: Deserialize<'de> + Into<U>, U, A: MapAccess<'de>>(
-    slot: &mut Option<U>,
-    field: &'static str,
-    object: &mut A,
-) -> Result<(), A::Error> {
-    once_seed(slot, field, object, PhantomData::<T>)
-}
-
-/// The same with a seed.
-pub(super) fn once_seed<'de, S: DeserializeSeed<'de, Value: Into<U>>, U, A: MapAccess<'de>>(
-    slot: &mut Option<U>,
-    field: &'static str,
-    object: &mut A,
-    seed: S,
-) -> Result<(), A::Error> {
-    if slot.is_some() {
-        return Err(de::Error::duplicate_field(field));
-    }
-    let value =
-        object.next_value_seed(seed).map_err(|error| de::Error::custom(format!("{field}: {error}")))?;
-    *slot = Some(value.into());
-    Ok(())
 }
 
 /// The events of a batch, at least one.
