@@ -5,12 +5,8 @@ use std::borrow::Cow;
 
 use codecs::{
     ClientMessage, Codec, DecodeError, EoseHints, Event, EventHead, Filter, Format, Implementation, Limits,
-    RelayMessage, TagFilter,
+    OneForm, RelayMessage, TagFilter,
 };
-
-/// Formats whose events and relay messages have exactly one form: what is accepted is written back
-/// byte for byte.
-const ONE_FORM: &[&str] = &["dannypack", "notepack", "msgpack", "go-nostr-binary", "leaner", "tlv"];
 
 /// `events`: bytes as an event. Every implementation gives the same answer, and so does its head;
 /// what is accepted can be written, reads back the same, and is the event that JSON holds.
@@ -39,7 +35,7 @@ pub(crate) fn events(format: Format, bytes: &[u8]) {
         assert_eq!(again, written, "{format}: the implementations write different bytes");
         assert_eq!(codec.decode_event(&again).as_ref(), Ok(&event), "{format}: written and read again");
     }
-    if format.name() == "cbor-packed" || ONE_FORM.contains(&format.name()) {
+    if format.spec().one_form != OneForm::Nothing {
         assert_eq!(written, bytes, "{format}: two forms of one event");
     }
     same_in_json(&event);
@@ -157,7 +153,7 @@ fn relay_message(format: Format, codecs: &[&dyn Codec], bytes: &[u8]) {
             assert_eq!(spliced, written, "{format}: the spliced batch");
         }
     }
-    if ONE_FORM.contains(&format.name()) {
+    if format.spec().one_form == OneForm::EventsAndRelayMessages {
         assert_eq!(written, bytes, "{format}: two forms of one message");
     }
     let json = Format::JSON.spec().library;

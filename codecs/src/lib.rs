@@ -2,12 +2,27 @@
 //!
 //! Bytes in, messages out, and back: no runtime, no socket, no file, no clock. The nouns are
 //! [`Event`], [`Filter`], [`ClientMessage`] and [`RelayMessage`]; a [`Format`] is an entry of the
-//! registry [`FORMATS`], and its [`Codec`] is what reads and writes the bytes. A format and its
+//! registry [`FORMATS`], and its [`Codec`] reads and writes the bytes. A format and its
 //! [`Implementation`] are two axes: the same bytes can be written by the ecosystem's library or by
 //! code tuned for this project, and results label which.
 //!
-//! To add a format, write `formats/<name>.rs` and add one entry to [`FORMATS`]: the command line,
-//! negotiation, tests and reports follow from there.
+//! ```
+//! use codecs::{Format, Implementation, RelayMessage};
+//!
+//! let json = Format::JSON.codec(Implementation::Tuned)?;
+//! let notice = json.decode_relay(br#"["NOTICE","slow down"]"#)?;
+//! assert_eq!(notice, RelayMessage::Notice { text: "slow down".into() });
+//!
+//! let cbor = "cbor-packed".parse::<Format>()?.codec(Implementation::Library)?;
+//! let mut bytes = Vec::new();
+//! cbor.encode_relay(&notice, &mut bytes)?;
+//! assert_eq!(bytes, b"\x82\x05\x69slow down");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! To add a format, write `formats/<name>.rs`, declare it in `formats/mod.rs` and add one entry to
+//! [`FORMATS`]: the command line, negotiation, comparisons and reports follow from there. The
+//! README lists what else tests ask for.
 
 mod codec;
 mod envelope;
@@ -22,7 +37,7 @@ mod text;
 
 pub use codec::{Codec, EventCodec};
 pub use error::{DecodeError, EncodeError};
-pub use formats::{FORMATS, Format, FormatSpec, Group, Implementation, Opcode};
+pub use formats::{Capacity, FORMATS, Format, FormatSpec, Group, Implementation, OneForm, Opcode};
 pub use model::{
     ClientMessage, EoseHints, Event, EventHead, Filter, FlatEvent, KindClass, Limit, Limits, OverLimit,
     RelayMessage, Request, Tag, TagFilter, VerifyError, VerifyLevel,

@@ -40,12 +40,12 @@ fn messages_are_pinned() {
     let round = RelayMessage::NegMsg { subscription: "s".into(), message: b"\x61\xff"[..].into() };
     let refused = RelayMessage::NegErr { subscription: "s".into(), text: "blocked: x".into() };
     let relay: [(&[&str], &RelayMessage<'_>, &[u8]); 8] = [
-        (ENVELOPE, &round, b"\x88\x01s\x61\xff"),
-        (ENVELOPE, &refused, b"\x89\x01sblocked: x"),
+        (&ENVELOPE, &round, b"\x88\x01s\x61\xff"),
+        (&ENVELOPE, &refused, b"\x89\x01sblocked: x"),
         (PROTOBUF, &round, b"\x42\x07\x0a\x01s\x12\x02\x61\xff"),
         (PROTOBUF, &refused, b"\x4a\x0f\x0a\x01s\x12\x0ablocked: x"),
-        (ENVELOPE, &eose, b"\x83\x01s\x02"),
-        (ENVELOPE, &count, b"\x87\x01s\xac\x02\x01"),
+        (&ENVELOPE, &eose, b"\x83\x01s\x02"),
+        (&ENVELOPE, &count, b"\x87\x01s\xac\x02\x01"),
         (PROTOBUF, &eose, b"\x1a\x09\x0a\x01s\x12\x04more"),
         (PROTOBUF, &count, b"\x3a\x08\x0a\x01s\x10\xac\x02\x18\x01"),
     ];
@@ -55,7 +55,7 @@ fn messages_are_pinned() {
         }
     }
     let client: [(&[&str], &[u8]); 3] = [
-        (ENVELOPE, b"\x02\x01s\x01\x16\x03\x03\x01\x80\x02\x04\x01\x00\x06\x02\xac\x02\x08\x08e\x09\xab\xab\xab\xab\x02x"),
+        (&ENVELOPE, b"\x02\x01s\x01\x16\x03\x03\x01\x80\x02\x04\x01\x00\x06\x02\xac\x02\x08\x08e\x09\xab\xab\xab\xab\x02x"),
         (
             TEXT_PROTOBUF,
             b"\x12\x21\x0a\x01s\x12\x1c\x1a\x03\x01\x80\x02\x20\x00\x30\xac\x02\x42\x10\x0a\x01e\x12\x08abababab\x12\x01x",
@@ -78,9 +78,9 @@ fn messages_are_pinned() {
     let round = ClientMessage::NegMsg { subscription: "s".into(), message: b"\x61"[..].into() };
     let end = ClientMessage::NegClose { subscription: "s".into() };
     let negentropy: [(&[&str], &ClientMessage<'_>, &[u8]); 6] = [
-        (ENVELOPE, &open, b"\x06\x01s\x03\x03\x01\x01\x61\x00"),
-        (ENVELOPE, &round, b"\x07\x01s\x61"),
-        (ENVELOPE, &end, b"\x08\x01s"),
+        (&ENVELOPE, &open, b"\x06\x01s\x03\x03\x01\x01\x61\x00"),
+        (&ENVELOPE, &round, b"\x07\x01s\x61"),
+        (&ENVELOPE, &end, b"\x08\x01s"),
         (PROTOBUF, &open, b"\x32\x0c\x0a\x01s\x12\x03\x1a\x01\x01\x1a\x02\x61\x00"),
         (PROTOBUF, &round, b"\x3a\x06\x0a\x01s\x12\x01\x61"),
         (PROTOBUF, &end, b"\x42\x01s"),
@@ -184,21 +184,21 @@ fn capnp_reads_no_event_of_a_batch_twice() {
 #[test]
 fn messages_have_one_form() {
     let client: [(&[&str], &[u8]); 24] = [
-        (ENVELOPE, b"\x08\x01st"),                         // NEG-CLOSE with a byte too many
-        (ENVELOPE, b"\x06\x01s\x03\x03\x01"),              // NEG-OPEN: a filter longer than the message
+        (&ENVELOPE, b"\x08\x01st"),                        // NEG-CLOSE with a byte too many
+        (&ENVELOPE, b"\x06\x01s\x03\x03\x01"),             // NEG-OPEN: a filter longer than the message
         (PROTOBUF, b"\x32\x03\x0a\x01s"),                  // NEG-OPEN without a filter
         (PROTOBUF, b"\x3a\x08\x12\x01a\x0a\x01s\x0a\x00"), // NEG-MSG: bytes before the subscription
-        (ENVELOPE, b"\x03\x01st"),                         // CLOSE with a byte too many
-        (ENVELOPE, b"\x02\x01s\x81\x00\x00"),              // a padded number of filters
-        (ENVELOPE, b"\x02\x01s\x01\x06\x05\x01\x00\x04\x01\x00"), // until before since
-        (ENVELOPE, b"\x02\x01s\x01\x06\x05\x01\x00\x05\x01\x00"), // until twice
-        (ENVELOPE, b"\x02\x01s\x01\x04\x05\x02\x00\x00"),  // until with a byte too many
-        (ENVELOPE, b"\x02\x01s\x01\x05\x03\x03\xff\xff\x07"), // kind 131071
-        (ENVELOPE, b"\x02\x01s\x01\x04\x01\x02\xab\xab"),  // an id of two bytes
-        (ENVELOPE, b"\x02\x01s\x01\x0c\x08\x0ae\x10abababab"), // hex as text
-        (ENVELOPE, b"\x02\x01s\x01\x06\x08\x04e\x05\xab\xab"), // bytes of too short hex
-        (ENVELOPE, b"\x02\x01s\x01\x03\x08\x01\xe9"),      // not a letter
-        (ENVELOPE, b"\x02\x01s\x01\x06\x08\x01e\x08\x01e"), // a letter twice
+        (&ENVELOPE, b"\x03\x01st"),                        // CLOSE with a byte too many
+        (&ENVELOPE, b"\x02\x01s\x81\x00\x00"),             // a padded number of filters
+        (&ENVELOPE, b"\x02\x01s\x01\x06\x05\x01\x00\x04\x01\x00"), // until before since
+        (&ENVELOPE, b"\x02\x01s\x01\x06\x05\x01\x00\x05\x01\x00"), // until twice
+        (&ENVELOPE, b"\x02\x01s\x01\x04\x05\x02\x00\x00"), // until with a byte too many
+        (&ENVELOPE, b"\x02\x01s\x01\x05\x03\x03\xff\xff\x07"), // kind 131071
+        (&ENVELOPE, b"\x02\x01s\x01\x04\x01\x02\xab\xab"), // an id of two bytes
+        (&ENVELOPE, b"\x02\x01s\x01\x0c\x08\x0ae\x10abababab"), // hex as text
+        (&ENVELOPE, b"\x02\x01s\x01\x06\x08\x04e\x05\xab\xab"), // bytes of too short hex
+        (&ENVELOPE, b"\x02\x01s\x01\x03\x08\x01\xe9"),     // not a letter
+        (&ENVELOPE, b"\x02\x01s\x01\x06\x08\x01e\x08\x01e"), // a letter twice
         (PROTOBUF, b""),                                   // no message
         (PROTOBUF, b"\x1a\x01s\x1a\x01s"),                 // two messages
         (PROTOBUF, b"\x12\x05\x12\x00\x0a\x01s"),          // filters before the subscription
@@ -218,12 +218,12 @@ fn messages_have_one_form() {
         }
     }
     let relay: [(&[&str], &[u8]); 10] = [
-        (ENVELOPE, b"\x8a\x01s\x81\x00a"),                // EVENTS: a padded length
-        (ENVELOPE, b"\x8a\x01s\x02a"),                    // EVENTS: an event longer than the message
+        (&ENVELOPE, b"\x8a\x01s\x81\x00a"),               // EVENTS: a padded length
+        (&ENVELOPE, b"\x8a\x01s\x02a"),                   // EVENTS: an event longer than the message
         (PROTOBUF, b"\x52\x07\x12\x00\x0a\x01s\x12\x00"), // EVENTS: the subscription between events
         (PROTOBUF, b"\x42\x05\x0a\x01s\x12\x00"),         // NEG-MSG: no bytes, spelled out
-        (ENVELOPE, b"\x83\x01s\x04"),                     // EOSE: a third hint
-        (ENVELOPE, b"\x87\x01s\x00\x02\x00"),             // COUNT: hll of one byte
+        (&ENVELOPE, b"\x83\x01s\x04"),                    // EOSE: a third hint
+        (&ENVELOPE, b"\x87\x01s\x00\x02\x00"),            // COUNT: hll of one byte
         (PROTOBUF, b"\x0a\x03\x0a\x01s"),                 // EVENT without an event
         (PROTOBUF, b"\x3a\x05\x0a\x01s\x10\x00"),         // COUNT: zero spelled out
         (PROTOBUF, b"\x3a\x05\x0a\x01s\x18\x02"),         // COUNT: approximate is 2
@@ -240,7 +240,7 @@ fn messages_have_one_form() {
 #[test]
 fn unknown_filter_fields_reach_their_own_filter() {
     let cases: [(&[&str], &[u8], &str); 2] = [
-        (ENVELOPE, b"\x02\x01s\x02\x03\x05\x01\x00\x06\x05\x01\x00\x63\x01x", "field 99"),
+        (&ENVELOPE, b"\x02\x01s\x02\x03\x05\x01\x00\x06\x05\x01\x00\x63\x01x", "field 99"),
         (PROTOBUF, b"\x12\x0e\x0a\x01s\x12\x02\x28\x00\x12\x05\x28\x00\x4a\x01x", "field 9"),
     ];
     for (formats, bytes, field) in cases {
@@ -276,7 +276,7 @@ fn unknown_filter_fields_reach_their_own_filter() {
 #[test]
 fn filters_are_counted_before_they_are_kept() {
     let many = vec![Filter::default(); 4_097];
-    for subject in of(PROTOBUF).chain(of(ENVELOPE)).chain(of(&["capnp", "capnp-packed"])) {
+    for subject in of(PROTOBUF).chain(of(&ENVELOPE)).chain(of(&["capnp", "capnp-packed"])) {
         let message =
             |count: usize| ClientMessage::Req { subscription: "s".into(), filters: many[..count].to_vec() };
         let bytes = subject.client(&message(4_096)).unwrap();
@@ -289,7 +289,7 @@ fn filters_are_counted_before_they_are_kept() {
         );
     }
     let hostile: [(&[&str], Vec<u8>); 2] = [
-        (ENVELOPE, [&b"\x02\x01s\x81\x20"[..], &[0; 4_097]].concat()),
+        (&ENVELOPE, [&b"\x02\x01s\x81\x20"[..], &[0; 4_097]].concat()),
         (PROTOBUF, [&b"\x12\x85\x40\x0a\x01s"[..], &b"\x12\x00".repeat(4_097)].concat()),
     ];
     for (formats, bytes) in hostile {

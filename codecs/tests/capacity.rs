@@ -1,10 +1,9 @@
 //! What each format can hold, to the last value: that one comes back the same, and the next is
 //! refused with nothing written. No encoder wraps, cuts or alters.
 //!
-//! The limits are those of the layouts (WIRE-FORMATS §5 to §12 in the words of their sources):
-//! counts of one or two bytes, Cap'n Proto's fifteen bits of length, tlv's and go-nostr's u16
-//! lengths, NSON's descriptor. Cap'n Proto's and FlatBuffers' limits of some 500 MB are not tried:
-//! an event of that size would be most of a machine's memory.
+//! The limits are those of [`codecs::Capacity`], and NSON's descriptor. Cap'n Proto's and
+//! FlatBuffers' limits of some 500 MB are not tried: an event of that size would be most of a
+//! machine's memory.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
 
@@ -12,8 +11,8 @@ mod common;
 
 use std::borrow::Cow;
 
-use codecs::{ClientMessage, EncodeError, Event, Filter, Format, RelayMessage, Tag, TagFilter};
-use common::{ENVELOPE, PROTOBUF, Subject, sample_event, subjects};
+use codecs::{Capacity, ClientMessage, EncodeError, Event, Filter, Format, RelayMessage, Tag, TagFilter};
+use common::{PROTOBUF, Subject, sample_event, subjects};
 
 /// Bytes that were in the caller's buffer before.
 const BEFORE: &[u8] = b"what was there before";
@@ -38,44 +37,51 @@ fn at(created_at: i64) -> Event<'static> {
     Event { created_at, ..sample_event() }
 }
 
-/// Tags of one value of 255 bytes each: 257 bytes in tlv.
-fn with_tag_block(tags: usize, extra_empty_tags: usize) -> Event<'static> {
-    let mut all = vec![vec![Cow::Owned("x".repeat(255))]; tags];
-    all.extend(vec![Tag::new(); extra_empty_tags]);
-    with_tags(all)
+/// Tags of so many bytes together: of one value of up to 255 bytes each, and tags without a value.
+fn with_tag_block(bytes: usize) -> Event<'static> {
+    let mut tags = vec![vec![Cow::Owned("x".repeat(255))]; bytes / 257];
+    tags.extend(vec![Tag::new(); bytes % 257]);
+    with_tags(tags)
 }
 
-/// What, the last event that fits, the first that does not, and the formats with that limit.
-type Border = (&'static str, Event<'static>, Event<'static>, &'static [&'static str]);
+/// What, the last event that fits, and the first that does not.
+type Border = (&'static str, Event<'static>, Event<'static>);
 
-const CAPNP: &[&str] = &["capnp", "capnp-packed"];
-const GO: &[&str] = &["go-nostr-binary", "leaner"];
-
-fn borders() -> Vec<Border> {
-    let one_byte_values = &["capnp", "capnp-packed", "dannypack", "go-nostr-binary", "leaner", "tlv"];
+/// The borders of a format, and the values beyond them.
+fn borders(capacity: &Capacity) -> Vec<Border> {
+    let Capacity { times, tags, tag_values, value_bytes, hex_chars, tags_bytes, content_bytes, .. } =
+        capacity;
+    let sized = |limit: usize, event: &dyn Fn(usize) -> Event<'static>| {
+        (limit < usize::MAX).then(|| (event(limit), event(limit + 1)))
+    };
     let empty_tags = |count| with_tags(vec![Tag::new(); count]);
-    vec![
-        ("values in a tag", with_values(255), with_values(256), one_byte_values),
-        ("tags", empty_tags(65_535), empty_tags(65_536), &["capnp", "capnp-packed", "go-nostr-binary"]),
-        ("tags", empty_tags(255), empty_tags(256), &["leaner"]),
-        ("text value", with_value("x".repeat(32_767)), with_value("x".repeat(32_768)), CAPNP),
-        // Hex is stored as bytes, so twice as many digits fit.
-        ("hex value", with_value("ab".repeat(32_767)), with_value("ab".repeat(32_768)), CAPNP),
-        // An odd number of digits is text.
-        ("odd hex", with_value("a".repeat(32_767)), with_value("a".repeat(32_769)), CAPNP),
-        ("value", with_value("x".repeat(65_535)), with_value("x".repeat(65_536)), GO),
-        ("value", with_value("x".repeat(255)), with_value("x".repeat(256)), &["tlv"]),
-        (
-            "value in characters of two bytes",
-            with_value("ä".repeat(127)),
-            with_value("ä".repeat(128)),
-            &["tlv"],
-        ),
-        ("content", with_content(65_535), with_content(65_536), &["go-nostr-binary", "leaner", "tlv"]),
-        ("all tags in bytes", with_tag_block(255, 0), with_tag_block(255, 1), &["tlv"]),
-        ("earliest time", at(0), at(-1), GO),
-        ("latest time", at(i64::from(u32::MAX)), at(i64::from(u32::MAX) + 1), GO),
-    ]
+    let mut borders: Vec<Border> = Vec::new();
+    let mut add = |what, pair: Option<(Event<'static>, Event<'static>)>| {
+        borders.extend(pair.map(|(fits, exceeds)| (what, fits, exceeds)));
+    };
+    add("values in a tag", sized(*tag_values, &with_values));
+    add("tags", sized(*tags, &empty_tags));
+    add("value", sized(*value_bytes, &|bytes| with_value("x".repeat(bytes))));
+    let two_byte_chars = |bytes: usize| with_value("ä".repeat(bytes / 2) + &"x".repeat(bytes % 2));
+    add("value in characters of two bytes", sized(*value_bytes, &two_byte_chars));
+    if hex_chars.is_some() {
+        // Hex is stored as bytes, so twice as many digits fit; an odd number of digits is text.
+        add("hex value", sized(*value_bytes, &|bytes| with_value("ab".repeat(bytes))));
+        let odd = |digits: usize| with_value("a".repeat(digits));
+        add("odd hex", (*value_bytes < usize::MAX).then(|| (odd(*value_bytes), odd(value_bytes + 2))));
+    }
+    add("content", sized(*content_bytes, &with_content));
+    add("all tags in bytes", sized(*tags_bytes, &with_tag_block));
+    if *times != Capacity::ANY.times {
+        add("earliest time", Some((at(*times.start()), at(times.start() - 1))));
+        add("latest time", Some((at(*times.end()), at(times.end() + 1))));
+    }
+    borders
+}
+
+/// The borders of every format.
+fn all_borders() -> Vec<Border> {
+    Format::all().flat_map(|format| borders(&format.spec().capacity)).collect()
 }
 
 /// The bytes behind what was there, or the error with the buffer as it was.
@@ -115,39 +121,27 @@ fn is_refused(subject: &Subject, what: &str, event: &Event<'static>) {
 
 #[test]
 fn the_last_event_that_fits_comes_back_and_the_next_is_refused() {
+    let mut limited = 0;
     for subject in subjects() {
-        for (what, fits, _, _) in borders().iter().filter(|border| border.3.contains(&subject.format.name()))
-        {
+        let borders = borders(&subject.format.spec().capacity);
+        limited += usize::from(!borders.is_empty());
+        for (what, fits, exceeds) in &borders {
+            assert!(!subject.must_refuse(fits) && subject.must_refuse(exceeds), "{}: {what}", subject.label);
             comes_back(&subject, &format!("largest {what}"), fits);
-        }
-        for (what, _, exceeds, _) in
-            borders().iter().filter(|border| border.3.contains(&subject.format.name()))
-        {
             is_refused(&subject, &format!("too large: {what}"), exceeds);
         }
     }
+    assert!(limited > 0, "no format has a limit");
 }
 
 /// Where the layout has no such limit, the value beyond another format's is held: no format refuses
 /// for no reason.
 #[test]
 fn what_a_layout_can_hold_is_not_refused() {
+    let borders = all_borders();
     for subject in subjects() {
-        for (what, _, exceeds, limited) in borders() {
-            if !limited.contains(&subject.format.name()) && !subject.must_refuse(&exceeds) {
-                comes_back(&subject, what, &exceeds);
-            }
-        }
-    }
-}
-
-/// Formats without a limit of their own below what a message may be.
-#[test]
-fn formats_without_limits_hold_every_border() {
-    const LIMITED: &[&str] = &["capnp", "capnp-packed", "dannypack", "go-nostr-binary", "leaner", "tlv"];
-    for subject in subjects().into_iter().filter(|subject| !LIMITED.contains(&subject.format.name())) {
-        for (what, _, exceeds, _) in borders() {
-            assert!(!subject.must_refuse(&exceeds), "{}: {what}", subject.label);
+        for (what, _, exceeds) in borders.iter().filter(|(_, _, event)| !subject.must_refuse(event)) {
+            comes_back(&subject, what, exceeds);
         }
     }
 }
@@ -225,7 +219,7 @@ fn subscriptions_are_held_to_the_last_byte() {
                 ClientMessage::Req { subscription: subscription(), filters: vec![common::full_filter()] },
                 ClientMessage::Count { subscription: subscription(), filters: vec![Filter::default()] },
             ];
-            let fits = len == 255 || !ENVELOPE.contains(&subject.format.name());
+            let fits = len <= subject.format.spec().capacity.subscription_bytes;
             for message in relay {
                 let bytes = encode_behind(&subject.label, |out| subject.codec.encode_relay(&message, out));
                 assert_eq!(bytes.is_ok(), fits, "{}: {bytes:?}", subject.label);

@@ -17,6 +17,7 @@
 //! ours and stands for `library` and `tuned` alike. Room for the tag block's length is left by a
 //! guess, and the block is moved where the guess was wrong.
 
+use super::capacity::Capacity;
 use crate::{
     DecodeError, EncodeError, Event, EventCodec, EventHead, Tag,
     fixed::{CONTENT, Fixed, VALUE, out_of_line},
@@ -34,6 +35,9 @@ const TAG_BYTES: usize = 1 + 2 + 33;
 const HEX: u8 = 0x80;
 /// The length in a head that stands for "a varint follows".
 const LONG: u8 = 0x7f;
+
+/// The number of values in a tag is a u8.
+pub(super) const CAPACITY: Capacity = Capacity { tag_values: u8::MAX as usize, ..Capacity::ENVELOPE };
 
 #[derive(Debug)]
 pub(super) struct DannyPack;
@@ -86,7 +90,7 @@ fn write_tags(tags: &[Tag<'_>], out: &mut Vec<u8>) -> Result<(), EncodeError> {
     Ok(())
 }
 
-/// A tag's value; names of one letter and keys at a glance.
+/// A tag's value; one-letter names and keys skip the general path.
 #[inline]
 fn write_value(value: &str, out: &mut Vec<u8>) {
     if !hex::push_usual(value, [1], [HEX | 32], out) {
@@ -139,7 +143,7 @@ fn read_tags(mut block: Reader<'_>) -> Result<Vec<Tag<'_>>, DecodeError> {
     Ok(tags)
 }
 
-/// A tag's value; names of one letter and keys at a glance.
+/// A tag's value; one-letter names and keys skip the general path.
 #[inline(always)]
 fn read_value<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
     if let Some(letter) = reader.letter_behind([1]) {

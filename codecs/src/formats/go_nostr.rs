@@ -19,12 +19,25 @@
 
 use std::borrow::Cow;
 
+use super::capacity::Capacity;
 use crate::{DecodeError, EncodeError, Event, EventCodec, EventHead, Tag, reader::Reader};
 
 /// leaner: a u8 for the number of tags.
 pub(super) const LEANER: GoNostr = GoNostr { name: "leaner", max_tags: u8::MAX as usize };
 /// go-nostr's package `binary`: a u16 for the number of tags.
 pub(super) const GO_NOSTR_BINARY: GoNostr = GoNostr { name: "go-nostr-binary", max_tags: u16::MAX as usize };
+
+/// A time of u32, counts of u16 and u8, lengths of u16.
+pub(super) const GO_NOSTR_BINARY_CAPACITY: Capacity = Capacity {
+    times: 0..=u32::MAX as i64,
+    tags: GO_NOSTR_BINARY.max_tags,
+    tag_values: u8::MAX as usize,
+    value_bytes: u16::MAX as usize,
+    content_bytes: u16::MAX as usize,
+    ..Capacity::ENVELOPE
+};
+/// The same with fewer tags.
+pub(super) const LEANER_CAPACITY: Capacity = Capacity { tags: LEANER.max_tags, ..GO_NOSTR_BINARY_CAPACITY };
 
 #[derive(Debug)]
 pub(super) struct GoNostr {

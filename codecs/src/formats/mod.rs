@@ -1,5 +1,6 @@
 //! The registry: every wire format this project knows, in the order of every table.
 
+mod capacity;
 mod capnp;
 mod capnp_packed;
 mod cbor;
@@ -23,6 +24,7 @@ mod tuned;
 
 use std::{fmt, str::FromStr};
 
+pub use self::capacity::{Capacity, OneForm};
 use self::tuned::Tuned;
 use crate::{codec::Codec, envelope::Common, name::UnknownName};
 
@@ -34,6 +36,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.json",
         opcode: Opcode::Text,
         layout: "JSON array, exactly NIP-01",
+        capacity: Capacity::ANY,
+        one_form: OneForm::Nothing,
         library: &json::Json,
         tuned: Some(&Tuned(json::TunedJson)),
     },
@@ -43,6 +47,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.cbor-schemaless.v1",
         opcode: Opcode::Binary,
         layout: "CBOR map with JSON's field names, ids as bytes",
+        capacity: Capacity::ANY,
+        one_form: OneForm::Nothing,
         library: &cbor::Cbor::<cbor_schemaless::CborSchemaless>::NEW,
         tuned: Some(&Tuned(cbor::TunedCbor::<cbor_schemaless::CborSchemaless>::NEW)),
     },
@@ -52,6 +58,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.cbor-packed.v1",
         opcode: Opcode::Binary,
         layout: "CBOR array, hex tag values as bytes",
+        capacity: Capacity::ANY,
+        one_form: OneForm::Events,
         library: &cbor::Cbor::<cbor_packed::CborPacked>::NEW,
         tuned: Some(&Tuned(cbor::TunedCbor::<cbor_packed::CborPacked>::NEW)),
     },
@@ -61,6 +69,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.cbor-intkey.v1",
         opcode: Opcode::Binary,
         layout: "CBOR map with integer keys, hex tag values as bytes",
+        capacity: Capacity::ANY,
+        one_form: OneForm::Nothing,
         library: &cbor::Cbor::<cbor_intkey::CborIntkey>::NEW,
         tuned: Some(&Tuned(cbor::TunedCbor::<cbor_intkey::CborIntkey>::NEW)),
     },
@@ -70,6 +80,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.proto-string.v1",
         opcode: Opcode::Binary,
         layout: "protobuf, ids and keys as hex text",
+        capacity: Capacity::ANY,
+        one_form: OneForm::Nothing,
         library: &proto_string::ProtoString,
         tuned: Some(&Tuned(protobuf::TunedProtobuf::<proto_string::ProtoString>::NEW)),
     },
@@ -79,6 +91,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.proto-binary.v1",
         opcode: Opcode::Binary,
         layout: "protobuf, ids and keys as bytes",
+        capacity: Capacity::ANY,
+        one_form: OneForm::Nothing,
         library: &proto_binary::ProtoBinary,
         tuned: Some(&Tuned(protobuf::TunedProtobuf::<proto_binary::ProtoBinary>::NEW)),
     },
@@ -88,6 +102,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.capnp.v1",
         opcode: Opcode::Binary,
         layout: "Cap'n Proto, three blobs, hex compacted",
+        capacity: capnp::CAPACITY,
+        one_form: OneForm::Nothing,
         library: &capnp::Capnp,
         tuned: Some(&Tuned(capnp::TunedCapnp)),
     },
@@ -97,6 +113,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.dannypack.v1",
         opcode: Opcode::Binary,
         layout: "fixed fields first, hex compacted, common envelope",
+        capacity: dannypack::CAPACITY,
+        one_form: OneForm::EventsAndRelayMessages,
         library: &Common { name: "dannypack", event: dannypack::DannyPack },
         tuned: Some(&Common { name: "dannypack", event: dannypack::DannyPack }),
     },
@@ -106,6 +124,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.notepack.v1",
         opcode: Opcode::Binary,
         layout: "varints, hex compacted, common envelope",
+        capacity: Capacity::ENVELOPE,
+        one_form: OneForm::EventsAndRelayMessages,
         library: &Common { name: "notepack", event: notepack::Notepack },
         tuned: Some(&Common { name: "notepack", event: notepack::TunedNotepack }),
     },
@@ -115,6 +135,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.capnp-packed.v1",
         opcode: Opcode::Binary,
         layout: "Cap'n Proto, zeros squeezed out word by word",
+        capacity: capnp::CAPACITY,
+        one_form: OneForm::Nothing,
         library: &capnp_packed::CapnpPacked,
         tuned: None,
     },
@@ -124,6 +146,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.proto-compact.v1",
         opcode: Opcode::Binary,
         layout: "protobuf, ids and hex tag values as bytes",
+        capacity: Capacity::ANY,
+        one_form: OneForm::Nothing,
         library: &proto_compact::ProtoCompact,
         tuned: None,
     },
@@ -133,6 +157,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.msgpack.v1",
         opcode: Opcode::Binary,
         layout: "MessagePack array, hex compacted, common envelope",
+        capacity: Capacity::ENVELOPE,
+        one_form: OneForm::EventsAndRelayMessages,
         library: &Common { name: "msgpack", event: msgpack::MsgPack },
         tuned: None,
     },
@@ -142,6 +168,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.flatbuffers.v1",
         opcode: Opcode::Binary,
         layout: "FlatBuffers tables, hex compacted, common envelope",
+        capacity: Capacity::ENVELOPE,
+        one_form: OneForm::Nothing,
         library: &Common { name: "flatbuffers", event: flatbuffers::FlatBuffers },
         tuned: None,
     },
@@ -151,6 +179,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.nson.v1",
         opcode: Opcode::Text,
         layout: "JSON that says where its parts end",
+        capacity: Capacity::ANY,
+        one_form: OneForm::Nothing,
         library: &nson::Nson,
         tuned: None,
     },
@@ -160,6 +190,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.go-nostr-binary.v1",
         opcode: Opcode::Binary,
         layout: "big-endian fields, 2106 at the latest, common envelope",
+        capacity: go_nostr::GO_NOSTR_BINARY_CAPACITY,
+        one_form: OneForm::EventsAndRelayMessages,
         library: &Common { name: "go-nostr-binary", event: go_nostr::GO_NOSTR_BINARY },
         tuned: None,
     },
@@ -169,6 +201,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.leaner.v1",
         opcode: Opcode::Binary,
         layout: "go-nostr-binary with up to 255 tags, common envelope",
+        capacity: go_nostr::LEANER_CAPACITY,
+        one_form: OneForm::EventsAndRelayMessages,
         library: &Common { name: "leaner", event: go_nostr::LEANER },
         tuned: None,
     },
@@ -178,6 +212,8 @@ pub static FORMATS: &[FormatSpec] = &[
         token: "nostr.tlv.v1",
         opcode: Opcode::Binary,
         layout: "type, length, value; values up to 255 bytes, common envelope",
+        capacity: tlv::CAPACITY,
+        one_form: OneForm::EventsAndRelayMessages,
         library: &Common { name: "tlv", event: tlv::Tlv },
         tuned: None,
     },
@@ -196,6 +232,10 @@ pub struct FormatSpec {
     pub opcode: Opcode,
     /// The layout in one line, for `--help`.
     pub layout: &'static str,
+    /// What an event may be.
+    pub capacity: Capacity,
+    /// What of it has one form only.
+    pub one_form: OneForm,
     /// [`Implementation::Library`].
     pub library: &'static dyn Codec,
     /// [`Implementation::Tuned`], where it exists.
@@ -205,10 +245,9 @@ pub struct FormatSpec {
 /// Why a format is here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// The formats of the question; a comparison takes these when it is not told otherwise. Each
-    /// holds nearly every event.
+    /// Compared by default. Each holds nearly every event.
     Core,
-    /// Formats around the question, to be asked for by name. Some hold much less: see their files.
+    /// Compared by name. Some hold much less, see [`Capacity`].
     Other,
 }
 
@@ -222,6 +261,18 @@ pub enum Opcode {
 }
 
 /// A wire format: its place in [`FORMATS`].
+///
+/// ```
+/// use codecs::{Format, Implementation};
+///
+/// let format: Format = "nson".parse()?;
+/// assert_eq!(format.spec().token, "nostr.nson.v1");
+/// assert!(format.codec(Implementation::Tuned).is_err()); // it has the library's only
+///
+/// let unknown = "xml".parse::<Format>().unwrap_err();
+/// assert!(unknown.to_string().starts_with(r#"unknown format "xml"; known: json "#));
+/// # Ok::<(), codecs::UnknownName>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Format(usize);
 

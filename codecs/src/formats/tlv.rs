@@ -17,7 +17,17 @@
 
 use std::borrow::Cow;
 
+use super::capacity::Capacity;
 use crate::{DecodeError, EncodeError, Event, EventCodec, Tag, reader::Reader};
+
+/// A count and a length of u8, and lengths of u16 for all tags and the content.
+pub(super) const CAPACITY: Capacity = Capacity {
+    tag_values: u8::MAX as usize,
+    value_bytes: u8::MAX as usize,
+    tags_bytes: u16::MAX as usize,
+    content_bytes: u16::MAX as usize,
+    ..Capacity::ENVELOPE
+};
 
 #[derive(Debug)]
 pub(super) struct Tlv;

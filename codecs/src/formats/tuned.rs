@@ -44,9 +44,9 @@ pub(super) trait TunedFormat: fmt::Debug + Send + Sync + 'static {
         Self::LIBRARY.wrap_event(subscription, event, out)
     }
 
-    /// Finds the subscription in a relay's EVENTS of the usual form, and hands its events to `each`
-    /// one by one, at least one, until there are no more or `each` wants none: then, as where the
-    /// form is unusual, the answer is `None`.
+    /// Finds the subscription in a relay's EVENTS of the usual form, and calls `each` with its
+    /// events one by one, at least one, until there are no more or `each` wants none: then, as
+    /// where the form is unusual, the answer is `None`.
     fn split_batch<'a>(bytes: &'a [u8], each: impl FnMut(&'a [u8]) -> Option<()>) -> Option<Cow<'a, str>>;
 
     /// [`Codec::wrap_events`].

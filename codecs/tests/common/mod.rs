@@ -9,25 +9,24 @@
 
 pub mod any;
 
-use std::{borrow::Cow, collections::BTreeMap, fs, path::Path};
+use std::{borrow::Cow, collections::BTreeMap, fs, path::Path, sync::LazyLock};
 
 use codecs::{
     ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, Filter, Format, Implementation,
-    RelayMessage, Tag, TagFilter, hex,
+    RelayMessage, TagFilter, hex,
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// The formats whose messages are in the common envelope.
-pub const ENVELOPE: &[&str] =
-    &["dannypack", "notepack", "msgpack", "flatbuffers", "go-nostr-binary", "leaner", "tlv"];
+/// The formats whose messages are in the common envelope, which alone has one byte for a
+/// subscription's length.
+pub static ENVELOPE: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    let in_envelope = |format: &Format| format.spec().capacity.subscription_bytes == 255;
+    Format::all().filter(in_envelope).map(Format::name).collect()
+});
 
 /// The protobuf formats.
 pub const PROTOBUF: &[&str] = &["proto-string", "proto-binary", "proto-compact"];
-
-/// Formats whose events have exactly one form.
-pub const ONE_FORM: &[&str] =
-    &["cbor-packed", "dannypack", "notepack", "msgpack", "go-nostr-binary", "leaner", "tlv"];
 
 /// A codec of the registry and how to call it in a message.
 pub struct Subject {
@@ -77,39 +76,7 @@ impl Subject {
     /// Whether the layout has no room for the event, so that the encoder must refuse it. Nothing
     /// else may be refused.
     pub fn must_refuse(&self, event: &Event<'_>) -> bool {
-        let longest_tag = event.tags.iter().map(Vec::len).max().unwrap_or(0);
-        let stored_len = |value: &Cow<'_, str>| match hex::is_compactable(value, 8) {
-            true => value.len() / 2,
-            false => value.len(),
-        };
-        let longest_value = event.tags.iter().flatten().map(|value| value.len()).max().unwrap_or(0);
-        match self.format.name() {
-            // Counts of u16 and u8, and 15 bits of length.
-            "capnp" | "capnp-packed" => {
-                event.tags.len() > 65_535
-                    || longest_tag > 255
-                    || event.tags.iter().flatten().map(stored_len).max() > Some(32_767)
-            }
-            // A count of u8.
-            "dannypack" => longest_tag > 255,
-            // A time of u32, counts of u8, u16 or u8, lengths of u16.
-            name @ ("go-nostr-binary" | "leaner") => {
-                u32::try_from(event.created_at).is_err()
-                    || event.content.len() > 65_535
-                    || event.tags.len() > if name == "leaner" { 255 } else { 65_535 }
-                    || longest_tag > 255
-                    || longest_value > 65_535
-            }
-            // A count and a length of u8, and lengths of u16 for all tags and the content.
-            "tlv" => {
-                let tag_bytes = |tag: &Tag<'_>| 1 + tag.iter().map(|value| 1 + value.len()).sum::<usize>();
-                event.content.len() > 65_535
-                    || longest_tag > 255
-                    || longest_value > 255
-                    || event.tags.iter().map(tag_bytes).sum::<usize>() > 65_535
-            }
-            _ => false,
-        }
+        !self.format.spec().capacity.holds(event)
     }
 }
 

@@ -13,8 +13,8 @@
 //! `Data`: pointers are relative, so an embedded struct could not be spliced; so is each event of a
 //! batch, in a list of `Data`.
 //!
-//! The library's row is written by the crate's builder with its usual allocator (first segment 8
-//! KiB, zeroed, for every message): what an adopter gets. Only [`Codec::wrap_event`] and
+//! The library writes with the crate's builder and its default allocator (first segment 8 KiB,
+//! zeroed, for every message): what an adopter gets. Only [`Codec::wrap_event`] and
 //! [`Codec::wrap_events`] lay out their few words themselves, so that a fan-out copies an event
 //! once. tagData is collected in a vector before the builder copies it.
 //!
@@ -37,7 +37,10 @@ use capnp::{
 };
 
 pub(super) use self::tuned::TunedCapnp;
-use super::generated::nostr_capnp::{client_msg, nostr_event, relay_msg};
+use super::{
+    capacity::Capacity,
+    generated::nostr_capnp::{client_msg, nostr_event, relay_msg},
+};
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, Limits, RelayMessage, Tag,
     codec::{assert_batch, encode_batch},
@@ -60,6 +63,15 @@ const BYTE_LIST: u64 = 1 | 2 << 32;
 const POINTER_LIST: u64 = 1 | 6 << 32;
 /// EVENTS in the union of a relay's message.
 const EVENTS: u64 = 9;
+
+/// Counts of u16 and u8, and 15 bits of length.
+pub(super) const CAPACITY: Capacity = Capacity {
+    tags: u16::MAX as usize,
+    tag_values: u8::MAX as usize,
+    value_bytes: (HEX - 1) as usize,
+    hex_chars: Some(MIN_HEX_CHARS),
+    ..Capacity::ANY
+};
 
 #[derive(Debug)]
 pub(super) struct Capnp;
@@ -268,7 +280,7 @@ fn write_tags(tags: &[Tag<'_>], out: &mut Vec<u8>) -> Result<(), EncodeError> {
     Ok(())
 }
 
-/// A tag's value; names of one letter and keys at a glance.
+/// A tag's value; one-letter names and keys skip the general path.
 #[inline]
 fn write_element(value: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     const KEY: [u8; 2] = (32 | HEX).to_le_bytes();
@@ -372,7 +384,7 @@ fn read_fixed(bytes: &[u8], fixed: &mut Fixed) -> Result<(), DecodeError> {
     reader.finish()
 }
 
-/// A tag's value; names of one letter and keys at a glance.
+/// A tag's value; one-letter names and keys skip the general path.
 #[inline(always)]
 fn read_value<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
     if let Some(letter) = reader.letter_behind(1_u16.to_le_bytes()) {

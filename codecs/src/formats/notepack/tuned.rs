@@ -64,7 +64,7 @@ impl EventCodec for TunedNotepack {
     }
 }
 
-/// A tag's value; names of one letter and keys at a glance.
+/// A tag's value; one-letter names and keys skip the general path.
 #[inline]
 fn write_value(value: &str, out: &mut Vec<u8>) {
     if !hex::push_usual(value, [1 << 1], [32 << 1 | 1], out) {
@@ -106,7 +106,7 @@ fn read_kind(reader: &mut Reader<'_>) -> Result<u16, DecodeError> {
     u16::try_from(reader.varint("kind")?).map_err(|_| DecodeError::OutOfRange("kind"))
 }
 
-/// A tag's value; names of one letter and keys at a glance.
+/// A tag's value; one-letter names and keys skip the general path.
 #[inline(always)]
 fn read_value<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
     if let Some(letter) = reader.letter_behind([1 << 1]) {

@@ -184,7 +184,7 @@ pub(in crate::formats) static RELAY: Shape = shape(&[
     field(10, "EVENTS", Message(&SUB_EVENTS), Explicit),
 ]);
 
-/// What prost would not tell: which filter has a field that nobody knows.
+/// Fields that prost drops: those of a filter that the schema does not have.
 #[derive(Debug)]
 pub(in crate::formats) struct Walk<'a> {
     values: Values,

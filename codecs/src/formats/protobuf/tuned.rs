@@ -249,7 +249,7 @@ fn optional_bytes<'a>(
     }
 }
 
-/// A tag's value; names of one letter and ids and keys at a glance.
+/// A tag's value; one-letter names skip the general path.
 #[inline(always)]
 fn read_value<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
     if let Some(letter) = reader.letter_behind([VALUE, 1]) {
