@@ -9,6 +9,21 @@ use crate::{
 
 /// Reads and writes events. Formats that define only an event implement this and get whole messages
 /// from the common envelope; see [`Codec`].
+///
+/// ```
+/// use codecs::{Event, Format};
+///
+/// let (id, pubkey, sig) = ([1; 32], [2; 32], [3; 64]);
+/// let event = Event { id, pubkey, created_at: 4, kind: 1, tags: vec![], content: "hi".into(), sig };
+/// for format in Format::all() {
+///     let codec = format.spec().library;
+///     let mut bytes = Vec::new();
+///     codec.encode_event(&event, &mut bytes)?;
+///     assert_eq!(codec.decode_event(&bytes)?, event);
+///     assert_eq!(codec.peek(&bytes)?.created_at, 4);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait EventCodec: Debug + Send + Sync + 'static {
     /// Appends the event to `out`. On error `out` is what it was.
     ///
@@ -24,7 +39,7 @@ pub trait EventCodec: Debug + Send + Sync + 'static {
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError>;
 
     /// Reads the head of an event and, in a tuned implementation, as little else as the layout
-    /// allows: what comes after may be malformed. Right for every event that
+    /// allows: what comes after may be malformed. Correct for every event that
     /// [`EventCodec::decode_event`] accepts.
     ///
     /// # Errors
@@ -35,6 +50,19 @@ pub trait EventCodec: Debug + Send + Sync + 'static {
 }
 
 /// Reads and writes whole messages.
+///
+/// ```
+/// use codecs::{ClientMessage, Format, Implementation};
+///
+/// let codec = Format::JSON.codec(Implementation::Library)?;
+/// let message = codec.decode_client(br#"["CLOSE","feed"]"#)?;
+/// assert_eq!(message, ClientMessage::Close { subscription: "feed".into() });
+///
+/// let mut bytes = Vec::new();
+/// codec.encode_client(&message, &mut bytes)?;
+/// assert_eq!(bytes, br#"["CLOSE","feed"]"#);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Codec: EventCodec {
     /// Appends a client's message to `out`.
     ///

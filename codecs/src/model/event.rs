@@ -9,6 +9,16 @@ pub type Tag<'a> = Vec<Cow<'a, str>>;
 /// `Event<'static>` owns everything.
 ///
 /// Holding an `Event` says nothing about its id or signature: see [`Event::verify`].
+///
+/// ```
+/// use codecs::{Event, KindClass};
+///
+/// let tags = vec![vec!["d".into(), "my-article".into()]];
+/// let (id, pubkey, sig) = ([1; 32], [2; 32], [3; 64]);
+/// let event = Event { id, pubkey, created_at: 4, kind: 30_023, tags, content: "".into(), sig };
+/// assert_eq!(event.class(), KindClass::Addressable);
+/// assert_eq!(event.address(), "my-article");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event<'a> {
     /// SHA-256 of the canonical serialization.
@@ -61,6 +71,10 @@ pub enum KindClass {
 
 impl KindClass {
     /// The class of `kind`.
+    ///
+    /// ```
+    /// assert_eq!(codecs::KindClass::of(20_001), codecs::KindClass::Ephemeral);
+    /// ```
     pub fn of(kind: u16) -> KindClass {
         match kind {
             0 | 3 | 10_000..=19_999 => KindClass::Replaceable,

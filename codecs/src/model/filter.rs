@@ -1,9 +1,26 @@
 //! The filter of a REQ (NIP-01).
 
-use super::{Event, EventHead, FlatEvent, limits::MAX_FILTERS};
+use super::{Event, EventHead, FlatEvent};
+
+/// Filters in one REQ or COUNT that a decoder will look at; a relay's own limit is far lower and
+/// answers with a reason. An empty filter is one or two bytes on the wire and some 150 in memory,
+/// so that without a bound one frame of 1 MiB could claim 150 MiB; 4,096 filters stay under one.
+pub(crate) const MAX_FILTERS: usize = 4_096;
 
 /// A NIP-01 filter: all given conditions hold, each list is any-of. `None` means "not asked"; an
 /// empty list matches nothing.
+///
+/// ```
+/// use codecs::{Event, Filter, TagFilter};
+///
+/// let tags = vec![vec!["t".into(), "nostr".into()]];
+/// let (id, pubkey, sig) = ([1; 32], [2; 32], [3; 64]);
+/// let event = Event { id, pubkey, created_at: 4, kind: 1, tags, content: "".into(), sig };
+/// let condition = TagFilter { letter: 't', values: vec!["nostr".into()] };
+/// let filter = Filter { kinds: Some(vec![1]), tags: vec![condition], ..Filter::default() };
+/// assert!(filter.matches(&event));
+/// assert!(!Filter { since: Some(5), ..filter }.matches(&event));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Event ids.

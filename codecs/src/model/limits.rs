@@ -4,15 +4,20 @@
 //! ([`Codec::decode_client_within`](crate::Codec::decode_client_within)): a request is refused at
 //! the first entry too many, before room is made for it.
 
-use super::Filter;
-
-/// Filters in one REQ or COUNT that a decoder will look at; a relay's own limit is far lower and
-/// answers with a reason. An empty filter is one or two bytes on the wire and some 150 in memory,
-/// so that without a bound one frame of 1 MiB could claim 150 MiB; 4,096 filters stay under one.
-pub(crate) const MAX_FILTERS: usize = 4_096;
+use super::{Filter, filter::MAX_FILTERS};
 
 /// What a relay accepts in one REQ, COUNT or NEG-OPEN (advertised in NIP-11 where that has a word
 /// for it).
+///
+/// ```
+/// use codecs::{DecodeError, Format, Limits};
+///
+/// let limits = Limits { max_filters: 1, ..Limits::default() };
+/// let json = Format::JSON.spec().library;
+/// let refused = json.decode_client_within(br#"["REQ","feed",{},{}]"#, &limits).unwrap_err();
+/// assert!(matches!(&refused, DecodeError::OverLimit(over) if over.subscription == "feed"));
+/// assert_eq!(refused.to_string(), "a request has 1 to 1 filters");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Filters in one REQ.
@@ -30,8 +35,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What a decoder takes when nobody says less: as many filters as encoders write, and else what
-    /// is there.
+    /// The decoder's own bounds: as many filters as encoders write, and lists of any length.
     pub const MOST: Limits = Limits {
         max_filters: MAX_FILTERS,
         max_filter_values: usize::MAX,

@@ -6,6 +6,17 @@ use std::borrow::Cow;
 use super::{Event, Filter};
 
 /// What a client sends.
+///
+/// ```
+/// use codecs::{ClientMessage, Filter, Format};
+///
+/// let filters = vec![Filter { limit: Some(10), ..Filter::default() }];
+/// let request = ClientMessage::Req { subscription: "feed".into(), filters };
+/// let mut bytes = Vec::new();
+/// Format::JSON.spec().library.encode_client(&request, &mut bytes)?;
+/// assert_eq!(bytes, br#"["REQ","feed",{"limit":10}]"#);
+/// # Ok::<(), codecs::EncodeError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientMessage<'a> {
     /// Publish an event.
@@ -85,6 +96,16 @@ impl ClientMessage<'_> {
 }
 
 /// What a relay sends.
+///
+/// ```
+/// use codecs::{EoseHints, Format, RelayMessage};
+///
+/// let bytes = br#"["EOSE","feed",["finish"]]"#;
+/// let message = Format::JSON.spec().library.decode_relay(bytes)?;
+/// let hints = EoseHints { finish: true, more: false };
+/// assert_eq!(message, RelayMessage::Eose { subscription: "feed".into(), hints });
+/// # Ok::<(), codecs::DecodeError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RelayMessage<'a> {
     /// An event that matches a subscription.

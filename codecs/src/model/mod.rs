@@ -8,9 +8,10 @@ mod message;
 mod verify;
 
 pub use event::{Event, EventHead, KindClass, Tag};
+pub(crate) use filter::MAX_FILTERS;
 pub use filter::{Filter, TagFilter};
 pub use flat::FlatEvent;
-pub(crate) use limits::{Bounds, MAX_FILTERS};
+pub(crate) use limits::Bounds;
 pub use limits::{Limit, Limits, OverLimit, Request};
 pub use message::{ClientMessage, EoseHints, RelayMessage};
 pub use verify::{VerifyError, VerifyLevel};

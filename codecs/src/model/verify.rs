@@ -84,6 +84,20 @@ impl Event<'_> {
     }
 
     /// Checks as much as `level` asks for.
+    ///
+    /// ```
+    /// use codecs::{Event, VerifyError, VerifyLevel};
+    ///
+    /// let (id, pubkey, sig) = ([0; 32], [2; 32], [3; 64]);
+    /// let mut event = Event { id, pubkey, created_at: 4, kind: 1, tags: vec![], content: "hi".into(), sig };
+    /// assert_eq!(event.verify(VerifyLevel::Id), Err(VerifyError::Id));
+    /// event.id = event.compute_id();
+    /// assert_eq!(event.verify(VerifyLevel::Id), Ok(()));
+    /// assert_eq!(event.verify(VerifyLevel::Full), Err(VerifyError::Signature));
+    /// ```
+    ///
+    /// # Errors
+    /// [`VerifyError`] with the first check that fails.
     pub fn verify(&self, level: VerifyLevel) -> Result<(), VerifyError> {
         if level >= VerifyLevel::Id && self.compute_id() != self.id {
             return Err(VerifyError::Id);

@@ -34,7 +34,7 @@ pub(crate) struct About {
     /// Real or generated.
     pub(crate) origin: String,
     pub(crate) events: usize,
-    /// How many are measured: those that every format of the question holds.
+    /// How many are measured: those that every core format holds.
     pub(crate) measured: usize,
     /// The formats that hold fewer, and how many.
     pub(crate) held_by: BTreeMap<&'static str, usize>,

@@ -27,7 +27,7 @@ pub(crate) struct Source {
     #[arg(long, value_name = "N")]
     pub(crate) events: Option<usize>,
 
-    /// Formats, with commas between; `core` is the nine of the question, `all` is every one
+    /// Formats, with commas between; `core` is the nine core formats, `all` is every one
     #[arg(long, default_value = "all", value_name = "LIST")]
     pub(crate) formats: String,
 
@@ -89,8 +89,8 @@ pub(crate) fn read_corpus(path: Option<&Path>) -> anyhow::Result<Corpus> {
     Ok(Corpus::read(&found)?)
 }
 
-/// A path as someone means it who types `cargo bench` in the workspace's root: cargo starts benches
-/// in the folder of their package.
+/// Resolves a path against the workspace's root: cargo starts benches in the folder of their
+/// package.
 pub(crate) fn from_root(path: &Path) -> PathBuf {
     let root =
         Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package has a folder in the workspace");
@@ -123,9 +123,9 @@ impl<'c> EventSet<'c> {
     }
 }
 
-/// For each format the events that it can hold, of those that every format of the question holds
-/// (whichever are measured, so that runs compare). Most formats hold all of these and share the
-/// first set; one that holds less has a set of its own, with rows of its own to be divided by.
+/// For each format the events that it can hold, of those that every core format holds (whichever
+/// are measured, so that runs compare). Most formats hold all of these and share the first set; one
+/// that holds less has a set of its own, with rows of its own to be divided by.
 pub(crate) struct Sets<'c> {
     pub(crate) sets: Vec<EventSet<'c>>,
     pub(crate) of_format: BTreeMap<Format, usize>,

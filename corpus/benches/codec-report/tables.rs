@@ -236,7 +236,7 @@ fn opening(report: &Report) -> Vec<String> {
             "{} of {} events of {} ({}), fingerprint {}.",
             corpus.measured, corpus.events, corpus.name, corpus.origin, corpus.fingerprint
         ),
-        "Those are the events that every format of the question holds; a format that holds fewer is measured, and compared \
+        "Those are the events that every core format holds; a format that holds fewer is measured, and compared \
          with JSON, on these."
             .to_owned(),
     ];
