@@ -13,7 +13,9 @@ mod common;
 
 use std::{
     collections::BTreeMap,
-    env, fs,
+    env,
+    ffi::OsStr,
+    fs,
     path::{Path, PathBuf},
     sync::LazyLock,
 };
@@ -89,6 +91,12 @@ fn plain(name: &str) -> String {
 /// Every file below the folder with its path there; brought up to date first when REFRESH is set.
 static STORED: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
     if env::var_os("REFRESH").is_some() {
+        let known = |name: &OsStr| name.to_str().is_some_and(|name| name.parse::<Format>().is_ok());
+        for entry in fs::read_dir(folder()).unwrap().map(Result::unwrap) {
+            if !known(&entry.file_name()) {
+                fs::remove_dir_all(entry.path()).unwrap(); // of a format that is gone
+            }
+        }
         for (name, bytes) in made() {
             let path = folder().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
