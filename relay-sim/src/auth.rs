@@ -38,6 +38,11 @@ impl Auth {
         self.authors.contains(author)
     }
 
+    /// Whether the client proved to be anybody.
+    pub(crate) fn is_answered(&self) -> bool {
+        !self.authors.is_empty()
+    }
+
     /// Takes the client's proof, `now` in seconds since 1970.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, slice, sync::Arc};
 
 use codecs::{ClientMessage, Event, Filter, Format, Limit, OverLimit, RelayMessage, Request};
+use serde::Deserialize;
 
 use crate::{
     auth::{Auth, CLIENT_AUTH},
@@ -180,12 +181,24 @@ impl Peer {
         if event.kind == CLIENT_AUTH {
             return Err("invalid: kind 22242 belongs into AUTH, not EVENT (NIP-42)".into());
         }
-        let protected = event.tags.iter().any(|tag| matches!(tag.as_slice(), [only] if only == "-"));
-        let proven = self.auth.as_ref().is_some_and(|auth| auth.has(&event.pubkey));
-        if protected && !proven {
-            return Err("auth-required: only its author may publish a protected event (NIP-70)".into());
+        if is_protected(&event.tags) && !self.auth.as_ref().is_some_and(|auth| auth.has(&event.pubkey)) {
+            return Err(self.why_not_protected().into());
+        }
+        if REPOSTS.contains(&event.kind) && embeds_a_protected_event(&event.content) {
+            return Err("blocked: a repost must not embed a protected event (NIP-70)".into());
         }
         Ok(())
+    }
+
+    /// Why this client may not publish a protected event, by a prefix that says whether AUTH would help.
+    fn why_not_protected(&self) -> &'static str {
+        match &self.auth {
+            None => "blocked: this relay takes no protected events (NIP-70); it does with --auth",
+            Some(auth) if auth.is_answered() => {
+                "restricted: only its author may publish a protected event (NIP-70)"
+            }
+            Some(_) => "auth-required: only its author may publish a protected event (NIP-70)",
+        }
     }
 
     fn request(&mut self, name: String, filters: Vec<Filter>) -> Answer {
@@ -291,4 +304,22 @@ impl Drop for Peer {
 
 fn ok(id: [u8; 32], accepted: bool, text: impl Into<Cow<'static, str>>) -> Answer {
     Answer::Message(RelayMessage::Ok { id, accepted, text: text.into() })
+}
+
+/// NIP-18.
+const REPOSTS: [u16; 2] = [6, 16];
+
+/// NIP-70.
+fn is_protected<V: PartialEq<&'static str>>(tags: &[Vec<V>]) -> bool {
+    tags.iter().any(|tag| matches!(tag.as_slice(), [only] if *only == "-"))
+}
+
+/// Whether the content of a repost is an event that is protected. What is no event is none.
+fn embeds_a_protected_event(content: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Embedded<'a> {
+        #[serde(borrow)]
+        tags: Vec<Vec<Cow<'a, str>>>,
+    }
+    serde_json::from_str::<Embedded<'_>>(content).is_ok_and(|event| is_protected(&event.tags))
 }

@@ -60,7 +60,7 @@ fn publish_is_answered_by_what_became_of_the_event() {
     assert!(!accepted && text.starts_with("invalid: "), "{text}");
     let protected = Event { tags: vec![vec!["-".into()]], ..event(3) };
     let (accepted, text) = publish(&mut peer, protected);
-    assert!(!accepted && text.starts_with("auth-required: "), "{text}");
+    assert!(!accepted && text.starts_with("blocked: "), "AUTH would not help: {text}");
 }
 
 #[test]
@@ -215,9 +215,30 @@ fn auth_proves_an_author_for_this_connection_and_challenge() {
         let answer = peer.authenticate(&wrong, NOW);
         assert!(matches!(&answer, Answer::Message(RelayMessage::Ok { accepted: false, .. })), "{answer:?}");
     }
+    let protected = Event { tags: vec![vec!["-".into()]], ..event(9) };
+    let (accepted, text) = publish(&mut peer, protected.clone());
+    assert!(!accepted && text.starts_with("auth-required: "), "{text}");
     let right = answer_to(&challenge, here, 1_700_000_600);
     let answer = peer.authenticate(&right, NOW);
     assert!(matches!(&answer, Answer::Message(RelayMessage::Ok { accepted: true, .. })), "{answer:?}");
-    let protected = Event { tags: vec![vec!["-".into()]], pubkey: right.pubkey, ..event(9) };
-    assert_eq!(publish(&mut peer, protected), (true, String::new()));
+    let (accepted, text) = publish(&mut peer, protected.clone());
+    assert!(!accepted && text.starts_with("restricted: "), "it is somebody else's: {text}");
+    assert_eq!(publish(&mut peer, Event { pubkey: right.pubkey, ..protected }), (true, String::new()));
+}
+
+#[test]
+fn a_repost_may_name_a_protected_event_and_not_embed_it() {
+    let (mut peer, _outbox) = peer(&relay(|_| {}));
+    let embedding = |tags: &str| format!(r#"{{"id":"","kind":1,"tags":{tags},"content":"secret"}}"#);
+    for (n, kind, content, accepts) in [
+        (1, 6, embedding(r#"[["p","x"],["-"]]"#), false),
+        (2, 16, embedding(r#"[["-"]]"#), false),
+        (3, 6, embedding(r#"[["-","x"],["t","-"]]"#), true),
+        (4, 6, String::new(), true),
+        (5, 6, r#"["-"]"#.to_owned(), true),
+        (6, 1, embedding(r#"[["-"]]"#), true),
+    ] {
+        let (accepted, text) = publish(&mut peer, Event { kind, content: content.into(), ..event(n) });
+        assert_eq!((accepted, text.starts_with("blocked: ")), (accepts, !accepts), "{n}: {text}");
+    }
 }
