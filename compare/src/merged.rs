@@ -42,7 +42,16 @@ pub struct Merged {
 
 impl Merged {
     /// Merges blocks.
-    pub fn of<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> Merged {
+    pub fn of<'a>(records: impl IntoIterator<Item = &'a RunRecord> + Clone) -> Merged {
+        let mut merged = Merged::of_counts(records.clone());
+        for (name, latency) in records.into_iter().flat_map(|record| &record.latency) {
+            merged.latency.entry(name.clone()).or_default().merge(latency);
+        }
+        merged
+    }
+
+    /// Merges blocks without their latencies.
+    pub fn of_counts<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> Merged {
         let mut merged = Merged {
             relay_cpu: Some(known(CpuTime::default())),
             relay_capacity_ns: Some(0),
@@ -67,9 +76,6 @@ impl Merged {
                 (record.allocations.map(|both| both.client), record.allocations.and_then(|both| both.relay));
             merged.client_allocations = merged.client_allocations.zip(client).map(|(sum, one)| sum + one);
             merged.relay_allocations = merged.relay_allocations.zip(relay).map(|(sum, one)| sum + one);
-            for (name, latency) in &record.latency {
-                merged.latency.entry(name.clone()).or_default().merge(latency);
-            }
         }
         if merged.blocks == 0 { Merged::default() } else { merged }
     }
@@ -206,6 +212,11 @@ impl Metric {
             | Metric::RelayAllocations
             | Metric::ClientAllocations => 1.0,
         }
+    }
+
+    /// Whether it needs a punctual generator and a quiet host; others need a balanced ledger alone.
+    pub fn needs_quiet(self) -> bool {
+        !matches!(self, Metric::WireBytes | Metric::RelayAllocations | Metric::ClientAllocations)
     }
 
     /// The quantile of a latency column.

@@ -402,19 +402,24 @@ fn take_record(place: &Place<'_>, file: &Path, block: &mut Block) {
     if let Some(difference) = difference(place.cell, block.seed, &record) {
         return add_failure(block, difference);
     }
-    let mut invalid = |reason: String| {
-        if record.validity.class != ValidityClass::Invalid {
-            record.validity.add(ValidityClass::Invalid, reason);
+    let validity = &mut record.validity;
+    match block.exit_code.filter(|code| KEPT_EXIT_CODES.contains(code)) {
+        // The client's own judgement, whose reasons stand in the record.
+        Some(EXIT_INVALID) if validity.class == ValidityClass::Invalid => {}
+        Some(_) if validity.counts == ValidityClass::Invalid => {}
+        Some(code) => validity.add(ValidityClass::Invalid, format!("the client ended with exit code {code}")),
+        None => {
+            let failure = block.failure.as_ref().and_then(|failure| failure.lines().next());
+            if let Some(failure) = failure.filter(|_| validity.counts != ValidityClass::Invalid) {
+                validity.add(ValidityClass::Invalid, failure.to_owned());
+            }
         }
-    };
-    if let Some(code) = block.exit_code.filter(|code| KEPT_EXIT_CODES.contains(code)) {
-        invalid(format!("the client ended with exit code {code}"));
-    } else if let Some(failure) = block.failure.as_ref().and_then(|failure| failure.lines().next()) {
-        invalid(failure.to_owned());
     }
     // Guards against a client that passes an unbalanced ledger.
-    if let Err(failure) = record.counts.balanced() {
-        invalid(format!("the ledger does not balance: {failure}"));
+    if let Err(failure) = record.counts.balanced()
+        && validity.counts != ValidityClass::Invalid
+    {
+        validity.add(ValidityClass::Invalid, format!("the ledger does not balance: {failure}"));
     }
     block.record = Some(record);
     // A file that stays does no harm.

@@ -35,8 +35,10 @@ const HOST_BUSY: &str = "host busy: ";
 /// Whether a run's numbers may be used, and why not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Validity {
-    /// The worst of the reasons.
+    /// The worst of the reasons: what latencies and CPU times need.
     pub class: ValidityClass,
+    /// The worst of those about the ledger: what counts of events, bytes and allocations need.
+    pub counts: ValidityClass,
     /// One sentence with numbers for each rule that fired; empty when valid.
     pub reasons: Vec<String>,
 }
@@ -65,8 +67,15 @@ impl fmt::Display for ValidityClass {
 }
 
 impl Validity {
-    /// Adds a reason; the class becomes the worse of the two.
+    /// Adds a reason that concerns every number.
     pub fn add(&mut self, class: ValidityClass, reason: String) {
+        self.counts = self.counts.max(class);
+        self.add_timing(class, reason);
+    }
+
+    /// Adds a reason that concerns latencies and CPU times, such as a busy host; events and bytes
+    /// are counted the same on any host.
+    pub fn add_timing(&mut self, class: ValidityClass, reason: String) {
         self.class = self.class.max(class);
         self.reasons.push(reason);
     }
@@ -137,7 +146,7 @@ impl Signals {
         }
         if self.clipped > 0 {
             let reason = format!("{} samples exceeded the histogram's 60 s", self.clipped);
-            validity.add(ValidityClass::Invalid, reason);
+            validity.add_timing(ValidityClass::Invalid, reason);
         }
     }
 
@@ -205,9 +214,9 @@ fn limits(suspect: f64, invalid: f64) -> String {
 
 fn judge(validity: &mut Validity, value: f64, suspect_above: f64, invalid_above: f64, reason: String) {
     if value > invalid_above {
-        validity.add(ValidityClass::Invalid, reason);
+        validity.add_timing(ValidityClass::Invalid, reason);
     } else if value > suspect_above {
-        validity.add(ValidityClass::Suspect, reason);
+        validity.add_timing(ValidityClass::Suspect, reason);
     }
 }
 
@@ -238,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_calm_run_is_valid_without_reasons() {
-        assert_eq!(calm().judge(), Validity { class: ValidityClass::Valid, reasons: Vec::new() });
+        assert_eq!(calm().judge(), Validity::default());
     }
 
     #[test]
@@ -292,6 +301,26 @@ mod tests {
             assert_eq!(validity.class, class, "{:?}", validity.reasons);
             assert_eq!(validity.reasons.len(), 1, "{:?}", validity.reasons);
             assert!(validity.reasons[0].contains(reason), "{:?}", validity.reasons);
+        }
+    }
+
+    #[test]
+    fn only_the_ledger_takes_away_counts() {
+        type Change = fn(&mut Signals);
+        let cases: [(Change, ValidityClass); 7] = [
+            (|s| s.cpu_pressure_percent = Some(60.1), ValidityClass::Valid),
+            (|s| s.generator_wait_ns = Some(1_100_000_000), ValidityClass::Valid),
+            (|s| s.send_lag_ns_p99 = Quantile::Exact(460_000), ValidityClass::Valid),
+            (|s| s.clipped = 1, ValidityClass::Valid),
+            (|s| (s.counts.acked, s.counts.dropped_by_generator) = (990, 10), ValidityClass::Invalid),
+            (|s| s.counts.deliveries -= 1, ValidityClass::Invalid),
+            (|s| s.counts = Counts::default(), ValidityClass::Invalid),
+        ];
+        for (change, counts) in cases {
+            let mut signals = calm();
+            change(&mut signals);
+            let validity = signals.judge();
+            assert_eq!((validity.class, validity.counts), (ValidityClass::Invalid, counts), "{validity:?}");
         }
     }
 

@@ -52,8 +52,10 @@ pub struct CellFigures {
     pub id: String,
     /// Blocks that ran.
     pub blocks: u64,
-    /// Of those, the ones that the figures are of.
+    /// Of those, the ones that latencies, CPU times and rates are of.
     pub usable_blocks: u64,
+    /// The ones that bytes and allocations are of: those whose ledger is valid, on a busy host too.
+    pub counted_blocks: u64,
     /// Which latency the quantiles are of.
     pub latency: String,
     /// Figures in base units (a second, a byte, a nanosecond); one with too few samples is absent.
@@ -105,10 +107,9 @@ fn cells(load: &LoadView<'_>) -> Vec<CellFigures> {
         id: view.cell.id.clone(),
         blocks: view.cell.blocks.len() as u64,
         usable_blocks: view.merged.blocks,
+        counted_blocks: view.blocks_for(Metric::WireBytes).blocks,
         latency: load.latency.0.to_owned(),
-        figures: metrics()
-            .filter_map(|metric| Some((metric, metric.value(&view.merged, load.latency.0)?)))
-            .collect(),
+        figures: metrics().filter_map(|metric| Some((metric, view.value(metric, load.latency.0)?))).collect(),
         steady: view.steady.clone(),
         utilisation: view.utilisation(),
         saturated: view.utilisation().reasons(),

@@ -58,7 +58,9 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
          measured; bytes and CPU keep their verdicts.\n\
          - saturated: over all usable blocks the relay or the generator of the cell or of its reference used more than \
          90 % of the time of its cores, so the latency is the length of a queue. Bytes and CPU keep their verdicts.\n\
-         - Invalid blocks stay in {}, leave the tables, and are counted above. Suspect blocks are used.\n",
+         - Invalid blocks stay in {}, leave the tables, and are counted above. Suspect blocks are \
+         used. Bytes and allocations need a balanced ledger alone, so they stay when only a busy host or a late generator made \
+         a block invalid.\n",
         result.config.seed,
         BAND * 100.0,
         stats::SIGNIFICANT,

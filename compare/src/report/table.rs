@@ -78,7 +78,7 @@ impl LoadView<'_> {
     fn cost_row(&self, view: &CellView<'_>) -> Vec<String> {
         let mut row = self.labels(view.cell);
         for metric in Metric::ALL {
-            let value = shown(metric, &view.merged, self.latency.0);
+            let value = shown(metric, view.blocks_for(metric), self.latency.0);
             // No ratio beside a missing value.
             row.push(match self.ratio_to_anchor(view, metric).filter(|_| value != NOTHING) {
                 Some(ratio) => format!("{value} {}", number::ratio(ratio)),
@@ -144,14 +144,15 @@ impl LoadView<'_> {
         let row = |view: &CellView<'_>| {
             let mut row = self.labels(view.cell);
             row.extend(counts.map(|metric| {
-                let value = shown(metric, &view.merged, self.latency.0);
+                let value = shown(metric, view.blocks_for(metric), self.latency.0);
                 match self.ratio_to_anchor(view, metric).filter(|_| value != NOTHING) {
                     Some(ratio) => format!("{value} {}", number::ratio(ratio)),
                     None => value,
                 }
             }));
-            let envelopes = view.merged.counts.envelopes().max(1) as f64;
-            row.extend([view.merged.relay_allocations, view.merged.client_allocations].map(|allocated| {
+            let counted = view.blocks_for(Metric::RelayAllocations);
+            let envelopes = counted.counts.envelopes().max(1) as f64;
+            row.extend([counted.relay_allocations, counted.client_allocations].map(|allocated| {
                 allocated
                     .map_or_else(|| NOTHING.to_owned(), |sum| number::three(sum.bytes as f64 / envelopes))
             }));
@@ -169,8 +170,7 @@ impl LoadView<'_> {
         }
         let logs: Vec<f64> = self.log_ratios(view, anchor, metric).into_values().collect();
         let merged = || {
-            let value =
-                |view: &CellView<'_>| metric.value(&view.merged, self.latency.0).filter(|value| *value > 0.0);
+            let value = |view: &CellView<'_>| view.value(metric, self.latency.0).filter(|value| *value > 0.0);
             Some(value(view)? / value(anchor)?)
         };
         stats::hodges_lehmann(&logs).map(f64::exp).or_else(merged)

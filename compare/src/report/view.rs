@@ -3,8 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use measure::RunRecord;
-
 use super::{steady::Steadiness, utilisation::Utilisation};
 use crate::{
     matrix,
@@ -29,6 +27,8 @@ pub(crate) struct CellView<'a> {
     pub(crate) cell: &'a CellResult,
     /// Its usable blocks together.
     pub(crate) merged: Merged,
+    /// The blocks whose ledger is valid together, without latencies.
+    counted: Merged,
     /// Whether its blocks were the same from beginning to end, where that can be told.
     pub(crate) steady: Option<Steadiness>,
     /// For each metric its blocks divided by the anchors next to them.
@@ -55,6 +55,7 @@ impl<'a> LoadView<'a> {
             cell,
             steady: Steadiness::of(cell),
             merged: Merged::of(cell.blocks.iter().filter_map(Block::usable)),
+            counted: Merged::of_counts(cell.blocks.iter().filter_map(Block::counted)),
             to_anchor: if cell.role == Role::Anchor {
                 BTreeMap::new()
             } else {
@@ -152,6 +153,16 @@ impl CellView<'_> {
         self.steady.as_ref().is_some_and(|found| !found.is_steady())
     }
 
+    /// The blocks that a metric is of.
+    pub(crate) fn blocks_for(&self, metric: Metric) -> &Merged {
+        if metric.needs_quiet() { &self.merged } else { &self.counted }
+    }
+
+    /// A metric over the blocks that it may use.
+    pub(crate) fn value(&self, metric: Metric, latency: &str) -> Option<f64> {
+        metric.value(self.blocks_for(metric), latency)
+    }
+
     /// CPU time as shares of the cores.
     pub(crate) fn utilisation(&self) -> Utilisation {
         Utilisation::of(&self.merged)
@@ -161,39 +172,45 @@ impl CellView<'_> {
 /// One block's values by metric, without zeros: nothing is a multiple of zero.
 type Values = BTreeMap<Metric, f64>;
 
-fn values(record: &RunRecord, latency: &str) -> Values {
-    let block = Merged::of([record]);
-    let known = |metric: Metric| Some((metric, metric.value(&block, latency).filter(|value| *value > 0.0)?));
+/// The values that a block's validity allows.
+fn values(block: &Block, latency: &str) -> Values {
+    let (usable, counted) = (block.usable(), block.counted());
+    let (usable, counted) =
+        (usable.map(|one| Merged::of([one])), counted.map(|one| Merged::of_counts([one])));
+    let known = |metric: Metric| {
+        let measured = if metric.needs_quiet() { usable.as_ref() } else { counted.as_ref() };
+        Some((metric, metric.value(measured?, latency).filter(|value| *value > 0.0)?))
+    };
     Metric::ALL.into_iter().chain(Metric::JUDGED_COUNTING).filter_map(known).collect()
 }
 
-/// The usable anchor blocks of a load, by round and position.
+/// The anchor blocks of a load, by round and position.
 struct Anchors(BTreeMap<(u32, u32), Values>);
 
 impl Anchors {
     fn of(cell: Option<&CellResult>, latency: &str) -> Anchors {
         let blocks = cell.into_iter().flat_map(|cell| &cell.blocks);
-        let anchor = |block: &Block| Some(((block.round, block.position), values(block.usable()?, latency)));
-        Anchors(blocks.filter_map(anchor).collect())
+        let anchor = |block: &Block| ((block.round, block.position), values(block, latency));
+        Anchors(blocks.map(anchor).collect())
     }
 
-    /// The last anchor before and the first behind a place in the same round.
-    fn around(&self, round: u32, position: u32) -> impl Iterator<Item = &Values> {
-        let before = self.0.range((round, 0)..(round, position)).next_back();
-        let behind = self.0.range((round, position)..=(round, u32::MAX)).next();
-        before.into_iter().chain(behind).map(|(_, values)| values)
+    /// A metric of the last anchor before and of the first behind a place in the same round that
+    /// know it.
+    fn around(&self, round: u32, position: u32, metric: Metric) -> impl Iterator<Item = f64> {
+        let known = move |(_, values): (&(u32, u32), &Values)| values.get(&metric).copied();
+        let before = self.0.range((round, 0)..(round, position)).rev().find_map(known);
+        let behind = self.0.range((round, position)..=(round, u32::MAX)).find_map(known);
+        before.into_iter().chain(behind)
     }
 
     fn divide(&self, cell: &CellResult, latency: &str) -> BTreeMap<Metric, LogRatios> {
         let mut ratios: BTreeMap<Metric, LogRatios> = BTreeMap::new();
         for block in &cell.blocks {
-            let Some(record) = block.usable() else { continue };
-            for (metric, own) in values(record, latency) {
+            for (metric, own) in values(block, latency) {
                 // The mean of the two ratios' logarithms: pooled anchors bias high quantiles
                 // (docs/decisions/anchors.md).
-                let anchors = self.around(block.round, block.position);
-                let logs: Vec<f64> =
-                    anchors.filter_map(|anchor| Some((own / anchor.get(&metric)?).ln())).collect();
+                let anchors = self.around(block.round, block.position, metric);
+                let logs: Vec<f64> = anchors.map(|anchor| (own / anchor).ln()).collect();
                 if !logs.is_empty() {
                     let mean = logs.iter().sum::<f64>() / logs.len() as f64;
                     ratios.entry(metric).or_default().insert(block.round, mean);

@@ -133,11 +133,19 @@ pub struct Block {
 }
 
 impl Block {
-    /// The record, if the run is complete and not invalid: what tables use.
+    /// The record, if the run is complete and nothing about it is invalid: what latencies and CPU
+    /// times need.
     pub fn usable(&self) -> Option<&RunRecord> {
-        self.record.as_ref().filter(|record| {
-            record.status == Status::Complete && record.validity.class != ValidityClass::Invalid
-        })
+        self.counted().filter(|record| record.validity.class != ValidityClass::Invalid)
+    }
+
+    /// The record, if the run is complete and its ledger is valid: what counts of events, bytes and
+    /// allocations need, on a busy host too.
+    pub fn counted(&self) -> Option<&RunRecord> {
+        let counted = |record: &&RunRecord| {
+            record.status == Status::Complete && record.validity.counts != ValidityClass::Invalid
+        };
+        self.record.as_ref().filter(counted)
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn troubled() -> ResultFile {
     // The cells are the anchor, its control, json+deflate, cbor-packed, cbor-packed+deflate, proto.
     let invalid = &mut result.cells[3].blocks[1];
     let validity = &mut invalid.record.as_mut().unwrap().validity;
-    validity.add(ValidityClass::Invalid, "host busy: CPU pressure (some, 10 s) 71.0 %".to_owned());
+    validity.add_timing(ValidityClass::Invalid, "host busy: CPU pressure (some, 10 s) 71.0 %".to_owned());
     let suspect = &mut result.cells[0].blocks[0].record.as_mut().unwrap().validity;
     suspect.add(ValidityClass::Suspect, "host busy: CPU pressure (some, 10 s) 31.0 %".to_owned());
     let lost = &mut result.cells[4].blocks[0];
@@ -261,14 +261,14 @@ fn invalid_blocks_leave_the_numbers_and_are_counted() {
         record(id, 1 + u64::from(round), Run { wire_bytes_per_event, ..PLAIN })
     });
     let spoiled = &mut result.cells[2].blocks[1].record.as_mut().unwrap().validity;
-    spoiled.add(ValidityClass::Invalid, "host busy".to_owned());
+    spoiled.add(ValidityClass::Invalid, "lost".to_owned());
     let fields = fields(&result);
     assert_eq!(fields["cbor+none"]["valid"], "1/2");
     // Only round 0 pairs, so the ratio does not see JSON's second round either.
     assert_eq!(fields["cbor+none"]["wire B/event"], "900 ×1.00");
     let summary = report::summary(&result);
     assert!(summary.contains("1 of 8 blocks invalid"), "{summary}");
-    assert!(summary.contains("- round 2, cbor+none: host busy"), "{summary}");
+    assert!(summary.contains("- round 2, cbor+none: lost"), "{summary}");
 }
 
 #[test]
@@ -606,4 +606,33 @@ fn a_saturated_reference_or_generator_withholds_the_verdict_too() {
         (record.usable_cores, record.pinned) = (None, None);
     }
     assert_eq!(latency_verdicts(&result, "cbor-packed+none"), [Verdict::Same; 2]);
+}
+
+#[test]
+fn a_late_generator_takes_away_time_and_leaves_bytes() {
+    let mut result = result("standard", 6, &["json+none", "cbor-packed+none"], measured);
+    let spoil = |result: &mut ResultFile, cell: usize| {
+        let block = result.cells[cell].blocks.iter_mut().find(|block| block.round == 2).unwrap();
+        let record = block.record.as_mut().unwrap();
+        record.validity.add_timing(ValidityClass::Invalid, "send lag p99 is 60 % of response".to_owned());
+    };
+    spoil(&mut result, 2);
+    let of = |result: &ResultFile, metric: Metric| {
+        let mut found = report::comparisons(result).into_iter();
+        let found = found.find(|c| c.cell == "cbor-packed+none" && c.metric == metric).unwrap();
+        (found.rounds, found.verdict)
+    };
+    // Five rounds of time have no interval; six of bytes have.
+    assert_eq!(of(&result, Metric::WireBytes), (6, Verdict::Better));
+    assert_eq!(of(&result, Metric::RelayCpu), (5, Verdict::Inconclusive));
+    assert_eq!(of(&result, Metric::LatencyP50), (5, Verdict::Inconclusive));
+    let derived = Derived::of(&result);
+    assert_eq!((derived.cells[2].usable_blocks, derived.cells[2].counted_blocks), (5, 6));
+    // An anchor that was late still divides bytes.
+    spoil(&mut result, 0);
+    assert_eq!(of(&result, Metric::WireBytes), (6, Verdict::Better));
+    // A ledger that is off takes everything.
+    let record = result.cells[2].blocks[0].record.as_mut().unwrap();
+    record.validity.add(ValidityClass::Invalid, "the ledger does not balance".to_owned());
+    assert_eq!(of(&result, Metric::WireBytes), (5, Verdict::Inconclusive));
 }

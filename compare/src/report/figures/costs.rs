@@ -23,9 +23,8 @@ use crate::{
 
 /// Wire bytes against a CPU cost, one mark a cell; the Pareto frontier is drawn and labelled.
 pub(in crate::report) fn pareto(load: &LoadView<'_>, cpu: Metric) -> Result<String> {
-    let value = |view: &CellView<'_>, metric: Metric| {
-        Some(metric.value(&view.merged, load.latency.0)? / metric.unit())
-    };
+    let value =
+        |view: &CellView<'_>, metric: Metric| Some(view.value(metric, load.latency.0)? / metric.unit());
     let points: Vec<(f64, f64, &CellView<'_>)> = (load.cells.iter())
         .filter(|view| !matches!(view.cell.role, Role::Control | Role::Floor))
         .filter_map(|view| Some((value(view, Metric::WireBytes)?, value(view, cpu)?, view)))
