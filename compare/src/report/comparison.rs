@@ -1,6 +1,6 @@
 //! One cell as a multiple of another, with an interval, a test and a verdict.
 
-use std::{collections::BTreeMap, fmt};
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     merged::Metric,
     result::{ResultFile, Role},
-    stats::{self, BAND, Bootstrap},
+    stats::{self, BAND},
 };
 
 /// A cell divided by its reference in one metric.
@@ -26,7 +26,7 @@ pub struct Comparison {
     pub metric: Metric,
     /// The Hodges–Lehmann estimate over rounds of the ratio, taken in logarithms.
     pub ratio: f64,
-    /// Its 95 % bootstrap interval; absent below six rounds.
+    /// Its 95 % interval, by inverting the signed-rank test; absent below six rounds.
     pub interval: Option<(f64, f64)>,
     /// Rounds in which both were measured.
     pub rounds: u32,
@@ -35,6 +35,8 @@ pub struct Comparison {
     /// True when Holm's correction over all cells was applied. With fewer rounds than it needs to
     /// find anything at all it is left out, and each verdict stands alone.
     pub corrected: bool,
+    /// The interval of JSON against itself in this metric: the resolution that the run reached.
+    pub aa_interval: Option<(f64, f64)>,
     /// What it says.
     pub verdict: Verdict,
 }
@@ -125,24 +127,22 @@ impl LoadView<'_> {
     }
 
     fn compare(&self, metric: Metric) -> Vec<Comparison> {
-        let mut bootstraps: BTreeMap<usize, Bootstrap> = BTreeMap::new();
         let mut found = Vec::new();
         for view in &self.cells {
             let Some(reference) = self.reference(view) else { continue };
             let log_ratios: Vec<f64> = self.log_ratios(view, reference, metric).into_values().collect();
             let Some(ratio) = stats::hodges_lehmann(&log_ratios) else { continue };
-            let n = log_ratios.len();
-            let bootstrap = bootstraps.entry(n).or_insert_with(|| Bootstrap::new(n, self.result.config.seed));
-            let interval = bootstrap.interval(&log_ratios);
+            let interval = stats::signed_rank_interval(&log_ratios);
             let comparison = Comparison {
                 cell: view.cell.id.clone(),
                 reference: reference.cell.id.clone(),
                 metric,
                 ratio: ratio.exp(),
                 interval: interval.map(|(low, high)| (low.exp(), high.exp())),
-                rounds: u32::try_from(n).expect("a round number is a u32"),
+                rounds: u32::try_from(log_ratios.len()).expect("a round number is a u32"),
                 p: stats::wilcoxon(&log_ratios),
                 corrected: false,
+                aa_interval: None,
                 verdict: Verdict::Inconclusive,
             };
             let withheld = metric.quantile().and_then(|_| withheld([view, reference]));
@@ -166,10 +166,11 @@ impl LoadView<'_> {
             }
             comparison.verdict = verdict(comparison.interval, comparison.p);
         }
-        let broken = found
-            .iter()
-            .any(|(role, _, comparison)| *role == Role::Control && control_of(comparison) == Control::Broken);
+        let control = found.iter().find(|(role, ..)| *role == Role::Control).map(|(.., control)| control);
+        let broken = control.is_some_and(|control| control_of(control) == Control::Broken);
+        let aa_interval = control.and_then(|control| control.interval);
         let comparisons = found.into_iter().map(|(role, withheld, mut comparison)| {
+            comparison.aa_interval = aa_interval;
             if broken && role == Role::Cell {
                 comparison.verdict = Verdict::Inconclusive;
             }

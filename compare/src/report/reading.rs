@@ -49,8 +49,8 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
          Hodges–Lehmann estimate over rounds: the median of the means of all pairs of rounds. Where single blocks have too \
          few samples it is the ratio of the merged blocks.\n\
          - Verdicts compare like with like: a format with JSON under the same compression, JSON itself with no \
-         compression{batched}. [low, high] is the 95 % bootstrap interval of that estimate (10,000 resamples of rounds, \
-         seed {}).\n\
+         compression{batched}. [low, high] is the 95 % interval of that estimate: the shifts that the signed-rank test does not \
+         reject. A/A in a heading is that of JSON against itself: smaller effects are not seen.\n\
          - better and worse: the interval lies wholly beyond ±{:.0} % and Wilcoxon's signed-rank test agrees \
          (p ≤ {}; {correction}). same: the interval lies within ±{:.0} %. inconclusive is an answer.\n\
          - unsteady: the medians of single seconds, each over all rounds, have a trend (Mann–Kendall, p ≤ 0.05, and beyond \
@@ -61,7 +61,6 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
          - Invalid blocks stay in {}, leave the tables, and are counted above. Suspect blocks are \
          used. Bytes and allocations need a balanced ledger alone, so they stay when only a busy host or a late generator made \
          a block invalid.\n",
-        result.config.seed,
         BAND * 100.0,
         stats::SIGNIFICANT,
         BAND * 100.0,

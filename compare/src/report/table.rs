@@ -186,7 +186,13 @@ impl LoadView<'_> {
             .filter(|metric| comparisons.iter().any(|c| c.metric == *metric))
             .collect();
         headings.extend((!short).then(|| "against".to_owned()));
-        headings.extend(judged.iter().map(|metric| metric.short().to_owned()));
+        headings.extend(judged.iter().map(|metric| {
+            let resolution = comparisons.iter().find(|c| c.metric == *metric).and_then(|c| c.aa_interval);
+            match resolution {
+                Some((low, high)) => format!("{} (A/A {low:.2} to {high:.2})", metric.short()),
+                None => metric.short().to_owned(),
+            }
+        }));
         let row = |view: &CellView<'_>| {
             let mut row = self.labels(view.cell);
             let reference = self.reference(view)?.cell.id.clone();
