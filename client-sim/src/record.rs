@@ -5,10 +5,10 @@ use std::time::Duration;
 use corpus::Corpus;
 use measure::{
     AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, Environment, FlowRecord, PinnedCores,
-    Quantile, Rate, RelayProcess, RunRecord, SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord,
+    Planted, Quantile, Rate, RelayProcess, RunRecord, SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord,
     UsableCores, Validity, ValidityClass,
 };
-use serde::Deserialize;
+use relay_sim::Totals;
 use wire::{Agreement, Compression, Flow, Traffic};
 
 use crate::{args::Args, client::Report, ledger, recorder::Metric, shared::Shared, swarm::Outcome};
@@ -27,7 +27,7 @@ pub(crate) struct Facts<'a> {
     /// The relay's process.
     pub relay: Option<RelayProcess>,
     /// What the relay counted, when it is ours and ended well.
-    pub relay_totals: Option<RelayTotals>,
+    pub relay_totals: Option<Totals>,
     /// Wall clock at the start.
     pub started_utc: String,
     /// How long work was to be started for.
@@ -36,14 +36,6 @@ pub(crate) struct Facts<'a> {
     pub environment: Environment,
     /// Who kept to which cores.
     pub pinned: Option<PinnedCores>,
-}
-
-/// The part of the relay's totals that a record keeps.
-#[derive(Debug, Clone, Copy, Deserialize)]
-pub(crate) struct RelayTotals {
-    connections: u64,
-    compression_bytes: u64,
-    compression_shared_bytes: u64,
 }
 
 /// Closes the ledger, judges the measurement and writes it all down.
@@ -88,7 +80,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
             token: facts.agreement.token.clone(),
             extensions: facts.agreement.extensions.clone(),
         },
-        relay: facts.relay.clone(),
+        relay: relay(facts),
         connections: shared.workload.roles.len() as u64,
         elapsed_ns,
         active_ns,
@@ -111,6 +103,20 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         slices: outcome.recorder.slices(u64::try_from(facts.window.as_nanos()).unwrap_or(u64::MAX)),
         latency: outcome.recorder.into_named(&shared.workload.labels),
     }
+}
+
+/// The relay's process, with what it spoiled if it was told to.
+fn relay(facts: &Facts<'_>) -> Option<RelayProcess> {
+    let relay = facts.relay.clone()?;
+    let misbehaves = !relay.faults.is_empty();
+    let planted = facts.relay_totals.filter(|_| misbehaves).map(|totals| Planted {
+        lost: totals.planted_lost,
+        doubled: totals.planted_doubled,
+        altered: totals.planted_altered,
+        invented: totals.planted_invented,
+        misrouted: totals.planted_misrouted,
+    });
+    Some(RelayProcess { planted, ..relay })
 }
 
 /// The command line without the folder of the program, which says something about a machine and nothing about the run.

@@ -87,6 +87,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         version: if own_relay.is_some() { env!("CARGO_PKG_VERSION") } else { "unknown" }.to_owned(),
         own: own_relay.is_some(),
         faults: own_relay.as_ref().map(|relay| relay.faults.clone()).unwrap_or_default(),
+        planted: None,
     });
     let mut run_facts = Facts {
         args,

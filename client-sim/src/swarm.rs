@@ -41,6 +41,9 @@ const CONNECTING: usize = 64;
 /// How long clients have to note what is still under way after the first connection failed.
 const GRACE: Duration = Duration::from_millis(300);
 
+/// How long clients read on after everything was measured.
+const LINGER: Duration = Duration::from_millis(100);
+
 /// The reason of a run that the user ended.
 pub const INTERRUPTED: &str = "interrupted";
 
@@ -133,6 +136,8 @@ pub async fn run(
     // While the workers live: threads take what they waited with them.
     let wait_after = measure::runnable_wait_ns().ok();
     let wall = shared.start().elapsed();
+    // Measured is what lies behind; what comes twice or unasked behind the last delivery still counts.
+    tokio::time::sleep(LINGER).await;
     stop.0.send_replace(true);
     let mut outcome = Outcome {
         recorder: Recorder::default(),

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, FromArgMatches};
-use measure::{Environment, Status, utc};
+use measure::{Environment, Exit, Status, utc};
 
 use crate::{
     args::{Cli, Command, Run, SearchFlags, SelftestFlags},
@@ -26,17 +26,6 @@ use crate::{
     run::{self, Interrupt, Outcome, Request, Stopped},
     search, selftest,
 };
-
-/// Something unexpected: an unreadable file, a client that cannot be started.
-const EXIT_ERROR: u8 = 1;
-/// An SLO was missed.
-const EXIT_SLO: u8 = 99;
-/// `diff` found something worse.
-const EXIT_REGRESSION: u8 = 100;
-/// `diff --strict` was inconclusive.
-const EXIT_INCONCLUSIVE: u8 = 101;
-/// 128 + SIGINT, as shells have it.
-const EXIT_INTERRUPTED: u8 = 130;
 
 /// Does what the command line says. `args` begins with the program's name; `known` are the names
 /// the client knows.
@@ -54,32 +43,32 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
         Err(error) => {
             // A closed stderr still leaves the exit code.
             let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_ERROR));
+            return if error.use_stderr() { Exit::Usage } else { Exit::Success }.into();
         }
     };
     let done = match cli.command {
         Command::Run(flags) => measure(&flags, &args, known),
-        Command::Selftest(flags) => test_instrument(&flags),
+        Command::Selftest(flags) => test_instrument(&flags, known),
         Command::Search(flags) => find_limits(&flags, &args, known),
         Command::Export { dir, github_action_benchmark } => export(&dir, &github_action_benchmark),
-        Command::Report { dir } => rerender(&dir).map(|()| 0),
+        Command::Report { dir } => rerender(&dir).map(|()| Exit::Success),
         Command::Diff { before, after, force, strict } => diff(&before, &after, force, strict),
     };
     match done {
-        Ok(code) => ExitCode::from(code),
+        Ok(exit) => exit.into(),
         Err(error) => {
             let _ = writeln!(io::stderr(), "error: {error:#}");
             let usage = error.downcast_ref::<UnknownName>().is_some();
-            ExitCode::from(if usage { narrow(run::EXIT_USAGE) } else { EXIT_ERROR })
+            if usage { Exit::Usage } else { Exit::Error }.into()
         }
     }
 }
 
 /// Searches, reports each probe, and writes a result folder.
-fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<u8> {
+fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<Exit> {
     let mut cells = cells(known, &flags.matrix())?;
     if refused(&flags.client_args) {
-        return Ok(narrow(run::EXIT_USAGE));
+        return Ok(Exit::Usage);
     }
     cells.retain(|cell| cell.role != Role::Control);
     let config = flags.config();
@@ -95,7 +84,7 @@ fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<
     let corpus = prober.corpus();
     if found.cells.iter().all(|cell| cell.probes.is_empty()) {
         let _ = writeln!(io::stderr(), "error: nothing was measured, so no result was written");
-        return Ok(EXIT_INTERRUPTED);
+        return Ok(Exit::Interrupted);
     }
     let finished = found.finished;
     let status = match finished {
@@ -117,25 +106,27 @@ fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<
     write_reports(&result, &folder)?;
     show(&result)?;
     let _ = writeln!(io::stderr(), "\nwritten to {}", folder.display());
-    Ok(if finished { 0 } else { EXIT_INTERRUPTED })
+    Ok(if finished { Exit::Success } else { Exit::Interrupted })
 }
 
-fn export(dir: &Path, file: &Path) -> Result<u8> {
+fn export(dir: &Path, file: &Path) -> Result<Exit> {
     let entries = report::github_action_benchmark(&ResultFile::read(dir)?);
     let mut text = serde_json::to_string_pretty(&entries).context("a list serializes")?;
     text.push('\n');
     fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
-    Ok(0)
+    Ok(Exit::Success)
 }
 
 /// Runs the instrument's own tests and prints each result.
-fn test_instrument(flags: &SelftestFlags) -> Result<u8> {
+fn test_instrument(flags: &SelftestFlags, known: &Known) -> Result<Exit> {
     let options = selftest::Options {
         quick: flags.quick,
         only: flags.only.clone(),
         repeats: flags.repeats,
         rounds: flags.rounds,
         seconds: flags.seconds,
+        formats: known.format_names(),
+        compressions: known.compression_names(),
     };
     let program = env::current_exe().context("cannot find this program's own file")?;
     let found = selftest::run(&program, &options, |oracle| {
@@ -145,18 +136,26 @@ fn test_instrument(flags: &SelftestFlags) -> Result<u8> {
     if let Some(file) = &flags.out {
         found.write(file)?;
     }
-    Ok(if found.passed() { 0 } else { narrow(run::EXIT_INVALID) })
+    Ok(if found.passed() { Exit::Success } else { Exit::Invalid })
 }
 
 /// The self-test for the report: the given one, or a quick one made now for the publish profile.
-fn selftest_for(flags: &Run) -> Result<Option<SelfTest>> {
+fn selftest_for(flags: &Run, known: &Known) -> Result<Option<SelfTest>> {
     if let Some(file) = &flags.selftest {
         return SelfTest::read(file).map(Some);
     }
     if flags.profile != Profile::Publish {
         return Ok(None);
     }
-    let options = selftest::Options { quick: true, only: Vec::new(), repeats: 0, rounds: 0, seconds: 0 };
+    let options = selftest::Options {
+        quick: true,
+        only: Vec::new(),
+        repeats: 0,
+        rounds: 0,
+        seconds: 0,
+        formats: known.format_names(),
+        compressions: known.compression_names(),
+    };
     let program = env::current_exe().context("cannot find this program's own file")?;
     let tell = |oracle: &Oracle| {
         if !flags.quiet {
@@ -166,22 +165,22 @@ fn selftest_for(flags: &Run) -> Result<Option<SelfTest>> {
     selftest::run(&program, &options, tell).context("the instrument's own tests").map(Some)
 }
 
-fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<u8> {
+fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<Exit> {
     let (before, after) = (ResultFile::read(before)?, ResultFile::read(after)?);
     let unlike = report::unlike(&before, &after);
     if !unlike.is_empty() {
         let _ = writeln!(io::stderr(), "not comparable: {}", unlike.join("; "));
         if !force {
             let _ = writeln!(io::stderr(), "--force compares them all the same");
-            return Ok(narrow(run::EXIT_USAGE));
+            return Ok(Exit::Usage);
         }
     }
     let diff = report::diff(&before, &after);
     io::stdout().write_all(diff.terminal().as_bytes()).context("cannot write to stdout")?;
     Ok(match () {
-        () if diff.any(report::Verdict::Worse) => EXIT_REGRESSION,
-        () if strict && diff.any(report::Verdict::Inconclusive) => EXIT_INCONCLUSIVE,
-        () => 0,
+        () if diff.any(report::Verdict::Worse) => Exit::Regression,
+        () if strict && diff.any(report::Verdict::Inconclusive) => Exit::Inconclusive,
+        () => Exit::Success,
     })
 }
 
@@ -192,18 +191,18 @@ fn rerender(dir: &Path) -> Result<()> {
     show(&result)
 }
 
-fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
+fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
     let matrix = flags.matrix()?;
     let mut cells = cells(known, &matrix)?;
     if flags.url.is_some() {
         cells.retain(|cell| cell.role != Role::Floor);
     }
     if refused(&flags.client_args) {
-        return Ok(narrow(run::EXIT_USAGE));
+        return Ok(Exit::Usage);
     }
     let config = flags.config(matrix.scenarios);
     let plan = Plan::new(&cells, config.rounds, config.seed);
-    let selftest = selftest_for(flags)?;
+    let selftest = selftest_for(flags, known)?;
     let started = SystemTime::now();
     let git = git::current();
     let commit = git.as_ref().map_or("nogit", |git| git.commit.get(..8).unwrap_or(&git.commit));
@@ -224,7 +223,7 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<u8> {
         // Removes empty folders; one with an unreadable record stays.
         let _ = fs::remove_dir(&running).and_then(|()| fs::remove_dir(&folder));
         let _ = writeln!(io::stderr(), "error: nothing was measured, so no result was written");
-        return Ok(stopped_code(stopped).unwrap_or(EXIT_ERROR));
+        return Ok(stopped_code(stopped).unwrap_or(Exit::Error));
     }
 
     let command = command_line(args);
@@ -292,37 +291,33 @@ fn show(result: &ResultFile) -> Result<()> {
 }
 
 /// The exit code of the worst outcome.
-fn exit_code(result: &ResultFile, derived: &Derived, stopped: Option<Stopped>) -> u8 {
+fn exit_code(result: &ResultFile, derived: &Derived, stopped: Option<Stopped>) -> Exit {
     // The floor is no format.
     let cells = || result.cells.iter().filter(|cell| cell.role != Role::Floor);
-    let ended = |code: i32| cells().flat_map(|cell| &cell.blocks).any(|block| block.exit_code == Some(code));
+    let ended = |exit: &Exit| cells().flat_map(|cell| &cell.blocks).any(|block| exit.is(block.exit_code));
     if let Some(code) = stopped_code(stopped) {
         return code;
     }
-    if let Some(code) = [run::EXIT_LOST, run::EXIT_RELAY_LOST].into_iter().find(|code| ended(*code)) {
-        return narrow(code);
+    if let Some(exit) = [Exit::Unbalanced, Exit::Incomplete].into_iter().find(ended) {
+        return exit;
     }
     let unrecorded = cells().flat_map(|cell| &cell.blocks).any(|block| block.record.is_none());
     if unrecorded || result.status != Status::Complete {
-        return EXIT_ERROR;
+        return Exit::Error;
     }
     let empty = cells().any(|cell| cell.blocks.iter().all(|block| block.usable().is_none()));
     let missed = derived.slos.iter().any(|one| !one.met);
     match () {
-        () if empty => narrow(run::EXIT_INVALID),
-        () if missed => EXIT_SLO,
-        () => 0,
+        () if empty => Exit::Invalid,
+        () if missed => Exit::BoundMissed,
+        () => Exit::Success,
     }
 }
 
-fn stopped_code(stopped: Option<Stopped>) -> Option<u8> {
+fn stopped_code(stopped: Option<Stopped>) -> Option<Exit> {
     match stopped? {
-        Stopped::Usage => Some(narrow(run::EXIT_USAGE)),
-        Stopped::Interrupted => Some(EXIT_INTERRUPTED),
+        Stopped::Usage => Some(Exit::Usage),
+        Stopped::Interrupted => Some(Exit::Interrupted),
         Stopped::Failing => None,
     }
-}
-
-fn narrow(code: i32) -> u8 {
-    u8::try_from(code).expect("the client's exit codes are below 6")
 }

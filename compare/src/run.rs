@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use measure::{RunRecord, Status, ValidityClass};
+use measure::{Exit, RunRecord, Status, ValidityClass};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -30,19 +30,8 @@ use crate::{
     result::{Block, Config, Role},
 };
 
-/// The client's exit codes that leave a record behind: an invalid measurement, events lost or
-/// altered, relay lost.
-const KEPT_EXIT_CODES: [i32; 3] = [EXIT_INVALID, EXIT_LOST, EXIT_RELAY_LOST];
-pub(crate) const EXIT_USAGE: i32 = 2;
-pub(crate) const EXIT_INVALID: i32 = 3;
-pub(crate) const EXIT_LOST: i32 = 4;
-pub(crate) const EXIT_RELAY_LOST: i32 = 5;
-/// A floor relay cannot play the scenario.
-const EXIT_NOT_POSSIBLE: i32 = 6;
-/// A latency is beyond what the scenario demands: a measurement like any other.
-const EXIT_SLO: i32 = 99;
-/// Ctrl-C reached the client first.
-const EXIT_INTERRUPTED: i32 = 130;
+/// How a client ends that leaves a record behind although something is wrong.
+const KEPT: [Exit; 3] = [Exit::Invalid, Exit::Unbalanced, Exit::Incomplete];
 
 /// Runs in a row without a record that end the plan: the next would leave none either.
 const FAILURES_IN_A_ROW: usize = 3;
@@ -150,10 +139,10 @@ pub async fn run(
                 report_trouble(progress, &place, &block);
             }
             in_a_row = if block.record.is_some() { 0 } else { in_a_row + 1 };
-            let interrupted = interrupted || block.exit_code == Some(EXIT_INTERRUPTED);
+            let interrupted = interrupted || Exit::Interrupted.is(block.exit_code);
             let stopped = if interrupted {
                 Some((Stopped::Interrupted, "interrupted".to_owned()))
-            } else if block.exit_code == Some(EXIT_USAGE) {
+            } else if Exit::Usage.is(block.exit_code) {
                 Some((Stopped::Usage, "the client refused its arguments".to_owned()))
             } else if in_a_row == FAILURES_IN_A_ROW {
                 Some((Stopped::Failing, format!("{FAILURES_IN_A_ROW} runs in a row left no record")))
@@ -287,12 +276,14 @@ impl Ending {
             _ if self.timed_out => {
                 format!("the client did not end within {} s and was stopped", limit.as_secs())
             }
-            Some(0 | EXIT_INVALID | EXIT_SLO) => return None,
-            Some(EXIT_LOST) => "events were lost or altered".to_owned(),
-            Some(EXIT_RELAY_LOST) => "the relay was lost".to_owned(),
-            Some(EXIT_NOT_POSSIBLE) => "not possible for this scenario".to_owned(),
-            Some(code) => format!("the client ended with exit code {code}"),
             None => "a signal ended the client".to_owned(),
+            Some(code) => match Exit::of(code) {
+                Some(Exit::Success | Exit::Invalid | Exit::BoundMissed) => return None,
+                Some(Exit::Unbalanced) => "events were lost or altered".to_owned(),
+                Some(Exit::Incomplete) => "the relay was lost".to_owned(),
+                Some(Exit::NotPossible) => "not possible for this scenario".to_owned(),
+                _ => format!("the client ended with exit code {code}"),
+            },
         };
         Some(if self.tail.is_empty() { what } else { format!("{what}; it wrote:\n{}", self.tail) })
     }
@@ -387,8 +378,7 @@ impl Tail {
 /// Moves the client's record into the block and checks its judgement against the ledger and the
 /// exit code.
 fn take_record(place: &Place<'_>, file: &Path, block: &mut Block) {
-    let expected =
-        block.failure.is_none() || block.exit_code.is_some_and(|code| KEPT_EXIT_CODES.contains(&code));
+    let expected = block.failure.is_none() || KEPT.iter().any(|exit| exit.is(block.exit_code));
     if !file.exists() {
         if expected {
             add_failure(block, format!("the client wrote no record to {}", file.display()));
@@ -403,11 +393,13 @@ fn take_record(place: &Place<'_>, file: &Path, block: &mut Block) {
         return add_failure(block, difference);
     }
     let validity = &mut record.validity;
-    match block.exit_code.filter(|code| KEPT_EXIT_CODES.contains(code)) {
+    match KEPT.into_iter().find(|exit| exit.is(block.exit_code)) {
         // The client's own judgement, whose reasons stand in the record.
-        Some(EXIT_INVALID) if validity.class == ValidityClass::Invalid => {}
+        Some(Exit::Invalid) if validity.class == ValidityClass::Invalid => {}
         Some(_) if validity.counts == ValidityClass::Invalid => {}
-        Some(code) => validity.add(ValidityClass::Invalid, format!("the client ended with exit code {code}")),
+        Some(exit) => {
+            validity.add(ValidityClass::Invalid, format!("the client ended with exit code {}", exit.code()));
+        }
         None => {
             let failure = block.failure.as_ref().and_then(|failure| failure.lines().next());
             if let Some(failure) = failure.filter(|_| validity.counts != ValidityClass::Invalid) {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use measure::{CorpusRecord, Quantile, RunRecord, ValidityClass};
+use measure::{CorpusRecord, Exit, Quantile, RunRecord, ValidityClass};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use tokio::runtime::Runtime;
@@ -258,7 +258,7 @@ impl Prober for Processes<'_> {
         }
         let (_, block) = outcome.blocks.into_iter().next().context("a plan of one block runs one")?;
         anyhow::ensure!(
-            block.exit_code != Some(run::EXIT_USAGE),
+            !Exit::Usage.is(block.exit_code),
             "{}",
             block.failure.as_deref().unwrap_or("the client refused its arguments")
         );

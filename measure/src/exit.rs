@@ -31,6 +31,25 @@ pub enum Exit {
 }
 
 impl Exit {
+    const ALL: [Exit; 11] = [
+        Exit::Success,
+        Exit::Error,
+        Exit::Usage,
+        Exit::Invalid,
+        Exit::Unbalanced,
+        Exit::Incomplete,
+        Exit::NotPossible,
+        Exit::BoundMissed,
+        Exit::Regression,
+        Exit::Inconclusive,
+        Exit::Interrupted,
+    ];
+
+    /// What an exit code stands for, if it is one of these.
+    pub fn of(code: i32) -> Option<Exit> {
+        Exit::ALL.into_iter().find(|exit| exit.is(Some(code)))
+    }
+
     /// The number that the shell sees.
     pub const fn code(self) -> u8 {
         self as u8

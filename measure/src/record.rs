@@ -1,7 +1,8 @@
 //! The file one run writes and the report reads.
 
-use std::{collections::BTreeMap, fmt, fs, io, ops::Add, path::Path};
+use std::{collections::BTreeMap, fmt, fs, io, path::Path};
 
+use derive_more::{Add, Sum};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -257,6 +258,24 @@ pub struct RelayProcess {
     /// How it misbehaved, because it was told to: then the record tests the instrument, and says nothing else.
     #[serde(default)]
     pub faults: Vec<String>,
+    /// How many deliveries it spoiled, because it was told to and where it is our own.
+    #[serde(default)]
+    pub planted: Option<Planted>,
+}
+
+/// Deliveries that a relay spoiled because it was told to. Each was spoiled in one way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Add, Sum, Serialize, Deserialize, JsonSchema)]
+pub struct Planted {
+    /// Left out.
+    pub lost: u64,
+    /// Sent twice.
+    pub doubled: u64,
+    /// Sent with one field changed.
+    pub altered: u64,
+    /// Sent with an event behind it that nobody published.
+    pub invented: u64,
+    /// Sent under the id of another subscription.
+    pub misrouted: u64,
 }
 
 /// Which cores the two processes of a run kept to, by the kernel's numbers.
@@ -378,7 +397,7 @@ impl fmt::Display for CompressionMemoryRecord {
 }
 
 /// Messages and bytes in one direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Add, Serialize, Deserialize, JsonSchema)]
 pub struct FlowRecord {
     /// Protocol messages.
     pub messages: u64,
@@ -388,20 +407,8 @@ pub struct FlowRecord {
     pub wire_bytes: u64,
 }
 
-impl Add for FlowRecord {
-    type Output = FlowRecord;
-
-    fn add(self, other: FlowRecord) -> FlowRecord {
-        FlowRecord {
-            messages: self.messages + other.messages,
-            payload_bytes: self.payload_bytes + other.payload_bytes,
-            wire_bytes: self.wire_bytes + other.wire_bytes,
-        }
-    }
-}
-
 /// What crossed the sockets of all connections of a run, counted by the client.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Add, Serialize, Deserialize, JsonSchema)]
 pub struct TrafficRecord {
     /// From client to relay.
     pub to_relay: FlowRecord,
@@ -417,19 +424,6 @@ impl TrafficRecord {
     /// Bytes both ways, handshakes apart.
     pub fn wire_bytes(&self) -> u64 {
         self.to_relay.wire_bytes + self.to_client.wire_bytes
-    }
-}
-
-impl Add for TrafficRecord {
-    type Output = TrafficRecord;
-
-    fn add(self, other: TrafficRecord) -> TrafficRecord {
-        TrafficRecord {
-            to_relay: self.to_relay + other.to_relay,
-            to_client: self.to_client + other.to_client,
-            handshake_to_relay_bytes: self.handshake_to_relay_bytes + other.handshake_to_relay_bytes,
-            handshake_to_client_bytes: self.handshake_to_client_bytes + other.handshake_to_client_bytes,
-        }
     }
 }
 

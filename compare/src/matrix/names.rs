@@ -26,6 +26,16 @@ pub struct Known {
 }
 
 impl Known {
+    /// The names of all wire formats.
+    pub(crate) fn format_names(&self) -> Vec<String> {
+        self.formats.iter().map(|(name, _)| (*name).to_owned()).collect()
+    }
+
+    /// The names of all compressions.
+    pub(crate) fn compression_names(&self) -> Vec<String> {
+        self.compressions.iter().map(|name| (*name).to_owned()).collect()
+    }
+
     /// Every implementation that some format has, in the order they appear.
     pub(super) fn implementations(&self) -> Vec<&'static str> {
         let mut all: Vec<&'static str> = Vec::new();

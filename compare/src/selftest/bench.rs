@@ -50,6 +50,13 @@ impl<'a> Bench<'a> {
         self.start(seconds, flags)?.finish()
     }
 
+    /// Plays another scenario, of this text, with its own length.
+    pub(super) fn play(&mut self, name: &str, text: &str, flags: &[&str]) -> Result<Run> {
+        let scenario = self.folder.join(format!("{name}.toml"));
+        fs::write(&scenario, text).with_context(|| format!("cannot write {}", scenario.display()))?;
+        self.spawn(&scenario, flags)?.finish()
+    }
+
     /// Plays it against a relay of our own that verifies nothing and has these faults.
     pub(super) fn own_relay(&mut self, seconds: f64, faults: &[&str]) -> Result<Run> {
         let mut flags = vec!["--verify", "none"];
@@ -58,11 +65,17 @@ impl<'a> Bench<'a> {
     }
 
     pub(super) fn start(&mut self, seconds: f64, flags: &[&str]) -> Result<Running> {
+        let seconds = seconds.to_string();
+        let flags: Vec<&str> = ["--seconds", &seconds].into_iter().chain(flags.iter().copied()).collect();
+        self.spawn(&self.scenario.clone(), &flags)
+    }
+
+    fn spawn(&mut self, scenario: &Path, flags: &[&str]) -> Result<Running> {
         self.runs += 1;
         let record = self.folder.join(format!("{}.json", self.runs));
         let mut command = Command::new(self.program);
-        command.args(["role:client", "--quiet", "--seconds", &seconds.to_string(), "--scenario"]);
-        command.arg(&self.scenario).arg("--record").arg(&record).args(flags);
+        command.args(["role:client", "--quiet", "--scenario"]);
+        command.arg(scenario).arg("--record").arg(&record).args(flags);
         if !flags.contains(&"--seed") {
             command.args(["--seed", "1"]);
         }

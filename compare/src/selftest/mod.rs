@@ -7,6 +7,7 @@
 
 mod bench;
 mod finding;
+mod ledger;
 mod oracles;
 mod proxy;
 mod tcp_info;
@@ -29,7 +30,7 @@ type Test = fn(&mut Bench<'_>) -> Result<Finding>;
 
 /// The tests that take seconds, in the order they run. The busy loops come first, because CPU
 /// pressure averages over ten seconds and would invalidate the trials.
-const TESTS: [(&str, Test); 7] = [
+const TESTS: [(&str, Test); 8] = [
     ("starved", |bench| bench.starved()),
     ("stall", |bench| bench.stall()),
     ("delay", |bench| bench.delay()),
@@ -37,6 +38,7 @@ const TESTS: [(&str, Test); 7] = [
     ("bytes", |bench| bench.bytes()),
     ("workers", |bench| bench.workers()),
     ("killed", |bench| bench.killed()),
+    ("ledger", |bench| bench.ledger()),
 ];
 
 /// The two that take minutes, measured as one experiment.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use measure::{Counts, Status, ValidityClass};
+use measure::{Counts, Exit, Status, ValidityClass};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -22,7 +22,7 @@ use super::{
     finding::Finding,
     proxy::CountedRelay,
 };
-use crate::{run, stats::median};
+use crate::stats::median;
 
 /// Length of the stall, and the tolerance of a quantile.
 const STALL_MS: f64 = 500.0;
@@ -246,14 +246,14 @@ impl Bench<'_> {
         kill(relay, Signal::SIGKILL).context("cannot kill the relay")?;
         let run = running.finish()?;
         let incomplete = matches!(run.record.status, Status::Incomplete { .. });
-        let told = run.exit_code == Some(run::EXIT_RELAY_LOST);
+        let told = Exit::Incomplete.is(run.exit_code);
         let why = match &run.record.status {
             Status::Incomplete { reason } => reason.clone(),
             Status::Complete => "nothing".to_owned(),
         };
         Ok(Finding {
             done: "the relay is killed in the middle".to_owned(),
-            limit: format!("the record is incomplete and the exit code {}", run::EXIT_RELAY_LOST),
+            limit: format!("the record is incomplete and the exit code {}", Exit::Incomplete.code()),
             measured: format!("exit code {:?}; the record says: {why}", run.exit_code.unwrap_or(-1)),
             values: vec![("deliveries_before", run.record.counts.deliveries as f64)],
             passed: incomplete && told,

@@ -100,6 +100,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
             version: "0.1.0".to_owned(),
             own: true,
             faults: Vec::new(),
+            planted: None,
         }),
         connections: 20,
         elapsed_ns: 2_000_000_000,

@@ -1,0 +1,95 @@
+//! The ledger's own test: what a relay spoils must be counted, each delivery as what became of it.
+
+use anyhow::{Context, Result};
+use measure::{Counts, Exit, Planted};
+
+use super::{bench::Bench, bench::Run, finding::Finding};
+
+const SCENARIO: &str = include_str!("ledger.toml");
+
+/// Deliveries spoiled in each of the five ways.
+const RATE: &str = "3%";
+
+/// What the relay is told to do to deliveries, all at once.
+const FAULTS: [&str; 5] = ["lose", "double", "alter", "invent", "misroute"];
+
+impl Bench<'_> {
+    /// The relay loses, doubles, alters, invents and misroutes deliveries and counts what it did. The
+    /// ledger must find each one and nothing else, in every format and compression, event by event
+    /// and in batches. A ledger that balances fails.
+    pub(super) fn ledger(&mut self) -> Result<Finding> {
+        let cells = self.ledger_cells();
+        let mut sum = Planted::default();
+        let mut wrong = Vec::new();
+        for (n, (format, compression, batched)) in cells.iter().enumerate() {
+            let faults: Vec<String> = FAULTS.iter().map(|fault| format!("{fault}={RATE}:seed={n}")).collect();
+            let mut flags = vec!["--format", format, "--compression", compression, "--verify", "none"];
+            flags.extend(["--drain-seconds", "1"]);
+            flags.extend(batched.then_some("--batched"));
+            faults.iter().for_each(|fault| flags.extend(["--relay-fault", fault]));
+            let run = self.play("ledger", SCENARIO, &flags)?;
+            let name = format!("{format}+{compression}{}", if *batched { ", batched" } else { "" });
+            let planted = run.record.relay.as_ref().and_then(|relay| relay.planted);
+            let planted =
+                planted.with_context(|| format!("{name}: the relay did not say what it spoiled"))?;
+            wrong.extend(difference(&run, &planted).map(|difference| format!("{name}: {difference}")));
+            sum = sum + planted;
+        }
+        let Planted { lost, doubled, altered, invented, misrouted } = sum;
+        let each = [lost, doubled, altered, invented, misrouted];
+        Ok(Finding {
+            done: format!(
+                "the relay loses, doubles, alters, invents and misroutes {RATE} of deliveries each, in {} combinations \
+                 of format, compression and batching",
+                cells.len()
+            ),
+            limit: format!(
+                "each found: {lost} lost, {doubled} doubled, {altered} altered, {invented} invented, {misrouted} \
+                 misrouted; exit code {} each time",
+                Exit::Unbalanced.code()
+            ),
+            measured: match wrong.first() {
+                None => "each found, and nothing else".to_owned(),
+                Some(first) => format!("{} combinations are wrong; {first}", wrong.len()),
+            },
+            values: vec![("planted", each.iter().sum::<u64>() as f64), ("wrong", wrong.len() as f64)],
+            passed: wrong.is_empty() && each.iter().all(|planted| *planted > 0),
+        })
+    }
+
+    /// The combinations that are tried: all, or in the short form each format and each compression once.
+    fn ledger_cells(&self) -> Vec<(String, String, bool)> {
+        let (formats, compressions) = (&self.options.formats, &self.options.compressions);
+        let mut cells = Vec::new();
+        for format in formats {
+            for compression in compressions {
+                let once = format == &formats[0] || compression == &compressions[0];
+                if once || !self.options.quick {
+                    cells.push((format.clone(), compression.clone(), false));
+                }
+            }
+            cells.push((format.clone(), compressions[0].clone(), true));
+        }
+        cells
+    }
+}
+
+/// What the ledger says otherwise than the relay; `None` when they agree to the count.
+fn difference(run: &Run, planted: &Planted) -> Option<String> {
+    let Counts { deliveries_lost, deliveries_unexpected, answers_unexpected, decode_errors, .. } =
+        run.record.counts;
+    let found = Planted {
+        // What was altered or misrouted never came as it should have.
+        lost: deliveries_lost.saturating_sub(planted.altered + planted.misrouted),
+        doubled: run.record.counts.deliveries_duplicated,
+        altered: run.record.counts.deliveries_altered,
+        invented: run.record.counts.deliveries_invented,
+        misrouted: run.record.counts.deliveries_misrouted,
+    };
+    let strays = deliveries_unexpected + answers_unexpected + decode_errors;
+    if found == *planted && strays == 0 && Exit::Unbalanced.is(run.exit_code) {
+        return None;
+    }
+    let code = run.exit_code.unwrap_or(-1);
+    Some(format!("{found:?} found of {planted:?} planted, {strays} strays, exit code {code}"))
+}
