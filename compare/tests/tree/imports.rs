@@ -26,10 +26,6 @@ impl Graph {
         self.edges.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.edges.is_empty()
-    }
-
     /// One sentence for each set of nodes that reach each other, with the edges among them.
     pub(crate) fn circles(&self) -> Vec<String> {
         let reach: BTreeMap<&str, BTreeSet<&str>> =

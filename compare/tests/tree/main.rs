@@ -43,8 +43,8 @@ fn files(folder: &Path) -> Vec<(String, String)> {
     found
 }
 
-#[test]
-fn crates_import_each_other_without_a_circle() {
+/// What cargo says of the packages of the workspace.
+fn packages() -> Vec<serde_json::Value> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"])
         .arg(root().join("Cargo.toml"))
@@ -52,8 +52,13 @@ fn crates_import_each_other_without_a_circle() {
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+#[test]
+fn crates_import_each_other_without_a_circle() {
     let mut graph = Graph::default();
-    for package in metadata["packages"].as_array().unwrap() {
+    for package in packages() {
         let name = package["name"].as_str().unwrap();
         // Development dependencies count: a bench that reaches up is a circle that cargo allows.
         for dependency in package["dependencies"].as_array().unwrap() {
@@ -68,8 +73,9 @@ fn crates_import_each_other_without_a_circle() {
 
 #[test]
 fn modules_import_each_other_without_a_circle() {
-    let mut circles = Vec::new();
-    for member in ["codecs", "corpus", "wire", "measure", "relay-sim", "client-sim", "compare"] {
+    let (mut circles, mut edges) = (Vec::new(), 0);
+    for package in packages() {
+        let member = package["name"].as_str().unwrap();
         let folder = root().join(member).join("src");
         let prefix = format!("{member}/src/");
         let sources: BTreeMap<String, String> = files(&folder)
@@ -78,11 +84,12 @@ fn modules_import_each_other_without_a_circle() {
             .map(|(name, text)| (name.strip_prefix(&prefix).unwrap().to_owned(), text))
             .collect();
         let graphs = Crate::read(&sources).graphs();
-        assert!(!graphs[""].is_empty(), "{member} has modules that import each other");
+        edges += graphs.values().map(Graph::len).sum::<usize>();
         for (module, graph) in graphs {
             circles.extend(graph.circles().iter().map(|circle| format!("{prefix}{module} {circle}")));
         }
     }
+    assert!(edges > 50, "{edges} modules import others: the scanner reads nothing");
     assert!(circles.is_empty(), "{}", circles.join("\n"));
 }
 
