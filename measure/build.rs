@@ -1,4 +1,5 @@
-//! Tells the crate which compiler builds it: a result names its compiler, because codegen is part of what is measured.
+//! Tells the crate which compiler builds it: a result names its compiler, because codegen is part
+//! of what is measured.
 
 use std::{env, process::Command};
 

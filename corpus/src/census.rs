@@ -1,4 +1,4 @@
-//! What a file is, without holding it.
+//! Counts a stream of events without holding it: duplicates, origin, fingerprint.
 
 use std::collections::HashSet;
 
@@ -6,10 +6,11 @@ use codecs::Event;
 
 use crate::{Fingerprint, Origin, fingerprint::FingerprintHasher, origin::SignerSample};
 
-/// How many ids are remembered to find repeated ones: some 150 MB, and more events than a run streams.
+/// Most ids that are remembered to find duplicates: some 150 MB, and more events than a run
+/// streams.
 pub const MAX_IDS: usize = 4_000_000;
 
-/// Counts events as they pass: how many, which of them repeat an id, whose they are, and their fingerprint.
+/// Counts events, their duplicates, their origin and their fingerprint.
 #[derive(Debug, Default)]
 pub struct Census {
     /// The first half of each id: 2^64 ids would have to be tried to make two alike.
@@ -26,9 +27,9 @@ pub struct Census {
 pub struct Counted {
     /// Events without the duplicates.
     pub events: u64,
-    /// Events whose id came before.
+    /// Events whose id an earlier one has.
     pub duplicates: u64,
-    /// Events that came after [`MAX_IDS`] others; whether they are duplicates is not known.
+    /// Events after the first [`MAX_IDS`]; unknown whether they are duplicates.
     pub unchecked: u64,
     /// Of the events without the duplicates, in order.
     pub fingerprint: Fingerprint,
@@ -37,7 +38,7 @@ pub struct Counted {
 }
 
 impl Census {
-    /// Counts one event; false when its id came before.
+    /// Counts one event; false for a duplicate.
     pub fn add(&mut self, event: &Event<'_>) -> bool {
         let half = event.id.first_chunk().copied().expect("an id has 32 bytes");
         if self.ids.len() < MAX_IDS {

@@ -1,4 +1,4 @@
-//! The commands.
+//! The command line and its commands.
 
 mod analyze;
 mod capture;
@@ -18,14 +18,14 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
-/// Progress is for those who wait: none in the first two seconds, then one line every two.
+/// Interval of progress lines; none in the first two seconds.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
 /// Files of Nostr events for load tests: get, make, verify, convert, sample and describe them.
 ///
-/// A file's format follows from its name: .jsonl .jsonl.gz .jsonl.zst (one NIP-01 object a line) or .pb.gz
-/// (length-delimited ProtoEvent). Files of any length are worked on in bounded memory. data/README.md says what the
-/// bundled sample is and how to get real events.
+/// A file's format follows from its name: .jsonl .jsonl.gz .jsonl.zst (one NIP-01 object a line) or
+/// .pb.gz (length-delimited ProtoEvent). Files of any length are worked on in bounded memory.
+/// data/README.md says what the bundled sample is and how to get real events.
 #[derive(Debug, Parser)]
 #[command(name = "corpus", version)]
 struct Cli {
@@ -35,7 +35,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make signed events shaped like real ones; the same arguments make the same events on every machine.
+    /// Make signed events shaped like real ones; the same arguments make the same events on every
+    /// machine.
     Generate(generate::Args),
     /// Check every id and signature; fails and lists the first 20 bad ones when any is wrong.
     Verify(verify::Args),
@@ -45,7 +46,7 @@ enum Command {
     Sample(files::SampleArgs),
     /// Download a published sample of real events and check it.
     Fetch(fetch::Args),
-    /// Collect real events from live relays, checked, each once, with a record of where they are from.
+    /// Collect real events from live relays, verified, each once, with their provenance.
     Capture(capture::Args),
     /// Describe a corpus: kinds, sizes, tags, share of hex, and how well it compresses.
     Analyze(analyze::Args),
@@ -75,13 +76,13 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The answer of a command.
+/// Prints a command's answer.
 fn say(text: &str) {
-    // Whoever closes the pipe has read enough.
+    // A closed pipe is no error.
     writeln!(std::io::stdout(), "{}", text.trim_end()).ok();
 }
 
-/// Refuses to write where something is.
+/// Refuses to overwrite a file.
 fn must_not_exist(path: &PathBuf) -> anyhow::Result<()> {
     corpus::FileFormat::of(path)?;
     anyhow::ensure!(!path.exists(), "{path:?} exists already; this command never overwrites");

@@ -1,4 +1,4 @@
-//! Events in memory, with what a result must say about them.
+//! Events in memory, with their name, origin and fingerprint.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -21,15 +21,21 @@ pub struct Corpus {
     pub origin: Origin,
     /// Names exactly these events in this order.
     pub fingerprint: Fingerprint,
+    /// Events left out because an earlier one has the same id: a relay would refuse them, so a run
+    /// that planned with them could not account for every event. Say so to the user when it is not
+    /// 0.
+    pub duplicates_dropped: usize,
 }
 
 impl Corpus {
-    /// Reads a file whole: `.jsonl`, `.jsonl.gz`, `.jsonl.zst` (one NIP-01 object a line) or `.pb.gz`
-    /// (length-delimited ProtoEvent, see `data/README.md`). Ids and signatures are not verified.
+    /// Reads a file whole: `.jsonl`, `.jsonl.gz`, `.jsonl.zst` (one NIP-01 object a line) or
+    /// `.pb.gz` (length-delimited ProtoEvent, see `data/README.md`). Ids and signatures are not
+    /// verified.
     ///
     /// # Errors
-    /// [`CorpusError`] for a file that is missing, of another type, damaged, or without events. It names the
-    /// place; nothing is read past damage, because half a corpus answers another question.
+    /// [`CorpusError`] for a file that is missing, of another type, damaged, or without events. It
+    /// names the place; nothing is read past damage, because half a corpus answers another
+    /// question.
     pub fn read(path: &Path) -> Result<Corpus, CorpusError> {
         let events = files::read(path)?;
         if events.is_empty() {
@@ -39,13 +45,13 @@ impl Corpus {
         Ok(Corpus::from_events(name, events))
     }
 
-    /// The sample in `data/sample.pb.gz`, compiled in: 5,000 generated events in the kind mix of an audited
-    /// archive. What every program uses when no file is named.
+    /// The sample in `data/sample.pb.gz`, compiled in: 5,000 generated events, the default corpus
+    /// of every program.
     ///
     /// # Panics
     /// Only if the file in the repository is damaged; a test reads it.
     pub fn bundled() -> Corpus {
-        // Tests ask often, and inflating 9 MB without optimisation takes seconds.
+        // Cached: tests call this often, and unoptimised inflation of 9 MB takes seconds.
         static BUNDLED: LazyLock<Corpus> = LazyLock::new(|| {
             let events = files::read_bundled(include_bytes!("../../data/sample.pb.gz"))
                 .expect("a test reads the bundled sample whole");

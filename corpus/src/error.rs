@@ -1,4 +1,5 @@
-//! What can be wrong with a corpus file. Every message is complete in itself, so none has a `source`.
+//! What can be wrong with a corpus file. Every message is complete in itself, so none has a
+//! `source`.
 
 use std::{io, path::PathBuf};
 

@@ -5,9 +5,10 @@ use std::fmt;
 use codecs::{Event, hex};
 use sha2::{Digest, Sha256};
 
-/// SHA-256 over `id || sig` of every event in order, so it does not depend on the file format. Printed as hex.
+/// SHA-256 over `id || sig` of every event in order, so it does not depend on the file format.
+/// Printed as hex.
 ///
-/// The signature is in it because the id does not cover it, yet it is a part of every message.
+/// Includes the signature, which is a part of every message and not covered by the id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
@@ -25,7 +26,7 @@ impl Fingerprint {
     }
 }
 
-/// A [`Fingerprint`] in the making.
+/// Computes a [`Fingerprint`] event by event.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FingerprintHasher(Sha256);
 

@@ -1,4 +1,5 @@
-//! The generator's keys: derived from published words, so that anyone can tell generated events from real ones.
+//! The generator's keys: derived from published words, so that anyone can tell generated events
+//! from real ones.
 
 use std::{num::NonZero, sync::mpsc, thread};
 
@@ -6,14 +7,16 @@ use codecs::Event;
 use secp256k1::{Keypair, SECP256K1, SecretKey};
 use sha2::{Digest, Sha256};
 
-/// How many authors generated events have. Enough for 56 authors in 100 events at the bundled sample's size, few
-/// enough that the public keys can be derived in some 40 ms when a file's origin is asked.
+/// How many authors generated events have. Enough for 56 authors in 100 events at the bundled
+/// sample's size, few enough that the public keys can be derived in some 40 ms when a file's origin
+/// is asked.
 pub const AUTHOR_KEYS: usize = 4_096;
 
 /// NIP-59.
 const GIFT_WRAP: u16 = 1059;
 
-/// The key of author `index`: its secret is SHA-256("relay-sim key" || index as 8 bytes, big-endian).
+/// The key of author `index`: its secret is SHA-256("relay-sim key" || index as 8 bytes,
+/// big-endian).
 pub(crate) fn author(index: usize) -> Keypair {
     derive("relay-sim key", &[&(index as u64).to_be_bytes()])
 }
@@ -23,9 +26,9 @@ pub(crate) fn once(event: &Event<'_>) -> Keypair {
     keypair(once_secret(event))
 }
 
-/// The secret of an author of one event. For a gift wrap (NIP-59: a new key each) SHA-256("relay-sim gift wrap key" ||
-/// content), for others SHA-256("relay-sim key of one event" || the id that it would have if its author's key were
-/// all zeros).
+/// The secret of an author of one event. For a gift wrap (NIP-59: a new key each)
+/// SHA-256("relay-sim gift wrap key" || content), for others SHA-256("relay-sim key of one event"
+/// || the id that it would have if its author's key were all zeros).
 pub(crate) fn once_secret(event: &Event<'_>) -> [u8; 32] {
     match event.kind {
         GIFT_WRAP => secret("relay-sim gift wrap key", &[event.content.as_bytes()]),
@@ -61,22 +64,23 @@ pub(crate) fn public(key: &Keypair) -> [u8; 32] {
     key.x_only_public_key().0.serialize()
 }
 
-/// Makes the event `key`'s: sets author, id and signature. BIP-340 with zero auxiliary randomness, so that the
-/// same event always gets the same signature.
+/// Makes the event `key`'s: sets author, id and signature. BIP-340 with zero auxiliary randomness,
+/// so that the same event always gets the same signature.
 pub(crate) fn sign(event: &mut Event<'_>, key: &Keypair) {
     event.pubkey = public(key);
     event.id = event.compute_id();
     event.sig = SECP256K1.sign_schnorr_with_aux_rand(&event.id, key, &[0; 32]).to_byte_array();
 }
 
-/// Makes the event that of the key whose secret is SHA-256("relay-sim key of" || words): sets author, id and
-/// signature. For events that belong to a simulated client rather than to a corpus, such as its AUTH (NIP-42).
+/// Makes the event that of the key whose secret is SHA-256("relay-sim key of" || words): sets
+/// author, id and signature. For events that belong to a simulated client rather than to a corpus,
+/// such as its AUTH (NIP-42).
 pub fn sign_as(event: &mut Event<'_>, words: &str) {
     sign(event, &derive("relay-sim key of", &[words.as_bytes()]));
 }
 
-/// Gives `make(0)`, `make(1)`, … to `take` in this order until it fails. All cores make them, and none is more than
-/// two ahead of what was taken.
+/// Gives `make(0)`, `make(1)`, … to `take` in this order until it fails. All cores make them, and
+/// none is more than two ahead of what was taken.
 pub(crate) fn in_order<T: Send, E>(
     count: u64,
     make: impl Fn(u64) -> T + Sync,

@@ -1,14 +1,16 @@
 //! Which events do clients publish and relays store?
 //!
-//! A [`Corpus`] is a list of signed events, read once before any clock starts: real ones from a file, or the
-//! sample bundled with this repository, which [`generate`] made. It knows its [`Fingerprint`], so that two results
-//! say whether they measured the same events, and its [`Origin`], so that none passes generated events for real
-//! ones. A [`Sampler`] picks from it by seed, and [`fresh`] makes as many new events of the same shape as a long
-//! run needs.
+//! A [`Corpus`] is a list of signed events, read once before any clock starts: real ones from a
+//! file, or the sample bundled with this repository, which [`generate`] made. It knows its
+//! [`Fingerprint`], so that two results say whether they measured the same events, and its
+//! [`Origin`], so that none passes generated events for real ones. A [`Sampler`] picks from it by
+//! seed, and [`fresh`] makes as many new events of the same shape as a long run needs.
 //!
-//! Reading does not verify: that takes 50 µs an event and files rarely change. `corpus verify FILE` does it.
+//! Reading does not verify: that takes 50 µs an event and files rarely change. `corpus verify FILE`
+//! does it.
 //!
-//! To add a file format, add a variant to [`FileFormat`] and its reader and writer beside `files/jsonl.rs`.
+//! To add a file format, add a variant to [`FileFormat`] and its reader and writer beside
+//! `files/jsonl.rs`.
 
 pub mod analysis;
 mod census;

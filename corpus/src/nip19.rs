@@ -1,9 +1,10 @@
-//! NIP-19: keys and ids as people pass them on, in bech32 (BIP-173). Long forms are allowed, as there.
+//! Keys and ids in bech32 (NIP-19, BIP-173), without BIP-173's limit of 90 characters, as NIP-19
+//! wants it.
 
-/// Longer ones are not looked at: no `nevent` with a few relays is.
+/// Longest reference that is parsed; an `nevent` with a few relays is shorter.
 const MAX_CHARS: usize = 1_024;
 
-/// What a reference to a key or an event begins with.
+/// Prefixes of references to keys and events.
 pub(crate) const PREFIXES: [&str; 5] = ["npub1", "note1", "nprofile1", "nevent1", "naddr1"];
 
 const DIGITS: &[u8; 32] = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l";
@@ -37,8 +38,9 @@ pub(crate) fn decode(text: &str) -> Option<(&str, Vec<u8>)> {
     Some((prefix, regroup(&values[..values.len() - CHECKSUM_DIGITS], 5, 8, false)?))
 }
 
-/// The keys and ids in the data of a reference. Longer forms are a type, a length and a value each time: values of type 0
-/// are the key or id itself, those of type 2 its author; an `naddr` names no id.
+/// The keys and ids in the data of a reference. Longer forms are a type, a length and a value each
+/// time: values of type 0 are the key or id itself, those of type 2 its author; an `naddr` names no
+/// id.
 pub(crate) fn hashes<'d>(prefix: &str, data: &'d mut [u8]) -> Vec<&'d mut [u8; 32]> {
     let mut found = Vec::new();
     if matches!(prefix, "npub" | "note") {
@@ -56,7 +58,7 @@ pub(crate) fn hashes<'d>(prefix: &str, data: &'d mut [u8]) -> Vec<&'d mut [u8; 3
     found
 }
 
-/// What the checksum makes of the prefix.
+/// The prefix as BIP-173 expands it for the checksum.
 fn expanded(prefix: &str) -> impl Iterator<Item = u8> {
     prefix.bytes().map(|byte| byte >> 5).chain([0]).chain(prefix.bytes().map(|byte| byte & 31))
 }
@@ -74,7 +76,7 @@ fn polymod(values: impl Iterator<Item = u8>) -> u32 {
     })
 }
 
-/// The same bits in groups of another size; `None` where what remains without padding is not zeros.
+/// Regroups bits; `None` where the remaining bits are not zeros and `pad` is off.
 fn regroup(data: &[u8], from: u32, to: u32, pad: bool) -> Option<Vec<u8>> {
     let (mut bits, mut held) = (0_u32, 0_u32);
     let mut out = Vec::with_capacity(data.len() * from as usize / to as usize + 1);

@@ -6,10 +6,11 @@ use codecs::Event;
 
 use crate::{keys, random::Random};
 
-/// Enough that a tenth of foreign events is missed once in 10^11 files.
+/// Signers looked at: misses a tenth of foreign events once in 10^11 files (0.9^256).
 const SIGNERS_CHECKED: usize = 256;
 
-/// Who made the events of a corpus. Results state it, because generated events compress otherwise than real ones.
+/// Who made the events of a corpus. Results state it, because generated and real events compress
+/// differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// All signed by the generator's published keys.
@@ -44,7 +45,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The signers of up to 256 events, each as likely to be among them, however many come.
+/// A uniform sample of the signers of up to 256 events of a stream.
 #[derive(Debug)]
 pub(crate) struct SignerSample {
     signers: Vec<Signer>,
@@ -55,7 +56,7 @@ pub(crate) struct SignerSample {
 #[derive(Debug, Clone, Copy)]
 struct Signer {
     pubkey: [u8; 32],
-    /// The secret that would be its author's if the generator had made it as the only one of its author.
+    /// The secret key of its author, had the generator made the event as its author's only one.
     once_secret: [u8; 32],
 }
 

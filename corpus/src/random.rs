@@ -1,8 +1,9 @@
 //! Random numbers that are the same on every machine and with every library version.
 //!
-//! Only the ChaCha stream comes from a crate; drawing from ranges is done here, because libraries improve theirs
-//! from version to version. Only additions, multiplications, divisions and square roots touch floating point,
-//! which IEEE 754 fixes to the bit; `powf` and `ln` differ between systems.
+//! Only the ChaCha stream comes from a crate; drawing from ranges is done here, because libraries
+//! improve theirs from version to version. Only additions, multiplications, divisions and square
+//! roots touch floating point, which IEEE 754 fixes to the bit; `powf` and `ln` differ between
+//! systems.
 
 use rand_chacha::{
     ChaCha8Rng,
@@ -21,7 +22,7 @@ impl Random {
         Random(ChaCha8Rng::from_seed(key.into()))
     }
 
-    /// The stream of a hash that is nothing else's.
+    /// The stream seeded by a hash.
     pub(crate) fn from_seed(seed: [u8; 32]) -> Random {
         Random(ChaCha8Rng::from_seed(seed))
     }
@@ -74,8 +75,8 @@ impl Random {
         }
     }
 
-    /// Draws `count` of the items without replacement, or all where there are fewer, and moves them to the front in
-    /// drawn order. A longer draw begins with the shorter one.
+    /// Draws `count` of the items without replacement, or all where there are fewer, and moves them
+    /// to the front in drawn order. A longer draw begins with the shorter one.
     pub fn draw<'t, T>(&mut self, items: &'t mut [T], count: usize) -> &'t mut [T] {
         let count = count.min(items.len());
         for i in 0..count {

@@ -6,8 +6,8 @@ use codecs::Event;
 
 use crate::random::Random;
 
-/// Draws events without replacement; the same seed draws the same ones on every machine, and a longer draw
-/// begins with the shorter one.
+/// Draws events without replacement; the same seed draws the same ones on every machine, and a
+/// longer draw begins with the shorter one.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     seed: u64,
@@ -27,7 +27,8 @@ impl Sampler {
         self
     }
 
-    /// Positions in `events` of at most `count` of them, in drawn order; fewer only when fewer qualify.
+    /// Positions in `events` of at most `count` of them, in drawn order; fewer only when fewer
+    /// qualify.
     pub fn indices(&self, events: &[Event<'_>], count: usize) -> Vec<usize> {
         let mut indices: Vec<_> = (0..events.len())
             .filter(|&i| self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&events[i].kind)))
@@ -41,8 +42,9 @@ impl Sampler {
     }
 }
 
-/// Draws events from a stream of unknown length, each as likely as any other, and holds no more than it draws.
-/// The same seed draws the same ones on every machine, and a longer draw holds the shorter one.
+/// Draws events from a stream of unknown length, each as likely as any other, and holds no more
+/// than it draws. The same seed draws the same ones on every machine, and a longer draw holds the
+/// shorter one.
 #[derive(Debug)]
 pub struct Reservoir {
     count: usize,
@@ -55,7 +57,7 @@ pub struct Reservoir {
 #[derive(Debug)]
 struct Drawn {
     draw: u64,
-    /// The event's place in the stream.
+    /// Index of the event in the stream.
     place: u64,
     event: Event<'static>,
 }

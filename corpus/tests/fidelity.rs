@@ -1,7 +1,8 @@
 //! Generated events have the sizes, tag counts and compressibility that were measured on real ones.
 //!
-//! The figures are in `data/calibration.json`. A kind is held to them where at least 100 real events were measured
-//! and the audited archive has it in at least 0.5 % of its events: fewer measured events describe one program.
+//! The figures are in `data/calibration.json`. A kind is held to them where at least 100 real
+//! events were measured and the audited archive has it in at least 0.5 % of its events: fewer
+//! measured events describe one program.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 

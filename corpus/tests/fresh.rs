@@ -34,13 +34,14 @@ fn hashes(event: &Event<'_>) -> Vec<String> {
     let words = |text: &str| -> Vec<String> {
         text.split(|c: char| !c.is_ascii_alphanumeric()).filter(is_hash).map(str::to_owned).collect()
     };
-    // Fresh ones are written as this project writes JSON, with other spaces and another order of fields than in some.
+    // Fresh ones are written as this project writes JSON, with other spaces and another order of
+    // fields than in some.
     let in_order = |text: &str| words(&embedded(text).map_or_else(|| text.to_owned(), |event| json(&event)));
     values.chain([&event.content]).flat_map(|text| in_order(text)).collect()
 }
 
-/// What the events refer to, without saying by which keys and ids: the place of an event, the first place of an author,
-/// or the first mention of whatever else.
+/// What the events refer to, without saying by which keys and ids: the place of an event, the first
+/// place of an author, or the first mention of whatever else.
 fn structure(events: &[Event<'static>]) -> Vec<Vec<String>> {
     let ids: HashMap<_, _> = events.iter().enumerate().map(|(n, e)| (hex::encode(&e.id), n)).collect();
     let mut authors = HashMap::new();

@@ -1,7 +1,7 @@
 //! What a process allocated, in builds that count it.
 //!
-//! Counting makes every allocation slower, so it is a feature of the build, and such a build says so in every record: its
-//! latencies and CPU times are no evidence.
+//! Counting makes every allocation slower, so it is a feature of the build, and such a build says
+//! so in every record: its latencies and CPU times are no evidence.
 
 use std::ops::Add;
 
@@ -11,20 +11,20 @@ use serde::{Deserialize, Serialize};
 /// Allocations of a process or of a span of its life. Growing an allocation counts as one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Allocations {
-    /// How many.
+    /// Number of allocations.
     pub count: u64,
-    /// How many bytes were asked for.
+    /// Bytes requested.
     pub bytes: u64,
 }
 
 impl Allocations {
-    /// What this process has allocated since it started; `None` unless it was built with the feature
-    /// `count-allocations`.
+    /// What this process has allocated since it started; `None` unless it was built with the
+    /// feature `count-allocations`.
     pub fn so_far() -> Option<Allocations> {
         counter::so_far()
     }
 
-    /// What came since an earlier reading of the same process.
+    /// Allocations since an earlier reading of the same process.
     #[must_use]
     pub fn since(self, earlier: Allocations) -> Allocations {
         Allocations {

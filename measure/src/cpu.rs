@@ -20,8 +20,8 @@ pub struct CpuTime {
     /// In user mode: from getrusage (microseconds) for the own process, else the total divided as
     /// `/proc/PID/stat` divides it, which counts in ticks of 10 ms.
     pub user_ns: Option<u64>,
-    /// In the kernel, from the same source. On loopback part of the receiver's network work is charged here to the
-    /// sender.
+    /// In the kernel, from the same source. On loopback part of the receiver's network work is
+    /// charged here to the sender.
     pub system_ns: Option<u64>,
 }
 
@@ -52,7 +52,8 @@ impl Add for CpuTime {
     }
 }
 
-/// The CPU clock of one process: 0.2–0.4 µs a reading, nanoseconds, where /proc/PID/stat counts in 10 ms ticks.
+/// The CPU clock of one process: 0.2–0.4 µs a reading, nanoseconds, where /proc/PID/stat counts in
+/// 10 ms ticks.
 #[derive(Debug, Clone, Copy)]
 pub struct CpuClock {
     clock: ClockId,
@@ -106,8 +107,8 @@ fn split(total_ns: u64, ticks: Option<(u64, u64)>) -> CpuTime {
     CpuTime { total_ns, user_ns, system_ns: user_ns.map(|user_ns| total_ns - user_ns) }
 }
 
-/// The fields `utime` and `stime` of `/proc/PID/stat`, the 12th and 13th behind the name, which is in brackets and may
-/// hold anything.
+/// The fields `utime` and `stime` of `/proc/PID/stat`, the 12th and 13th behind the name, which is
+/// in brackets and may hold anything.
 fn user_and_system_ticks(stat: &str) -> Option<(u64, u64)> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut ticks = fields.split_whitespace().skip(11).map_while(|field| field.parse::<u64>().ok());
@@ -118,8 +119,8 @@ fn nanoseconds(seconds: i64, rest: i64) -> u64 {
     u64::try_from(seconds).unwrap_or(0) * 1_000_000_000 + u64::try_from(rest).unwrap_or(0)
 }
 
-/// How long the living threads of this process were runnable without running, since each started. Read it at both
-/// ends of a block while the same threads live; threads that ended are not in it.
+/// How long the living threads of this process were runnable without running, since each started.
+/// Read it at both ends of a block while the same threads live; threads that ended are not in it.
 ///
 /// # Errors
 /// When the kernel keeps no `schedstat`.
@@ -146,7 +147,8 @@ fn schedstat_wait_ns(text: &str) -> io::Result<u64> {
     })
 }
 
-/// Share of the last ten seconds in which some task of the host waited for a CPU, in percent, where the kernel tells.
+/// Share of the last ten seconds in which some task of the host waited for a CPU, in percent, where
+/// the kernel reports it.
 pub fn cpu_pressure_percent() -> Option<f64> {
     pressure_some_avg10(&fs::read_to_string("/proc/pressure/cpu").ok()?)
 }

@@ -5,7 +5,8 @@ use std::{fs, thread};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What of the machine can change a result. Fields the system does not tell are empty, never guessed.
+/// What of the machine can change a result. A field that the system does not report is empty, never
+/// guessed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     /// The processor's name.

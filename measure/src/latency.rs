@@ -1,4 +1,5 @@
-//! Durations in nanoseconds, kept as an HDR histogram: merging keeps every quantile exact, means of quantiles do not.
+//! Durations in nanoseconds as HDR histograms (<https://github.com/HdrHistogram/HdrHistogram>):
+//! merging them keeps every quantile, a mean of quantiles does not.
 
 use std::{fmt, io::Read};
 
@@ -13,7 +14,8 @@ use serde::{
     Deserialize, Deserializer as SerdeDeserializer, Serialize, Serializer as SerdeSerializer, de, ser,
 };
 
-/// One minute: every timeout of a run is shorter, so a longer duration is a fault and counts as clipped.
+/// One minute: every timeout of a run is shorter, so a longer duration is a fault and counts as
+/// clipped.
 const HIGHEST_NS: u64 = 60_000_000_000;
 
 /// Three decimal digits (a quantile is off by at most 0.1 %) in 216 KiB.
@@ -25,11 +27,13 @@ const SAMPLES_ABOVE_EXACT: u64 = 100;
 /// From this many samples above it a quantile is printed in brackets.
 const SAMPLES_ABOVE_BRACKETED: u64 = 10;
 
-/// An inflated histogram with our bounds has at most 27,648 counts of at most 9 bytes: a quarter of a megabyte. A file
-/// that inflates to more than this is not ours.
+/// An inflated histogram with the bounds of [`Latency`] has at most 27,648 counts of at most 9
+/// bytes: a quarter of a megabyte. A file that inflates to more than this is no histogram of this
+/// program.
 const MAX_INFLATED_BYTES: u64 = 512 * 1024;
 
-/// A histogram of durations: 1 ns to 60 s, three significant digits, the same bounds everywhere so that any two merge.
+/// A histogram of durations: 1 ns to 60 s, three significant digits, the same bounds everywhere so
+/// that any two merge.
 #[derive(Clone, PartialEq, JsonSchema)]
 #[schemars(with = "Stored")]
 pub struct Latency {
@@ -42,7 +46,8 @@ pub struct Latency {
 pub enum Quantile {
     /// Nanoseconds; at least 100 samples lie above.
     Exact(u64),
-    /// Nanoseconds; 10 to 99 samples lie above, so the value is an indication and is printed in brackets.
+    /// Nanoseconds; 10 to 99 samples lie above, so the value is an indication and is printed in
+    /// brackets.
     Bracketed(u64),
     /// Fewer than 10 samples lie above: no number would mean anything.
     Missing,
@@ -66,7 +71,8 @@ impl Latency {
         Latency { histogram, clipped: 0 }
     }
 
-    /// Adds a duration in nanoseconds. More than 60 s is recorded as 60 s and counted by [`Latency::clipped`].
+    /// Adds a duration in nanoseconds. More than 60 s is recorded as 60 s and counted by
+    /// [`Latency::clipped`].
     pub fn record(&mut self, ns: u64) {
         if ns > HIGHEST_NS {
             self.clipped += 1;
@@ -100,8 +106,8 @@ impl Latency {
         self.histogram.max()
     }
 
-    /// The value that the share `q` (0.5 is the median) of the samples does not exceed, as far as the sample size
-    /// supports one.
+    /// The value that the share `q` (0.5 is the median) of the samples does not exceed, as far as
+    /// the sample size supports one.
     pub fn quantile_ns(&self, q: f64) -> Quantile {
         let above = samples_above(self.len(), q);
         let value = self.histogram.value_at_quantile(q);
@@ -119,7 +125,7 @@ impl Latency {
         &self.histogram
     }
 
-    /// The V2 DEFLATE form in base64 that the Java and Python readers take.
+    /// Encodes as V2 DEFLATE in base64, which the Java and Python readers of HdrHistogram accept.
     pub(crate) fn to_base64(&self) -> String {
         let mut bytes = Vec::new();
         V2DeflateSerializer::new()
@@ -131,8 +137,8 @@ impl Latency {
     /// Reads what [`Latency::to_base64`] wrote. The text may come from anyone's result file.
     fn from_base64(text: &str, clipped: u64) -> Result<Latency, LatencyError> {
         let bytes = BASE64.decode(text).map_err(|error| LatencyError::Base64(error.to_string()))?;
-        // The outer layer is a cookie and a length (4 bytes each), then zlib. It is undone here because the library
-        // would reserve whatever the inner header claims.
+        // The outer layer is a cookie and a length (4 bytes each), then zlib. It is undone here
+        // because the library would reserve whatever the inner header claims.
         let zlib = bytes.get(8..).ok_or(LatencyError::Truncated)?;
         let mut payload = Vec::new();
         ZlibDecoder::new(zlib)
@@ -150,8 +156,9 @@ impl Latency {
     }
 }
 
-/// Refuses a V2 header that claims more than the payload holds or other bounds than [`Latency`]'s. Layout: cookie,
-/// payload length, normalizing offset, digits (4 bytes each), lowest, highest (8 each), ratio (8); all big-endian.
+/// Refuses a V2 header that claims more than the payload holds or other bounds than [`Latency`]'s.
+/// Layout: cookie, payload length, normalizing offset, digits (4 bytes each), lowest, highest (8
+/// each), ratio (8); all big-endian.
 fn check_payload_header(payload: &[u8]) -> Result<(), LatencyError> {
     let field = |from: usize, to: usize| {
         let bytes = payload.get(from..to).ok_or(LatencyError::Truncated)?;
@@ -169,7 +176,8 @@ fn check_payload_header(payload: &[u8]) -> Result<(), LatencyError> {
     Ok(())
 }
 
-/// Samples above the quantile. The small addend undoes the rounding of `1 - q`: 1,000,000 × (1 − 0.9999) is 100.
+/// Samples above the quantile. The small addend undoes the rounding of `1 - q`: 1,000,000 × (1 −
+/// 0.9999) is 100.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 <= share above <= samples")]
 fn samples_above(samples: u64, q: f64) -> u64 {
     (samples as f64 * (1.0 - q.clamp(0.0, 1.0)) + 1e-6) as u64
@@ -215,7 +223,7 @@ pub enum LatencyError {
         /// Its significant decimal digits.
         digits: u64,
     },
-    /// The count beside the histogram is another one.
+    /// The count beside the histogram differs from the histogram's.
     #[error("a histogram holds {held} samples, the file says {said}")]
     Samples {
         /// What the histogram holds.
@@ -225,7 +233,8 @@ pub enum LatencyError {
     },
 }
 
-/// How a [`Latency`] stands in a file: the sample count is for human readers and checked on the way in.
+/// How a [`Latency`] stands in a file: the sample count is for human readers and checked on the way
+/// in.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Latency")]
 struct Stored {

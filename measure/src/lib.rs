@@ -1,11 +1,13 @@
 //! What did a run do, how long did it take, and may the numbers be believed?
 //!
-//! [`Latency`] collects durations, [`CpuClock`] what a process spent, [`Counts`] is the ledger, [`Signals`] become a
-//! [`Validity`], and all of it ends in a [`RunRecord`], the file one run writes and the report reads. Nothing here
-//! knows a runtime, a socket or Nostr: a result names its [`Cell`] by strings.
+//! [`Latency`] collects durations, [`CpuClock`] what a process spent, [`Counts`] is the ledger,
+//! [`Signals`] become a [`Validity`], and all of it ends in a [`RunRecord`], the file one run
+//! writes and the report reads. Nothing here knows a runtime, a socket or Nostr: a result names its
+//! [`Cell`] by strings.
 //!
-//! To add a signal, give [`Signals`] a field and [`Signals::judge`] a rule with its two thresholds. To add something
-//! to the record, add a field with `#[serde(default)]` and raise the minor number of [`SCHEMA_VERSION`].
+//! To add a signal, give [`Signals`] a field and [`Signals::judge`] a rule with its two thresholds.
+//! To add something to the record, add a field with `#[serde(default)]` and raise the minor number
+//! of [`SCHEMA_VERSION`].
 
 mod allocations;
 mod counts;

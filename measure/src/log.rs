@@ -1,4 +1,5 @@
-//! Logs that the HdrHistogram tools of other languages read.
+//! Writes logs and percentile tables for the HdrHistogram tools
+//! (<https://github.com/HdrHistogram/HdrHistogram>).
 
 use std::{
     io::{self, Write},
@@ -13,8 +14,9 @@ const MAX_VALUE_DIVISOR: f64 = 1e6;
 /// Lines of a percentile table for each halving of the distance to 100 %, as in Java's default.
 const TICKS_PER_HALF_DISTANCE: u32 = 5;
 
-/// Writes a histogram log (`.hlog`), format version 1.3, with V2 DEFLATE histograms: plain V2 is refused by the Java
-/// and the Python reader. The interval writer of the `hdrhistogram` crate writes neither version nor legend.
+/// Writes a histogram log (`.hlog`), format version 1.3, with V2 DEFLATE histograms: plain V2 is
+/// refused by the Java and the Python reader. The interval writer of the `hdrhistogram` crate
+/// writes neither version nor legend.
 #[derive(Debug)]
 pub struct IntervalLog<W: Write> {
     writer: W,
@@ -40,8 +42,9 @@ impl<W: Write> IntervalLog<W> {
         Ok(IntervalLog { writer })
     }
 
-    /// Writes one interval: its distance from the log's start, its length, and its samples (the readable maximum is in
-    /// milliseconds). Characters of `tag` which the format reserves become `_`.
+    /// Writes one interval: its distance from the log's start, its length, and its samples (the
+    /// readable maximum is in milliseconds). Characters of `tag` which the format reserves become
+    /// `_`.
     ///
     /// # Errors
     /// Those of the writer.
@@ -73,7 +76,8 @@ impl<W: Write> IntervalLog<W> {
     }
 }
 
-/// Writes a percentile table (`.hgrm`) in milliseconds, in the layout of Java's `outputPercentileDistribution`.
+/// Writes a percentile table (`.hgrm`) in milliseconds, in the layout of Java's
+/// `outputPercentileDistribution`.
 ///
 /// # Errors
 /// Those of the writer.
@@ -100,7 +104,8 @@ pub fn percentiles(mut writer: impl Write, latency: &Latency) -> io::Result<()> 
     let maximum = histogram.max() as f64 / MAX_VALUE_DIVISOR;
     writeln!(writer, "#[Mean    = {mean:12.digits$}, StdDeviation   = {deviation:12.digits$}]")?;
     writeln!(writer, "#[Max     = {maximum:12.digits$}, Total count    = {:12}]", histogram.len())?;
-    // 2,048 is what three significant digits need: the power of two that resolves 2 × 10³ unit steps.
+    // 2,048 is what three significant digits need: the power of two that resolves 2 × 10³ unit
+    // steps.
     writeln!(writer, "#[Buckets = {:12}, SubBuckets     = {:12}]", histogram.buckets(), 2048)
 }
 

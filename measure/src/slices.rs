@@ -1,4 +1,5 @@
-//! A run second by second, so that a reader can see whether it was the same from its beginning to its end.
+//! A run second by second, so that a reader can see whether it was the same from its beginning to
+//! its end.
 
 use hdrhistogram::Histogram;
 use schemars::JsonSchema;
@@ -7,13 +8,13 @@ use serde::{Deserialize, Serialize};
 /// The length of a slice.
 const SLICE_NS: u64 = 1_000_000_000;
 
-/// Seconds beyond this are not kept: memory is bounded (30 KiB a second), and who looks for a steady state has found it.
+/// Slices kept at most: bounds memory (30 KiB a slice); steadiness shows within ten seconds.
 const MOST_SLICES: usize = 600;
 
 /// Two digits are enough for differences of 5 %, in a seventh of the memory of three.
 const SIGNIFICANT_DIGITS: u8 = 2;
 
-/// A median of fewer samples says more about chance than about the second.
+/// Fewest samples of a median; fewer leave it to chance.
 const SAMPLES_FOR_MEDIAN: u64 = 20;
 
 /// One minute, as everywhere.
@@ -22,11 +23,11 @@ const HIGHEST_NS: u64 = 60_000_000_000;
 /// One second of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Slice {
-    /// Samples that came in it.
+    /// Samples that arrived in the second.
     pub samples: u64,
     /// The median of their latencies in nanoseconds, to two digits; absent with fewer than 20.
     pub latency_ns_p50: Option<u64>,
-    /// What was due by its end and came later.
+    /// Samples due by the end of the second that arrived later.
     pub in_flight: u64,
 }
 
@@ -45,14 +46,14 @@ pub struct SliceRecorder(Vec<Second>);
 
 #[derive(Debug, Clone, Default)]
 struct Second {
-    /// Of what came in it. Made when the first sample comes.
+    /// Latencies of samples that arrived in the second; allocated by the first of them.
     latency: Option<Histogram<u64>>,
-    /// Samples that were due in it.
+    /// Samples due in the second.
     due: u64,
 }
 
 impl SliceRecorder {
-    /// Adds a sample that was due and came at these nanoseconds from the start.
+    /// Adds a sample that was due and arrived at these nanoseconds from the start.
     pub fn record(&mut self, due_ns: u64, now_ns: u64) {
         if let Some(second) = self.second(due_ns) {
             second.due += 1;
@@ -62,7 +63,7 @@ impl SliceRecorder {
         }
     }
 
-    /// Adds what another worker recorded.
+    /// Adds the samples of another worker.
     pub fn merge(&mut self, other: &SliceRecorder) {
         if self.0.len() < other.0.len() {
             self.0.resize_with(other.0.len(), Second::default);
@@ -77,13 +78,14 @@ impl SliceRecorder {
         }
     }
 
-    /// How many samples came in the second of this number, and the latency that 1 % of them exceed.
+    /// Counts the samples that arrived in second `second`, with their p99.
     pub fn samples_and_p99_ns(&self, second: usize) -> Option<(u64, u64)> {
         let latency = self.0.get(second)?.latency.as_ref()?;
         Some((latency.len(), latency.value_at_quantile(0.99)))
     }
 
-    /// The whole seconds within `planned_ns` from the start, from the first in which something came.
+    /// The whole seconds within `planned_ns` from the start, from the first in which something
+    /// came.
     pub fn seconds(&self, planned_ns: u64) -> Vec<Slice> {
         let whole = usize::try_from(planned_ns / SLICE_NS).unwrap_or(usize::MAX);
         let mut in_flight = 0_u64;
@@ -122,7 +124,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A sample each 10 ms of so many seconds, each with the latency that `latency_ms` gives to its second.
+    /// A sample each 10 ms of so many seconds, each with the latency that `latency_ms` gives to its
+    /// second.
     fn played(seconds: u64, latency_ms: impl Fn(u64) -> u64) -> SliceRecorder {
         let mut recorder = SliceRecorder::default();
         for at in 0..seconds * 100 {

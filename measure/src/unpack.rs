@@ -1,4 +1,5 @@
-//! Files that may be compressed: a published result is some megabytes of JSON, a third of that with gzip.
+//! Files that may be compressed: a published result is some megabytes of JSON, a third of that with
+//! gzip.
 
 use std::{
     fs::File,
@@ -11,7 +12,8 @@ use flate2::bufread::MultiGzDecoder;
 /// Both first bytes of a gzip member (RFC 1952, 2.3.1).
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// A few bytes can unpack to any number; nothing that this project writes comes near this.
+/// Upper bound on unpacked bytes, since a few packed bytes can claim any number; results are far
+/// smaller.
 const MAX_UNPACKED_BYTES: u64 = 1 << 30;
 
 /// What a file holds, unpacked if it is compressed with gzip.

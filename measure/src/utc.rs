@@ -13,12 +13,12 @@ pub fn compact(time: SystemTime) -> String {
     format(time).replace(['-', ':'], "")
 }
 
-/// Times before 1970 read as 1970: a clock set that wrong cannot label anything.
+/// Times before 1970 are written as 1970.
 fn parts(time: SystemTime) -> [u64; 6] {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Howard Hinnant, "chrono-compatible low-level date algorithms": civil_from_days, for days since 1970. Years begin
-    // in March there, so that the leap day is the last of its year.
+    // Howard Hinnant, "chrono-compatible low-level date algorithms": civil_from_days, for days
+    // since 1970. Years begin in March there, so that the leap day is the last of its year.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

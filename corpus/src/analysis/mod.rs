@@ -1,8 +1,9 @@
-//! What is in a corpus, in numbers: which kinds, how large, which tags, how much of it is hex, how well it compresses.
+//! Statistics of a corpus: kinds, sizes, tags, share of hex, compressibility.
 //!
-//! An [`Analyzer`] takes events one at a time and keeps a sample of at most [`SAMPLE_BYTES`], so its memory does not
-//! depend on the file. Counts and sums are exact; quantiles, shares of tags and compression ratios are those of the
-//! sample, which is every event of a corpus that fits. The generator is held to the same numbers.
+//! An [`Analyzer`] takes events one at a time and keeps a sample of at most [`SAMPLE_BYTES`], so
+//! its memory does not depend on the file. Counts and sums are exact; quantiles, shares of tags and
+//! compression ratios are those of the sample, which is every event of a corpus that fits. Tests
+//! compare the generator's events with the same statistics.
 
 mod ratios;
 mod shape;
@@ -18,7 +19,8 @@ pub use self::{
 };
 use crate::random::Random;
 
-/// How much JSON the sample may hold: some 26,000 events of the audited archive's mix, or 1,000 large follow lists.
+/// How much JSON the sample may hold: some 26,000 events of the audited archive's mix, or 1,000
+/// large follow lists.
 pub const SAMPLE_BYTES: usize = 64 << 20;
 
 /// A class of events by size or by number of tags, and what it holds.
@@ -115,7 +117,7 @@ impl Analyzer {
         }
     }
 
-    /// Counts one event in.
+    /// Counts one event.
     pub fn add(&mut self, event: &Event<'_>) {
         let json = json(event);
         let bytes = json.len() as u64;
@@ -138,8 +140,8 @@ impl Analyzer {
         }
     }
 
-    /// Every event has the same chance to be in the sample at any time: its draw decides, and the threshold falls
-    /// for those that are in it as for those to come.
+    /// Every event has the same chance to be in the sample at any time: its draw decides, and the
+    /// threshold falls for those that are in it as for those to come.
     fn shrink(&mut self) {
         while self.sample_bytes > self.limit_bytes && self.sample.len() > 1 {
             self.threshold /= 2.0;
@@ -185,7 +187,7 @@ impl Analyzer {
     }
 }
 
-/// 0 of nothing is 0.
+/// A share; 0 where the whole is 0.
 fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }

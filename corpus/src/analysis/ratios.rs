@@ -1,4 +1,4 @@
-//! How well do events compress, each alone and one after another?
+//! Compression ratios of events, each alone and as a stream.
 
 use flate2::{Compress, Compression, FlushCompress};
 use serde::Serialize;
@@ -14,8 +14,8 @@ const SYNC_MARK_BYTES: usize = 4;
 
 /// Compressed bytes as a share of the JSON's, by method.
 ///
-/// "Per event" compresses each event alone (the ratio is that of the sums); "stream" compresses all of them as lines
-/// of one file, in order.
+/// "Per event" compresses each event alone (the ratio is that of the sums); "stream" compresses all
+/// of them as lines of one file, in order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Ratios {
     /// gzip level 6.
@@ -65,7 +65,7 @@ impl Ratios {
     }
 }
 
-/// Raw deflate that only counts.
+/// Raw deflate that counts bytes and keeps none.
 struct Deflate {
     state: Compress,
     buffer: Vec<u8>,
@@ -82,7 +82,7 @@ impl Deflate {
         self.next(input, flush)
     }
 
-    /// Compressed bytes of `input` with what went before in the window.
+    /// Compressed bytes of `input` with earlier inputs in the window.
     fn next(&mut self, input: &[u8], flush: FlushCompress) -> usize {
         self.buffer.clear();
         // The bound of RFC 1951's stored blocks, with room for a flush.

@@ -1,4 +1,4 @@
-//! What events of one kind look like.
+//! Statistics of the events of one kind.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::{Ratios, codec, share};
 
 /// How many tag names a [`Shape`] lists.
 const TAG_NAMES: usize = 12;
-/// Of a longer name only so many characters are shown.
+/// Most characters of a tag name that are shown.
 const TAG_NAME_CHARS: usize = 24;
 
 /// Values below which the given share of events lies; all 0 when there are no events.
@@ -38,7 +38,7 @@ impl Quantiles {
     }
 }
 
-/// A name of tags.
+/// A tag name.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TagName {
     /// At most 24 characters of it.

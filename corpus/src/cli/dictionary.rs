@@ -1,4 +1,5 @@
-//! `corpus train-dictionary`: what messages of a format have in common, for compression `zstd-dict`.
+//! `corpus train-dictionary`: what messages of a format have in common, for compression
+//! `zstd-dict`.
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
@@ -12,11 +13,12 @@ use sha2::{Digest, Sha256};
 
 use super::{Progress, say};
 
-/// Messages that are trained on, together: enough for a dictionary of a hundredth of that (zstd's advice), and bounded
-/// because the trainer keeps about nine times as much in memory.
+/// Messages that are trained on, together: enough for a dictionary of a hundredth of that (zstd's
+/// advice), and bounded because the trainer keeps about nine times as much in memory.
 const MAX_SAMPLE_BYTES: usize = 32 << 20;
 
-/// Larger messages fill the window by themselves; a dictionary of follow lists would help nothing else.
+/// Larger messages fill the window by themselves; a dictionary of follow lists would help nothing
+/// else.
 const MAX_MESSAGE_BYTES: usize = 16 << 10;
 
 /// As long as the ids that clients use.

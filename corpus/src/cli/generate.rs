@@ -29,7 +29,8 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum KindMix {
-    /// As an audit of 50,000 archived events found: 42% notes, 12% reactions, 9% encrypted messages, 6% follow lists.
+    /// As an audit of 50,000 archived events found: 42% notes, 12% reactions, 9% encrypted
+    /// messages, 6% follow lists.
     Audit,
     /// As one relay sent 561 events live: 32% notes, 22% reactions, 8% deletions, 5% follow lists.
     Live,

@@ -7,13 +7,13 @@ use codecs::{Codec, Event, Format, Implementation};
 use super::{Damage, WriteError};
 use crate::{MAX_RECORD_BYTES, RecordError};
 
-/// Reads line after line; empty ones are skipped.
+/// Reads lines; skips empty ones.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     input: R,
     codec: &'static dyn Codec,
     line: Vec<u8>,
-    /// Of the line in `line`, from 1.
+    /// Number of the line in `line`, from 1.
     number: u64,
     /// Where it starts.
     offset: u64,
@@ -63,7 +63,7 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// Writes one line; `line` is room to do it in.
+/// Writes one line; `line` is a scratch buffer.
 pub(super) fn write(event: &Event<'_>, line: &mut Vec<u8>, out: &mut impl Write) -> Result<(), WriteError> {
     line.clear();
     codec().encode_event(event, line).map_err(WriteError::Encode)?;

@@ -15,9 +15,9 @@ use flate2::{Compression, GzBuilder, bufread::MultiGzDecoder, write::GzEncoder};
 
 use crate::{CorpusError, FileFormat, RecordError};
 
-/// Small files matter more than the second it takes: corpora are written once and read often.
+/// gzip's best level: corpora are written once and read often.
 const GZIP_LEVEL: u32 = 9;
-/// As above; higher levels gain under 1% on follow lists, which are noise to a compressor.
+/// zstd's level for the same reason; higher ones gain under 1 %.
 const ZSTD_LEVEL: i32 = 15;
 
 impl FileFormat {
@@ -34,12 +34,12 @@ impl FileFormat {
     }
 }
 
-/// Writes events to a file in the format its name announces. The bytes depend only on the events and on the
-/// versions of the compression libraries: no time, no name, explicit levels.
+/// Writes events to a file in the format its name announces. The bytes depend only on the events
+/// and on the versions of the compression libraries: no time, no name, explicit levels.
 ///
 /// # Errors
-/// [`CorpusError`] when the file cannot be written, or its format cannot hold an event. A part may have been
-/// written.
+/// [`CorpusError`] when the file cannot be written, or its format cannot hold an event. A part may
+/// have been written.
 pub fn write(path: &Path, events: &[Event<'_>]) -> Result<(), CorpusError> {
     let mut writer = EventWriter::create(path)?;
     for event in events {
@@ -58,7 +58,8 @@ pub(crate) fn read_bundled(bytes: &'static [u8]) -> Result<Vec<Event<'static>>, 
     EventReader::new(Path::new("sample.pb.gz"), FileFormat::ProtoGzip, bytes)?.collect()
 }
 
-/// Reads a file event by event, in constant memory. Ends at the first damage: half a corpus answers another question.
+/// Reads a file event by event, in constant memory. Ends at the first damage, since half a corpus
+/// is another corpus.
 #[derive(Debug)]
 pub struct EventReader {
     path: PathBuf,
@@ -85,7 +86,8 @@ impl EventReader {
     /// Opens a file whose name announces its format.
     ///
     /// # Errors
-    /// [`CorpusError`] when there is none, it cannot be opened, or the name announces no known format.
+    /// [`CorpusError`] when there is none, it cannot be opened, or the name announces no known
+    /// format.
     pub fn open(path: &Path) -> Result<EventReader, CorpusError> {
         let format = FileFormat::of(path);
         let file = File::open(path).map_err(|reason| match reason.kind() {
@@ -142,7 +144,8 @@ impl Iterator for EventReader {
     }
 }
 
-/// Writes a file event by event, in constant memory. Without [`EventWriter::finish`] the file is cut short.
+/// Writes a file event by event, in constant memory. Without [`EventWriter::finish`] the file is
+/// cut short.
 pub struct EventWriter {
     path: PathBuf,
     format: FileFormat,
@@ -175,8 +178,8 @@ impl EventWriter {
         EventWriter::open(path, OpenOptions::new().write(true).create(true).truncate(true))
     }
 
-    /// Goes on behind what the file holds, or creates it. A compressed file gets another member or frame, which readers
-    /// take as one with those before it.
+    /// Appends to a file, or creates it. A compressed file gets another member or frame, which
+    /// readers take as one with those before it.
     ///
     /// # Errors
     /// As [`EventWriter::create`].
@@ -264,12 +267,12 @@ fn io_error(action: &'static str, path: &Path, reason: io::Error) -> CorpusError
     CorpusError::Io { action, path: path.to_owned(), reason }
 }
 
-/// Where a file stopped to be readable, and why; the reader adds the path.
+/// Position and cause of damage; the reader adds the path.
 #[derive(Debug)]
 struct Damage {
     /// From 1, in formats that have lines.
     line: Option<u64>,
-    /// Where the record starts, in the decompressed stream.
+    /// Start of the record in the decompressed stream, in bytes.
     offset_bytes: u64,
     reason: RecordError,
 }
@@ -285,7 +288,7 @@ impl Damage {
     }
 }
 
-/// Why writing stopped; the writer adds the path.
+/// Cause of a failed write; the writer adds the path.
 #[derive(Debug)]
 enum WriteError {
     Io(io::Error),

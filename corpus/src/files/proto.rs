@@ -1,4 +1,5 @@
-//! ProtoEvent messages, each behind its length as a varint: the layout that the loader of dannym-arx/binostr reads.
+//! ProtoEvent messages, each behind its length as a varint: the layout that the loader of
+//! dannym-arx/binostr reads.
 
 use std::io::{BufRead, Write};
 
@@ -33,7 +34,7 @@ struct ProtoTag {
     values: Vec<String>,
 }
 
-/// Reads record after record.
+/// Reads records.
 #[derive(Debug)]
 pub(super) struct Records<R> {
     input: R,
@@ -87,7 +88,7 @@ fn read_varint(input: &mut impl BufRead) -> Result<Option<(u64, u64)>, RecordErr
     Err(RecordError::Length)
 }
 
-/// Writes one record; `record` is room to do it in.
+/// Writes one record; `record` is a scratch buffer.
 pub(super) fn write(event: &Event<'_>, record: &mut Vec<u8>, out: &mut impl Write) -> Result<(), WriteError> {
     record.clear();
     ProtoEvent::from_event(event).encode_length_delimited(record).expect("a Vec grows as far as it must");

@@ -1,8 +1,9 @@
-//! As many new events as a long run needs, in the shape of those a corpus has.
+//! Makes new events from the templates of a corpus, as many as a long run needs.
 //!
-//! Relays drop ids they have seen, and a repeat inside a compression window flatters stateful compression, so no
-//! run repeats an event. Kind, text and the number and length of tags stay. Author, time, id and signature are new, and
-//! so is whatever refers to a key or an event: what was a reply to a template is a reply to the event made of it.
+//! Relays drop ids they have seen, and a repeat inside a compression window flatters stateful
+//! compression, so no run repeats an event. Kind, text and the number and length of tags stay.
+//! Author, time, id and signature are new, and so are all references to keys and events: a reply to
+//! a template becomes a reply to the event made of that template.
 
 mod originals;
 mod references;
@@ -24,18 +25,20 @@ use self::{
 };
 use crate::{keys, nip19};
 
-/// From this many rounds for each core on, cores make rounds of their own.
+/// Rounds a core from which on each core makes whole rounds.
 const ROUNDS_FOR_EACH_CORE: usize = 4;
 
-/// Makes `count` events with valid ids and signatures from `templates`, round after round in their order, each id
-/// once. Same arguments, same events, on any number of cores; about 50 µs of one core each.
+/// Makes `count` events with valid ids and signatures from `templates`, round after round in their
+/// order, each id once. Same arguments, same events, on any number of cores; about 50 µs of one
+/// core each.
 ///
-/// A round is a copy of the templates among themselves: a template author becomes one new author, so that authors stay
-/// as busy as they were and no round replaces the profile or follow list of another. Keys and ids in lowercase hex or
-/// in NIP-19's forms, in tags and in content, become those of the same round where they are of templates or of events
-/// inside templates (reposts, zap requests), and others that nobody has where they are of anybody else; the same one in
-/// all places. Ciphertext (kinds 4 and 1059) becomes another of the same length. Addresses of relays and files stay,
-/// but for hashes in them; so do uppercase hex and whatever the words of a text say.
+/// A round is a copy of the templates among themselves: a template author becomes one new author,
+/// so that authors keep their activity and no round replaces the profile or follow list of another.
+/// Keys and ids in lowercase hex or in NIP-19's forms, in tags and in content, become those of the
+/// same round where they belong to templates or events inside templates (reposts, zap requests),
+/// and otherwise random ones, the same in all places. Ciphertext (kinds 4 and 1059) becomes another
+/// of the same length. Addresses of relays and files stay, but for hashes in them; uppercase hex
+/// and other text stay.
 ///
 /// # Panics
 /// When events are wanted and there is no template.
@@ -43,8 +46,8 @@ pub fn events(templates: &[&Event<'_>], count: usize, seed: u64) -> Vec<Event<'s
     events_keeping(templates, count, seed, &HashSet::new())
 }
 
-/// [`events`], except that tag values which are in `kept` stay in every round: references to something that is not made
-/// here, such as the few notes that everybody reacts to.
+/// [`events`], except that tag values which are in `kept` stay in every round: references to events
+/// made elsewhere, such as the hot notes of `reaction-storm`.
 ///
 /// # Panics
 /// As [`events`].
@@ -78,14 +81,14 @@ pub fn events_keeping(
     events.into_iter().map(|(_, event)| event).collect()
 }
 
-/// One copy of the templates in the making.
+/// A round under construction.
 struct Round<'o> {
     originals: &'o Originals<'o>,
     kept: &'o HashSet<String>,
     seed: u64,
     /// From 1.
     round: u64,
-    /// Of the authors so far, by the key they had.
+    /// New keys of the authors so far, by their template's key.
     keys: RwLock<HashMap<[u8; 32], Keypair>>,
 }
 
@@ -93,7 +96,8 @@ struct Round<'o> {
 type Made = HashMap<usize, Event<'static>>;
 
 impl Round<'_> {
-    /// Events with their places, in no order. An event is made after those it names, whose ids it needs.
+    /// Events with their positions, unordered. An event is made after those that it refers to,
+    /// whose ids it needs.
     fn make(&self, wanted: &[(usize, usize)], spread: bool) -> Vec<(usize, Event<'static>)> {
         let mut made = Made::new();
         for wave in self.originals.waves(wanted.iter().map(|(number, _)| *number)) {
@@ -127,13 +131,13 @@ impl Round<'_> {
             let seed = self.derived("relay-sim fresh ciphertext", &template.id);
             event.content = references::other_ciphertext(&event.content, seed).into();
         }
-        // Also moves the text of the time, so that not even a run of digits repeats from round to round.
+        // Shifts the time's digits, too, so that no run of them repeats from round to round.
         event.created_at = template.created_at.saturating_add_unsigned(self.round);
         keys::sign(&mut event, &self.key(template.pubkey));
         event
     }
 
-    /// The text with everything in it renewed that refers to keys and events; `None` where there is nothing.
+    /// The text with renewed references; `None` where it has none.
     fn renewed(&self, text: &str, made: &Made) -> Option<String> {
         if let Some(inner) = references::embedded(text)
             && let Some(event) = self.originals.number_of(&inner.id).and_then(|number| made.get(&number))
@@ -161,7 +165,7 @@ impl Round<'_> {
         (copied > 0).then(|| renewed + &text[copied..])
     }
 
-    /// What stands for a key or an id in this round.
+    /// The key or id that replaces one of a template in this round.
     fn reference(&self, hash: [u8; 32], made: &Made) -> [u8; 32] {
         match self.originals.number_of(&hash) {
             Some(number) => made.get(&number).expect("what an event names is in an earlier wave").id,
@@ -170,7 +174,7 @@ impl Round<'_> {
         }
     }
 
-    /// A hash that stands for one of somebody or something outside the templates.
+    /// A hash that replaces one from outside the templates.
     fn stranger(&self, hash: &[u8; 32]) -> [u8; 32] {
         self.derived("relay-sim fresh reference", hash)
     }

@@ -1,4 +1,4 @@
-//! The templates, the events inside them, and who names whom.
+//! The templates, the events embedded in them, and the references between them.
 
 use std::{
     borrow::Cow,
@@ -9,7 +9,7 @@ use codecs::Event;
 
 use super::references;
 
-/// A repost of a repost of a repost is looked into, further ones are text.
+/// Deepest nesting of reposts that is parsed; deeper ones stay text.
 const MAX_DEPTH: usize = 3;
 
 /// Every event that fresh ones are made of, by number: the templates, then the events inside them.
@@ -19,7 +19,7 @@ pub(super) struct Originals<'t> {
     /// By id.
     numbers: HashMap<[u8; 32], usize>,
     authors: HashSet<[u8; 32]>,
-    /// For each template as given: its original, and the how manieth use of it this is.
+    /// For each template: its original, and how often that occurred before.
     uses: Vec<(usize, usize)>,
 }
 
@@ -28,9 +28,9 @@ pub(super) struct Originals<'t> {
 struct Original<'t> {
     /// As often as it was given; with changes that the caller made, so they may differ.
     given: Vec<Cow<'t, Event<'t>>>,
-    /// Those it names, as numbers.
+    /// The originals that it refers to, by number.
     names: Vec<usize>,
-    /// More than that of every original that it names.
+    /// Greater than the wave of every original that it refers to.
     wave: usize,
 }
 
@@ -92,8 +92,9 @@ impl<'t> Originals<'t> {
         }
     }
 
-    /// Finds everybody's wave. An id is a hash of what the event says, so that no two events can name each other; files
-    /// are not verified, though, and events with made-up ids that do are forgotten as what others may name.
+    /// Finds everybody's wave. An id is a hash of what the event says, so that no two events can
+    /// name each other; files are not verified, though, and events with made-up ids that do are
+    /// forgotten as what others may name.
     fn order(&mut self) {
         let mut named_by: Vec<Vec<usize>> = vec![Vec::new(); self.originals.len()];
         for (number, original) in self.originals.iter().enumerate() {
@@ -119,8 +120,8 @@ impl<'t> Originals<'t> {
         }
     }
 
-    /// Which original the event at this place is made of, and in which round. A template given twice counts as two
-    /// rounds of it, or both would become the same event.
+    /// Which original the event at this place is made of, and in which round. A template given
+    /// twice counts as two rounds of it, or both would become the same event.
     pub(super) fn use_of(&self, place: usize) -> (usize, u64) {
         let (number, nth) = self.uses[place % self.uses.len()];
         let rounds_before = place / self.uses.len() * self.uses_of(number);
@@ -146,7 +147,8 @@ impl<'t> Originals<'t> {
         self.authors.contains(key)
     }
 
-    /// The wanted originals and all that they name, themselves or through others, in an order in which they can be made.
+    /// The wanted originals and all that they name, themselves or through others, in an order in
+    /// which they can be made.
     pub(super) fn waves(&self, wanted: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
         let mut todo: Vec<_> = wanted.collect();
         let mut found: HashSet<usize> = todo.iter().copied().collect();

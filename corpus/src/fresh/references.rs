@@ -1,4 +1,4 @@
-//! What in an event's text refers to keys and events.
+//! Finds references to keys and events in an event's text.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ const SHORTEST_EVENT_BYTES: usize = 300;
 /// A run of base64 that is ciphertext or an initialization vector.
 const SHORTEST_CIPHERTEXT: usize = 20;
 
-/// Something that names a key or an event.
+/// A reference to a key or an event.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reference<'a> {
     /// 64 lowercase hex digits.
@@ -31,7 +31,8 @@ pub(super) enum Reference<'a> {
     },
 }
 
-/// References in the text and where they stand. One stands alone: between characters that are neither letters nor digits.
+/// References in the text with their ranges. A reference is delimited by characters that are
+/// neither letters nor digits.
 pub(super) fn spans(text: &str) -> impl Iterator<Item = (Range<usize>, Reference<'_>)> {
     let bytes = text.as_bytes();
     let mut position = 0;
@@ -87,7 +88,7 @@ pub(super) fn hashes(event: &Event<'_>) -> Vec<[u8; 32]> {
     all
 }
 
-/// The event that a text is, as reposts and zap receipts have them.
+/// Parses a text that is an event, as in reposts (NIP-18) and zap receipts (NIP-57).
 pub(super) fn embedded(text: &str) -> Option<Event<'static>> {
     let whole = text.len() >= SHORTEST_EVENT_BYTES && text.starts_with('{') && text.ends_with('}');
     whole.then(|| codec().decode_event(text.as_bytes()).ok().map(Event::into_owned)).flatten()
@@ -108,8 +109,8 @@ pub(super) fn is_encrypted(kind: u16) -> bool {
     matches!(kind, 4 | 1059)
 }
 
-/// Other random digits wherever the text has a long run of base64. The first two stay, which are a version, and so does
-/// the last one of a run, whose lower bits must be zeros before padding.
+/// Replaces every long run of base64 by random digits. Keeps the first two, which encode a version,
+/// and the last one of a run, whose lower bits must be zeros before padding.
 pub(super) fn other_ciphertext(text: &str, seed: [u8; 32]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut random = Random::from_seed(seed);

@@ -16,10 +16,12 @@ use super::{
 };
 use crate::{keys, random::Random};
 
-/// Keys that follow lists and mentions choose from; the first [`keys::AUTHOR_KEYS`] are the authors.
+/// Keys that follow lists and mentions choose from; the first [`keys::AUTHOR_KEYS`] are the
+/// authors.
 pub(super) const TARGETS: usize = 40_000;
 
-/// How many authors, keys and ids of a kind are remembered: conversations are between few and soon over.
+/// How many authors, keys and ids of a kind are remembered: conversations are between few and soon
+/// over.
 const REMEMBERED: usize = 24;
 
 /// An event of a five-digit kind without tags and content, as JSON.
@@ -267,8 +269,8 @@ pub(super) fn author_keys() -> &'static [Keypair] {
     &KEYS
 }
 
-/// The authors in order of their activity, then keys that are not points of the curve and sign nothing:
-/// SHA-256("relay-sim follow target" || index as 8 bytes, big-endian).
+/// The authors in order of their activity, then keys that are not points of the curve and sign
+/// nothing: SHA-256("relay-sim follow target" || index as 8 bytes, big-endian).
 pub(super) fn target_keys() -> &'static [[u8; 32]] {
     static TARGET_KEYS: LazyLock<Vec<[u8; 32]>> = LazyLock::new(|| {
         let others = (keys::AUTHOR_KEYS..TARGETS).map(|index| {

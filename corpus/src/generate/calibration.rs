@@ -1,4 +1,4 @@
-//! What real events look like, in numbers: `data/calibration.json`.
+//! Statistics of real events: `data/calibration.json`, described in `data/README.md`.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -20,7 +20,7 @@ pub(super) struct Calibration {
     kinds: BTreeMap<u16, Shape>,
 }
 
-/// What events of one kind look like.
+/// Statistics of the events of one kind.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Shape {
@@ -33,7 +33,7 @@ pub(super) struct Shape {
     /// From which fraction on a tag count between two quantiles counts as the next whole one.
     #[serde(default = "half")]
     tags_round_up_from: f64,
-    /// What the tests hold generated events to.
+    /// Compression ratios that tests compare generated events with.
     #[serde(default, rename = "compression")]
     _compression: Option<IgnoredAny>,
     #[serde(default)]
@@ -45,8 +45,8 @@ fn half() -> f64 {
     0.5
 }
 
-/// In which share of draws something that recent events of the kind had comes again: threads are between few, and
-/// clients and services publish many events. Fitted to how real events of the kind compress as a stream.
+/// Shares of draws that repeat a value of recent events of the kind, as threads, clients and
+/// services do. Fitted to the stream compression of real events of the kind.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Reuse {
@@ -129,8 +129,8 @@ impl TagName {
     }
 }
 
-/// The value at `place`: linear between neighbouring quantiles, geometric where they differ by more than three
-/// times, because a straight line would make the tail of follow lists far too heavy.
+/// The value at `place`: linear between neighbouring quantiles, geometric where they differ by more
+/// than three times, because a straight line would make the tail of follow lists far too heavy.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

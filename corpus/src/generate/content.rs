@@ -11,7 +11,8 @@ use crate::random::Random;
 /// Content lengths of real gift wraps cluster on NIP-44's padding steps.
 const GIFT_WRAP_BYTES: [usize; 8] = [944, 1284, 1456, 1466, 1707, 1796, 2140, 2844];
 
-/// Where two thirds of lists have nothing, a line drawn between quantiles of 0 and 420 bytes would give too many one.
+/// Where two thirds of lists have nothing, a line drawn between quantiles of 0 and 420 bytes would
+/// give too many one.
 const SHORTEST_RELAY_MAP_BYTES: usize = 250;
 
 /// `["e","…"]` with the comma behind it.
@@ -43,7 +44,8 @@ impl Builder<'_> {
             6 | 16 => self.repost(context),
             7 => draw(&mut self.random, &REACTIONS).to_owned(),
             1059 => self.gift_wrap(bytes),
-            // Lists keep their private part encrypted; wallets, drafts and groups are encrypted whole.
+            // Lists keep their private part encrypted; wallets, drafts and groups are encrypted
+            // whole.
             13 | 445 | 1060 | 7374..=7376 | 10_000..=10_015 | 17_375 | 30_000..=30_003 | 31_234 | 37_375 => {
                 base64(&mut self.random, bytes)
             }
@@ -85,7 +87,8 @@ impl Builder<'_> {
         profile_json(&fields)
     }
 
-    /// Kind 3: what clients once kept there, `{"wss://…":{"read":true,"write":true},…}`; nothing in two thirds.
+    /// Kind 3: what clients once kept there, `{"wss://…":{"read":true,"write":true},…}`; nothing in
+    /// two thirds.
     fn relay_map(&mut self, bytes: usize) -> String {
         if bytes < SHORTEST_RELAY_MAP_BYTES {
             return String::new();
@@ -112,8 +115,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Kinds 6000 to 6999: a JSON list of `["e", id]`, each id once. Services answer alike for a while, so that runs of a
-    /// result come again in later ones.
+    /// Kinds 6000 to 6999: a JSON list of `["e", id]`, each id once. Services answer alike for a
+    /// while, so that runs of a result come again in later ones.
     fn search_result(&mut self, context: &Context, bytes: usize) -> String {
         let recent = self.recent.entry(context.kind).or_default();
         let count = bytes.saturating_sub(1) / RESULT_ENTRY_BYTES;

@@ -1,13 +1,14 @@
 //! Signed, reproducible events for machines that have no real ones.
 //!
-//! The kinds are mixed as in measured sets of real events ([`Mix`]); content lengths, tag counts and tag forms are
-//! drawn from measured quantiles (`data/calibration.json`); text, follow lists, threads and encrypted content follow
-//! rules fitted to how real ones compress. A test holds each of the commoner kinds to the measurements. Generated
-//! events are still not real: results that use them say so ([`crate::Origin`]).
+//! The kinds are mixed as in measured sets of real events ([`Mix`]); content lengths, tag counts
+//! and tag forms are drawn from measured quantiles (`data/calibration.json`); text, follow lists,
+//! threads and encrypted content follow rules fitted to how real ones compress. A test holds each
+//! of the commoner kinds to the measurements. Generated events are still not real: results that use
+//! them say so ([`crate::Origin`]).
 //!
-//! Everything follows from the seed, to the bit, on every machine. A relay that loads the events keeps them all:
-//! one profile, follow list or relay list per author, one address per addressable event, no expiry before 2100, and
-//! deletions name events that are not here.
+//! Everything follows from the seed, to the bit, on every machine. A relay that loads the events
+//! keeps them all: one profile, follow list or relay list per author, one address per addressable
+//! event, no expiry before 2100, and deletions name events that are not here.
 
 mod builder;
 mod calibration;
@@ -44,8 +45,8 @@ pub struct Mix {
     pub kinds: BTreeMap<u16, usize>,
 }
 
-/// Makes `count` events of the [`Mix::audit`], oldest first, in memory. `progress` is told now and then how many are
-/// done.
+/// Makes `count` events of the [`Mix::audit`], oldest first, in memory. `progress` is told now and
+/// then how many are done.
 ///
 /// # Panics
 /// When `count` events do not fit into memory; [`Generator`] makes them block by block.
@@ -90,8 +91,8 @@ impl Generator {
         })
     }
 
-    /// Gives every block to `take`, oldest first, until it fails. Blocks are made on all cores meanwhile, never more
-    /// than two a core ahead.
+    /// Gives every block to `take`, oldest first, until it fails. Blocks are made on all cores
+    /// meanwhile, never more than two a core ahead.
     ///
     /// # Errors
     /// What `take` returned.

@@ -1,6 +1,7 @@
-//! Who publishes what and when, before any event exists.
+//! Plans author, kind and time of every event before any is made.
 //!
-//! Events are planned in blocks that do not depend on each other, so that all cores make them and memory holds a few.
+//! Events are planned in blocks that do not depend on each other, so that all cores make them and
+//! memory holds a few.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +11,20 @@ use crate::{
     random::{Random, Weighted},
 };
 
-/// Events in a block: enough that each commoner kind follows its distribution inside one, some 10 MB of memory.
+/// Events in a block: enough that each commoner kind follows its distribution inside one, some 10
+/// MB of memory.
 pub(super) const BLOCK: usize = 1_000;
 
-/// 2025-09-20, when the audited archive begins; it spans eight days, and a larger corpus a second for each event: two reactions of
-/// one author in one second could be the same event.
+/// 2025-09-20, when the audited archive begins; it spans eight days, and a larger corpus a second
+/// for each event: two reactions of one author in one second could be the same event.
 const FIRST_CREATED_AT: i64 = 1_758_326_400;
 const SPAN_SECONDS: u64 = 8 * 86_400;
 
-/// An event to be.
+/// A planned event.
 #[derive(Debug, Clone)]
 pub(super) struct Planned {
     pub(super) kind: u16,
-    /// The event's place among all, from 0.
+    /// Index among all events, from 0.
     pub(super) index: u64,
     pub(super) created_at: i64,
     pub(super) author: Author,
@@ -37,7 +39,7 @@ pub(super) struct Planned {
 pub(super) enum Author {
     /// One of the authors, by rank of activity.
     Known(usize),
-    /// A key of its own: gift wraps, and lists beyond one for each author.
+    /// A key used once: gift wraps, and lists beyond one an author.
     Once,
 }
 
@@ -46,7 +48,8 @@ pub(super) enum Author {
 pub(super) struct Plan {
     count: u64,
     seed: u64,
-    /// The mix's kinds, each spread evenly, repeated as often as events need; so any stretch of it has the mix.
+    /// The mix's kinds, each spread evenly, repeated as often as events need; so any stretch of it
+    /// has the mix.
     deck: Vec<u16>,
     /// For each kind of which an author has one, the authors in the order in which they get theirs.
     once: BTreeMap<u16, Vec<usize>>,
@@ -127,7 +130,8 @@ impl Plan {
     }
 }
 
-/// A kind with n of N events stands at every N/n-th place, from a start of its own; rare ones anywhere.
+/// A kind with n of N events stands at every N/n-th place, from a start of its own; rare ones
+/// anywhere.
 fn deck(mix: &Mix) -> Result<Vec<u16>, GenerateError> {
     let mut random = Random::new("relay-sim kinds", 0);
     let mut places: Vec<(f64, u16)> = Vec::new();
@@ -147,14 +151,15 @@ fn has_one_per_author(kind: u16) -> bool {
     matches!(kind, 0 | 3 | 10_000..=19_999)
 }
 
-/// One random place in each of `n` equal parts of 0..1, shuffled: even a few events follow the distribution.
+/// One random place in each of `n` equal parts of 0..1, shuffled: even a few events follow the
+/// distribution.
 fn strata(n: usize, random: &mut Random) -> Vec<f64> {
     let mut places: Vec<_> = (0..n).map(|i| (i as f64 + random.unit()) / n as f64).collect();
     random.shuffle(&mut places);
     places
 }
 
-/// Few write much and many write once: ten authors write a sixth of real events, and 100 events have 56 authors.
+/// Skewed activity: ten authors write a sixth of real events, and 100 events have 56 authors.
 #[derive(Debug)]
 struct Authors {
     pool: usize,
@@ -177,13 +182,14 @@ impl Authors {
 }
 
 impl Mix {
-    /// The kinds of an audit of the 50,000 events of the binostr archive, eight days of September 2025.
+    /// The kinds of an audit of the 50,000 events of the binostr archive, eight days of September
+    /// 2025.
     pub fn audit() -> Mix {
         Mix { kinds: Calibration::get().kind_counts.clone() }
     }
 
-    /// The kinds of 561 events that one relay sent live in 13 minutes of March 2025: fewer notes and follow lists,
-    /// more reactions and deletions than in the archive.
+    /// The kinds of 561 events that one relay sent live in 13 minutes of March 2025: fewer notes
+    /// and follow lists, more reactions and deletions than in the archive.
     pub fn live() -> Mix {
         Mix { kinds: Calibration::get().live_kind_counts.clone() }
     }

@@ -4,7 +4,7 @@ use super::text;
 use crate::random::{Random, Weighted};
 
 const ADDRESSES: usize = 465;
-/// Clients put the same few relays into every zap request.
+/// Number of relays in a zap request; clients name the same few in each.
 const SETS: usize = 24;
 
 /// Relay addresses: ten of them are a third of all uses.
@@ -38,7 +38,7 @@ impl Relays {
         &self.addresses[self.by_rank.draw(random)]
     }
 
-    /// What a client names as its relays.
+    /// The relays that a client names.
     pub(super) fn set(&self, random: &mut Random) -> impl Iterator<Item = &str> {
         self.sets[self.by_set_rank.draw(random)].iter().map(|&address| &*self.addresses[address])
     }

@@ -9,13 +9,15 @@ use super::{
 };
 use crate::{keys, random::Weighted};
 
-/// Real follow lists reach 6,165 tags, one in forty more than this. A few of those would be most of a small corpus.
+/// Real follow lists reach 6,165 tags, one in forty more than this. A few of those would be most of
+/// a small corpus.
 const MAX_TAGS: usize = 2_000;
 
 /// A name in at least this share of events is in all of them.
 const REQUIRED: f64 = 0.9;
 
-/// Up to so many tags, names occur as often as events have them; longer lists consist of what makes lists long.
+/// Up to so many tags, names occur as often as events have them; longer lists consist of what makes
+/// lists long.
 const SHORT: usize = 6;
 
 /// As above for deletions: the longer of them have more names, the longest more ids.
@@ -43,7 +45,8 @@ const CLIENTS: [&str; 12] = [
 ];
 
 impl Builder<'_> {
-    /// `count` tags of the names this kind has; more where the kind needs more, fewer where it has no more.
+    /// `count` tags of the names this kind has; more where the kind needs more, fewer where it has
+    /// no more.
     pub(super) fn tags(&mut self, context: &mut Context, shape: &Shape, count: usize) -> Vec<Tag<'static>> {
         let count = count.min(MAX_TAGS);
         let addressable = (30_000..40_000).contains(&context.kind);
@@ -163,7 +166,8 @@ impl Builder<'_> {
         hex::encode(&self.mention(context))
     }
 
-    /// The id of the note that the event answers, the first time; that of an event elsewhere otherwise.
+    /// The id of the note that the event answers, the first time; that of an event elsewhere
+    /// otherwise.
     pub(super) fn answered_id(&mut self, context: &mut Context) -> String {
         let answered = std::mem::replace(&mut context.answered, true);
         if let (Some(note), false) = (context.answers, answered) {

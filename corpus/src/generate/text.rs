@@ -1,7 +1,8 @@
 //! Text that compresses like notes and articles do.
 //!
-//! Random words alone are too hard to compress, for people repeat phrases, names and links. The shares below were
-//! fitted to real notes (gzip and zstd, per event and as a stream); none of the words is from them.
+//! Random words alone are too hard to compress, for people repeat phrases, names and links. The
+//! shares below were fitted to real notes (gzip and zstd, per event and as a stream); none of the
+//! words is from them.
 
 use crate::{
     nip19,
@@ -32,7 +33,8 @@ struct Shares {
     references: usize,
     /// A word in quotation marks, which JSON escapes.
     quotes: usize,
-    /// A line break before the next draw, which JSON escapes too; an empty line comes before 20 of 1,000 anyway.
+    /// A line break before the next draw, which JSON escapes too; an empty line comes before 20 of
+    /// 1,000 anyway.
     breaks: usize,
 }
 
@@ -199,7 +201,8 @@ impl Vocabulary {
         self.write(random, bytes, shares, Script::Latin)
     }
 
-    /// What people post: as [`Vocabulary::text`], with lines, quotations and references, some of it in other scripts.
+    /// What people post: as [`Vocabulary::text`], with lines, quotations and references, some of it
+    /// in other scripts.
     pub(super) fn note(&self, random: &mut Random, bytes: usize) -> String {
         let shares = Shares { addresses: 28, exotic: 30, repeats: 100, phrases: 150, ..Shares::POSTED };
         match random.chance(FOREIGN_NOTES) {
@@ -284,11 +287,13 @@ impl Vocabulary {
 impl Shares {
     const NONE: Shares =
         Shares { addresses: 0, exotic: 0, repeats: 0, phrases: 0, references: 0, quotes: 0, breaks: 0 };
-    /// In 1,000 real notes 80 to 130 refer to somebody or something, 30 to 70 quote, 410 to 570 have several lines.
+    /// In 1,000 real notes 80 to 130 refer to somebody or something, 30 to 70 quote, 410 to 570
+    /// have several lines.
     const POSTED: Shares = Shares { references: 9, quotes: 5, breaks: 28, ..Shares::NONE };
 }
 
-/// Somebody whom the text mentions, or a note that it quotes: `nostr:npub1…`, `nostr:note1…` (NIP-19, NIP-21).
+/// Somebody whom the text mentions, or a note that it quotes: `nostr:npub1…`, `nostr:note1…`
+/// (NIP-19, NIP-21).
 fn reference(random: &mut Random) -> String {
     let prefix = random.pick(&["npub", "npub", "note"]);
     format!("nostr:{}", nip19::encode(prefix, &random.bytes32()))

@@ -44,7 +44,8 @@ pub(crate) fn relay_behind_tls(events: Vec<Event<'static>>, folder: &Path) -> St
         .replace("ws://127.0.0.1", "wss://localhost")
 }
 
-/// A relay of NIP-01 with these events, which answers with at most `max_limit` of them, the newest first.
+/// A relay of NIP-01 with these events, which answers with at most `max_limit` of them, the newest
+/// first.
 pub(crate) fn relay(events: Vec<Event<'static>>, max_limit: usize) -> String {
     serve(move |listener| relay_of(listener, events, max_limit, None))
 }
@@ -142,7 +143,8 @@ pub(crate) enum Act {
     HangUp,
 }
 
-/// A server whose answer to a REQ depends on the number of the connection, from 0, and on the request.
+/// A server whose answer to a REQ depends on the number of the connection, from 0, and on the
+/// request.
 pub(crate) fn scripted(answer: impl Fn(usize, &ClientMessage<'_>) -> Vec<Act> + Send + 'static) -> String {
     serve(move |listener| async move {
         let mut connection = 0;

@@ -1,10 +1,10 @@
-//! How far back a filter was asked for, and where its next page begins.
+//! How far back a filter was requested, and where its next page begins.
 
 use codecs::Filter;
 
 use super::{filter_text, provenance::Covered};
 
-/// The past of one filter, of which everything down to `cursor` was asked for.
+/// The past of one filter, requested down to `cursor`.
 #[derive(Debug)]
 pub(super) struct History {
     filter: Filter,
@@ -44,7 +44,7 @@ impl History {
         self.filter.since.unwrap_or(0)
     }
 
-    /// Goes on behind what earlier sessions were sent.
+    /// Continues behind the ranges that earlier sessions covered.
     pub(super) fn skip(&mut self, covered: &[Covered]) {
         while let Some(known) = covered
             .iter()
@@ -56,7 +56,8 @@ impl History {
         self.done = self.cursor < self.end() || self.left == Some(0) || (self.cursor <= 0 && self.end() == 0);
     }
 
-    /// Notes what a page brought; true where the relay may have more of that second than it sends at once.
+    /// Notes what a page brought; true where the relay may have more of that second than it sends
+    /// at once.
     pub(super) fn advance(&mut self, page: &Page) -> bool {
         self.left = self.left.map(|left| left.saturating_sub(page.matching));
         let Some(oldest) = page.oldest else {
@@ -66,7 +67,8 @@ impl History {
             }
             return false;
         };
-        // `until` includes its second, so that events which did not fit into this page come in the next one.
+        // `until` includes its second, so that events which did not fit into this page come in the
+        // next one.
         let stuck = oldest == self.cursor;
         let crowded = stuck && page.matching > 1 && page.matching >= self.largest_page;
         self.largest_page = self.largest_page.max(page.matching);

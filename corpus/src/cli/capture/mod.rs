@@ -1,8 +1,8 @@
 //! `corpus capture`: real events from live relays.
 //!
-//! Each relay has a task (`relay.rs`) that asks, pages backwards and checks; what it accepts goes through a bounded
-//! channel to this one, which alone writes (`output.rs`). What became of everything is in the provenance beside the file
-//! (`provenance.rs`).
+//! Each relay has a task (`relay.rs`) that asks, pages backwards and checks; accepted events go
+//! through a bounded channel to this task, which alone writes (`output.rs`). The provenance beside
+//! the file counts every event (`provenance.rs`).
 
 mod history;
 mod output;
@@ -33,13 +33,13 @@ use self::{
 };
 use super::{Progress, say};
 
-/// Without a count and a time.
+/// Events to collect without `--count` and `--for`.
 const DEFAULT_COUNT: u64 = 10_000;
 
 /// Accepted events that wait to be written. An event is at most 1 MiB.
 const WAITING_EVENTS: usize = 64;
 
-/// How often a compressed stream is ended, so that not even a crash takes more than this.
+/// Interval at which a compressed stream is ended: the most that a crash loses.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug, clap::Args)]
@@ -55,13 +55,15 @@ pub(crate) struct Args {
     /// Where from (wss:// or ws://); may be repeated.
     #[arg(long = "relay", value_name = "URL", required = true)]
     relays: Vec<String>,
-    /// What to ask for, as in a REQ; may be repeated. Everything when absent. Its limit is for each relay.
+    /// What to ask for, as in a REQ; may be repeated. Everything when absent. Its limit is for each
+    /// relay.
     #[arg(long = "filter", value_name = "JSON", value_parser = filter)]
     filters: Vec<Filter>,
     /// End when the file holds so many events; 10000 when neither this nor --for is given.
     #[arg(long)]
     count: Option<u64>,
-    /// End after so long (90s, 10m, 2h). Until then live events are taken too, not only stored ones.
+    /// End after so long (90s, 10m, 2h). Until then live events are taken too, not only stored
+    /// ones.
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
     /// Where to; the name decides the format. An existing file is continued.
@@ -81,7 +83,8 @@ pub(crate) struct Args {
     patience: Duration,
 }
 
-/// `["REQ","x",FILTER]` is what the JSON codec reads, so that a filter means here what it means there.
+/// `["REQ","x",FILTER]` is what the JSON codec reads, so that a filter means here what it means
+/// there.
 fn filter(text: &str) -> Result<Filter, String> {
     let request = format!("[\"REQ\",\"x\",{text}]");
     let example = "expected a NIP-01 filter such as {\"kinds\":[1,7],\"since\":1700000000}";
@@ -95,7 +98,7 @@ fn filter(text: &str) -> Result<Filter, String> {
     }
 }
 
-/// As in a REQ.
+/// A filter as in a REQ.
 fn filter_text(filter: &Filter) -> String {
     let mut bytes = Vec::new();
     let request = ClientMessage::Req { subscription: "x".into(), filters: vec![filter.clone()] };
@@ -147,11 +150,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Why a capture ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// As many as were asked for.
+    /// `--count` was reached.
     Count,
-    /// So long as was asked for.
+    /// `--for` elapsed.
     Time,
-    /// Every relay gave what it has, or gave up.
+    /// Every relay ended or was given up.
     Relays,
     /// SIGINT or SIGTERM.
     Interrupted,
@@ -169,7 +172,7 @@ impl End {
 }
 
 async fn capture(args: &Args) -> anyhow::Result<ExitCode> {
-    // Before anything is opened: a signal must find somebody who cares from here on.
+    // Before anything is opened, so that a signal from here on ends the capture in order.
     let (mut sigint, mut sigterm) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let tls = trusted(args)?;
     let mut output = Output::open(&args.out)?;
@@ -227,7 +230,7 @@ async fn capture(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     stop.send_replace(true);
-    // What was accepted is written, unless it is beyond the count.
+    // Accepted events are written up to the count.
     let mut newest_left_out = None;
     while let Some(event) = accepted.recv().await {
         if count.is_none_or(|count| output.events() < count) {
@@ -287,7 +290,7 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// Nostr's clock.
+/// Seconds since 1970, as `created_at`.
 fn unix_seconds() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)

@@ -24,7 +24,8 @@ impl Ids {
         !self.set().contains(&half(event))
     }
 
-    /// Takes it for the file; false where another relay was faster. Beyond [`MAX_IDS`] nothing is remembered.
+    /// Takes it for the file; false where another relay was faster. Beyond [`MAX_IDS`] nothing is
+    /// remembered.
     pub(super) fn take(&self, event: &Event<'_>) -> bool {
         let mut set = self.set();
         if set.len() >= MAX_IDS { !set.contains(&half(event)) } else { set.insert(half(event)) }
@@ -103,7 +104,8 @@ impl Output {
         Ok(())
     }
 
-    /// Ends the compressed stream and begins the next one, so that everything until now is readable whatever happens.
+    /// Ends the compressed stream and begins the next one, so that everything until now is readable
+    /// whatever happens.
     pub(super) fn checkpoint(&mut self) -> Result<(), CorpusError> {
         if self.unsaved == 0 {
             return Ok(());

@@ -53,9 +53,10 @@ pub(super) struct RelayReport {
     pub(super) extensions: Option<String>,
     pub(super) connections: u64,
     pub(super) requests: u64,
-    /// Requests whose end it never told.
+    /// Requests without EOSE.
     pub(super) requests_without_end: u64,
-    /// Seconds in which it has at least as many events as it sends at once, so that some may be missing here.
+    /// Seconds in which it has at least as many events as it sends at once, so that some may be
+    /// missing here.
     pub(super) crowded_seconds: u64,
     pub(super) events_received: u64,
     pub(super) events_new: u64,
@@ -69,7 +70,7 @@ pub(super) struct RelayReport {
     pub(super) covered: Vec<Covered>,
 }
 
-/// A stretch of time of which a relay has sent what it has: not asked for again.
+/// A time range of which a relay has sent its events: not requested again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Covered {
     pub(super) filter: String,
@@ -80,8 +81,8 @@ pub(super) struct Covered {
 }
 
 impl Provenance {
-    /// Reads it, or begins it. `events` is how many the file of events holds: where that is fewer than it says, what it
-    /// says is covered is not.
+    /// Reads it, or begins it. `events` is how many the file of events holds: where that is fewer
+    /// than it says, what it says is covered is not.
     pub(super) fn open(events_path: &Path, events: u64) -> anyhow::Result<Provenance> {
         let mut path = events_path.as_os_str().to_owned();
         path.push(".provenance.json");
@@ -169,7 +170,8 @@ impl RelayReport {
         }
     }
 
-    /// An event of that second was not written after all, so nothing older than it is covered either.
+    /// An event of that second was not written after all, so nothing older than it is covered
+    /// either.
     pub(super) fn uncover(&mut self, created_at: i64) {
         for covered in &mut self.covered {
             covered.to = covered.to.max(created_at.min(covered.from));

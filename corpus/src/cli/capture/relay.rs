@@ -1,4 +1,4 @@
-//! One relay: asks for what it has, page by page into the past, and checks everything it sends.
+//! One relay: requests its events page by page into the past, and verifies every event.
 
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
@@ -18,13 +18,14 @@ use super::{
     provenance::{Covered, RelayReport},
 };
 
-/// So often in a row may a relay fail without anything new in between.
+/// Failures in a row, without a new event between them, after which a relay is given up.
 const MAX_FAILURES: u32 = 5;
 
-/// Larger than any event that is kept, so that one that is not costs no connection.
+/// Larger than any event that is kept, so that a larger event is refused without losing the
+/// connection.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
-/// How many refused events, and words of a relay, are written down.
+/// Refused events, and notices of a relay, that the provenance keeps.
 const MAX_EXAMPLES: usize = 20;
 const MAX_NOTICES: usize = 10;
 const MAX_NOTICE_CHARS: usize = 200;
@@ -35,7 +36,7 @@ const MAX_NIP11_BYTES: u64 = 64 << 10;
 /// The live subscription; pages are called `page` and a number.
 const LIVE: &str = "live";
 
-/// What to ask whom for.
+/// A relay, what to request from it, and where accepted events go.
 pub(super) struct Task {
     pub(super) url: String,
     pub(super) filters: Vec<Filter>,
@@ -55,7 +56,7 @@ pub(super) struct Task {
     pub(super) stopped: watch::Receiver<bool>,
 }
 
-/// Why a connection is left.
+/// Why a connection ended.
 #[derive(Debug)]
 enum Left {
     /// The capture ends.
@@ -124,7 +125,7 @@ impl Task {
     }
 }
 
-/// A connection and what is said on it.
+/// A connection with its report.
 struct Talk<'t> {
     task: &'t mut Task,
     connection: Connection,
@@ -165,7 +166,7 @@ impl Talk<'_> {
         if self.task.live { self.stay().await } else { Ok(()) }
     }
 
-    /// Asks for the newest events of a history that were not asked for yet.
+    /// Requests the newest events of a history that were not requested yet.
     async fn page(&mut self, history: &History) -> Result<Page, Left> {
         self.pages += 1;
         let name = format!("page{}", self.pages);
@@ -197,7 +198,7 @@ impl Talk<'_> {
             let patience = self.task.patience;
             match self.message(Instant::now() + patience).await? {
                 Some(payload) => {
-                    // Nothing was asked for in pages any more.
+                    // No page is open any more.
                     let _: ControlFlow<()> = self.take(&payload, "", &anything, &mut Page::default()).await;
                 }
                 None if self.connection.last_heard().elapsed() > 2 * patience => {
@@ -208,7 +209,7 @@ impl Talk<'_> {
         }
     }
 
-    /// What a message of the relay's means for the page of this name; breaks when it brought something new.
+    /// Applies a relay's message to the page of this name; breaks on a new event.
     async fn take(
         &mut self,
         payload: &Bytes,
@@ -277,7 +278,7 @@ impl Talk<'_> {
             self.report.duplicates += 1;
             return Fate::Duplicate;
         }
-        // The receiver is there until every sender is gone.
+        // The receiver outlives every sender.
         if self.task.accepted.send(event.clone().into_owned()).await.is_ok() {
             self.report.events_new += 1;
         }
@@ -304,7 +305,7 @@ impl Talk<'_> {
         tokio::select! {
             biased;
             () = stop(&mut self.task.stopped) => Err(Left::Stopped),
-            // First, or a relay that never pauses would never be too late.
+            // First, or a relay that never pauses would never time out.
             () = time::sleep_until(deadline) => Ok(None),
             message = self.connection.next() => match message {
                 Some(Ok(message)) => Ok(Some(message.payload)),
@@ -341,7 +342,7 @@ enum Fate {
 }
 
 async fn stop(stopped: &mut watch::Receiver<bool>) {
-    // An error means that the one who could say so is gone.
+    // An error means that the sender is gone.
     let _ = stopped.wait_for(|stopped| *stopped).await.is_ok();
 }
 
