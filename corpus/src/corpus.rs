@@ -21,10 +21,6 @@ pub struct Corpus {
     pub origin: Origin,
     /// Names exactly these events in this order.
     pub fingerprint: Fingerprint,
-    /// Events left out because an earlier one has the same id: a relay would refuse them, so a run
-    /// that planned with them could not account for every event. Say so to the user when it is not
-    /// 0.
-    pub duplicates_dropped: usize,
 }
 
 impl Corpus {

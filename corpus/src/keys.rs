@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 /// How many authors generated events have. Enough for 56 authors in 100 events at the bundled
 /// sample's size, few enough that the public keys can be derived in some 40 ms when a file's origin
 /// is asked.
-pub const AUTHOR_KEYS: usize = 4_096;
+pub(crate) const AUTHOR_KEYS: usize = 4_096;
 
 /// NIP-59.
 const GIFT_WRAP: u16 = 1059;

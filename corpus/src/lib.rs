@@ -33,7 +33,7 @@ pub use error::{CorpusError, RecordError};
 pub use file_format::{FileFormat, MAX_RECORD_BYTES};
 pub use files::{EventReader, EventWriter, write};
 pub use fingerprint::Fingerprint;
-pub use keys::{AUTHOR_KEYS, sign_as};
+pub use keys::sign_as;
 pub use origin::Origin;
 pub use random::Random;
 pub use sampler::{Reservoir, Sampler};
