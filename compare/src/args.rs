@@ -45,6 +45,9 @@ pub(crate) enum Command {
     Report {
         /// The folder that `compare run` wrote
         dir: PathBuf,
+        /// Show every column, and verdicts as words, in tables of 180 columns
+        #[arg(long)]
+        wide: bool,
     },
     /// Test the instrument itself: make the relay, the host or the plan misbehave by a known amount
     /// and look for it in the result
@@ -266,6 +269,9 @@ pub(crate) struct Run {
     /// a quick one itself
     #[arg(long, value_name = "FILE")]
     pub(crate) selftest: Option<PathBuf>,
+    /// Show every column, and verdicts as words, in tables of 180 columns
+    #[arg(long)]
+    pub(crate) wide: bool,
     /// Show no progress
     #[arg(long)]
     pub(crate) quiet: bool,

@@ -51,7 +51,7 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
         Command::Selftest(flags) => test_instrument(&flags, known),
         Command::Search(flags) => find_limits(&flags, &args, known),
         Command::Export { dir, github_action_benchmark } => export(&dir, &github_action_benchmark),
-        Command::Report { dir } => rerender(&dir).map(|()| Exit::Success),
+        Command::Report { dir, wide } => rerender(&dir, wide).map(|()| Exit::Success),
         Command::Diff { before, after, force, strict } => diff(&before, &after, force, strict),
     };
     match done {
@@ -104,7 +104,7 @@ fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<
     let folder = make_folder(&flags.out, &format!("{}-search-{}", utc::compact(started), flags.seed))?;
     result.write(&folder)?;
     write_reports(&result, &folder)?;
-    show(&result)?;
+    show(&result, false)?;
     let _ = writeln!(io::stderr(), "\nwritten to {}", folder.display());
     Ok(if finished { Exit::Success } else { Exit::Interrupted })
 }
@@ -184,11 +184,11 @@ fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<Exit> 
     })
 }
 
-fn rerender(dir: &Path) -> Result<()> {
+fn rerender(dir: &Path, wide: bool) -> Result<()> {
     let result = ResultFile::read(dir)?;
     let folder = if dir.is_dir() { dir } else { dir.parent().unwrap_or(Path::new(".")) };
     write_reports(&result, folder)?;
-    show(&result)
+    show(&result, wide)
 }
 
 fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
@@ -234,7 +234,7 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
     let derived = write_reports(&result, &folder)?;
     // Empty unless a record could not be read.
     let _ = fs::remove_dir(&running);
-    show(&result)?;
+    show(&result, flags.wide)?;
     let _ = writeln!(io::stderr(), "\nwritten to {}", folder.display());
     Ok(exit_code(&result, &derived, stopped))
 }
@@ -286,8 +286,8 @@ fn write_reports(result: &ResultFile, folder: &Path) -> Result<Derived> {
     Ok(derived)
 }
 
-fn show(result: &ResultFile) -> Result<()> {
-    io::stdout().write_all(report::terminal(result).as_bytes()).context("cannot write to stdout")
+fn show(result: &ResultFile, wide: bool) -> Result<()> {
+    io::stdout().write_all(report::terminal(result, wide).as_bytes()).context("cannot write to stdout")
 }
 
 /// The exit code of the worst outcome.

@@ -61,6 +61,23 @@ pub enum Verdict {
     Saturated,
 }
 
+impl Verdict {
+    /// What the marks of [`Verdict::mark`] mean.
+    pub(crate) const MARKS: &str = "< better, > worse, = same, ? inconclusive, ~ unsteady, ! saturated; --wide has words and more columns";
+
+    /// One character for narrow tables.
+    pub(crate) fn mark(self) -> char {
+        match self {
+            Verdict::Better => '<',
+            Verdict::Worse => '>',
+            Verdict::Same => '=',
+            Verdict::Inconclusive => '?',
+            Verdict::Unsteady => '~',
+            Verdict::Saturated => '!',
+        }
+    }
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -71,6 +88,17 @@ impl fmt::Display for Verdict {
             Verdict::Unsteady => "unsteady",
             Verdict::Saturated => "saturated",
         })
+    }
+}
+
+impl Comparison {
+    /// `×0.46 0.44–0.48 <`.
+    pub(crate) fn short(&self) -> String {
+        let (ratio, mark) = (number::ratio(self.ratio), self.verdict.mark());
+        match self.interval {
+            Some((low, high)) => format!("{ratio} {low:.2}–{high:.2} {mark}"),
+            None => format!("{ratio} {mark}"),
+        }
     }
 }
 

@@ -9,13 +9,14 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::{
+    answer::answer,
     comparison::Comparison,
     derived::Derived,
     figures::{self, escape},
     limits, provenance, reading,
     slos::{slo_table, slos},
     summary,
-    table::Table,
+    table::{Form, Table},
     view::{LoadView, views},
 };
 use crate::{
@@ -116,7 +117,11 @@ fn limits_section(body: &mut String, search: &Search) -> Result<()> {
 
 fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
     let comparisons = load.comparisons();
-    add(body, format_args!("<h2>{}</h2>\n<h3>Verdicts</h3>\n<ul>\n", escape(&load.name())));
+    add(body, format_args!("<h2>{}</h2>\n<ul>\n", escape(&load.name())));
+    for part in answer(load, &comparisons) {
+        add(body, format_args!("<li>{}</li>\n", escape(&part)));
+    }
+    body.push_str("</ul>\n<h3>Verdicts</h3>\n<ul>\n");
     for line in verdict_lines(load, &comparisons) {
         add(body, format_args!("<li>{line}</li>\n"));
     }
@@ -126,7 +131,7 @@ fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
         add(body, format_args!("<p>{}</p>\n", escape(&sentence)));
     }
     body.push_str("<h3>Ratios to the reference, with 95 % intervals</h3>\n");
-    body.push_str(&table_html(&load.verdicts(&comparisons, false), &load.row_ids(true)));
+    body.push_str(&table_html(&load.verdicts(&comparisons, Form::Full), &load.row_ids(true)));
     body.push_str("<h3>What it cost</h3>\n");
     body.push_str(&table_html(&load.costs(), &load.row_ids(false)));
     add(body, format_args!("<p>p50, p99, p99.9: {}, {}.</p>\n", load.latency.0, load.latency.1));

@@ -5,12 +5,14 @@ use std::fmt::Write as _;
 use measure::{Counts, Status, ValidityClass};
 
 use super::{
-    comparison::{Comparison, Control, control_of},
+    answer::answer,
+    comparison::{Comparison, Control, Verdict, control_of},
     limits, number,
     provenance::{command, line, provenance, selftest_table, tested},
     reading::reading,
     slos::{slo_table, slos},
     steady::Steadiness,
+    table::Form,
     utilisation::Utilisation,
     view::{LoadView, views},
 };
@@ -38,6 +40,10 @@ pub fn summary(result: &ResultFile) -> String {
         if loads.len() > 1 {
             line(&mut text, format_args!("\n## {}", load.name()));
         }
+        line(&mut text, format_args!(""));
+        for part in answer(load, &comparisons) {
+            line(&mut text, format_args!("- {part}"));
+        }
         let (latency, meaning) = load.latency;
         line(&mut text, format_args!("\np50, p99 and p99.9 are of `{latency}`: {meaning}.\n"));
         text.push_str(&load.costs().markdown());
@@ -49,7 +55,7 @@ pub fn summary(result: &ResultFile) -> String {
             line(&mut text, format_args!("\n### Allocations\n\n{}", allocations.markdown().trim_end()));
         }
         line(&mut text, format_args!("\n### Verdicts\n\n{}\n", control_line(load, &comparisons)));
-        text.push_str(&load.verdicts(&comparisons, false).markdown());
+        text.push_str(&load.verdicts(&comparisons, Form::Full).markdown());
         line(&mut text, format_args!("\n{}\n\n{}", steady_line(load), saturated_line(load)));
     }
     if let Some(slos) = slo_table(&slos(result, &loads)) {
@@ -76,8 +82,9 @@ pub(crate) fn title(result: &ResultFile) -> String {
     }
 }
 
-/// The same for a terminal: warnings, the headline, the tables, the verdicts.
-pub fn terminal(result: &ResultFile) -> String {
+/// The same for a terminal: warnings, the headline, the answer, the tables, the verdicts. Unless
+/// `wide`, tables have fewer columns and marks instead of words.
+pub fn terminal(result: &ResultFile, wide: bool) -> String {
     let loads = views(result);
     let mut text = String::new();
     for warning in warnings(result, &loads) {
@@ -87,11 +94,20 @@ pub fn terminal(result: &ResultFile) -> String {
     if let Some(search) = &result.search {
         text.push_str(&limits::terminal(search));
     }
-    for load in &loads {
-        let comparisons = load.comparisons();
+    let slos = slos(result, &loads);
+    let loads: Vec<_> = loads.iter().map(|load| (load, load.comparisons())).collect();
+    for (load, comparisons) in &loads {
+        if loads.len() > 1 {
+            line(&mut text, format_args!("{}", load.name()));
+        }
+        for part in answer(load, comparisons) {
+            line(&mut text, format_args!("{part}"));
+        }
+    }
+    for (load, comparisons) in &loads {
         let (latency, meaning) = load.latency;
         line(&mut text, format_args!("\n{}, × is to JSON without compression", load.name()));
-        text.push_str(&load.costs().text());
+        text.push_str(&if wide { load.costs() } else { load.main_costs() }.text());
         line(&mut text, format_args!("p50, p99, p99.9: {latency}, {meaning}."));
         if let Some(allocations) = load.allocations() {
             line(&mut text, format_args!("\n{}", allocations.text().trim_end()));
@@ -105,11 +121,14 @@ pub fn terminal(result: &ResultFile) -> String {
                 "\nVerdicts, against JSON with the same compression (JSON itself: without compression); [95 % interval]"
             ),
         );
-        text.push_str(&load.verdicts(&comparisons, true).text());
-        line(&mut text, format_args!("{}\n{}", control_line(load, &comparisons), steady_line(load)));
+        text.push_str(&load.verdicts(comparisons, if wide { Form::Words } else { Form::Marks }).text());
+        if !wide {
+            line(&mut text, format_args!("{}", Verdict::MARKS));
+        }
+        line(&mut text, format_args!("{}\n{}", control_line(load, comparisons), steady_line(load)));
         line(&mut text, format_args!("{}", saturated_line(load)));
     }
-    if let Some(slos) = slo_table(&slos(result, &loads)) {
+    if let Some(slos) = slo_table(&slos) {
         line(&mut text, format_args!("\n{}", slos.text().trim_end()));
     }
     text

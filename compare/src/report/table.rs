@@ -17,6 +17,17 @@ use crate::{
 /// Stands for a value that was not measured or has too few samples.
 pub(crate) const NOTHING: &str = "–";
 
+/// How much a table of verdicts says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Words, and the reference of each cell.
+    Full,
+    /// Words, for a wide terminal.
+    Words,
+    /// Marks, for a terminal of 120 columns.
+    Marks,
+}
+
 /// Rows of text under headings; the first columns are names, the others numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
@@ -73,6 +84,19 @@ impl LoadView<'_> {
         headings.extend(Metric::ALL.map(|metric| metric.heading().to_owned()));
         headings.extend(["valid".to_owned(), "ledger".to_owned()]);
         Table { names, headings, rows: self.cells.iter().map(|view| self.cost_row(view)).collect() }
+    }
+
+    /// The columns of [`LoadView::costs`] that decide between formats.
+    pub(crate) fn main_costs(&self) -> Table {
+        const LEFT_OUT: [&str; 3] = ["envelopes/s", "p99.9 ms", "ledger"];
+        let mut table = self.costs();
+        let kept = |line: &[String], headings: &[String]| -> Vec<String> {
+            let of = headings.iter().zip(line).filter(|(heading, _)| !LEFT_OUT.contains(&heading.as_str()));
+            of.map(|(_, field)| field.clone()).collect()
+        };
+        table.rows = table.rows.iter().map(|row| kept(row, &table.headings)).collect();
+        table.headings = kept(&table.headings, &table.headings);
+        table
     }
 
     fn cost_row(&self, view: &CellView<'_>) -> Vec<String> {
@@ -176,19 +200,17 @@ impl LoadView<'_> {
         stats::hodges_lehmann(&logs).map(f64::exp).or_else(merged)
     }
 
-    /// One row a cell: what it is against its reference, with interval and verdict. The short form
-    /// leaves out the reference and p99, so that it fits a terminal.
-    pub(crate) fn verdicts(&self, comparisons: &[Comparison], short: bool) -> Table {
+    /// One row a cell: what it is against its reference, with interval and verdict.
+    pub(crate) fn verdicts(&self, comparisons: &[Comparison], form: Form) -> Table {
+        let full = form == Form::Full;
         let mut headings = self.label_headings();
-        let names = headings.len() + usize::from(!short);
-        let judged: Vec<Metric> = (self.judged().iter().copied())
-            .filter(|metric| !short || *metric != Metric::LatencyP99)
-            .filter(|metric| comparisons.iter().any(|c| c.metric == *metric))
-            .collect();
-        headings.extend((!short).then(|| "against".to_owned()));
+        let names = headings.len() + usize::from(full);
+        let of = |metric: Metric| comparisons.iter().find(move |c| c.metric == metric);
+        let judged: Vec<Metric> =
+            self.judged().iter().copied().filter(|metric| of(*metric).is_some()).collect();
+        headings.extend(full.then(|| "against".to_owned()));
         headings.extend(judged.iter().map(|metric| {
-            let resolution = comparisons.iter().find(|c| c.metric == *metric).and_then(|c| c.aa_interval);
-            match resolution {
+            match of(*metric).and_then(|c| c.aa_interval).filter(|_| form != Form::Marks) {
                 Some((low, high)) => format!("{} (A/A {low:.2} to {high:.2})", metric.short()),
                 None => metric.short().to_owned(),
             }
@@ -196,10 +218,11 @@ impl LoadView<'_> {
         let row = |view: &CellView<'_>| {
             let mut row = self.labels(view.cell);
             let reference = self.reference(view)?.cell.id.clone();
-            row.extend((!short).then_some(reference));
+            row.extend(full.then_some(reference));
             row.extend(judged.iter().map(|metric| {
                 let found = comparisons.iter().find(|c| c.cell == view.cell.id && c.metric == *metric);
-                found.map_or_else(|| NOTHING.to_owned(), Comparison::to_string)
+                let shown = if form == Form::Marks { Comparison::short } else { Comparison::to_string };
+                found.map_or_else(|| NOTHING.to_owned(), shown)
             }));
             Some(row)
         };

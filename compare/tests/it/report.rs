@@ -69,7 +69,7 @@ pub(crate) fn troubled() -> ResultFile {
 fn the_summary_reads_as_committed() {
     check_snapshot("standard.md", &report::summary(&result("standard", 12, &CELLS, measured)));
     check_snapshot("troubled.md", &report::summary(&troubled()));
-    check_snapshot("standard.txt", &report::terminal(&result("standard", 12, &CELLS, measured)));
+    check_snapshot("standard.txt", &report::terminal(&result("standard", 12, &CELLS, measured), false));
 }
 
 #[test]
@@ -82,12 +82,34 @@ fn the_first_line_is_the_command() {
 }
 
 #[test]
-fn the_tables_fit_a_terminal_of_160_columns() {
+fn the_tables_fit_a_terminal_of_120_columns_and_wide_ones_have_the_rest() {
+    let wide = report::terminal(&result("standard", 12, &CELLS, measured), true);
+    for word in ["envelopes/s", "p99.9 ms", "ledger", "] better", "(A/A 1.00 to 1.00)"] {
+        assert!(wide.contains(word), "{word}: {wide}");
+    }
     for result in [result("standard", 12, &CELLS, measured), troubled()] {
-        for line in report::terminal(&result).lines().skip_while(|line| !line.starts_with("format")) {
-            assert!(line.chars().count() <= 160, "{} columns: {line}", line.chars().count());
+        for line in report::terminal(&result, false).lines().skip_while(|line| !line.starts_with("format")) {
+            assert!(line.chars().count() <= 120, "{} columns: {line}", line.chars().count());
         }
     }
+}
+
+#[test]
+fn the_answer_comes_first_in_five_lines() {
+    let text = report::terminal(&result("standard", 12, &CELLS, measured), false);
+    let answer: Vec<&str> = text.lines().skip(1).take_while(|line| !line.is_empty()).collect();
+    assert_eq!(
+        answer,
+        [
+            "wire bytes: less: json+deflate ×0.40, cbor-packed ×0.60; same: proto",
+            "relay CPU: less: cbor-packed ×0.60; more: json+deflate ×1.50; not decided: proto",
+            "client CPU: less: json+deflate ×0.39, cbor-packed ×0.59; same: proto",
+            "p99: same: json+deflate, cbor-packed, proto",
+            "not decided: 1 of 20 verdicts; half of them need more than 200 rounds",
+        ]
+    );
+    let text = report::terminal(&troubled(), false);
+    assert!(text.contains("; none can be below 6 rounds ("), "{text}");
 }
 
 #[test]
@@ -117,7 +139,7 @@ fn the_report_command_needs_only_the_result_file() {
     let output =
         Command::new(env!("CARGO_BIN_EXE_compare")).arg("report").arg(folder.path()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), report::terminal(&result));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), report::terminal(&result, false));
     assert_eq!(fs::read_to_string(folder.path().join("summary.md")).unwrap(), report::summary(&result));
     let derived = fs::read_to_string(folder.path().join(DERIVED_FILE)).unwrap();
     assert_eq!(serde_json::from_str::<Derived>(&derived).unwrap(), Derived::of(&result));
@@ -363,7 +385,7 @@ fn a_relay_that_misbehaved_is_named_before_every_number() {
     let mut result = result("standard", 12, &CELLS, measured);
     let relay = &mut result.cells[2].blocks[0].record.as_mut().unwrap().relay;
     relay.as_mut().unwrap().faults = vec!["burn=20000ns".to_owned()];
-    for text in [report::summary(&result), report::terminal(&result), report::html(&result).unwrap()] {
+    for text in [report::summary(&result), report::terminal(&result, false), report::html(&result).unwrap()] {
         assert!(text.contains("A relay misbehaved on purpose (burn=20000ns)"), "{text}");
     }
 }

@@ -157,7 +157,7 @@ fn a_search_is_a_result_that_is_rendered_from_its_file() {
         "{summary}"
     );
     assert!(summary.contains("## p99 against rate\n\n| cell | p99 ms at 90/s |"), "{summary}");
-    let terminal = report::terminal(&read);
+    let terminal = report::terminal(&read, false);
     assert!(terminal.contains("cbor+none") && terminal.contains("p99 ms at"), "{terminal}");
     let page = report::html(&read).unwrap();
     let says = format!("json+none: p99 1.49 ms at {pass} events/s, the highest that passed</title>");

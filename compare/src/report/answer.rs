@@ -1,0 +1,166 @@
+//! The answer in five lines: what each format buys and costs, what is not decided, and how long
+//! deciding it would take.
+
+use super::{
+    comparison::{Comparison, Verdict},
+    number,
+    view::LoadView,
+};
+use crate::{
+    matrix::{BASE_COMPRESSION, BASE_FORMAT},
+    merged::Metric,
+    result::{Block, MAX_ROUNDS, ResultFile, Role},
+    stats::BAND,
+};
+
+/// Cells named in a list before it ends with a count.
+const NAMED: usize = 7;
+
+/// Rounds below which no comparison has an interval.
+const FEWEST_ROUNDS: u32 = 6;
+
+/// One line for each cost, then one about what is not decided.
+pub(crate) fn answer(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<String> {
+    // One latency stands for both.
+    let judged = load.judged().iter().copied().filter(|metric| *metric != Metric::LatencyP50);
+    let mut lines: Vec<String> = judged.filter_map(|metric| of_metric(load, comparisons, metric)).collect();
+    let of_cells: Vec<&Comparison> = comparisons.iter().filter(|c| is_cell(load, &c.cell)).collect();
+    if !of_cells.is_empty() {
+        lines.push(undecided(load.result, &of_cells));
+    }
+    lines
+}
+
+fn is_cell(load: &LoadView<'_>, id: &str) -> bool {
+    load.cells.iter().any(|view| view.cell.id == id && view.cell.role == Role::Cell)
+}
+
+/// The cells that stand for the choices: each format by its first cell, JSON by each of its own.
+fn stands_for_a_choice(load: &LoadView<'_>, id: &str) -> bool {
+    let Some(view) = load.cells.iter().find(|view| view.cell.id == id) else { return false };
+    let format = &view.cell.cell.format;
+    let mut of_format =
+        load.cells.iter().filter(|other| other.cell.role == Role::Cell && other.cell.cell.format == *format);
+    format == BASE_FORMAT || of_format.next().is_some_and(|first| first.cell.id == id)
+}
+
+fn of_metric(load: &LoadView<'_>, comparisons: &[Comparison], metric: Metric) -> Option<String> {
+    let mut found: Vec<&Comparison> = (comparisons.iter())
+        .filter(|c| c.metric == metric && is_cell(load, &c.cell) && stands_for_a_choice(load, &c.cell))
+        .collect();
+    found.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    let named = |what: &str, verdict: Verdict| {
+        let all: Vec<String> = (found.iter().filter(|c| c.verdict == verdict))
+            .map(|c| match verdict {
+                Verdict::Better | Verdict::Worse => format!("{} {}", choice(&c.cell), number::ratio(c.ratio)),
+                _ => choice(&c.cell).to_owned(),
+            })
+            .collect();
+        let more = all.len().saturating_sub(NAMED);
+        let shown = all.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (!all.is_empty()).then(|| format!("{what} {shown}{more}"))
+    };
+    let parts = [
+        named("less:", Verdict::Better),
+        named("more:", Verdict::Worse),
+        named("same:", Verdict::Same),
+        named("not decided:", Verdict::Inconclusive),
+        named("unsteady:", Verdict::Unsteady),
+        named("saturated:", Verdict::Saturated),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("{}: {}", metric.short(), parts.join("; ")))
+}
+
+/// A cell's name; no compression goes without saying.
+fn choice(id: &str) -> &str {
+    id.strip_suffix(&format!("+{BASE_COMPRESSION}")).unwrap_or(id)
+}
+
+/// How many verdicts are missing, and the rounds that would bring half of them.
+fn undecided(result: &ResultFile, comparisons: &[&Comparison]) -> String {
+    let count = |verdict| comparisons.iter().filter(|c| c.verdict == verdict).count();
+    let (open, all) = (count(Verdict::Inconclusive), comparisons.len());
+    let mut text = match open {
+        0 => format!("not decided: none of {all} verdicts"),
+        _ => format!("not decided: {open} of {all} verdicts"),
+    };
+    let mut needed: Vec<f64> = comparisons
+        .iter()
+        .filter(|c| c.verdict == Verdict::Inconclusive)
+        .map(|c| rounds_to_decide(c).unwrap_or(f64::INFINITY))
+        .collect();
+    needed.sort_by(f64::total_cmp);
+    if let Some(half) = needed.get(needed.len().saturating_sub(1) / 2).filter(|_| open > 0) {
+        text.push_str(&if result.config.rounds < FEWEST_ROUNDS {
+            format!("; none can be below {FEWEST_ROUNDS} rounds{}", time(result, f64::from(FEWEST_ROUNDS)))
+        } else if *half <= f64::from(MAX_ROUNDS) {
+            format!("; about {half:.0} rounds{} would decide half of them", time(result, *half))
+        } else {
+            format!("; half of them need more than {MAX_ROUNDS} rounds")
+        });
+    }
+    let withheld = count(Verdict::Saturated) + count(Verdict::Unsteady);
+    if withheld > 0 {
+        text.push_str(&format!("; {withheld} saturated or unsteady, which more rounds do not change"));
+    }
+    text
+}
+
+/// Rounds after which an interval that shrinks with their square root lies wholly on one side of an
+/// edge of the band.
+fn rounds_to_decide(comparison: &Comparison) -> Option<f64> {
+    let (low, high) = comparison.interval?;
+    let reach = (high.ln() - low.ln()) / 2.0;
+    let effect = comparison.ratio.ln();
+    let edges = [(1.0 - BAND).ln(), (1.0 + BAND).ln()];
+    let margin = edges.iter().map(|edge| (effect - edge).abs()).fold(f64::INFINITY, f64::min);
+    let times = (reach / margin).powi(2).max(1.0);
+    // An effect on the edge of the band is never decided.
+    times.is_finite().then(|| (f64::from(comparison.rounds) * times).ceil())
+}
+
+/// What so many rounds take, by those that ran.
+fn time(result: &ResultFile, rounds: f64) -> String {
+    let end = |block: &Block| block.started_after_ns + block.process_ns;
+    let blocks = || result.cells.iter().flat_map(|cell| &cell.blocks);
+    let (Some(end), Some(last)) = (blocks().map(end).max(), blocks().map(|block| block.round).max()) else {
+        return String::new();
+    };
+    let minutes = end as f64 / 60e9 / f64::from(last + 1) * rounds;
+    format!(" ({minutes:.0} min)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn comparison(ratio: f64, interval: Option<(f64, f64)>) -> Comparison {
+        Comparison {
+            cell: "a".to_owned(),
+            reference: "b".to_owned(),
+            metric: Metric::RelayCpu,
+            ratio,
+            interval,
+            rounds: 10,
+            p: 1.0,
+            corrected: false,
+            aa_interval: None,
+            verdict: Verdict::Inconclusive,
+        }
+    }
+
+    #[test]
+    fn an_interval_four_times_too_wide_needs_sixteen_times_the_rounds() {
+        let at = |ratio: f64, half: f64| {
+            rounds_to_decide(&comparison(ratio, Some((ratio * (-half).exp(), ratio * half.exp()))))
+        };
+        let margin = 1.1_f64.ln() - 1.02_f64.ln();
+        assert_eq!(at(1.1, 3.999 * margin), Some(160.0));
+        // Nothing beyond the present rounds: the test or its correction was what failed.
+        assert_eq!(at(1.1, 0.5 * margin), Some(10.0));
+        assert!(at(1.02, 0.1).is_none_or(|rounds| rounds > 1e6));
+        assert_eq!(rounds_to_decide(&comparison(1.1, None)), None);
+    }
+}
