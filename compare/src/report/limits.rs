@@ -114,8 +114,8 @@ pub(crate) fn reading(config: &SearchConfig) -> String {
         "- sustains is the highest rate that passed, does not the lowest that did not; they differ by at most {:.0} %. \
          Both were repeated {} times, mixed over the cells.\n\
          - A probe is open loop and has its own relay and clients.\n\
-         - Generator limit: the measurement was invalid there because of the generator or the host, so the relay may \
-         sustain more. In brackets where the measurement is invalid.\n\
+         - Generator limit: the generator or the host failed there, so the relay may sustain more. Values of invalid probes \
+         are in brackets.\n\
          - p99 against rate: at 10 to 95 % of what the weakest cell sustains. The figure has every valid probe, the median \
          where a rate was probed several times; ● is the last rate that passed, ✕ the first that did not.\n\
          - floor is a relay that does no Nostr work: what the generator and the sockets sustain by themselves.\n",

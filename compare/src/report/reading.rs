@@ -28,23 +28,22 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
     };
     let batches = |load: &LoadView<'_>| load.varies(|cell| &cell.cell.batching);
     let batched = match loads.iter().any(batches) {
-        true => "; what came in batches with JSON in batches, and that with JSON event by event",
+        true => "; batches with JSON in batches, and that with JSON event by event",
         false => "",
     };
     format!(
         "- An envelope is one event delivered to one subscriber (an acknowledged publish where nothing is delivered). \
          Envelopes/s divides by the time in which work was outstanding. In open-loop scenarios the plan sets the rate, \
          so it is a check, not a score.\n\
-         - Quantiles are of all usable blocks' samples merged. [Brackets] mean 10 to 99 samples lie above, – that fewer \
-         do.\n\
+         - Quantiles are of all usable blocks' samples merged. [Brackets]: 10 to 99 samples lie above; –: fewer.\n\
          - Wire bytes are counted at the socket, both ways, with frames and masks, without handshakes. On loopback part \
          of the receiver's kernel work is charged to the sender.\n\
-         - CPU is what the whole process spent (relay and clients apart), divided by the envelopes; verifying \
-         signatures, matching and the network stack are in it for every format alike.\n\
-         - User and system are the kernel's division of the same CPU time, in ticks of 10 ms for the relay. A handshake is \
-         counted once for each connection, both ways.\n\
-         - floor is a relay that does no Nostr work and knows by heart what to answer: what the generator and the sockets cost \
-         by themselves. It is never ranked.\n\
+         - CPU is the CPU time of the whole process (relay and clients apart) ÷ envelopes, including signature \
+         verification, matching and the network stack.\n\
+         - User and system divide the same CPU time as the kernel does, in ticks of 10 ms for the relay. Handshake bytes \
+         are of one connection, both ways.\n\
+         - floor is a relay without Nostr work that answers from a script: the cost of generator and sockets alone. It is \
+         never ranked.\n\
          - × is a block divided by its nearest anchors, JSON without compression at every fourth place, as the \
          Hodges–Lehmann estimate over rounds: the median of the means of all pairs of rounds. Where single blocks have too \
          few samples it is the ratio of the merged blocks.\n\
@@ -52,10 +51,10 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
          compression{batched}. [low, high] is the 95 % interval of that estimate: the shifts that the signed-rank test does not \
          reject. A/A in a heading is that of JSON against itself: smaller effects are not seen.\n\
          - better and worse: the interval lies wholly beyond ±{:.0} % and Wilcoxon's signed-rank test agrees \
-         (p ≤ {}; {correction}). same: the interval lies within ±{:.0} %. inconclusive is an answer.\n\
+         (p ≤ {}; {correction}). same: the interval lies within ±{:.0} %. inconclusive: anything else.\n\
          - unsteady: the medians of single seconds, each over all rounds, have a trend (Mann–Kendall, p ≤ 0.05, and beyond \
-         ±2 %), or those of a block's halves differ by 5 %, or what is in flight grows. Such a latency says how long was \
-         measured; bytes and CPU keep their verdicts.\n\
+         ±2 %), or those of a block's halves differ by 5 %, or the backlog grows, so the latency depends on the block's length. Bytes \
+         and CPU keep their verdicts.\n\
          - saturated: over all usable blocks the relay or the generator of the cell or of its reference used more than \
          90 % of the time of its cores, so the latency is the length of a queue. Bytes and CPU keep their verdicts.\n\
          - Invalid blocks stay in {}, leave the tables, and are counted above. Suspect blocks are \
