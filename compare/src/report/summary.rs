@@ -24,6 +24,9 @@ use crate::{
 /// How many left-out blocks the summary lists; the result file has all of them.
 const LISTED_BLOCKS: usize = 20;
 
+/// Columns of a narrow terminal.
+const WIDTH: usize = 120;
+
 /// The summary in Markdown. Its first line is the command that made the result.
 pub fn summary(result: &ResultFile) -> String {
     let loads = views(result);
@@ -88,9 +91,9 @@ pub fn terminal(result: &ResultFile, wide: bool) -> String {
     let loads = views(result);
     let mut text = String::new();
     for warning in warnings(result, &loads) {
-        line(&mut text, format_args!("{warning}"));
+        fold(&mut text, &warning);
     }
-    line(&mut text, format_args!("{}", headline(result)));
+    fold(&mut text, &headline(result));
     if let Some(search) = &result.search {
         text.push_str(&limits::terminal(search));
     }
@@ -101,7 +104,7 @@ pub fn terminal(result: &ResultFile, wide: bool) -> String {
             line(&mut text, format_args!("{}", load.name()));
         }
         for part in answer(load, comparisons) {
-            line(&mut text, format_args!("{part}"));
+            fold(&mut text, &part);
         }
     }
     for (load, comparisons) in &loads {
@@ -125,13 +128,32 @@ pub fn terminal(result: &ResultFile, wide: bool) -> String {
         if !wide {
             line(&mut text, format_args!("{}", Verdict::MARKS));
         }
-        line(&mut text, format_args!("{}\n{}", control_line(load, comparisons), steady_line(load)));
-        line(&mut text, format_args!("{}", saturated_line(load)));
+        for sentence in [control_line(load, comparisons), steady_line(load), saturated_line(load)] {
+            fold(&mut text, &sentence);
+        }
     }
     if let Some(slos) = slo_table(&slos) {
         line(&mut text, format_args!("\n{}", slos.text().trim_end()));
     }
     text
+}
+
+/// Writes a paragraph in lines of at most [`WIDTH`] columns, indented after the first.
+fn fold(text: &mut String, paragraph: &str) {
+    let mut column = 0;
+    for word in paragraph.split(' ') {
+        let width = word.chars().count();
+        if column > 0 && column + 1 + width > WIDTH {
+            text.push_str("\n  ");
+            column = 2;
+        } else if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += width;
+    }
+    text.push('\n');
 }
 
 /// What the A/A control says, in a sentence.
