@@ -1,4 +1,5 @@
-//! Searches the highest rate that each cell sustains under an SLO, as a [`Bracket`].
+//! Searches the highest rate that each cell sustains under an SLO, as a bracket
+//! ([`Limit`](crate::bracket::Limit)).
 //!
 //! Cells take turns in random order, so that drift of the machine meets all of them. Then both ends
 //! of each bracket are repeated, in random order too.
