@@ -89,7 +89,7 @@ async fn what_is_refused_gets_a_reason() {
         (r#"["NEG-OPEN","b",{"kinds":[2]},"6100000200"]"#, r#"["NEG-ERR","b","blocked: a connection has"#),
         (r#"["NEG-OPEN","a",{"frob":1},"6100000200"]"#, r#"["NEG-ERR","a","unsupported: "#),
         (r#"["NEG-OPEN","b",{"kinds":[2]},"61000007"]"#, r#"["NEG-ERR","b","invalid: "#),
-        (r#"["NEG-OPEN","b",{"kinds":[2]},"61zz"]"#, r#"["NOTICE","invalid: "#),
+        (r#"["NEG-OPEN","b",{"kinds":[2]},"61zz"]"#, r#"["NEG-ERR","b","invalid: "#),
         (r#"["NEG-MSG","b","6100000200"]"#, r#"["NEG-ERR","b","closed: "#),
         (r#"["NEG-OPEN","b",{"kinds":[2]},"6100000200"]"#, r#"["NEG-MSG","b","61"#),
     ] {
