@@ -1,15 +1,11 @@
 //! Which events does the relay have, and which of them answer a filter?
 //!
-//! In memory, for the length of a load test. Every index is one ordered tree, newest first with ties by lowest id within
-//! what it is by, so a filter's answer is a merge of short ranges: by author and kind, by kind or by time. Tag conditions
-//! are checked on the candidates of those ranges. A tree for each author would cost most authors more memory than their
-//! events do.
+//! In memory, for the length of a load test; `store/index.rs` finds them.
 //!
 //! The rules of NIP-01 (replaceable, addressable, ephemeral) and NIP-09 (deletion) live in [`Store::insert`].
 
 use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
+    collections::{HashMap, HashSet, hash_map::Entry},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -18,17 +14,11 @@ use std::{
 
 use codecs::{EventHead, Filter, KindClass, hex};
 
+use self::index::{Index, sort_and_deduplicate};
 pub(crate) use self::stored::StoredEvent;
 
+mod index;
 mod stored;
-
-/// The order of every answer: newest first, ties by lowest id.
-type Key = (Reverse<i64>, [u8; 32]);
-const NEWEST: Key = (Reverse(i64::MAX), [0; 32]);
-
-/// New events that wait for their place in the indexes: enough that neighbours come together, and not so many that anybody
-/// notices who has to wait for it.
-const MAX_UNINDEXED: usize = 1_024;
 
 /// NIP-09.
 const DELETION: u16 = 5;
@@ -88,11 +78,7 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Store {
     events: HashMap<[u8; 32], Arc<StoredEvent>>,
-    /// The latest of them, which are in none of the next three yet.
-    unindexed: Vec<Arc<StoredEvent>>,
-    by_time: BTreeMap<Key, Arc<StoredEvent>>,
-    by_kind: BTreeMap<(u16, Key), Arc<StoredEvent>>,
-    by_author: BTreeMap<([u8; 32], u16, Key), Arc<StoredEvent>>,
+    index: Index,
     /// The current version of each address.
     addresses: HashMap<Address, [u8; 32]>,
     /// Ids that somebody deleted, with that somebody: only the event's own author counts, and the event may
@@ -111,10 +97,7 @@ impl Store {
     pub(crate) fn new(max_bytes: usize) -> Self {
         Store {
             events: HashMap::new(),
-            unindexed: Vec::new(),
-            by_time: BTreeMap::new(),
-            by_kind: BTreeMap::new(),
-            by_author: BTreeMap::new(),
+            index: Index::default(),
             addresses: HashMap::new(),
             deleted_ids: HashSet::new(),
             deleted_addresses: HashMap::new(),
@@ -191,105 +174,25 @@ impl Store {
     }
 
     fn select(&mut self, filters: &[Filter], limit: impl Fn(&Filter) -> usize) -> Vec<Arc<StoredEvent>> {
-        self.index();
         let mut found = Vec::new();
         for filter in filters {
-            let start = found.len();
-            let limit = limit(filter);
-            let rest = beyond_the_index(filter);
-            self.candidates(filter, |candidates| {
-                let matching = candidates.filter(|stored| rest.matches_flat(stored.event()));
-                found.extend(matching.take(limit).cloned());
-            });
-            sort_and_deduplicate(&mut found, start);
-            found.truncate(start.saturating_add(limit));
+            found.append(&mut self.index.newest(filter, &self.events, limit(filter)));
         }
         if filters.len() > 1 {
-            sort_and_deduplicate(&mut found, 0);
+            sort_and_deduplicate(&mut found);
         }
         found
-    }
-
-    /// Calls `visit` with every range that may hold matches of the filter, in order and of its time; narrowest index first.
-    fn candidates<'s>(
-        &'s self,
-        filter: &Filter,
-        mut visit: impl FnMut(&mut dyn Iterator<Item = &'s Arc<StoredEvent>>),
-    ) {
-        let newest = (Reverse(filter.until.unwrap_or(i64::MAX)), [0; 32]);
-        let oldest = (Reverse(filter.since.unwrap_or(i64::MIN)), [0xff; 32]);
-        if newest > oldest {
-            return; // `since` after `until`: the ranges below would panic
-        }
-        let mut of_author = |author: [u8; 32], kind: u16| {
-            let range = self.by_author.range((author, kind, newest)..=(author, kind, oldest));
-            visit(&mut range.map(|(_, stored)| stored));
-        };
-        match (&filter.ids, &filter.authors, &filter.kinds) {
-            (Some(ids), _, _) => {
-                let named = ids.iter().filter_map(|id| self.events.get(id));
-                let mut named: Vec<_> = named.filter(|e| (newest..=oldest).contains(&e.key())).collect();
-                named.sort_unstable_by_key(|event| event.key());
-                named.dedup_by_key(|event| event.key()); // a client may name one twice
-                visit(&mut named.into_iter());
-            }
-            (None, Some(authors), Some(kinds)) => {
-                authors.iter().for_each(|author| kinds.iter().for_each(|kind| of_author(*author, *kind)));
-            }
-            (None, Some(authors), None) => {
-                authors.iter().for_each(|a| self.kinds_of(*a).for_each(|kind| of_author(*a, kind)));
-            }
-            (None, None, Some(kinds)) => {
-                for kind in kinds {
-                    let range = self.by_kind.range((*kind, newest)..=(*kind, oldest));
-                    visit(&mut range.map(|(_, stored)| stored));
-                }
-            }
-            (None, None, None) => visit(&mut self.by_time.range(newest..=oldest).map(|(_, stored)| stored)),
-        }
-    }
-
-    /// The kinds that an author's stored events have, each found by one step into the tree.
-    fn kinds_of(&self, author: [u8; 32]) -> impl Iterator<Item = u16> {
-        let first_from = move |kind: u16| {
-            let (&(found, kind, _), _) = self.by_author.range((author, kind, NEWEST)..).next()?;
-            (found == author).then_some(kind)
-        };
-        std::iter::successors(first_from(0), move |kind| first_from(kind.checked_add(1)?))
     }
 
     fn add(&mut self, stored: &Arc<StoredEvent>) {
         self.events.insert(stored.head().id, Arc::clone(stored));
         self.held_bytes += stored.held_bytes();
-        self.unindexed.push(Arc::clone(stored));
-        if self.unindexed.len() == MAX_UNINDEXED {
-            self.index();
-        }
-    }
-
-    /// Brings the indexes up to date. One after the other and each in its own order: event by event, three large trees push
-    /// each other out of the processor's caches, and that costs more than all else that is done with a new event.
-    fn index(&mut self) {
-        let Store { unindexed, by_time, by_kind, by_author, .. } = self;
-        unindexed.sort_unstable_by_key(|stored| stored.key());
-        by_time.extend(unindexed.iter().map(|stored| (stored.key(), Arc::clone(stored))));
-        unindexed.sort_by_key(|stored| stored.head().kind);
-        by_kind
-            .extend(unindexed.iter().map(|stored| ((stored.head().kind, stored.key()), Arc::clone(stored))));
-        unindexed.sort_by_key(|stored| stored.head().pubkey);
-        by_author.extend(unindexed.drain(..).map(|stored| {
-            let EventHead { pubkey, kind, .. } = *stored.head();
-            ((pubkey, kind, stored.key()), stored)
-        }));
+        self.index.add(stored);
     }
 
     fn remove(&mut self, id: &[u8; 32]) {
         let Some(stored) = self.events.remove(id) else { return };
-        self.index();
-        let (key, event) = (stored.key(), stored.head());
-        self.by_time.remove(&key);
-        self.by_kind.remove(&(event.kind, key));
-        self.by_author.remove(&(event.pubkey, event.kind, key));
+        self.index.remove(&stored);
         self.held_bytes -= stored.held_bytes();
     }
 
@@ -354,26 +257,6 @@ impl QueryLimits {
     fn of(self, filter: &Filter) -> usize {
         let asked = filter.limit.map_or(self.default_limit, |limit| limit.try_into().unwrap_or(usize::MAX));
         asked.min(self.max_limit)
-    }
-}
-
-/// The conditions that [`Store::candidates`] leaves to check; scanning a list of 2,000
-/// authors again for each of their events would cost more than finding the event.
-fn beyond_the_index(filter: &Filter) -> Filter {
-    match filter.ids {
-        Some(_) => Filter { ids: None, ..filter.clone() },
-        None => Filter { tags: filter.tags.clone(), ..Filter::default() },
-    }
-}
-
-fn sort_and_deduplicate(found: &mut Vec<Arc<StoredEvent>>, start: usize) {
-    found[start..].sort_unstable_by_key(|stored| stored.key());
-    if start == 0 {
-        found.dedup_by(|a, b| a.head().id == b.head().id);
-    } else {
-        let mut tail = found.split_off(start);
-        tail.dedup_by(|a, b| a.head().id == b.head().id);
-        found.append(&mut tail);
     }
 }
 

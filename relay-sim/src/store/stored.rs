@@ -12,7 +12,7 @@ use std::{
 use codecs::{Codec, EncodeError, Event, EventHead, FlatEvent, Format};
 use wire::SharedDeflate;
 
-use super::Key;
+use super::index::Key;
 
 /// An event, and its encoding in each format that somebody asked for so far.
 ///
@@ -21,6 +21,8 @@ use super::Key;
 pub(crate) struct StoredEvent {
     event: FlatEvent,
     encodings: Encodings,
+    /// Tags that filters may ask for.
+    indexed_tags: usize,
     /// What the encodings hold in memory, and the relay's sum of that.
     encoded_bytes: AtomicUsize,
     all_encoded_bytes: Arc<AtomicUsize>,
@@ -72,6 +74,11 @@ impl StoredEvent {
         StoredEvent {
             event: FlatEvent::from(event),
             encodings: Encodings::default(),
+            indexed_tags: event
+                .tags
+                .iter()
+                .filter(|tag| tag.len() > 1 && tag[0].chars().nth(1).is_none())
+                .count(),
             encoded_bytes: AtomicUsize::new(0),
             all_encoded_bytes: Arc::clone(all_encoded_bytes),
         }
@@ -134,7 +141,8 @@ impl StoredEvent {
     /// What the event itself holds in memory, roughly: enough to bound the store.
     pub(super) fn held_bytes(&self) -> usize {
         const INDEXES_BYTES: usize = 4 * 80;
-        size_of::<Self>() + INDEXES_BYTES + self.event.heap_bytes()
+        const TAG_BYTES: usize = 80;
+        size_of::<Self>() + INDEXES_BYTES + self.indexed_tags * TAG_BYTES + self.event.heap_bytes()
     }
 }
 

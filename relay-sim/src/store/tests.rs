@@ -1,8 +1,10 @@
 //! The rules of the store as stories, and its indexes against a plain scan.
 
-use codecs::{Event, Format};
+use std::cmp::Reverse;
 
-use super::*;
+use codecs::{Event, Format, TagFilter};
+
+use super::{index::MAX_UNINDEXED, *};
 use crate::testing::event;
 
 const ME: [u8; 32] = [7; 32];
@@ -173,7 +175,7 @@ fn filled() -> (Store, Vec<Event<'static>>) {
 fn every_filter_gives_what_a_scan_of_all_events_gives() {
     let (mut store, mut events) = filled();
     events.sort_by_key(|event| (Reverse(event.created_at), event.id));
-    let condition = |letter, values: &[&str]| codecs::TagFilter {
+    let condition = |letter, values: &[&str]| TagFilter {
         letter,
         values: values.iter().map(|value| (*value).to_owned()).collect(),
     };
@@ -216,6 +218,79 @@ fn every_filter_gives_what_a_scan_of_all_events_gives() {
             .collect();
         assert_eq!(ids(&mut store, std::slice::from_ref(&filter)), expected, "{filter:?}");
     }
+}
+
+/// What a REQ costs, as candidates that are looked at, follows from what it returns and not from what is stored.
+fn check_cost(events: u32) {
+    let mut store = Store::new(usize::MAX);
+    let person = |n: u32| format!("{n:064x}");
+    for n in 0..events {
+        let mut id = [0; 32];
+        id[..4].copy_from_slice(&n.wrapping_mul(0x9e37_79b1).to_be_bytes());
+        // Half are one author's, a tenth is of a rare kind, everybody is named by ten events in a row, and one tag is in all.
+        let mut pubkey = [1; 32];
+        if n % 2 == 1 {
+            pubkey[..4].copy_from_slice(&(n / 100).to_be_bytes());
+        }
+        let event = Event {
+            id,
+            pubkey,
+            kind: if n % 10 == 3 { 7 } else { 1 },
+            created_at: n.into(),
+            tags: vec![
+                tag("p", person(n / 10)),
+                tag("t", "nostr".to_owned()),
+                tag("x", format!("{}", n % 4)),
+            ],
+            content: "".into(),
+            sig: [0; 64],
+        };
+        assert_eq!(store.insert(&Arc::new(StoredEvent::new(&event, store.encoded_bytes()))), Outcome::Stored);
+    }
+    let condition = |letter, value: &str| TagFilter { letter, values: vec![value.to_owned()] };
+    let (p, t, x) = (condition('p', &person(events / 20)), condition('t', "nostr"), condition('x', "1"));
+    let id = events.wrapping_div(2).wrapping_mul(0x9e37_79b1).to_be_bytes();
+    let mut named = [0; 32];
+    named[..4].copy_from_slice(&id);
+    let tags =
+        |tags: &[&TagFilter]| Filter { tags: tags.iter().map(|&t| t.clone()).collect(), ..Filter::default() };
+    let (one, seven) = (Some(vec![1]), Some(vec![7]));
+    let busy = Some(vec![[1; 32]]);
+    for (what, filter, returns) in [
+        ("id", Filter { ids: Some(vec![named]), ..Filter::default() }, 1),
+        ("#p", tags(&[&p]), 10),
+        ("#p and kind", Filter { kinds: one.clone(), ..tags(&[&p]) }, 9),
+        ("#p and a rare kind", Filter { kinds: seven.clone(), ..tags(&[&p]) }, 1),
+        ("#p and #t", tags(&[&t, &p]), 10),
+        ("#p and a busy author", Filter { authors: busy.clone(), ..tags(&[&p]) }, 5),
+        ("#t and kind", Filter { kinds: one, ..tags(&[&t]) }, 500),
+        ("#t and #x", tags(&[&t, &x]), 500),
+        ("#t", tags(&[&t]), 500),
+        ("author and kind", Filter { authors: busy.clone(), kinds: seven, ..Filter::default() }, 0),
+        ("author", Filter { authors: busy, ..Filter::default() }, 500),
+        ("all", Filter::default(), 500),
+    ] {
+        let found = store.query(&[filter], LIMITS).len();
+        let visited = store.index.take_visited();
+        assert_eq!(found, returns, "{what} of {events}");
+        // Two or three indexes by turns of 16, and with #x every fourth candidate matches.
+        assert!(
+            visited <= 4 * returns as u64 + 4 * 16,
+            "{what} of {events}: {visited} candidates for {found}"
+        );
+    }
+}
+
+#[test]
+fn a_request_costs_what_it_returns_of_5_000_events_and_of_50_000() {
+    check_cost(5_000);
+    check_cost(50_000);
+}
+
+#[test]
+#[ignore = "needs 2 GB of memory and half a minute"]
+fn a_request_costs_what_it_returns_of_1_000_000_events() {
+    check_cost(1_000_000);
 }
 
 #[test]
@@ -294,7 +369,9 @@ fn events_are_found_whether_or_not_the_indexes_have_them_yet() {
         let mut id = [0; 32];
         id[..4].copy_from_slice(&n.wrapping_mul(0x9e37_79b1).to_be_bytes());
         let created_at = i64::from(n * 7_919 % 1_000);
-        let event = Event { id, created_at, kind: [1, 7][n as usize % 2], ..event(0) };
+        let tags =
+            vec![tag("t", format!("{}", n % 3)), tag("t", format!("{}", n % 3)), tag("topic", "1".into())];
+        let event = Event { id, created_at, kind: [1, 7][n as usize % 2], tags, ..event(0) };
         assert_eq!(store.insert(&Arc::new(StoredEvent::new(&event, store.encoded_bytes()))), Outcome::Stored);
         kept.push(event);
         if n % 300 == 0 {
@@ -302,12 +379,17 @@ fn events_are_found_whether_or_not_the_indexes_have_them_yet() {
             store.remove(&gone.id);
         }
         if n % 500 == 499 {
-            let filter = Filter { kinds: Some(vec![7]), since: Some(100), ..Filter::default() };
-            let mut expected: Vec<_> = kept.iter().filter(|event| filter.matches(event)).collect();
-            expected.sort_by_key(|event| (Reverse(event.created_at), event.id));
-            let limits = QueryLimits { default_limit: usize::MAX, max_limit: usize::MAX };
-            let found = store.query(std::slice::from_ref(&filter), limits);
-            assert!(found.iter().map(|stored| stored.head().id).eq(expected.iter().map(|e| e.id)), "{n}");
+            let tags = vec![TagFilter { letter: 't', values: vec!["1".to_owned()] }];
+            for filter in [
+                Filter { kinds: Some(vec![7]), since: Some(100), ..Filter::default() },
+                Filter { tags, since: Some(100), ..Filter::default() },
+            ] {
+                let mut expected: Vec<_> = kept.iter().filter(|event| filter.matches(event)).collect();
+                expected.sort_by_key(|event| (Reverse(event.created_at), event.id));
+                let limits = QueryLimits { default_limit: usize::MAX, max_limit: usize::MAX };
+                let found = store.query(std::slice::from_ref(&filter), limits);
+                assert!(found.iter().map(|stored| stored.head().id).eq(expected.iter().map(|e| e.id)), "{n}");
+            }
             assert_eq!(store.count(&[Filter::default()]), kept.len());
         }
     }

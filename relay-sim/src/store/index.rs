@@ -1,0 +1,311 @@
+//! Where are the events that match a filter?
+//!
+//! Every index is one ordered tree, newest first with ties by lowest id within what it is by: author and kind, one-letter
+//! tag, kind, or nothing. A filter's matches are in a few ranges of one of them. A tree for each author would cost most
+//! authors more memory than their events do.
+//!
+//! Where several indexes hold all matches, which one has fewest others between them is not known beforehand: each is
+//! gone through by turns, and the first that has found enough, or has no more, gives the answer. So a filter visits few
+//! times as many candidates as it does in the best of its indexes.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap, HashSet, btree_map::Range},
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    vec,
+};
+
+use codecs::{EventHead, Filter};
+
+use super::StoredEvent;
+
+/// The order of every answer: newest first, ties by lowest id.
+pub(super) type Key = (Reverse<i64>, [u8; 32]);
+const NEWEST: Key = (Reverse(i64::MAX), [0; 32]);
+
+/// New events that wait for their place in the indexes: enough that neighbours come together, and not so many that anybody
+/// notices who has to wait for it.
+pub(super) const MAX_UNINDEXED: usize = 1_024;
+
+/// Tags that are brought into their index together: one follow list alone may have thousands.
+const TAGS_TOGETHER: usize = 16 << 10;
+
+/// Candidates of one index before the next has its turn.
+const TURN: usize = 16;
+
+/// Authors of a filter beyond which they are looked up by hash.
+const FEW_AUTHORS: usize = 8;
+
+/// The events by what filters ask for, except their ids.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// The latest events, which are in none of the trees yet.
+    unindexed: Vec<Arc<StoredEvent>>,
+    by_time: BTreeMap<Key, Arc<StoredEvent>>,
+    by_kind: BTreeMap<(u16, Key), Arc<StoredEvent>>,
+    by_author: BTreeMap<([u8; 32], u16, Key), Arc<StoredEvent>>,
+    /// By [`tag_hash`]: tags of one hash are told apart when their events are looked at.
+    by_tag: BTreeMap<(u64, Key), Arc<StoredEvent>>,
+    /// Candidates that were looked at so far: what filters cost.
+    visited: u64,
+}
+
+impl Index {
+    pub(super) fn add(&mut self, stored: &Arc<StoredEvent>) {
+        self.unindexed.push(Arc::clone(stored));
+        if self.unindexed.len() == MAX_UNINDEXED {
+            self.catch_up();
+        }
+    }
+
+    pub(super) fn remove(&mut self, stored: &StoredEvent) {
+        self.catch_up();
+        let (key, event) = (stored.key(), stored.head());
+        self.by_time.remove(&key);
+        self.by_kind.remove(&(event.kind, key));
+        self.by_author.remove(&(event.pubkey, event.kind, key));
+        for tag in tag_hashes(stored) {
+            self.by_tag.remove(&(tag, key));
+        }
+    }
+
+    /// The newest matches of a filter, `limit` at most, each once and in order. `events` are all, by id.
+    pub(super) fn newest(
+        &mut self,
+        filter: &Filter,
+        events: &HashMap<[u8; 32], Arc<StoredEvent>>,
+        limit: usize,
+    ) -> Vec<Arc<StoredEvent>> {
+        self.catch_up();
+        let bounds = Bounds::of(filter);
+        if limit == 0 || bounds.newest > bounds.oldest {
+            return Vec::new(); // a range from `until` to a later `since` would panic
+        }
+        let mut sources = self.sources(filter, bounds, events);
+        let turn = if sources.len() == 1 { usize::MAX } else { TURN };
+        let winner = (0..sources.len()).cycle().find(|&n| sources[n].advance(turn, limit));
+        let visited: u64 = sources.iter().map(|source| source.visited).sum();
+        let winner = winner.map(|n| sources.swap_remove(n).found).unwrap_or_default();
+        let mut found: Vec<_> = winner.into_iter().cloned().collect();
+        drop(sources);
+        self.visited += visited;
+        sort_and_deduplicate(&mut found);
+        found.truncate(limit);
+        found
+    }
+
+    /// Candidates that were looked at since this was last asked.
+    #[cfg(test)]
+    pub(super) fn take_visited(&mut self) -> u64 {
+        std::mem::take(&mut self.visited)
+    }
+
+    /// The indexes that hold every match.
+    fn sources<'i, 'f: 'i>(
+        &'i self,
+        filter: &'f Filter,
+        bounds: Bounds,
+        events: &'i HashMap<[u8; 32], Arc<StoredEvent>>,
+    ) -> Vec<Source<'i>> {
+        if let Some(ids) = &filter.ids {
+            let named = ids.iter().filter_map(|id| events.get(id)).filter(|event| bounds.contain(event));
+            let mut named: Vec<_> = named.collect();
+            named.sort_unstable_by_key(|event| event.key());
+            named.dedup_by_key(|event| event.key()); // a client may name one twice
+            let rest = Filter { ids: None, ..filter.clone() };
+            return vec![Source::new(std::iter::once(Candidates::Named(named.into_iter())), rest)];
+        }
+        let tags = || Filter { tags: filter.tags.clone(), ..Filter::default() };
+        let of_author = move |author: [u8; 32], kind: u16| {
+            let (newest, oldest) = ((author, kind, bounds.newest), (author, kind, bounds.oldest));
+            Candidates::Author(self.by_author.range(newest..=oldest))
+        };
+        let mut sources = match (&filter.authors, &filter.kinds) {
+            (Some(authors), Some(kinds)) => {
+                let ranges =
+                    authors.iter().flat_map(move |a| kinds.iter().map(move |kind| of_author(*a, *kind)));
+                vec![Source::new(ranges, tags())]
+            }
+            (Some(authors), None) => {
+                let ranges =
+                    authors.iter().flat_map(move |a| self.kinds_of(*a).map(move |kind| of_author(*a, kind)));
+                vec![Source::new(ranges, tags())]
+            }
+            (None, Some(kinds)) => {
+                let of_kind = move |kind: &u16| {
+                    Candidates::Kind(self.by_kind.range((*kind, bounds.newest)..=(*kind, bounds.oldest)))
+                };
+                vec![Source::new(kinds.iter().map(of_kind), tags())]
+            }
+            (None, None) if filter.tags.is_empty() => {
+                let all = Candidates::Time(self.by_time.range(bounds.newest..=bounds.oldest));
+                vec![Source::new(std::iter::once(all), tags())]
+            }
+            (None, None) => Vec::new(),
+        };
+        for condition in &filter.tags {
+            let of_value = move |value: &String| {
+                let tag = tag_hash(condition.letter, value);
+                Candidates::Tag(self.by_tag.range((tag, bounds.newest)..=(tag, bounds.oldest)))
+            };
+            let rest = Filter { since: None, until: None, ..filter.clone() };
+            sources.push(Source::new(condition.values.iter().map(of_value), rest));
+        }
+        sources
+    }
+
+    /// The kinds that an author's stored events have, each found by one step into the tree.
+    fn kinds_of(&self, author: [u8; 32]) -> impl Iterator<Item = u16> {
+        let first_from = move |kind: u16| {
+            let (&(found, kind, _), _) = self.by_author.range((author, kind, NEWEST)..).next()?;
+            (found == author).then_some(kind)
+        };
+        std::iter::successors(first_from(0), move |kind| first_from(kind.checked_add(1)?))
+    }
+
+    /// Brings the trees up to date. One after the other and each in its own order: event by event, large trees push each
+    /// other out of the processor's caches, and that costs more than all else that is done with a new event.
+    fn catch_up(&mut self) {
+        let Index { unindexed, by_time, by_kind, by_author, by_tag, .. } = self;
+        let mut tags = Vec::new();
+        for stored in unindexed.iter() {
+            tags.extend(tag_hashes(stored).map(|tag| ((tag, stored.key()), Arc::clone(stored))));
+            if tags.len() >= TAGS_TOGETHER {
+                tags.sort_unstable_by_key(|(key, _)| *key);
+                by_tag.extend(tags.drain(..));
+            }
+        }
+        tags.sort_unstable_by_key(|(key, _)| *key);
+        by_tag.extend(tags);
+        unindexed.sort_unstable_by_key(|stored| stored.key());
+        by_time.extend(unindexed.iter().map(|stored| (stored.key(), Arc::clone(stored))));
+        unindexed.sort_by_key(|stored| stored.head().kind);
+        by_kind
+            .extend(unindexed.iter().map(|stored| ((stored.head().kind, stored.key()), Arc::clone(stored))));
+        unindexed.sort_by_key(|stored| stored.head().pubkey);
+        by_author.extend(unindexed.drain(..).map(|stored| {
+            let EventHead { pubkey, kind, .. } = *stored.head();
+            ((pubkey, kind, stored.key()), stored)
+        }));
+    }
+}
+
+/// The times of a filter.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    newest: Key,
+    oldest: Key,
+}
+
+impl Bounds {
+    fn of(filter: &Filter) -> Bounds {
+        Bounds {
+            newest: (Reverse(filter.until.unwrap_or(i64::MAX)), [0; 32]),
+            oldest: (Reverse(filter.since.unwrap_or(i64::MIN)), [0xff; 32]),
+        }
+    }
+
+    fn contain(&self, event: &StoredEvent) -> bool {
+        (self.newest..=self.oldest).contains(&event.key())
+    }
+}
+
+/// A range of an index, in order.
+#[derive(Debug)]
+enum Candidates<'i> {
+    Named(vec::IntoIter<&'i Arc<StoredEvent>>),
+    Time(Range<'i, Key, Arc<StoredEvent>>),
+    Kind(Range<'i, (u16, Key), Arc<StoredEvent>>),
+    Author(Range<'i, ([u8; 32], u16, Key), Arc<StoredEvent>>),
+    Tag(Range<'i, (u64, Key), Arc<StoredEvent>>),
+}
+
+impl<'i> Iterator for Candidates<'i> {
+    type Item = &'i Arc<StoredEvent>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Candidates::Named(named) => named.next(),
+            Candidates::Time(range) => range.next().map(|(_, stored)| stored),
+            Candidates::Kind(range) => range.next().map(|(_, stored)| stored),
+            Candidates::Author(range) => range.next().map(|(_, stored)| stored),
+            Candidates::Tag(range) => range.next().map(|(_, stored)| stored),
+        }
+    }
+}
+
+/// Ranges of one index that hold every match of a filter.
+struct Source<'i> {
+    ranges: Box<dyn Iterator<Item = Candidates<'i>> + 'i>,
+    /// What remains of the range that is gone through, and how many matches it had.
+    range: Option<(Candidates<'i>, usize)>,
+    /// The conditions that the ranges leave to check. To scan a list of 2,000 authors again for each of their events would
+    /// cost more than to find the event.
+    rest: Filter,
+    authors: Option<HashSet<[u8; 32]>>,
+    found: Vec<&'i Arc<StoredEvent>>,
+    visited: u64,
+}
+
+impl<'i> Source<'i> {
+    fn new(ranges: impl Iterator<Item = Candidates<'i>> + 'i, mut rest: Filter) -> Self {
+        let authors = rest.authors.take_if(|authors| authors.len() > FEW_AUTHORS);
+        Source {
+            ranges: Box::new(ranges),
+            range: None,
+            rest,
+            authors: authors.map(HashSet::from_iter),
+            found: Vec::new(),
+            visited: 0,
+        }
+    }
+
+    /// Looks at as many candidates. Returns whether the answer is found: `limit` matches of each range, or all.
+    fn advance(&mut self, candidates: usize, limit: usize) -> bool {
+        for _ in 0..candidates {
+            let Some((range, matches)) = &mut self.range else {
+                match self.ranges.next() {
+                    Some(range) => self.range = Some((range, 0)),
+                    None => return true,
+                }
+                continue;
+            };
+            let Some(stored) = range.next().filter(|_| *matches < limit) else {
+                self.range = None;
+                continue;
+            };
+            self.visited += 1;
+            let of_author = || self.authors.as_ref().is_none_or(|set| set.contains(&stored.head().pubkey));
+            if of_author() && self.rest.matches_flat(stored.event()) {
+                *matches += 1;
+                self.found.push(stored);
+            }
+        }
+        false
+    }
+}
+
+/// What stands for a one-letter tag and its value.
+fn tag_hash(letter: char, value: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (letter, value).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The tags of an event that filters may ask for.
+fn tag_hashes(stored: &StoredEvent) -> impl Iterator<Item = u64> {
+    let tags = stored.event().tags().filter_map(|mut values| {
+        let (name, value) = (values.next()?, values.next()?);
+        let mut letters = name.chars();
+        let letter = letters.next().filter(|_| letters.next().is_none())?;
+        Some(tag_hash(letter, value))
+    });
+    tags.collect::<Vec<_>>().into_iter()
+}
+
+/// Brings events in the order of answers, each once.
+pub(super) fn sort_and_deduplicate(found: &mut Vec<Arc<StoredEvent>>) {
+    found.sort_unstable_by_key(|stored| stored.key());
+    found.dedup_by(|a, b| a.head().id == b.head().id);
+}
