@@ -228,6 +228,8 @@ fn relay_flags(args: &Args, workload: &Workload) -> Vec<OsString> {
     let frame = frame.into_iter().flatten();
     let dictionary = args.dictionary.iter().flat_map(|file| [OsString::from("--dictionary"), file.into()]);
     let flags = flags.chain(dictionary);
+    // A corpus is replayed years after some of its events expired (NIP-40).
+    let flags = flags.chain(["--keep-expired".into()]);
     flags.chain(workload.auth.then(|| "--auth".into())).chain(faults).chain(frame).collect()
 }
 

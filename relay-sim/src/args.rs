@@ -82,6 +82,10 @@ pub(crate) struct Args {
     #[arg(long)]
     auth: bool,
 
+    /// Take, keep and send events whose time is over (NIP-40), as a load test of old events needs it
+    #[arg(long)]
+    keep_expired: bool,
+
     /// A certificate chain (PEM): clients then come by wss:// and by nothing else
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -209,6 +213,7 @@ impl Args {
             strict_negotiation: self.strict_negotiation,
             verify: self.verify,
             auth: self.auth,
+            keep_expired: self.keep_expired,
             hosts: self.host,
             max_subscriptions: self.max_subscriptions,
             default_limit: self.default_limit,

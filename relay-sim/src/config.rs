@@ -23,6 +23,8 @@ pub struct Config {
     pub verify: VerifyLevel,
     /// Send a NIP-42 challenge to every client, and let authors who answered publish protected events (NIP-70).
     pub auth: bool,
+    /// Take, keep and send events whose time is over (NIP-40), as a load test of old events needs it.
+    pub keep_expired: bool,
     /// Host names besides the listening address that an AUTH event's `relay` tag may name.
     pub hosts: Vec<String>,
     /// What one REQ or COUNT may ask.
@@ -66,6 +68,7 @@ impl Default for Config {
             strict_negotiation: false,
             verify: VerifyLevel::Full,
             auth: false,
+            keep_expired: false,
             hosts: Vec::new(),
             limits: Limits::default(),
             reconcile: ReconcileLimits::default(),

@@ -8,14 +8,20 @@ use wire::{Dictionary, Token};
 
 use crate::config::Config;
 
-/// The NIPs that are implemented; 42 only where `--auth` turns it on.
-const NIPS: [u16; 7] = [1, 9, 11, 42, 45, 70, 77];
+/// The NIPs that are implemented; 42 only where `--auth` turns it on, and 40 where `--keep-expired` does not turn it off.
+const NIPS: [u16; 8] = [1, 9, 11, EXPIRATION, AUTH, 45, 70, 77];
+const EXPIRATION: u16 = 40;
 const AUTH: u16 = 42;
 
 /// The relay information document.
 pub(crate) fn document(config: &Config) -> String {
     let Limits { max_filters, max_subscription_chars, .. } = config.limits;
-    let nips: Vec<_> = NIPS.into_iter().filter(|&nip| nip != AUTH || config.auth).collect();
+    let is_on = |nip: &u16| match *nip {
+        AUTH => config.auth,
+        EXPIRATION => !config.keep_expired,
+        _ => true,
+    };
+    let nips: Vec<_> = NIPS.into_iter().filter(is_on).collect();
     let support = config.support();
     let tokens: Vec<_> = support.tokens().iter().map(Token::to_string).collect();
     let batch = config.batch;
@@ -78,10 +84,11 @@ mod tests {
         let plain = parsed(&config);
         assert_eq!(plain["wire"]["tokens"], serde_json::json!(["nostr.json", "nostr.json.batched"]));
         assert_eq!(plain["wire"]["extensions"], serde_json::json!([]));
-        assert_eq!(plain["supported_nips"], serde_json::json!([1, 9, 11, 45, 70, 77]));
+        assert_eq!(plain["supported_nips"], serde_json::json!([1, 9, 11, 40, 45, 70, 77]));
 
         config.compressions = crate::config::known_compressions();
         config.auth = true;
+        config.keep_expired = true;
         let all = parsed(&config);
         let dictionary = Dictionary::bundled(Format::JSON).unwrap();
         let dict = format!("+zstd-dict-{}", dictionary.id());
@@ -93,7 +100,7 @@ mod tests {
         let listed = &all["wire"]["dictionaries"][dictionary.id().to_string()];
         assert_eq!(listed["bytes"], dictionary.bytes().len());
         assert_eq!(plain["wire"]["dictionaries"], serde_json::json!({}));
-        assert!(all["supported_nips"].as_array().unwrap().contains(&AUTH.into()));
+        assert_eq!(all["supported_nips"], serde_json::json!([1, 9, 11, 42, 45, 70, 77]));
     }
 
     #[test]

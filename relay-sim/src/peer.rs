@@ -1,5 +1,5 @@
 //! What may a client ask, and what does the relay answer? Messages in, answers out: no socket and no bytes, so
-//! every rule of NIP-01, 09, 42, 45, 70 and 77 can be tested as values.
+//! every rule of NIP-01, 09, 40, 42, 45, 70 and 77 can be tested as values.
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, slice, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
     reconcile::Reconciliations,
     refused::Asked,
     relay::Relay,
-    store::{Outcome, StoredEvent},
+    store::{Outcome, StoredEvent, expires_at},
     totals::add,
 };
 
@@ -63,16 +63,20 @@ impl Peer {
     /// Does what the client asks, at `unix_seconds` since 1970.
     pub(crate) fn answer(&mut self, message: ClientMessage<'_>, unix_seconds: u64) -> Answer {
         match message {
-            ClientMessage::Event(event) => self.publish(&event),
-            ClientMessage::Req { subscription, filters } => self.request(subscription.into_owned(), filters),
-            ClientMessage::Count { subscription, filters } => self.count(subscription.into_owned(), &filters),
+            ClientMessage::Event(event) => self.publish(&event, unix_seconds),
+            ClientMessage::Req { subscription, filters } => {
+                self.request(subscription.into_owned(), filters, unix_seconds)
+            }
+            ClientMessage::Count { subscription, filters } => {
+                self.count(subscription.into_owned(), &filters, unix_seconds)
+            }
             ClientMessage::Close { subscription } => {
                 self.end(&subscription);
                 Answer::Silence
             }
             ClientMessage::Auth(event) => self.authenticate(&event, unix_seconds),
             ClientMessage::NegOpen { subscription, filter, message } => {
-                self.reconcile(&subscription, &filter, &message)
+                self.reconcile(&subscription, &filter, &message, unix_seconds)
             }
             ClientMessage::NegMsg { subscription, message } => {
                 let answer = self.reconciliations.answer(&subscription, &message);
@@ -151,15 +155,15 @@ impl Peer {
         }
     }
 
-    fn publish(&mut self, event: &Event<'_>) -> Answer {
+    fn publish(&mut self, event: &Event<'_>, unix_seconds: u64) -> Answer {
         let counters = &self.relay.counters;
         add(&counters.events_received, 1);
         let id = event.id;
-        if let Err(reason) = self.may_publish(event) {
+        if let Err(reason) = self.may_publish(event, unix_seconds) {
             add(&counters.events_rejected, 1);
             return ok(id, false, reason);
         }
-        let outcome = self.relay.publish(event);
+        let outcome = self.relay.publish(event, unix_seconds);
         let (accepted, text) = match outcome {
             Outcome::Stored | Outcome::Ephemeral => (true, ""),
             Outcome::Duplicate => (true, "duplicate: already have this event"),
@@ -176,10 +180,13 @@ impl Peer {
         ok(id, accepted, text)
     }
 
-    fn may_publish(&self, event: &Event<'_>) -> Result<(), Cow<'static, str>> {
+    fn may_publish(&self, event: &Event<'_>, unix_seconds: u64) -> Result<(), Cow<'static, str>> {
         event.verify(self.relay.config.verify).map_err(|error| format!("invalid: {error}"))?;
         if event.kind == CLIENT_AUTH {
             return Err("invalid: kind 22242 belongs into AUTH, not EVENT (NIP-42)".into());
+        }
+        if !self.relay.config.keep_expired && expires_at(event).is_some_and(|at| at <= unix_seconds) {
+            return Err("invalid: this event has expired (NIP-40)".into());
         }
         if is_protected(&event.tags) && !self.auth.as_ref().is_some_and(|auth| auth.has(&event.pubkey)) {
             return Err(self.why_not_protected().into());
@@ -201,7 +208,7 @@ impl Peer {
         }
     }
 
-    fn request(&mut self, name: String, filters: Vec<Filter>) -> Answer {
+    fn request(&mut self, name: String, filters: Vec<Filter>, unix_seconds: u64) -> Answer {
         let Relay { config, counters, .. } = &*self.relay;
         add(&counters.requests, 1);
         // A refused REQ ends its predecessor too: after CLOSED nothing may arrive under that name.
@@ -222,17 +229,17 @@ impl Peer {
             return self.refuse(&name, text);
         }
         let (subscription, stored) =
-            self.relay.subscribe(name.clone(), self.format, Arc::clone(&self.outbox), filters);
+            self.relay.subscribe(name.clone(), self.format, Arc::clone(&self.outbox), filters, unix_seconds);
         self.subscriptions.insert(name, Arc::clone(&subscription));
         Answer::Stored(subscription, stored)
     }
 
-    fn count(&self, name: String, filters: &[Filter]) -> Answer {
+    fn count(&self, name: String, filters: &[Filter], unix_seconds: u64) -> Answer {
         add(&self.relay.counters.counts, 1);
         match self.relay.config.limits.check(&name, filters) {
             Ok(()) => Answer::Message(RelayMessage::Count {
                 subscription: name.into(),
-                count: self.relay.count(filters) as u64,
+                count: self.relay.count(filters, unix_seconds) as u64,
                 approximate: false,
                 hll: None,
             }),
@@ -240,12 +247,12 @@ impl Peer {
         }
     }
 
-    fn reconcile(&mut self, name: &str, filter: &Filter, message: &[u8]) -> Answer {
+    fn reconcile(&mut self, name: &str, filter: &Filter, message: &[u8], unix_seconds: u64) -> Answer {
         add(&self.relay.counters.reconciliations, 1);
         let Relay { config, .. } = &*self.relay;
         let answer = match config.limits.check(name, slice::from_ref(filter)) {
             Ok(()) => {
-                let events = self.relay.matching(filter, self.reconciliations.enough_events());
+                let events = self.relay.matching(filter, self.reconciliations.enough_events(), unix_seconds);
                 self.reconciliations.open(name, &events, message)
             }
             Err(text) => {

@@ -97,11 +97,11 @@ impl Relay {
     }
 
     /// Stores an event that was checked as configured, and queues it for everybody who asked for it.
-    pub(crate) fn publish(&self, event: &Event<'_>) -> Outcome {
+    pub(crate) fn publish(&self, event: &Event<'_>, unix_seconds: u64) -> Outcome {
         let stored = Arc::new(StoredEvent::new(event, &self.encoded_bytes));
         let mut matched = Vec::new();
         let outcome = {
-            let mut shared = self.lock();
+            let mut shared = self.at(unix_seconds);
             let Shared { store, subscriptions } = &mut *shared;
             let outcome = store.insert(&stored);
             if matches!(outcome, Outcome::Stored | Outcome::Ephemeral) {
@@ -122,8 +122,9 @@ impl Relay {
         format: Format,
         outbox: Arc<Outbox>,
         filters: Vec<Filter>,
+        unix_seconds: u64,
     ) -> (Arc<Subscription>, Vec<Arc<StoredEvent>>) {
-        let mut shared = self.lock();
+        let mut shared = self.at(unix_seconds);
         let stored = shared.store.query(&filters, self.config.query_limits());
         (shared.subscriptions.add(name, format, outbox, filters), stored)
     }
@@ -144,13 +145,13 @@ impl Relay {
     }
 
     /// How many stored events match.
-    pub(crate) fn count(&self, filters: &[Filter]) -> usize {
-        self.lock().store.count(filters)
+    pub(crate) fn count(&self, filters: &[Filter], unix_seconds: u64) -> usize {
+        self.at(unix_seconds).store.count(filters)
     }
 
     /// Times and ids of the stored events that match, the newest `limit` of them.
-    pub(crate) fn matching(&self, filter: &Filter, limit: usize) -> Vec<(i64, [u8; 32])> {
-        self.lock().store.matching_ids(filter, limit)
+    pub(crate) fn matching(&self, filter: &Filter, limit: usize, unix_seconds: u64) -> Vec<(i64, [u8; 32])> {
+        self.at(unix_seconds).store.matching_ids(filter, limit)
     }
 
     /// The counters now.
@@ -179,6 +180,15 @@ impl Relay {
                 debug!(id = codecs::hex::encode(&event.id), %error, "a subscriber misses an event");
             }
         }
+    }
+
+    /// What is shared, without what has expired by then.
+    fn at(&self, unix_seconds: u64) -> MutexGuard<'_, Shared> {
+        let mut shared = self.lock();
+        if !self.config.keep_expired {
+            shared.store.expire(unix_seconds);
+        }
+        shared
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {

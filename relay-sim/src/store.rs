@@ -5,7 +5,7 @@
 //! The rules of NIP-01 (replaceable, addressable, ephemeral) and NIP-09 (deletion) live in [`Store::insert`].
 
 use std::{
-    collections::{HashMap, HashSet, hash_map::Entry},
+    collections::{BTreeSet, HashMap, HashSet, hash_map::Entry},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -15,7 +15,7 @@ use std::{
 use codecs::{EventHead, Filter, KindClass, hex};
 
 use self::index::{Index, sort_and_deduplicate};
-pub(crate) use self::stored::StoredEvent;
+pub(crate) use self::stored::{StoredEvent, expires_at};
 
 mod index;
 mod stored;
@@ -86,6 +86,8 @@ pub(crate) struct Store {
     deleted_ids: HashSet<([u8; 32], [u8; 32])>,
     /// Versions up to and including this `created_at` are deleted.
     deleted_addresses: HashMap<Address, i64>,
+    /// When events expire, and which.
+    expiring: BTreeSet<(u64, [u8; 32])>,
     held_bytes: usize,
     /// Of all events that live, in the store or on their way to somebody.
     encoded_bytes: Arc<AtomicUsize>,
@@ -101,6 +103,7 @@ impl Store {
             addresses: HashMap::new(),
             deleted_ids: HashSet::new(),
             deleted_addresses: HashMap::new(),
+            expiring: BTreeSet::new(),
             held_bytes: 0,
             encoded_bytes: Arc::default(),
             max_bytes,
@@ -155,6 +158,18 @@ impl Store {
         Outcome::Stored
     }
 
+    /// Forgets what has expired by then (NIP-40).
+    pub(crate) fn expire(&mut self, unix_seconds: u64) {
+        while let Some(&(expires_at, id)) = self.expiring.first()
+            && expires_at <= unix_seconds
+        {
+            if let Some(address) = self.events.get(&id).and_then(|expired| Address::of(expired)) {
+                self.addresses.remove(&address);
+            }
+            self.remove(&id);
+        }
+    }
+
     /// The union of the filters' answers: each event once, newest first, ties by lowest id. Each filter gives at
     /// most its own `limit`, which is `default_limit` when absent and never above `max_limit`.
     pub(crate) fn query(&mut self, filters: &[Filter], limits: QueryLimits) -> Vec<Arc<StoredEvent>> {
@@ -188,11 +203,15 @@ impl Store {
         self.events.insert(stored.head().id, Arc::clone(stored));
         self.held_bytes += stored.held_bytes();
         self.index.add(stored);
+        self.expiring.extend(stored.expires_at().map(|expires_at| (expires_at, stored.head().id)));
     }
 
     fn remove(&mut self, id: &[u8; 32]) {
         let Some(stored) = self.events.remove(id) else { return };
         self.index.remove(&stored);
+        if let Some(expires_at) = stored.expires_at() {
+            self.expiring.remove(&(expires_at, *id));
+        }
         self.held_bytes -= stored.held_bytes();
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct StoredEvent {
     encodings: Encodings,
     /// Tags that filters may ask for.
     indexed_tags: usize,
+    /// See [`expires_at`].
+    expires_at: Option<u64>,
     /// What the encodings hold in memory, and the relay's sum of that.
     encoded_bytes: AtomicUsize,
     all_encoded_bytes: Arc<AtomicUsize>,
@@ -79,6 +81,7 @@ impl StoredEvent {
                 .iter()
                 .filter(|tag| tag.len() > 1 && tag[0].chars().nth(1).is_none())
                 .count(),
+            expires_at: expires_at(event),
             encoded_bytes: AtomicUsize::new(0),
             all_encoded_bytes: Arc::clone(all_encoded_bytes),
         }
@@ -87,6 +90,11 @@ impl StoredEvent {
     /// Its id, author, time and kind.
     pub(crate) fn head(&self) -> &EventHead {
         &self.event.head
+    }
+
+    /// When it expires, in seconds since 1970.
+    pub(super) fn expires_at(&self) -> Option<u64> {
+        self.expires_at
     }
 
     /// The event.
@@ -144,6 +152,11 @@ impl StoredEvent {
         const TAG_BYTES: usize = 80;
         size_of::<Self>() + INDEXES_BYTES + self.indexed_tags * TAG_BYTES + self.event.heap_bytes()
     }
+}
+
+/// From when on an event is to be dropped, in seconds since 1970 (NIP-40). What is no number is no expiration.
+pub(crate) fn expires_at(event: &Event<'_>) -> Option<u64> {
+    event.first_tag_value("expiration")?.parse().ok()
 }
 
 /// What a thread keeps to encode the next event in: more than nearly all of them need.

@@ -394,3 +394,34 @@ fn events_are_found_whether_or_not_the_indexes_have_them_yet() {
         }
     }
 }
+
+#[test]
+fn what_has_expired_is_gone_and_its_address_is_free() {
+    let expiring =
+        |id, kind, at: &str| Event { kind, tags: vec![tag("expiration", at.to_owned())], ..event(id) };
+    let mut store = Store::new(1 << 20);
+    for event in [
+        expiring(1, 1, "100"),
+        expiring(2, 0, "200"),
+        expiring(3, 1, "18446744073709551615"),
+        expiring(4, 1, "soon"),
+        event(5),
+    ] {
+        assert_eq!(store.insert(&Arc::new(StoredEvent::new(&event, store.encoded_bytes()))), Outcome::Stored);
+    }
+    let older =
+        Arc::new(StoredEvent::new(&Event { created_at: 1, ..expiring(6, 0, "300") }, store.encoded_bytes()));
+    for (now, left) in
+        [(99, &[1, 2, 3, 4, 5][..]), (100, &[2, 3, 4, 5]), (199, &[2, 3, 4, 5]), (200, &[3, 4, 5])]
+    {
+        store.expire(now);
+        assert_eq!(ids(&mut store, &[Filter::default()]), left, "{now}");
+        assert_eq!(store.len(), left.len());
+        let outcome = if now < 200 { Outcome::Superseded } else { Outcome::Stored };
+        assert_eq!(store.insert(&older), outcome, "{now}");
+    }
+    store.remove(&event(3).id);
+    store.expire(u64::MAX);
+    assert_eq!(ids(&mut store, &[Filter::default()]), [4, 5]);
+    assert!(store.expiring.is_empty() && store.addresses.is_empty());
+}

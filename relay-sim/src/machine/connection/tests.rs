@@ -357,6 +357,38 @@ fn what_is_malformed_in_text_is_answered_where_it_can_be() {
     }
 }
 
+/// NIP-40 in every format, by the clock that is passed in.
+#[test]
+fn an_event_is_taken_kept_and_sent_until_it_expires() {
+    for format in Format::all() {
+        for keeps in [false, true] {
+            let relay = relay(|config| config.keep_expired = keeps);
+            let expiring = |n: u8, at: u64| Event {
+                tags: vec![vec!["expiration".into(), at.to_string().into()]],
+                ..event(n)
+            };
+            let mut client = Client::open(&relay, format, false);
+            client.publish(&expiring(1, UNIX_SECONDS));
+            client.publish(&expiring(2, UNIX_SECONDS + 1));
+            let accepted: Vec<_> = client
+                .hear()
+                .iter()
+                .map(|payload| match client.codec.decode_relay(payload).unwrap() {
+                    RelayMessage::Ok { accepted, text, .. } => accepted || !text.starts_with("invalid: "),
+                    other => panic!("{format}: {other:?}"),
+                })
+                .collect();
+            assert_eq!(accepted, [keeps, true], "{format}");
+            client.request("s", Filter::default());
+            assert_eq!(client.deliveries().0.len(), 1 + usize::from(keeps), "{format}");
+            client.time.unix_seconds += 1;
+            client.request("s", Filter::default());
+            assert_eq!(client.deliveries().0.len(), 2 * usize::from(keeps), "{format}");
+            assert_eq!(relay.totals().events_stored, 2 * u64::from(keeps), "{format}");
+        }
+    }
+}
+
 #[test]
 fn equal_calls_give_equal_bytes() {
     let began = Instant::now();
