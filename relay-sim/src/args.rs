@@ -45,7 +45,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7777")]
     pub(crate) listen: SocketAddr,
 
-    /// Formats that clients may negotiate: `all`, or names with commas between; JSON is always among them
+    /// Formats that clients may negotiate: `all`, or names with commas between; JSON is always
+    /// among them
     #[arg(long, value_name = "FORMATS", default_value = "all")]
     format: Formats,
 
@@ -53,12 +54,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHO", default_value_t = Implementation::Library)]
     implementation: Implementation,
 
-    /// Compressions that clients may negotiate: `all`, or names with commas between, each with parameters if need be,
-    /// as in deflate:level=4:min_bytes=100; deflate-shared counts where no other deflate stands before it
+    /// Compressions that clients may negotiate: `all`, or names with commas between, each with
+    /// parameters if need be, as in deflate:level=4:min_bytes=100; deflate-shared counts where no
+    /// other deflate stands before it
     #[arg(long, value_name = "NAMES", default_value = "all")]
     compression: Compressions,
 
-    /// A dictionary for zstd-dict (corpus train-dictionary makes one) instead of the bundled ones; may be repeated
+    /// A dictionary for zstd-dict (corpus train-dictionary makes one) instead of the bundled ones;
+    /// may be repeated
     #[arg(long, value_name = "FILE")]
     dictionary: Vec<PathBuf>,
 
@@ -74,7 +77,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) threads: NonZeroUsize,
 
-    /// Answer HTTP 400 to a client that offers only unknown subprotocols, rather than speak JSON with it
+    /// Answer HTTP 400 to a client that offers only unknown subprotocols, rather than speak JSON
+    /// with it
     #[arg(long)]
     strict_negotiation: bool,
 
@@ -82,7 +86,8 @@ pub(crate) struct Args {
     #[arg(long)]
     auth: bool,
 
-    /// Take, keep and send events whose time is over (NIP-40), as a load test of old events needs it
+    /// Take, keep and send events whose time is over (NIP-40), as a load test of old events needs
+    /// it
     #[arg(long)]
     keep_expired: bool,
 
@@ -134,7 +139,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = Config::default().outbox_bytes)]
     outbox_bytes: usize,
 
-    /// How long a live event may wait for others, on connections that agreed to batches (tokens with .batched)
+    /// How long a live event may wait for others, on connections that agreed to batches (tokens
+    /// with .batched)
     #[arg(long, value_name = "MS", default_value_t = 5, value_parser = clap::value_parser!(u16).range(0..=10_000))]
     batch_ms: u16,
 
@@ -150,22 +156,24 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = Config::default().store_bytes)]
     store_bytes: usize,
 
-    /// For tests of an instrument, misbehave; may be repeated. `stall=500ms@3s` (once, 3 s after the start; with one
-    /// thread), `burn=20us` (CPU for each event sent), `delay=50ms` (of everything sent). Of deliveries, an event for a
-    /// subscription each, as a share: `lose=1%` (left out), `double=1%` (sent twice), `alter=1%` (one field changed, never
-    /// the id), `invent=1%` (another event beside it, which nobody published), `misroute=1%` (for a subscription that it
-    /// does not match, or for "nobody"); each with `:seed=7` if need be, and at most one hits a delivery, the first that
-    /// does. The relay says so wherever it speaks of itself, and counts what it planted
+    /// For tests of an instrument, misbehave; may be repeated. `stall=500ms@3s` (once, 3 s after
+    /// the start; with one thread), `burn=20us` (CPU for each event sent), `delay=50ms` (of
+    /// everything sent). Of deliveries, an event for a subscription each, as a share: `lose=1%`
+    /// (left out), `double=1%` (sent twice), `alter=1%` (one field changed, never the id),
+    /// `invent=1%` (another event beside it, which nobody published), `misroute=1%` (for a
+    /// subscription that it does not match, or for "nobody"); each with `:seed=7` if need be, and
+    /// at most one hits a delivery, the first that does. The relay says so wherever it speaks of
+    /// itself, and counts what it planted
     #[arg(long, value_name = "FAULT", hide_short_help = true)]
     fault: Vec<Fault>,
 
-    /// Do no Nostr work: answer from this script of a plan, which client-sim --floor writes; JSON without compression. What
-    /// is measured then is the generator and the sockets
+    /// Do no Nostr work: answer from this script of a plan, which client-sim --floor writes; JSON
+    /// without compression. What is measured then is the generator and the sockets
     #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = ["corpus", "auth", "tls_cert", "fault"])]
     pub(crate) floor: Option<PathBuf>,
 
-    /// For programs that start a relay: one line of JSON on stdout when it listens and one when it stopped; stops
-    /// when stdin ends
+    /// For programs that start a relay: one line of JSON on stdout when it listens and one when it
+    /// stopped; stops when stdin ends
     #[arg(long, hide = true)]
     pub(crate) announce: bool,
 }

@@ -30,8 +30,8 @@ use crate::{
     totals::Totals,
 };
 
-/// The line with which a relay started with `--announce` says that it listens. When it stopped, it prints its
-/// [`Totals`].
+/// The line with which a relay started with `--announce` says that it listens. When it stopped, it
+/// prints its [`Totals`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
     /// Its URL.
@@ -156,7 +156,8 @@ fn stop_signal(stop_with_stdin: bool) -> Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let (sender, stdin_ended) = oneshot::channel();
     if stop_with_stdin {
-        // A thread of its own: tokio's stdin would keep the runtime from ending until somebody types.
+        // A thread of its own: tokio's stdin would keep the runtime from ending until somebody
+        // types.
         thread::spawn(move || {
             for line in io::stdin().lines() {
                 match line.as_deref() {

@@ -1,4 +1,5 @@
-//! How should the relay behave? Every setting with its default; [`crate::args`] fills it from the command line.
+//! How should the relay behave? Every setting with its default; [`crate::args`] fills it from the
+//! command line.
 
 use std::time::Duration;
 
@@ -17,13 +18,16 @@ pub struct Config {
     pub implementation: Implementation,
     /// The compressions that clients may negotiate.
     pub compressions: Vec<Compression>,
-    /// Answer HTTP 400 to a client that offers only unknown subprotocols, rather than speak JSON with it.
+    /// Answer HTTP 400 to a client that offers only unknown subprotocols, rather than speak JSON
+    /// with it.
     pub strict_negotiation: bool,
     /// How much of a published event is checked.
     pub verify: VerifyLevel,
-    /// Send a NIP-42 challenge to every client, and let authors who answered publish protected events (NIP-70).
+    /// Send a NIP-42 challenge to every client, and let authors who answered publish protected
+    /// events (NIP-70).
     pub auth: bool,
-    /// Take, keep and send events whose time is over (NIP-40), as a load test of old events needs it.
+    /// Take, keep and send events whose time is over (NIP-40), as a load test of old events needs
+    /// it.
     pub keep_expired: bool,
     /// Host names besides the listening address that an AUTH event's `relay` tag may name.
     pub hosts: Vec<String>,
@@ -39,7 +43,8 @@ pub struct Config {
     pub max_limit: usize,
     /// Encoded live events that one connection may leave unread. 32 MiB as strfry has it.
     pub outbox_bytes: usize,
-    /// Memory that stored events may take, roughly. Ten minutes of 3,000 notes a second stay below it.
+    /// Memory that stored events may take, roughly. Ten minutes of 3,000 notes a second stay below
+    /// it.
     pub store_bytes: usize,
     /// Connections at one time; `None` leaves it to the limit of descriptors.
     pub max_connections: Option<usize>,
@@ -55,7 +60,8 @@ pub struct Config {
     pub wire: WireLimits,
     /// Events that are stored before the first connection, unverified.
     pub preload: Vec<Event<'static>>,
-    /// How to misbehave. [`Fault::Delay`] is a matter of the sockets, which the command line sees to.
+    /// How to misbehave. [`Fault::Delay`] is a matter of the sockets, which the command line sees
+    /// to.
     pub faults: Vec<Fault>,
 }
 
@@ -92,8 +98,8 @@ impl Default for Config {
 impl Config {
     /// The codec of each format, by its index; `None` for formats that are not enabled.
     ///
-    /// The first of several formats must have the chosen implementation. The others are there as a fallback or
-    /// because all were asked for, and keep their library's where they have no other.
+    /// The first of several formats must have the chosen implementation. The others are there as a
+    /// fallback or because all were asked for, and keep their library's where they have no other.
     ///
     /// # Errors
     /// [`UnknownName`] when the only format besides JSON has no such implementation.

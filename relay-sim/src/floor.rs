@@ -1,10 +1,12 @@
 //! The floor: what tokio and tungstenite cost a relay that does no Nostr work.
 //!
-//! It copies the text of an event behind each subscriber's subscription id and answers OK with the id it finds by
-//! searching. No decoder, no filter, no store, no check, no limits. Which stored events answer a request, and who gets
-//! a published one, it is told before ([`Script`]): the client knows its own plan. It writes like relay-sim (one flush
-//! for what is ready) and uses relay-sim's buffer sizes, so that the difference is the relay's own work, and what is
-//! left is mostly the generator's and the sockets'. JSON without compression only, and for our own clients only.
+//! It copies the text of an event behind each subscriber's subscription id and answers OK with the
+//! id it finds by searching. No decoder, no filter, no store, no check, no limits. Which stored
+//! events answer a request, and who gets a published one, it is told before ([`Script`]): the
+//! client knows its own plan. It writes like relay-sim (one flush for what is ready) and uses
+//! relay-sim's buffer sizes, so that the difference is the relay's own work, and what is left is
+//! mostly the generator's and the sockets'. JSON without compression only, and for our own clients
+//! only.
 
 use std::{
     cell::RefCell,
@@ -45,7 +47,8 @@ const FLUSH_BYTES: usize = 32 << 10;
 /// Hex digits of an event's id.
 const ID_DIGITS: usize = 64;
 
-/// What a floor relay must know by heart. Filters are the text of the REQ from its first brace to its last.
+/// What a floor relay must know by heart. Filters are the text of the REQ from its first brace to
+/// its last.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Script {
     /// Events as JSON.

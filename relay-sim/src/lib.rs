@@ -1,17 +1,19 @@
 //! What does a Nostr relay do, and what does it cost, in each wire format?
 //!
-//! [`serve`] is the relay: NIP-01 with everything in memory, fast enough that what is measured is the format.
-//! [`Config`] says how it behaves, [`Totals`] what it did.
+//! [`serve`] is the relay: NIP-01 with everything in memory, fast enough that what is measured is
+//! the format. [`Config`] says how it behaves, [`Totals`] what it did.
 //!
-//! One task owns a connection (`session.rs`) and drives its [`machine::Connection`], which has no socket and no clock.
-//! That decodes, asks its `Peer` (`peer.rs`, no bytes) what to answer, and encodes. All peers share the store and the subscriptions behind one lock (`relay.rs`); live events go to each connection
-//! through its bounded outbox (`fanout/`). A reconciliation (NIP-77) belongs to its connection (`reconcile.rs`).
-//! `floor.rs` is a relay that does no Nostr work, for comparison; `benches/floor` makes one.
+//! One task owns a connection (`session.rs`) and drives its [`machine::Connection`], which has no
+//! socket and no clock. That decodes, asks its `Peer` (`peer.rs`, no bytes) what to answer, and
+//! encodes. All peers share the store and the subscriptions behind one lock (`relay.rs`); live
+//! events go to each connection through its bounded outbox (`fanout/`). A reconciliation (NIP-77)
+//! belongs to its connection (`reconcile.rs`). `floor.rs` is a relay that does no Nostr work, for
+//! comparison; `benches/floor` makes one.
 //!
 //! `fault/` misbehaves on request, so that a test of an instrument has something to find.
 //!
-//! To add a rule of the protocol, change `peer.rs` or `store.rs`; to add a setting, change `config.rs` and
-//! `args.rs`; to count something, add a line in `totals.rs`.
+//! To add a rule of the protocol, change `peer.rs` or `store.rs`; to add a setting, change
+//! `config.rs` and `args.rs`; to count something, add a line in `totals.rs`.
 
 mod args;
 mod auth;

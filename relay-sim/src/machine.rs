@@ -1,13 +1,15 @@
 //! One connection of the relay without its socket: messages in, messages out, time passed in.
 //!
-//! In the manner of `quinn-proto`, nothing here waits, reads a clock or knows a runtime, so that a relay and its
-//! connections can be driven in one thread from a seed. Equal calls give equal bytes.
+//! In the manner of `quinn-proto`, nothing here waits, reads a clock or knows a runtime, so that a
+//! relay and its connections can be driven in one thread from a seed. Equal calls give equal bytes.
 //!
 //! - [`Relay`] is what all connections share; [`Relay::connect`] opens one.
 //! - [`Connection::receive`] takes a message of the client.
-//! - [`Connection::poll_transmit`] gives the messages of the next flush: answers, stored events, and what other
-//!   connections published meanwhile. Leaving them is what a peer does that does not read.
-//! - [`Connection::next_timer`] and [`Connection::on_timer`] are for events that are held for a batch.
+//! - [`Connection::poll_transmit`] gives the messages of the next flush: answers, stored events,
+//!   and what other connections published meanwhile. Leaving them is what a peer does that does not
+//!   read.
+//! - [`Connection::next_timer`] and [`Connection::on_timer`] are for events that are held for a
+//!   batch.
 //! - [`Connection::poll_stop`] says whether the relay ends the connection.
 //!
 //! ```
@@ -63,13 +65,14 @@ pub struct Opening {
     pub batched: bool,
     /// The relay's address, which is one of its names in AUTH.
     pub local: IpAddr,
-    /// The AUTH challenge, in a relay with [`Config::auth`](crate::Config::auth). Random, and new for each
-    /// connection (NIP-42).
+    /// The AUTH challenge, in a relay with [`Config::auth`](crate::Config::auth). Random, and new
+    /// for each connection (NIP-42).
     pub challenge: [u8; 16],
 }
 
 impl Opening {
-    /// A connection to 127.0.0.1 that speaks `format`, without batches, with a challenge that everybody knows.
+    /// A connection to 127.0.0.1 that speaks `format`, without batches, with a challenge that
+    /// everybody knows.
     pub fn new(format: Format) -> Opening {
         Opening { format, batched: false, local: Ipv4Addr::LOCALHOST.into(), challenge: [0; 16] }
     }

@@ -8,7 +8,8 @@ use wire::{Dictionary, Token};
 
 use crate::config::Config;
 
-/// The NIPs that are implemented; 42 only where `--auth` turns it on, and 40 where `--keep-expired` does not turn it off.
+/// The NIPs that are implemented; 42 only where `--auth` turns it on, and 40 where `--keep-expired`
+/// does not turn it off.
 const NIPS: [u16; 8] = [1, 9, 11, EXPIRATION, AUTH, 45, 70, 77];
 const EXPIRATION: u16 = 40;
 const AUTH: u16 = 42;

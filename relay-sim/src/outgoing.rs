@@ -1,8 +1,8 @@
 //! Messages that wait for the connection, put together one behind the other in one buffer.
 //!
-//! A buffer for each message would cost an allocation or a copy for each. This is one for as many as fit in a flush, and
-//! the sessions of a thread use the same one in turn: memory that is given back and taken again has to be cleared by
-//! the kernel each time.
+//! A buffer for each message would cost an allocation or a copy for each. This is one for as many
+//! as fit in a flush, and the sessions of a thread use the same one in turn: memory that is given
+//! back and taken again has to be cleared by the kernel each time.
 
 use std::{cell::Cell, sync::Arc};
 
@@ -10,14 +10,16 @@ use bytes::Bytes;
 
 use crate::store::StoredEvent;
 
-/// Written bytes that are flushed before more are added. A little less than the connection's write buffer, which
-/// also holds the frames' headers: so all of them fit, and only the last message may find it full.
+/// Written bytes that are flushed before more are added. A little less than the connection's write
+/// buffer, which also holds the frames' headers: so all of them fit, and only the last message may
+/// find it full.
 const FLUSH_BYTES: usize = 32 << 10;
 
 /// A buffer that grew beyond this, for one large message, is not kept.
 const MAX_SPARE_BYTES: usize = 4 * FLUSH_BYTES;
 
-/// The longest header of a frame without a mask (RFC 6455 §5.2), as counted towards [`FLUSH_BYTES`].
+/// The longest header of a frame without a mask (RFC 6455 §5.2), as counted towards
+/// [`FLUSH_BYTES`].
 const HEADER_BYTES: usize = 10;
 
 /// The messages of one flush.
@@ -28,7 +30,8 @@ pub(crate) struct Outgoing {
 }
 
 thread_local! {
-    /// The buffer of the last flush. When the next begins, its messages are in a connection's write buffer.
+    /// The buffer of the last flush. When the next begins, its messages are in a connection's write
+    /// buffer.
     static SPARE: Cell<Bytes> = const { Cell::new(Bytes::new()) };
 }
 
@@ -63,7 +66,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Says of the message that was added last which event it carries behind so many bytes of its own.
+    /// Says of the message that was added last which event it carries behind so many bytes of its
+    /// own.
     pub(crate) fn share(&mut self, prefix_bytes: usize, event: Arc<StoredEvent>) {
         if let Some(message) = self.messages.last_mut() {
             message.shared = Some(Shared { prefix_bytes, event });

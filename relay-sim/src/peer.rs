@@ -1,5 +1,5 @@
-//! What may a client ask, and what does the relay answer? Messages in, answers out: no socket and no bytes, so
-//! every rule of NIP-01, 09, 40, 42, 45, 70 and 77 can be tested as values.
+//! What may a client ask, and what does the relay answer? Messages in, answers out: no socket and
+//! no bytes, so every rule of NIP-01, 09, 40, 42, 45, 70 and 77 can be tested as values.
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, slice, sync::Arc};
 
@@ -89,8 +89,8 @@ impl Peer {
         }
     }
 
-    /// A name for which an event would be wrong: an open subscription that the event does not match, or else one that
-    /// was never opened.
+    /// A name for which an event would be wrong: an open subscription that the event does not
+    /// match, or else one that was never opened.
     pub(crate) fn wrong_subscription(&self, event: &Event<'_>) -> String {
         let wrong = self.subscriptions.values().find(|other| !self.relay.matches(other, event));
         wrong.map_or_else(
@@ -105,7 +105,8 @@ impl Peer {
         )
     }
 
-    /// Answers a request that was read up to where it went beyond a limit, as one that was read whole.
+    /// Answers a request that was read up to where it went beyond a limit, as one that was read
+    /// whole.
     pub(crate) fn over_limit(&mut self, over: &OverLimit) -> Answer {
         let OverLimit { limit, request, subscription } = over;
         // The beginning of a name that is too long may be the name of another subscription.
@@ -130,7 +131,8 @@ impl Peer {
         }
     }
 
-    /// Refuses a request, and ends its predecessor where its name is known: after CLOSED nothing may arrive under it.
+    /// Refuses a request, and ends its predecessor where its name is known: after CLOSED nothing
+    /// may arrive under it.
     fn refuse_request(&mut self, request: Request, name: &str, text: String, is_whole: bool) -> Answer {
         let counters = &self.relay.counters;
         match request {
@@ -197,7 +199,8 @@ impl Peer {
         Ok(())
     }
 
-    /// Why this client may not publish a protected event, by a prefix that says whether AUTH would help.
+    /// Why this client may not publish a protected event, by a prefix that says whether AUTH would
+    /// help.
     fn why_not_protected(&self) -> &'static str {
         match &self.auth {
             None => "blocked: this relay takes no protected events (NIP-70); it does with --auth",
@@ -279,7 +282,8 @@ impl Peer {
         Answer::Message(RelayMessage::Closed { subscription: self.short(name), text: text.into() })
     }
 
-    /// Formats give a subscription id one length byte, and an answer need not carry what was over the limit.
+    /// Formats give a subscription id one length byte, and an answer need not carry what was over
+    /// the limit.
     fn short(&self, name: &str) -> Cow<'static, str> {
         name.chars().take(self.relay.config.limits.max_subscription_chars).collect()
     }

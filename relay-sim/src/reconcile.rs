@@ -1,8 +1,9 @@
 //! NIP-77: which of the events that match a filter does a client lack, and which does the relay?
 //!
-//! Both sides compare fingerprints of ranges of ids until the difference is left (the negentropy protocol, through the
-//! `negentropy` crate). A reconciliation is about the events of the instant at which it was opened: what is published
-//! meanwhile belongs to the next one. It holds 40 bytes an event, so that events and reconciliations are bounded.
+//! Both sides compare fingerprints of ranges of ids until the difference is left (the negentropy
+//! protocol, through the `negentropy` crate). A reconciliation is about the events of the instant
+//! at which it was opened: what is published meanwhile belongs to the next one. It holds 40 bytes
+//! an event, so that events and reconciliations are bounded.
 
 use std::collections::HashMap;
 
@@ -15,8 +16,8 @@ pub struct ReconcileLimits {
     pub max_open: usize,
     /// Events of one. strfry has the same bound; 40 MB.
     pub max_events: usize,
-    /// Bytes of one message of the relay's before hex, 4,096 at least. In JSON it becomes twice as long, and clients
-    /// have a limit of 1 MiB for a message as a rule.
+    /// Bytes of one message of the relay's before hex, 4,096 at least. In JSON it becomes twice as
+    /// long, and clients have a limit of 1 MiB for a message as a rule.
     pub frame_bytes: usize,
 }
 
@@ -46,8 +47,8 @@ impl Reconciliations {
         self.limits.max_events.saturating_add(1)
     }
 
-    /// Opens a reconciliation over these events, in place of an earlier one of that name, and answers the client's
-    /// first message.
+    /// Opens a reconciliation over these events, in place of an earlier one of that name, and
+    /// answers the client's first message.
     ///
     /// # Errors
     /// The text of NEG-ERR.

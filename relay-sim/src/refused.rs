@@ -21,10 +21,10 @@ pub(crate) enum Asked {
 
 /// Looks for what a refused message asks.
 ///
-/// Requests name themselves before their filters, so that a decoder which allows no filter says their name and reads no
-/// further. Formats whose reader checks a message as a whole before it reads it (CBOR, Cap'n Proto) name a request only
-/// where that check passes. The id of an event stands inside of what does not decode: text shows it nevertheless, a
-/// binary format does not.
+/// Requests name themselves before their filters, so that a decoder which allows no filter says
+/// their name and reads no further. Formats whose reader checks a message as a whole before it
+/// reads it (CBOR, Cap'n Proto) name a request only where that check passes. The id of an event
+/// stands inside of what does not decode: text shows it nevertheless, a binary format does not.
 pub(crate) fn asked(payload: &[u8], opcode: Opcode, codec: &dyn Codec, limits: &Limits) -> Option<Asked> {
     let no_filters = Limits { max_filters: 0, max_filter_values: 0, ..*limits };
     match codec.decode_client_within(payload, &no_filters) {

@@ -1,13 +1,14 @@
 //! What all sessions share: the store, the subscriptions and the counters.
 //!
-//! Store and subscriptions stand behind one lock. Whoever takes it gives an event or a REQ its place in one
-//! order: a REQ finds the events before it in its snapshot and gets the events after it through its outbox.
-//! Nothing falls between the two, nothing is in both.
+//! Store and subscriptions stand behind one lock. Whoever takes it gives an event or a REQ its
+//! place in one order: a REQ finds the events before it in its snapshot and gets the events after
+//! it through its outbox. Nothing falls between the two, nothing is in both.
 //!
-//! The lock covers that order alone: what an event costs in a format is spent outside of it, once for each
-//! format, and so are the outboxes. The events that one connection publishes reach every subscription in the
-//! order in which they were published. Events of two connections may reach a subscription in another order than
-//! the store has them, and in another order than the next subscription: NIP-01 demands none of live events.
+//! The lock covers that order alone: what an event costs in a format is spent outside of it, once
+//! for each format, and so are the outboxes. The events that one connection publishes reach every
+//! subscription in the order in which they were published. Events of two connections may reach a
+//! subscription in another order than the store has them, and in another order than the next
+//! subscription: NIP-01 demands none of live events.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -96,7 +97,8 @@ impl Relay {
         Preloaded { stored, left_out: offered - stored }
     }
 
-    /// Stores an event that was checked as configured, and queues it for everybody who asked for it.
+    /// Stores an event that was checked as configured, and queues it for everybody who asked for
+    /// it.
     pub(crate) fn publish(&self, event: &Event<'_>, unix_seconds: u64) -> Outcome {
         let stored = Arc::new(StoredEvent::new(event, &self.encoded_bytes));
         let mut matched = Vec::new();

@@ -19,18 +19,19 @@ use crate::{
     totals::{Totals, add},
 };
 
-/// A relay out of descriptors cannot accept until somebody leaves; asking more often would only burn CPU.
+/// A relay out of descriptors cannot accept until somebody leaves; asking more often would only
+/// burn CPU.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// How often a busy relay logs its totals.
 const REPORT: Duration = Duration::from_secs(10);
 
-/// Serves until `shutdown` completes, then lets every session finish its current message, delivers what was
-/// accepted, and closes with 1001.
+/// Serves until `shutdown` completes, then lets every session finish its current message, delivers
+/// what was accepted, and closes with 1001.
 ///
 /// # Errors
-/// Only before the first connection: a format without the chosen implementation, or a listener without an
-/// address. Afterwards an error ends at most one connection.
+/// Only before the first connection: a format without the chosen implementation, or a listener
+/// without an address. Afterwards an error ends at most one connection.
 pub async fn serve(
     listener: TcpListener,
     mut config: Config,

@@ -1,9 +1,11 @@
-//! One connection from its first message to its close: the only place where the relay reads and writes.
+//! One connection from its first message to its close: the only place where the relay reads and
+//! writes.
 //!
-//! What is said is the business of [`machine::Connection`]; this drives it. One task owns the connection. It takes
-//! whatever is ready, from the peer and from the outbox, writes all the answers and then flushes once: flushing is what
-//! costs most. A peer that does not take what is written is still read from, up to a bound, since it may be waiting for
-//! us to read before it reads itself.
+//! What is said is the business of [`machine::Connection`]; this drives it. One task owns the
+//! connection. It takes whatever is ready, from the peer and from the outbox, writes all the
+//! answers and then flushes once: flushing is what costs most. A peer that does not take what is
+//! written is still read from, up to a bound, since it may be waiting for us to read before it
+//! reads itself.
 
 use std::{
     collections::VecDeque,
@@ -29,11 +31,12 @@ use crate::{
     totals::add,
 };
 
-/// How long a session works before it flushes and lets others run; a flush for every message would cost more
-/// than the messages (`cargo bench -p relay-sim --bench floor`, docs/relay-cost.md).
+/// How long a session works before it flushes and lets others run; a flush for every message would
+/// cost more than the messages (`cargo bench -p relay-sim --bench floor`, docs/relay-cost.md).
 const TURN: Duration = Duration::from_millis(2);
 
-/// tokio's timer counts in milliseconds and fires up to one late, which nobody should be kept waiting for.
+/// tokio's timer counts in milliseconds and fires up to one late, which nobody should be kept
+/// waiting for.
 const TIMER_LATE: Duration = Duration::from_millis(1);
 
 /// How long the peer has to take what is left for it when the relay stops.
@@ -208,8 +211,8 @@ impl Session {
         Ok(())
     }
 
-    /// Meanwhile messages are read ahead, a stop is heeded, and a peer that neither takes nor sends anything is
-    /// given up like one that answers no pings.
+    /// Meanwhile messages are read ahead, a stop is heeded, and a peer that neither takes nor sends
+    /// anything is given up like one that answers no pings.
     async fn flush_to_a_slow_peer(&mut self) -> Result<(), End> {
         let max_unread_bytes = self.relay.config.outbox_bytes;
         let mut taken = (Instant::now(), self.conn.traffic().sent.wire_bytes);

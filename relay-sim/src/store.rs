@@ -2,7 +2,8 @@
 //!
 //! In memory, for the length of a load test; `store/index.rs` finds them.
 //!
-//! The rules of NIP-01 (replaceable, addressable, ephemeral) and NIP-09 (deletion) live in [`Store::insert`].
+//! The rules of NIP-01 (replaceable, addressable, ephemeral) and NIP-09 (deletion) live in
+//! [`Store::insert`].
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet, hash_map::Entry},
@@ -81,8 +82,8 @@ pub(crate) struct Store {
     index: Index,
     /// The current version of each address.
     addresses: HashMap<Address, [u8; 32]>,
-    /// Ids that somebody deleted, with that somebody: only the event's own author counts, and the event may
-    /// arrive after its deletion.
+    /// Ids that somebody deleted, with that somebody: only the event's own author counts, and the
+    /// event may arrive after its deletion.
     deleted_ids: HashSet<([u8; 32], [u8; 32])>,
     /// Versions up to and including this `created_at` are deleted.
     deleted_addresses: HashMap<Address, i64>,
@@ -120,7 +121,8 @@ impl Store {
         self.events.len()
     }
 
-    /// Takes an event whose id and signature were checked as configured, and applies the rules of its kind.
+    /// Takes an event whose id and signature were checked as configured, and applies the rules of
+    /// its kind.
     pub(crate) fn insert(&mut self, offered: &Arc<StoredEvent>) -> Outcome {
         let event = offered.head();
         if self.events.contains_key(&event.id) {
@@ -170,8 +172,9 @@ impl Store {
         }
     }
 
-    /// The union of the filters' answers: each event once, newest first, ties by lowest id. Each filter gives at
-    /// most its own `limit`, which is `default_limit` when absent and never above `max_limit`.
+    /// The union of the filters' answers: each event once, newest first, ties by lowest id. Each
+    /// filter gives at most its own `limit`, which is `default_limit` when absent and never above
+    /// `max_limit`.
     pub(crate) fn query(&mut self, filters: &[Filter], limits: QueryLimits) -> Vec<Arc<StoredEvent>> {
         self.select(filters, |filter| limits.of(filter))
     }

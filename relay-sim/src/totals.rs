@@ -11,7 +11,8 @@ use wire::Traffic;
 
 use crate::fault::DeliveryFault;
 
-/// Declares [`Counters`] and [`Totals`] from one list, so that nothing is counted without being reported.
+/// Declares [`Counters`] and [`Totals`] from one list, so that nothing is counted without being
+/// reported.
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// Counters that every session shares.
@@ -89,7 +90,8 @@ counters! {
     planted_invented,
     /// Deliveries sent for another subscription by `--fault misroute`.
     planted_misrouted,
-    /// Messages that do not decode, came in the wrong kind of frame, or broke the rules of the transport.
+    /// Messages that do not decode, came in the wrong kind of frame, or broke the rules of the
+    /// transport.
     malformed,
     /// Well-formed messages with an unknown verb or opcode.
     unsupported,
@@ -101,8 +103,8 @@ counters! {
     connections_failed,
     /// Sessions that still ran when the relay was told to stop: one for each client that was there.
     sessions_left,
-    /// Memory of connections' own compressors and decompressors, in bytes: each as it was at its connection's end, added
-    /// up over all connections.
+    /// Memory of connections' own compressors and decompressors, in bytes: each as it was at its
+    /// connection's end, added up over all connections.
     compression_bytes,
     /// The same of those that all connections of a thread share; the most that a connection found.
     compression_shared_bytes,

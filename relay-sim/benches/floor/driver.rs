@@ -1,4 +1,5 @@
-//! Clients that cost almost nothing: frames made before the clock starts, answers counted and not decoded.
+//! Clients that cost almost nothing: frames made before the clock starts, answers counted and not
+//! decoded.
 
 use std::{
     cell::{Cell, RefCell},

@@ -1,8 +1,8 @@
 //! What does relay-sim cost beside a relay that does no Nostr work?
 //!
-//! `cargo bench -p relay-sim --bench floor` plays the same events against both, each in a process of its own on
-//! one core with the clients on another, in alternation, and prints relay CPU as ratios of the same run.
-//! docs/relay-cost.md says how to read it.
+//! `cargo bench -p relay-sim --bench floor` plays the same events against both, each in a process
+//! of its own on one core with the clients on another, in alternation, and prints relay CPU as
+//! ratios of the same run. docs/relay-cost.md says how to read it.
 
 mod driver;
 

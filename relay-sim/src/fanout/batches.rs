@@ -1,7 +1,9 @@
-//! Events that wait to go out together, on a connection that agreed to batches (PROTOCOL: batching).
+//! Events that wait to go out together, on a connection that agreed to batches (PROTOCOL:
+//! batching).
 //!
-//! A batch belongs to one subscription. It goes when its first event was held for as long as allowed, when it is full, or
-//! when something follows that must come after it. No clock and no connection here: the session brings both.
+//! A batch belongs to one subscription. It goes when its first event was held for as long as
+//! allowed, when it is full, or when something follows that must come after it. No clock and no
+//! connection here: the session brings both.
 
 use std::{
     sync::Arc,

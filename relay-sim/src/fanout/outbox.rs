@@ -1,8 +1,9 @@
 //! A connection's queue, bounded by what the peer has yet to take.
 //!
-//! Publishers push without waiting: a peer that does not read must never hold up the others. Beyond the bound
-//! the connection is told to stop instead. A push is one short lock, and the session takes all that is queued
-//! under another: at 500 subscribers an event, this is most of what a relay does beside writing.
+//! Publishers push without waiting: a peer that does not read must never hold up the others. Beyond
+//! the bound the connection is told to stop instead. A push is one short lock, and the session
+//! takes all that is queued under another: at 500 subscribers an event, this is most of what a
+//! relay does beside writing.
 
 use std::{
     collections::VecDeque,
@@ -29,7 +30,8 @@ pub(crate) enum Dropped {
     Ended,
 }
 
-/// The queue. Publishers and the relay hold it to push and to stop; what a session alone may call says so.
+/// The queue. Publishers and the relay hold it to push and to stop; what a session alone may call
+/// says so.
 #[derive(Debug)]
 pub(crate) struct Outbox<T> {
     max_bytes: usize,

@@ -1,9 +1,10 @@
 //! Which subscriptions does a new event match?
 //!
-//! Each filter stands in one kind of bucket, the narrowest it has: ids, authors, one `#x` condition, kinds, or
-//! none of these. An event looks into the few buckets it could be in; the condition that chose the bucket holds
-//! there by construction and is left out of the check that follows. So 500 feeds of 200 authors each cost an
-//! event one lookup by its author, not 500 scans of 200 keys.
+//! Each filter stands in one kind of bucket, the narrowest it has: ids, authors, one `#x`
+//! condition, kinds, or none of these. An event looks into the few buckets it could be in; the
+//! condition that chose the bucket holds there by construction and is left out of the check that
+//! follows. So 500 feeds of 200 authors each cost an event one lookup by its author, not 500 scans
+//! of 200 keys.
 
 use std::{
     collections::HashMap,
@@ -40,7 +41,8 @@ pub(crate) struct Subscription {
     pub(crate) format: Format,
     /// Its connection's queue.
     pub(crate) outbox: Arc<Outbox>,
-    /// Events still queued for an ended subscription are not sent: its name may belong to a successor already.
+    /// Events still queued for an ended subscription are not sent: its name may belong to a
+    /// successor already.
     ended: AtomicBool,
     slot: usize,
 }
@@ -62,7 +64,8 @@ pub(crate) struct Subscriptions {
     by_tag: HashMap<char, HashMap<String, Vec<Place>>>,
     by_kind: HashMap<u16, Vec<Place>>,
     unindexed: Vec<Place>,
-    /// Counts the events that were matched, to give an event to a subscription once though several filters match.
+    /// Counts the events that were matched, to give an event to a subscription once though several
+    /// filters match.
     round: u64,
 }
 

@@ -1,7 +1,9 @@
-//! Faults of deliveries: events that are lost, doubled, altered, invented or sent for a wrong subscription.
+//! Faults of deliveries: events that are lost, doubled, altered, invented or sent for a wrong
+//! subscription.
 //!
-//! Whether a fault hits a delivery follows from the fault's seed, the connection's number, the subscription's name and
-//! the event's id alone, so that threads and the order of events play no part in it.
+//! Whether a fault hits a delivery follows from the fault's seed, the connection's number, the
+//! subscription's name and the event's id alone, so that threads and the order of events play no
+//! part in it.
 
 use std::{fmt, str::FromStr};
 
@@ -20,8 +22,8 @@ pub enum DeliveryFault {
     Alter,
     /// Beside it goes an event with a random id, which nobody published.
     Invent,
-    /// It is sent for another subscription of the connection, whose filters the event does not match. Without such a
-    /// one it is sent for a subscription that was never opened.
+    /// It is sent for another subscription of the connection, whose filters the event does not
+    /// match. Without such a one it is sent for a subscription that was never opened.
     Misroute,
 }
 
@@ -88,7 +90,8 @@ impl DeliveryFaults {
         self.0.is_empty()
     }
 
-    /// What hits this delivery: the first fault in their given order that does, and what its details are drawn from.
+    /// What hits this delivery: the first fault in their given order that does, and what its
+    /// details are drawn from.
     pub(crate) fn hitting(
         &self,
         connection: u64,

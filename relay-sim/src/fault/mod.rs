@@ -1,7 +1,8 @@
-//! Misbehaviour on request, so that whoever measures relays can see whether it is found (`compare selftest`).
+//! Misbehaviour on request, so that whoever measures relays can see whether it is found (`compare
+//! selftest`).
 //!
-//! A relay with faults says so when it starts, in its announcement, in its totals and in its information document: it
-//! can never pass for one that is well.
+//! A relay with faults says so when it starts, in its announcement, in its totals and in its
+//! information document: it can never pass for one that is well.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -32,8 +33,8 @@ pub enum Fault {
         /// How much.
         by: Duration,
     },
-    /// Some deliveries go wrong. A delivery is an event for a subscription, stored or live; at most one fault hits it,
-    /// the first that does.
+    /// Some deliveries go wrong. A delivery is an event for a subscription, stored or live; at most
+    /// one fault hits it, the first that does.
     Delivery {
         /// How.
         kind: DeliveryFault,

@@ -15,10 +15,12 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::Fault;
 
-/// CPU time is burned in portions: reading the clock costs 0.3 µs, which must not be seen beside what was asked for.
+/// CPU time is burned in portions: reading the clock costs 0.3 µs, which must not be seen beside
+/// what was asked for.
 const PORTION_NS: i64 = 100_000;
 
-/// What a delayed connection reads at once, and how many such reads may be under way: 32 MiB at most.
+/// What a delayed connection reads at once, and how many such reads may be under way: 32 MiB at
+/// most.
 const CHUNK_BYTES: usize = 32 << 10;
 const CHUNKS: usize = 1 << 10;
 
@@ -77,9 +79,11 @@ pub(crate) async fn stall(faults: Vec<Fault>) {
     }
 }
 
-/// Stands before a relay and hands on late what it sends. Returns the listener that the relay should serve instead.
+/// Stands before a relay and hands on late what it sends. Returns the listener that the relay
+/// should serve instead.
 ///
-/// Every connection has threads of its own here, because a thread's sleep is late by 0.1 ms and tokio's by 1 ms.
+/// Every connection has threads of its own here, because a thread's sleep is late by 0.1 ms and
+/// tokio's by 1 ms.
 ///
 /// # Errors
 /// When no second listener can be had.

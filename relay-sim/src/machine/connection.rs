@@ -59,7 +59,8 @@ enum Due {
     Stored(Stored),
 }
 
-/// The answer to a REQ, straight from the store's snapshot. What is published meanwhile waits in the outbox.
+/// The answer to a REQ, straight from the store's snapshot. What is published meanwhile waits in
+/// the outbox.
 #[derive(Debug)]
 struct Stored {
     subscription: Arc<Subscription>,
@@ -139,8 +140,8 @@ impl Connection {
         }
     }
 
-    /// Answers what does not decode as what it asked, and where nothing asks for an answer by NOTICE in text; a binary
-    /// format ends the connection then.
+    /// Answers what does not decode as what it asked, and where nothing asks for an answer by
+    /// NOTICE in text; a binary format ends the connection then.
     fn refuse(&mut self, payload: &[u8], error: &DecodeError) -> Result<(), Close> {
         if let DecodeError::UnknownMessage(name) = error {
             add(&self.relay.counters.unsupported, 1);
@@ -198,8 +199,8 @@ impl Connection {
 
     // --- out -------------------------------------------------------------------------------------------------
 
-    /// The messages that go out in one flush, as payloads; none when there is nothing to say. To be called again
-    /// until then.
+    /// The messages that go out in one flush, as payloads; none when there is nothing to say. To be
+    /// called again until then.
     pub fn poll_transmit(&mut self, time: Time) -> Vec<Bytes> {
         if self.deliveries.is_empty() {
             self.outbox.take(&mut self.deliveries);
@@ -211,8 +212,8 @@ impl Connection {
     }
 
     /// Whether the relay ends this connection, and how; said once, and to be asked before
-    /// [`Connection::poll_transmit`]. Of a relay that stops, what was accepted before is still there for that, held
-    /// events included. A client that left too much unread gets nothing more.
+    /// [`Connection::poll_transmit`]. Of a relay that stops, what was accepted before is still
+    /// there for that, held events included. A client that left too much unread gets nothing more.
     pub fn poll_stop(&mut self) -> Option<Close> {
         let stop = self.outbox.take_reason()?;
         if stop == Stop::Shutdown {
@@ -279,7 +280,8 @@ impl Connection {
             };
             match &mut stored.batches {
                 None => sent += self.send(&stored.subscription.name, std::slice::from_ref(&event)),
-                // A snapshot has nothing to wait for, so that the limits of size are all that matters.
+                // A snapshot has nothing to wait for, so that the limits of size are all that
+                // matters.
                 Some(batches) => {
                     for batch in self.hold(batches, Arc::clone(&stored.subscription), event, 0, now) {
                         sent += self.send(&batch.subscription.name, &batch.events);
@@ -332,7 +334,8 @@ impl Connection {
         }
     }
 
-    /// Puts an event into the batch of its subscription, unless the format cannot hold it. Returns what became full.
+    /// Puts an event into the batch of its subscription, unless the format cannot hold it. Returns
+    /// what became full.
     fn hold(
         &mut self,
         batches: &mut Batches,
@@ -352,7 +355,8 @@ impl Connection {
         batches.hold(Held { subscription, event, outbox_bytes, encoded_bytes }, now)
     }
 
-    /// Sends events for a subscription, or what the relay's faults make of that. Returns how many it sent.
+    /// Sends events for a subscription, or what the relay's faults make of that. Returns how many
+    /// it sent.
     fn send(&mut self, subscription: &str, events: &[Arc<StoredEvent>]) -> u64 {
         if self.relay.delivery_faults.is_empty() {
             return self.write_events(subscription, events);
@@ -398,8 +402,8 @@ impl Connection {
         }
     }
 
-    /// Writes events for a subscription, together where that is agreed; without those that the format cannot hold.
-    /// Returns how many it wrote.
+    /// Writes events for a subscription, together where that is agreed; without those that the
+    /// format cannot hold. Returns how many it wrote.
     fn write_events(&mut self, subscription: &str, events: &[Arc<StoredEvent>]) -> u64 {
         if !self.batched || events.len() < 2 {
             return events.iter().map(|event| u64::from(self.write_event(subscription, event))).sum();
@@ -413,7 +417,8 @@ impl Connection {
         events.len() as u64
     }
 
-    /// Writes an event for a subscription, unless the format cannot hold it. Returns whether it could.
+    /// Writes an event for a subscription, unless the format cannot hold it. Returns whether it
+    /// could.
     fn write_event(&mut self, subscription: &str, event: &Arc<StoredEvent>) -> bool {
         let encoded = match event.encoded(self.format, self.codec) {
             Ok(encoded) => encoded,

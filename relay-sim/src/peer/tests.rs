@@ -143,8 +143,8 @@ fn count_ignores_limits() {
     );
 }
 
-/// 10,000 events are published from two threads while a third opens subscriptions: each of those gets every
-/// event exactly once, stored or live.
+/// 10,000 events are published from two threads while a third opens subscriptions: each of those
+/// gets every event exactly once, stored or live.
 #[test]
 fn no_event_is_lost_or_doubled_around_eose() {
     const EVENTS: u32 = 10_000;

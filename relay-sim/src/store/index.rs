@@ -1,12 +1,13 @@
 //! Where are the events that match a filter?
 //!
-//! Every index is one ordered tree, newest first with ties by lowest id within what it is by: author and kind, one-letter
-//! tag, kind, or nothing. A filter's matches are in a few ranges of one of them. A tree for each author would cost most
-//! authors more memory than their events do.
+//! Every index is one ordered tree, newest first with ties by lowest id within what it is by:
+//! author and kind, one-letter tag, kind, or nothing. A filter's matches are in a few ranges of one
+//! of them. A tree for each author would cost most authors more memory than their events do.
 //!
-//! Where several indexes hold all matches, which one has fewest others between them is not known beforehand: each is
-//! gone through by turns, and the first that has found enough, or has no more, gives the answer. So a filter visits few
-//! times as many candidates as it does in the best of its indexes.
+//! Where several indexes hold all matches, which one has fewest others between them is not known
+//! beforehand: each is gone through by turns, and the first that has found enough, or has no more,
+//! gives the answer. So a filter visits few times as many candidates as it does in the best of its
+//! indexes.
 
 use std::{
     cmp::Reverse,
@@ -24,8 +25,8 @@ use super::StoredEvent;
 pub(super) type Key = (Reverse<i64>, [u8; 32]);
 const NEWEST: Key = (Reverse(i64::MAX), [0; 32]);
 
-/// New events that wait for their place in the indexes: enough that neighbours come together, and not so many that anybody
-/// notices who has to wait for it.
+/// New events that wait for their place in the indexes: enough that neighbours come together, and
+/// not so many that anybody notices who has to wait for it.
 pub(super) const MAX_UNINDEXED: usize = 1_024;
 
 /// Tags that are brought into their index together: one follow list alone may have thousands.
@@ -70,7 +71,8 @@ impl Index {
         }
     }
 
-    /// The newest matches of a filter, `limit` at most, each once and in order. `events` are all, by id.
+    /// The newest matches of a filter, `limit` at most, each once and in order. `events` are all,
+    /// by id.
     pub(super) fn newest(
         &mut self,
         filter: &Filter,
@@ -164,8 +166,9 @@ impl Index {
         std::iter::successors(first_from(0), move |kind| first_from(kind.checked_add(1)?))
     }
 
-    /// Brings the trees up to date. One after the other and each in its own order: event by event, large trees push each
-    /// other out of the processor's caches, and that costs more than all else that is done with a new event.
+    /// Brings the trees up to date. One after the other and each in its own order: event by event,
+    /// large trees push each other out of the processor's caches, and that costs more than all else
+    /// that is done with a new event.
     fn catch_up(&mut self) {
         let Index { unindexed, by_time, by_kind, by_author, by_tag, .. } = self;
         let mut tags = Vec::new();
@@ -240,8 +243,8 @@ struct Source<'i> {
     ranges: Box<dyn Iterator<Item = Candidates<'i>> + 'i>,
     /// What remains of the range that is gone through, and how many matches it had.
     range: Option<(Candidates<'i>, usize)>,
-    /// The conditions that the ranges leave to check. To scan a list of 2,000 authors again for each of their events would
-    /// cost more than to find the event.
+    /// The conditions that the ranges leave to check. To scan a list of 2,000 authors again for
+    /// each of their events would cost more than to find the event.
     rest: Filter,
     authors: Option<HashSet<[u8; 32]>>,
     found: Vec<&'i Arc<StoredEvent>>,
@@ -261,7 +264,8 @@ impl<'i> Source<'i> {
         }
     }
 
-    /// Looks at as many candidates. Returns whether the answer is found: `limit` matches of each range, or all.
+    /// Looks at as many candidates. Returns whether the answer is found: `limit` matches of each
+    /// range, or all.
     fn advance(&mut self, candidates: usize, limit: usize) -> bool {
         for _ in 0..candidates {
             let Some((range, matches)) = &mut self.range else {

@@ -16,7 +16,8 @@ use super::index::Key;
 
 /// An event, and its encoding in each format that somebody asked for so far.
 ///
-/// It is kept flat: a relay's memory is mostly events, and an allocation for each value of each tag was a third of it.
+/// It is kept flat: a relay's memory is mostly events, and an allocation for each value of each tag
+/// was a third of it.
 #[derive(Debug)]
 pub(crate) struct StoredEvent {
     event: FlatEvent,
@@ -30,8 +31,9 @@ pub(crate) struct StoredEvent {
     all_encoded_bytes: Arc<AtomicUsize>,
 }
 
-/// Encodings in the order in which they were asked for. Mostly that is one: a table of all formats would take more memory
-/// than the event, and filling it more time than everything else that is done with it.
+/// Encodings in the order in which they were asked for. Mostly that is one: a table of all formats
+/// would take more memory than the event, and filling it more time than everything else that is
+/// done with it.
 #[derive(Debug, Default)]
 struct Encodings {
     entry: OnceLock<(Format, Result<Encoded, EncodeError>)>,
@@ -71,7 +73,8 @@ thread_local! {
 }
 
 impl StoredEvent {
-    /// An event of the relay whose encodings are counted in `all_encoded_bytes`, as long as it lives.
+    /// An event of the relay whose encodings are counted in `all_encoded_bytes`, as long as it
+    /// lives.
     pub(crate) fn new(event: &Event<'_>, all_encoded_bytes: &Arc<AtomicUsize>) -> Self {
         StoredEvent {
             event: FlatEvent::from(event),
@@ -102,7 +105,8 @@ impl StoredEvent {
         &self.event
     }
 
-    /// The event as the format's codec writes it; the first call for a format does the work, and says so.
+    /// The event as the format's codec writes it; the first call for a format does the work, and
+    /// says so.
     pub(crate) fn encoded(&self, format: Format, codec: &dyn Codec) -> Result<&Encoded, &EncodeError> {
         self.encodings.get(format, || self.encode(&self.event.to_event(), codec))
     }
@@ -154,7 +158,8 @@ impl StoredEvent {
     }
 }
 
-/// From when on an event is to be dropped, in seconds since 1970 (NIP-40). What is no number is no expiration.
+/// From when on an event is to be dropped, in seconds since 1970 (NIP-40). What is no number is no
+/// expiration.
 pub(crate) fn expires_at(event: &Event<'_>) -> Option<u64> {
     event.first_tag_value("expiration")?.parse().ok()
 }

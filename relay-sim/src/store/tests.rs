@@ -220,14 +220,16 @@ fn every_filter_gives_what_a_scan_of_all_events_gives() {
     }
 }
 
-/// What a REQ costs, as candidates that are looked at, follows from what it returns and not from what is stored.
+/// What a REQ costs, as candidates that are looked at, follows from what it returns and not from
+/// what is stored.
 fn check_cost(events: u32) {
     let mut store = Store::new(usize::MAX);
     let person = |n: u32| format!("{n:064x}");
     for n in 0..events {
         let mut id = [0; 32];
         id[..4].copy_from_slice(&n.wrapping_mul(0x9e37_79b1).to_be_bytes());
-        // Half are one author's, a tenth is of a rare kind, everybody is named by ten events in a row, and one tag is in all.
+        // Half are one author's, a tenth is of a rare kind, everybody is named by ten events in a
+        // row, and one tag is in all.
         let mut pubkey = [1; 32];
         if n % 2 == 1 {
             pubkey[..4].copy_from_slice(&(n / 100).to_be_bytes());

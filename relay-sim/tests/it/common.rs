@@ -1,4 +1,5 @@
-//! A relay in this process, and a client that speaks any format and tells what it hears as NIP-01 JSON.
+//! A relay in this process, and a client that speaks any format and tells what it hears as NIP-01
+//! JSON.
 
 use std::{borrow::Cow, collections::VecDeque, time::Duration};
 
@@ -106,8 +107,8 @@ impl Client {
         heard
     }
 
-    /// Hears on to the end; the code with which the relay closes, or `None` for 1000 and 1001, which are no
-    /// errors to `wire`.
+    /// Hears on to the end; the code with which the relay closes, or `None` for 1000 and 1001,
+    /// which are no errors to `wire`.
     pub(crate) async fn expect_close(&mut self) -> Option<u16> {
         loop {
             match self.hear().await {

@@ -73,7 +73,8 @@ async fn undecodable_messages_get_a_notice_in_json_and_1007_in_binary_formats() 
 #[tokio::test]
 async fn unknown_messages_get_a_notice_and_the_connection_stays_open() {
     let relay = TestRelay::start(|_| {}).await;
-    // A verb, an opcode, a number and a text in CBOR, a field of protobuf: each format knows some of these.
+    // A verb, an opcode, a number and a text in CBOR, a field of protobuf: each format knows some
+    // of these.
     let unknown: [&[u8]; 5] =
         [b"[\"DANCE\",1]", b"\x7b", b"\x82\x18\x7b\x61a", b"\x82\x65DANCE\x61a", b"\xda\x07\x01a"];
     for format in Format::all() {
@@ -220,7 +221,8 @@ async fn a_slow_consumer_is_closed_with_1013_and_nobody_else_notices() {
     quick.request("a", kinds(&[20_001])).await;
     quick.expect(r#"["EOSE","a"]"#).await;
 
-    // More than the outbox and any send buffer hold. Ephemeral, so the same event is new every time.
+    // More than the outbox and any send buffer hold. Ephemeral, so the same event is new every
+    // time.
     const EVENTS: usize = 60;
     let event = codecs::Event { content: "x".repeat(100 << 10).into(), kind: 20_001, ..note(1, 5) };
     let mut publisher = relay.json_client().await;
@@ -319,7 +321,8 @@ async fn nip_11_is_answered_over_plain_http() {
     assert_eq!((totals.http_requests, totals.connections), (1, 1));
 }
 
-/// cbor-x gives every object a head of three bytes: well-formed, and not the strict profile's one form.
+/// cbor-x gives every object a head of three bytes: well-formed, and not the strict profile's one
+/// form.
 #[tokio::test]
 async fn bytes_outside_the_strict_profile_end_the_connection() {
     let format: Format = "cbor-schemaless".parse().unwrap();

@@ -1,4 +1,5 @@
-//! The relay over real sockets: `serve` on a free port, with our own clients, scripted peers and real programs.
+//! The relay over real sockets: `serve` on a free port, with our own clients, scripted peers and
+//! real programs.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 

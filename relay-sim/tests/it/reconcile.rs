@@ -30,7 +30,8 @@ async fn a_client_learns_what_it_lacks_and_what_the_relay_lacks() {
     }
     for format in Format::all() {
         let mut peer = relay.client(format, Compression::None).await;
-        // It knows notes 20 to 39, of which the relay has 20 to 29, and asks about notes up to the thirty-fifth.
+        // It knows notes 20 to 39, of which the relay has 20 to 29, and asks about notes up to the
+        // thirty-fifth.
         let filter = Filter { kinds: Some(vec![1]), until: Some(1_034), ..Filter::default() };
         let known = notes[20..35].iter().map(|note| (note.created_at.cast_unsigned(), note.id));
         let mut reconciliation = client(known);

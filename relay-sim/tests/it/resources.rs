@@ -135,8 +135,9 @@ fn announced_with_descriptors(limit: usize) -> (Child, String, BufReader<ChildSt
     crate::processes::announced_by(command, &[])
 }
 
-/// Connections that end in every way, a few hundred here; `RELAY_SIM_CHURN=100000 cargo test --release -p relay-sim
-/// --test it nothing_is_left -- --nocapture` shows the same over 100,000, with figures.
+/// Connections that end in every way, a few hundred here; `RELAY_SIM_CHURN=100000 cargo test
+/// --release -p relay-sim --test it nothing_is_left -- --nocapture` shows the same over 100,000,
+/// with figures.
 #[tokio::test]
 async fn nothing_is_left_of_connections_that_ended() {
     let count: u32 = std::env::var("RELAY_SIM_CHURN").map_or(300, |count| count.parse().unwrap());
@@ -181,7 +182,8 @@ async fn churn(url: &str, range: std::ops::Range<u32>) {
     }
 }
 
-/// One connection: broken off before, in or after its handshake, with or without a subscription, reset or closed.
+/// One connection: broken off before, in or after its handshake, with or without a subscription,
+/// reset or closed.
 async fn come_and_go(address: SocketAddr, n: u32) {
     let socket = TcpSocket::new_v4().unwrap();
     // 28,000 ports for each source address, and a port rests for a minute.

@@ -214,8 +214,9 @@ async fn auth_is_a_challenge_and_lets_authors_publish_protected_events() {
     relay.stop().await;
 }
 
-/// A client that writes everything before it reads anything, with more than the sockets hold in both directions:
-/// a relay that stopped reading while it waits to write would never get any further.
+/// A client that writes everything before it reads anything, with more than the sockets hold in
+/// both directions: a relay that stopped reading while it waits to write would never get any
+/// further.
 #[tokio::test]
 async fn a_client_that_writes_before_it_reads_gets_everything() {
     const EVENTS: usize = 300;
@@ -288,8 +289,8 @@ fn unsigned(n: usize, created_at: i64) -> codecs::Event<'static> {
     }
 }
 
-/// 64 characters may be 256 bytes, more than the binary envelopes can say. A subscription id only ever goes back in
-/// the format it came in.
+/// 64 characters may be 256 bytes, more than the binary envelopes can say. A subscription id only
+/// ever goes back in the format it came in.
 #[tokio::test]
 async fn a_subscription_id_longer_than_other_formats_hold_is_served_where_it_came() {
     let relay = TestRelay::start(|_| {}).await;
@@ -318,7 +319,8 @@ async fn a_subscription_id_longer_than_other_formats_hold_is_served_where_it_cam
     assert_eq!(relay.stop().await.sessions_panicked, 0);
 }
 
-/// Each publishes more than all buffers hold before it reads anything; each gets what the other published.
+/// Each publishes more than all buffers hold before it reads anything; each gets what the other
+/// published.
 #[tokio::test]
 async fn two_peers_that_only_feed_each_other_do_not_stall() {
     const EVENTS: usize = 120;

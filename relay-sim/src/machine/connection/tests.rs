@@ -21,7 +21,8 @@ fn json_text(payloads: &[Bytes]) -> Vec<&str> {
     payloads.iter().map(|payload| std::str::from_utf8(payload).unwrap()).collect()
 }
 
-/// The first letters that tell messages apart: their names, and the subscription of those that have one.
+/// The first letters that tell messages apart: their names, and the subscription of those that have
+/// one.
 fn names(payloads: &[Bytes]) -> Vec<String> {
     let name = |text: &str| text.split('"').skip(1).step_by(2).take(2).collect::<Vec<_>>().join(" ");
     json_text(payloads).into_iter().map(name).collect()
@@ -266,8 +267,9 @@ fn each_publishers_events_arrive_once_and_in_order() {
     assert_eq!(relay.totals().deliveries_live, 4 * u64::from(EVENTS) * 8);
 }
 
-/// Requests with bytes behind the name that are wrong, cut off or too many, in every format: each is answered under
-/// its name, or ends the connection where the format's reader finds no name in what is left.
+/// Requests with bytes behind the name that are wrong, cut off or too many, in every format: each
+/// is answered under its name, or ends the connection where the format's reader finds no name in
+/// what is left.
 #[test]
 fn a_malformed_request_is_answered_under_its_name() {
     let author = [0xab; 32];
@@ -452,7 +454,8 @@ fn filters() -> [(&'static str, Filter); 3] {
     ]
 }
 
-/// What went wrong, as a client that knows every event sees it: lost, doubled, altered, invented, misrouted.
+/// What went wrong, as a client that knows every event sees it: lost, doubled, altered, invented,
+/// misrouted.
 fn found(deliveries: &[(String, Event<'static>)], subscriptions: &[(&str, Filter)]) -> [u64; 5] {
     let events: HashMap<_, _> = events().into_iter().map(|event| (event.id, event)).collect();
     let mut times = HashMap::new();
