@@ -1,10 +1,10 @@
-//! Who did a client prove to be? NIP-42.
+//! Checks which authors a client proved to be (NIP-42).
 
 use std::net::IpAddr;
 
 use codecs::{Event, VerifyLevel, hex};
 
-/// NIP-42: proves who the client is to one relay, and is nobody else's business.
+/// The kind of AUTH events, which are not published (NIP-42).
 pub(crate) const CLIENT_AUTH: u16 = 22_242;
 
 /// How far an AUTH event's clock may be off (NIP-42 suggests ten minutes).

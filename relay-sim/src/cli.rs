@@ -51,7 +51,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
             return error.print().map_or(ExitCode::FAILURE, |()| ExitCode::from(usage));
         }
     };
-    // A relay that another program started is not who its user talks to.
+    // The log of a relay started by another program is that program's business.
     let level = if args.announce { "warn" } else { "info" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     // A program that runs relays in its own process may have set up logging already.
@@ -156,18 +156,17 @@ fn stop_signal(stop_with_stdin: bool) -> Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let (sender, stdin_ended) = oneshot::channel();
     if stop_with_stdin {
-        // A thread of its own: tokio's stdin would keep the runtime from ending until somebody
-        // types.
+        // A thread of its own: tokio's stdin would keep the runtime from ending until input comes.
         thread::spawn(move || {
             for line in io::stdin().lines() {
                 match line.as_deref() {
-                    // For whoever wants to know what a span of time cost.
+                    // Asked before and after a span of time, to tell its cost.
                     Ok("allocations") => say(&serde_json::json!(measure::Allocations::so_far())),
                     Ok(_) => {}
                     Err(_) => break,
                 }
             }
-            let _ = sender.send(()); // nobody listens when the relay stops already
+            let _ = sender.send(()); // fails when the relay stops already
         });
     }
     Ok(async move {

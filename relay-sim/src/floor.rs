@@ -1,12 +1,10 @@
 //! The floor: what tokio and tungstenite cost a relay that does no Nostr work.
 //!
-//! It copies the text of an event behind each subscriber's subscription id and answers OK with the
-//! id it finds by searching. No decoder, no filter, no store, no check, no limits. Which stored
-//! events answer a request, and who gets a published one, it is told before ([`Script`]): the
-//! client knows its own plan. It writes like relay-sim (one flush for what is ready) and uses
-//! relay-sim's buffer sizes, so that the difference is the relay's own work, and what is left is
-//! mostly the generator's and the sockets'. JSON without compression only, and for our own clients
-//! only.
+//! A floor relay copies the text of an event behind each subscription id and answers OK with the id
+//! that it finds by searching. It decodes, filters, stores and checks nothing, and has no limits: a
+//! [`Script`] names the answer to each request and the subscribers of each event. Flushes and
+//! buffer sizes are relay-sim's, so that the difference between the two is the relay's work. JSON
+//! without compression, for clients of this workspace.
 
 use std::{
     cell::RefCell,
@@ -78,13 +76,13 @@ impl Script {
     }
 }
 
-/// The script as it is looked up, and who subscribed.
+/// The script by what is looked up in it, and the subscribers.
 #[derive(Default)]
 struct Floor {
     answers: HashMap<Bytes, Vec<Bytes>>,
     /// By filter, a place in `subscribers`.
     live: HashMap<Bytes, usize>,
-    /// By id, the places in `subscribers` of those who get it.
+    /// By id, the places in `subscribers` to which the event goes.
     routes: HashMap<Bytes, Vec<usize>>,
     subscribers: RefCell<Vec<Vec<Subscriber>>>,
 }
@@ -131,7 +129,7 @@ impl Floor {
         let places = self.routes.get(id).map_or(&[][..], Vec::as_slice);
         let subscribers = self.subscribers.borrow();
         for subscriber in places.iter().flat_map(|place| &subscribers[*place]) {
-            // It left: nobody to send to.
+            // Fails when the subscriber left.
             subscriber.queue.send((Rc::clone(&subscriber.prefix), event.clone())).ok();
         }
     }

@@ -71,8 +71,8 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// A connection to 127.0.0.1 that speaks `format`, without batches, with a challenge that
-    /// everybody knows.
+    /// A connection to 127.0.0.1 that speaks `format`, without batches. Its challenge is zeros: a
+    /// relay with AUTH needs another.
     pub fn new(format: Format) -> Opening {
         Opening { format, batched: false, local: Ipv4Addr::LOCALHOST.into(), challenge: [0; 16] }
     }

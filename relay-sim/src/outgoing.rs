@@ -1,8 +1,7 @@
-//! Messages that wait for the connection, put together one behind the other in one buffer.
+//! Collects the messages of one flush, one behind the other in one buffer.
 //!
-//! A buffer for each message would cost an allocation or a copy for each. This is one for as many
-//! as fit in a flush, and the sessions of a thread use the same one in turn: memory that is given
-//! back and taken again has to be cleared by the kernel each time.
+//! A buffer for each message would cost an allocation each. The sessions of a thread use one buffer
+//! in turn: memory that is freed and allocated again has to be cleared by the kernel each time.
 
 use std::{cell::Cell, sync::Arc};
 
@@ -66,8 +65,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Says of the message that was added last which event it carries behind so many bytes of its
-    /// own.
+    /// Marks the message that was added last: behind `prefix_bytes` it carries this event.
     pub(crate) fn share(&mut self, prefix_bytes: usize, event: Arc<StoredEvent>) {
         if let Some(message) = self.messages.last_mut() {
             message.shared = Some(Shared { prefix_bytes, event });

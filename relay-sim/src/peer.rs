@@ -19,7 +19,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// One client: its subscriptions and who it proved to be.
+/// One client: its subscriptions, its reconciliations and the authors that it proved to be.
 #[derive(Debug)]
 pub(crate) struct Peer {
     relay: Arc<Relay>,

@@ -97,8 +97,8 @@ impl Relay {
         Preloaded { stored, left_out: offered - stored }
     }
 
-    /// Stores an event that was checked as configured, and queues it for everybody who asked for
-    /// it.
+    /// Stores an event that was checked as configured, and queues it for every subscription that it
+    /// matches.
     pub(crate) fn publish(&self, event: &Event<'_>, unix_seconds: u64) -> Outcome {
         let stored = Arc::new(StoredEvent::new(event, &self.encoded_bytes));
         let mut matched = Vec::new();

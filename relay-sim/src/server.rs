@@ -19,8 +19,7 @@ use crate::{
     totals::{Totals, add},
 };
 
-/// A relay out of descriptors cannot accept until somebody leaves; asking more often would only
-/// burn CPU.
+/// The pause after a failed accept: a relay without descriptors accepts when a connection ends.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// How often a busy relay logs its totals.

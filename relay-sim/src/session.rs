@@ -1,11 +1,9 @@
-//! One connection from its first message to its close: the only place where the relay reads and
-//! writes.
+//! Drives a [`machine::Connection`] over a socket: the only place where the relay reads and writes.
 //!
-//! What is said is the business of [`machine::Connection`]; this drives it. One task owns the
-//! connection. It takes whatever is ready, from the peer and from the outbox, writes all the
-//! answers and then flushes once: flushing is what costs most. A peer that does not take what is
-//! written is still read from, up to a bound, since it may be waiting for us to read before it
-//! reads itself.
+//! One task owns a connection. In a turn it takes all messages and deliveries that are ready, writes
+//! the answers and flushes once, because a flush is a system call. While a flush waits for the peer,
+//! incoming messages are read ahead, up to a bound: the peer may read only after its own messages
+//! were taken.
 
 use std::{
     collections::VecDeque,
@@ -31,15 +29,14 @@ use crate::{
     totals::add,
 };
 
-/// How long a session works before it flushes and lets others run; a flush for every message would
-/// cost more than the messages (`cargo bench -p relay-sim --bench floor`, docs/relay-cost.md).
+/// The longest turn, after which a session flushes and yields. A flush is a system call, which costs
+/// more than a message does (`cargo bench -p relay-sim --bench floor`, docs/relay-cost.md).
 const TURN: Duration = Duration::from_millis(2);
 
-/// tokio's timer counts in milliseconds and fires up to one late, which nobody should be kept
-/// waiting for.
+/// How late tokio's timer may fire, which counts in milliseconds: batches are due earlier by as much.
 const TIMER_LATE: Duration = Duration::from_millis(1);
 
-/// How long the peer has to take what is left for it when the relay stops.
+/// The time that a stopping relay gives a peer to take what is left.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Serves one connection until it ends, and counts what it moved.
@@ -71,7 +68,7 @@ enum End {
     Left,
     /// The transport failed, or the peer broke its rules.
     Wire(WireError),
-    /// Somebody else decided so.
+    /// The outbox was stopped, by a publisher or by the relay.
     Stopped(Stop),
     /// The session decided so.
     Close(Close),
@@ -193,7 +190,7 @@ impl Session {
         Ok(())
     }
 
-    /// After the last flush there is room for everything, so that this does not wait.
+    /// Hands all messages to the connection. The last flush left room, so that this does not wait.
     async fn hand_over(&mut self) -> Result<(), End> {
         for (payload, shared) in self.machine.outgoing().take() {
             let encoded = shared.as_ref().and_then(|shared| {
@@ -314,7 +311,7 @@ impl Session {
     }
 }
 
-/// Waits until then; for ever without an instant.
+/// Waits until `instant`, or without end where there is none.
 async fn until(instant: Option<Instant>) {
     match instant {
         Some(instant) => tokio::time::sleep_until((instant - TIMER_LATE).into()).await,
@@ -322,7 +319,7 @@ async fn until(instant: Option<Instant>) {
     }
 }
 
-/// What ended a wait for the peer to take what was written.
+/// What ended the wait for a flush.
 enum Meanwhile {
     Flushed(Result<(), WireError>),
     Arrived(Option<Result<Message, WireError>>),
@@ -342,7 +339,7 @@ async fn read(
     conn.next().await.ok_or(End::Left)?.map_err(End::Wire)
 }
 
-/// What the system's clocks say.
+/// The system's clocks.
 fn time_now() -> Time {
     let unix_seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     Time { instant: Instant::now(), unix_seconds }

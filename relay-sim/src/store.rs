@@ -82,15 +82,15 @@ pub(crate) struct Store {
     index: Index,
     /// The current version of each address.
     addresses: HashMap<Address, [u8; 32]>,
-    /// Ids that somebody deleted, with that somebody: only the event's own author counts, and the
-    /// event may arrive after its deletion.
+    /// Deleted ids, each with the author of the deletion: a deletion counts for its author's own
+    /// events alone, and may arrive before the event.
     deleted_ids: HashSet<([u8; 32], [u8; 32])>,
     /// Versions up to and including this `created_at` are deleted.
     deleted_addresses: HashMap<Address, i64>,
     /// When events expire, and which.
     expiring: BTreeSet<(u64, [u8; 32])>,
     held_bytes: usize,
-    /// Of all events that live, in the store or on their way to somebody.
+    /// Of all events in the store and in outboxes.
     encoded_bytes: Arc<AtomicUsize>,
     max_bytes: usize,
 }

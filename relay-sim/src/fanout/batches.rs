@@ -1,9 +1,8 @@
-//! Events that wait to go out together, on a connection that agreed to batches (PROTOCOL:
-//! batching).
+//! Collects the events of a subscription into EVENTS messages (docs/transport.md, "Batches").
 //!
-//! A batch belongs to one subscription. It goes when its first event was held for as long as
-//! allowed, when it is full, or when something follows that must come after it. No clock and no
-//! connection here: the session brings both.
+//! A batch belongs to one subscription. It is sent when its first event was held for
+//! [`BatchLimits::hold`], when it is full, or before a message that ends the subscription's events.
+//! The caller passes the time in.
 
 use std::{
     sync::Arc,

@@ -1,8 +1,8 @@
-//! Misbehaviour on request, so that whoever measures relays can see whether it is found (`compare
+//! Misbehaves on request, so that a test of an instrument has something to find (`compare
 //! selftest`).
 //!
-//! A relay with faults says so when it starts, in its announcement, in its totals and in its
-//! information document: it can never pass for one that is well.
+//! A relay with faults names them in its log, its announcement, its totals and its information
+//! document (NIP-11).
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -23,7 +23,7 @@ pub enum Fault {
         /// Since the relay began to listen.
         after: Duration,
     },
-    /// CPU time is spent for nothing, for every event that is sent to a subscription.
+    /// CPU time is wasted for every event that is sent to a subscription.
     Burn {
         /// How much, on the thread's own clock: waiting for a core does not count.
         each: Duration,

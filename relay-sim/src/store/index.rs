@@ -25,8 +25,8 @@ use super::StoredEvent;
 pub(super) type Key = (Reverse<i64>, [u8; 32]);
 const NEWEST: Key = (Reverse(i64::MAX), [0; 32]);
 
-/// New events that wait for their place in the indexes: enough that neighbours come together, and
-/// not so many that anybody notices who has to wait for it.
+/// New events that are indexed together: enough that neighbours in a tree come together, few enough
+/// that the pause stays short.
 pub(super) const MAX_UNINDEXED: usize = 1_024;
 
 /// Tags that are brought into their index together: one follow list alone may have thousands.

@@ -14,7 +14,7 @@ use wire::SharedDeflate;
 
 use super::index::Key;
 
-/// An event, and its encoding in each format that somebody asked for so far.
+/// An event, and its encoding in each format that was asked for so far.
 ///
 /// It is kept flat: a relay's memory is mostly events, and an allocation for each value of each tag
 /// was a third of it.
