@@ -50,6 +50,14 @@ async function main(url) {
   const altered = { ...note('before'), content: 'after' }
   await assert.rejects(publisher.publish(altered), /invalid: event id does not match/)
 
+  // What does not decode is answered as what it asked, so that nobody waits for a timeout.
+  const began = Date.now()
+  const closed = new Promise(onclose => reader.subscribe([{ kinds: ['x'] }], { onclose }))
+  assert.match(await closed, /invalid: /)
+  const malformed = { ...note('malformed'), tags: 'none' }
+  await assert.rejects(publisher.publish(malformed), /invalid: /)
+  assert.ok(Date.now() - began < 2000)
+
   const secret = note('protected', [['-']])
   await assert.rejects(publisher.publish(secret), /auth-required/)
   await publisher.auth(template => finalizeEvent(template, key))
