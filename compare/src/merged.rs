@@ -63,7 +63,7 @@ impl Merged {
         merged.client_cpu = known(merged.client_cpu);
         for record in records {
             merged.blocks += 1;
-            merged.counts = merged.counts + record.counts;
+            merged.counts += record.counts;
             merged.traffic = merged.traffic + record.traffic;
             merged.active_ns += record.active_ns;
             let (relay, clients) = usable_cores(record);

@@ -82,7 +82,6 @@ fn a_seed_repeats_its_run() {
 /// than ten million steps, with `SIMULATION_SEED` from another seed.
 #[test]
 #[ignore = "a campaign of minutes; see the command above"]
-#[expect(clippy::print_stdout, reason = "a campaign says what it did")]
 fn simulation_campaign() {
     let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
     let first_seed = number("SIMULATION_SEED").unwrap_or(1);

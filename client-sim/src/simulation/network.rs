@@ -235,7 +235,7 @@ impl World {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Due(id, n) => {
-                self.with_client(id, |client, now_ns, dues| client.on_due(dues[n as usize], now_ns))
+                self.with_client(id, |client, now_ns, dues| client.on_due(dues[n as usize], now_ns));
             }
             Event::ClientTimer(id) => {
                 if self.stations[id].client.next_wake_ns().is_some_and(|at| at <= self.now_ns) {
@@ -360,13 +360,12 @@ impl World {
         let time = self.time();
         let links: Vec<Link> = self.connections.keys().copied().collect();
         for link in links {
-            loop {
-                let Some(connection) = self.connections.get_mut(&link) else { break };
+            while let Some(connection) = self.connections.get_mut(&link) {
                 let messages = connection.poll_transmit(time);
                 if messages.is_empty() {
                     break;
                 }
-                messages.into_iter().for_each(|message| self.to_client(link, &message));
+                messages.into_iter().for_each(|message| self.send_to_client(link, &message));
             }
             let timer = self.connections.get(&link).and_then(Connection::next_timer);
             if let Some(at) = timer {
@@ -376,7 +375,7 @@ impl World {
         }
     }
 
-    fn to_client(&mut self, link: Link, message: &Bytes) {
+    fn send_to_client(&mut self, link: Link, message: &Bytes) {
         let Weather { drop_one_in, double_one_in, swap_one_in, .. } = self.weather;
         let mut hits = |one_in: usize| one_in > 0 && self.random.below(one_in) == 0;
         let copies = match (hits(drop_one_in), hits(double_one_in)) {
