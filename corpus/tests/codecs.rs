@@ -11,11 +11,12 @@ fn bundled_events_survive_every_format() {
 }
 
 #[test]
-#[ignore = "needs CORPUS=FILE, real events in any format that `corpus` reads"]
-fn events_of_a_file_survive_every_format() {
-    let path = std::env::var_os("CORPUS").expect("CORPUS names a file of events");
-    let corpus = Corpus::read(path.as_ref()).expect("the file is a corpus");
-    assert!(corpus.events.len() > 100, "the corpus has only {} events", corpus.events.len());
+#[ignore = "needs mix.pb.gz in the folder REAL_EVENTS"]
+fn real_events_survive_every_format() {
+    let folder =
+        std::path::PathBuf::from(std::env::var_os("REAL_EVENTS").expect("REAL_EVENTS names a folder"));
+    let corpus = Corpus::read(&folder.join("mix.pb.gz")).expect("mix.pb.gz is a corpus");
+    assert!(corpus.events.len() > 100, "it has only {} events", corpus.events.len());
     survive(corpus.events.iter());
 }
 

@@ -19,10 +19,8 @@ use std::{
 
 use codecs::{EventHead, Filter};
 
-use super::StoredEvent;
+use super::stored::{Key, StoredEvent};
 
-/// The order of every answer: newest first, ties by lowest id.
-pub(super) type Key = (Reverse<i64>, [u8; 32]);
 const NEWEST: Key = (Reverse(i64::MAX), [0; 32]);
 
 /// New events that are indexed together: enough that neighbours in a tree come together, few enough

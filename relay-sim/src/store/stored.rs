@@ -12,7 +12,8 @@ use std::{
 use codecs::{Codec, EncodeError, Event, EventHead, FlatEvent, Format};
 use wire::SharedDeflate;
 
-use super::index::Key;
+/// The order of every answer: newest first, ties by lowest id.
+pub(super) type Key = (Reverse<i64>, [u8; 32]);
 
 /// An event, and its encoding in each format that was asked for so far.
 ///
