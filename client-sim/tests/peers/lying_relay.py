@@ -1,0 +1,73 @@
+"""A relay of another language that spoils some deliveries: NIP-01 over `websockets`, nothing more.
+
+`lying_relay.py FAULT COUNT` listens on a free port of 127.0.0.1, prints its URL, and spoils COUNT live deliveries
+in one way: none, lose, double, alter, invent, misroute.
+"""
+
+import asyncio
+import json
+import sys
+
+from websockets.asyncio.server import serve
+
+fault, left = sys.argv[1], int(sys.argv[2])
+subscriptions = {}
+delivered = 0
+
+
+def matches(event, condition):
+    return (
+        event["kind"] in condition.get("kinds", [event["kind"]])
+        and event["pubkey"] in condition.get("authors", [event["pubkey"]])
+        and event["id"] in condition.get("ids", [event["id"]])
+    )
+
+
+def deliveries(name, event):
+    """The messages that one delivery becomes; every tenth is spoiled until enough are."""
+    global delivered, left
+    honest = ["EVENT", name, event]
+    delivered += 1
+    if delivered % 10 or not left or fault == "none":
+        return [honest]
+    left -= 1
+    return {
+        "lose": [],
+        "double": [honest, honest],
+        "alter": [["EVENT", name, event | {"content": event["content"] + "!"}]],
+        "invent": [honest, ["EVENT", name, event | {"id": f"{delivered:064x}"}]],
+        "misroute": [["EVENT", "nobody", event]],
+    }[fault]
+
+
+async def client(socket):
+    own = subscriptions.setdefault(socket, {})
+    try:
+        async for text in socket:
+            kind, *rest = json.loads(text)
+            if kind == "REQ":
+                own[rest[0]] = rest[1:]
+                await socket.send(json.dumps(["EOSE", rest[0]]))
+            elif kind == "CLOSE":
+                own.pop(rest[0], None)
+            elif kind == "EVENT":
+                event = rest[0]
+                await socket.send(json.dumps(["OK", event["id"], True, ""]))
+                for peer, names in subscriptions.items():
+                    for name, conditions in names.items():
+                        if any(matches(event, condition) for condition in conditions):
+                            for message in deliveries(name, event):
+                                await peer.send(json.dumps(message))
+    finally:
+        subscriptions.pop(socket, None)
+
+
+async def main():
+    async with serve(client, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        print(f"ws://127.0.0.1:{port}", flush=True)
+        # Ends with whoever started it.
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+asyncio.run(main())
