@@ -8,7 +8,7 @@ use measure::{LatencyBound, Quantile, RunRecord, Validity, ValidityClass};
 
 use crate::{
     plan_facts::PlanFacts,
-    recorder::Metric,
+    recorder::Timing,
     scenario::{Bound, Scenario},
 };
 
@@ -89,7 +89,7 @@ static FIGURES: &[Figure] = &[
     },
 ];
 
-/// The part of a latency figure behind its metric, with the quantile it stands for.
+/// The part of a latency figure behind its timing, with the quantile it stands for.
 const QUANTILES: [(&str, f64); 3] = [("_ms_p50", 0.5), ("_ms_p90", 0.9), ("_ms_p99", 0.99)];
 
 fn ratio(of: u64, by: u64) -> Option<f64> {
@@ -108,30 +108,30 @@ pub fn figures() -> impl Iterator<Item = (&'static str, &'static str)> {
 pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
     let known = FIGURES.iter().any(|figure| figure.name == name) || latency(name).is_some();
     let names: Vec<_> = figures().map(|(name, _)| name).collect();
-    let metrics: Vec<_> = Metric::ALL.map(Metric::name).to_vec();
+    let timings: Vec<_> = Timing::ALL.map(Timing::name).to_vec();
     ensure!(
         known,
         "unknown figure {name:?}; known: {}, and METRIC_ms_p50, _p90, _p99 with METRIC one of {}, or \
          \"METRIC.population_ms_p99\"",
         names.join(" "),
-        metrics.join(" ")
+        timings.join(" ")
     );
     Ok(())
 }
 
-/// The metric's name in results and the quantile that a latency figure stands for.
+/// The name of the timing in results and the quantile that a latency figure stands for.
 fn latency(name: &str) -> Option<(&str, f64)> {
-    let (metric, quantile) =
+    let (timing, quantile) =
         QUANTILES.iter().find_map(|(ending, quantile)| Some((name.strip_suffix(ending)?, *quantile)))?;
-    let known = |metric: &str| Metric::ALL.iter().any(|known| known.name() == metric);
-    known(metric.split('.').next()?).then_some((metric, quantile))
+    let known = |timing: &str| Timing::ALL.iter().any(|known| known.name() == timing);
+    known(timing.split('.').next()?).then_some((timing, quantile))
 }
 
 /// The bounds on latencies: they are demands on the relay, not on the run.
 pub(crate) fn latency_bounds(scenario: &Scenario) -> Vec<LatencyBound> {
     let bound = |(name, bound): (&String, &Bound)| {
-        let (metric, quantile) = latency(name)?;
-        Some(LatencyBound { metric: metric.to_owned(), quantile, min_ms: bound.min, max_ms: bound.max })
+        let (timing, quantile) = latency(name)?;
+        Some(LatencyBound { metric: timing.to_owned(), quantile, min_ms: bound.min, max_ms: bound.max })
     };
     scenario.expect.iter().filter_map(bound).collect()
 }
@@ -173,8 +173,8 @@ fn value(name: &str, record: &RunRecord, plan: &PlanFacts) -> Option<f64> {
     if let Some(figure) = FIGURES.iter().find(|figure| figure.name == name) {
         return (figure.value)(record, plan);
     }
-    let (metric, quantile) = latency(name)?;
-    match record.latency.get(metric)?.quantile_ns(quantile) {
+    let (timing, quantile) = latency(name)?;
+    match record.latency.get(timing)?.quantile_ns(quantile) {
         Quantile::Exact(ns) | Quantile::Bracketed(ns) => Some(ns as f64 / 1e6),
         Quantile::Missing => None,
     }

@@ -11,7 +11,7 @@ use measure::{
 use relay_sim::Totals;
 use wire::{Agreement, Compression, Flow, Traffic};
 
-use crate::{args::Args, client::Report, ledger, recorder::Metric, shared::Shared, swarm::Outcome};
+use crate::{args::Args, client::Report, ledger, recorder::Timing, shared::Shared, swarm::Outcome};
 
 /// What is known of a run beside its outcome.
 #[derive(Debug)]
@@ -176,14 +176,14 @@ fn flow(flow: Flow) -> FlowRecord {
 
 /// MEASUREMENT §7, for one run.
 fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Facts<'_>) -> Validity {
-    let p99 = |metric| outcome.recorder.all(metric).map_or(Quantile::Missing, |l| l.quantile_ns(0.99));
-    let response = p99(Metric::Response);
+    let p99 = |timing| outcome.recorder.all(timing).map_or(Quantile::Missing, |l| l.quantile_ns(0.99));
+    let response = p99(Timing::Response);
     Signals {
         counts,
         clipped: outcome.recorder.clipped(),
         rate_per_second: rate(shared, outcome),
-        send_lag_ns_p99: p99(Metric::SendLag),
-        response_ns_p99: if response == Quantile::Missing { p99(Metric::PublishOk) } else { response },
+        send_lag_ns_p99: p99(Timing::SendLag),
+        response_ns_p99: if response == Quantile::Missing { p99(Timing::PublishOk) } else { response },
         generator_cpu_ns: outcome.client_cpu.total_ns,
         generator_wait_ns: outcome.client_wait_ns,
         generator_cores: usable_cores(facts).clients,

@@ -6,7 +6,7 @@ use measure::{Latency, SliceRecorder, Slices};
 
 /// What is timed. All of it in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Metric {
+pub enum Timing {
     /// From the instant an event or request was due to its delivery: what a user waits.
     Response,
     /// From the instant it was sent to its delivery.
@@ -31,36 +31,36 @@ pub enum Metric {
     Reconcile,
 }
 
-impl Metric {
+impl Timing {
     /// In the order of every table.
-    pub const ALL: [Metric; 11] = [
-        Metric::Response,
-        Metric::Service,
-        Metric::SendLag,
-        Metric::PublishOk,
-        Metric::Eose,
-        Metric::FirstEvent,
-        Metric::FiftiethEvent,
-        Metric::Session,
-        Metric::Handshake,
-        Metric::Auth,
-        Metric::Reconcile,
+    pub const ALL: [Timing; 11] = [
+        Timing::Response,
+        Timing::Service,
+        Timing::SendLag,
+        Timing::PublishOk,
+        Timing::Eose,
+        Timing::FirstEvent,
+        Timing::FiftiethEvent,
+        Timing::Session,
+        Timing::Handshake,
+        Timing::Auth,
+        Timing::Reconcile,
     ];
 
     /// The name in results.
     pub fn name(self) -> &'static str {
         match self {
-            Metric::Response => "response",
-            Metric::Service => "service",
-            Metric::SendLag => "send_lag",
-            Metric::PublishOk => "publish_ok",
-            Metric::Eose => "eose",
-            Metric::FirstEvent => "first_event",
-            Metric::FiftiethEvent => "fiftieth_event",
-            Metric::Session => "session",
-            Metric::Handshake => "handshake",
-            Metric::Auth => "auth",
-            Metric::Reconcile => "reconcile",
+            Timing::Response => "response",
+            Timing::Service => "service",
+            Timing::SendLag => "send_lag",
+            Timing::PublishOk => "publish_ok",
+            Timing::Eose => "eose",
+            Timing::FirstEvent => "first_event",
+            Timing::FiftiethEvent => "fiftieth_event",
+            Timing::Session => "session",
+            Timing::Handshake => "handshake",
+            Timing::Auth => "auth",
+            Timing::Reconcile => "reconcile",
         }
     }
 }
@@ -69,7 +69,7 @@ impl Metric {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
     /// What was timed.
-    pub metric: Metric,
+    pub timing: Timing,
     /// When it was due, or began, in nanoseconds.
     pub since_ns: u64,
     /// When it was done, in nanoseconds.
@@ -79,28 +79,28 @@ pub struct Sample {
 }
 
 /// What is kept second by second, best known first.
-const SLICED: [Metric; 3] = [Metric::Response, Metric::PublishOk, Metric::Eose];
+const SLICED: [Timing; 3] = [Timing::Response, Timing::PublishOk, Timing::Eose];
 
-/// Latencies by metric, for all clients together and for each named population.
+/// Latencies by timing, for all clients together and for each named population.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    latencies: BTreeMap<(Metric, Option<usize>), Latency>,
+    latencies: BTreeMap<(Timing, Option<usize>), Latency>,
     slices: [SliceRecorder; SLICED.len()],
 }
 
 impl Recorder {
     /// Adds a value of a client whose population has the label, if it has one.
     pub fn add(&mut self, label: Option<usize>, sample: &Sample) {
-        let Sample { metric, since_ns, now_ns, apart } = *sample;
+        let Sample { timing, since_ns, now_ns, apart } = *sample;
         let ns = now_ns.saturating_sub(since_ns);
         if label.is_some() {
-            self.latencies.entry((metric, label)).or_default().record(ns);
+            self.latencies.entry((timing, label)).or_default().record(ns);
         }
         if apart {
             return;
         }
-        self.latencies.entry((metric, None)).or_default().record(ns);
-        if let Some(sliced) = SLICED.iter().position(|sliced| *sliced == metric) {
+        self.latencies.entry((timing, None)).or_default().record(ns);
+        if let Some(sliced) = SLICED.iter().position(|sliced| *sliced == timing) {
             self.slices[sliced].record(since_ns, now_ns);
         }
     }
@@ -115,9 +115,9 @@ impl Recorder {
         }
     }
 
-    /// All clients' values of a metric.
-    pub fn all(&self, metric: Metric) -> Option<&Latency> {
-        self.latencies.get(&(metric, None))
+    /// All clients' values of a timing.
+    pub fn all(&self, timing: Timing) -> Option<&Latency> {
+        self.latencies.get(&(timing, None))
     }
 
     /// Values beyond the histograms' range.
@@ -125,27 +125,27 @@ impl Recorder {
         self.latencies.values().map(Latency::clipped).sum()
     }
 
-    /// How many samples of the best known metric came in the second of this number, and the latency that 1 % of them exceed.
+    /// How many samples of the best known timing came in the second of this number, and the latency that 1 % of them exceed.
     pub fn second(&self, second: usize) -> Option<(u64, u64)> {
         self.slices.iter().find_map(|slices| slices.samples_and_p99_ns(second))
     }
 
-    /// The seconds of the best known metric, of those for which work was planned.
+    /// The seconds of the best known timing, of those for which work was planned.
     pub fn slices(&self, planned_ns: u64) -> Option<Slices> {
-        let known = SLICED.iter().zip(&self.slices).find(|(metric, _)| self.all(**metric).is_some());
-        known.map(|(metric, slices)| Slices {
-            of: metric.name().to_owned(),
+        let known = SLICED.iter().zip(&self.slices).find(|(timing, _)| self.all(**timing).is_some());
+        known.map(|(timing, slices)| Slices {
+            of: timing.name().to_owned(),
             seconds: slices.seconds(planned_ns),
         })
     }
 
-    /// By the names used in results: `eose`, and `eose.home` for the population of that name. Metrics without a
+    /// By the names used in results: `eose`, and `eose.home` for the population of that name. Timings without a
     /// value are left out.
     pub fn into_named(self, labels: &[String]) -> BTreeMap<String, Latency> {
-        let name = |(metric, label): (Metric, Option<usize>)| match label.and_then(|label| labels.get(label))
+        let name = |(timing, label): (Timing, Option<usize>)| match label.and_then(|label| labels.get(label))
         {
-            Some(label) => format!("{}.{label}", metric.name()),
-            None => metric.name().to_owned(),
+            Some(label) => format!("{}.{label}", timing.name()),
+            None => timing.name().to_owned(),
         };
         self.latencies.into_iter().map(|(key, latency)| (name(key), latency)).collect()
     }

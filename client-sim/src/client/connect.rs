@@ -5,7 +5,7 @@ use std::{borrow::Cow, time::Duration};
 use codecs::{ClientMessage, Event};
 
 use super::{Action, Client, Subscription, Wake};
-use crate::{bits::Bits, recorder::Metric, schedule::nanos};
+use crate::{bits::Bits, recorder::Timing, schedule::nanos};
 
 /// How long the relay may take for one answer while a connection is set up.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -90,7 +90,7 @@ impl Client {
     /// The connection that [`Action::Connect`] wanted is there.
     pub(crate) fn on_connected(&mut self, now_ns: u64) {
         if let Link::Connecting { since_ns } = self.link {
-            self.record_always(Metric::Handshake, since_ns, now_ns);
+            self.record_always(Timing::Handshake, since_ns, now_ns);
         }
         if self.shared.workload.auth {
             self.link = Link::Challenge;
@@ -143,7 +143,7 @@ impl Client {
         if proof != *id {
             return false;
         }
-        self.record_always(Metric::Auth, since_ns, now_ns);
+        self.record_always(Timing::Auth, since_ns, now_ns);
         if accepted {
             self.set_up(now_ns);
         } else {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Client, Stay, Subscription, Wake};
-use crate::{bits::Bits, recorder::Metric, schedule::nanos};
+use crate::{bits::Bits, recorder::Timing, schedule::nanos};
 
 /// The live subscriptions of a session.
 #[derive(Debug)]
@@ -72,8 +72,8 @@ impl Client {
     fn time_delivery(&mut self, publication: usize, now_ns: u64) {
         let (due_ns, sent_ns) = (self.shared.due_ns(publication), self.shared.sent_ns(publication));
         if self.shared.workload.is_measured(due_ns) {
-            self.record_always(Metric::Response, due_ns, now_ns);
-            self.record_always(Metric::Service, sent_ns, now_ns);
+            self.record_always(Timing::Response, due_ns, now_ns);
+            self.record_always(Timing::Service, sent_ns, now_ns);
         }
     }
 

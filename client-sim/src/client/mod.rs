@@ -36,7 +36,7 @@ use self::{
 };
 use crate::{
     bits::Bits,
-    recorder::{Metric, Sample},
+    recorder::{Sample, Timing},
     shared::Shared,
     workload::{Due, Reading, Task},
 };
@@ -417,16 +417,16 @@ impl Client {
     }
 
     /// Records from when something was due to now, unless that was in a warm-up.
-    fn record(&mut self, metric: Metric, since_ns: u64, now_ns: u64) {
+    fn record(&mut self, timing: Timing, since_ns: u64, now_ns: u64) {
         if self.shared.workload.is_measured(since_ns) {
-            self.record_always(metric, since_ns, now_ns);
+            self.record_always(timing, since_ns, now_ns);
         }
     }
 
-    fn record_always(&mut self, metric: Metric, since_ns: u64, now_ns: u64) {
+    fn record_always(&mut self, timing: Timing, since_ns: u64, now_ns: u64) {
         if self.started {
             let apart = self.reader.is_some();
-            self.actions.push_back(Action::Record(Sample { metric, since_ns, now_ns, apart }));
+            self.actions.push_back(Action::Record(Sample { timing, since_ns, now_ns, apart }));
         }
     }
 

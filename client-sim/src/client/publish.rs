@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::VecDeque, ops::Range, sync::Arc};
 use codecs::ClientMessage;
 
 use super::Client;
-use crate::{recorder::Metric, schedule::nanos, shared::Fate, workload::Task};
+use crate::{recorder::Timing, schedule::nanos, shared::Fate, workload::Task};
 
 /// Publications that wait for room rather than for an instant.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl Client {
     /// Publishes what is due.
     pub(super) fn publish_due(&mut self, n: u32, now_ns: u64) {
         let due_ns = nanos(self.shared.workload.publications[n as usize].at);
-        self.record(Metric::SendLag, due_ns, now_ns);
+        self.record(Timing::SendLag, due_ns, now_ns);
         self.publish(n, now_ns);
     }
 
@@ -68,7 +68,7 @@ impl Client {
             self.complain(|| format!("OK for an event that was not in flight: {text}"));
             return;
         };
-        self.record(Metric::PublishOk, self.shared.due_ns(n as usize), now_ns);
+        self.record(Timing::PublishOk, self.shared.due_ns(n as usize), now_ns);
         // A relay that had the event already says true and delivers nothing.
         let fate = match (accepted, text.starts_with("duplicate:")) {
             (true, false) => Fate::Acked,

@@ -11,7 +11,7 @@ use negentropy::{Id, Negentropy, NegentropyStorageVector};
 use super::{Client, Subscription};
 use crate::{
     bits::Bits,
-    recorder::Metric,
+    recorder::Timing,
     shared::Fate,
     workload::{Reconciliation, Workload},
 };
@@ -87,7 +87,7 @@ impl Client {
         }
         open.known = true;
         let due_ns = open.due_ns;
-        self.record(Metric::Reconcile, due_ns, now_ns);
+        self.record(Timing::Reconcile, due_ns, now_ns);
         self.report.counts.reconciliations += 1;
         self.send(&ClientMessage::NegClose { subscription });
         let wanted = self.what_to_fetch(n);
@@ -193,7 +193,7 @@ impl Client {
                 *came = true;
                 counts.deliveries += 1;
                 self.shared.delivered(1);
-                self.record(Metric::Response, due_ns, now_ns);
+                self.record(Timing::Response, due_ns, now_ns);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use super::{Action, Client, RequestId, Subscription, Wake, connect::Link, live::Visit};
 use crate::{
     bits::Bits,
-    recorder::Metric,
+    recorder::Timing,
     scenario::Connect,
     schedule::nanos,
     workload::{PlannedRequest, Task, Workload},
@@ -40,7 +40,7 @@ pub(super) struct OpenRequest {
 impl Client {
     /// Starts a session that is due, or waits until it can.
     pub(super) fn start_session(&mut self, n: u32, due_ns: u64, now_ns: u64) {
-        self.record(Metric::SendLag, due_ns, now_ns);
+        self.record(Timing::SendLag, due_ns, now_ns);
         if let Task::Requester { connect } = self.shared.workload.roles[self.id].task {
             match connect {
                 Connect::Before => {}
@@ -124,13 +124,13 @@ impl Client {
         let (due_ns, sent_ns) = (request.due_ns, request.sent_ns);
         self.report.counts.deliveries += 1;
         self.shared.delivered(1);
-        self.record(Metric::Response, due_ns, now_ns);
-        self.record(Metric::Service, sent_ns, now_ns);
+        self.record(Timing::Response, due_ns, now_ns);
+        self.record(Timing::Service, sent_ns, now_ns);
         let Some(session) = self.sessions.get_mut(&id.session) else { return };
         session.events_of_step += 1;
         match session.events_of_step {
-            1 => self.record(Metric::FirstEvent, due_ns, now_ns),
-            FIRST_SCREEN => self.record(Metric::FiftiethEvent, due_ns, now_ns),
+            1 => self.record(Timing::FirstEvent, due_ns, now_ns),
+            FIRST_SCREEN => self.record(Timing::FiftiethEvent, due_ns, now_ns),
             _ => {}
         }
     }
@@ -159,7 +159,7 @@ impl Client {
         }
         self.report.counts.requests_completed += 1;
         self.report.last_ns = now_ns;
-        self.record(Metric::Eose, request.due_ns, now_ns);
+        self.record(Timing::Eose, request.due_ns, now_ns);
         self.close_subscription(Subscription::Request(id));
         let Some(session) = self.sessions.get_mut(&id.session) else { return true };
         session.waiting_for -= 1;
@@ -185,7 +185,7 @@ impl Client {
     pub(super) fn note_session(&mut self, n: u32, now_ns: u64) {
         let Some(started_ns) = self.sessions.get(&n).map(|session| session.started_ns) else { return };
         self.report.busy_ns.push((started_ns, now_ns));
-        self.record(Metric::Session, started_ns, now_ns);
+        self.record(Timing::Session, started_ns, now_ns);
     }
 
     /// Leaves at once when everything owed is there, and looks again soon otherwise.

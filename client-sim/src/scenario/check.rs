@@ -189,7 +189,7 @@ impl Scenario {
     }
 }
 
-/// Names become parts of metric names, which become tags in histogram logs.
+/// Names become parts of the names of timings, which become tags in histogram logs.
 fn check_name(name: Option<&str>) -> anyhow::Result<()> {
     ensure!(
         name.is_none_or(|name| !name.is_empty()
