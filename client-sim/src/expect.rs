@@ -3,129 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::ensure;
 use measure::{LatencyBound, Quantile, RunRecord, Validity, ValidityClass};
 
 use crate::{
+    figure::{Figure, latency},
     plan_facts::PlanFacts,
-    recorder::Timing,
     scenario::{Bound, Scenario},
 };
-
-/// A figure by name, what it means, and where it comes from.
-struct Figure {
-    name: &'static str,
-    meaning: &'static str,
-    value: fn(&RunRecord, &PlanFacts) -> Option<f64>,
-}
-
-/// In the order of `scenarios/README.md`.
-static FIGURES: &[Figure] = &[
-    Figure {
-        name: "connections",
-        meaning: "clients at one time",
-        value: |_, plan| Some(plan.connections as f64),
-    },
-    Figure { name: "published", meaning: "events published", value: |r, _| Some(r.counts.planned as f64) },
-    Figure {
-        name: "requests",
-        meaning: "requests for stored events",
-        value: |r, _| Some(r.counts.requests as f64),
-    },
-    Figure {
-        name: "deliveries",
-        meaning: "events delivered",
-        value: |r, _| Some(r.counts.deliveries as f64),
-    },
-    Figure {
-        name: "deliveries_per_published",
-        meaning: "copies of a published event that reached a live subscription",
-        value: |r, plan| ratio(r.counts.deliveries.saturating_sub(plan.stored_deliveries), r.counts.planned),
-    },
-    Figure {
-        name: "deliveries_per_request",
-        meaning: "events that answered a request, on average",
-        value: |r, plan| ratio(plan.stored_deliveries, r.counts.requests),
-    },
-    Figure {
-        name: "event_json_bytes",
-        meaning: "mean size in JSON of what was to be delivered, or of what was published where nothing was",
-        value: |_, plan| plan.event_json_bytes(),
-    },
-    Figure {
-        name: "request_json_bytes",
-        meaning: "mean size in JSON of a request",
-        value: |_, plan| ratio(plan.request_json_bytes, plan.requests),
-    },
-    Figure {
-        name: "rejected",
-        meaning: "events the relay refused",
-        value: |r, _| Some(r.counts.rejected as f64),
-    },
-    Figure {
-        name: "readers_cut_off",
-        meaning: "slow readers the relay disconnected",
-        value: |r, _| Some(r.counts.readers_cut_off as f64),
-    },
-    Figure {
-        name: "repeats_share",
-        meaning: "deliveries that brought a client an event it had, of all",
-        value: |r, _| ratio(r.counts.repeats, r.counts.deliveries),
-    },
-    Figure {
-        name: "reconciliations",
-        meaning: "reconciliations that ended with both sides knowing the difference",
-        value: |r, _| Some(r.counts.reconciliations as f64),
-    },
-    Figure {
-        name: "rounds_per_reconciliation",
-        meaning: "messages that a client sent in a reconciliation, on average",
-        value: |r, _| ratio(r.counts.negentropy_rounds, r.counts.reconciliations),
-    },
-    Figure {
-        name: "wire_bytes_per_delivery",
-        meaning: "bytes at the socket, both ways, for each delivery",
-        value: |r, _| ratio(r.traffic.wire_bytes(), r.counts.deliveries),
-    },
-];
-
-/// The part of a latency figure behind its timing, with the quantile it stands for.
-const QUANTILES: [(&str, f64); 3] = [("_ms_p50", 0.5), ("_ms_p90", 0.9), ("_ms_p99", 0.99)];
-
-fn ratio(of: u64, by: u64) -> Option<f64> {
-    (by > 0).then(|| of as f64 / by as f64)
-}
-
-/// The figures and their meanings, for the reference; latencies apart.
-pub fn figures() -> impl Iterator<Item = (&'static str, &'static str)> {
-    FIGURES.iter().map(|figure| (figure.name, figure.meaning))
-}
-
-/// Whether `[expect]` may name this figure.
-///
-/// # Errors
-/// Lists the known ones.
-pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
-    let known = FIGURES.iter().any(|figure| figure.name == name) || latency(name).is_some();
-    let names: Vec<_> = figures().map(|(name, _)| name).collect();
-    let timings: Vec<_> = Timing::ALL.map(Timing::name).to_vec();
-    ensure!(
-        known,
-        "unknown figure {name:?}; known: {}, and METRIC_ms_p50, _p90, _p99 with METRIC one of {}, or \
-         \"METRIC.population_ms_p99\"",
-        names.join(" "),
-        timings.join(" ")
-    );
-    Ok(())
-}
-
-/// The name of the timing in results and the quantile that a latency figure stands for.
-fn latency(name: &str) -> Option<(&str, f64)> {
-    let (timing, quantile) =
-        QUANTILES.iter().find_map(|(ending, quantile)| Some((name.strip_suffix(ending)?, *quantile)))?;
-    let known = |timing: &str| Timing::ALL.iter().any(|known| known.name() == timing);
-    known(timing.split('.').next()?).then_some((timing, quantile))
-}
 
 /// The bounds on latencies: they are demands on the relay, not on the run.
 pub(crate) fn latency_bounds(scenario: &Scenario) -> Vec<LatencyBound> {
@@ -169,15 +53,42 @@ fn judge_each(
     }
 }
 
+/// The value of a figure, where the run has one.
 fn value(name: &str, record: &RunRecord, plan: &PlanFacts) -> Option<f64> {
-    if let Some(figure) = FIGURES.iter().find(|figure| figure.name == name) {
-        return (figure.value)(record, plan);
+    if let Some(figure) = Figure::find(name) {
+        return value_of(figure, record, plan);
     }
     let (timing, quantile) = latency(name)?;
     match record.latency.get(timing)?.quantile_ns(quantile) {
         Quantile::Exact(ns) | Quantile::Bracketed(ns) => Some(ns as f64 / 1e6),
         Quantile::Missing => None,
     }
+}
+
+fn value_of(figure: Figure, record: &RunRecord, plan: &PlanFacts) -> Option<f64> {
+    let counts = &record.counts;
+    match figure {
+        Figure::Connections => Some(plan.connections as f64),
+        Figure::Published => Some(counts.planned as f64),
+        Figure::Requests => Some(counts.requests as f64),
+        Figure::Deliveries => Some(counts.deliveries as f64),
+        Figure::DeliveriesPerPublished => {
+            ratio(counts.deliveries.saturating_sub(plan.stored_deliveries), counts.planned)
+        }
+        Figure::DeliveriesPerRequest => ratio(plan.stored_deliveries, counts.requests),
+        Figure::EventJsonBytes => plan.event_json_bytes(),
+        Figure::RequestJsonBytes => ratio(plan.request_json_bytes, plan.requests),
+        Figure::Rejected => Some(counts.rejected as f64),
+        Figure::ReadersCutOff => Some(counts.readers_cut_off as f64),
+        Figure::RepeatsShare => ratio(counts.repeats, counts.deliveries),
+        Figure::Reconciliations => Some(counts.reconciliations as f64),
+        Figure::RoundsPerReconciliation => ratio(counts.negentropy_rounds, counts.reconciliations),
+        Figure::WireBytesPerDelivery => ratio(record.traffic.wire_bytes(), counts.deliveries),
+    }
+}
+
+fn ratio(of: u64, by: u64) -> Option<f64> {
+    (by > 0).then(|| of as f64 / by as f64)
 }
 
 #[cfg(test)]
@@ -205,16 +116,5 @@ mod tests {
         assert_eq!(judged([Some(10.0), Some(0.0), Some(6.0)]), Validity::default(), "the relay's failure");
         assert_eq!(bad.reasons[0], "deliveries is 9.0, expected at least 10");
         assert_eq!(judged([Some(10.0), Some(0.0), None]).class, ValidityClass::Suspect);
-    }
-
-    #[test]
-    fn unknown_figures_are_answered_with_the_known_ones() {
-        for name in ["deliveries", "eose_ms_p99", "first_event.home_ms_p50"] {
-            check_name(name).unwrap();
-        }
-        for name in ["delivery", "eose_ms_p95", "latency_ms_p99", "eose"] {
-            let text = check_name(name).unwrap_err().to_string();
-            assert!(text.contains("deliveries_per_request") && text.contains("fiftieth_event"), "{text}");
-        }
     }
 }

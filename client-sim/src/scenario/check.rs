@@ -5,7 +5,7 @@ use anyhow::{Context, ensure};
 use super::schema::{
     Arrival, Bound, Connect, FanIn, LiveFilter, Reconcile, Request, Scenario, Step, TagChoice,
 };
-use crate::expect;
+use crate::figure;
 
 /// Stored events that a relay sends for one filter at most (PROTOCOL: max_limit).
 const MAX_LIMIT: u64 = 5_000;
@@ -65,9 +65,9 @@ impl Scenario {
         for reconcile in &self.reconcile {
             self.check_reconcile(reconcile).context("in [[reconcile]]")?;
         }
-        for (figure, Bound { min, max }) in &self.expect {
-            expect::check_name(figure).context("in [expect]")?;
-            ensure!(min.or(*max).is_some(), "[expect] {figure} needs a min or a max");
+        for (name, Bound { min, max }) in &self.expect {
+            figure::check_name(name).context("in [expect]")?;
+            ensure!(min.or(*max).is_some(), "[expect] {name} needs a min or a max");
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::de::DeserializeOwned;
 
 use super::{FanIn, LiveFilter, Phase, Publish, Reconcile, Request, Scenario, Step, Subscribe};
-use crate::expect;
+use crate::figure::Figure;
 
 const README: &str = include_str!("../../../scenarios/README.md");
 
@@ -49,7 +49,7 @@ fn every_key_is_explained_and_every_explained_key_is_taken() {
 
 #[test]
 fn every_figure_and_every_scenario_is_in_the_reference_with_its_own_words() {
-    for (figure, meaning) in expect::figures() {
+    for (_, figure, meaning) in Figure::ALL {
         assert!(README.contains(&format!("| `{figure}` | {meaning} |")), "{figure}: {meaning}");
     }
     for name in Scenario::names() {
