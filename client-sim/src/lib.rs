@@ -23,6 +23,7 @@ mod figure;
 mod floor;
 pub mod ledger;
 mod memory;
+mod meters;
 pub mod own_relay;
 mod pacer;
 pub mod plan_facts;

@@ -6,7 +6,7 @@ use anyhow::Context;
 use codecs::Format;
 use corpus::Corpus;
 use measure::{Environment, PinnedCores, RelayProcess, RunRecord};
-use wire::{ClientTls, Compression, Dictionary, Offer, WireLimits};
+use wire::{Agreement, ClientTls, Compression, Dictionary, Offer, WireLimits};
 
 use crate::{
     args::Args,
@@ -19,7 +19,8 @@ use crate::{
     record::{self, Facts},
     scenario::Scenario,
     shared::Shared,
-    summary, swarm,
+    summary,
+    swarm::{self, Outcome},
     workload::Workload,
 };
 
@@ -32,86 +33,141 @@ pub(crate) struct UsageError(anyhow::Error);
 pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let (scenario, corpus, workload, seed) = plan(args).map_err(UsageError)?;
     let compression = compression(args).map_err(UsageError)?;
-    let facts = PlanFacts::of(&workload);
+    let plan_facts = PlanFacts::of(&workload);
     dial::raise_descriptor_limit(workload.roles.len()).map_err(UsageError)?;
-    let script = args.floor.then(|| floor::script(args, &workload)).transpose()?;
     let environment = Environment::collect();
     let pinned = pinned(args)?;
-    let mut own_relay = match &args.url {
-        Some(_) => None,
-        None => {
-            let flags = script.as_ref().map_or_else(
-                || relay_flags(args, &workload),
-                |script| vec!["--floor".into(), script.path().into()],
-            );
-            Some(OwnRelay::start(&flags, pinned.as_ref()).context("the relay of our own did not start")?)
-        }
-    };
-    // The relay has read it.
-    drop(script);
-    let url = args.url.clone().or_else(|| own_relay.as_ref().map(|relay| relay.url.clone()));
-    let url = url.context("there is a relay of our own when no --url is given")?;
-    let target = Target {
-        tls: trusted(args, &url).map_err(UsageError)?,
-        url,
-        offer: Offer { batched: args.batched, formats: vec![args.format], compression },
-        limits: limits(workload.roles.len()),
-        implementation: args.implementation,
-    };
-    let options = swarm::Options {
-        workers: usize::from(args.workers),
-        drain: Duration::from_secs(args.drain_seconds),
-        relay_pid: args.relay_pid.or(own_relay.as_ref().map(|relay| relay.pid)),
-        quiet: args.quiet,
-        progress_json: args.progress_json,
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (shared, agreement, started_utc, outcome) = runtime.block_on(async {
-        let agreement = prepare::prepare(&target, &workload).await?;
-        let dialer = Arc::new(Dialer::new(target, usize::try_from(facts.connections_made)?));
-        let shared = Arc::new(Shared::new(workload));
-        let started_utc = measure::utc::format(std::time::SystemTime::now());
-        let outcome = swarm::run(Arc::clone(&shared), &dialer, &options, own_relay.as_mut()).await?;
-        anyhow::Ok((shared, agreement, started_utc, outcome))
-    })?;
-    let complaint = outcome.clients.iter().find_map(|client| client.report.complaint.clone());
-    let cut_off = outcome.clients.iter().find_map(|client| client.report.cut_off.clone());
-    let relay = options.relay_pid.map(|pid| RelayProcess {
-        pid: Some(pid),
-        software: match own_relay {
-            Some(_) if args.floor => "relay-sim --floor",
-            Some(_) => "relay-sim",
-            None => "unknown",
-        }
-        .to_owned(),
-        version: if own_relay.is_some() { env!("CARGO_PKG_VERSION") } else { "unknown" }.to_owned(),
-        own: own_relay.is_some(),
-        faults: own_relay.as_ref().map(|relay| relay.faults.clone()).unwrap_or_default(),
-        planted: None,
-    });
-    let mut run_facts = Facts {
+    let mut own_relay = start_relay(args, &workload, pinned.as_ref())?;
+    let target = target(args, own_relay.as_ref(), compression, workload.roles.len())?;
+    let options = options(args, own_relay.as_ref());
+    let Played { shared, agreement, started_utc, outcome } =
+        play(target, workload, &plan_facts, &options, own_relay.as_mut())?;
+    let complaint = first_complaint(&outcome);
+    let mut facts = Facts {
         args,
         corpus: &corpus,
         seed,
         agreement: &agreement,
-        relay,
+        relay: relay_process(args, &options, own_relay.as_ref()),
         relay_totals: None,
         started_utc,
         window: Duration::from_secs_f64(scenario.seconds),
         environment,
         pinned,
     };
-    // Its totals tell what only it knows. Should it end badly, what was measured is still written.
+    // Stops the relay before the record is made, which holds the relay's totals. A relay that ends
+    // badly is an error only after the record is written.
     let stopped = own_relay.take_if(|_| outcome.incomplete.is_none()).map(OwnRelay::stop);
-    run_facts.relay_totals =
+    facts.relay_totals =
         stopped.as_ref().and_then(|stopped| serde_json::from_str(stopped.as_deref().ok()?).ok());
-    let mut record = record::record(&shared, outcome, &run_facts);
+    let mut record = record::record(&shared, outcome, &facts);
     record.latency_bounds = expect::latency_bounds(&scenario);
-    record.validity = expect::judge(&scenario, &record, &facts);
-    let complaint = complaint.or_else(|| cut_off.map(|why| format!("to a slow reader, {why}")));
+    record.validity = expect::judge(&scenario, &record, &plan_facts);
     finish(args, &record, complaint.as_deref())?;
     stopped.transpose().context("the relay of our own did not end well")?;
     Ok(record)
+}
+
+/// Starts a relay of our own, unless `--url` names another. The script of a floor relay is deleted
+/// when the relay, which has read it, listens.
+fn start_relay(
+    args: &Args,
+    workload: &Workload,
+    pinned: Option<&PinnedCores>,
+) -> anyhow::Result<Option<OwnRelay>> {
+    if args.url.is_some() {
+        return Ok(None);
+    }
+    let script = args.floor.then(|| floor::script(args, workload)).transpose()?;
+    let flags = script
+        .as_ref()
+        .map_or_else(|| relay_flags(args, workload), |script| vec!["--floor".into(), script.path().into()]);
+    let relay = OwnRelay::start(&flags, pinned).context("the relay of our own did not start")?;
+    Ok(Some(relay))
+}
+
+/// The relay to connect to, and what to offer it.
+fn target(
+    args: &Args,
+    own_relay: Option<&OwnRelay>,
+    compression: Compression,
+    connections: usize,
+) -> anyhow::Result<Target> {
+    let url = args.url.clone().or_else(|| own_relay.map(|relay| relay.url.clone()));
+    let url = url.context("there is a relay of our own when no --url is given")?;
+    Ok(Target {
+        tls: trusted(args, &url).map_err(UsageError)?,
+        url,
+        offer: Offer { batched: args.batched, formats: vec![args.format], compression },
+        limits: limits(connections),
+        implementation: args.implementation,
+    })
+}
+
+fn options(args: &Args, own_relay: Option<&OwnRelay>) -> swarm::Options {
+    swarm::Options {
+        workers: usize::from(args.workers),
+        drain: Duration::from_secs(args.drain_seconds),
+        relay_pid: args.relay_pid.or(own_relay.map(|relay| relay.pid)),
+        quiet: args.quiet,
+        progress_json: args.progress_json,
+    }
+}
+
+/// What is left when the load has ended.
+struct Played {
+    shared: Arc<Shared>,
+    agreement: Agreement,
+    started_utc: String,
+    outcome: Outcome,
+}
+
+/// Stores the events that the relay must hold, then plays the plan.
+fn play(
+    target: Target,
+    workload: Workload,
+    plan_facts: &PlanFacts,
+    options: &swarm::Options,
+    own_relay: Option<&mut OwnRelay>,
+) -> anyhow::Result<Played> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let agreement = prepare::prepare(&target, &workload).await?;
+        let dialer = Arc::new(Dialer::new(target, usize::try_from(plan_facts.connections_made)?));
+        let shared = Arc::new(Shared::new(workload));
+        let started_utc = measure::utc::format(std::time::SystemTime::now());
+        let outcome = swarm::run(Arc::clone(&shared), &dialer, options, own_relay).await?;
+        Ok(Played { shared, agreement, started_utc, outcome })
+    })
+}
+
+/// The relay's first notice or refusal, or else why it ended the connection of a slow reader.
+fn first_complaint(outcome: &Outcome) -> Option<String> {
+    let reports = || outcome.clients.iter().map(|client| &client.report);
+    let complaint = reports().find_map(|report| report.complaint.clone());
+    let cut_off = || reports().find_map(|report| report.cut_off.as_ref());
+    complaint.or_else(|| cut_off().map(|why| format!("to a slow reader, {why}")))
+}
+
+/// The relay's process as the record describes it, where its process id is known.
+fn relay_process(
+    args: &Args,
+    options: &swarm::Options,
+    own_relay: Option<&OwnRelay>,
+) -> Option<RelayProcess> {
+    let software = match own_relay {
+        Some(_) if args.floor => "relay-sim --floor",
+        Some(_) => "relay-sim",
+        None => "unknown",
+    };
+    Some(RelayProcess {
+        pid: Some(options.relay_pid?),
+        software: software.to_owned(),
+        version: if own_relay.is_some() { env!("CARGO_PKG_VERSION") } else { "unknown" }.to_owned(),
+        own: own_relay.is_some(),
+        faults: own_relay.map(|relay| relay.faults.clone()).unwrap_or_default(),
+        planted: None,
+    })
 }
 
 /// Everything that can be wrong with what the user asked for.

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context;
 use futures::{StreamExt, TryStreamExt};
-use measure::{Allocations, AllocationsRecord, CpuClock, CpuTime, MemoryRecord};
+use measure::{AllocationsRecord, CpuTime, MemoryRecord};
 use tokio::{
     runtime,
     sync::{mpsc, oneshot, watch},
@@ -21,6 +21,7 @@ use crate::{
     dial::Dialer,
     driver::{ClientOutcome, Driver},
     memory,
+    meters::Clocks,
     own_relay::OwnRelay,
     pacer::Pacer,
     progress::Progress,
@@ -105,7 +106,7 @@ pub async fn run(
     options: &Options,
     mut own_relay: Option<&mut OwnRelay>,
 ) -> anyhow::Result<Outcome> {
-    let before = memory::before(options.relay_pid);
+    let memory_before = memory::before(options.relay_pid);
     let (start, stop) = (watch::channel(false), watch::channel(false));
     let mut workers: Vec<Worker> = (0..options.workers)
         .map(|index| spawn_worker(index, options.workers, (&shared, dialer), &start.1, &stop.1))
@@ -115,63 +116,50 @@ pub async fn run(
         all_ready &= (&mut worker.ready).await.is_ok();
     }
     let connected = shared.workload.roles.iter().filter(|role| role.connects_before()).count();
-    let memory = before.and_then(|before| memory::after(before, options.relay_pid, connected));
-    let own = CpuClock::this_process();
-    let relay = options.relay_pid.map(CpuClock::of_process).transpose();
-    let relay = relay.context("cannot read the CPU clock of the relay's process")?;
+    let memory = memory_before.and_then(|before| memory::after(before, options.relay_pid, connected));
+    let clocks = Clocks::of(options.relay_pid)?;
     shared.set_start(Instant::now());
-    let allocated_before = allocations(&mut own_relay);
-    let (own_before, relay_before) = (own.read(), relay.as_ref().map(CpuClock::read));
-    let wait_before = measure::runnable_wait_ns().ok();
+    let meters = clocks.start(&mut own_relay);
     let mut incomplete = None;
     if all_ready {
         start.0.send_replace(true);
         incomplete = watch_run(&shared, options).await;
     }
-    // A relay that is gone has no clock any more; its CPU time is then unknown, not zero.
-    let relay_cpu =
-        relay.zip(relay_before).and_then(|(relay, before)| Some(relay.read().ok()?.since(before.ok()?)));
-    let client_cpu = own.read()?.since(own_before?);
-    let allocated = allocated_before.zip(allocations(&mut own_relay));
-    // While the workers live: threads take what they waited with them.
-    let wait_after = measure::runnable_wait_ns().ok();
+    let cost = meters.stop(&mut own_relay)?;
     let wall = shared.start().elapsed();
-    // Measured is what lies behind; what comes twice or unasked behind the last delivery still counts.
+    // Reads on after the measured span: what comes twice or unasked after the last delivery is counted.
     tokio::time::sleep(LINGER).await;
     stop.0.send_replace(true);
-    let mut outcome = Outcome {
-        recorder: Recorder::default(),
-        clients: Vec::new(),
-        client_cpu,
-        relay_cpu,
-        allocations: allocated.map(|(before, after)| AllocationsRecord {
-            client: after.client.since(before.client),
-            relay: after.relay.zip(before.relay).map(|(after, before)| after.since(before)),
-        }),
-        client_wait_ns: wait_after.zip(wait_before).map(|(after, before)| after.saturating_sub(before)),
+    let memory = memory.map(|memory| MemoryRecord {
+        relay_peak_bytes: options.relay_pid.and_then(memory::resident).map(|relay| relay.peak_bytes),
+        ..memory
+    });
+    let (recorder, clients) = collect(workers).await?;
+    Ok(Outcome {
+        recorder,
+        clients,
+        client_cpu: cost.client_cpu,
+        relay_cpu: cost.relay_cpu,
+        allocations: cost.allocations,
+        client_wait_ns: cost.client_wait_ns,
         wall,
-        memory: memory.map(|memory| MemoryRecord {
-            relay_peak_bytes: options.relay_pid.and_then(memory::resident).map(|relay| relay.peak_bytes),
-            ..memory
-        }),
+        memory,
         incomplete,
-    };
+    })
+}
+
+/// Joins the workers: their timings together, and what each client brought back, in the order of the plan.
+async fn collect(workers: Vec<Worker>) -> anyhow::Result<(Recorder, Vec<ClientOutcome>)> {
+    let mut recorder = Recorder::default();
     let mut clients = Vec::new();
     for worker in workers {
         let joined = tokio::task::spawn_blocking(|| worker.thread.join()).await?;
-        let (recorder, reports) = joined.map_err(|_| anyhow::anyhow!("a worker panicked"))??;
-        outcome.recorder.merge(&recorder);
+        let (recorded, reports) = joined.map_err(|_| anyhow::anyhow!("a worker panicked"))??;
+        recorder.merge(&recorded);
         clients.extend(reports);
     }
     clients.sort_unstable_by_key(|(id, _)| *id);
-    outcome.clients = clients.into_iter().map(|(_, report)| report).collect();
-    Ok(outcome)
-}
-
-/// Of both processes so far, in builds that count.
-fn allocations(own_relay: &mut Option<&mut OwnRelay>) -> Option<AllocationsRecord> {
-    let client = Allocations::so_far()?;
-    Some(AllocationsRecord { client, relay: own_relay.as_mut().and_then(|relay| relay.allocations()) })
+    Ok((recorder, clients.into_iter().map(|(_, report)| report).collect()))
 }
 
 /// Waits until all is done, something failed, time is up or the user has had enough; the answer is why the run

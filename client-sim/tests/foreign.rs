@@ -75,7 +75,11 @@ fn deliveries_that_a_python_relay_spoils_are_counted_exactly() {
             "misroute" => [n, 0, 0, 0, n],
             _ => [0; 5],
         };
-        assert_eq!((found, counts.deliveries_unexpected, counts.answers_unexpected), (expected, 0, 0), "{fault}");
+        assert_eq!(
+            (found, counts.deliveries_unexpected, counts.answers_unexpected),
+            (expected, 0, 0),
+            "{fault}"
+        );
         assert_eq!(counts.deliveries + counts.deliveries_lost, 800, "{fault}: 100 notes to 8 subscribers");
         assert_eq!(Exit::Unbalanced.is(code), fault != "none", "{fault} ended with {code:?}");
     }

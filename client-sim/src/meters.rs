@@ -1,0 +1,92 @@
+//! What a run costs both processes: clocks and counters, read at its start and at its end.
+
+use std::io;
+
+use anyhow::Context;
+use measure::{Allocations, AllocationsRecord, CpuClock, CpuTime};
+
+use crate::own_relay::OwnRelay;
+
+/// What a run cost.
+#[derive(Debug)]
+pub(crate) struct Cost {
+    pub(crate) client_cpu: CpuTime,
+    pub(crate) relay_cpu: Option<CpuTime>,
+    pub(crate) client_wait_ns: Option<u64>,
+    pub(crate) allocations: Option<AllocationsRecord>,
+}
+
+/// The CPU clocks of both processes.
+#[derive(Debug)]
+pub(crate) struct Clocks {
+    client: CpuClock,
+    relay: Option<CpuClock>,
+}
+
+/// The readings at the start of a run.
+#[derive(Debug)]
+pub(crate) struct Meters {
+    clocks: Clocks,
+    client: io::Result<CpuTime>,
+    relay: Option<io::Result<CpuTime>>,
+    wait_ns: Option<u64>,
+    allocated: Option<AllocationsRecord>,
+}
+
+impl Clocks {
+    /// Finds the clocks of this process and of the relay's.
+    ///
+    /// # Errors
+    /// When the relay's process has no clock that this one may read.
+    pub(crate) fn of(relay_pid: Option<u32>) -> anyhow::Result<Clocks> {
+        let relay = relay_pid.map(CpuClock::of_process).transpose();
+        let relay = relay.context("cannot read the CPU clock of the relay's process")?;
+        Ok(Clocks { client: CpuClock::this_process(), relay })
+    }
+
+    /// Reads everything once; allocations first, so that asking the relay for them is not measured.
+    pub(crate) fn start(self, own_relay: &mut Option<&mut OwnRelay>) -> Meters {
+        let allocated = allocations(own_relay);
+        Meters {
+            client: self.client.read(),
+            relay: self.relay.as_ref().map(CpuClock::read),
+            wait_ns: measure::runnable_wait_ns().ok(),
+            allocated,
+            clocks: self,
+        }
+    }
+}
+
+impl Meters {
+    /// Reads everything again; allocations after the clocks, for the same reason. Call it while the
+    /// workers live: `/proc/self/task` (proc(5)) has no waiting time of a thread that ended.
+    ///
+    /// # Errors
+    /// When the clock of this process cannot be read. The CPU time of a relay that is gone is
+    /// unknown, not zero.
+    pub(crate) fn stop(self, own_relay: &mut Option<&mut OwnRelay>) -> anyhow::Result<Cost> {
+        let relay_cpu = self
+            .clocks
+            .relay
+            .zip(self.relay)
+            .and_then(|(clock, before)| Some(clock.read().ok()?.since(before.ok()?)));
+        let client_cpu = self.clocks.client.read()?.since(self.client?);
+        let allocations = self.allocated.zip(allocations(own_relay));
+        let wait_ns = measure::runnable_wait_ns().ok().zip(self.wait_ns);
+        Ok(Cost {
+            client_cpu,
+            relay_cpu,
+            client_wait_ns: wait_ns.map(|(after, before)| after.saturating_sub(before)),
+            allocations: allocations.map(|(before, after)| AllocationsRecord {
+                client: after.client.since(before.client),
+                relay: after.relay.zip(before.relay).map(|(after, before)| after.since(before)),
+            }),
+        })
+    }
+}
+
+/// Allocations of both processes so far, in builds that count them.
+fn allocations(own_relay: &mut Option<&mut OwnRelay>) -> Option<AllocationsRecord> {
+    let client = Allocations::so_far()?;
+    Some(AllocationsRecord { client, relay: own_relay.as_mut().and_then(|relay| relay.allocations()) })
+}
