@@ -10,9 +10,9 @@ use crate::scenario::Scenario;
 
 /// A swarm of simulated Nostr clients.
 ///
-/// Plays a scenario against a relay and reports how long users wait, how many bytes cross the wire and what it
-/// costs both ends in CPU. Events are due when the plan says, whether or not anyone is ready, and every planned
-/// event and every expected delivery is accounted for.
+/// Plays a scenario against a relay and reports how long users wait, how many bytes cross the wire
+/// and what it costs both ends in CPU. Events are due when the plan says, whether or not anyone is
+/// ready, and every planned event and every expected delivery is accounted for.
 #[derive(Debug, Parser)]
 #[command(
     name = "client-sim",
@@ -22,11 +22,11 @@ use crate::scenario::Scenario;
     args_conflicts_with_subcommands = true
 )]
 pub struct Args {
-    /// Something else than a run.
+    /// A command other than a run.
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// What to play: a built-in scenario, or the path of a .toml file.
+    /// The scenario: a built-in scenario, or the path of a .toml file.
     #[arg(long, value_name = "NAME|FILE", required = true)]
     pub scenario: Option<String>,
 
@@ -34,7 +34,8 @@ pub struct Args {
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 
-    /// The relay (ws://host:port or wss://host:port). Without it a relay is started as a process of its own.
+    /// The relay (ws://host:port or wss://host:port). Without it, relay-sim is started as a process
+    /// of its own.
     #[arg(long)]
     pub url: Option<String>,
 
@@ -42,7 +43,8 @@ pub struct Args {
     #[arg(long, requires = "url", value_name = "FILE")]
     pub ca: Option<PathBuf>,
 
-    /// Process id of the relay behind --url, when it runs on this machine: its CPU time is then reported.
+    /// Process id of the relay behind --url, when it runs on this machine: its CPU time is then
+    /// reported.
     #[arg(long, requires = "url", value_name = "PID")]
     pub relay_pid: Option<u32>,
 
@@ -50,42 +52,47 @@ pub struct Args {
     #[arg(long, default_value_t = Format::JSON)]
     pub format: Format,
 
-    /// Formats that this run will be compared with, with commas between. An event that one of them cannot hold is set
-    /// aside, so that all stream the same events. The formats of the question (json to notepack) always count.
+    /// Formats that this run will be compared with, separated by commas. An event that one of them
+    /// cannot hold is set aside, so that all stream the same events. The core formats (json to
+    /// notepack) always count.
     #[arg(long, value_name = "FORMATS", value_delimiter = ',')]
     pub comparable_with: Vec<Format>,
 
-    /// Compression: none, deflate, deflate-no-takeover, deflate-shared, zstd, zstd-stream or zstd-dict; with parameters if
-    /// need be, as in deflate:level=4:window_bits=12:upload_takeover=no:min_bytes=100.
+    /// Compression: none, deflate, deflate-no-takeover, deflate-shared, zstd, zstd-stream or
+    /// zstd-dict; with optional parameters, as in
+    /// deflate:level=4:window_bits=12:upload_takeover=no:min_bytes=100.
     #[arg(long, default_value = "none")]
     pub compression: Compression,
 
-    /// Ask for batches: the relay may put several events of a subscription into one message.
+    /// Offer batches: the relay may put several events of a subscription into one EVENTS message.
     #[arg(long)]
     pub batched: bool,
 
-    /// How long a relay of our own holds a live event for its batch.
+    /// How long, in milliseconds, a live event waits for its batch. Only without --url.
     #[arg(long, default_value_t = 5, value_name = "MS", requires = "batched", conflicts_with = "url")]
     pub batch_ms: u16,
 
-    /// How many events a relay of our own puts into a batch.
+    /// Most events in a batch. Only without --url.
     #[arg(long, default_value_t = 64, value_name = "N", requires = "batched", conflicts_with = "url")]
     pub batch_n: u16,
 
-    /// How many bytes of events a relay of our own puts into a batch.
+    /// Most bytes of events in a batch. Only without --url.
     #[arg(long, default_value_t = 64 << 10, value_name = "BYTES", requires = "batched", conflicts_with = "url")]
     pub batch_bytes: u32,
 
-    /// The dictionary of zstd-dict, instead of the bundled one of the format. A relay of our own gets it too; another must
-    /// have the same. corpus train-dictionary makes one; train it on other events than are streamed.
+    /// The dictionary of zstd-dict, instead of the bundled one of the format. A relay behind --url
+    /// must have the same. corpus train-dictionary makes one; train it on other events than are
+    /// streamed.
     #[arg(long, value_name = "FILE")]
     pub dictionary: Option<PathBuf>,
 
-    /// Whose code reads and writes the format, on both ends: library (the ecosystem's) or tuned (ours).
+    /// Implementation of the format on both ends: library (the ecosystem's code) or tuned
+    /// (hand-written code for the same bytes).
     #[arg(long, default_value_t = Implementation::Library)]
     pub implementation: Implementation,
 
-    /// What the relay checks of each event: full (id and signature), id, or none. Only without --url.
+    /// What the relay checks of each event: full (id and signature), id, or none. Only without
+    /// --url.
     #[arg(long, default_value_t = VerifyLevel::Full, conflicts_with = "url")]
     pub verify: VerifyLevel,
 
@@ -93,39 +100,44 @@ pub struct Args {
     #[arg(long, default_value_t = 1, conflicts_with = "url", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub relay_threads: u16,
 
-    /// Let the kernel place relay and clients. Without this, where there are two cores or more, each process keeps to its half
-    /// of them. Only without --url.
+    /// Let the kernel place relay and clients. Without this, each process is pinned to its half of
+    /// the cores, where there are two or more. Only without --url.
     #[arg(long, conflicts_with = "url", hide_short_help = true)]
     pub no_pin: bool,
 
-    /// Play against a relay that does no Nostr work and knows the plan by heart: what the generator and the sockets cost.
-    /// JSON without compression. Only without --url.
+    /// Measure the floor: play against a relay that does no Nostr work and sends prepared answers.
+    /// What remains is the cost of generator and sockets. JSON without compression. Only without
+    /// --url.
     #[arg(long, conflicts_with_all = ["url", "relay_fault"], hide_short_help = true)]
     pub floor: bool,
 
-    /// Make the relay of our own misbehave, to test what measures it: stall=500ms@3s, burn=20us, delay=50ms (see relay-sim
-    /// --help); may be repeated. The record says so and is suspect. Only without --url.
+    /// Plant a fault in the relay, to test the measurement: stall=500ms@3s, burn=20us, delay=50ms
+    /// (see relay-sim --help); may be repeated. The record names the faults and is suspect. Only
+    /// without --url.
     #[arg(long, value_name = "FAULT", conflicts_with = "url", hide_short_help = true)]
     pub relay_fault: Vec<String>,
 
-    /// Events to stream: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz. Without it the bundled, generated sample.
+    /// Events to stream: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz. Without it the bundled, generated
+    /// sample.
     #[arg(long, value_name = "FILE")]
     pub corpus: Option<PathBuf>,
 
-    /// Everything random follows from it. 1 with a relay of our own; new each time with --url, because a relay
+    /// Seed of everything random. Without it 1, and with --url a new one each time, because a relay
     /// does not deliver events that it has already.
     #[arg(long)]
     pub seed: Option<u64>,
 
-    /// How long work is started for, instead of the scenario's own time.
+    /// Seconds in which work is started, instead of the scenario's own.
     #[arg(long)]
     pub seconds: Option<f64>,
 
-    /// Events published per second by each population that has a rate, instead of the scenario's own.
+    /// Events published per second by each population that has a rate, instead of the scenario's
+    /// own.
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<f64>,
 
-    /// After the last event was due: how long no answer may come before the rest is given up.
+    /// How many seconds the relay may be silent, after the last event was due, before the rest
+    /// counts as lost.
     #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub drain_seconds: u64,
 
@@ -137,27 +149,29 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
 
-    /// A line of JSON on standard output each second, for programs that show progress: second, of, samples, latency_ns_p99.
+    /// Print a line of JSON on standard output each second, for programs that show progress:
+    /// second, of, samples, latency_ns_p99.
     #[arg(long, hide_short_help = true)]
     pub progress_json: bool,
 
-    /// No progress and no summary; errors only.
+    /// Print errors only, no progress and no summary.
     #[arg(long)]
     pub quiet: bool,
 }
 
-/// What to do instead of a run.
+/// Commands other than a run.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List the built-in scenarios with their questions.
     Scenarios,
-    /// List the wire formats: core ones are of the question, which are compared unless told otherwise.
+    /// List the wire formats. The core ones are compared by default.
     Formats,
-    /// Print a scenario's plan: how many clients, events, bytes and deliveries, before anything runs.
+    /// Print the plan of a scenario without a run: numbers of clients, events, bytes and
+    /// deliveries.
     Explain(Explain),
 }
 
-/// Which plan to print.
+/// Options of `client-sim explain`.
 #[derive(Debug, clap::Args)]
 pub struct Explain {
     /// A built-in scenario, or the path of a .toml file.
@@ -172,11 +186,11 @@ pub struct Explain {
     #[arg(long, value_name = "FILE")]
     pub corpus: Option<PathBuf>,
 
-    /// As in a run.
+    /// Seed of everything random, as in a run.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 
-    /// How long work is started for, instead of the scenario's own time.
+    /// Seconds in which work is started, instead of the scenario's own.
     #[arg(long)]
     pub seconds: Option<f64>,
 }
@@ -214,7 +228,8 @@ Examples:
   client-sim --scenario note-stream --url ws://127.0.0.1:7777 --relay-pid $(pidof strfry)
 
 Exit codes: 0 fine, 1 failed before the start, 2 usage, 3 invalid measurement, 4 events lost or altered,
-5 relay lost, 6 not possible with --floor, 99 a latency beyond what the scenario demands, 130 interrupted. After 3, 4, 5 and 130 the result is kept and says what is wrong with it.",
+5 relay lost, 6 not possible with --floor, 99 a latency beyond what the scenario demands, 130 interrupted.
+After 3, 4, 5, 99 and 130 the result is kept and says what is wrong with it.",
         scenarios.join("\n"),
         formats.join("\n")
     )

@@ -1,16 +1,16 @@
-//! Sets of publications.
+//! Sets of small numbers as bits.
 
-/// A set of publications, by their place in the plan.
+/// A set of places in a list, such as the publications of a plan.
 #[derive(Debug, Default, Clone)]
 pub struct Bits(Vec<u64>);
 
 impl Bits {
-    /// An empty set whose members are below `len`.
+    /// Makes an empty set whose members are below `len`.
     pub fn of_len(len: usize) -> Self {
         Bits(vec![0; len.div_ceil(64)])
     }
 
-    /// Adds a member; false when it was one already.
+    /// Adds a member; false when the set had it.
     pub fn insert(&mut self, member: usize) -> bool {
         let (word, bit) = (member / 64, 1 << (member % 64));
         let fresh = self.0[word] & bit == 0;
@@ -18,7 +18,7 @@ impl Bits {
         fresh
     }
 
-    /// Removes a member; false when it was none, however large.
+    /// Removes a member; false when the set did not have it, or when it is out of range.
     pub fn remove(&mut self, member: usize) -> bool {
         let bit = 1 << (member % 64);
         let Some(word) = self.0.get_mut(member / 64).filter(|word| **word & bit != 0) else { return false };
@@ -43,7 +43,7 @@ impl Bits {
         })
     }
 
-    /// How many members there are.
+    /// The number of members.
     pub fn count(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }

@@ -1,4 +1,4 @@
-//! The command line: what was asked for is done, and the exit code answers.
+//! The program: parses the command line, runs the command and chooses the exit code.
 
 use std::{
     ffi::OsString,
@@ -17,12 +17,13 @@ use crate::{
     swarm,
 };
 
-/// The program: `args` are the arguments after its name and role.
+/// Runs the program. `args` are the arguments after its name and role.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args = match Args::try_parse_from(std::iter::once("client-sim".into()).chain(args)) {
         Ok(args) => args,
         Err(error) => {
-            // Help goes to standard output, mistakes to standard error; nothing helps if that fails.
+            // clap prints help to standard output and mistakes to standard error. A failure to
+            // print is ignored.
             error.print().ok();
             return if error.use_stderr() { Exit::Usage } else { Exit::Success }.into();
         }
@@ -57,7 +58,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Prints what was asked for instead of a run.
+/// Runs a command other than a run.
 fn say(command: &Command) -> anyhow::Result<()> {
     let text = match command {
         Command::Scenarios => explain::list()?,
@@ -69,12 +70,13 @@ fn say(command: &Command) -> anyhow::Result<()> {
             explain::explain(&scenario, &corpus, &workload, *seed)?
         }
     };
-    // Whoever closes the pipe has read enough.
+    // A pipe that its reader closed is no error.
     std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()).ok();
     Ok(())
 }
 
-/// A run that ended early has that code before any other: its ledger cannot balance.
+/// The exit code of a run. An early end comes before all other reasons, because it unbalances the
+/// ledger.
 fn exit(record: &RunRecord) -> Exit {
     match (&record.status, record.counts.balanced(), record.validity.class) {
         (Status::Incomplete { reason }, _, _) if reason == swarm::INTERRUPTED => Exit::Interrupted,

@@ -1,4 +1,5 @@
-//! Which cores relay and clients keep to. Two processes that take turns on the same cores measure the scheduler too.
+//! Pins relay and clients to separate cores: two processes that share cores measure the scheduler
+//! too.
 
 use std::io;
 
@@ -8,14 +9,15 @@ use nix::{
     unistd::Pid,
 };
 
-/// The calling thread; threads and processes that it starts from then on inherit its cores.
+/// The calling thread. Threads and processes that it starts later inherit its cores
+/// (sched_setaffinity(2)).
 const SELF: Pid = Pid::from_raw(0);
 
-/// Halves the cores this process may use: the relay gets the first ones, and an odd one is the clients'. `None` when
-/// there is one only.
+/// Halves the cores that this process may use: the first half for the relay, the rest and an odd
+/// one for the clients. `None` when there is a single core.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// When the kernel does not report the allowed cores.
 pub(crate) fn halves() -> io::Result<Option<PinnedCores>> {
     let allowed = sched_getaffinity(SELF)?;
     let cores: Vec<u32> = (0..CpuSet::count())
@@ -26,7 +28,7 @@ pub(crate) fn halves() -> io::Result<Option<PinnedCores>> {
     Ok((!relay.is_empty()).then(|| PinnedCores { relay: relay.to_vec(), clients: clients.to_vec() }))
 }
 
-/// Keeps the calling thread, and what it starts later, to these cores.
+/// Pins the calling thread, and the threads and processes that it starts later, to these cores.
 ///
 /// # Errors
 /// When the kernel refuses.

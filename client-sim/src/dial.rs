@@ -1,5 +1,5 @@
-//! How connections are made when there are many: from several loopback addresses where one has too few ports, and
-//! with as many descriptors as the system allows.
+//! Makes many connections: from several loopback addresses where one has too few ports, and with as
+//! many descriptors as the system allows.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -12,34 +12,36 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::{TcpSocket, TcpStream};
 use wire::{Agreement, ClientTls, Connection, Dictionary, Offer, WireError, WireLimits};
 
-/// Connections from one source address. The usual range of ports has 28,232, of which those that closed last stay
-/// taken for a minute.
+/// Connections from one source address. Linux has 28,232 ephemeral ports by default (ip(7),
+/// `ip_local_port_range`); after a connection closes, its port stays in TIME-WAIT for a minute (RFC
+/// 9293 §3.6).
 const CONNECTIONS_PER_SOURCE: usize = 10_000;
 
-/// Descriptors beside the connections: the runtime's, timers, standard streams, a record, a relay's pipes.
+/// Descriptors beyond the connections: of the runtime, timers, standard streams, the record, the
+/// relay's pipes.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// Whom to connect to, and how.
+/// The relay to connect to, and what to offer it.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// `ws://…` or `wss://…`
     pub url: String,
-    /// Whom to trust, for `wss://`.
+    /// The root certificates to trust, for `wss://`.
     pub tls: Option<ClientTls>,
-    /// Formats and compression to offer.
+    /// Formats, batching and compression to offer.
     pub offer: Offer,
     /// Buffers, limits, timeouts.
     pub limits: WireLimits,
-    /// Whose code reads and writes the format.
+    /// The implementation of the format.
     pub implementation: Implementation,
 }
 
 impl Target {
-    /// Compares what was agreed on with what was asked for: a run is labelled with what was asked for, so anything
-    /// else must not run.
+    /// Compares the agreement with the offer. A run is labelled with what was offered, so any other
+    /// agreement must not run.
     ///
     /// # Errors
-    /// The text says what differs and what to try.
+    /// Says what differs and what to try.
     pub fn check(&self, agreement: &Agreement) -> anyhow::Result<()> {
         let Target { url, offer, .. } = self;
         let asked = offer.formats.first().copied().unwrap_or(Format::JSON);
@@ -74,14 +76,14 @@ impl Target {
 #[derive(Debug)]
 pub struct Dialer {
     target: Target,
-    /// Where the relay is, when it is on this machine and addresses are chosen.
+    /// The relay's address, when that is a loopback address given by number.
     local: Option<SocketAddr>,
     sources: usize,
     made: AtomicUsize,
 }
 
 impl Dialer {
-    /// For `connections` over the whole run, reconnections included.
+    /// Makes a dialer for `connections` over the whole run, including reconnections.
     pub fn new(target: Target, connections: usize) -> Self {
         let sources = connections.div_ceil(CONNECTIONS_PER_SOURCE).max(1);
         let local = loopback(&target.url);
@@ -93,20 +95,21 @@ impl Dialer {
         }
     }
 
-    /// From how many addresses connections are made.
+    /// The number of source addresses.
     pub fn sources(&self) -> usize {
         self.sources
     }
 
-    /// Whom to connect to, and how.
+    /// The relay to connect to.
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    /// Connects; with `receive_buffer_bytes` the kernel holds back about that much for a slow reader.
+    /// Connects. `receive_buffer_bytes` sets the receive buffer of the socket (`SO_RCVBUF`,
+    /// socket(7)).
     ///
     /// # Errors
-    /// What the system or the handshake says.
+    /// When the system refuses the connection or the handshake fails.
     pub async fn dial(&self, receive_buffer_bytes: Option<u32>) -> Result<Connection, WireError> {
         let Target { url, offer, limits, tls, .. } = &self.target;
         let made = self.made.fetch_add(1, Ordering::Relaxed);
@@ -138,17 +141,17 @@ impl Dialer {
     }
 }
 
-/// The address of a relay on this machine, if the URL names it by number.
+/// The loopback address in a URL that gives it by number.
 fn loopback(url: &str) -> Option<SocketAddr> {
     let authority = url.strip_prefix("ws://")?.split('/').next()?;
     let address: SocketAddr = authority.parse().ok()?;
     (address.is_ipv4() && address.ip().is_loopback()).then_some(address)
 }
 
-/// Raises the limit of open descriptors as far as it goes.
+/// Raises the limit of open descriptors to its maximum.
 ///
 /// # Errors
-/// When that is too little for so many connections; the text says what would help.
+/// When the maximum is below what `connections` need; the text says what helps.
 pub fn raise_descriptor_limit(connections: usize) -> anyhow::Result<()> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("cannot read the limit of descriptors")?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context("cannot raise the limit of descriptors")?;

@@ -1,4 +1,5 @@
-//! Runs the state machine of a client over a real connection: the only place where a client reads, writes and waits.
+//! Runs the state machine of a client over a real connection. All I/O and waiting of a client is
+//! here.
 
 use std::{
     cell::RefCell,
@@ -24,23 +25,26 @@ use crate::{
     workload::Due,
 };
 
-/// Messages written between two flushes at most. Reading in between keeps a relay that waits for us to read from
-/// blocking us for ever.
+/// Most messages written between two flushes, and read in a row. The client reads between batches,
+/// so that a relay that stops reading until its own messages are read cannot deadlock with the
+/// client.
 const BATCH: usize = 64;
 
-/// What the kernel holds for a client that reads slowly; otherwise megabytes would wait there unseen.
+/// Receive buffer of a client that reads slowly: with the default size the kernel would take
+/// megabytes for it.
 const SLOW_RECEIVE_BUFFER_BYTES: u32 = 16 << 10;
 
-/// What one client brings back.
+/// The result of one client.
 #[derive(Debug, Default)]
 pub struct ClientOutcome {
-    /// What it saw.
+    /// What the client saw.
     pub report: Report,
-    /// Bytes and messages since the start, over all its connections.
+    /// Bytes and messages since the start of the run, over all connections of the client.
     pub traffic: Traffic,
     /// Connections that ended.
     pub connections: u64,
-    /// What compression took when they ended: their own bytes added up, the thread's as the last found them.
+    /// Memory of compression when the connections ended: the sum of what each held, and the most of
+    /// what they share.
     pub compression_memory: CompressionMemory,
     /// Why the client ended early.
     pub failure: Option<String>,
@@ -53,25 +57,27 @@ pub(crate) struct Driver {
     recorder: Rc<RefCell<Recorder>>,
     dialer: Arc<Dialer>,
     link: Option<Connection>,
-    /// Counts of the connection before the clock started.
+    /// Traffic of the connection before the start of the run.
     before: Traffic,
-    /// When the client's clock stood at zero.
+    /// The instant zero of the client's clock.
     epoch: Instant,
     unflushed: bool,
     outcome: ClientOutcome,
 }
 
-/// What a client waited for.
+/// What ended the wait of a client.
 enum Ready {
     Timer,
     Message(Option<Result<Message, WireError>>),
 }
 
 impl Driver {
-    /// Makes a client and, where its role has one before the start, its connection, with its live subscriptions open.
+    /// Makes a client. Where its role connects before the start, also connects and opens its live
+    /// subscriptions.
     ///
     /// # Errors
-    /// When the relay cannot be reached, refuses a subscription or agrees on something else than asked.
+    /// When the relay cannot be reached, refuses a subscription or agrees on another format or
+    /// compression.
     pub(crate) async fn open(
         shared: Arc<Shared>,
         recorder: Rc<RefCell<Recorder>>,
@@ -102,16 +108,16 @@ impl Driver {
         Ok(driver)
     }
 
-    /// The run starts at this instant.
+    /// Sets the instant at which the run starts.
     pub(crate) fn start(&mut self, start: Instant) {
         self.epoch = start;
         self.client.start(unix_s());
     }
 
-    /// Works from the start of the run until told to stop.
+    /// Does what is due and reads what comes, from the start of the run until `stop`.
     ///
     /// # Errors
-    /// When the connection ends early, or the relay refuses what the plan cannot do without.
+    /// When the connection ends early, or the relay refuses AUTH or a live subscription.
     pub(crate) async fn run(
         &mut self,
         start: Instant,
@@ -122,7 +128,7 @@ impl Driver {
         self.work(&mut due, &mut stop).await
     }
 
-    /// Closes the connection and returns what came of it.
+    /// Closes the connection and returns the result.
     pub(crate) async fn finish(mut self) -> ClientOutcome {
         self.close().await;
         self.outcome.report = self.client.finish();
@@ -134,18 +140,18 @@ impl Driver {
         self.client.report()
     }
 
-    /// What the connection agreed on.
+    /// The agreement of the current connection.
     pub(crate) fn agreement(&self) -> Option<&Agreement> {
         self.link.as_ref().map(Connection::agreement)
     }
 
-    /// Does what is due.
+    /// Does one thing that is due by plan.
     pub(crate) async fn on_due(&mut self, due: Due) -> anyhow::Result<()> {
         self.client.on_due(due, self.now_ns());
         self.perform().await
     }
 
-    /// Waits for one thing that happens by itself, and does it.
+    /// Waits for one timer or message, and handles it.
     pub(crate) async fn turn(&mut self) -> anyhow::Result<()> {
         self.flush().await?;
         let ready = self.ready().await;
@@ -160,7 +166,7 @@ impl Driver {
     ) -> anyhow::Result<()> {
         let mut batch = Vec::with_capacity(BATCH);
         loop {
-            // What is due goes first: a sender never waits for replies.
+            // What is due comes before reading: an open schedule never waits for replies.
             let ready = tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => return Ok(()),
@@ -205,7 +211,7 @@ impl Driver {
         }
     }
 
-    /// Takes messages that wait already, a batch at most.
+    /// Handles the messages that have arrived, at most a batch.
     async fn read_what_is_there(&mut self) -> anyhow::Result<()> {
         for _ in 0..BATCH {
             if !self.client.may_read() {
@@ -217,7 +223,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Takes a message, or the end of the connection.
+    /// Handles a message, or the end of the connection.
     async fn take(&mut self, message: Option<Result<Message, WireError>>) -> anyhow::Result<()> {
         match message {
             Some(Ok(message)) => self.client.on_message(&message.payload, self.now_ns()),
@@ -232,7 +238,7 @@ impl Driver {
         self.client.on_disconnected(why);
     }
 
-    /// Carries out what the client wants done.
+    /// Carries out the actions of the state machine.
     async fn perform(&mut self) -> anyhow::Result<()> {
         let mut fed = 0;
         loop {
@@ -296,7 +302,7 @@ impl Driver {
         }
     }
 
-    /// Of a connection from before the start, only what came after it; but its handshake.
+    /// Adds the traffic of a connection since the start of the run. Its handshake always counts.
     fn keep_counts(&mut self, link: &Connection) {
         let traffic = link.traffic();
         let before = std::mem::take(&mut self.before);
@@ -319,7 +325,7 @@ impl Driver {
     }
 }
 
-/// The next message of a connection; for ever where there is none.
+/// The next message of a connection; pends for ever without one.
 async fn next(link: Option<&mut Connection>) -> Option<Result<Message, WireError>> {
     match link {
         Some(link) => link.next().await,

@@ -1,5 +1,5 @@
-//! `[expect]`: figures that a run must reach to count as evidence. A scenario about large follow lists that streamed
-//! small ones, or about slow readers that nobody was slow for, has answered another question.
+//! Judges a run by `[expect]`, the figures that it must reach to count as evidence. A scenario
+//! about large follow lists that streamed small ones has answered another question.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{
     scenario::{Bound, Scenario},
 };
 
-/// The bounds on latencies: they are demands on the relay, not on the run.
+/// The bounds on latencies, which are demands on the relay, not on the run.
 pub(crate) fn latency_bounds(scenario: &Scenario) -> Vec<LatencyBound> {
     let bound = |(name, bound): (&String, &Bound)| {
         let (timing, quantile) = latency(name)?;
@@ -20,8 +20,8 @@ pub(crate) fn latency_bounds(scenario: &Scenario) -> Vec<LatencyBound> {
     scenario.expect.iter().filter_map(bound).collect()
 }
 
-/// Judges a run by what its scenario expects. What was not reached makes it invalid; what cannot be told, suspect. A latency
-/// beyond its bound is [`latency_bounds`]' business.
+/// Judges a run by the figures that its scenario expects. A figure out of bounds makes it invalid,
+/// a figure without a value suspect. Latencies out of bounds are left to [`latency_bounds`].
 pub(crate) fn judge(scenario: &Scenario, record: &RunRecord, plan: &PlanFacts) -> Validity {
     let mut validity = record.validity.clone();
     judge_each(&scenario.expect, |name| value(name, record, plan), &mut validity);

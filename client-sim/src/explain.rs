@@ -1,4 +1,4 @@
-//! What `client-sim scenarios` and `client-sim explain` print.
+//! The output of `client-sim scenarios`, `formats` and `explain`.
 
 use std::fmt::Write;
 
@@ -24,7 +24,7 @@ pub fn list() -> anyhow::Result<String> {
     Ok(out)
 }
 
-/// The wire formats with their implementations, one a line.
+/// One line for each wire format: its name, whether it is a core format, its implementations.
 pub fn formats() -> String {
     let line = |format: Format| {
         let group = if Format::core().any(|core| core == format) { "core" } else { "beside" };
@@ -34,10 +34,10 @@ pub fn formats() -> String {
     Format::all().map(line).collect()
 }
 
-/// The plan of a scenario: everything that is certain before it runs.
+/// Describes the plan of a scenario: everything that is known before the run.
 ///
 /// # Errors
-/// None but those of formatting.
+/// When writing the text fails, which a `String` does not.
 pub fn explain(
     scenario: &Scenario,
     corpus: &Corpus,
@@ -82,13 +82,13 @@ pub fn explain(
     if stays > 0 {
         writeln!(
             out,
-            "  {stays:>12} sessions stay for live events; how many come depends on when they begin"
+            "  {stays:>12} sessions stay for live events, whose number depends on when the stay begins"
         )?;
     }
     let reconciliations: Vec<_> =
         workload.sessions.iter().filter_map(|session| session.reconciliation.as_ref()).collect();
     if let Some(first) = reconciliations.first() {
-        writeln!(out, "  {:>12} reconciliations; what they say is not in the sums", reconciliations.len())?;
+        writeln!(out, "  {:>12} reconciliations, whose messages are not in the sums", reconciliations.len())?;
         writeln!(
             out,
             "  {:>12} events are on the relay; the first client has {} of them and {} of its own",
@@ -98,11 +98,11 @@ pub fn explain(
         )?;
     }
     if workload.repeats > 0 {
-        writeln!(out, "  {:>12} deliveries bring a client an event that it has", workload.repeats)?;
+        writeln!(out, "  {:>12} deliveries of an event that the client has already", workload.repeats)?;
     }
     let slow = workload.roles.iter().filter(|role| role.reads_slowly()).count();
     if slow > 0 {
-        writeln!(out, "  {slow:>12} clients read slowly; what they get is not in the sums")?;
+        writeln!(out, "  {slow:>12} clients read slowly; their deliveries are not in the sums")?;
     }
     if let Some(bytes) = facts.event_json_bytes() {
         writeln!(out, "  {bytes:>12.0} bytes an event in JSON, on average")?;

@@ -78,7 +78,7 @@ const QUANTILES: [(&str, f64); 3] = [("_ms_p50", 0.5), ("_ms_p90", 0.9), ("_ms_p
 /// Whether `[expect]` may name this figure.
 ///
 /// # Errors
-/// Lists the known ones.
+/// Lists the known figures.
 pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
     let known = Figure::find(name).is_some() || latency(name).is_some();
     let names = Figure::ALL.map(|(_, name, _)| name);

@@ -1,4 +1,5 @@
-//! What a relay that does no Nostr work must know by heart to play a plan: see `relay-sim --floor`.
+//! The script of a floor relay (`relay-sim --floor`): its answer to each request of a plan, and its
+//! deliveries.
 
 use std::{
     fs::OpenOptions,
@@ -13,12 +14,12 @@ use wire::Compression;
 
 use crate::{args::Args, workload::Workload};
 
-/// Something that a floor relay does not do.
+/// A plan that a floor relay cannot serve.
 #[derive(Debug, thiserror::Error)]
 #[error("not possible with --floor: {0}")]
 pub(crate) struct NotPossible(&'static str);
 
-/// The script in a file, which goes when this is dropped.
+/// The file of a script; dropping it deletes the file.
 #[derive(Debug)]
 pub(crate) struct ScriptFile(PathBuf);
 
@@ -30,15 +31,16 @@ impl ScriptFile {
 
 impl Drop for ScriptFile {
     fn drop(&mut self) {
-        // A file left in the folder for temporary ones hurts nobody.
+        // A leftover in the temporary folder is harmless.
         std::fs::remove_file(&self.0).ok();
     }
 }
 
-/// Writes down what must answer each request of the plan, and who must get what is published.
+/// Writes the answer to each request of the plan and the deliveries of each publication to a file.
 ///
 /// # Errors
-/// When the plan is not for a floor relay, or the file cannot be written.
+/// [`NotPossible`] when a floor relay cannot serve the plan; otherwise when the file cannot be
+/// written.
 pub(crate) fn script(args: &Args, workload: &Workload) -> anyhow::Result<ScriptFile> {
     if args.format != codecs::Format::JSON || args.compression != Compression::None {
         return Err(NotPossible("it speaks JSON without compression").into());
@@ -49,7 +51,7 @@ pub(crate) fn script(args: &Args, workload: &Workload) -> anyhow::Result<ScriptF
     let codec = args.format.codec(args.implementation)?;
     let script = of_plan(workload, codec)?;
     let path = std::env::temp_dir().join(format!("relay-sim-floor-{}.json", std::process::id()));
-    // Whoever put something else there before is not followed.
+    // `create_new` (O_EXCL) refuses a file or symbolic link that another user put there.
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -83,7 +85,7 @@ fn of_plan(workload: &Workload, codec: &dyn Codec) -> anyhow::Result<Script> {
     Ok(script)
 }
 
-/// The filter as it stands in a REQ.
+/// The JSON text of a filter in a REQ.
 fn text_of(filter: &Filter, codec: &dyn Codec) -> anyhow::Result<String> {
     let mut buffer = Vec::new();
     codec.encode_client(

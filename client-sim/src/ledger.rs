@@ -1,4 +1,4 @@
-//! Every planned event has exactly one fate, every expected delivery happened once: the sums that prove it.
+//! Proves that every planned event has exactly one fate and every expected delivery arrived once.
 
 use measure::Counts;
 
@@ -11,8 +11,9 @@ use crate::{
     workload::Workload,
 };
 
-/// Closes the ledger of a run: sums what the clients saw, in the order of the plan, and compares it with the plan. Where
-/// the run did not come to its end, what was not answered is unknown rather than timed out.
+/// Closes the ledger of a run: sums the clients' reports, which stand in the order of the plan, and
+/// compares the sums with the plan. In an incomplete run an unanswered publication is unknown
+/// rather than timed out.
 pub fn close(shared: &Shared, reports: &[&Report], complete: bool) -> Counts {
     let workload = &shared.workload;
     let seen: Counts = reports.iter().map(|report| report.counts).sum();
@@ -22,7 +23,7 @@ pub fn close(shared: &Shared, reports: &[&Report], complete: bool) -> Counts {
             Fate::Acked => counts.acked += 1,
             Fate::Rejected | Fate::Duplicate => counts.rejected += 1,
             Fate::Dropped => counts.dropped_by_generator += 1,
-            // Without an answer from a relay that still runs it timed out; otherwise nobody knows.
+            // Only a relay that ran to the end had the time to answer.
             Fate::Planned if complete => counts.timed_out += 1,
             Fate::Planned => counts.unknown += 1,
         }
@@ -42,7 +43,8 @@ pub fn close(shared: &Shared, reports: &[&Report], complete: bool) -> Counts {
         for (live, seen) in role.filters().iter().zip(&client.seen) {
             let matches = &workload.live[*live as usize].matches;
             if client.cut_off.is_some() {
-                // The relay ended it; what it had until then must be right, the rest is its own misfortune.
+                // The relay ended the connection: deliveries until then are judged, later ones are
+                // not lost.
                 close_live(shared, matches, seen, |n| seen.contains(n), &mut counts);
                 let owed = matches.iter().filter(|n| shared.fate(*n) == Fate::Acked && !seen.contains(*n));
                 counts.deliveries_cut_off += owed.count() as u64;
@@ -61,7 +63,7 @@ pub fn close(shared: &Shared, reports: &[&Report], complete: bool) -> Counts {
     counts
 }
 
-/// Each accepted publication is due once at each live subscription that matches it while it is owed, and at no other.
+/// Adds up one live subscription: each accepted publication that matches and is owed is due once.
 fn close_live(
     shared: &Shared,
     matches: &Bits,
@@ -71,7 +73,7 @@ fn close_live(
 ) {
     for n in matches.iter() {
         match (seen.contains(n), shared.fate(n)) {
-            // Delivered although its OK never came: the relay had taken it, and said so by delivering.
+            // A delivery without an OK proves that the relay accepted the event.
             (true, Fate::Acked | Fate::Planned) => {
                 counts.deliveries_expected += 1;
                 counts.deliveries += 1;
@@ -83,9 +85,9 @@ fn close_live(
     }
 }
 
-/// How long work was outstanding, in nanoseconds: the denominator of envelopes per second. Where publications run
-/// on a schedule that is the whole span; where only sessions run it is the union of their spans, so that the rest
-/// between two bursts does not count as slowness.
+/// How long work was outstanding, in nanoseconds: the denominator of envelopes per second. With
+/// publications that is the whole run; with sessions alone it is the union of their spans, so that
+/// a pause between two bursts does not count.
 pub fn active_ns(workload: &Workload, outcome: &Outcome) -> u64 {
     if !workload.publications.is_empty() {
         return elapsed_ns(workload, outcome);
@@ -93,7 +95,7 @@ pub fn active_ns(workload: &Workload, outcome: &Outcome) -> u64 {
     union_ns(outcome.clients.iter().flat_map(|c| c.report.busy_ns.iter().copied()).collect())
 }
 
-/// From the first instant at which something was due to the last answer, in nanoseconds.
+/// Nanoseconds from the first instant at which something was due to the last answer.
 pub fn elapsed_ns(workload: &Workload, outcome: &Outcome) -> u64 {
     let last_ns = outcome.clients.iter().map(|c| c.report.last_ns).max().unwrap_or(0);
     last_ns.saturating_sub(nanos(workload.first_due()))

@@ -1,8 +1,10 @@
-//! What do users wait, what crosses the wire and what does it cost, when this scenario meets that relay?
+//! How long do users wait, how many bytes cross the wire and what does it cost in CPU, when a
+//! scenario is played against a relay?
 //!
-//! A [`scenario::Scenario`] and a corpus become a [`workload::Workload`]: the whole plan, computed from the seed
-//! before any clock starts. The [`swarm`] plays it against a relay, the [`ledger`] proves that every planned event
-//! and every expected delivery is accounted for, and a [`measure::RunRecord`] keeps it all.
+//! A [`scenario::Scenario`] and a corpus become a [`workload::Workload`]: the whole plan, computed
+//! from the seed before any clock starts. The [`swarm`] plays the plan against a relay, the
+//! [`ledger`] proves that every planned event and every expected delivery is accounted for, and a
+//! [`measure::RunRecord`] holds the measurements. The words are those of `docs/glossary.md`.
 //!
 //! To add a scenario, add a TOML file to `scenarios/`. To measure something else, add a field to
 //! [`recorder::Recorder`].
@@ -51,22 +53,23 @@ pub fn known_formats() -> Vec<&'static str> {
     Format::all().map(Format::name).collect()
 }
 
-/// Names of the wire formats of the question, which a comparison takes when it is not told otherwise.
+/// Names of the core wire formats, which a comparison measures by default.
 pub fn core_formats() -> Vec<&'static str> {
     Format::core().map(Format::name).collect()
 }
 
-/// Names of the implementations that a format has; none of a name that is no format.
+/// Names of the implementations of a format; empty for a name that is no format.
 pub fn known_implementations(format: &str) -> Vec<&'static str> {
     let Ok(format) = format.parse::<Format>() else { return Vec::new() };
     let has = |implementation: &Implementation| format.codec(*implementation).is_ok();
     Implementation::ALL.into_iter().filter(has).map(Implementation::name).collect()
 }
 
-/// A compression as it is written: with the parameters that differ from the standing ones, each meaning in one way.
+/// The canonical spelling of a compression: its name and the parameters that differ from the
+/// defaults.
 ///
 /// # Errors
-/// The text says what would be right.
+/// Says what is wrong with the text and what is allowed.
 pub fn compression_label(text: &str) -> Result<String, String> {
     text.parse::<Compression>().map(|compression| compression.label()).map_err(|error| error.to_string())
 }

@@ -1,4 +1,5 @@
-//! `client-sim`, and `relay-sim` when it starts itself again in the relay's role.
+//! The `client-sim` program. With `role:relay` as its first argument it is `relay-sim`, so that a
+//! run can start a relay process from the same file.
 
 use std::process::ExitCode;
 

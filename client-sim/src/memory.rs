@@ -1,4 +1,4 @@
-//! How much memory processes have, as the kernel sees it.
+//! Resident memory of both processes (`/proc/PID/status`, proc(5)).
 
 use std::fs;
 
@@ -24,7 +24,7 @@ fn parse(status: &str) -> Option<Resident> {
     Some(Resident { now_bytes: kib("VmRSS:")? * 1024, peak_bytes: kib("VmHWM:")? * 1024 })
 }
 
-/// Both processes before their connections.
+/// Resident memory of both processes before their connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Before {
     client_bytes: u64,
@@ -37,7 +37,7 @@ pub(crate) fn before(relay_pid: Option<u32>) -> Option<Before> {
     Some(Before { client_bytes: resident(std::process::id())?.now_bytes, relay_bytes })
 }
 
-/// Reads them again when `connections` are open.
+/// Reads both processes again when `connections` are open.
 pub(crate) fn after(before: Before, relay_pid: Option<u32>, connections: usize) -> Option<MemoryRecord> {
     let relay = relay_pid.and_then(resident);
     Some(MemoryRecord {

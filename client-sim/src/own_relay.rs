@@ -1,4 +1,5 @@
-//! A relay of our own, in a process of its own with a CPU clock of its own: this program again, in the relay role.
+//! A relay of our own: this program again, in the relay role, as a process whose CPU time can be
+//! read.
 
 use std::{
     ffi::OsString,
@@ -18,7 +19,7 @@ use crate::cores;
 /// The first argument that makes a program a relay.
 pub const RELAY_ROLE: &str = "role:relay";
 
-/// How long the relay may take to finish its sessions.
+/// How long the relay may take to close its sessions.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The relay's process; it ends when this is dropped.
@@ -28,35 +29,37 @@ pub struct OwnRelay {
     output: BufReader<ChildStdout>,
     /// `ws://…`
     pub url: String,
-    /// Its process id.
+    /// The relay's process id.
     pub pid: u32,
-    /// How it misbehaves, because it was told to.
+    /// The faults that were planted (`relay-sim --fault`).
     pub faults: Vec<String>,
 }
 
 impl OwnRelay {
-    /// Starts a relay on a free port, with relay-sim's own flags, and waits until it listens. With `pinned` it keeps to
-    /// the relay's cores, and the caller and what it starts later keep to the clients'.
+    /// Starts a relay on a free port with relay-sim's flags, and waits until it listens. `pinned`
+    /// pins the relay to its cores, and the calling thread, with the threads that it starts later,
+    /// to those of the clients.
     ///
     /// # Errors
-    /// When it does not start; its own words are on standard error.
+    /// When the relay does not start; its own message is on standard error.
     pub fn start(flags: &[OsString], pinned: Option<&PinnedCores>) -> anyhow::Result<OwnRelay> {
         let Some(cores) = pinned else { return OwnRelay::spawn(flags) };
-        cores::keep_to(&cores.relay).context("cannot pin the relay (--no-pin does not)")?;
+        cores::keep_to(&cores.relay).context("cannot pin the relay (--no-pin avoids this)")?;
         let relay = OwnRelay::spawn(flags);
-        cores::keep_to(&cores.clients).context("cannot pin the clients (--no-pin does not)")?;
+        cores::keep_to(&cores.clients).context("cannot pin the clients (--no-pin avoids this)")?;
         relay
     }
 
     fn spawn(flags: &[OsString]) -> anyhow::Result<OwnRelay> {
-        let program = std::env::current_exe().context("cannot tell which program this is")?;
+        let program = std::env::current_exe().context("cannot find the file of this program")?;
         let mut child = Command::new(program)
             .arg(RELAY_ROLE)
             .args(["--listen", "127.0.0.1:0", "--announce"])
             .args(flags)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Ctrl-C is for us: the relay must outlive it until its clients have closed.
+            // A process group of its own keeps Ctrl-C from the relay, which must live until its
+            // clients have closed.
             .process_group(0)
             .spawn()
             .context("cannot start the relay process")?;
@@ -72,7 +75,8 @@ impl OwnRelay {
         Ok(OwnRelay { child, output, url, pid, faults })
     }
 
-    /// What the relay has allocated since it started; `None` in builds that do not count, and where it does not answer.
+    /// Allocations of the relay since it started; `None` in builds without `count-allocations`, and
+    /// without an answer.
     pub fn allocations(&mut self) -> Option<Allocations> {
         Allocations::so_far()?;
         writeln!(self.child.stdin.as_mut()?, "allocations").ok()?;
@@ -81,10 +85,10 @@ impl OwnRelay {
         serde_json::from_str(&line).ok()
     }
 
-    /// Ends the relay and returns what it printed last: its totals as JSON.
+    /// Ends the relay and returns its totals as JSON, which it prints last.
     ///
     /// # Errors
-    /// When it ended badly or does not end.
+    /// When the relay ends with an error, or its output cannot be read.
     pub fn stop(mut self) -> anyhow::Result<String> {
         self.ask_to_end();
         let mut totals = String::new();
@@ -112,7 +116,7 @@ impl Drop for OwnRelay {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        // It may have ended in this very instant; there is nothing to do about either.
+        // Fails when the relay ended meanwhile, which is what is wanted.
         self.child.kill().ok();
         self.child.wait().ok();
     }

@@ -1,5 +1,5 @@
-//! Waiting for planned instants more finely than tokio's 1 ms timer: a timerfd, late by a median of about 0.05 ms
-//! where tokio's own sleep is late by about 1 ms.
+//! Waits for planned instants with a timerfd (timerfd_create(2)), because tokio's timer has a
+//! resolution of one millisecond ([`tokio::time::sleep`]).
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use nix::sys::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// Sleeps until instants of the plan; one for each worker.
+/// Sleeps until instants of the plan. Each worker has one.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     timer: AsyncFd<Timer>,
@@ -29,7 +29,7 @@ impl AsRawFd for Timer {
 }
 
 impl Pacer {
-    /// Makes a timer; call inside a tokio runtime.
+    /// Makes a timer. Call it inside a tokio runtime.
     ///
     /// # Errors
     /// When the system has no descriptor left.
@@ -44,10 +44,10 @@ impl Pacer {
         Ok(Pacer { timer })
     }
 
-    /// Returns at `instant`, at once if that has passed.
+    /// Waits until `instant`; returns at once when it has passed.
     ///
     /// # Errors
-    /// What the system says of the timer.
+    /// When the timer cannot be set or read.
     pub(crate) async fn until(&self, instant: Instant) -> io::Result<()> {
         loop {
             let wait = instant.saturating_duration_since(Instant::now());
@@ -58,7 +58,8 @@ impl Pacer {
             let wait = wait.max(Duration::from_nanos(1));
             timer.set(Expiration::OneShot(TimeSpec::from_duration(wait)), TimerSetTimeFlags::empty())?;
             let mut guard = self.timer.readable().await?;
-            // Reading resets the timer; readiness left over from an earlier instant only costs one more turn.
+            // Reading resets the timer; readiness left over from an earlier instant costs one more
+            // turn of the loop.
             match guard.try_io(|timer| timer.get_ref().0.wait().map_err(io::Error::from)) {
                 Ok(result) => result?,
                 Err(_would_block) => {}

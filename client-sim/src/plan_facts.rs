@@ -1,4 +1,4 @@
-//! What a plan amounts to before anything runs: how many, how large, for whom.
+//! Sums over a plan, known before the run: clients, requests, deliveries, bytes.
 
 use codecs::{ClientMessage, Codec, Format, Implementation, RelayMessage};
 use measure::FlowRecord;
@@ -8,15 +8,15 @@ use crate::workload::{Task, Workload};
 /// Sums over a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PlanFacts {
-    /// Clients that may be connected at one time.
+    /// The most clients connected at one time.
     pub connections: u64,
     /// Connections made over the whole run.
     pub connections_made: u64,
     /// Requests for stored events.
     pub requests: u64,
-    /// What those requests must bring.
+    /// Deliveries that answer those requests.
     pub stored_deliveries: u64,
-    /// What live subscriptions that last as long as the run must bring.
+    /// Deliveries to live subscriptions that last as long as the run.
     pub live_deliveries: u64,
     /// Events published.
     pub published: u64,
@@ -42,7 +42,7 @@ impl PlanFacts {
         let mut buffer = Vec::new();
         for (event, uses) in workload.events.iter().zip(&uses) {
             buffer.clear();
-            // Every event of a plan was encoded in every format when it was chosen.
+            // `Workload::plan` chose only events that every format encodes.
             json.encode_event(event, &mut buffer).ok();
             facts.delivered_json_bytes += buffer.len() as u64 * (uses.stored + uses.live);
             facts.published_json_bytes += buffer.len() as u64 * u64::from(uses.published);
@@ -57,12 +57,13 @@ impl PlanFacts {
         facts
     }
 
-    /// Deliveries that are certain before the run.
+    /// Deliveries that are known before the run.
     pub fn deliveries(&self) -> u64 {
         self.stored_deliveries + self.live_deliveries
     }
 
-    /// The mean size in JSON of a delivered event, or of a published one where nothing is delivered.
+    /// The mean size in JSON of a delivered event, or of a published one where nothing is
+    /// delivered.
     pub fn event_json_bytes(&self) -> Option<f64> {
         let mean = |bytes: u64, count: u64| (count > 0).then(|| bytes as f64 / count as f64);
         mean(self.delivered_json_bytes, self.deliveries())
@@ -70,8 +71,8 @@ impl PlanFacts {
     }
 }
 
-/// The protocol messages of a plan and their payload bytes in one format, to the relay and to the clients; deliveries
-/// to sessions that stay for a while are not in it, because their number is known only afterwards.
+/// The messages of a plan and their payload bytes in one format, to the relay and to the clients.
+/// Live deliveries to sessions are left out: their number depends on when the stays begin.
 pub fn payload(workload: &Workload, codec: &dyn Codec) -> (FlowRecord, FlowRecord) {
     let (mut to_relay, mut to_client) = (FlowRecord::default(), FlowRecord::default());
     let mut buffer = Vec::new();
@@ -105,7 +106,7 @@ pub fn payload(workload: &Workload, codec: &dyn Codec) -> (FlowRecord, FlowRecor
     (to_relay, to_client)
 }
 
-/// How often an event is on the wire.
+/// How often an event crosses the wire, and why.
 #[derive(Debug, Clone, Copy, Default)]
 struct Uses {
     stored: u64,
@@ -140,7 +141,7 @@ fn requests(workload: &Workload) -> impl Iterator<Item = ClientMessage<'static>>
     })
 }
 
-/// Those before the start, and those that sessions make.
+/// The connections made before the start, and those that sessions make.
 pub(crate) fn connections_made(workload: &Workload) -> u64 {
     let before = workload.roles.iter().filter(|role| role.connects_before()).count();
     let again = workload.sessions.iter().filter(|session| {

@@ -1,5 +1,5 @@
-//! Before the clock starts: does the relay really speak what it agreed to, and does it hold the events that the
-//! plan asks for?
+//! Prepares the relay before the clock starts: checks that it speaks the agreed format, and stores
+//! the events that the plan asks for.
 
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration, time::Instant};
 
@@ -19,11 +19,12 @@ use crate::{
 /// How long the relay may take for one answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Connects once, checks the agreement with a first message, and puts the stored events into the relay.
+/// Connects once, checks the agreement by a first request, and publishes the events that the relay
+/// must hold.
 ///
 /// # Errors
-/// When the relay cannot be reached, agreed on something else than asked, does not speak what it agreed to, or
-/// refuses an event.
+/// When the relay cannot be reached, agrees on another format or compression, does not speak the
+/// agreed format, or refuses an event.
 pub(crate) async fn prepare(target: &Target, workload: &Workload) -> anyhow::Result<Agreement> {
     let shared = Arc::new(Shared::new(workload.preparation()));
     let dialer = Arc::new(Dialer::new(target.clone(), 1));
@@ -64,7 +65,8 @@ async fn turn(driver: &mut Driver) -> anyhow::Result<()> {
     timeout(PATIENCE, driver.turn()).await.with_context(silence)?
 }
 
-/// An echoed token proves nothing, a message that decodes does.
+/// Fails unless the first message decodes: a server that echoes any subprotocol token may know none
+/// of them.
 fn judge_first_answer(report: &Report, agreement: &Agreement) -> anyhow::Result<()> {
     let format = agreement.format;
     match (&report.complaint, &agreement.token) {

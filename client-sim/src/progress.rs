@@ -1,4 +1,4 @@
-//! A line a second for whoever waits.
+//! One line of progress each second.
 
 use std::{
     io::{IsTerminal, Write, stderr, stdout},
@@ -11,7 +11,8 @@ use crate::shared::Shared;
 
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Shows how far a run is, on standard error; on a terminal the line is rewritten. For programs, as JSON on standard output.
+/// Shows how far a run is: on standard error, where a terminal has its line rewritten, and with
+/// `json` as JSON lines on standard output.
 pub(crate) struct Progress<'a> {
     shared: &'a Shared,
     interval: Interval,
@@ -22,7 +23,7 @@ pub(crate) struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    /// For a run that has just started.
+    /// Makes the progress of a run that has just started.
     pub(crate) fn new(shared: &'a Shared, quiet: bool, json: bool) -> Self {
         let mut interval = interval(PERIOD);
         interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -30,7 +31,7 @@ impl<'a> Progress<'a> {
         Progress { shared, interval, quiet, json, seconds: 0, terminal: stderr().is_terminal() }
     }
 
-    /// Waits for the next second and shows it; cancel-safe.
+    /// Waits for the next second and prints its line; cancel-safe.
     pub(crate) async fn tick(&mut self) {
         self.interval.tick().await;
         self.seconds += 1;
@@ -47,7 +48,7 @@ impl<'a> Progress<'a> {
         }
         let line = format!("{} s of {total:.0} s, {} deliveries", self.seconds, self.shared.deliveries());
         let end = if self.terminal { "\r" } else { "\n" };
-        // Progress that cannot be shown is no reason to end a measurement.
+        // A closed standard error does not end a measurement.
         write!(stderr(), "{line}{end}").ok();
     }
 }

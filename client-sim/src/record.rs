@@ -1,4 +1,4 @@
-//! From a run to the record it leaves.
+//! Turns the outcome of a run into its [`RunRecord`].
 
 use std::time::Duration;
 
@@ -13,32 +13,32 @@ use wire::{Agreement, Compression, Flow, Traffic};
 
 use crate::{args::Args, client::Report, ledger, recorder::Timing, shared::Shared, swarm::Outcome};
 
-/// What is known of a run beside its outcome.
+/// Everything about a run except its outcome.
 #[derive(Debug)]
 pub(crate) struct Facts<'a> {
     /// The command line as given.
     pub args: &'a Args,
     /// Where the events came from.
     pub corpus: &'a Corpus,
-    /// The seed in use.
+    /// The seed of the plan.
     pub seed: u64,
-    /// What was agreed on.
+    /// The agreed format, compression and batching.
     pub agreement: &'a Agreement,
     /// The relay's process.
     pub relay: Option<RelayProcess>,
-    /// What the relay counted, when it is ours and ended well.
+    /// The relay's own totals, of a relay of our own that ended well.
     pub relay_totals: Option<Totals>,
     /// Wall clock at the start.
     pub started_utc: String,
-    /// How long work was to be started for.
+    /// The span in which work is started.
     pub window: Duration,
-    /// The machine as it was before.
+    /// The machine, as read before the run.
     pub environment: Environment,
-    /// Who kept to which cores.
+    /// The cores of relay and clients.
     pub pinned: Option<PinnedCores>,
 }
 
-/// Closes the ledger, judges the measurement and writes it all down.
+/// Closes the ledger, judges the validity and fills in the record.
 pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> RunRecord {
     let reports: Vec<&Report> = outcome.clients.iter().map(|client| &client.report).collect();
     let counts = ledger::close(shared, &reports, outcome.incomplete.is_none());
@@ -105,7 +105,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     }
 }
 
-/// The relay's process, with what it spoiled if it was told to.
+/// The relay's process, with the number of faults that it planted (`relay-sim --fault`).
 fn relay(facts: &Facts<'_>) -> Option<RelayProcess> {
     let relay = facts.relay.clone()?;
     let misbehaves = !relay.faults.is_empty();
@@ -119,7 +119,7 @@ fn relay(facts: &Facts<'_>) -> Option<RelayProcess> {
     Some(RelayProcess { planted, ..relay })
 }
 
-/// The command line without the folder of the program, which says something about a machine and nothing about the run.
+/// The command line without the folder of the program, which differs between machines.
 fn command(args: impl Iterator<Item = String>) -> Vec<String> {
     let mut command: Vec<String> = args.collect();
     if let Some(program) = command.first_mut() {
@@ -137,12 +137,12 @@ fn cell(facts: &Facts<'_>) -> Cell {
         compression: facts.agreement.compression.label(),
         compression_parameters: facts.agreement.compression.parameters(),
         batching: batching(facts),
-        // What another relay checks is its own affair, and not known here.
+        // What a relay behind --url verifies is unknown.
         verify: if args.url.is_some() { "unknown".to_owned() } else { args.verify.to_string() },
     }
 }
 
-/// The limits of another relay are not known here.
+/// The batch limits; those of a relay behind `--url` are unknown.
 fn batching(facts: &Facts<'_>) -> String {
     let Args { batch_ms, batch_n, batch_bytes, url, .. } = facts.args;
     match (facts.agreement.batched, url) {
@@ -152,7 +152,7 @@ fn batching(facts: &Facts<'_>) -> String {
     }
 }
 
-/// Nothing where nothing is compressed.
+/// Memory of compression on both ends; `None` without compression.
 fn compression_memory(outcome: &Outcome, facts: &Facts<'_>) -> Option<CompressionMemoryRecord> {
     if facts.agreement.compression == Compression::None {
         return None;
@@ -174,7 +174,8 @@ fn flow(flow: Flow) -> FlowRecord {
     FlowRecord { messages: flow.messages, payload_bytes: flow.payload_bytes, wire_bytes: flow.wire_bytes }
 }
 
-/// MEASUREMENT §7, for one run.
+/// Judges whether one run is valid, by the rules of `measure/src/validity.rs` (docs/methodology.md,
+/// "When a block counts").
 fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Facts<'_>) -> Validity {
     let p99 = |timing| outcome.recorder.all(timing).map_or(Quantile::Missing, |l| l.quantile_ns(0.99));
     let response = p99(Timing::Response);
@@ -187,14 +188,15 @@ fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Fa
         generator_cpu_ns: outcome.client_cpu.total_ns,
         generator_wait_ns: outcome.client_wait_ns,
         generator_cores: usable_cores(facts).clients,
-        // A run ends when all is done. The rest after the last burst belongs to the load as much as that between two.
+        // A run ends when everything is answered; the pause after its last burst belongs to the
+        // load like those before.
         elapsed_ns: u64::try_from(outcome.wall.max(facts.window).as_nanos()).unwrap_or(u64::MAX),
         cpu_pressure_percent: measure::cpu_pressure_percent(),
     }
     .judge()
 }
 
-/// Each thread keeps one core busy at most, and all of them what they are pinned to.
+/// The cores that each end can keep busy: its threads, and no more than it is pinned to.
 fn usable_cores(facts: &Facts<'_>) -> UsableCores {
     let (threads, workers) = (u64::from(facts.args.relay_threads), u64::from(facts.args.workers));
     let pinned = facts.pinned.as_ref();
@@ -205,8 +207,8 @@ fn usable_cores(facts: &Facts<'_>) -> UsableCores {
     }
 }
 
-/// The rate that the schedule asked for and the rate at which publications really left. A closed loop has no rate to
-/// keep.
+/// The offered rate and the achieved rate of publications. `None` for a closed loop, which has no
+/// rate, and for fewer than 100 publications.
 fn rate(shared: &Shared, outcome: &Outcome) -> Option<Rate> {
     let publications = &shared.workload.publications;
     if publications.len() < 100 || outcome.incomplete.is_some() || shared.workload.is_closed() {

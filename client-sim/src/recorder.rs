@@ -1,17 +1,19 @@
-//! The latencies of one worker. Never one for each connection: at 10,000 of them that would be gigabytes.
+//! The timings of one worker. A recorder for each connection would take gigabytes at 10,000
+//! connections.
 
 use std::collections::BTreeMap;
 
 use measure::{Latency, SliceRecorder, Slices};
 
-/// What is timed. All of it in nanoseconds.
+/// What is timed, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timing {
     /// From the instant an event or request was due to its delivery: what a user waits.
     Response,
-    /// From the instant it was sent to its delivery.
+    /// From the instant an event or request was sent to its delivery.
     Service,
-    /// From the instant it was due to the instant it was sent: what the generator itself added.
+    /// From the instant an event or session was due to the instant it was sent: what the generator
+    /// added.
     SendLag,
     /// From the instant an event was due to its OK.
     PublishOk,
@@ -21,18 +23,19 @@ pub enum Timing {
     FirstEvent,
     /// From the instant a step was due to its fiftieth event: a first screen.
     FiftiethEvent,
-    /// From the instant a session was due to the last EOSE of its last step, a handshake included where it makes one.
+    /// From the instant a session was due to the last EOSE of its last step, including its
+    /// handshake if it connects.
     Session,
     /// From the first byte of TCP to the end of the WebSocket handshake.
     Handshake,
     /// From sending AUTH to its OK.
     Auth,
-    /// From the instant a reconciliation was due to knowing the difference.
+    /// From the instant a reconciliation (NIP-77) was due to the instant its difference was known.
     Reconcile,
 }
 
 impl Timing {
-    /// In the order of every table.
+    /// All timings, in the order of every table.
     pub const ALL: [Timing; 11] = [
         Timing::Response,
         Timing::Service,
@@ -65,23 +68,24 @@ impl Timing {
     }
 }
 
-/// A latency on one clock.
+/// One timed interval, with both ends on one clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
     /// What was timed.
     pub timing: Timing,
-    /// When it was due, or began, in nanoseconds.
+    /// The instant it was due, or began, in nanoseconds.
     pub since_ns: u64,
-    /// When it was done, in nanoseconds.
+    /// The instant it ended, in nanoseconds.
     pub now_ns: u64,
-    /// Whether it counts only for its population: a client that is slow on purpose says nothing about the others.
+    /// Whether the sample counts for its population only: a slow reader would distort the sum of
+    /// all clients.
     pub apart: bool,
 }
 
-/// What is kept second by second, best known first.
+/// Timings that are also kept second by second. Slices show the first of them that has samples.
 const SLICED: [Timing; 3] = [Timing::Response, Timing::PublishOk, Timing::Eose];
 
-/// Latencies by timing, for all clients together and for each named population.
+/// Histograms by timing, for all clients together and for each named population.
 #[derive(Debug, Default)]
 pub struct Recorder {
     latencies: BTreeMap<(Timing, Option<usize>), Latency>,
@@ -89,7 +93,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Adds a value of a client whose population has the label, if it has one.
+    /// Adds a sample of a client; `label` is its population, where that has a name.
     pub fn add(&mut self, label: Option<usize>, sample: &Sample) {
         let Sample { timing, since_ns, now_ns, apart } = *sample;
         let ns = now_ns.saturating_sub(since_ns);
@@ -105,7 +109,7 @@ impl Recorder {
         }
     }
 
-    /// Adds what another worker recorded.
+    /// Adds the timings of another worker.
     pub fn merge(&mut self, other: &Recorder) {
         for (key, latency) in &other.latencies {
             self.latencies.entry(*key).or_default().merge(latency);
@@ -115,22 +119,23 @@ impl Recorder {
         }
     }
 
-    /// All clients' values of a timing.
+    /// The histogram of a timing over all clients.
     pub fn all(&self, timing: Timing) -> Option<&Latency> {
         self.latencies.get(&(timing, None))
     }
 
-    /// Values beyond the histograms' range.
+    /// How many values exceeded the range of the histograms.
     pub fn clipped(&self) -> u64 {
         self.latencies.values().map(Latency::clipped).sum()
     }
 
-    /// How many samples of the best known timing came in the second of this number, and the latency that 1 % of them exceed.
+    /// The number of samples and the p99 in nanoseconds of second `second`, of the first timing in
+    /// `SLICED` that has any.
     pub fn second(&self, second: usize) -> Option<(u64, u64)> {
         self.slices.iter().find_map(|slices| slices.samples_and_p99_ns(second))
     }
 
-    /// The seconds of the best known timing, of those for which work was planned.
+    /// The seconds in which work was planned, of the first timing in `SLICED` that has samples.
     pub fn slices(&self, planned_ns: u64) -> Option<Slices> {
         let known = SLICED.iter().zip(&self.slices).find(|(timing, _)| self.all(**timing).is_some());
         known.map(|(timing, slices)| Slices {
@@ -139,8 +144,8 @@ impl Recorder {
         })
     }
 
-    /// By the names used in results: `eose`, and `eose.home` for the population of that name. Timings without a
-    /// value are left out.
+    /// The histograms by their names in results: `eose` for all clients, `eose.home` for the
+    /// population `home`. Timings without samples are left out.
     pub fn into_named(self, labels: &[String]) -> BTreeMap<String, Latency> {
         let name = |(timing, label): (Timing, Option<usize>)| match label.and_then(|label| labels.get(label))
         {

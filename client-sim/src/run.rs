@@ -24,7 +24,7 @@ use crate::{
     workload::Workload,
 };
 
-/// A mistake of the user's; the text says how to mend it.
+/// A mistake in the command line, the scenario or the corpus; the text says how to correct it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
 pub(crate) struct UsageError(anyhow::Error);
@@ -114,7 +114,7 @@ fn options(args: &Args, own_relay: Option<&OwnRelay>) -> swarm::Options {
     }
 }
 
-/// What is left when the load has ended.
+/// The results of the load.
 struct Played {
     shared: Arc<Shared>,
     agreement: Agreement,
@@ -170,7 +170,7 @@ fn relay_process(
     })
 }
 
-/// Everything that can be wrong with what the user asked for.
+/// Loads scenario and corpus and computes the plan. Every error is a mistake of the user.
 fn plan(args: &Args) -> anyhow::Result<(Scenario, Corpus, Workload, u64)> {
     args.format.codec(args.implementation)?;
     let name = args.scenario.as_deref().context("--scenario is required")?;
@@ -191,15 +191,16 @@ fn plan(args: &Args) -> anyhow::Result<(Scenario, Corpus, Workload, u64)> {
     Ok((scenario, corpus, workload, seed))
 }
 
-/// The relay of our own and the clients, each on cores of its own, if that is possible and wanted.
+/// The separate cores of a relay of our own and of the clients; `None` with `--no-pin`, `--url` or
+/// a single core.
 fn pinned(args: &Args) -> anyhow::Result<Option<PinnedCores>> {
     if args.no_pin || args.url.is_some() {
         return Ok(None);
     }
-    cores::halves().context("cannot tell which cores may be used (--no-pin does not ask)")
+    cores::halves().context("cannot read which cores this process may use (--no-pin avoids this)")
 }
 
-/// Few connections can have buffers that suit a stream; many would take gigabytes.
+/// Larger read buffers where there are few connections; with many they would take gigabytes.
 fn limits(connections: usize) -> WireLimits {
     const FEW: usize = 1_000;
     const STREAM_BUFFER_BYTES: usize = 16 << 10;
@@ -211,7 +212,7 @@ fn limits(connections: usize) -> WireLimits {
     }
 }
 
-/// With the dictionary that was asked for.
+/// The compression of `--compression`, with the dictionary of `--dictionary`.
 fn compression(args: &Args) -> anyhow::Result<Compression> {
     let Some(file) = &args.dictionary else { return Ok(args.compression) };
     let dictionary = Dictionary::read(file).with_context(|| format!("--dictionary {}", file.display()))?;
@@ -224,7 +225,7 @@ fn compression(args: &Args) -> anyhow::Result<Compression> {
     Ok(compression)
 }
 
-/// Read once, not for each connection.
+/// The root certificates to trust for `wss://`, read once for all connections.
 fn trusted(args: &Args, url: &str) -> anyhow::Result<Option<ClientTls>> {
     if !url.starts_with("wss:") {
         return Ok(None);
@@ -260,7 +261,7 @@ pub(crate) fn plan_over(
         .with_context(|| format!("cannot play scenario {} with corpus {}", scenario.name, corpus.name))
 }
 
-/// One that no earlier run had: the standard library seeds its hash maps from the system.
+/// A seed that differs from run to run: the standard library seeds its hash maps at random.
 fn any_seed() -> u64 {
     std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id())
 }
@@ -289,7 +290,7 @@ fn relay_flags(args: &Args, workload: &Workload) -> Vec<OsString> {
     flags.chain(workload.auth.then(|| "--auth".into())).chain(faults).chain(frame).collect()
 }
 
-/// Prints and stores what was measured, whatever became of the run.
+/// Writes the record and prints the summary, also of an incomplete run.
 fn finish(args: &Args, record: &RunRecord, complaint: Option<&str>) -> anyhow::Result<()> {
     if let Some(path) = &args.record {
         record.write(path)?;
@@ -309,8 +310,8 @@ fn finish(args: &Args, record: &RunRecord, complaint: Option<&str>) -> anyhow::R
     Ok(())
 }
 
-/// To standard error: standard output belongs to machine-readable things.
-#[expect(clippy::print_stderr, reason = "this is the program's way to talk to people")]
+/// Prints to standard error: standard output is for machine-readable output.
+#[expect(clippy::print_stderr, reason = "messages for people go to standard error")]
 pub(crate) fn report(text: &str) {
     eprintln!("{text}");
 }

@@ -1,7 +1,7 @@
-//! When everything is due, computed from the seed before the run.
+//! The instants at which everything is due, computed from the seed before the run.
 //!
-//! Each connection has its own random stream, so its arrivals do not depend on how many others there are in the
-//! same process.
+//! Each connection has its own random stream, so its arrivals do not depend on the other
+//! connections of its worker.
 
 use std::time::Duration;
 
@@ -9,13 +9,14 @@ use corpus::Random;
 
 use crate::scenario::{Arrival, Span};
 
-/// Nanoseconds; a `u64` holds 584 years of them.
+/// A duration in nanoseconds; a `u64` holds 584 years.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The instants at which connection `index` of `connections` is due within `spans`, in ascending order. Of a closed
-/// loop, the instants at which its rounds may start at the earliest: the start of the first span.
+/// The instants at which connection `index` of `connections` is due within `spans`, in ascending
+/// order. Each round of a closed loop has the start of the first span, the earliest instant at
+/// which it may start.
 pub(crate) fn arrivals(
     arrival: Arrival,
     connections: usize,
@@ -40,7 +41,8 @@ pub(crate) fn arrivals(
             let mean_gap_s = connections as f64 / rate_per_s;
             let mut at_s = 0.0;
             let steps = std::iter::from_fn(|| {
-                // Inverse transform; 1 - u lies in (0, 1], whose logarithm is finite.
+                // Inverse transform sampling; 1 - u lies in (0, 1], so that the logarithm is
+                // finite.
                 at_s += -(1.0 - random.unit()).ln() * mean_gap_s;
                 Some(at_s)
             });
@@ -56,8 +58,9 @@ pub(crate) fn arrivals(
     }
 }
 
-/// Turns instants of full load, in seconds and ascending, into instants of the spans: where the load is a half, time
-/// passes half as fast. That keeps a ramp of Poisson arrivals a Poisson process.
+/// Maps ascending instants of full load, in seconds, to instants of the spans: at half the load,
+/// time passes half as fast. Poisson arrivals so mapped are a Poisson process whose rate follows
+/// the load (time-rescaling).
 fn at_load(instants_s: impl Iterator<Item = f64>, spans: &[Span]) -> Vec<Duration> {
     let mut at = Vec::new();
     let mut spans = spans.iter();
@@ -81,7 +84,8 @@ fn at_load(instants_s: impl Iterator<Item = f64>, spans: &[Span]) -> Vec<Duratio
     at
 }
 
-/// Solves `from·t + slope·t²/2 = work` for t ≥ 0, in the form that loses no digits when the slope is small.
+/// Solves `from·t + slope·t²/2 = work` for t ≥ 0, in the form that loses no digits when the slope
+/// is small.
 fn within(work: f64, from: f64, slope: f64) -> f64 {
     let root = (from * from + 2.0 * slope * work).max(0.0).sqrt();
     if from + root == 0.0 { 0.0 } else { 2.0 * work / (from + root) }

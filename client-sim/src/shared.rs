@@ -1,4 +1,5 @@
-//! What the workers of a run share: the plan, the start, and the fate of every publication.
+//! The state that the workers of a run share: the plan, the start, and the fate of every
+//! publication.
 
 use std::{
     collections::HashSet,
@@ -13,19 +14,19 @@ use tokio::sync::Notify;
 
 use crate::{bits::Bits, schedule::nanos, workload::Workload};
 
-/// What became of a publication.
+/// The fate of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Fate {
-    /// Planned, not sent.
+    /// No answer yet.
     Planned,
-    /// The relay took it.
+    /// The relay accepted the event.
     Acked,
-    /// The relay refused it.
+    /// The relay refused the event.
     Rejected,
-    /// The relay had it already.
+    /// The relay had the event already.
     Duplicate,
-    /// It was due, but its connection's queue was full.
+    /// The generator did not send the event: a queue was full, or its reconciliation was given up.
     Dropped,
 }
 
@@ -36,31 +37,32 @@ impl Fate {
     }
 }
 
-/// Shared by all workers.
+/// The state shared by all workers.
 #[derive(Debug)]
 pub struct Shared {
     /// The plan.
     pub workload: Workload,
     /// When each publication was sent, in nanoseconds from the start; 0 before that.
     sent_ns: Vec<AtomicU64>,
-    /// Woken when everything is done, or something failed.
+    /// Notified when everything is done, or something failed.
     pub changed: Notify,
     fates: Vec<AtomicU8>,
     fan_out: Vec<u32>,
     start: OnceLock<Instant>,
     outstanding: AtomicI64,
-    /// Slow readers that have not caught up.
+    /// The number of slow readers that have not caught up.
     behind: AtomicI64,
     deliveries: AtomicU64,
-    /// Of the last second, for progress: samples of all workers, and the worst p99 in nanoseconds of any.
+    /// The last second, for progress: samples of all workers, and the highest p99 of a worker in
+    /// nanoseconds.
     last_second: (AtomicU64, AtomicU64),
     failures: Mutex<Vec<String>>,
-    /// The ids that each client knows which reads from several relays.
+    /// Ids of the events that each client with several relays has.
     known: Vec<Mutex<HashSet<[u8; 32]>>>,
 }
 
 impl Shared {
-    /// For a run of `workload`.
+    /// Makes the state for a run of `workload`.
     pub fn new(workload: Workload) -> Self {
         let fan_out = workload.fan_out();
         let deliveries: i64 = fan_out.iter().copied().map(i64::from).sum();
@@ -82,7 +84,7 @@ impl Shared {
         }
     }
 
-    /// Sets the instant that the plan's times count from.
+    /// Sets the start of the run, from which the plan's times count.
     ///
     /// # Panics
     /// When called twice: a run starts once.
@@ -90,7 +92,7 @@ impl Shared {
         self.start.set(start).expect("a run starts once");
     }
 
-    /// The instant that the plan's times count from.
+    /// The start of the run, from which the plan's times count.
     ///
     /// # Panics
     /// Before [`Shared::set_start`]: nothing is timed before the start.
@@ -108,53 +110,55 @@ impl Shared {
         self.deliveries.load(Ordering::Relaxed)
     }
 
-    /// Notes what a worker saw in the last second, for progress.
+    /// Adds the last second of one worker, for progress.
     pub fn saw(&self, samples: u64, p99_ns: u64) {
         self.last_second.0.fetch_add(samples, Ordering::Relaxed);
         self.last_second.1.fetch_max(p99_ns, Ordering::Relaxed);
     }
 
-    /// What the workers noted since this was asked last: samples, and the worst p99 in nanoseconds of any worker.
+    /// Takes what the workers added since the last call: samples, and the highest p99 of a worker
+    /// in nanoseconds.
     pub fn last_second(&self) -> (u64, u64) {
         (self.last_second.0.swap(0, Ordering::Relaxed), self.last_second.1.swap(0, Ordering::Relaxed))
     }
 
-    /// Notes that `count` pieces of work are done; wakes whoever waits for the last.
+    /// Subtracts `count` pieces of work; notifies [`Shared::changed`] with the last.
     pub fn done(&self, count: i64) {
         if self.outstanding.fetch_sub(count, Ordering::AcqRel) <= count {
             self.changed.notify_one();
         }
     }
 
-    /// How much is left to do; falls with every answer.
+    /// Pieces of work left: publications without a fate, open sessions, missing deliveries, slow
+    /// readers behind.
     pub fn outstanding(&self) -> i64 {
         self.outstanding.load(Ordering::Acquire) + self.behind.load(Ordering::Acquire)
     }
 
-    /// Notes that a slow reader has everything, or was cut off.
+    /// Counts a slow reader that has everything, or was cut off.
     pub fn caught_up(&self) {
         self.behind.fetch_sub(1, Ordering::AcqRel);
         self.changed.notify_one();
     }
 
-    /// Whether only slow readers have something left to do.
+    /// Whether only slow readers have work left.
     pub fn waits_for_slow_readers(&self) -> bool {
         self.outstanding.load(Ordering::Acquire) <= 0
     }
 
-    /// Whether every publication has its fate, every session its end and every delivery arrived.
+    /// Whether no work is left.
     pub fn is_done(&self) -> bool {
         self.waits_for_slow_readers() && self.behind.load(Ordering::Acquire) <= 0
     }
 
-    /// Decides the fate of a publication. One that was not accepted is delivered to nobody.
+    /// Sets the fate of a publication. One that the relay did not accept is delivered to nobody.
     pub fn settle(&self, publication: usize, fate: Fate) {
         self.fates[publication].store(fate as u8, Ordering::Release);
         let undelivered = if fate == Fate::Acked { 0 } else { i64::from(self.fan_out[publication]) };
         self.done(1 + undelivered);
     }
 
-    /// What became of a publication.
+    /// The fate of a publication.
     pub fn fate(&self, publication: usize) -> Fate {
         match self.fates[publication].load(Ordering::Acquire) {
             f if f == Fate::Acked as u8 => Fate::Acked,
@@ -165,7 +169,7 @@ impl Shared {
         }
     }
 
-    /// Notes that a publication is handed to its connection, at so many nanoseconds from the start.
+    /// Records when a publication was given to its connection, in nanoseconds from the start.
     pub fn note_sent(&self, publication: usize, now_ns: u64) {
         self.sent_ns[publication].store(now_ns.max(1), Ordering::Relaxed);
     }
@@ -175,12 +179,13 @@ impl Shared {
         self.sent_ns[publication].load(Ordering::Relaxed)
     }
 
-    /// Whether a publication was handed to its connection's socket.
+    /// Whether a publication was given to its connection.
     pub fn was_sent(&self, publication: usize) -> bool {
         self.sent_ns(publication) > 0
     }
 
-    /// When a publication was due, in nanoseconds from the start: planned, or in a closed loop when it was sent.
+    /// When a publication was due, in nanoseconds from the start; in a closed loop, when it was
+    /// sent.
     pub fn due_ns(&self, publication: usize) -> u64 {
         let planned = &self.workload.publications[publication];
         if planned.closed { self.sent_ns(publication) } else { nanos(planned.at) }
@@ -201,7 +206,8 @@ impl Shared {
         self.known[reader].lock().unwrap_or_else(PoisonError::into_inner).contains(id)
     }
 
-    /// Notes that it has the event; whether that is new to it.
+    /// Adds an event to those of a client with several relays; true when the client did not have
+    /// it.
     pub fn learns(&self, reader: usize, id: &[u8; 32]) -> bool {
         self.known[reader].lock().unwrap_or_else(PoisonError::into_inner).insert(*id)
     }
@@ -211,13 +217,13 @@ impl Shared {
         (0..self.fates.len()).map(|publication| self.fate(publication) == Fate::Acked).collect()
     }
 
-    /// Notes that a connection ended early.
+    /// Reports that a connection ended early.
     pub fn report_failure(&self, failure: &str) {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(failure.to_owned());
         self.changed.notify_one();
     }
 
-    /// The first connection that ended early.
+    /// Why the first connection that ended early did so.
     pub fn first_failure(&self) -> Option<String> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).first().cloned()
     }

@@ -1,4 +1,4 @@
-//! What a person reads after a run.
+//! The summary that is printed after a run.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use measure::{
     Allocations, AllocationsRecord, CpuTime, FlowRecord, Quantile, RunRecord, Status, ValidityClass,
 };
 
-/// A few lines: what ran, how much, how long, what it cost, and whether to believe it.
+/// A few lines: the cell, the amounts, the latencies, the cost, and the validity.
 pub(crate) fn summary(record: &RunRecord) -> String {
     let mut text = String::new();
     write_all(&mut text, record).expect("writing into a String cannot fail");
@@ -137,7 +137,7 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
     }
 }
 
-/// `[…]` marks a quantile with few samples above it, `–` one with too few.
+/// Formats a quantile. `[…]` marks one with few samples above it, `–` one with too few.
 fn milliseconds(quantile: Quantile) -> String {
     match quantile {
         Quantile::Exact(ns) => format!("{:.3} ms", ns as f64 / 1e6),

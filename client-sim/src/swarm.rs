@@ -1,4 +1,5 @@
-//! The run itself: workers connect, wait for the start, release what is due, and bring back what they saw.
+//! Plays a plan: worker threads connect the clients, release what is due, and return what the
+//! clients saw.
 
 use std::{
     cell::RefCell,
@@ -30,63 +31,65 @@ use crate::{
     workload::Due,
 };
 
-/// Commands a client may have waiting. Beyond that its publications are dropped, which makes the run invalid.
+/// Length of the queue of due work of a client. Publications beyond it are dropped, which makes the
+/// run invalid.
 const QUEUE: usize = 1 << 16;
 
-/// How often a worker looks whether everything but its slow readers is done.
+/// How often a worker checks whether only slow readers have work left.
 const CATCH_UP_POLL: Duration = Duration::from_millis(10);
 
-/// Handshakes under way at once in one worker.
+/// Most concurrent handshakes in one worker.
 const CONNECTING: usize = 64;
 
-/// How long clients have to note what is still under way after the first connection failed.
+/// How long clients go on after the first connection failed, to count what is on the way.
 const GRACE: Duration = Duration::from_millis(300);
 
-/// How long clients read on after everything was measured.
+/// How long clients read on after the measured span.
 const LINGER: Duration = Duration::from_millis(100);
 
-/// The reason of a run that the user ended.
+/// Why a run that the user ended is incomplete.
 pub const INTERRUPTED: &str = "interrupted";
 
-/// How a run is carried out.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Threads that carry the connections.
     pub workers: usize,
-    /// How long nothing may come after the last thing was due.
+    /// How long the relay may be silent after the last thing was due before the run ends.
     pub drain: Duration,
-    /// The relay's process, when it can be watched.
+    /// The process id of the relay, when it runs on this machine.
     pub relay_pid: Option<u32>,
-    /// Whether to print no progress.
+    /// Whether to suppress progress on standard error.
     pub quiet: bool,
-    /// Whether to print progress for programs.
+    /// Whether to print progress as JSON on standard output.
     pub progress_json: bool,
 }
 
-/// What came back.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// All latencies.
+    /// The timings of all clients.
     pub recorder: Recorder,
-    /// One for each connection, in the order of the plan.
+    /// The result of each client, in the order of the plan.
     pub clients: Vec<ClientOutcome>,
     /// CPU time of this process from start to end.
     pub client_cpu: CpuTime,
     /// CPU time of the relay from start to end.
     pub relay_cpu: Option<CpuTime>,
-    /// What both processes allocated from start to end, in builds that count it.
+    /// Allocations of both processes from start to end, in builds with `count-allocations`.
     pub allocations: Option<AllocationsRecord>,
-    /// How long the threads of this process were ready to run and did not, from start to end, where the kernel tells.
+    /// How long threads of this process were runnable without running, from start to end, where the
+    /// kernel keeps `schedstat`.
     pub client_wait_ns: Option<u64>,
     /// Wall time from start to end.
     pub wall: Duration,
-    /// What the connections take.
+    /// Resident memory before and after the connections are open.
     pub memory: Option<MemoryRecord>,
     /// Why the run is incomplete.
     pub incomplete: Option<String>,
 }
 
-/// What one worker brings back.
+/// The timings of one worker, and its clients' results by connection.
 type WorkerReport = (Recorder, Vec<(usize, ClientOutcome)>);
 
 /// A worker on its thread.
@@ -95,11 +98,11 @@ struct Worker {
     ready: oneshot::Receiver<()>,
 }
 
-/// Connects everyone, runs the plan, and collects.
+/// Connects all clients, plays the plan, and collects the results.
 ///
 /// # Errors
-/// When a connection cannot be made before the start. After the start nothing is an error: what was measured is
-/// kept, and [`Outcome::incomplete`] says why it ended.
+/// When a connection cannot be made before the start. A failure after the start is no error: the
+/// measurements are kept, and [`Outcome::incomplete`] has the reason.
 pub async fn run(
     shared: Arc<Shared>,
     dialer: &Arc<Dialer>,
@@ -127,7 +130,8 @@ pub async fn run(
     }
     let cost = meters.stop(&mut own_relay)?;
     let wall = shared.start().elapsed();
-    // Reads on after the measured span: what comes twice or unasked after the last delivery is counted.
+    // Reads on after the measured span: what comes twice or unasked after the last delivery is
+    // counted.
     tokio::time::sleep(LINGER).await;
     stop.0.send_replace(true);
     let memory = memory.map(|memory| MemoryRecord {
@@ -148,7 +152,8 @@ pub async fn run(
     })
 }
 
-/// Joins the workers: their timings together, and what each client brought back, in the order of the plan.
+/// Joins the workers: their timings together, and what each client brought back, in the order of
+/// the plan.
 async fn collect(workers: Vec<Worker>) -> anyhow::Result<(Recorder, Vec<ClientOutcome>)> {
     let mut recorder = Recorder::default();
     let mut clients = Vec::new();
@@ -162,8 +167,8 @@ async fn collect(workers: Vec<Worker>) -> anyhow::Result<(Recorder, Vec<ClientOu
     Ok((recorder, clients.into_iter().map(|(_, report)| report).collect()))
 }
 
-/// Waits until all is done, something failed, time is up or the user has had enough; the answer is why the run
-/// is incomplete.
+/// Waits until everything is answered, a connection fails, the relay is silent for too long, or the
+/// user interrupts. Returns why the run is incomplete.
 async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
     let last = shared.workload.last_due();
     let mut deadline = tokio::time::Instant::from_std(shared.start() + last + options.drain);
@@ -175,8 +180,9 @@ async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
             () = shared.changed.notified() => {}
             () = tokio::time::sleep_until(deadline) => return None,
             () = progress.tick() => {
-                // Late answers are latency, and a closed loop takes as long as they take: only standing still ends a run.
-                // A session that fetches thousands of events is no standstill either.
+                // Late answers are latency, and a closed loop lasts as long as its answers take:
+                // only a second without any answer or delivery counts towards the silence that ends
+                // a run.
                 let now = (shared.outstanding(), shared.deliveries());
                 if now.0 < so_far.0 || now.1 > so_far.1 {
                     so_far = now;
@@ -232,7 +238,7 @@ async fn work(
         .try_collect()
         .await?;
     let mut queues = vec![None; shared.workload.roles.len()];
-    // Every queue exists before the start, and so does the timer: nothing is allocated in the measured span.
+    // Queues and timer are made before the start, outside the measured span.
     let (mut tasks, mut receivers) = (Vec::new(), Vec::new());
     for (id, client) in clients {
         let (sender, receiver) = mpsc::channel(QUEUE);
@@ -258,13 +264,13 @@ async fn work(
     }
     let reports = join_all(tasks).await?;
     telling.abort();
-    // Cancelled, as was asked; what it held is free now.
+    // Waits for the cancelled task to release the recorder.
     telling.await.ok();
     let recorder = Rc::into_inner(recorder).context("a client outlived its task")?.into_inner();
     Ok((recorder, reports))
 }
 
-/// Runs one client; tells at once when it ends early.
+/// Runs one client, and reports a failure at once.
 async fn drive(
     shared: Arc<Shared>,
     id: usize,
@@ -280,7 +286,8 @@ async fn drive(
     ClientOutcome { failure, ..client.finish().await }
 }
 
-/// Tells each second what came in the one before. It does so whether or not anybody looks, so that looking changes nothing.
+/// Sums up the last second, each second. Runs also when no progress is shown, so that showing it
+/// costs nothing extra.
 async fn tell(shared: Arc<Shared>, recorder: Rc<RefCell<Recorder>>) {
     const SECOND: Duration = Duration::from_secs(1);
     let mut seconds = tokio::time::interval_at((shared.start() + SECOND).into(), SECOND);
@@ -304,7 +311,7 @@ async fn open(
     Ok((id, client.with_context(|| format!("connection {id}"))?))
 }
 
-/// Hands everything that is due to its connection, at the planned instant.
+/// Gives each connection what is due, at the planned instant.
 async fn release(
     shared: &Shared,
     due: &[(Duration, usize, Due)],
@@ -318,7 +325,7 @@ async fn release(
         if queue.try_send(*due).is_err() {
             drop_due(shared, *due);
         }
-        // With many due at once, clients get their turn in between.
+        // Yields to the clients when many things are due at once.
         tokio::task::consume_budget().await;
     }
     let slow: Vec<_> = (queues.iter().zip(&shared.workload.roles))
@@ -328,13 +335,13 @@ async fn release(
         tokio::time::sleep(CATCH_UP_POLL).await;
     }
     for queue in slow {
-        // One whose queue is gone was cut off.
+        // A client without a queue was cut off.
         queue.try_send(Due::CatchUp).ok();
     }
     Ok(())
 }
 
-/// What a full queue turned away is accounted for.
+/// Accounts for what did not fit into a queue.
 fn drop_due(shared: &Shared, due: Due) {
     match due {
         Due::Publication(n) => shared.settle(n as usize, Fate::Dropped),

@@ -1,4 +1,7 @@
-//! What a relay of another language spoils is counted to the event, each delivery as what became of it.
+//! A relay in Python spoils a known number of deliveries; the ledger must count each one exactly,
+//! as the fault that it is.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 use std::{
     io::{BufRead, BufReader},
@@ -8,10 +11,10 @@ use std::{
 
 use measure::{Counts, Exit, RunRecord};
 
-/// Deliveries that the relay spoils.
+/// The number of deliveries that the relay spoils.
 const SPOILED: u64 = 7;
 
-/// The relay's process; it ends with its standard input.
+/// The relay's process, which ends with its standard input, and its URL.
 struct Relay(Child, String);
 
 impl Relay {
@@ -69,7 +72,7 @@ fn deliveries_that_a_python_relay_spoils_are_counted_exactly() {
         let expected = match fault {
             "lose" => [n, 0, 0, 0, 0],
             "double" => [0, n, 0, 0, 0],
-            // What was altered or misrouted never came as it should have.
+            // An altered or misrouted delivery is a lost one too.
             "alter" => [n, 0, n, 0, 0],
             "invent" => [0, 0, 0, n, 0],
             "misroute" => [n, 0, 0, 0, n],

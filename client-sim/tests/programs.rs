@@ -1,4 +1,4 @@
-//! The real program, against relays of its own and against peers that misbehave.
+//! Tests of the program against relays of its own and against peers that misbehave.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
@@ -16,7 +16,7 @@ use measure::{RunRecord, Status};
 use tempfile::TempDir;
 use wire::Compression;
 
-/// Small enough for a debug build: three of everything.
+/// A scenario small enough for a debug build: three of everything.
 const SMALL: &str = r#"
 question = "Does it work?"
 learn = "Whether it works."
@@ -99,7 +99,7 @@ fn every_format_and_compression_plays_with_a_balanced_ledger() {
     for format in Format::all() {
         for compression in Compression::NAMES {
             if format.spec().group == codecs::Group::Other && compression != "none" {
-                continue; // compression knows nothing of formats; these runs take seconds
+                continue; // compression does not depend on the format, and these runs take seconds
             }
             let output = setup.run(&[
                 "--format",
@@ -110,7 +110,8 @@ fn every_format_and_compression_plays_with_a_balanced_ledger() {
                 &client_sim::known_formats().join(","),
             ]);
             let text = stderr(&output);
-            // 3 is allowed: a busy machine may make the timing of so short a run worthless, never its ledger.
+            // Allows 3: a busy machine may make the timing of a short run invalid, but never its
+            // ledger.
             assert!(matches!(output.status.code(), Some(0 | 3)), "{format} {compression}: {text}");
             let record = setup.record();
             record.counts.balanced().unwrap();
@@ -177,7 +178,7 @@ fn mistakes_are_answered_with_what_is_known_and_leave_no_record() {
 #[test]
 fn an_unreachable_relay_is_named() {
     let setup = Setup::new();
-    // Bound and dropped: nobody listens there now.
+    // A port that was bound and released: nothing listens there.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("ws://127.0.0.1:{port}");
     let output = setup.run(&["--url", &url]);

@@ -1,4 +1,4 @@
-//! Every scenario, by the real program: it is listed, explained, and played with a balanced ledger.
+//! Tests that the program lists and explains every scenario, and plays it with a balanced ledger.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
@@ -15,10 +15,11 @@ use corpus::Corpus;
 use measure::{RunRecord, Status, ValidityClass};
 use tempfile::TempDir;
 
-/// Events of each kind: enough that everyone finds somebody, few enough that a debug build stores them at once.
+/// Events of each kind in the test corpus: enough for every draw, few enough for a debug build.
 const EVENTS_OF_A_KIND: usize = 25;
 
-/// What makes a scenario small enough for a debug build on a busy machine, beside a shorter time.
+/// Changes that, with a shorter time, make a scenario small enough for a debug build on a busy
+/// machine.
 const SMALLER: &[(&str, &[&str])] = &[
     ("duplicate-fan-in", &["fan_in.clients=2", "fan_in.events=60", "fan_in.chunk=7"]),
     ("negentropy-sync", &["reconcile.frame_bytes=4096", "reconcile.have=0.5", "reconcile.chunk=40"]),
@@ -87,7 +88,7 @@ fn every_scenario_in(format: &str) {
         extra.extend(smaller.iter().flat_map(|set| ["--set", set]));
         let (output, record) = setup.run(scenario, &extra);
         let stderr = text(&output.stderr);
-        // 3 is allowed: so small a run misses figures and timings, never its ledger.
+        // Allows 3: a small run may miss figures and timings, but never its ledger.
         assert!(matches!(output.status.code(), Some(0 | 3)), "{scenario} over {format}: {stderr}");
         let record = record.unwrap();
         record.counts.balanced().unwrap();
@@ -120,7 +121,7 @@ fn every_scenario_plays_in_a_binary_format_with_a_balanced_ledger() {
     every_scenario_in("notepack");
 }
 
-/// The smaller scenario in a format, by an implementation, with more changes.
+/// Plays the smaller scenario in a format, by an implementation, with more changes.
 fn small(scenario: &str, format: &str, implementation: &str, sets: &[&str]) -> RunRecord {
     let setup = Setup::new();
     let mut extra = vec!["--format", format, "--implementation", implementation, "--seconds", "0.4"];
@@ -151,7 +152,7 @@ fn what_a_client_has_from_another_relay_is_recognised_where_the_implementation_c
         // 60 events are 43 % of what comes, so 80 come again; 2 clients.
         assert_eq!((counts.deliveries, counts.repeats), (2 * 140, 2 * 80), "{format}");
         assert!(counts.repeats_peeked <= counts.repeats);
-        // Two connections may be at the same event at once; then the second decodes it.
+        // Two connections may read the same event at once; then the second one decodes it too.
         let expected = share_peeked * counts.repeats;
         assert!(counts.repeats_peeked.abs_diff(expected) <= expected / 4, "{format}: {counts:?}");
     }
@@ -211,7 +212,7 @@ fn a_run_that_misses_what_its_scenario_expects_is_no_evidence() {
     assert!(text(&output.stderr).contains("unknown field `rate`"), "{}", text(&output.stderr));
 }
 
-/// The relay's role of the same program, with flags of its own.
+/// A relay process from the same program, with other flags.
 struct Relay {
     child: Child,
     url: String,
@@ -239,8 +240,8 @@ impl Drop for Relay {
 #[test]
 fn a_reader_that_the_relay_gives_up_is_counted_and_not_blamed_on_it() {
     let setup = Setup::new();
-    // One after the other, so that a slow machine is slow and no more; in all 8 MB of follow lists for a reader who
-    // takes none, where outbox and send buffer hold 4.5.
+    // One after the other, so that a slow machine is slow and no more; in all 8 MB of follow lists
+    // for a reader who takes none, where outbox and send buffer hold 4.5.
     let stalled = r#"
         question = "Who gives up first?"
         learn = "That the relay does."

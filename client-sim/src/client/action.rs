@@ -1,10 +1,10 @@
-//! What the state machine wants done by whoever owns the connection and the clock.
+//! What the state machine asks the owner of its connection and clock to do.
 
 use bytes::Bytes;
 
 use crate::recorder::Sample;
 
-/// One thing to do. Actions are to be carried out in the order in which the machine gives them.
+/// One thing to do. Carry out actions in the order in which the machine gives them.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
     /// Send one protocol message; flush when no more are waiting.

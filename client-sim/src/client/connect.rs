@@ -1,4 +1,4 @@
-//! A client's connection: wanted, proven (NIP-42), read slowly, ended.
+//! A client's connection: made, authenticated (NIP-42), read slowly, ended.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -7,19 +7,19 @@ use codecs::{ClientMessage, Event};
 use super::{Action, Client, Subscription, Wake};
 use crate::{bits::Bits, recorder::Timing, schedule::nanos};
 
-/// How long the relay may take for one answer while a connection is set up.
+/// How long the relay may be silent while a connection is set up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Timers of runtimes count in milliseconds.
+/// Resolution of the timers of tokio, one millisecond.
 const TIMER_STEP_NS: u64 = 1_000_000;
 
-/// How often a slow reader looks whether it has everything, once it reads as fast as it can.
+/// How often a slow reader that catches up checks whether it has everything.
 const CATCH_UP_POLL: Duration = Duration::from_millis(50);
 
-/// NIP-42.
+/// Kind of the event that answers a challenge (NIP-42).
 const CLIENT_AUTH: u16 = 22_242;
 
-/// Who the client claims to talk to, and when.
+/// The contents of AUTH events (NIP-42): the URL of the relay, and the time.
 #[derive(Debug)]
 pub(super) struct Identity {
     pub(super) url: String,
@@ -33,7 +33,7 @@ pub(super) enum Link {
     Connecting {
         since_ns: u64,
     },
-    /// Waits for the relay's challenge.
+    /// Waits for the relay's AUTH challenge.
     Challenge,
     /// Waits for OK to the AUTH event with this id.
     Proving {
@@ -48,7 +48,7 @@ impl Link {
         *self == Link::Up
     }
 
-    /// What the relay owed when patience with it ended.
+    /// Names the message that the relay was silent about.
     pub(super) fn silence(&self) -> String {
         let owed = match self {
             Link::Challenge => "its challenge (NIP-42) did not come",
@@ -63,23 +63,23 @@ impl Link {
 #[derive(Debug)]
 pub(super) struct Reader {
     bytes_per_s: u64,
-    /// When everything that it read so far is paid for, at its speed.
+    /// When a reader of its speed would have read everything that came so far.
     free_at_ns: u64,
-    /// Set until it may read on.
+    /// Whether it must wait before it reads on.
     pausing: bool,
-    /// Set once it reads as fast as it can.
+    /// Whether it reads at full speed, because all other work is done.
     catching_up: bool,
 }
 
 impl Reader {
     pub(super) fn new(bytes_per_s: u64) -> Self {
-        // At no bytes a second it reads nothing before it catches up.
+        // At 0 bytes a second it reads nothing until it catches up.
         Reader { bytes_per_s, free_at_ns: 0, pausing: bytes_per_s == 0, catching_up: false }
     }
 }
 
 impl Client {
-    /// Wants a connection, unless there is one.
+    /// Asks for a connection, unless there is one.
     pub(super) fn connect(&mut self, now_ns: u64) {
         if self.link == Link::Down {
             self.link = Link::Connecting { since_ns: now_ns };
@@ -87,7 +87,7 @@ impl Client {
         }
     }
 
-    /// The connection that [`Action::Connect`] wanted is there.
+    /// Takes the connection that [`Action::Connect`] asked for.
     pub(crate) fn on_connected(&mut self, now_ns: u64) {
         if let Link::Connecting { since_ns } = self.link {
             self.record_always(Timing::Handshake, since_ns, now_ns);
@@ -100,10 +100,10 @@ impl Client {
         }
     }
 
-    /// The connection ended, or could not be made.
+    /// Takes the end of the connection, or the failure to make one.
     pub(crate) fn on_disconnected(&mut self, why: &str) {
         self.link = Link::Down;
-        // Relays may, and should, end a connection that is read too slowly.
+        // A relay may end a connection that is read too slowly.
         if self.reader.is_none() || !self.started {
             return self.fail(why.to_owned());
         }
@@ -114,7 +114,7 @@ impl Client {
 
     /// Signs the relay's challenge (NIP-42).
     pub(super) fn prove(&mut self, challenge: &str, now_ns: u64) {
-        // A relay that asks without being expected to may do without the answer.
+        // Ignores a challenge in a scenario without AUTH, as NIP-42 allows.
         if self.link != Link::Challenge {
             return;
         }
@@ -137,7 +137,7 @@ impl Client {
         self.send(&ClientMessage::Auth(Cow::Borrowed(&event)));
     }
 
-    /// Takes OK to AUTH; whether it was that.
+    /// Takes the OK to AUTH; false when the OK is for another event.
     pub(super) fn proven(&mut self, id: &[u8; 32], accepted: bool, text: &str, now_ns: u64) -> bool {
         let Link::Proving { id: proof, since_ns } = self.link else { return false };
         if proof != *id {
@@ -152,7 +152,7 @@ impl Client {
         true
     }
 
-    /// The connection may be used: live subscriptions open, sessions that waited for it go on.
+    /// Opens live subscriptions and begins the sessions that waited for the connection.
     fn set_up(&mut self, now_ns: u64) {
         self.link = Link::Up;
         self.silent_at_ns = None;
@@ -177,31 +177,31 @@ impl Client {
         }
     }
 
-    /// Ends patience with the relay when the last live subscription is open.
+    /// Stops the silence timer when the last live subscription is open.
     pub(super) fn set_up_if_open(&mut self) {
         if self.link.is_up() && self.opening.count() == 0 {
             self.silent_at_ns = None;
         }
     }
 
-    /// Each message while a connection is set up renews the patience.
+    /// Restarts the silence timer with each message while a connection is set up.
     pub(super) fn hear(&mut self, now_ns: u64) {
         if let Some(silent_at_ns) = &mut self.silent_at_ns {
             *silent_at_ns = now_ns + nanos(PATIENCE);
         }
     }
 
-    /// Whether it reads now.
+    /// Whether the client may read now.
     pub(crate) fn may_read(&self) -> bool {
         !self.started || self.reader.as_ref().is_none_or(|reader| !reader.pausing)
     }
 
-    /// How slowly its role reads, as a reason to keep the kernel's buffer small.
+    /// Whether its role reads slowly, which needs a small receive buffer.
     pub(crate) fn reads_slowly(&self) -> bool {
         self.reader.is_some()
     }
 
-    /// After a message a slow reader waits as long as its speed demands.
+    /// Makes a slow reader wait after a message for as long as its speed demands.
     pub(super) fn pause_after(&mut self, payload_bytes: usize, now_ns: u64) {
         let started = self.started;
         let Some(reader) = self.reader.as_mut().filter(|reader| started && !reader.catching_up) else {
@@ -210,7 +210,7 @@ impl Client {
         let wait = Duration::from_secs_f64(payload_bytes as f64 / reader.bytes_per_s.max(1) as f64);
         reader.free_at_ns = reader.free_at_ns.max(now_ns).saturating_add(nanos(wait));
         let free_at_ns = reader.free_at_ns;
-        // What a timer cannot wait for adds up until it can.
+        // Waits shorter than the resolution of timers add up.
         if free_at_ns - now_ns >= TIMER_STEP_NS {
             reader.pausing = true;
             self.wake_at(free_at_ns, Wake::Read);
@@ -223,7 +223,7 @@ impl Client {
         }
     }
 
-    /// From now on a slow reader reads as fast as it can, until it has everything.
+    /// Lets a slow reader read at full speed until it has everything.
     pub(super) fn catch_up(&mut self, now_ns: u64) {
         if let Some(reader) = self.reader.as_mut().filter(|_| self.link == Link::Up) {
             (reader.pausing, reader.catching_up) = (false, true);
@@ -231,7 +231,8 @@ impl Client {
         }
     }
 
-    /// Ends its part when every publication has a fate and everything accepted has come.
+    /// Reports that a slow reader has caught up, once it has every publication that the relay
+    /// accepted.
     pub(super) fn end_when_caught_up(&mut self, now_ns: u64) {
         let shared = &self.shared;
         let filters = shared.workload.roles[self.id].filters().iter().zip(&self.report.seen);

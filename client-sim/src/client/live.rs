@@ -1,4 +1,4 @@
-//! Live subscriptions: of subscribers for the whole run, of sessions for a while.
+//! Live subscriptions: those of subscribers last as long as the run, those of sessions for a stay.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::{bits::Bits, recorder::Timing, schedule::nanos};
 pub(super) struct Visit {
     /// Subscriptions whose EOSE is missing.
     opening: Bits,
-    /// What each has seen and is owed.
+    /// What each subscription has seen and is owed.
     subscriptions: Vec<Stay>,
-    /// Publications sent before the last EOSE.
+    /// Publications sent before the last of these EOSEs.
     before: Bits,
-    /// Once it wants to leave: what is owed and has not come, by subscription.
+    /// At the end of the stay: the publications owed that have not come, by subscription.
     missing: Vec<(usize, usize)>,
 }
 
 impl Client {
-    /// A delivery on a subscription that lasts as long as the run.
+    /// Takes a delivery on a subscription that lasts as long as the run.
     pub(super) fn live_delivery(&mut self, filter: u32, found: u32, now_ns: u64) {
         let workload = &self.shared.workload;
         let live = workload.roles[self.id].filters().get(filter as usize).map(|live| *live as usize);
@@ -43,7 +43,7 @@ impl Client {
         }
     }
 
-    /// A delivery on a subscription of a session.
+    /// Takes a delivery on a live subscription of a session.
     pub(super) fn stay_delivery(&mut self, (session, filter): (u32, u32), found: u32, now_ns: u64) {
         let workload = &self.shared.workload;
         let planned = workload.sessions.get(session as usize).filter(|s| s.connection == self.id);
@@ -56,7 +56,7 @@ impl Client {
         };
         let matching = workload.publication_of(found).filter(|p| live.matches.contains(*p));
         let Some((visit, publication)) = visit.zip(matching) else {
-            // A live event may come before the relay reads CLOSE.
+            // A live event may be on the way when the relay reads CLOSE.
             let after_close = self.ended.contains_key(&session);
             let matches = live.filter.matches(&workload.events[found as usize]);
             return self.count_stray(matches, after_close);
@@ -102,12 +102,12 @@ impl Client {
         }
     }
 
-    /// Takes the EOSE of one of a session's live subscriptions; with the last of them the stay begins. False when none
-    /// was owed.
+    /// Takes the EOSE of a live subscription of a session; the last one begins the stay. False when
+    /// none was owed.
     pub(super) fn stay_eose(&mut self, session: u32, filter: u32, now_ns: u64) -> bool {
         let open = self.sessions.get_mut(&session).and_then(|open| open.visit.as_mut());
         let Some(visit) = open else {
-            // What a session that was cut short had asked for may still be answered.
+            // Requests of a session that was cut short may still be answered.
             return self.ended.get(&session) == Some(&false);
         };
         if !visit.opening.remove(filter as usize) {
@@ -121,7 +121,7 @@ impl Client {
         true
     }
 
-    /// The client wants to leave: what was sent during its stay is still owed to it.
+    /// Ends the stay: every matching publication that was sent during the stay is owed.
     pub(super) fn want_to_leave(&mut self, session: u32) {
         let sent = self.shared.sent();
         let workload = &self.shared.workload;
@@ -137,7 +137,7 @@ impl Client {
         }
     }
 
-    /// Whether a client that wants to leave has all that is owed to it.
+    /// Whether everything that is owed to a session has come, after the end of its stay.
     pub(super) fn has_everything(&mut self, session: u32) -> bool {
         let shared = &self.shared;
         let Some(visit) = self.sessions.get_mut(&session).and_then(|open| open.visit.as_mut()) else {
@@ -150,8 +150,8 @@ impl Client {
         visit.missing.is_empty()
     }
 
-    /// Keeps what a session's live subscriptions saw. A session that had no chance to leave proves nothing of what
-    /// it was owed.
+    /// Adds what a session's live subscriptions saw to the report. To a session whose stay did not
+    /// end nothing is owed.
     pub(super) fn keep_visit(&mut self, visit: Visit) {
         let publications = self.shared.workload.publications.len();
         self.report.stays.extend(visit.subscriptions.into_iter().map(|mut stay| {

@@ -1,9 +1,10 @@
 //! One simulated client as a state machine, without a socket, a runtime or a clock of its own.
 //!
-//! Inputs (`on_due`, `on_connected`, `on_message`, `on_disconnected`, `on_timer`) change the state and leave
-//! [`Action`]s, which the owner of the connection takes with [`Client::next_action`] and carries out in order.
-//! Times are nanoseconds on one clock; with [`Client::start`] that clock begins anew at the start of the run.
-//! [`crate::driver`] runs the machine over a socket, `simulation` over a simulated network.
+//! Inputs (`on_due`, `on_connected`, `on_message`, `on_disconnected`, `on_timer`) change the state
+//! and leave [`Action`]s, which the owner of the connection takes with [`Client::next_action`] and
+//! carries out in order. Times are nanoseconds on one clock; with [`Client::start`] that clock
+//! begins anew at the start of the run. [`crate::driver`] runs the machine over a socket,
+//! `simulation` over a simulated network.
 
 mod action;
 mod connect;
@@ -41,18 +42,18 @@ use crate::{
     workload::{Due, Reading, Task},
 };
 
-/// What a client wants to be woken for.
+/// What a client does when a timer fires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Wake {
-    /// Start `sessions[n]`, due at so many nanoseconds.
+    /// Start `sessions[n]`; the second number is the instant at which it was due, in nanoseconds.
     Start(u32, u64),
-    /// Stop wanting more of `sessions[n]`.
+    /// End the stay of `sessions[n]`.
     Leave(u32),
-    /// End `sessions[n]` as soon as everything owed to it is there.
+    /// End `sessions[n]` if everything owed to it has come.
     LeaveWhenAllIsThere(u32),
-    /// Read on.
+    /// Read on, as a slow reader.
     Read,
-    /// End a slow reader as soon as everything owed to it is there.
+    /// Report that a slow reader has caught up, if everything owed to it has come.
     CaughtUp,
 }
 
@@ -63,10 +64,10 @@ pub(crate) struct Client {
     shared: Arc<Shared>,
     codec: &'static dyn Codec,
     identity: Identity,
-    /// Whether the run has started: nothing before it is recorded.
+    /// Whether the run has started; nothing is recorded before.
     started: bool,
     link: Link,
-    /// When patience with a connection that is being set up ends.
+    /// When a relay that stays silent while the connection is set up fails the client.
     silent_at_ns: Option<u64>,
     /// Live subscriptions of a subscriber whose EOSE is missing.
     opening: Bits,
@@ -80,18 +81,18 @@ pub(crate) struct Client {
     in_flight: HashMap<[u8; 32], u32>,
     backlog: Backlog,
     requests: HashMap<RequestId, OpenRequest>,
-    /// What had come of requests whose EOSE came too early.
+    /// For each request whose EOSE came too early, the events that had come.
     torn: HashMap<RequestId, Bits>,
     sessions: HashMap<u32, OpenSession>,
-    /// Sessions that ended, and whether they came to their planned end.
+    /// Sessions that ended, and whether as planned.
     ended: HashMap<u32, bool>,
     reconciliations: HashMap<u32, OpenReconciliation>,
     reader: Option<Reader>,
 }
 
 impl Client {
-    /// The client behind `workload.roles[id]`. `url` is the relay's name in AUTH events (NIP-42), `unix_s` the wall
-    /// clock now; later times of day are that plus the machine's clock.
+    /// Makes the client of `workload.roles[id]`. `url` is the relay's URL in AUTH events (NIP-42),
+    /// `unix_s` the wall clock at instant zero of the machine's clock, in seconds since 1970.
     pub(crate) fn new(
         shared: Arc<Shared>,
         codec: &'static dyn Codec,
@@ -128,7 +129,7 @@ impl Client {
         }
     }
 
-    // --- inputs ------------------------------------------------------------------------------------------------
+    // --- inputs ---
 
     /// Connects and subscribes, where the role does so before the start.
     pub(crate) fn open(&mut self, now_ns: u64) {
@@ -137,13 +138,13 @@ impl Client {
         }
     }
 
-    /// Starts the run: from here on times count from its start, when the wall clock stood at `unix_s`.
+    /// Starts the run: later times count from its start, at which the wall clock reads `unix_s`.
     pub(crate) fn start(&mut self, unix_s: u64) {
         self.identity.unix_s = unix_s;
         self.started = true;
     }
 
-    /// Does what is due by plan.
+    /// Does one thing that is due by plan.
     pub(crate) fn on_due(&mut self, due: Due, now_ns: u64) {
         match due {
             Due::Publication(n) => self.publish_due(n, now_ns),
@@ -156,7 +157,7 @@ impl Client {
         }
     }
 
-    /// Does what it wanted to be woken for, all of it that is due.
+    /// Handles every timer that is due.
     pub(crate) fn on_timer(&mut self, now_ns: u64) {
         if self.silent_at_ns.is_some_and(|at| at <= now_ns) {
             self.silent_at_ns = None;
@@ -179,7 +180,7 @@ impl Client {
         }
     }
 
-    /// Takes one message of the relay's.
+    /// Handles one message of the relay.
     pub(crate) fn on_message(&mut self, payload: &[u8], now_ns: u64) {
         self.pause_after(payload.len(), now_ns);
         self.hear(now_ns);
@@ -196,15 +197,16 @@ impl Client {
         }
     }
 
-    /// Publishes one event that waits for room rather than for an instant. Call it while [`Client::has_backlog`],
-    /// with the time read anew: a publication is timed from the instant at which it is sent.
+    /// Publishes one event that waits for answers rather than for an instant. Call it while
+    /// [`Client::has_backlog`], with the clock read anew, because such a publication is timed from
+    /// when it is sent.
     pub(crate) fn on_room(&mut self, now_ns: u64) {
         if let Some(n) = self.backlog.next(self.in_flight.len()) {
             self.publish(n, now_ns);
         }
     }
 
-    // --- outputs -----------------------------------------------------------------------------------------------
+    // --- outputs ---
 
     /// The next thing to do, if any.
     pub(crate) fn next_action(&mut self) -> Option<Action> {
@@ -236,21 +238,21 @@ impl Client {
         self.shared.workload.roles[self.id].label
     }
 
-    /// What it has seen so far.
+    /// What the client has seen so far.
     pub(crate) fn report(&self) -> &Report {
         &self.report
     }
 
-    /// Ends the client; what its open sessions saw is kept.
+    /// Ends the client and returns its report, with what its open sessions saw.
     pub(crate) fn finish(mut self) -> Report {
-        // In the order of the plan, so that the same run gives the same report.
+        // Sorts, so that the same run gives the same report.
         let mut open: Vec<_> = std::mem::take(&mut self.sessions).into_iter().collect();
         open.sort_unstable_by_key(|(n, _)| *n);
         open.into_iter().filter_map(|(_, session)| session.visit).for_each(|visit| self.keep_visit(visit));
         self.report
     }
 
-    // --- messages ----------------------------------------------------------------------------------------------
+    // --- messages ---
 
     fn answer(&mut self, message: RelayMessage<'_>, now_ns: u64) {
         match message {
@@ -314,7 +316,8 @@ impl Client {
         }
     }
 
-    /// The place of an event in the plan, when it is there and arrived as it was published.
+    /// The place of an event in the plan. Counts an event that is not in the plan, or that was
+    /// altered.
     fn recognise(&mut self, event: &Event<'_>) -> Option<u32> {
         let workload = &self.shared.workload;
         let counts = &mut self.report.counts;
@@ -329,7 +332,7 @@ impl Client {
         Some(found)
     }
 
-    /// Counts an event that a subscription did not have to bring: by mistake, or on the way when it was closed.
+    /// Counts an event that was not owed to its subscription.
     fn count_stray(&mut self, matches: bool, after_close: bool) {
         let counts = &mut self.report.counts;
         match (matches, after_close) {
@@ -368,8 +371,8 @@ impl Client {
         }
     }
 
-    /// Counts an event of another relay of this client's as soon as its id is seen; whether it was one. Clients
-    /// that do so save the work of decoding.
+    /// Recognises an event that another relay of the same client brought before, by its id, and
+    /// counts it without decoding the rest; false when the message must be decoded.
     fn passes_over(&mut self, payload: &[u8], now_ns: u64) -> bool {
         let Task::Reader(Reading { reader, peeks: true }) = self.shared.workload.roles[self.id].task else {
             return false;
@@ -390,14 +393,15 @@ impl Client {
         true
     }
 
-    /// Notes an event that was decoded, and whether another relay of this client's was first.
+    /// Adds a decoded event to those that the client has; counts a repeat when another relay
+    /// brought it before.
     fn learns(&mut self, id: &[u8; 32]) {
         if let Task::Reader(Reading { reader, .. }) = self.shared.workload.roles[self.id].task {
             self.report.counts.repeats += u64::from(!self.shared.learns(reader, id));
         }
     }
 
-    // --- what everything above uses ------------------------------------------------------------------------------
+    // --- helpers ---
 
     fn request(&mut self, subscription: Subscription, filter: &Filter) {
         let (subscription, filters) = (subscription.to_string().into(), vec![filter.clone()]);
@@ -416,7 +420,7 @@ impl Client {
         }
     }
 
-    /// Records from when something was due to now, unless that was in a warm-up.
+    /// Records the time since something was due, unless that was in a warm-up.
     fn record(&mut self, timing: Timing, since_ns: u64, now_ns: u64) {
         if self.shared.workload.is_measured(since_ns) {
             self.record_always(timing, since_ns, now_ns);

@@ -1,4 +1,4 @@
-//! Publishing, when an event is due or when an answer makes room for it, and what the relay says to it.
+//! Publications, open and closed, and their OKs.
 
 use std::{borrow::Cow, collections::VecDeque, ops::Range, sync::Arc};
 
@@ -7,13 +7,13 @@ use codecs::ClientMessage;
 use super::Client;
 use crate::{recorder::Timing, schedule::nanos, shared::Fate, workload::Task};
 
-/// Publications that wait for room rather than for an instant.
+/// Publications that wait for answers rather than for an instant.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    /// The rest of a closed loop, and how many may be unanswered.
+    /// The rest of a closed loop, of which at most `window` may be unanswered.
     flood: Range<u32>,
     window: usize,
-    /// What only this client has after a reconciliation.
+    /// Events that only this client has, after a reconciliation.
     own: VecDeque<u32>,
 }
 
@@ -39,7 +39,7 @@ impl Backlog {
 }
 
 impl Client {
-    /// Publishes what is due.
+    /// Publishes an event that is due.
     pub(super) fn publish_due(&mut self, n: u32, now_ns: u64) {
         let due_ns = nanos(self.shared.workload.publications[n as usize].at);
         self.record(Timing::SendLag, due_ns, now_ns);
@@ -69,7 +69,8 @@ impl Client {
             return;
         };
         self.record(Timing::PublishOk, self.shared.due_ns(n as usize), now_ns);
-        // A relay that had the event already says true and delivers nothing.
+        // NIP-01: to an event that it has, a relay says OK true with the prefix `duplicate:`. It
+        // delivers nothing.
         let fate = match (accepted, text.starts_with("duplicate:")) {
             (true, false) => Fate::Acked,
             (true, true) => Fate::Duplicate,

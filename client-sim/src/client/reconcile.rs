@@ -1,7 +1,8 @@
-//! Reconciliations (NIP-77): rounds until the difference is known, then what the client lacks is fetched and what only
-//! it has is published.
+//! Reconciliations (NIP-77): rounds of messages until the difference is known; then the client
+//! fetches the events that it lacks and publishes those that only it has.
 //!
-//! Others publish meanwhile. What the relay had accepted before NEG-OPEN it must name; what was sent by the end it may.
+//! Other clients publish meanwhile. The relay must name the events that it accepted before
+//! NEG-OPEN, and may name those that were sent before the last round.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -21,7 +22,7 @@ use crate::{
 pub(super) struct OpenReconciliation {
     due_ns: u64,
     protocol: Negentropy<'static, NegentropyStorageVector>,
-    /// What the relay had accepted when it began.
+    /// Publications that the relay had accepted before NEG-OPEN.
     before: Bits,
     have: Vec<Id>,
     need: Vec<Id>,
@@ -31,7 +32,7 @@ pub(super) struct OpenReconciliation {
     fetching: Bits,
     /// Publications whose OK is missing.
     publishing: Vec<usize>,
-    /// Set once the difference is known.
+    /// Whether the difference is known.
     known: bool,
 }
 
@@ -65,7 +66,7 @@ impl Client {
         self.send(&ClientMessage::NegOpen { subscription, filter, message: message.into() });
     }
 
-    /// Answers the relay's message, or goes on with the difference once it is known.
+    /// Answers a NEG-MSG; after the last one fetches and publishes the difference.
     pub(super) fn go_on_reconciling(&mut self, n: u32, message: &[u8], now_ns: u64) {
         self.report.counts.negentropy_bytes += message.len() as u64;
         let Some(open) = self.reconciliations.get_mut(&n).filter(|open| !open.known) else {
@@ -101,7 +102,8 @@ impl Client {
         self.report.counts.negentropy_bytes += bytes as u64;
     }
 
-    /// Judges the difference: which of the needed events are worth fetching, and what should not be among them.
+    /// Judges the difference: returns the events to fetch, and counts those that the relay should
+    /// not have named.
     fn what_to_fetch(&mut self, n: u32) -> Vec<u32> {
         let shared = Arc::clone(&self.shared);
         let workload = &shared.workload;
@@ -109,7 +111,7 @@ impl Client {
             return Vec::new();
         };
         let mut difference = [std::mem::take(&mut open.need), std::mem::take(&mut open.have)];
-        // Where a frame was full, the rest of a range is compared anew and may be named again.
+        // Ids may come twice: the rest of a range whose frame was full is compared anew.
         for ids in &mut difference {
             ids.sort_unstable();
             ids.dedup();
@@ -121,7 +123,7 @@ impl Client {
         for id in need {
             match workload.find(&id.to_bytes()) {
                 Some(event) if planned.lacks.binary_search(&event).is_ok() => wanted.push(event),
-                // Another client published it; the relay cannot have it before it was sent.
+                // An event of another client; the relay cannot have one that was not sent.
                 Some(event) if !planned.own.contains(&event) => match workload.publication_of(event) {
                     Some(publication) if shared.was_sent(publication) && named.insert(publication) => {
                         counts.deliveries_expected += 1;
@@ -132,14 +134,15 @@ impl Client {
                 _ => counts.deliveries_unexpected += 1,
             }
         }
-        // What the relay had accepted before, it must name: what it does not name is owed and never comes.
+        // Events that the relay accepted before NEG-OPEN and did not name are owed, and so are
+        // lost.
         let concerns = |publication: usize| {
             let event = workload.publications[publication].event;
             planned.filter.matches(&workload.events[event as usize]) && !planned.own.contains(&event)
         };
         let unnamed = open.before.iter().filter(|p| concerns(*p) && !named.contains(*p)).count();
         counts.deliveries_expected += unnamed as u64;
-        // What the client has alone is what nobody else was planned to have.
+        // Only the events that nobody else has may be named as lacking on the relay.
         let alone = have
             .iter()
             .filter(|id| workload.find(&id.to_bytes()).is_some_and(|event| planned.own.contains(&event)));
@@ -147,7 +150,7 @@ impl Client {
         wanted
     }
 
-    /// Asks for events by their ids.
+    /// Requests events by their ids.
     fn fetch(&mut self, n: u32, wanted: &[u32]) {
         let shared = Arc::clone(&self.shared);
         let workload = &shared.workload;
@@ -175,7 +178,7 @@ impl Client {
         }
     }
 
-    /// An event that the client lacked.
+    /// Takes an event that the client lacked.
     pub(super) fn fetched(&mut self, n: u32, found: u32, now_ns: u64) {
         let counts = &mut self.report.counts;
         let Some(open) = self.reconciliations.get_mut(&n) else {
@@ -198,10 +201,10 @@ impl Client {
         }
     }
 
-    /// Takes the EOSE of a REQ for missing events; false when none was owed.
+    /// Takes the EOSE of a request for missing events; false when none was owed.
     pub(super) fn end_of_fetch(&mut self, n: u32, chunk: u32, now_ns: u64) -> bool {
         let Some(open) = self.reconciliations.get_mut(&n) else {
-            // What a reconciliation that was given up had asked for may still be answered.
+            // Requests of a reconciliation that was given up may still be answered.
             return self.ended.get(&n) == Some(&false);
         };
         if !open.fetching.remove(chunk as usize) {
@@ -213,7 +216,7 @@ impl Client {
         true
     }
 
-    /// Ends the sessions that have fetched and published everything.
+    /// Ends the sessions whose events have all been fetched and published.
     pub(super) fn end_reconciliations(&mut self, now_ns: u64) {
         let settled = |p: &usize| self.shared.fate(*p) != Fate::Planned;
         let is_over = |open: &OpenReconciliation| {
@@ -231,7 +234,8 @@ impl Client {
         }
     }
 
-    /// The relay refused or does not make sense: what only this client has stays with it.
+    /// Ends a reconciliation that the relay refused or answered wrongly. The events that only this
+    /// client has are not published.
     pub(super) fn give_up_reconciling(&mut self, n: u32, now_ns: u64) {
         if self.reconciliations.remove(&n).is_none() {
             return;
@@ -252,7 +256,7 @@ fn planned(workload: &Workload, n: u32) -> Option<&Reconciliation> {
     workload.sessions.get(n as usize)?.reconciliation.as_ref()
 }
 
-/// Negentropy over what the client has.
+/// Sets up negentropy over the events that the client has.
 fn begin(
     workload: &Workload,
     planned: &Reconciliation,
@@ -260,7 +264,7 @@ fn begin(
     let mut storage = NegentropyStorageVector::with_capacity(planned.has.len() + planned.own.len());
     for event in planned.has.iter().chain(&planned.own) {
         let Event { created_at, id, .. } = &workload.events[*event as usize];
-        // The protocol has no time before 1970; both sides put such events at its start.
+        // Negentropy timestamps are unsigned; both ends count earlier events as of 1970.
         storage.insert(u64::try_from(*created_at).unwrap_or(0), Id::from_byte_array(*id))?;
     }
     storage.seal()?;

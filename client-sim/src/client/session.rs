@@ -1,4 +1,5 @@
-//! Sessions: step after step of requests for stored events, in a closed loop session after session.
+//! Sessions: steps of requests for stored events, one after the other; in a closed loop, session
+//! after session.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -11,18 +12,18 @@ use crate::{
     workload::{PlannedRequest, Task, Workload},
 };
 
-/// The event that fills a first screen.
+/// How many events fill a first screen.
 const FIRST_SCREEN: usize = 50;
 
-/// How often a client that wants to leave looks whether it has everything.
+/// How often a session whose stay has ended checks whether it has everything.
 const LEAVE_POLL: Duration = Duration::from_millis(20);
 
-/// A session under way.
+/// An open session.
 #[derive(Debug)]
 pub(super) struct OpenSession {
     pub(super) started_ns: u64,
     due_ns: u64,
-    /// Its step, as a place in the plan; the number of steps once all are done.
+    /// The current step, as a place in `Session::steps`; the number of steps when all are done.
     step: u32,
     waiting_for: usize,
     events_of_step: usize,
@@ -38,14 +39,14 @@ pub(super) struct OpenRequest {
 }
 
 impl Client {
-    /// Starts a session that is due, or waits until it can.
+    /// Starts a session that is due, or sets a timer when an earlier one needs the connection.
     pub(super) fn start_session(&mut self, n: u32, due_ns: u64, now_ns: u64) {
         self.record(Timing::SendLag, due_ns, now_ns);
         if let Task::Requester { connect } = self.shared.workload.roles[self.id].task {
             match connect {
                 Connect::Before => {}
                 Connect::Again if !self.sessions.is_empty() => {
-                    // Dropping the connection now would cut the earlier session off.
+                    // A new connection now would cut off the earlier session.
                     return self.wake_at(now_ns + nanos(LEAVE_POLL), Wake::Start(n, due_ns));
                 }
                 Connect::Again => {
@@ -72,7 +73,7 @@ impl Client {
         }
     }
 
-    /// Sends what a session begins with.
+    /// Sends the first messages of a session.
     pub(super) fn begin_session(&mut self, n: u32, now_ns: u64) {
         if self.shared.workload.sessions[n as usize].reconciliation.is_some() {
             self.start_reconciling(n);
@@ -81,7 +82,7 @@ impl Client {
         }
     }
 
-    /// Sends the requests of the session's step; after the last step come its live subscriptions.
+    /// Sends the requests of the session's step, or ends the steps after the last one.
     fn start_step(&mut self, n: u32, now_ns: u64) {
         let shared = Arc::clone(&self.shared);
         let planned = &shared.workload.sessions[n as usize];
@@ -100,7 +101,7 @@ impl Client {
         }
     }
 
-    /// A delivery that answers a request.
+    /// Takes a delivery that answers a request.
     pub(super) fn stored_delivery(&mut self, id: RequestId, found: u32, now_ns: u64) {
         let workload = &self.shared.workload;
         let planned = planned(workload, self.id, id);
@@ -111,7 +112,7 @@ impl Client {
             return;
         };
         let Ok(position) = planned.expected.binary_search(&found) else {
-            // A live event may come between EOSE and the relay's reading of CLOSE; a stored one may not.
+            // Between EOSE and CLOSE a live event may come, a stored one may not.
             let is_live = found as usize >= workload.stored;
             let matches = planned.filter.matches(&workload.events[found as usize]);
             return self.count_stray(matches, is_live);
@@ -135,7 +136,7 @@ impl Client {
         }
     }
 
-    /// A stored event behind its EOSE: a double, or one that EOSE said would not come.
+    /// Counts a stored event that came after its EOSE: a double, or one that EOSE had ruled out.
     fn count_late(&mut self, id: RequestId, position: usize) {
         let is_first = self.torn.get_mut(&id).is_some_and(|seen| seen.insert(position));
         let counts = &mut self.report.counts;
@@ -149,7 +150,7 @@ impl Client {
     /// Takes the EOSE of a request; false when none was owed.
     pub(super) fn end_of_request(&mut self, id: RequestId, now_ns: u64) -> bool {
         let Some(request) = self.requests.remove(&id) else {
-            // What a session that was cut short had asked for may still be answered.
+            // Requests of a session that was cut short may still be answered.
             return self.ended.get(&id.session) == Some(&false);
         };
         let expected =
@@ -171,7 +172,7 @@ impl Client {
         true
     }
 
-    /// All stored events are there.
+    /// Ends the steps of a session: its stay begins, or the session ends.
     fn end_steps(&mut self, n: u32, now_ns: u64) {
         self.note_session(n, now_ns);
         if self.shared.workload.sessions[n as usize].live.is_empty() {
@@ -181,14 +182,15 @@ impl Client {
         }
     }
 
-    /// Records how long a session was at work.
+    /// Records the time of a session from its start to the end of its steps.
     pub(super) fn note_session(&mut self, n: u32, now_ns: u64) {
         let Some(started_ns) = self.sessions.get(&n).map(|session| session.started_ns) else { return };
         self.report.busy_ns.push((started_ns, now_ns));
         self.record(Timing::Session, started_ns, now_ns);
     }
 
-    /// Leaves at once when everything owed is there, and looks again soon otherwise.
+    /// Ends a session whose stay is over if everything owed to it has come; otherwise sets a timer
+    /// to check again.
     pub(super) fn leave(&mut self, n: u32, now_ns: u64) {
         if !self.sessions.contains_key(&n) {
             return; // cut short
@@ -209,7 +211,8 @@ impl Client {
         }
     }
 
-    /// Forgets a session, closes its connection if it has one of its own, and starts the session that follows.
+    /// Ends a session: closes its connection if it has one of its own, and schedules the session
+    /// that follows.
     pub(super) fn end_session(&mut self, n: u32, as_planned: bool, now_ns: u64) {
         if let Some(visit) = self.sessions.remove(&n).and_then(|session| session.visit) {
             self.keep_visit(visit);
@@ -229,13 +232,13 @@ impl Client {
     }
 }
 
-/// Whether a request that is not open has been sent: those of a step are sent together.
+/// Whether a request that is not open has been sent. The requests of a step are sent together.
 fn was_asked(sessions: &HashMap<u32, OpenSession>, ended: &HashMap<u32, bool>, id: RequestId) -> bool {
     ended.contains_key(&id.session)
         || sessions.get(&id.session).is_some_and(|session| id.step <= session.step)
 }
 
-/// The request behind an id, where the plan has it for this connection.
+/// The planned request of an id, if it belongs to this connection.
 fn planned(workload: &Workload, connection: usize, id: RequestId) -> Option<&PlannedRequest> {
     let session = workload.sessions.get(id.session as usize).filter(|s| s.connection == connection)?;
     session.steps.get(id.step as usize)?.get(id.request as usize)

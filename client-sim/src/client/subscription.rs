@@ -1,9 +1,9 @@
-//! Subscription ids: what each of a client's REQs and NEG-OPENs is for, written in its id.
+//! Subscription ids, which say what a REQ or NEG-OPEN is for.
 
 use std::{fmt, str::FromStr};
 
-/// What a subscription id of a simulated client stands for. [`Display`](fmt::Display) writes the id that goes over
-/// the wire, and [`FromStr`] reads exactly these ids.
+/// The purpose of a subscription, which its id encodes. [`Display`](fmt::Display) writes the id
+/// that goes over the wire, and [`FromStr`] reads exactly these ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Subscription {
     /// `live-0`: a live subscription of a subscriber, by its place among the role's filters.
@@ -23,7 +23,7 @@ pub(crate) enum Subscription {
     Fetch {
         /// Place in `Workload::sessions`.
         session: u32,
-        /// Which REQ, when one cannot hold all ids.
+        /// Place of the REQ; one REQ may not hold all ids.
         chunk: u32,
     },
 }
@@ -39,7 +39,7 @@ pub(crate) struct RequestId {
     pub(crate) request: u32,
 }
 
-/// The id is none that a simulated client makes.
+/// An id that no simulated client makes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ForeignId;
 
@@ -78,7 +78,7 @@ impl FromStr for Subscription {
     }
 }
 
-/// Refuses `+7` and `07`, which `u32` would read as 7: an id that comes back changed is another id.
+/// Parses a number, but refuses `+7` and `07`, which `u32` reads as 7: a changed id is another id.
 fn number(digits: &str) -> Result<u32, ForeignId> {
     let canonical = digits == "0" || digits.starts_with(|first| matches!(first, '1'..='9'));
     digits.parse().ok().filter(|_| canonical).ok_or(ForeignId)

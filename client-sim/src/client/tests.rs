@@ -1,5 +1,5 @@
-//! A publisher, a subscriber and a requester against a scripted relay: each way in which a relay can be wrong is
-//! counted as what it is.
+//! A publisher, a subscriber and a requester against a scripted relay: each fault of a relay is
+//! counted as such.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -17,7 +17,8 @@ use crate::{
 const MS: u64 = 1_000_000;
 const STAY: Duration = Duration::from_millis(5);
 
-/// Stored events `0..4`, two of each of two authors; publications of kinds 1, 1 and 7 as events `4..7`.
+/// Stored events `0..4`, two of each of two authors; publications of kinds 1, 1 and 7 as events
+/// `4..7`.
 fn plan() -> Workload {
     let event = |n: u8| Event {
         id: [n + 1; 32],
@@ -68,7 +69,7 @@ fn plan() -> Workload {
 
 type Messages = Vec<RelayMessage<'static>>;
 
-/// What the relay says, by whom it says it to and when.
+/// The messages of the relay, by client and time.
 struct Script {
     /// To the requester, while it asks for stored events.
     stored: Messages,
@@ -96,7 +97,7 @@ fn ok(event: &Event<'_>, accepted: bool, text: &'static str) -> RelayMessage<'st
     RelayMessage::Ok { id: event.id, accepted, text: text.into() }
 }
 
-/// What an honest relay says.
+/// The messages of a relay without faults.
 fn honest(events: &[Event<'static>]) -> Script {
     Script {
         stored: vec![
@@ -174,7 +175,7 @@ impl Table {
     }
 }
 
-/// What an honest run counts as nothing.
+/// The counts that are 0 in a run without faults.
 fn damage(counts: &Counts) -> Vec<(&'static str, u64)> {
     [
         ("lost", counts.deliveries_lost),
@@ -241,7 +242,7 @@ fn a_doubled_delivery_is_counted_live_stored_and_across_eose() {
     check(|script, _| again(&mut script.live, 1), &[("doubled", 1)]);
     check(|script, _| again(&mut script.stored, 0), &[("doubled", 1)]);
     check(|script, _| again(&mut script.stay, 1), &[("doubled", 1)]);
-    // Behind the EOSE of its request, before and after the session's end.
+    // After the EOSE of its request, before and after the end of the session.
     check(|script, events| script.stored.insert(4, delivery("s0-0-0", &events[1])), &[("doubled", 1)]);
     check(|script, events| script.late.push(delivery("s0-0-1", &events[3])), &[("doubled", 1)]);
 }
@@ -294,7 +295,8 @@ fn an_event_under_the_id_of_a_subscription_that_did_not_ask_for_it_is_misrouted(
             &[("lost", 1), ("misrouted", 1)],
         );
     }
-    // A stored event answers another request, a request of a later step, a session of nobody's.
+    // A stored event on another request, on a request of a later step, on a session that does not
+    // exist.
     for subscription in ["s0-0-1", "s0-1-0", "s1-0-0", "v0-1"] {
         check(
             |script, events| script.stored[0] = delivery(subscription, &events[0]),
@@ -316,7 +318,7 @@ fn a_live_event_on_its_way_when_its_subscription_closed_is_no_damage() {
     let during = |script: &mut Script, events: &[Event<'static>]| {
         script.stored.insert(4, delivery("s0-0-0", &events[5]));
     };
-    // Its author did not write it: under this id it can only be misrouted.
+    // Another author wrote this event: under this subscription id it can only be misrouted.
     check(during, &[("misrouted", 1)]);
 }
 
@@ -342,7 +344,7 @@ fn ok_twice_false_or_for_another_event_is_counted() {
     check(|script, _| again(&mut script.answers, 0), &[("answers", 1)]);
     check(|script, events| script.answers.push(ok(&events[0], true, "")), &[("answers", 1)]);
     check(|script, _| without(&mut script.answers, 2), &[("unanswered", 1)]);
-    // What was refused must not be delivered, and what was there already is delivered to nobody.
+    // A refused event must not be delivered, and neither must a duplicate.
     for (accepted, text) in [(false, "blocked: not today"), (true, "duplicate: have it")] {
         check(
             |script, events| {

@@ -5,11 +5,12 @@ use toml::{Table, Value};
 
 use super::{Arrival, Scenario};
 
-/// Applies `key=value` to the text's tables. The key is a path of names with dots; a member of a list is named by
-/// its number from 0 or by its `name`, and the number may be left out where the list has one member.
+/// Applies `key=value` to the text's tables. The key is a path of names with dots; a member of a
+/// list is named by its number from 0 or by its `name`, and the number may be left out where the
+/// list has one member.
 ///
 /// # Errors
-/// Says which part of the key leads nowhere, and what is there.
+/// Names the part of the key that does not exist, and lists the keys beside it.
 pub(super) fn set(scenario: &mut Table, assignment: &str) -> anyhow::Result<()> {
     let (path, value) = assignment
         .split_once('=')
@@ -52,7 +53,7 @@ fn member(list: &[Value], key: &str) -> Option<usize> {
     by_number.or_else(|| list.iter().position(|v| v.get("name").and_then(Value::as_str) == Some(key)))
 }
 
-/// A value as TOML has it; what is none is taken as text.
+/// Parses a TOML value; text that is none becomes a string.
 fn value_of(text: &str) -> Value {
     format!("value = {text}")
         .parse::<Table>()
@@ -62,10 +63,11 @@ fn value_of(text: &str) -> Value {
 }
 
 impl Scenario {
-    /// Makes the run as long as that: phases, bursts' windows and closed rounds shrink or grow in proportion.
+    /// Sets the seconds of the run. Phases, spreads, stays and closed rounds change in proportion;
+    /// rates and the period of bursts stay.
     ///
     /// # Errors
-    /// When the time makes no sense.
+    /// When `seconds` is not above 0 and at most 3600.
     pub fn set_seconds(&mut self, seconds: f64) -> anyhow::Result<()> {
         ensure!(seconds > 0.0 && seconds <= 3_600.0, "--seconds must be above 0 and at most 3600");
         let factor = seconds / self.seconds;
@@ -92,7 +94,7 @@ impl Scenario {
     /// Sets the rate of every publishing population that has one.
     ///
     /// # Errors
-    /// When there is none.
+    /// When the rate is not above 0, or no population publishes at a rate.
     pub fn set_publish_rate(&mut self, rate: f64) -> anyhow::Result<()> {
         ensure!(rate > 0.0 && rate.is_finite(), "a rate must be above 0");
         let mut found = false;
@@ -107,7 +109,7 @@ impl Scenario {
     }
 }
 
-/// At least 1.
+/// Multiplies and rounds, to 1 at least.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,4 +1,4 @@
-//! What a scenario may not say although its keys are right.
+//! Checks a scenario whose keys are right for values that make no sense.
 
 use anyhow::{Context, ensure};
 
@@ -7,13 +7,15 @@ use super::schema::{
 };
 use crate::figure;
 
-/// Stored events that a relay sends for one filter at most (PROTOCOL: max_limit).
+/// Most stored events that `relay-sim` sends for one filter (`--max-limit`; `max_limit` of NIP-11).
 const MAX_LIMIT: u64 = 5_000;
 
-/// Events that relays send for one filter without being asked for more (PROTOCOL: default_limit).
+/// Stored events that `relay-sim` sends for a filter without a limit (`--default-limit`;
+/// `default_limit` of NIP-11).
 const MAX_CHUNK: usize = 500;
 
-/// Of negentropy: what its library demands, and what fits into a message of 1 MiB.
+/// Sizes of a negentropy message: the least that the negentropy crate takes, and the most that fits
+/// into a message of 1 MiB.
 const FRAME_BYTES: std::ops::RangeInclusive<usize> = 4_096..=500_000;
 
 impl Scenario {
@@ -133,7 +135,7 @@ impl Scenario {
         ensure!(fan_in.kinds.as_ref().is_none_or(|kinds| !kinds.is_empty()), "kinds must not be empty");
         ensure!(fan_in.events > 0, "events must be at least 1");
         ensure!((1..=MAX_CHUNK).contains(&fan_in.chunk), "chunk must be 1 to {MAX_CHUNK}");
-        // Each event comes once from each relay at most.
+        // Each relay brings an event at most once.
         let most = 1.0 - 1.0 / relays as f64;
         ensure!(
             (0.0..=most).contains(&duplicates),
@@ -189,7 +191,7 @@ impl Scenario {
     }
 }
 
-/// Names become parts of the names of timings, which become tags in histogram logs.
+/// A population's name becomes part of the names of its timings in results.
 fn check_name(name: Option<&str>) -> anyhow::Result<()> {
     ensure!(
         name.is_none_or(|name| !name.is_empty()

@@ -1,7 +1,7 @@
-//! A scenario file: who connects, what they ask, publish and read, and when.
+//! Scenarios: which clients connect, what they request, publish and read, and when.
 //!
-//! A scenario is one TOML file under `scenarios/`; the files there are part of the program. Format and compression
-//! are not in it: they are what a scenario is run with.
+//! A scenario is one TOML file; those under `scenarios/` are built in. Format and compression are
+//! not part of a scenario, so that each can be compared under the same load.
 
 mod change;
 mod check;
@@ -37,7 +37,7 @@ impl Scenario {
     /// Loads a built-in scenario by name, or a file when `name` ends in `.toml`.
     ///
     /// # Errors
-    /// Names the file and the place in it, or lists the known scenarios.
+    /// Says what is wrong with the file and where, or lists the known scenarios.
     pub fn load(name: &str) -> anyhow::Result<Scenario> {
         Scenario::load_with(name, &[])
     }
@@ -45,7 +45,7 @@ impl Scenario {
     /// Loads a scenario and applies `key=value` changes to it.
     ///
     /// # Errors
-    /// As [`Scenario::load`]; and where a change makes no sense.
+    /// As [`Scenario::load`], and when a change does not apply.
     pub fn load_with(name: &str, changes: &[String]) -> anyhow::Result<Scenario> {
         let (stem, text) = read(name)?;
         Scenario::parse_with(&stem, &text, changes).with_context(|| format!("in scenario {name}"))
@@ -60,7 +60,7 @@ impl Scenario {
     }
 
     fn parse_with(name: &str, text: &str, changes: &[String]) -> anyhow::Result<Scenario> {
-        // Straight from the text where it can be: only then does an error show the line.
+        // Parses the text itself first, because only then does an error show the line.
         let mut scenario: Scenario = toml::from_str(text)?;
         if !changes.is_empty() {
             let mut table = text.parse().context("it was TOML a moment ago")?;

@@ -1,4 +1,4 @@
-//! `scenarios/README.md` explains every key and nothing else.
+//! Tests that `scenarios/README.md` explains every key of a scenario and no other.
 
 use std::collections::BTreeSet;
 

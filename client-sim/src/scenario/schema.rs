@@ -1,37 +1,38 @@
-//! What a scenario file may say, table by table. `scenarios/README.md` explains every key; a test compares the two.
+//! The tables and keys of a scenario file. `scenarios/README.md` explains every key; a test
+//! compares the two.
 
 use std::{collections::BTreeMap, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Deserializer, de};
 
-/// What a scenario file says. Unknown keys are errors.
+/// A scenario file. Unknown keys are errors.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// File name without `.toml`.
     #[serde(skip)]
     pub name: String,
-    /// Whether even the first events that are published are new ones, and not the corpus's: the relay may have those from
-    /// an earlier run, and a relay passes an event on once.
+    /// Whether only newly made events are published. A relay that stays between runs may have the
+    /// corpus's events, and delivers an event once.
     #[serde(skip)]
     pub only_new: bool,
-    /// What the scenario finds out.
+    /// The question that the scenario answers.
     pub question: String,
-    /// What a NIP author takes from the answer.
+    /// What a NIP author learns from the answer.
     pub learn: String,
     /// Where the parameters come from.
     #[serde(default)]
     pub sources: Vec<String>,
-    /// How long work is started for, in seconds; the sum of the phases where there are any.
+    /// Seconds in which work is started; the sum of the phases where there are any.
     #[serde(default)]
     pub seconds: f64,
-    /// Whether every client answers the relay's challenge (NIP-42) before anything else.
+    /// Whether every client answers the relay's AUTH challenge (NIP-42) before anything else.
     #[serde(default)]
     pub auth: bool,
     /// Parts of the run, one after the other.
     #[serde(default)]
     pub phase: Vec<Phase>,
-    /// Clients that ask for stored events.
+    /// Clients that request stored events.
     #[serde(default)]
     pub request: Vec<Request>,
     /// Clients that publish.
@@ -43,7 +44,7 @@ pub struct Scenario {
     /// Clients that read the same events from several relays.
     #[serde(default)]
     pub fan_in: Vec<FanIn>,
-    /// Clients that compare what they have with the relay (NIP-77).
+    /// Clients that reconcile their events with the relay (NIP-77).
     #[serde(default)]
     pub reconcile: Vec<Reconcile>,
     /// Figures that a run must reach to count as evidence, by name.
@@ -55,14 +56,14 @@ pub struct Scenario {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
-    /// What populations call it by.
+    /// The name by which populations refer to it.
     pub name: String,
     /// How long it lasts, in seconds.
     pub seconds: f64,
-    /// The share of every rate at its start and at its end; all of it when absent.
+    /// The share of every rate at the start and at the end of the phase; [1, 1] when absent.
     #[serde(default = "full_load")]
     pub load: [f64; 2],
-    /// Whether latencies of what is due in it are left out.
+    /// Whether latencies of what is due in this phase are left out.
     #[serde(default)]
     pub warm_up: bool,
 }
@@ -71,7 +72,7 @@ fn full_load() -> [f64; 2] {
     [1.0, 1.0]
 }
 
-/// Clients that ask for stored events: each arrival is a session that runs through all steps.
+/// Clients that request stored events: each arrival is a session that runs through all steps.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -83,10 +84,10 @@ pub struct Request {
     pub arrival: Arrival,
     /// The phases in which they do; all when absent.
     pub phases: Option<Vec<String>>,
-    /// Whose connection a session uses.
+    /// Which connection a session uses.
     #[serde(default)]
     pub connect: Connect,
-    /// What a session asks, one step after the other.
+    /// The steps of a session, one after the other.
     #[serde(default)]
     pub step: Vec<Step>,
     /// Live subscriptions that a session opens after its last step.
@@ -103,10 +104,10 @@ pub enum Connect {
     /// Every client connects before the start and stays connected.
     #[default]
     Before,
-    /// Every client connects before the start; each session drops that connection without a word, as when a relay
-    /// restarts, and makes a new one.
+    /// Every client connects before the start; each session ends that connection without a Close
+    /// frame, as when a relay restarts, and makes a new one.
     Again,
-    /// A client connects when its session starts and leaves when it ends.
+    /// A client connects when its session starts and closes the connection when the session ends.
     PerSession,
 }
 
@@ -118,21 +119,22 @@ pub struct Step {
     pub kinds: Option<Vec<u16>>,
     /// Authors asked for, drawn anew for every session; anyone when absent.
     pub authors: Option<usize>,
-    /// How many of the authors, or else of the tag's values, the relay has such events of; all when absent.
+    /// How many of the authors, or else of the values of the tag, have stored events; all when
+    /// absent.
     pub known: Option<usize>,
     /// Authors, or else values of the tag, in one REQ; all in one when absent.
     pub chunk: Option<usize>,
     /// A tag condition.
     pub tag: Option<TagChoice>,
-    /// At most so many stored events.
+    /// The `limit` of the filter (NIP-01).
     pub limit: Option<u64>,
-    /// Asks with `since`, so that only about so many of the newest matching events come.
+    /// Asks with a `since` that about this many of the newest matching events meet.
     pub newest: Option<usize>,
-    /// Pages of `limit` events, each asked for with `until` when the one before it is there.
+    /// Pages of `limit` events, each requested with `until` after the EOSE of the one before.
     pub pages: Option<usize>,
-    /// Such requests in one step, each drawn anew; 1 when absent.
+    /// How many such requests in one step, each drawn anew; 1 when absent.
     pub times: Option<usize>,
-    /// Sent together with the step before, without waiting for it.
+    /// Whether the requests are sent together with those of the step before.
     #[serde(default)]
     pub with_previous: bool,
 }
@@ -150,11 +152,11 @@ pub struct TagChoice {
     pub draw: Draw,
 }
 
-/// Which of the values that occur.
+/// How values are drawn from those that occur.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Draw {
-    /// Each as likely.
+    /// All with the same probability.
     #[default]
     Any,
     /// From the quarter of the values that occur most.
@@ -171,15 +173,15 @@ pub struct Publish {
     pub connections: usize,
     /// When events are due.
     pub arrival: Arrival,
-    /// The phases in which they are; all when absent.
+    /// The phases in which events are due; all when absent.
     pub phases: Option<Vec<String>>,
     /// Which kinds of the corpus; all when absent.
     pub kinds: Option<Vec<u16>>,
-    /// The share of each kind, where the corpus's own mix is not what is wanted.
+    /// The share of each kind, instead of the corpus's own mix.
     pub shares: Option<Shares>,
-    /// Lets every event refer to one of a few notes.
+    /// Makes every event refer to one of a few notes.
     pub hot: Option<Hot>,
-    /// With closed arrivals: events a client may have unanswered.
+    /// With closed arrivals, how many events of a client may be unanswered.
     pub window: Option<usize>,
 }
 
@@ -199,7 +201,7 @@ impl<'de> Deserialize<'de> for Shares {
     }
 }
 
-/// A few notes that everyone reacts to: the last such tag of each event gets the id of one of them.
+/// A few notes to which every event refers: the last tag of this name gets the id of one of them.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hot {
@@ -217,14 +219,14 @@ pub struct Subscribe {
     pub name: Option<String>,
     /// How many clients.
     pub connections: usize,
-    /// One subscription each.
+    /// The filters, each a subscription of its own.
     pub filter: Vec<LiveFilter>,
-    /// How fast they read until everybody else is done; 0 reads nothing. As fast as they can when absent.
+    /// How fast they read until all other work is done; 0 reads nothing. At full speed when absent.
     pub read_bytes_per_s: Option<u64>,
 }
 
-/// Clients that read the same events from several relays, each a connection of its own to the relay under test. Each
-/// arrival is a session of a client on all its connections.
+/// Clients that read the same events from several relays, each a connection of its own to the relay
+/// under test. Each arrival is a session of a client on all its connections.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FanIn {
@@ -240,14 +242,14 @@ pub struct FanIn {
     pub phases: Option<Vec<String>>,
     /// Kinds of the events; any when absent.
     pub kinds: Option<Vec<u16>>,
-    /// Different events of each session.
+    /// How many different events a session brings.
     pub events: usize,
-    /// The share of all deliveries that bring an event again.
+    /// The share of deliveries that bring an event again.
     pub duplicates: f64,
     /// Ids in one REQ.
     #[serde(default = "fan_in_chunk")]
     pub chunk: usize,
-    /// What a client does with an event that it may have.
+    /// How a client recognises an event that it has.
     #[serde(default)]
     pub on_duplicate: OnDuplicate,
 }
@@ -256,7 +258,7 @@ fn fan_in_chunk() -> usize {
     100
 }
 
-/// How a client finds out that it has an event already.
+/// How a client recognises an event that it has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnDuplicate {
@@ -267,7 +269,7 @@ pub enum OnDuplicate {
     Decode,
 }
 
-/// Clients that have a part of the relay's events, find out the rest (NIP-77) and fetch it.
+/// Clients that have a part of the relay's events, reconcile (NIP-77) and fetch the rest.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reconcile {
@@ -275,7 +277,7 @@ pub struct Reconcile {
     pub name: Option<String>,
     /// How many clients.
     pub connections: usize,
-    /// When reconciliations start; each is of a client with another part.
+    /// When reconciliations start; each client has another part.
     pub arrival: Arrival,
     /// The phases in which they do; all when absent.
     pub phases: Option<Vec<String>>,
@@ -283,10 +285,10 @@ pub struct Reconcile {
     pub kinds: Option<Vec<u16>>,
     /// The share of the relay's events that a client has, drawn event by event.
     pub have: f64,
-    /// Events that only the client has; it publishes them once it knows that the relay lacks them.
+    /// How many events only the client has. It publishes them after the reconciliation.
     #[serde(default)]
     pub extra: usize,
-    /// Bytes of a message of negentropy at most, in both directions.
+    /// The most bytes of a negentropy message, in both directions.
     pub frame_bytes: usize,
     /// Ids in one REQ for what the client lacks.
     #[serde(default = "reconcile_chunk")]
@@ -303,19 +305,19 @@ fn reconcile_chunk() -> usize {
 pub struct LiveFilter {
     /// Kinds subscribed to; any when absent.
     pub kinds: Option<Vec<u16>>,
-    /// How many of the publishing authors, drawn anew for every connection; any author when absent.
+    /// How many of the publishing authors, drawn anew for each connection; any author when absent.
     pub authors: Option<usize>,
-    /// A tag condition over the values that are published.
+    /// A tag condition, over the values that are published.
     pub tag: Option<TagChoice>,
 }
 
-/// When things are due. The whole schedule is computed from the seed before the run.
+/// When sessions or events are due. The whole schedule is computed from the seed before the run.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(tag = "shape", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Arrival {
-    /// Every connection at once, again and again.
+    /// All connections at the same instant, periodically.
     Burst {
-        /// From one burst to the next.
+        /// Milliseconds from one burst to the next.
         period_ms: u64,
     },
     /// Evenly spaced over all connections together.
@@ -328,32 +330,32 @@ pub enum Arrival {
         /// Mean arrivals per second over all connections together.
         rate_per_s: f64,
     },
-    /// Every connection once, at a random instant within a time.
+    /// Each connection once, at a random instant after the start of each phase.
     Spread {
-        /// That time, from the start of each phase.
+        /// The length of that window in milliseconds.
         over_ms: u64,
     },
-    /// Closed loop: every connection starts when the phase does, and goes on when the answer is there.
+    /// Closed loop: each connection starts with its first phase, and goes on when it is answered.
     Closed {
         /// How many sessions, or events, of each connection.
         rounds: usize,
-        /// The pause of a client before its next session.
+        /// Milliseconds that a client pauses before its next session.
         #[serde(default)]
         think_ms: u64,
     },
 }
 
-/// What a figure of a run must be.
+/// The bounds of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bound {
-    /// Not less.
+    /// The least value allowed.
     pub min: Option<f64>,
-    /// Not more.
+    /// The greatest value allowed.
     pub max: Option<f64>,
 }
 
-/// A stretch of time in which a population is at work, and the share of its rate at both ends.
+/// A span of time in which a population is at work, and the share of its rate at both ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Span {
     /// From the start of the run.
@@ -365,7 +367,7 @@ pub struct Span {
 }
 
 impl Scenario {
-    /// When the populations of these phases are at work; of all phases when `None`.
+    /// The spans of these phases; of all phases when `None`.
     pub fn spans(&self, phases: Option<&[String]>) -> Vec<Span> {
         if self.phase.is_empty() {
             return vec![Span { from: Duration::ZERO, to: seconds(self.seconds), load: full_load() }];
@@ -382,7 +384,7 @@ impl Scenario {
         spans
     }
 
-    /// The stretches whose latencies are left out.
+    /// The spans whose latencies are left out.
     pub fn warm_up(&self) -> Vec<(Duration, Duration)> {
         let names: Vec<_> = self.phase.iter().filter(|p| p.warm_up).map(|p| p.name.clone()).collect();
         if names.is_empty() {
@@ -391,7 +393,7 @@ impl Scenario {
         self.spans(Some(&names)).into_iter().map(|span| (span.from, span.to)).collect()
     }
 
-    /// How many clients connect, at most, at one time.
+    /// The most clients connected at one time.
     pub fn connections(&self) -> usize {
         self.publish.iter().map(|p| p.connections).sum::<usize>()
             + self.subscribe.iter().map(|s| s.connections).sum::<usize>()

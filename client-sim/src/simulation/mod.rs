@@ -1,9 +1,11 @@
-//! The whole system in one thread, from a seed: the relay's machine, the clients' machines, and a network that delays,
-//! reorders between connections, stalls, cuts and kills, with a relay that may lie on top.
+//! The whole system in one thread, from a seed: the relay's machine, the clients' machines, and a
+//! network that delays, reorders between connections, stalls, cuts and kills; the relay may
+//! misbehave too.
 //!
-//! [`truth`] reads what crossed the network and computes the ledger by itself, by brute force and without the clients'
-//! code; the ledger that the clients' reports close must equal it. A failure names the seed, and the same seed repeats
-//! the run step by step: `SIMULATION_SEED=7 cargo test -p client-sim --lib simulation`.
+//! [`truth`] reads what crossed the network and computes the ledger by itself, by brute force and
+//! without the clients' code; the ledger that the clients' reports close must equal it. A failure
+//! names the seed, and the same seed repeats the run step by step: `SIMULATION_SEED=7 cargo test -p
+//! client-sim --lib simulation`.
 
 mod network;
 mod plan;
@@ -14,7 +16,8 @@ use measure::Counts;
 
 use self::network::World;
 
-/// Simulates one run; the ledgers of the clients and of the truth, and the steps that it took.
+/// Simulates one run. Returns the ledger of the clients, the ledger of the truth, and the number of
+/// steps.
 fn simulate(seed: u64) -> (Counts, Counts, u64) {
     let mut random = Random::new("simulation", seed);
     let mut world = World::new(plan::plan(&mut random), random);
@@ -22,7 +25,8 @@ fn simulate(seed: u64) -> (Counts, Counts, u64) {
     world.close()
 }
 
-/// Simulates runs until at least `steps` steps were taken; the seeds, the steps and what was seen on the way.
+/// Simulates runs until `steps` steps were taken. Returns the number of runs, the number of steps
+/// and the sum of the ledgers.
 fn campaign(first_seed: u64, steps: u64) -> (u64, u64, Counts) {
     let (mut seed, mut taken, mut sum) = (first_seed, 0, Counts::default());
     while taken < steps {
@@ -38,7 +42,7 @@ fn campaign(first_seed: u64, steps: u64) -> (u64, u64, Counts) {
     (seed - first_seed, taken, sum)
 }
 
-/// A campaign that never met a fault proves nothing.
+/// Fails unless every kind of fault occurred: a campaign without one proves nothing about it.
 #[track_caller]
 fn assert_every_fault_was_met(sum: &Counts) {
     for (name, count) in [
@@ -78,8 +82,9 @@ fn a_seed_repeats_its_run() {
     }
 }
 
-/// `cargo test --release -p client-sim --lib simulation_campaign -- --ignored --nocapture`; with `SIMULATION_STEPS` more
-/// than ten million steps, with `SIMULATION_SEED` from another seed.
+/// Run with `cargo test --release -p client-sim --lib simulation_campaign -- --ignored
+/// --nocapture`. `SIMULATION_STEPS` sets the number of steps (default ten million),
+/// `SIMULATION_SEED` the first seed.
 #[test]
 #[ignore = "a campaign of minutes; see the command above"]
 fn simulation_campaign() {

@@ -1,4 +1,4 @@
-//! Virtual time, the queue of what happens next, and a network that does its worst.
+//! Virtual time, the queue of events, and an unreliable network.
 
 use std::{
     cmp::Reverse,
@@ -26,16 +26,16 @@ use crate::{
 
 const MS: u64 = 1_000_000;
 
-/// How long after the last thing was due a run may go on.
+/// How long a run may go on after the last thing was due.
 const DRAIN_NS: u64 = 2_000 * MS;
 
 /// Wall clock at the start of a run, in seconds since 1970.
 const UNIX_S: u64 = 1_800_000_000;
 
-/// One connection: whose, and which of that client's.
+/// One connection: the client, and the number of the connection among those of the client.
 type Link = (usize, u32);
 
-/// Something that happens.
+/// An event of the simulation.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Due(usize, u32),
@@ -43,26 +43,26 @@ enum Event {
     ToRelay(Link, Bytes),
     RelayEnd(Link),
     ToClient(Link, Bytes),
-    /// A timer of a client's may be due.
+    /// A timer of a client may be due.
     ClientTimer(usize),
     RelayTimer(Link),
-    /// The connection ends for both ends, with what is on the way.
+    /// The connection ends for both ends; messages on the way are lost.
     Cut(Link),
     /// The relay's process dies.
     Kill,
-    /// Slow readers read on, when everybody else is done.
+    /// Slow readers catch up, because all other work is done.
     CatchUp,
 }
 
-/// What a network and a lying relay may do to a run.
+/// The faults of the network and of the relay in a run.
 #[derive(Debug)]
 struct Weather {
-    /// The longest way of a message.
+    /// The longest delay of a message.
     delay_ns: u64,
-    /// One message in so many is dropped, or said twice; 0 for none, as below.
+    /// One in this many messages is dropped, or doubled; 0 for none, as below.
     drop_one_in: usize,
     double_one_in: usize,
-    /// One message in so many comes behind the one after it.
+    /// One in this many messages arrives after the next one.
     swap_one_in: usize,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct World {
     relay: Option<Arc<Relay>>,
     connections: BTreeMap<Link, Connection>,
     stations: Vec<Station>,
-    /// When the last message of a direction arrives: a connection keeps its order.
+    /// When the last message of each direction arrives: a connection keeps its order.
     arrivals: BTreeMap<(Link, bool), u64>,
     /// Messages that let the next one pass.
     held: BTreeMap<Link, Bytes>,
@@ -161,7 +161,7 @@ impl World {
         world
     }
 
-    /// Everybody connects and subscribes, on a network that is still kind.
+    /// Connects and subscribes all clients, before the network has faults.
     fn set_up(&mut self) {
         let weather = std::mem::replace(
             &mut self.weather,
@@ -295,7 +295,7 @@ impl World {
         self.read(id);
     }
 
-    /// Carries out what a client wants done.
+    /// Carries out the actions of a client.
     fn perform(&mut self, id: usize) {
         loop {
             while let Some(action) = self.stations[id].client.next_action() {
@@ -333,7 +333,7 @@ impl World {
         }
     }
 
-    /// The run goes on a little, as long as the rest need to note what is under way.
+    /// Lets the run go on for a while, so that clients count what is on the way.
     fn fail(&mut self, id: usize) {
         self.stations[id].dead = true;
         self.complete = false;
@@ -355,7 +355,7 @@ impl World {
         self.perform(id);
     }
 
-    /// Everything that the relay has to say goes on its way.
+    /// Sends every message that the relay has to send.
     fn relay_speaks(&mut self) {
         let time = self.time();
         let links: Vec<Link> = self.connections.keys().copied().collect();
@@ -402,7 +402,7 @@ impl World {
         }
     }
 
-    /// A client reads what is there, as far as it reads now.
+    /// Lets a client read the messages that have arrived, while it may read.
     fn read(&mut self, id: usize) {
         loop {
             let station = &mut self.stations[id];
@@ -434,7 +434,7 @@ impl World {
         self.perform(id);
     }
 
-    /// When a message arrives that is sent now: behind those before it, and sometimes behind a stall.
+    /// When a message that is sent now arrives: after those before it, and sometimes after a stall.
     fn arrival(&mut self, link: Link, to_relay: bool) -> u64 {
         let stall = if self.started && self.random.below(500) == 0 { 200 * MS } else { 0 };
         let at = self.now_ns + self.delay() + stall;
@@ -455,7 +455,7 @@ impl World {
     }
 }
 
-/// A relay that is honest in two runs of three, and otherwise misbehaves in some of the ways it knows.
+/// Draws the faults of the relay: none in two runs of three, otherwise a random set.
 fn config(random: &mut Random) -> Config {
     let mut config = Config::default();
     config.verify = VerifyLevel::None;

@@ -1,7 +1,8 @@
-//! What really happened, by what crossed the network: kept as a log, and added up by brute force when the run is over.
+//! The true ledger: a log of what crossed the network, added up by brute force when the run is
+//! over.
 //!
-//! Nothing here uses the clients' code. A delivery is judged by the REQ that went over the network, a publication by
-//! the OK that came back.
+//! Nothing here uses the clients' code. A delivery is judged by the REQ that went over the network,
+//! a publication by the OK that came back.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -16,7 +17,7 @@ use crate::{
     workload::{Session, Workload},
 };
 
-/// One message, or what else matters, as its client saw it.
+/// One entry of the log: a message or another event, as its client saw it.
 #[derive(Debug)]
 enum Entry {
     Req { id: String, filter: Filter },
@@ -126,7 +127,7 @@ impl Truth {
         self.note(client, Entry::Event { id: subscription.to_owned(), event });
     }
 
-    /// The ledger of what happened.
+    /// Adds up the true ledger.
     pub(super) fn ledger(&self, complete: bool, cut_off: &[bool]) -> Counts {
         let workload = &self.shared.workload;
         let mut counts = Counts { planned: workload.publications.len() as u64, ..Counts::default() };
@@ -155,7 +156,7 @@ impl Truth {
         counts
     }
 
-    /// What the first OK to each publication said; every other OK answers nothing.
+    /// The first OK to each publication; further ones are unexpected answers.
     fn fates(&self, counts: &mut Counts) -> Vec<Fate> {
         let workload = &self.shared.workload;
         let mut fates = vec![Fate::Open; workload.publications.len()];
@@ -178,7 +179,8 @@ impl Truth {
         fates
     }
 
-    /// Reads one client's log: what came for its subscriptions, and what should not have come.
+    /// Reads one client's log: deliveries to its subscriptions, and messages that should not have
+    /// come.
     fn read(&self, client: usize, counts: &mut Counts) -> HashMap<String, Open> {
         let mut subscriptions: HashMap<String, Open> = HashMap::new();
         for (place, entry) in &self.logs[client] {
@@ -261,7 +263,8 @@ impl Truth {
         }
     }
 
-    /// The publications that were sent while a session stayed: after the last EOSE and before its time was up.
+    /// The publications that were sent while a session stayed: after the last EOSE and before its
+    /// time was up.
     fn stay(&self, client: usize, n: usize, session: &Session) -> BTreeSet<usize> {
         let ids: BTreeSet<String> = (0..session.live.len()).map(|filter| format!("v{n}-{filter}")).collect();
         let mut missing = ids.clone();

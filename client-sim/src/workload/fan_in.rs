@@ -1,4 +1,5 @@
-//! Clients that read the same events from several relays: which connection brings what, and how often.
+//! Plans clients that read the same events from several relays: which connection brings which
+//! events.
 
 use anyhow::ensure;
 use codecs::{Event, Filter};
@@ -14,7 +15,8 @@ impl Workload {
     /// Adds the connections and sessions of clients that read from several relays.
     ///
     /// # Errors
-    /// When the relay would hold too few events: a client that met an event in an earlier session would count it twice.
+    /// When the relay would hold too few events for each session of a client to have different
+    /// ones.
     pub(super) fn plan_fan_in(
         &mut self,
         scenario: &Scenario,
@@ -64,7 +66,7 @@ impl Workload {
     }
 }
 
-/// What each relay brings: every event once from one of them, and some again from others, at random.
+/// Draws what each relay brings: every event from one relay, and some of them again from others.
 fn share_out(fan_in: &FanIn, events: &[u32], random: &mut Random) -> Vec<Vec<u32>> {
     let mut brings = vec![Vec::new(); fan_in.relays];
     let mut again = Vec::new();
@@ -79,7 +81,7 @@ fn share_out(fan_in: &FanIn, events: &[u32], random: &mut Random) -> Vec<Vec<u32
     brings
 }
 
-/// How many deliveries repeat one of `events`, so that they are this share of all.
+/// How many deliveries must repeat one of `events` for repeats to be this share of all deliveries.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -89,7 +91,7 @@ fn repeats(events: usize, share: f64) -> usize {
     (events as f64 * share / (1.0 - share)).round() as usize
 }
 
-/// What one relay is asked for in a session.
+/// The requests to one relay in a session.
 fn requests(fan_in: &FanIn, brings: &[u32], events: &[Event<'static>]) -> Vec<PlannedRequest> {
     let requests = brings.chunks(fan_in.chunk).map(|chunk| {
         let mut expected = chunk.to_vec();

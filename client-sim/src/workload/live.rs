@@ -1,4 +1,4 @@
-//! What live subscriptions ask for, drawn from what will be published.
+//! Plans live subscriptions, whose filters are drawn from what will be published.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::scenario::LiveFilter;
 
-/// What live filters can ask for.
+/// Authors and tag values that occur in the events to be published.
 pub(super) struct Published {
     authors: Vec<[u8; 32]>,
     /// Values by tag letter, the most frequent first.
@@ -42,12 +42,12 @@ impl Published {
     }
 }
 
-/// Plans live subscriptions; filters that draw nothing are shared.
+/// Plans live subscriptions. Filters that draw nothing at random are shared.
 pub(super) struct LivePlanner<'p> {
     published: &'p Published,
     filters: &'p [LiveFilter],
     shared: Vec<Option<u32>>,
-    /// Where the events are while the plan does not hold them.
+    /// The events of the plan, while the plan does not hold them itself.
     pub(super) events: Option<&'p [Event<'static>]>,
 }
 

@@ -1,5 +1,5 @@
-//! The whole plan of a run, computed from corpus, scenario and seed before any clock starts: which events the relay
-//! holds, who publishes what when, who asks for what when, and which deliveries must follow.
+//! The plan of a run, computed from corpus, scenario and seed before any clock starts: which events
+//! the relay holds, who publishes and requests what and when, and which deliveries must follow.
 
 mod fan_in;
 mod live;
@@ -35,57 +35,58 @@ use crate::{
 /// The plan of a run.
 #[derive(Debug, Default)]
 pub struct Workload {
-    /// Every event that may be on the wire: those the relay holds first, then those published.
+    /// Every event that may be on the wire: first those that the relay holds, then those that are
+    /// published.
     pub events: Arc<Vec<Event<'static>>>,
-    /// `events[..stored]` are put into the relay before the clock starts.
+    /// How many of `events` the relay holds before the clock starts.
     pub stored: usize,
     /// What each connection does.
     pub roles: Vec<Role>,
-    /// What the scenario calls its populations.
+    /// The names of the populations that have one.
     pub labels: Vec<String>,
-    /// In the order in which they are due.
+    /// Publications, in the order in which they are due.
     pub publications: Vec<Publication>,
     /// Closed-loop publications, connection by connection.
     pub floods: Vec<Flood>,
-    /// In the order in which they are due.
+    /// Sessions, in the order in which they are due.
     pub sessions: Vec<Session>,
     /// The filters of live subscriptions.
     pub live: Vec<Live>,
-    /// Stretches whose latencies are left out.
+    /// Spans from the start of the run whose latencies are left out.
     pub warm_up: Vec<(Duration, Duration)>,
     /// How many clients read from several relays.
     pub readers: usize,
-    /// How many deliveries bring one of them an event that it has.
+    /// How many deliveries bring one of these clients an event that it has.
     pub repeats: u64,
-    /// Bytes of a message of negentropy at most, where the scenario says so.
+    /// The most bytes of a negentropy message, where clients reconcile.
     pub frame_bytes: Option<usize>,
-    /// Whether clients answer the relay's challenge first.
+    /// Whether clients answer an AUTH challenge (NIP-42) first.
     pub auth: bool,
-    /// How many events were made from corpus events as templates, because there were too few or the relay must not
-    /// have them yet.
+    /// How many events were newly made after corpus events, because those are too few or the relay
+    /// may have them already.
     pub fresh: usize,
-    /// Corpus events that are not streamed, and why.
+    /// How many corpus events are not streamed, by reason.
     pub set_aside: BTreeMap<&'static str, usize>,
     pub(crate) index: HashMap<[u8; 32], u32, BuildHasherDefault<IdHasher>>,
     /// For each published event, its place in `publications`.
     pub(crate) publication_of: Vec<usize>,
 }
 
-/// What a connection does, and what its latencies are called.
+/// The task of a connection, and the population that it belongs to.
 #[derive(Debug)]
 pub struct Role {
     /// The place of its population's name in [`Workload::labels`].
     pub label: Option<usize>,
-    /// What it does.
+    /// The task.
     pub task: Task,
 }
 
 /// A connection of a client that reads from several relays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
-    /// Whose it is, of [`Workload::readers`].
+    /// The client's number, below [`Workload::readers`].
     pub reader: usize,
-    /// Whether that client looks for an id that it knows before it decodes.
+    /// Whether the client looks at the id of an event before it decodes the rest.
     pub peeks: bool,
 }
 
@@ -94,24 +95,24 @@ pub struct Reading {
 pub enum Task {
     /// Publishes events.
     Publisher {
-        /// Of closed-loop events, how many may be unanswered.
+        /// How many events of a closed loop may be unanswered.
         window: usize,
     },
     /// Reads live events.
     Subscriber {
         /// The filters of its subscriptions, as places in [`Workload::live`].
         filters: Vec<u32>,
-        /// How fast it reads until everybody else is done.
+        /// How fast it reads until all other work is done; `None` for full speed.
         read_bytes_per_s: Option<u64>,
     },
-    /// Asks for stored events.
+    /// Requests stored events.
     Requester {
-        /// Whose connection its sessions use.
+        /// Which connection its sessions use.
         connect: Connect,
     },
-    /// Asks for stored events that other connections of the same client bring too.
+    /// Requests stored events, some of which other connections of the same client bring too.
     Reader(Reading),
-    /// Compares what it has with the relay.
+    /// Reconciles its events with the relay (NIP-77).
     Reconciler,
 }
 
@@ -124,29 +125,29 @@ pub enum Due {
     Flood(u32),
     /// Start `sessions[n]`.
     Session(u32),
-    /// Read on as fast as possible.
+    /// Read at full speed from now on, as a slow reader.
     CatchUp,
 }
 
 /// The filter of one or more live subscriptions.
 #[derive(Debug)]
 pub struct Live {
-    /// What is asked, with limit 0.
+    /// The filter, with limit 0.
     pub filter: Filter,
-    /// The publications that match it.
+    /// The publications that match the filter.
     pub matches: Bits,
 }
 
 /// An event to publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Publication {
-    /// When it is due, from the start; of a closed loop, when the first is.
+    /// When it is due, from the start; in a closed loop, when the first one is.
     pub at: Duration,
-    /// Who publishes it.
+    /// The connection that publishes it.
     pub connection: usize,
-    /// Which event.
+    /// The event, as a place in [`Workload::events`].
     pub event: u32,
-    /// Whether it waits for answers to earlier ones.
+    /// Whether it belongs to a closed loop, which waits for answers.
     pub closed: bool,
 }
 
@@ -155,49 +156,49 @@ pub struct Publication {
 pub struct Flood {
     /// When the first is due.
     pub at: Duration,
-    /// Who publishes them.
+    /// The connection that publishes them.
     pub connection: usize,
-    /// `publications[first..first + count]`.
+    /// The place of the first in [`Workload::publications`].
     pub first: u32,
-    /// How many.
+    /// How many publications.
     pub count: u32,
 }
 
-/// A client that asks for stored events, step by step, and may then stay for live ones.
+/// A session: requests for stored events, step by step, and perhaps a stay for live ones.
 #[derive(Debug)]
 pub struct Session {
-    /// When it is due, from the start; of a closed loop, when the first is.
+    /// When it is due, from the start; in a closed loop, when the first one is.
     pub at: Duration,
-    /// Who asks.
+    /// The connection that it belongs to.
     pub connection: usize,
     /// Requests that are sent together, step after step.
     pub steps: Vec<Vec<PlannedRequest>>,
-    /// What is reconciled instead.
+    /// A reconciliation, instead of steps.
     pub reconciliation: Option<Reconciliation>,
     /// Live subscriptions that follow, as places in [`Workload::live`].
     pub live: Vec<u32>,
-    /// How long they are kept.
+    /// How long these are kept.
     pub stay: Duration,
     /// In a closed loop, the session that follows this one.
     pub next: Option<u32>,
-    /// The pause before that.
+    /// The pause before that session.
     pub think: Duration,
-    /// Whether it is one that follows another.
+    /// Whether this session follows another.
     pub follows: bool,
 }
 
-/// What a client has and what the relay has (NIP-77).
+/// A planned reconciliation (NIP-77): the events of the client and those of the relay.
 #[derive(Debug)]
 pub struct Reconciliation {
-    /// Which events take part.
+    /// The filter of the events that take part.
     pub filter: Filter,
     /// Stored events that the client has, in ascending order.
     pub has: Vec<u32>,
-    /// Stored events that it lacks, in ascending order.
+    /// Stored events that the client lacks, in ascending order.
     pub lacks: Vec<u32>,
-    /// Events that only it has, and publishes.
+    /// Events that only the client has, and publishes.
     pub own: Vec<u32>,
-    /// Bytes of a message of negentropy at most.
+    /// The most bytes of a negentropy message.
     pub frame_bytes: usize,
     /// Ids in one REQ.
     pub chunk: usize,
@@ -206,15 +207,15 @@ pub struct Reconciliation {
 /// One REQ and the events that must answer it.
 #[derive(Debug)]
 pub struct PlannedRequest {
-    /// What is asked.
+    /// The filter of the REQ.
     pub filter: Filter,
-    /// Which events must come, in ascending order.
+    /// The events that must come, in ascending order.
     pub expected: Vec<u32>,
 }
 
 impl Workload {
-    /// Plans `scenario` over those events of `corpus` that each of `formats` can hold: runs in any of these formats
-    /// stream the same events.
+    /// Plans `scenario` over those events of `corpus` that each of `formats` can hold: runs in any
+    /// of these formats stream the same events.
     ///
     /// # Errors
     /// When the corpus has no events of a kind that the scenario needs.
@@ -245,10 +246,10 @@ impl Workload {
         plan.indexed()
     }
 
-    /// With its events found by id, once all are known.
+    /// Builds the index of events by id, once all events are in the plan.
     ///
     /// # Errors
-    /// When it holds an event twice.
+    /// When the plan holds an event twice.
     pub(crate) fn indexed(mut self) -> anyhow::Result<Workload> {
         for (position, event) in (0..).zip(self.events.iter()) {
             self.index.insert(event.id, position);
@@ -261,8 +262,8 @@ impl Workload {
         Ok(self)
     }
 
-    /// A plan that puts this one's stored events into the relay: one connection asks for nothing, to hear the relay
-    /// speak, and then publishes.
+    /// A plan that publishes the stored events of this one: a single connection first sends a
+    /// request that matches nothing, to check the format of the answer, and then publishes.
     pub fn preparation(&self) -> Workload {
         const WINDOW: usize = 64;
         let count = u32::try_from(self.stored).expect("a plan holds fewer than 2^32 events");
@@ -285,7 +286,7 @@ impl Workload {
         self.index.get(id).copied()
     }
 
-    /// The publication of an event, if it is one that is published.
+    /// The publication of an event; `None` for a stored one.
     pub fn publication_of(&self, event: u32) -> Option<usize> {
         let published = (event as usize).checked_sub(self.stored)?;
         self.publication_of.get(published).copied()
@@ -304,7 +305,7 @@ impl Workload {
         publication.max(session).unwrap_or_default()
     }
 
-    /// Whether something waits for answers rather than for an instant.
+    /// Whether any publication or session belongs to a closed loop.
     pub fn is_closed(&self) -> bool {
         self.publications.iter().any(|publication| publication.closed)
             || self.sessions.iter().any(|session| session.follows)
@@ -318,7 +319,7 @@ impl Workload {
         }
     }
 
-    /// Everything that the chosen connections do at planned instants, in their order.
+    /// Everything that the chosen connections do at planned instants, in the order of these.
     pub fn timeline(&self, chosen: impl Fn(usize) -> bool) -> Vec<(Duration, usize, Due)> {
         let publications = (0..).zip(&self.publications).filter(|(_, p)| !p.closed);
         let publications = publications.map(|(n, p)| (p.at, p.connection, Due::Publication(n)));
@@ -334,8 +335,8 @@ impl Workload {
         timeline
     }
 
-    /// How many deliveries each publication causes when the relay accepts it, at subscribers who stay and read as
-    /// fast as they can.
+    /// How many deliveries each accepted publication causes, at subscribers that stay for the whole
+    /// run and read at full speed.
     pub fn fan_out(&self) -> Vec<u32> {
         let mut fan_out = vec![0; self.publications.len()];
         let mut subscribers = vec![0; self.live.len()];
@@ -352,7 +353,7 @@ impl Workload {
         fan_out
     }
 
-    /// The place of a population's name.
+    /// The place of a population's name in [`Workload::labels`], which gains new names.
     fn label(&mut self, name: Option<&str>) -> Option<usize> {
         let name = name?;
         Some(self.labels.iter().position(|label| label == name).unwrap_or_else(|| {
@@ -418,7 +419,8 @@ impl Workload {
         Ok(())
     }
 
-    /// The sessions of a closed loop stand together, because they are due at the same instant.
+    /// Links the sessions of each closed loop, which stand together because they are due at the
+    /// same instant.
     fn link_sessions(&mut self) -> anyhow::Result<()> {
         for n in 0..self.sessions.len() {
             let follower = self.sessions.get(n + 1).is_some_and(|next| next.follows);
@@ -429,7 +431,7 @@ impl Workload {
 }
 
 impl Session {
-    /// The session of a connection that is due as this arrival says; it asks for nothing yet.
+    /// Makes a session without requests, due by an arrival.
     fn new(arrival: Arrival, connection: usize, (round, at): (usize, Duration)) -> Self {
         let (think, follows) = match arrival {
             Arrival::Closed { think_ms, .. } => (Duration::from_millis(think_ms), round > 0),
@@ -458,7 +460,7 @@ impl Role {
         }
     }
 
-    /// Whether it holds back until everybody else is done.
+    /// Whether it reads slowly until all other work is done.
     pub fn reads_slowly(&self) -> bool {
         matches!(self.task, Task::Subscriber { read_bytes_per_s: Some(_), .. })
     }
@@ -469,7 +471,7 @@ impl Role {
     }
 }
 
-/// Event ids are SHA-256 hashes: eight of their bytes are a hash already.
+/// Hashes an event id by its first eight bytes: an id is a SHA-256 hash (NIP-01).
 #[derive(Default)]
 pub(crate) struct IdHasher(u64);
 
@@ -494,7 +496,8 @@ mod tests {
     use super::*;
 
     fn plan(scenario: &str, seed: u64) -> Workload {
-        // A part of the corpus: trying every event in every format takes seconds without optimisation.
+        // A part of the corpus: trying every event in every format takes seconds without
+        // optimisation.
         let mut corpus = Corpus::bundled();
         corpus.events.truncate(700);
         let formats: Vec<_> = Format::core().collect();

@@ -1,4 +1,4 @@
-//! Which events are published, by whom and when.
+//! Plans publications: which events, on which connection, when.
 
 use std::{
     borrow::Cow,
@@ -17,7 +17,7 @@ use crate::{
     schedule,
 };
 
-/// Unanswered events of a closed-loop publisher where the scenario does not say.
+/// Default window of a closed loop: how many events may be unanswered.
 const DEFAULT_WINDOW: usize = 64;
 
 impl Workload {
@@ -35,7 +35,8 @@ impl Workload {
             let mut random = schedule::stream(seed, "publish events", population);
             let mut maker = Maker::new(publish, eligible, &mut random)?;
             let mut events: Vec<Event<'static>> = Vec::with_capacity(due.len());
-            // What a session asks for must be known beforehand, so beside sessions only new events are published.
+            // The answers of sessions must be known beforehand, so that beside sessions only new
+            // events are published.
             let unchanged = publish.shares.is_none() && publish.hot.is_none() && !scenario.only_new;
             if scenario.request.is_empty() && unchanged {
                 unused.retain(|event| {
@@ -65,7 +66,8 @@ impl Workload {
         self.find_floods()
     }
 
-    /// Adds the connections of a population; returns when, and from which of them, its events are due.
+    /// Adds the connections of a population; returns the instants at which events are due, with the
+    /// connection of each.
     fn plan_publishers(
         &mut self,
         scenario: &Scenario,
@@ -87,12 +89,14 @@ impl Workload {
         due
     }
 
-    /// Closed-loop publications of one connection stand together, because they are due at the same instant.
+    /// Finds the closed loop of each connection, whose publications stand together because they are
+    /// due at the same instant.
     fn find_floods(&mut self) -> anyhow::Result<()> {
         let mut n = 0;
         for chunk in self.publications.chunk_by(|a, b| a.closed && b.closed && a.connection == b.connection) {
             let first = &chunk[0];
-            // What a reconciler has alone is published when it knows that the relay lacks it.
+            // A reconciling client publishes its own events after the reconciliation, not by the
+            // clock.
             if first.closed && !matches!(self.roles[first.connection].task, Task::Reconciler) {
                 let (at, connection) = (first.at, first.connection);
                 self.floods.push(Flood {
@@ -112,9 +116,9 @@ fn wanted(publish: &Publish, event: &Event<'_>) -> bool {
     publish.kinds.as_ref().is_none_or(|kinds| kinds.contains(&event.kind))
 }
 
-/// Chooses the corpus events that new ones are made after.
+/// Chooses the corpus events that serve as templates of new ones.
 struct Maker<'e> {
-    /// The events to choose from, by kind where shares decide, all together otherwise.
+    /// The events to choose from: by kind where there are shares, otherwise in one list.
     pools: Vec<(f64, Vec<&'e Event<'static>>)>,
     taken: Vec<usize>,
     hot: Option<(String, Vec<String>)>,
@@ -147,12 +151,12 @@ impl<'e> Maker<'e> {
         Ok(Maker { taken: vec![0; pools.len()], pools, hot })
     }
 
-    /// What the new events go on referring to.
+    /// Ids of the few notes that new events refer to.
     fn hot_values(&self) -> HashSet<String> {
         self.hot.iter().flat_map(|(_, values)| values).cloned().collect()
     }
 
-    /// The template of the nth new event; with `later`, made after that second.
+    /// The template of the nth new event; with `later`, dated after that second.
     fn template(&mut self, n: usize, later: Option<i64>, random: &mut Random) -> Cow<'e, Event<'static>> {
         let pool = weighted(self.pools.iter().map(|(share, _)| *share), random);
         let events = &self.pools[pool].1;
@@ -175,7 +179,7 @@ impl<'e> Maker<'e> {
     }
 }
 
-/// A position, drawn in proportion to its weight.
+/// Draws a position with a probability in proportion to its weight.
 fn weighted(weights: impl Iterator<Item = f64> + Clone, random: &mut Random) -> usize {
     let mut drawn = random.unit() * weights.clone().sum::<f64>();
     let mut last = 0;

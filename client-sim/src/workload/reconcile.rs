@@ -1,4 +1,5 @@
-//! Clients that have a part of the relay's events: which part, and what only they have.
+//! Plans reconciliations: which part of the relay's events each client has, and which events only
+//! it has.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,11 +10,12 @@ use corpus::fresh;
 use super::{Publication, Reconciliation, Role, Session, Task, Workload, sessions::position};
 use crate::{scenario::Scenario, schedule};
 
-/// NIP-09: a new deletion would delete nothing, but it is no event to keep.
+/// Kind of deletions (NIP-09), after which no new events are made.
 const DELETION: u16 = 5;
 
 impl Workload {
-    /// Adds the connections and sessions of clients that reconcile, and the events that only they have.
+    /// Adds the connections and sessions of clients that reconcile, and the events that only they
+    /// have.
     ///
     /// # Errors
     /// When the corpus has no event to reconcile.
@@ -66,7 +68,7 @@ impl Workload {
         Ok(())
     }
 
-    /// Adds events that nobody else has; their client publishes them when it knows that the relay lacks them.
+    /// Adds events that only one client has. It publishes them after its reconciliation.
     fn own_events(
         &mut self,
         (at, connection): (Duration, usize),

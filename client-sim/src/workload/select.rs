@@ -1,14 +1,15 @@
-//! Which events of a corpus can be streamed.
+//! Selects the events of a corpus that can be streamed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use codecs::{Event, Format, KindClass};
 use corpus::Corpus;
 
-/// Well below every relay's message limit of 1 MiB, with room for the envelope.
+/// Most bytes of an event: below a relay's message limit of 1 MiB, with room for the message around
+/// it.
 const MAX_EVENT_BYTES: usize = 1_000_000;
 
-/// The corpus events that each of `formats` can carry and that a relay keeps as long as the run lasts.
+/// The corpus events that each of `formats` can hold and that a relay keeps for the whole run.
 pub(super) fn select<'c>(
     corpus: &'c Corpus,
     formats: &[Format],

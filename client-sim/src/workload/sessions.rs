@@ -1,4 +1,4 @@
-//! Who asks for which stored events, and which must come.
+//! Plans requests for stored events, and the answers that must come.
 
 use anyhow::{Context, ensure};
 use codecs::{Filter, TagFilter};
@@ -7,13 +7,13 @@ use corpus::Random;
 use super::{PlannedRequest, stored::Stored};
 use crate::scenario::{Draw, Request, Step, TagChoice};
 
-/// Plans the requests of one session after the other.
+/// Plans the requests of the sessions of one population.
 pub(super) struct Asker<'s, 'e> {
     stored: &'s Stored<'e>,
     steps: Vec<Asked<'s>>,
 }
 
-/// A step with what it draws from.
+/// A step, with the lists that it draws from.
 struct Asked<'s> {
     step: &'s Step,
     authors: Vec<[u8; 32]>,
@@ -22,16 +22,16 @@ struct Asked<'s> {
 
 impl<'s, 'e> Asker<'s, 'e> {
     /// # Errors
-    /// When the relay would hold nothing that a step could ask for.
+    /// When the relay would hold no event that a step could request.
     pub(super) fn new(stored: &'s Stored<'e>, request: &'s Request) -> anyhow::Result<Self> {
         let steps = request.step.iter().map(|step| Asked::new(stored, step)).collect::<Result<_, _>>()?;
         Ok(Asker { stored, steps })
     }
 
-    /// The requests of a session, step after step.
+    /// Draws the requests of a session, step after step.
     ///
     /// # Errors
-    /// When an answer is not certain.
+    /// When the plan cannot tell which events a relay must send.
     pub(super) fn session(&self, random: &mut Random) -> anyhow::Result<Vec<Vec<PlannedRequest>>> {
         let mut steps: Vec<Vec<PlannedRequest>> = Vec::new();
         for asked in &self.steps {
@@ -60,7 +60,8 @@ impl<'s, 'e> Asker<'s, 'e> {
     fn request(&self, step: &Step, mut filter: Filter) -> anyhow::Result<PlannedRequest> {
         if let Some(newest) = step.newest {
             let matching = self.stored.answer(&Filter { limit: None, ..filter.clone() });
-            // Of the same second all come; with none wanted, or none there, only what is yet to be written.
+            // `since` includes its second (NIP-01). With 0 wanted, or no stored event, it lies
+            // after the newest one.
             let oldest = newest.checked_sub(1).and_then(|n| matching.get(n).or(matching.last()));
             let since = oldest.map(|position| self.stored.created_at(*position));
             filter.since = Some(since.unwrap_or(self.stored.newest + 1));
@@ -74,8 +75,9 @@ impl<'s, 'e> Asker<'s, 'e> {
         Ok(PlannedRequest { filter, expected })
     }
 
-    /// Page after page from the newest back in time. A page begins at the second at which the one before it ended,
-    /// so that no event of that second is missed and some come twice; where a page brings nothing new it ends.
+    /// Plans pages from the newest event back in time. The `until` of a page is the second of the
+    /// last event of the page before, so that no event of that second is missed and some come
+    /// twice. A page without a new event is the last.
     fn paged(&self, filter: &Filter, pages: usize) -> anyhow::Result<Vec<PlannedRequest>> {
         let mut planned: Vec<PlannedRequest> = Vec::new();
         let mut until = filter.until;
@@ -101,7 +103,7 @@ impl<'s> Asked<'s> {
         let nothing = || format!("the corpus has no event to ask for: kinds {kinds:?}, tag {:?}", step.tag);
         ensure!(step.authors.is_none() || !authors.is_empty(), nothing());
         let values = match &step.tag {
-            // With authors the values depend on whom a session draws.
+            // With authors, the values depend on the authors that a session draws.
             Some(tag) if step.authors.is_none() => eligible(tag, stored.values(tag.name, kinds, None)),
             _ => Vec::new(),
         };
@@ -110,13 +112,14 @@ impl<'s> Asked<'s> {
         Ok(Asked { step, authors, values })
     }
 
-    /// The filters of one round of this step: one for each chunk.
+    /// Draws the filters of one round of this step, one for each chunk.
     fn filters(&self, stored: &Stored<'_>, random: &mut Random) -> Vec<Filter> {
         let step = self.step;
         let base = Filter {
             kinds: step.kinds.clone(),
             limit: step.limit,
-            // Without authors a filter may also match what is published meanwhile, which is newer.
+            // Without authors a filter may match events published meanwhile; `until` excludes
+            // these, which are newer.
             until: step.authors.is_none().then_some(stored.newest),
             ..Filter::default()
         };
@@ -144,7 +147,7 @@ impl<'s> Asked<'s> {
     }
 }
 
-/// The values that a choice draws from; `values` come with the most frequent first.
+/// The values that a choice draws from. `values` must have the most frequent first.
 pub(super) fn eligible(tag: &TagChoice, mut values: Vec<String>) -> Vec<String> {
     if tag.draw == Draw::Popular {
         values.truncate((values.len() / 4).max(tag.values));
@@ -152,7 +155,8 @@ pub(super) fn eligible(tag: &TagChoice, mut values: Vec<String>) -> Vec<String> 
     values
 }
 
-/// `count` of which `known` are from the list, as far as it goes, and the rest is made up; in random order.
+/// Draws `count` values in random order: `known` from the list, as far as it goes, and the rest
+/// made up.
 fn draw<T: Clone>(
     list: &[T],
     count: usize,
@@ -168,7 +172,7 @@ fn draw<T: Clone>(
     drawn
 }
 
-/// The number of a position, wherever positions are kept in 32 bits.
+/// A position in 32 bits.
 pub(super) fn position(n: usize) -> anyhow::Result<u32> {
     u32::try_from(n).context("a plan holds fewer than 2^32 events")
 }

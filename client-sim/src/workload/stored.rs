@@ -1,4 +1,4 @@
-//! What the relay holds before the clock starts, and what it must answer.
+//! The events that the relay holds before the clock starts, and its answers to filters.
 
 use std::{
     cmp::Reverse,
@@ -8,11 +8,12 @@ use std::{
 use anyhow::ensure;
 use codecs::{Event, Filter};
 
-/// Relays answer a request without a limit with 500 events at least (PROTOCOL: default_limit), so a plan that
-/// expected more would blame the relay for it.
+/// Most events that a filter without a limit may match. `relay-sim` sends 500 for such a filter
+/// (`--default-limit`; `default_limit` of NIP-11), so that a plan that expected more would count
+/// correct answers as losses.
 const MAX_EXPECTED: usize = 500;
 
-/// The stored events by what filters ask for.
+/// The stored events, indexed by the conditions of filters.
 pub(super) struct Stored<'e> {
     events: &'e [Event<'static>],
     by_author: BTreeMap<([u8; 32], u16), Vec<u32>>,
@@ -45,7 +46,7 @@ impl<'e> Stored<'e> {
         stored
     }
 
-    /// Those who have events of these kinds, in a fixed order.
+    /// The authors of events of these kinds, in a fixed order.
     pub(super) fn authors(&self, kinds: Option<&[u16]>) -> Vec<[u8; 32]> {
         let wanted = |kind: &u16| kinds.is_none_or(|kinds| kinds.contains(kind));
         let mut authors: Vec<_> =
@@ -81,7 +82,8 @@ impl<'e> Stored<'e> {
         counted.into_iter().map(|(_, value)| value.to_owned()).collect()
     }
 
-    /// The events that must answer the filter: newest first, ties by lowest id, up to its limit.
+    /// The events that must answer a filter, up to its limit: newest first, ties by lowest id
+    /// (NIP-01).
     pub(super) fn answer(&self, filter: &Filter) -> Vec<u32> {
         let mut found = self.candidates(filter);
         found.retain(|position| filter.matches(&self.events[*position as usize]));
@@ -96,10 +98,10 @@ impl<'e> Stored<'e> {
         found
     }
 
-    /// As [`Stored::answer`], when that is certain.
+    /// As [`Stored::answer`], for a filter that every relay answers alike.
     ///
     /// # Errors
-    /// When a relay may send fewer than match.
+    /// When a relay may send fewer events than match.
     pub(super) fn certain_answer(&self, filter: &Filter) -> anyhow::Result<Vec<u32>> {
         let found = self.answer(filter);
         ensure!(
@@ -111,7 +113,7 @@ impl<'e> Stored<'e> {
         Ok(found)
     }
 
-    /// When the event at a position was made.
+    /// The `created_at` of the event at a position.
     pub(super) fn created_at(&self, position: u32) -> i64 {
         self.events[position as usize].created_at
     }
@@ -142,12 +144,12 @@ impl<'e> Stored<'e> {
     }
 }
 
-/// The latest `created_at`; 0 where there is no event.
+/// The latest `created_at`; 0 without events.
 pub(super) fn newest(events: &[Event<'_>]) -> i64 {
     events.iter().map(|event| event.created_at).max().unwrap_or(0)
 }
 
-/// What tag conditions can ask of an event: single letters and the first values.
+/// The tags of an event that filters can match (NIP-01): single-letter names with the first value.
 pub(super) fn conditions<'e>(event: &'e Event<'_>) -> impl Iterator<Item = (char, &'e str)> {
     event.tags.iter().filter_map(|tag| {
         let (name, value) = (tag.first()?, tag.get(1)?);
