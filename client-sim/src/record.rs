@@ -178,13 +178,14 @@ fn flow(flow: Flow) -> FlowRecord {
 /// "When a block counts").
 fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Facts<'_>) -> Validity {
     let p99 = |timing| outcome.recorder.all(timing).map_or(Quantile::Missing, |l| l.quantile_ns(0.99));
-    let response = p99(Timing::Response);
+    let due = shared.workload.timeline(|_| true);
+    let burst_sends = due.chunk_by(|one, next| one.0 == next.0).map(<[_]>::len).max();
     Signals {
         counts,
         clipped: outcome.recorder.clipped(),
         rate_per_second: rate(shared, outcome),
         send_lag_ns_p99: p99(Timing::SendLag),
-        response_ns_p99: if response == Quantile::Missing { p99(Timing::PublishOk) } else { response },
+        burst_sends: burst_sends.unwrap_or(0) as u64,
         generator_cpu_ns: outcome.client_cpu.total_ns,
         generator_wait_ns: outcome.client_wait_ns,
         generator_cores: usable_cores(facts).clients,

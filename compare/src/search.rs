@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 use crate::{
     bracket::Bracket,
     matrix::CellSpec,
-    merged::latency_of,
+    merged::{Merged, latency_of},
     plan::Plan,
     progress::Progress,
     result::{Block, CellProbes, Config, Probe, ProbeOutcome, Purpose, Role, SearchConfig},
@@ -32,6 +32,9 @@ const CURVE: [f64; 6] = [0.10, 0.25, 0.50, 0.70, 0.85, 0.95];
 
 /// CPU of the generator, as a share of one core, beyond which the generator is the limit.
 const GENERATOR_BUSY: f64 = 0.8;
+
+/// CPU of the generator, as a share of its cores, beyond which a missed bound is the generator's.
+const GENERATOR_FULL: f64 = 0.95;
 
 /// Measures one cell at one rate.
 pub trait Prober {
@@ -186,8 +189,12 @@ fn judge(block: &Block, rate: u32, purpose: Purpose, config: &SearchConfig, slo:
     if record.validity.class == ValidityClass::Invalid {
         probe.why.extend(record.validity.reasons.iter().cloned());
     }
+    let used = Merged::of([record]).client_utilisation().unwrap_or(0.0);
     if probe.why.is_empty() {
         probe.outcome = ProbeOutcome::Pass;
+    } else if used > GENERATOR_FULL && record.counts.balanced().is_ok() {
+        probe.outcome = ProbeOutcome::GeneratorLimit;
+        probe.why.push(format!("the generator used {:.0} % of its cores", used * 100.0));
     }
     probe
 }

@@ -18,6 +18,8 @@ struct Relays {
     sustains: Vec<u32>,
     /// Where the host gives up, whatever the relay does.
     host_busy_from: u32,
+    /// Where decoding fills the generator's core.
+    generator_full_from: u32,
     /// When the user has had enough.
     probes_until_interrupted: u32,
 }
@@ -34,6 +36,9 @@ impl Prober for Relays {
             record
                 .validity
                 .add(ValidityClass::Invalid, "host busy: CPU pressure (some, 10 s) 71.0 %".to_owned());
+        }
+        if rate_per_s >= self.generator_full_from {
+            record.client_cpu.total_ns = record.elapsed_ns * 96 / 100;
         }
         Ok(Some(Block {
             round: 0,
@@ -74,8 +79,12 @@ fn cells() -> Vec<CellSpec> {
 fn each_cell_gets_its_bracket_repeated_and_a_curve_below_the_lowest() {
     let config = config();
     let slo: Slo = config.slo.parse().unwrap();
-    let mut relays =
-        Relays { sustains: vec![900, 3_000], host_busy_from: u32::MAX, probes_until_interrupted: u32::MAX };
+    let mut relays = Relays {
+        sustains: vec![900, 3_000],
+        host_busy_from: u32::MAX,
+        generator_full_from: u32::MAX,
+        probes_until_interrupted: u32::MAX,
+    };
     let mut order = Vec::new();
     let mut tell = |cell: &str, _: &Probe| order.push(cell.to_owned());
     let found = search(&cells(), &config, &slo, &mut relays, &mut tell).unwrap();
@@ -105,8 +114,12 @@ fn each_cell_gets_its_bracket_repeated_and_a_curve_below_the_lowest() {
 fn an_invalid_probe_is_never_the_relays_failure() {
     let config = config();
     let slo: Slo = config.slo.parse().unwrap();
-    let mut relays =
-        Relays { sustains: vec![50_000, 50_000], host_busy_from: 2_000, probes_until_interrupted: u32::MAX };
+    let mut relays = Relays {
+        sustains: vec![50_000, 50_000],
+        host_busy_from: 2_000,
+        generator_full_from: u32::MAX,
+        probes_until_interrupted: u32::MAX,
+    };
     let found = search(&cells(), &config, &slo, &mut relays, &mut |_: &str, _: &Probe| ()).unwrap();
     for cell in found.cells {
         let limit = Limit::of(&config, &cell);
@@ -116,6 +129,27 @@ fn an_invalid_probe_is_never_the_relays_failure() {
             "{limit:?}"
         );
         assert!(cell.probes.iter().all(|probe| probe.outcome != ProbeOutcome::Fail));
+    }
+}
+
+#[test]
+fn a_bound_that_is_missed_with_a_full_generator_is_the_generators() {
+    let config = config();
+    let slo: Slo = config.slo.parse().unwrap();
+    for (full_from, end) in [(900, End::GeneratorLimit), (u32::MAX, End::Slo)] {
+        let mut relays = Relays {
+            sustains: vec![1_000, 1_000],
+            host_busy_from: u32::MAX,
+            generator_full_from: full_from,
+            probes_until_interrupted: u32::MAX,
+        };
+        let found = search(&cells(), &config, &slo, &mut relays, &mut |_: &str, _: &Probe| ()).unwrap();
+        for cell in found.cells {
+            let limit = Limit::of(&config, &cell);
+            // Up to the relay's limit the bound holds beside a full generator, too.
+            assert!(limit.last_pass_per_s.unwrap() > 900, "{limit:?}");
+            assert_eq!(limit.end, end);
+        }
     }
 }
 
@@ -140,8 +174,12 @@ fn result(found: search::Found) -> ResultFile {
 fn a_search_is_a_result_that_is_rendered_from_its_file() {
     let (config, cells) = (config(), cells());
     let slo: Slo = config.slo.parse().unwrap();
-    let mut relays =
-        Relays { sustains: vec![900, 3_000], host_busy_from: u32::MAX, probes_until_interrupted: u32::MAX };
+    let mut relays = Relays {
+        sustains: vec![900, 3_000],
+        host_busy_from: u32::MAX,
+        generator_full_from: u32::MAX,
+        probes_until_interrupted: u32::MAX,
+    };
     let found = search(&cells, &config, &slo, &mut relays, &mut |_: &str, _: &Probe| ()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     result(found.clone()).write(folder.path()).unwrap();
@@ -169,8 +207,12 @@ fn a_search_is_a_result_that_is_rendered_from_its_file() {
 fn what_was_found_before_an_interruption_is_kept_and_called_unfinished() {
     let (config, cells) = (config(), cells());
     let slo: Slo = config.slo.parse().unwrap();
-    let mut relays =
-        Relays { sustains: vec![900, 3_000], host_busy_from: u32::MAX, probes_until_interrupted: 5 };
+    let mut relays = Relays {
+        sustains: vec![900, 3_000],
+        host_busy_from: u32::MAX,
+        generator_full_from: u32::MAX,
+        probes_until_interrupted: 5,
+    };
     let found = search(&cells, &config, &slo, &mut relays, &mut |_: &str, _: &Probe| ()).unwrap();
     assert!(!found.finished);
     assert_eq!(found.cells.iter().map(|cell| cell.probes.len()).sum::<usize>(), 5);

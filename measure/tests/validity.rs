@@ -1,0 +1,187 @@
+//! Which block is left out is independent of its cell: cells of different latency and cost are
+//! simulated under the same disturbances of the host, and judged.
+
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "durations are positive and fit; blocks are few"
+)]
+
+use measure::{Counts, Latency, Rate, Signals, ValidityClass};
+
+const SECOND: u64 = 1_000_000_000;
+const BLOCK_NS: u64 = 10 * SECOND;
+const PER_SECOND: u64 = 200;
+const BLOCKS: u64 = 400;
+
+/// A format under a compression, as the generator meets it.
+#[derive(Clone, Copy)]
+struct Cell {
+    /// From sent to answered.
+    answer_ns: u64,
+    /// Encoding and decoding of one event by the generator.
+    cpu_ns: u64,
+}
+
+/// A factor of 60 between the fastest and the slowest, of 30 between the cheapest and the dearest.
+const CELLS: [Cell; 4] = [
+    Cell { answer_ns: 500_000, cpu_ns: 20_000 },
+    Cell { answer_ns: 2_000_000, cpu_ns: 80_000 },
+    Cell { answer_ns: 8_000_000, cpu_ns: 250_000 },
+    Cell { answer_ns: 30_000_000, cpu_ns: 600_000 },
+];
+
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), which needs no dependency.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in 0..1.
+    fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// Stretches in which the host gives the generator's core to others, in order and apart.
+fn disturbance(seed: u64) -> Vec<(u64, u64)> {
+    let mut random = Random(seed);
+    // From 1 ms to 300 ms, and a third of the time at most.
+    let length_ns = (1e6 * 300_f64.powf(random.share())) as u64;
+    let gap_ns = (length_ns as f64 * (2.0 + 200.0 * random.share().powi(3))) as u64;
+    let mut stretches = Vec::new();
+    let mut at = (gap_ns as f64 * random.share()) as u64;
+    while at + length_ns < BLOCK_NS {
+        stretches.push((at, at + length_ns));
+        at += length_ns + (2.0 * gap_ns as f64 * random.share()) as u64;
+    }
+    stretches
+}
+
+/// What a block of the cell measures: one core that serves events in the order in which they are
+/// due, and stands still in each stretch.
+struct Block {
+    signals: Signals,
+    response_p99_ns: u64,
+}
+
+fn play(cell: Cell, stretches: &[(u64, u64)]) -> Block {
+    let (mut lag, mut response) = (Latency::new(), Latency::new());
+    let (mut free_ns, mut wait_ns, mut next) = (0, 0, 0);
+    let events = PER_SECOND * BLOCK_NS / SECOND;
+    for event in 0..events {
+        let due = event * SECOND / PER_SECOND;
+        let mut now = due.max(free_ns);
+        while next < stretches.len() && stretches[next].1 <= now {
+            next += 1;
+        }
+        let mut left = cell.cpu_ns;
+        let mut sent = None;
+        loop {
+            let (from, to) = stretches.get(next).copied().unwrap_or((u64::MAX, u64::MAX));
+            if now >= from {
+                // Runnable since it was due, or since the stretch began.
+                wait_ns += to - now;
+                now = to;
+                next += 1;
+                continue;
+            }
+            sent.get_or_insert(now);
+            let runs = left.min(from - now);
+            (now, left) = (now + runs, left - runs);
+            if left == 0 {
+                break;
+            }
+        }
+        free_ns = now;
+        lag.record(sent.expect("it ran") - due);
+        response.record(now + cell.answer_ns - due);
+    }
+    let stolen: u64 = stretches.iter().map(|(from, to)| to - from).sum();
+    let signals = Signals {
+        counts: Counts {
+            planned: events,
+            acked: events,
+            deliveries_expected: events,
+            deliveries: events,
+            ..Counts::default()
+        },
+        clipped: 0,
+        rate_per_second: Some(Rate { offered: PER_SECOND as f64, achieved: PER_SECOND as f64 }),
+        send_lag_ns_p99: lag.quantile_ns(0.99),
+        burst_sends: 1,
+        generator_cpu_ns: events * cell.cpu_ns,
+        generator_wait_ns: Some(wait_ns),
+        generator_cores: 1,
+        elapsed_ns: BLOCK_NS,
+        cpu_pressure_percent: Some(100.0 * stolen as f64 / BLOCK_NS as f64),
+    };
+    let response_p99_ns = response.quantile_ns(0.99).ns().expect("enough samples");
+    Block { signals, response_p99_ns }
+}
+
+fn left_out(block: &Block) -> bool {
+    block.signals.judge().class == ValidityClass::Invalid
+}
+
+/// The former rules: lag as a share of the response, wait as a share of what the generator ran.
+fn formerly_left_out(block: &Block) -> bool {
+    let signals = &block.signals;
+    let lag_ns = signals.send_lag_ns_p99.ns().expect("enough samples");
+    let wait_ns = signals.generator_wait_ns.expect("it is simulated");
+    lag_ns * 2 > block.response_p99_ns || wait_ns * 2 > signals.generator_cpu_ns
+}
+
+/// Pearson's statistic of cells × {left out, kept}.
+fn chi_square(left_out: &[u64]) -> f64 {
+    let all: u64 = left_out.iter().sum();
+    let share = all as f64 / (left_out.len() as u64 * BLOCKS) as f64;
+    let expected = share * BLOCKS as f64;
+    let of = |seen: u64| (seen as f64 - expected).powi(2) / (expected * (1.0 - share));
+    left_out.iter().map(|seen| of(*seen)).sum()
+}
+
+/// How many blocks of each cell are left out; every block has a disturbance of its own.
+fn count(rule: fn(&Block) -> bool) -> Vec<u64> {
+    let of_cell = |(place, cell): (u64, &Cell)| {
+        let seeds = (0..BLOCKS).map(|block| place * BLOCKS + block);
+        seeds.filter(|seed| rule(&play(*cell, &disturbance(*seed)))).count() as u64
+    };
+    (0..).zip(&CELLS).map(of_cell).collect()
+}
+
+#[test]
+fn which_block_is_left_out_is_independent_of_its_cell() {
+    // The upper 1 % of chi-square with three degrees of freedom.
+    let limit = 11.34;
+    let (now, before) = (count(left_out), count(formerly_left_out));
+    let share = now.iter().sum::<u64>() as f64 / (CELLS.len() as u64 * BLOCKS) as f64;
+    assert!((0.2..0.8).contains(&share), "the disturbances decide: {now:?}");
+    assert!(chi_square(&now) < limit, "{now:?}: {}", chi_square(&now));
+    // The former rules took away the fastest and cheapest first.
+    assert!(chi_square(&before) > 10.0 * limit, "{before:?}: {}", chi_square(&before));
+    assert!(before.is_sorted_by(|faster, slower| faster > slower), "{before:?}");
+}
+
+#[test]
+fn the_same_disturbance_leaves_out_the_same_block_of_every_cell() {
+    let apart = |rule: fn(&Block) -> bool| {
+        let differ = |seed: &u64| {
+            let stretches = disturbance(*seed);
+            let mut verdicts = CELLS.iter().map(|cell| rule(&play(*cell, &stretches)));
+            let first = verdicts.next();
+            verdicts.any(|verdict| Some(verdict) != first)
+        };
+        (0..BLOCKS).filter(differ).count()
+    };
+    let (now, before) = (apart(left_out), apart(formerly_left_out));
+    // The backlog after a long stretch takes the dearest cell longer to work off.
+    assert!(now * 20 <= BLOCKS as usize, "{now} of {BLOCKS}");
+    assert!(before * 4 >= BLOCKS as usize, "{before} of {BLOCKS}");
+}
