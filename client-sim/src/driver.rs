@@ -166,24 +166,33 @@ impl Driver {
     ) -> anyhow::Result<()> {
         let mut batch = Vec::with_capacity(BATCH);
         loop {
-            // What is due comes before reading: an open schedule never waits for replies.
-            let ready = tokio::select! {
+            // A relay that reads nothing blocks a step for ever, and must not block the end of the run.
+            tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => return Ok(()),
-                _ = due.recv_many(&mut batch, BATCH), if !due.is_closed() => None,
-                ready = self.ready() => Some(ready),
-            };
-            match ready {
-                Some(ready) => self.handle(ready).await?,
-                None => {
-                    for due in batch.drain(..) {
-                        self.on_due(due).await?;
-                    }
-                    self.read_what_is_there().await?;
-                }
+                done = self.step(due, &mut batch) => done?,
             }
-            self.flush().await?;
         }
+    }
+
+    /// Waits for what is due, a timer or a message, and handles it.
+    async fn step(&mut self, due: &mut mpsc::Receiver<Due>, batch: &mut Vec<Due>) -> anyhow::Result<()> {
+        // What is due comes before reading: an open schedule never waits for replies.
+        let ready = tokio::select! {
+            biased;
+            _ = due.recv_many(batch, BATCH), if !due.is_closed() => None,
+            ready = self.ready() => Some(ready),
+        };
+        match ready {
+            Some(ready) => self.handle(ready).await?,
+            None => {
+                for due in batch.drain(..) {
+                    self.on_due(due).await?;
+                }
+                self.read_what_is_there().await?;
+            }
+        }
+        self.flush().await
     }
 
     /// Waits for a timer or a message; cancel-safe.

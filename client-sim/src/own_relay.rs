@@ -91,8 +91,19 @@ impl OwnRelay {
     /// When the relay ends with an error, or its output cannot be read.
     pub fn stop(mut self) -> anyhow::Result<String> {
         self.ask_to_end();
+        let (pid, (ended, end)) = (self.child.id(), std::sync::mpsc::channel::<()>());
+        // A relay that stands still would block the reading of its totals for ever.
+        let killer = thread::spawn(move || {
+            if end.recv_timeout(PATIENCE * 2) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap_or(i32::MAX));
+                nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).ok();
+            }
+        });
         let mut totals = String::new();
-        self.output.read_to_string(&mut totals).context("cannot read the relay's totals")?;
+        let read = self.output.read_to_string(&mut totals);
+        drop(ended);
+        killer.join().ok();
+        read.context("cannot read the relay's totals")?;
         let status = self.child.wait()?;
         if !status.success() {
             bail!("the relay process ended with {status}");

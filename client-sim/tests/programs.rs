@@ -12,7 +12,7 @@ use std::{
 
 use codecs::{Format, KindClass};
 use corpus::Corpus;
-use measure::{RunRecord, Status};
+use measure::{Planted, RunRecord, Status};
 use tempfile::TempDir;
 use wire::Compression;
 
@@ -398,4 +398,34 @@ fn progress_for_programs_is_a_line_of_json_a_second() {
         slices.seconds.iter().all(|slice| slice.samples > 0 && slice.latency_ns_p50.is_some()),
         "{slices:?}"
     );
+}
+
+#[test]
+fn what_the_relay_spoils_is_counted_exactly_and_ends_with_exit_code_4() {
+    let setup = Setup::new();
+    // Every delivery is owed: nobody publishes what sessions ask for.
+    fs::write(setup.path("small.toml"), SMALL.replace("kinds = [1, 3]", "kinds = [0]")).unwrap();
+    for (format, compression, batched) in
+        [("json", "deflate", false), ("capnp", "none", true), ("notepack", "zstd", false)]
+    {
+        let mut flags = vec!["--format", format, "--compression", compression, "--drain-seconds", "1"];
+        flags.extend(batched.then_some("--batched"));
+        let faults =
+            ["lose", "double", "alter", "invent", "misroute"].map(|fault| format!("{fault}=5%:seed=3"));
+        faults.iter().for_each(|fault| flags.extend(["--relay-fault", fault]));
+        let output = setup.run(&flags);
+        let record = setup.record();
+        let planted = record.relay.unwrap().planted.unwrap();
+        let counts = record.counts;
+        let found = Planted {
+            lost: counts.deliveries_lost - counts.deliveries_altered - counts.deliveries_misrouted,
+            doubled: counts.deliveries_duplicated,
+            altered: counts.deliveries_altered,
+            invented: counts.deliveries_invented,
+            misrouted: counts.deliveries_misrouted,
+        };
+        assert_eq!(found, planted, "{format}+{compression}");
+        assert!(planted.lost + planted.doubled + planted.altered > 0, "{planted:?}");
+        assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    }
 }

@@ -46,8 +46,8 @@ pub struct Counts {
     pub deliveries_invented: u64,
     /// Other arrivals nobody was owed: of a refused publication, or of a stored event behind its EOSE.
     pub deliveries_unexpected: u64,
-    /// Live events that came before the relay read the CLOSE of their subscription. No damage: NIP-01 has no answer
-    /// to CLOSE.
+    /// Live events that matched a subscription and were not owed to it: on the way when it was closed,
+    /// or beside the stored events of a request. No damage: NIP-01 has no answer to CLOSE.
     #[serde(default)]
     pub deliveries_after_close: u64,
     /// OK, EOSE and NEG-MSG that nothing was sent for, or that came twice.

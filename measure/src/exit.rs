@@ -66,3 +66,16 @@ impl From<Exit> for ExitCode {
         ExitCode::from(exit.code())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_stands_for_one_way_to_end() {
+        let known: Vec<u8> = (0..=u8::MAX).filter(|code| Exit::of(i32::from(*code)).is_some()).collect();
+        assert_eq!(known, [0, 1, 2, 3, 4, 5, 6, 99, 100, 101, 130], "the codes that README and --help name");
+        assert_eq!((Exit::of(-1), Exit::of(256)), (None, None));
+        assert!(Exit::Unbalanced.is(Some(4)) && !Exit::Unbalanced.is(None));
+    }
+}

@@ -69,12 +69,14 @@ pub(super) struct Reader {
     pausing: bool,
     /// Whether it reads at full speed, because all other work is done.
     catching_up: bool,
+    /// Set once it has everything, or was cut off.
+    done: bool,
 }
 
 impl Reader {
     pub(super) fn new(bytes_per_s: u64) -> Self {
         // At 0 bytes a second it reads nothing until it catches up.
-        Reader { bytes_per_s, free_at_ns: 0, pausing: bytes_per_s == 0, catching_up: false }
+        Reader { bytes_per_s, free_at_ns: 0, pausing: bytes_per_s == 0, catching_up: false, done: false }
     }
 }
 
@@ -102,14 +104,23 @@ impl Client {
 
     /// Takes the end of the connection, or the failure to make one.
     pub(crate) fn on_disconnected(&mut self, why: &str) {
-        self.link = Link::Down;
+        self.go_down();
         // A relay may end a connection that is read too slowly.
-        if self.reader.is_none() || !self.started {
+        let Some(reader) = self.reader.as_mut().filter(|_| self.started) else {
             return self.fail(why.to_owned());
-        }
-        self.report.cut_off = Some(why.to_owned());
+        };
         self.wakes.clear();
-        self.shared.caught_up();
+        if !std::mem::replace(&mut reader.done, true) {
+            self.report.cut_off = Some(why.to_owned());
+            self.shared.caught_up();
+        }
+    }
+
+    /// Notes that there is no connection any more.
+    pub(super) fn go_down(&mut self) {
+        self.link = Link::Down;
+        self.silent_at_ns = None;
+        self.proof = None;
     }
 
     /// Signs the relay's challenge (NIP-42).
@@ -133,8 +144,13 @@ impl Client {
             sig: [0; 64],
         };
         corpus::sign_as(&mut event, &format!("client {}", self.id));
-        self.link = Link::Proving { id: event.id, since_ns: now_ns };
-        self.send(&ClientMessage::Auth(Cow::Borrowed(&event)));
+        self.proof = Some(event);
+    }
+
+    /// Sends the signed challenge: AUTH is timed from here, not from the signing.
+    pub(super) fn send_proof(&mut self, proof: &Event<'_>, now_ns: u64) {
+        self.link = Link::Proving { id: proof.id, since_ns: now_ns };
+        self.send(&ClientMessage::Auth(Cow::Borrowed(proof)));
     }
 
     /// Takes the OK to AUTH; false when the OK is for another event.
@@ -240,7 +256,9 @@ impl Client {
             let mut owed = shared.workload.live[*live as usize].matches.iter().filter(|p| !seen.contains(*p));
             owed.all(|p| shared.fate(p).is_undelivered())
         });
+        let Some(reader) = self.reader.as_mut().filter(|reader| !reader.done) else { return };
         if caught_up {
+            reader.done = true;
             self.shared.caught_up();
         } else {
             self.wake_at(now_ns + nanos(CATCH_UP_POLL), Wake::CaughtUp);

@@ -47,6 +47,8 @@ use crate::{
 enum Wake {
     /// Start `sessions[n]`; the second number is the instant at which it was due, in nanoseconds.
     Start(u32, u64),
+    /// Try again to start `sessions[n]`, which an earlier session kept from it.
+    Retry(u32, u64),
     /// End the stay of `sessions[n]`.
     Leave(u32),
     /// End `sessions[n]` if everything owed to it has come.
@@ -69,6 +71,8 @@ pub(crate) struct Client {
     link: Link,
     /// When a relay that stays silent while the connection is set up fails the client.
     silent_at_ns: Option<u64>,
+    /// The signed challenge (NIP-42), until it is sent.
+    proof: Option<Event<'static>>,
     /// Live subscriptions of a subscriber whose EOSE is missing.
     opening: Bits,
     /// Sessions that wait for the connection.
@@ -112,6 +116,7 @@ impl Client {
             started: false,
             link: Link::Down,
             silent_at_ns: None,
+            proof: None,
             opening: Bits::of_len(role.filters().len()),
             waiting: Vec::new(),
             actions: VecDeque::new(),
@@ -169,6 +174,7 @@ impl Client {
             self.wakes.pop();
             match wake {
                 Wake::Start(n, due_ns) => self.start_session(n, due_ns, now_ns),
+                Wake::Retry(n, due_ns) => self.try_session(n, due_ns, now_ns),
                 Wake::Leave(n) => {
                     self.want_to_leave(n);
                     self.leave(n, now_ns);
@@ -193,6 +199,9 @@ impl Client {
             Err(error) => {
                 self.report.counts.decode_errors += 1;
                 self.complain(|| format!("a message that does not decode: {error}"));
+                if !self.started {
+                    self.fail(format!("a message of the relay does not decode: {error}"));
+                }
             }
         }
     }
@@ -201,7 +210,9 @@ impl Client {
     /// [`Client::has_backlog`], with the clock read anew, because such a publication is timed from
     /// when it is sent.
     pub(crate) fn on_room(&mut self, now_ns: u64) {
-        if let Some(n) = self.backlog.next(self.in_flight.len()) {
+        if let Some(proof) = self.proof.take() {
+            self.send_proof(&proof, now_ns);
+        } else if let Some(n) = self.backlog.next(self.in_flight.len()) {
             self.publish(n, now_ns);
         }
     }
@@ -221,7 +232,7 @@ impl Client {
 
     /// Whether [`Client::on_room`] has something to publish.
     pub(crate) fn has_backlog(&self) -> bool {
-        self.backlog.has_next(self.in_flight.len())
+        self.proof.is_some() || self.backlog.has_next(self.in_flight.len())
     }
 
     /// Whether the run may start.

@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use super::{Action, Client, RequestId, Subscription, Wake, connect::Link, live::Visit};
+use super::{Action, Client, RequestId, Subscription, Wake, live::Visit};
 use crate::{
     bits::Bits,
     recorder::Timing,
@@ -39,19 +39,24 @@ pub(super) struct OpenRequest {
 }
 
 impl Client {
-    /// Starts a session that is due, or sets a timer when an earlier one needs the connection.
+    /// Starts a session that is due.
     pub(super) fn start_session(&mut self, n: u32, due_ns: u64, now_ns: u64) {
         self.record(Timing::SendLag, due_ns, now_ns);
+        self.try_session(n, due_ns, now_ns);
+    }
+
+    /// Starts a session, or sets a timer when an earlier one needs the connection.
+    pub(super) fn try_session(&mut self, n: u32, due_ns: u64, now_ns: u64) {
         if let Task::Requester { connect } = self.shared.workload.roles[self.id].task {
             match connect {
                 Connect::Before => {}
                 Connect::Again if !self.sessions.is_empty() => {
                     // A new connection now would cut off the earlier session.
-                    return self.wake_at(now_ns + nanos(LEAVE_POLL), Wake::Start(n, due_ns));
+                    return self.wake_at(now_ns + nanos(LEAVE_POLL), Wake::Retry(n, due_ns));
                 }
                 Connect::Again => {
                     self.actions.push_back(Action::Abort);
-                    self.link = Link::Down;
+                    self.go_down();
                     self.connect(now_ns);
                 }
                 Connect::PerSession => self.connect(now_ns),
@@ -225,7 +230,7 @@ impl Client {
         }
         let role = &self.shared.workload.roles[self.id];
         if matches!(role.task, Task::Requester { connect: Connect::PerSession }) && self.sessions.is_empty() {
-            self.link = Link::Down;
+            self.go_down();
             self.actions.push_back(Action::Close);
         }
         self.shared.done(1);

@@ -8,6 +8,7 @@ use measure::Counts;
 
 use super::{Action, Client};
 use crate::{
+    bits::Bits,
     ledger,
     scenario::Connect,
     shared::Shared,
@@ -406,4 +407,39 @@ fn a_slow_reader_that_is_cut_off_ends_and_any_other_client_fails() {
         assert_eq!(matches!(client.next_action(), Some(Action::Fail(_))), fails);
         assert_eq!(client.finish().cut_off.is_some(), !fails);
     }
+}
+
+#[test]
+fn a_reader_that_has_everything_is_not_behind_again_when_its_connection_ends() {
+    let mut workload = plan();
+    for role in 0..2 {
+        workload.roles[role].task = Task::Subscriber { filters: vec![1], read_bytes_per_s: Some(1_000) };
+    }
+    workload.publications.clear();
+    workload.sessions.clear();
+    workload.live.iter_mut().for_each(|live| live.matches = Bits::default());
+    let shared = Arc::new(Shared::new(workload));
+    let codec = Format::JSON.codec(codecs::Implementation::Library).unwrap();
+    let mut client = Client::new(Arc::clone(&shared), codec, 0, ("ws://127.0.0.1", 0));
+    client.open(0);
+    client.on_connected(0);
+    client.start(0);
+    client.on_due(Due::CatchUp, 0);
+    client.on_timer(100 * MS);
+    client.on_disconnected("closed");
+    assert_eq!(client.finish().cut_off, None);
+    assert!(!shared.is_done(), "the other reader has read nothing");
+}
+
+#[test]
+fn what_does_not_decode_before_the_start_ends_the_run_with_the_reason() {
+    let shared = Arc::new(Shared::new(plan()));
+    let codec = Format::JSON.codec(codecs::Implementation::Library).unwrap();
+    let mut client = Client::new(shared, codec, 1, ("ws://127.0.0.1", 0));
+    client.open(0);
+    client.on_connected(0);
+    client.on_message(b"\x00not json", MS);
+    let actions: Vec<Action> = std::iter::from_fn(|| client.next_action()).collect();
+    let Some(Action::Fail(why)) = actions.last() else { panic!("{actions:?}") };
+    assert!(why.contains("does not decode"), "{why}");
 }

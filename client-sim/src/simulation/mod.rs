@@ -6,6 +6,8 @@
 //! without the clients' code; the ledger that the clients' reports close must equal it. A failure
 //! names the seed, and the same seed repeats the run step by step: `SIMULATION_SEED=7 cargo test -p
 //! client-sim --lib simulation`.
+//!
+//! Not simulated: reconciliations (NIP-77), AUTH (NIP-42), and clients that read from several relays.
 
 mod network;
 mod plan;
@@ -60,6 +62,9 @@ fn assert_every_fault_was_met(sum: &Counts) {
         ("unexpected", sum.deliveries_unexpected),
         ("after close", sum.deliveries_after_close),
         ("answers", sum.answers_unexpected),
+        ("undecodable", sum.decode_errors),
+        ("cut off", sum.readers_cut_off),
+        ("undelivered when cut off", sum.deliveries_cut_off),
     ] {
         assert!(count > 0, "no simulated run had anything {name}: {sum:?}");
     }

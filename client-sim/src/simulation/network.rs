@@ -64,6 +64,8 @@ struct Weather {
     double_one_in: usize,
     /// One in this many messages arrives after the next one.
     swap_one_in: usize,
+    /// One message in so many is cut off.
+    cut_one_in: usize,
 }
 
 /// A client with its current connection.
@@ -123,8 +125,13 @@ impl World {
         };
         let lies = random.below(3) == 0;
         let mut one_in = || if lies && random.below(2) == 0 { 10 + random.below(60) } else { 0 };
-        let weather =
-            Weather { delay_ns: 0, drop_one_in: one_in(), double_one_in: one_in(), swap_one_in: one_in() };
+        let weather = Weather {
+            delay_ns: 0,
+            drop_one_in: one_in(),
+            double_one_in: one_in(),
+            swap_one_in: one_in(),
+            cut_one_in: one_in(),
+        };
         let delay_ns = [0, MS, 20 * MS][random.below(3)] + 1;
         let batched = random.below(4) == 0;
         let end_ns = dues.last().map_or(0, |(at, _, _)| *at) + DRAIN_NS;
@@ -165,7 +172,7 @@ impl World {
     fn set_up(&mut self) {
         let weather = std::mem::replace(
             &mut self.weather,
-            Weather { delay_ns: 1, drop_one_in: 0, double_one_in: 0, swap_one_in: 0 },
+            Weather { delay_ns: 1, drop_one_in: 0, double_one_in: 0, swap_one_in: 0, cut_one_in: 0 },
         );
         for id in 0..self.stations.len() {
             self.stations[id].client.open(0);
@@ -376,7 +383,7 @@ impl World {
     }
 
     fn send_to_client(&mut self, link: Link, message: &Bytes) {
-        let Weather { drop_one_in, double_one_in, swap_one_in, .. } = self.weather;
+        let Weather { drop_one_in, double_one_in, swap_one_in, cut_one_in, .. } = self.weather;
         let mut hits = |one_in: usize| one_in > 0 && self.random.below(one_in) == 0;
         let copies = match (hits(drop_one_in), hits(double_one_in)) {
             (true, _) => 0,
@@ -388,6 +395,7 @@ impl World {
             return;
         }
         let held = self.held.remove(&link);
+        let message = if hits(cut_one_in) { &message.slice(..message.len() / 2) } else { message };
         for message in std::iter::repeat_n(message.clone(), copies).chain(held) {
             let at = self.arrival(link, false);
             self.schedule(at, Event::ToClient(link, message));

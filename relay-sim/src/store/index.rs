@@ -33,6 +33,9 @@ const TAGS_TOGETHER: usize = 16 << 10;
 /// Candidates of one index before the next has its turn.
 const TURN: usize = 16;
 
+/// Kinds up to which a filter's authors are looked up kind by kind.
+const FEW_KINDS: usize = 16;
+
 /// Authors of a filter beyond which they are looked up by hash.
 const FEW_AUTHORS: usize = 8;
 
@@ -82,6 +85,7 @@ impl Index {
         if limit == 0 || bounds.newest > bounds.oldest {
             return Vec::new(); // a range from `until` to a later `since` would panic
         }
+        let filter = &without_repeats(filter);
         let mut sources = self.sources(filter, bounds, events);
         let turn = if sources.len() == 1 { usize::MAX } else { TURN };
         let winner = (0..sources.len()).cycle().find(|&n| sources[n].advance(turn, limit));
@@ -122,6 +126,14 @@ impl Index {
             Candidates::Author(self.by_author.range(newest..=oldest))
         };
         let mut sources = match (&filter.authors, &filter.kinds) {
+            // Each author's own kinds are fewer than many that were asked for.
+            (Some(authors), Some(kinds)) if kinds.len() > FEW_KINDS => {
+                let asked = move |kind: &u16| kinds.binary_search(kind).is_ok();
+                let ranges = authors
+                    .iter()
+                    .flat_map(move |a| self.kinds_of(*a).filter(asked).map(move |kind| of_author(*a, kind)));
+                vec![Source::new(ranges, tags())]
+            }
             (Some(authors), Some(kinds)) => {
                 let ranges =
                     authors.iter().flat_map(move |a| kinds.iter().map(move |kind| of_author(*a, *kind)));
@@ -190,6 +202,20 @@ impl Index {
             ((pubkey, kind, stored.key()), stored)
         }));
     }
+}
+
+/// The filter with each author, kind and tag value once, in order: a range for each pair of 2,000
+/// equal authors and kinds would be four million.
+fn without_repeats(filter: &Filter) -> Filter {
+    fn once<T: Ord>(values: &mut Vec<T>) {
+        values.sort_unstable();
+        values.dedup();
+    }
+    let mut filter = filter.clone();
+    filter.authors.iter_mut().for_each(once);
+    filter.kinds.iter_mut().for_each(once);
+    filter.tags.iter_mut().for_each(|tag| once(&mut tag.values));
+    filter
 }
 
 /// The times of a filter.

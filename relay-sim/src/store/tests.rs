@@ -427,3 +427,19 @@ fn what_has_expired_is_gone_and_its_address_is_free() {
     assert_eq!(ids(&mut store, &[Filter::default()]), [4, 5]);
     assert!(store.expiring.is_empty() && store.addresses.is_empty());
 }
+
+#[test]
+fn many_equal_authors_and_kinds_cost_no_more_than_one() {
+    let mut store = Store::new(1 << 20);
+    for id in 0..100 {
+        let event = Event { kind: 1, created_at: i64::from(id), ..event(id) };
+        store.insert(&Arc::new(StoredEvent::new(&event, store.encoded_bytes())));
+    }
+    let repeated =
+        Filter { authors: Some(vec![ME; 2_000]), kinds: Some(vec![1; 2_000]), ..Filter::default() };
+    let distinct = Filter { kinds: Some((0..2_000).collect()), ..repeated.clone() };
+    for filter in [repeated, distinct] {
+        assert_eq!(store.query(&[filter], LIMITS).len(), 100);
+        assert_eq!(store.index.take_visited(), 100);
+    }
+}
