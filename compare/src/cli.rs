@@ -22,7 +22,7 @@ use crate::{
     plan::{Plan, Profile},
     progress::Progress,
     report::{self, Derived},
-    result::{Oracle, Probe, ResultFile, Role, SelfTest},
+    result::{Git, Oracle, Probe, ResultFile, Role, SelfTest},
     run::{self, Interrupt, Outcome, Request, Stopped},
     search, selftest,
 };
@@ -200,11 +200,20 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
     if refused(&flags.client_args) {
         return Ok(Exit::Usage);
     }
+    let git = git::current();
+    if flags.profile == Profile::Publish
+        && let Err(reason) = git::publishable(git.as_ref())
+    {
+        let _ = writeln!(io::stderr(), "error: {reason}");
+        return Ok(Exit::Usage);
+    }
     let config = flags.config(matrix.scenarios);
     let plan = Plan::new(&cells, config.rounds, config.seed);
     let selftest = selftest_for(flags, known)?;
+    if !is_of_this_commit(flags, selftest.as_ref(), git.as_ref()) {
+        return Ok(Exit::Usage);
+    }
     let started = SystemTime::now();
-    let git = git::current();
     let commit = git.as_ref().map_or("nogit", |git| git.commit.get(..8).unwrap_or(&git.commit));
     let name = format!("{}-{commit}-{}", utc::compact(started), config.seed);
     let folder = make_folder(&flags.out, &name)?;
@@ -237,6 +246,21 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
     show(&result, flags.wide)?;
     let _ = writeln!(io::stderr(), "\nwritten to {}", folder.display());
     Ok(exit_code(&result, &derived, stopped))
+}
+
+/// Whether the self-test may stand in the result; tells on stderr when another commit was tested,
+/// which only what is published must not have.
+fn is_of_this_commit(flags: &Run, selftest: Option<&SelfTest>, git: Option<&Git>) -> bool {
+    let Some(difference) = selftest.and_then(|test| test.of_another_commit(git)) else { return true };
+    let publish = flags.profile == Profile::Publish;
+    let line = match publish {
+        true => format!(
+            "error: {difference}; make it anew (`compare selftest --out FILE`) or leave out --selftest"
+        ),
+        false => format!("warning: {difference}"),
+    };
+    let _ = writeln!(io::stderr(), "{line}");
+    !publish
 }
 
 /// Whether the client's arguments set a factor of the matrix; explains the refusal on stderr.

@@ -12,7 +12,43 @@ pub(crate) fn current() -> Option<Git> {
     Some(Git { commit, dirty })
 }
 
+/// Whether a result of this tree can be made again by others.
+///
+/// # Errors
+/// The reason, and what to do.
+pub(crate) fn publishable(git: Option<&Git>) -> Result<(), String> {
+    match git {
+        None => {
+            Err("the profile publish needs a commit, and this folder is in no git checkout: run it in the \
+                     checkout that it was built from, or take --profile standard"
+                .to_owned())
+        }
+        Some(Git { commit, dirty: true }) => Err(format!(
+            "the profile publish needs a clean tree, and tracked files differ from commit {commit} (`git status`): \
+             commit or stash them and build again, or take --profile standard"
+        )),
+        Some(_) => Ok(()),
+    }
+}
+
 fn git(args: &[&str]) -> Option<String> {
     let output = Command::new("git").args(args).output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(commit: &str, dirty: bool) -> Git {
+        Git { commit: commit.to_owned(), dirty }
+    }
+
+    #[test]
+    fn only_a_clean_commit_is_published() {
+        assert_eq!(publishable(Some(&tree("0123", false))), Ok(()));
+        let dirty = publishable(Some(&tree("0123", true))).unwrap_err();
+        assert!(dirty.contains("0123") && dirty.contains("commit or stash"), "{dirty}");
+        assert!(publishable(None).unwrap_err().contains("no git checkout"));
+    }
 }

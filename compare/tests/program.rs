@@ -90,6 +90,29 @@ fn when_nothing_was_measured_no_result_is_left_behind() {
 }
 
 #[test]
+fn nothing_is_published_from_a_tree_with_local_changes() {
+    let tree = TempDir::new().unwrap();
+    let git = |args: &[&str]| {
+        let name = ["-c", "user.name=Test", "-c", "user.email=test@example.org"];
+        assert!(Command::new("git").current_dir(&tree).args(name).args(args).status().unwrap().success());
+    };
+    git(&["init", "--quiet"]);
+    fs::write(tree.path().join("file"), "committed").unwrap();
+    git(&["add", "file"]);
+    git(&["commit", "--quiet", "--message", "A file"]);
+    fs::write(tree.path().join("file"), "changed").unwrap();
+    let run = Command::new(env!("CARGO_BIN_EXE_compare"))
+        .current_dir(&tree)
+        .args(["run", "--profile", "publish", "--rounds", "1", "--seconds", "1"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(2), "{said}");
+    assert!(said.contains("needs a clean tree") && said.contains("commit or stash"), "{said}");
+    assert!(!tree.path().join("results").exists());
+}
+
+#[test]
 fn any_relay_can_be_compared_with_itself_compressed() {
     let out = TempDir::new().unwrap();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();

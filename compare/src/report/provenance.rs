@@ -96,9 +96,10 @@ fn made_by(result: &ResultFile) -> String {
     line(
         &mut text,
         format_args!(
-            "- Machine: {}, {} cores, {}{}, {}, kernel {}",
+            "- Machine: {}, {} cores, governor {}, {}{}, {}, kernel {}",
             host.cpu.clone().unwrap_or_else(unknown),
             host.cores,
+            host.governor.clone().unwrap_or_else(unknown),
             host.memory_bytes.map_or_else(unknown, gib),
             if host.virtual_machine == Some(true) { ", virtual" } else { "" },
             host.os.clone().unwrap_or_else(unknown),

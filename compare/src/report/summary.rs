@@ -255,6 +255,11 @@ pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Strin
     if let Some(failed) = result.selftest.as_ref().map(SelfTest::failed).filter(|failed| !failed.is_empty()) {
         warnings.push(format!("The instrument failed its own tests: {}.", failed.join(", ")));
     }
+    if let Some(difference) =
+        result.selftest.as_ref().and_then(|test| test.of_another_commit(result.git.as_ref()))
+    {
+        warnings.push(format!("Another commit was tested: {difference}."));
+    }
     let faults = result.cells.iter().flat_map(|cell| &cell.blocks).filter_map(|block| {
         Some(block.record.as_ref()?.relay.as_ref()?.faults.join(" ")).filter(|faults| !faults.is_empty())
     });

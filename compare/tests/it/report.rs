@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, io::Write, path::Path, process::Command};
 
 use crate::common::{self, PLAIN, Run, record, result};
 use compare::{
-    RESULT_FILE, ResultFile,
+    Git, RESULT_FILE, ResultFile,
     merged::{Merged, Metric},
     report::{self, DERIVED_FILE, Derived, Verdict},
     result::{Oracle, SelfTest},
@@ -381,7 +381,14 @@ fn a_failed_test_of_the_instrument_stands_before_every_number() {
         assert!(warning < first);
         assert!(text.contains("1 of 2 passed (the short form, commit 01234567"), "{text}");
         assert!(text.contains("what had to be seen"));
+        assert!(!text.contains("Another commit was tested"), "{text}");
     }
+    let tested = result.selftest.as_mut().unwrap();
+    tested.git = Some(Git { commit: "abcdef0123456789".to_owned(), dirty: false });
+    let summary = report::summary(&result);
+    let warning = "Another commit was tested: the self-test is of commit abcdef01, the result of commit 01234567 \
+                   with local changes.";
+    assert!(summary.contains(warning), "{summary}");
 }
 
 #[test]
