@@ -6,9 +6,9 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    matrix::Matrix,
-    plan::Profile,
-    result::{Config, MAX_ROUNDS, SearchConfig},
+    matrix::{CellSpec, Matrix},
+    plan::{self, Profile},
+    result::{Config, MAX_ROUNDS, Role, SearchConfig},
     selftest,
     slo::Slo,
 };
@@ -22,7 +22,7 @@ use crate::{
         Measures every format with every compression in fresh client and relay processes, in random order within \
         rounds, and shows what each would buy against JSON.",
     after_long_help = "Examples:\n  \
-        compare run                      every format, uncompressed, deflate and zstd, briefly\n  \
+        compare run                      every format, two of them with deflate and zstd, briefly\n  \
         compare run --profile standard   12 rounds of 10 s\n  \
         compare run --formats json,capnp --compressions none --verify full,none\n  \
         compare run --scenario note-stream --compressions none,deflate --batching off,on\n  \
@@ -207,7 +207,8 @@ pub(crate) struct Run {
     #[arg(long, value_delimiter = ',')]
     pub(crate) formats: Option<Vec<String>>,
     /// Compressions, separated by commas, each with parameters if need be
-    /// (deflate:level=4:min_bytes=100), or all [default: none,deflate,zstd]
+    /// (deflate:level=4:min_bytes=100), or all [default: none,deflate,zstd; of the quick profile
+    /// with all formats, deflate and zstd for JSON and DannyPack alone]
     #[arg(long, value_delimiter = ',')]
     pub(crate) compressions: Option<Vec<String>>,
     /// Batches, separated by commas: off is one event a message, on lets the relay put several
@@ -305,6 +306,17 @@ impl Run {
             matrix.verifications = Matrix::of_a_foreign_relay().verifications;
         }
         Ok(matrix)
+    }
+
+    /// Whether a cell of the matrix is measured: a relay of others has no floor, and the quick
+    /// profile compresses few formats unless told otherwise.
+    pub(crate) fn measures(&self, cell: &CellSpec) -> bool {
+        let chosen = self.matrix.is_some() || self.formats.is_some() || self.compressions.is_some();
+        let all = chosen || self.profile != Profile::Quick;
+        match &self.url {
+            Some(_) => cell.role != Role::Floor,
+            None => all || plan::is_quick(cell),
+        }
     }
 
     /// What was asked for, with the profile's size where no flag replaces it.

@@ -7,7 +7,7 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use anyhow::{Context, Result};
@@ -19,7 +19,7 @@ use crate::{
     assemble::Header,
     git,
     matrix::{Known, UnknownName, cells},
-    plan::{Plan, Profile},
+    plan::{self, Plan, Profile},
     progress::Progress,
     report::{self, Derived},
     result::{Git, Oracle, Probe, ResultFile, Role, SelfTest},
@@ -194,9 +194,7 @@ fn rerender(dir: &Path, wide: bool) -> Result<()> {
 fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
     let matrix = flags.matrix()?;
     let mut cells = cells(known, &matrix)?;
-    if flags.url.is_some() {
-        cells.retain(|cell| cell.role != Role::Floor);
-    }
+    cells.retain(|cell| flags.measures(cell));
     if refused(&flags.client_args) {
         return Ok(Exit::Usage);
     }
@@ -223,7 +221,7 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
     fs::create_dir(&running).with_context(|| format!("cannot make {}", running.display()))?;
     let client = env::current_exe().context("cannot find this program's own file")?;
     let request = Request { client: &client, config: &config, cells: &cells, plan: &plan, folder: &running };
-    let guess = Duration::from_secs(u64::from(config.seconds)) + run::BLOCK_OVERHEAD;
+    let guess = plan::block_estimate(config.seconds);
     let mut progress = Progress::new(plan.blocks(), guess, flags.quiet);
     let outcome = run_until_signal(&request, &mut progress);
     progress.end();

@@ -85,9 +85,6 @@ pub enum Stopped {
     Failing,
 }
 
-/// Time of a block beyond its seconds: the relay starts, the corpus is read.
-pub(crate) const BLOCK_OVERHEAD: Duration = Duration::from_secs(2);
-
 /// Ctrl-C and SIGTERM.
 #[derive(Debug)]
 pub struct Interrupt {

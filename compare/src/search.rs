@@ -7,7 +7,6 @@
 use std::{
     io::{self, IsTerminal},
     path::Path,
-    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -20,7 +19,7 @@ use crate::{
     bracket::Bracket,
     matrix::CellSpec,
     merged::{Merged, latency_of},
-    plan::Plan,
+    plan::{self, Plan},
     progress::Progress,
     result::{Block, CellProbes, Config, Probe, ProbeOutcome, Purpose, Role, SearchConfig},
     run::{self, Interrupt, Request, Stopped},
@@ -251,11 +250,11 @@ impl Prober for Processes<'_> {
         cells[cell].rate_per_s = Some(rate_per_s);
         let config = Config { seed: self.config.seed + self.probes, ..self.config.as_run() };
         self.probes += 1;
-        let plan = Plan { rounds: vec![vec![cell]] };
+        let one = Plan { rounds: vec![vec![cell]] };
         let request =
-            Request { client: self.client, config: &config, cells: &cells, plan: &plan, folder: self.folder };
+            Request { client: self.client, config: &config, cells: &cells, plan: &one, folder: self.folder };
         // The caller prints the outcome; a terminal shows that the probe runs.
-        let guess = Duration::from_secs(u64::from(config.seconds)) + run::BLOCK_OVERHEAD;
+        let guess = plan::block_estimate(config.seconds);
         let mut progress = Progress::new(1, guess, !io::stderr().is_terminal());
         let interrupt = self.interrupt.wait();
         let outcome = self.runtime.block_on(run::run(&request, &mut progress, interrupt));

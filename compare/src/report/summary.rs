@@ -1,6 +1,6 @@
 //! `summary.md` and the terminal's output: findings, warnings and provenance as text.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use measure::{Counts, Status, ValidityClass};
 
@@ -252,6 +252,7 @@ pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Strin
     if result.search.is_none() && result.config.rounds < 6 {
         warnings.push("Fewer than six rounds: no intervals, so every verdict is inconclusive.".to_owned());
     }
+    warnings.extend(busy_host(result));
     if let Some(failed) = result.selftest.as_ref().map(SelfTest::failed).filter(|failed| !failed.is_empty()) {
         warnings.push(format!("The instrument failed its own tests: {}.", failed.join(", ")));
     }
@@ -276,6 +277,32 @@ pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Strin
         warnings.push("The blocks used different corpora: they do not compare.".to_owned());
     }
     warnings
+}
+
+/// That the host took blocks away, what this costs and what to do about it.
+fn busy_host(result: &ResultFile) -> Option<String> {
+    let lost = |block: &&Block| {
+        block.usable().is_none() && block.counted().is_some_and(|record| record.validity.blames_host())
+    };
+    let blocks = || result.cells.iter().flat_map(|cell| &cell.blocks);
+    let (busy, all) = (blocks().filter(lost).count(), blocks().count());
+    let rounds = |cell: &CellResult| {
+        let usable = cell.blocks.iter().filter(|block| block.usable().is_some());
+        usable.map(|block| block.round).collect::<BTreeSet<_>>().len()
+    };
+    let short =
+        result.cells.iter().filter(|cell| cell.blocks.iter().any(|b| lost(&b)) && rounds(cell) < 6).count();
+    let cost = match short {
+        0 => String::new(),
+        1 => " One cell has fewer than six rounds left, and so no verdict on time.".to_owned(),
+        _ => format!(" {short} cells have fewer than six rounds left, and so no verdict on time."),
+    };
+    (busy > 0).then(|| {
+        format!(
+            "The host was too busy in {busy} of {all} blocks, which are left out.{cost} End other programs, or take \
+             an idle machine, and run it again; --rounds makes up for a few."
+        )
+    })
 }
 
 /// How many blocks there are and how many are left out, in one sentence each.

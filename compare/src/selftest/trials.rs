@@ -4,7 +4,7 @@
 use std::{
     env, fs,
     io::{self, IsTerminal},
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use anyhow::{Context, Result, ensure};
@@ -15,11 +15,11 @@ use crate::{
     assemble::Header,
     matrix::{BASE_COMPRESSION, BASE_FORMAT, CONTROL, CellSpec, NO_BATCHES},
     merged::Metric,
-    plan::Plan,
+    plan::{self, Plan},
     progress::Progress,
     report::{Comparison, Verdict, comparisons},
     result::{Config, ResultFile, Role},
-    run::{self, BLOCK_OVERHEAD, Interrupt, Outcome, Request, Stopped},
+    run::{self, Interrupt, Outcome, Request, Stopped},
     stats::median,
 };
 
@@ -81,7 +81,7 @@ impl Bench<'_> {
         fs::create_dir_all(&running).context("cannot make a folder for records")?;
         let trials: Vec<_> = (0..self.options.repeats).map(|n| self.trial(n.into(), burn_ns)).collect();
         let blocks = trials.iter().map(|(.., plan)| plan.blocks()).sum();
-        let guess = Duration::from_secs(self.options.seconds.into()) + BLOCK_OVERHEAD;
+        let guess = plan::block_estimate(self.options.seconds);
         let mut progress = Progress::new(blocks, guess, !io::stderr().is_terminal());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut interrupt = runtime.block_on(async { Interrupt::listen() })?;
