@@ -58,6 +58,17 @@ pub fn core_formats() -> Vec<&'static str> {
     Format::core().map(Format::name).collect()
 }
 
+/// From one burst of a scenario to the next, the longest where it has several; `None` without
+/// bursts, and of a name that is no scenario.
+pub fn burst_period_ms(scenario: &str) -> Option<u64> {
+    let scenario = scenario::Scenario::load(scenario).ok()?;
+    let period = |arrival| match arrival {
+        scenario::Arrival::Burst { period_ms } => Some(period_ms),
+        _ => None,
+    };
+    scenario.request.iter().filter_map(|request| period(request.arrival)).max()
+}
+
 /// Names of the implementations of a format; empty for a name that is no format.
 pub fn known_implementations(format: &str) -> Vec<&'static str> {
     let Ok(format) = format.parse::<Format>() else { return Vec::new() };

@@ -206,6 +206,16 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
         return Ok(Exit::Usage);
     }
     let config = flags.config(matrix.scenarios);
+    let mut bursts = config
+        .scenarios
+        .iter()
+        .filter_map(|name| plan::too_few_bursts(name, (known.burst_period_ms)(name)?, config.seconds));
+    if flags.profile != Profile::Quick
+        && let Some(reason) = bursts.next()
+    {
+        let _ = writeln!(io::stderr(), "error: {reason}");
+        return Ok(Exit::Usage);
+    }
     let plan = Plan::new(&cells, config.rounds, config.seed);
     let selftest = selftest_for(flags, known)?;
     if !is_of_this_commit(flags, selftest.as_ref(), git.as_ref()) {

@@ -90,6 +90,15 @@ fn when_nothing_was_measured_no_result_is_left_behind() {
 }
 
 #[test]
+fn a_block_of_one_burst_is_refused_outside_the_quick_profile() {
+    let out = TempDir::new().unwrap();
+    let run = compare(out.path(), &["--scenario", "follow-list-burst", "--profile", "standard"]);
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(2), "{said}");
+    assert!(said.contains("--seconds 5 would do"), "{said}");
+}
+
+#[test]
 fn nothing_is_published_from_a_tree_with_local_changes() {
     let tree = TempDir::new().unwrap();
     let git = |args: &[&str]| {

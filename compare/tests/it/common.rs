@@ -33,6 +33,7 @@ pub(crate) fn matrix(ids: &[&str]) -> Vec<CellSpec> {
         core_formats: vec!["json"],
         compressions: vec!["none", "deflate"],
         compression_label: |text| Ok(text.to_owned()),
+        burst_period_ms: |_| None,
     };
     let all = || vec!["all".to_owned()];
     let batchings = ["off", "on"].map(str::to_owned).to_vec();
