@@ -22,7 +22,7 @@ use crate::{
     plan::{self, Plan, Profile},
     progress::Progress,
     report::{self, Derived},
-    result::{Git, Oracle, Probe, ResultFile, Role, SelfTest},
+    result::{Config, Git, Oracle, Probe, ResultFile, Role, SelfTest},
     run::{self, Interrupt, Outcome, Request, Stopped},
     search, selftest,
 };
@@ -199,20 +199,8 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
         return Ok(Exit::Usage);
     }
     let git = git::current();
-    if flags.profile == Profile::Publish
-        && let Err(reason) = git::publishable(git.as_ref())
-    {
-        let _ = writeln!(io::stderr(), "error: {reason}");
-        return Ok(Exit::Usage);
-    }
     let config = flags.config(matrix.scenarios);
-    let mut bursts = config
-        .scenarios
-        .iter()
-        .filter_map(|name| plan::too_few_bursts(name, (known.burst_period_ms)(name)?, config.seconds));
-    if flags.profile != Profile::Quick
-        && let Some(reason) = bursts.next()
-    {
+    if let Some(reason) = refusal(flags.profile, &config, git.as_ref(), known) {
         let _ = writeln!(io::stderr(), "error: {reason}");
         return Ok(Exit::Usage);
     }
@@ -254,6 +242,17 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
     show(&result, flags.wide)?;
     let _ = writeln!(io::stderr(), "\nwritten to {}", folder.display());
     Ok(exit_code(&result, &derived, stopped))
+}
+
+/// Why a profile does not measure from this source tree, or with blocks of this length.
+fn refusal(profile: Profile, config: &Config, git: Option<&Git>, known: &Known) -> Option<String> {
+    let unpublished = || git::publishable(git).err().filter(|_| profile == Profile::Publish);
+    let too_short = || {
+        let reason =
+            |name: &String| plan::too_few_bursts(name, (known.burst_period_ms)(name)?, config.seconds);
+        config.scenarios.iter().find_map(reason).filter(|_| profile != Profile::Quick)
+    };
+    unpublished().or_else(too_short)
 }
 
 /// Whether the self-test may stand in the result; tells on stderr when another commit was tested,
