@@ -38,15 +38,13 @@ pub(crate) async fn prepare(target: &Target, workload: &Workload) -> anyhow::Res
         judge_first_answer(driver.report(), &agreement)?;
     }
     driver.on_due(Due::Flood(0)).await?;
+    while shared.outstanding() > 1 {
+        store_turn(&mut driver).await?;
+    }
+    // A relay may put off the indexing of what it stored until somebody asks: before the clock starts.
+    driver.on_due(Due::Session(1)).await?;
     while !shared.is_done() {
-        turn(&mut driver).await.context("while the relay was given the events to ask for")?;
-        let report = driver.report();
-        match &report.complaint {
-            Some(complaint) if report.counts.decode_errors > 0 || complaint.starts_with("NOTICE ") => {
-                bail!("the relay was given the events to ask for and answered: {complaint}")
-            }
-            _ => {}
-        }
+        store_turn(&mut driver).await?;
     }
     let report = driver.finish().await.report;
     let publications = shared.workload.publications.len();
@@ -58,6 +56,18 @@ pub(crate) async fn prepare(target: &Target, workload: &Workload) -> anyhow::Res
         );
     }
     Ok(agreement)
+}
+
+/// Handles one answer while the stored events go to the relay.
+async fn store_turn(driver: &mut Driver) -> anyhow::Result<()> {
+    turn(driver).await.context("while the relay was given the events to ask for")?;
+    let report = driver.report();
+    match &report.complaint {
+        Some(complaint) if report.counts.decode_errors > 0 || complaint.starts_with("NOTICE ") => {
+            bail!("the relay was given the events to ask for and answered: {complaint}")
+        }
+        _ => Ok(()),
+    }
 }
 
 async fn turn(driver: &mut Driver) -> anyhow::Result<()> {

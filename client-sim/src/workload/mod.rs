@@ -262,21 +262,25 @@ impl Workload {
         Ok(self)
     }
 
-    /// A plan that publishes the stored events of this one: a single connection first sends a
-    /// request that matches nothing, to check the format of the answer, and then publishes.
+    /// A plan that publishes the stored events of this one: a single connection sends a request that
+    /// matches nothing, to check the format of the answer, publishes, and sends such a request again,
+    /// so that the relay has indexed what it stored.
     pub fn preparation(&self) -> Workload {
         const WINDOW: usize = 64;
         let count = u32::try_from(self.stored).expect("a plan holds fewer than 2^32 events");
         let publication = |event| Publication { at: Duration::ZERO, connection: 0, event, closed: true };
         let nothing = Filter { kinds: Some(vec![1]), limit: Some(0), ..Filter::default() };
-        let greeting = PlannedRequest { filter: nothing, expected: Vec::new() };
-        let session = Session::new(Arrival::Burst { period_ms: 1 }, 0, (0, Duration::ZERO));
+        let nothing = || {
+            let session = Session::new(Arrival::Burst { period_ms: 1 }, 0, (0, Duration::ZERO));
+            let request = PlannedRequest { filter: nothing.clone(), expected: Vec::new() };
+            Session { steps: vec![vec![request]], ..session }
+        };
         Workload {
             events: Arc::clone(&self.events),
             roles: vec![Role { label: None, task: Task::Publisher { window: WINDOW } }],
             publications: (0..count).map(publication).collect(),
             floods: vec![Flood { at: Duration::ZERO, connection: 0, first: 0, count }],
-            sessions: vec![Session { steps: vec![vec![greeting]], ..session }],
+            sessions: vec![nothing(), nothing()],
             ..Workload::default()
         }
     }
