@@ -150,8 +150,8 @@ impl Client {
         visit.missing.is_empty()
     }
 
-    /// Adds what a session's live subscriptions saw to the report. To a session whose stay did not
-    /// end nothing is owed.
+    /// Adds what a session's live subscriptions saw to the report. A session whose stay did not
+    /// end is owed no delivery.
     pub(super) fn keep_visit(&mut self, visit: Visit) {
         let publications = self.shared.workload.publications.len();
         self.report.stays.extend(visit.subscriptions.into_iter().map(|mut stay| {

@@ -18,7 +18,7 @@ const FOREIGN_NOTES: f64 = 0.04;
 /// `nostr:npub1…` (NIP-21): a prefix, then 52 digits of data and six of a checksum.
 const REFERENCE_BYTES: usize = 69;
 
-/// Of 1,000 draws, how many are what; the rest are single words.
+/// Draws per 1,000 of each kind of fragment; all other draws are single words.
 #[derive(Debug, Clone, Copy)]
 struct Shares {
     /// An address with a random tail.

@@ -74,7 +74,7 @@ struct Slot {
     subscription: Arc<Subscription>,
     /// The filters, each without the condition that its bucket stands for.
     rest: Vec<Filter>,
-    /// And those conditions, to find the buckets again.
+    /// The conditions of the buckets, to find them when the subscription closes.
     buckets: Vec<Bucket>,
     last_round: u64,
 }
