@@ -22,6 +22,7 @@ mod driver;
 mod expect;
 pub mod explain;
 mod figure;
+mod first_delivery;
 mod floor;
 pub mod ledger;
 mod memory;
@@ -58,15 +59,10 @@ pub fn core_formats() -> Vec<&'static str> {
     Format::core().map(Format::name).collect()
 }
 
-/// From one burst of a scenario to the next, the longest where it has several; `None` without
-/// bursts, and of a name that is no scenario.
-pub fn burst_period_ms(scenario: &str) -> Option<u64> {
-    let scenario = scenario::Scenario::load(scenario).ok()?;
-    let period = |arrival| match arrival {
-        scenario::Arrival::Burst { period_ms } => Some(period_ms),
-        _ => None,
-    };
-    scenario.request.iter().filter_map(|request| period(request.arrival)).max()
+/// Why a block of so many seconds of a scenario holds too few bursts, and what would do; `None`
+/// without bursts, and of a name that is no scenario.
+pub fn too_few_bursts(scenario: &str, seconds: u32) -> Option<String> {
+    scenario::Scenario::load(scenario).ok()?.too_few_bursts(f64::from(seconds))
 }
 
 /// Names of the implementations of a format; empty for a name that is no format.

@@ -12,7 +12,8 @@ use std::{
 
 use anyhow::{Context, bail};
 use measure::{Allocations, PinnedCores};
-use relay_sim::Announcement;
+use relay_sim::{Announcement, Totals};
+use serde::de::DeserializeOwned;
 
 use crate::cores;
 
@@ -79,7 +80,16 @@ impl OwnRelay {
     /// without an answer.
     pub fn allocations(&mut self) -> Option<Allocations> {
         Allocations::so_far()?;
-        writeln!(self.child.stdin.as_mut()?, "allocations").ok()?;
+        self.ask("allocations")
+    }
+
+    /// What the relay did since it started; `None` without an answer.
+    pub fn totals(&mut self) -> Option<Totals> {
+        self.ask("totals")
+    }
+
+    fn ask<T: DeserializeOwned>(&mut self, question: &str) -> Option<T> {
+        writeln!(self.child.stdin.as_mut()?, "{question}").ok()?;
         let mut line = String::new();
         self.output.read_line(&mut line).ok()?;
         serde_json::from_str(&line).ok()

@@ -70,7 +70,8 @@ async fn store_turn(driver: &mut Driver) -> anyhow::Result<()> {
     }
 }
 
-async fn turn(driver: &mut Driver) -> anyhow::Result<()> {
+/// Handles one answer, for which the relay has [`PATIENCE`].
+pub(crate) async fn turn(driver: &mut Driver) -> anyhow::Result<()> {
     let silence = || format!("the relay was silent for {} s", PATIENCE.as_secs());
     timeout(PATIENCE, driver.turn()).await.with_context(silence)?
 }

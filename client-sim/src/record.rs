@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use corpus::Corpus;
 use measure::{
-    AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, Environment, FlowRecord, PinnedCores,
-    Planted, Quantile, Rate, RelayProcess, RunRecord, SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord,
-    UsableCores, Validity, ValidityClass,
+    AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, EncodingsRecord, Environment,
+    FirstDeliveryRecord, FlowRecord, PinnedCores, Planted, Quantile, Rate, RelayProcess, RunRecord,
+    SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord, UsableCores, Validity, ValidityClass,
 };
 use relay_sim::Totals;
 use wire::{Agreement, Compression, Flow, Traffic};
@@ -22,8 +22,8 @@ pub(crate) struct Facts<'a> {
     pub corpus: &'a Corpus,
     /// The seed of the plan.
     pub seed: u64,
-    /// The agreed format, compression and batching.
-    pub agreement: &'a Agreement,
+    /// The agreement, and what the relay did before the clock started.
+    pub prepared: &'a Prepared,
     /// The relay's process.
     pub relay: Option<RelayProcess>,
     /// The relay's own totals, of a relay of our own that ended well.
@@ -36,6 +36,15 @@ pub(crate) struct Facts<'a> {
     pub environment: Environment,
     /// The cores of relay and clients.
     pub pinned: Option<PinnedCores>,
+}
+
+/// What is known before the clock starts.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) agreement: Agreement,
+    pub(crate) first_delivery: Option<FirstDeliveryRecord>,
+    /// What the relay had done until then, of a relay of our own.
+    pub(crate) totals: Option<Totals>,
 }
 
 /// Closes the ledger, judges the validity and fills in the record.
@@ -77,8 +86,8 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         },
         status,
         agreement: AgreementRecord {
-            token: facts.agreement.token.clone(),
-            extensions: facts.agreement.extensions.clone(),
+            token: facts.prepared.agreement.token.clone(),
+            extensions: facts.prepared.agreement.extensions.clone(),
         },
         relay: relay(facts),
         connections: shared.workload.roles.len() as u64,
@@ -99,6 +108,8 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         pinned: facts.pinned.clone(),
         usable_cores: Some(usable_cores(facts)),
         allocations: outcome.allocations,
+        encodings: encodings(facts),
+        first_delivery: facts.prepared.first_delivery.clone(),
         latency_bounds: Vec::new(),
         slices: outcome.recorder.slices(u64::try_from(facts.window.as_nanos()).unwrap_or(u64::MAX)),
         latency: outcome.recorder.into_named(&shared.workload.labels),
@@ -109,14 +120,24 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
 fn relay(facts: &Facts<'_>) -> Option<RelayProcess> {
     let relay = facts.relay.clone()?;
     let misbehaves = !relay.faults.is_empty();
-    let planted = facts.relay_totals.filter(|_| misbehaves).map(|totals| Planted {
-        lost: totals.planted_lost,
-        doubled: totals.planted_doubled,
-        altered: totals.planted_altered,
-        invented: totals.planted_invented,
-        misrouted: totals.planted_misrouted,
+    let totals = facts.relay_totals.zip(facts.prepared.totals).filter(|_| misbehaves);
+    let planted = totals.map(|(after, before)| Planted {
+        lost: after.planted_lost - before.planted_lost,
+        doubled: after.planted_doubled - before.planted_doubled,
+        altered: after.planted_altered - before.planted_altered,
+        invented: after.planted_invented - before.planted_invented,
+        misrouted: after.planted_misrouted - before.planted_misrouted,
     });
     Some(RelayProcess { planted, ..relay })
+}
+
+/// Deliveries in the measured time by where the relay had their bytes from.
+fn encodings(facts: &Facts<'_>) -> Option<EncodingsRecord> {
+    let (after, before) = facts.relay_totals.zip(facts.prepared.totals)?;
+    Some(EncodingsRecord {
+        cold: after.encodings_cold.saturating_sub(before.encodings_cold),
+        cached: after.encodings_cached.saturating_sub(before.encodings_cached),
+    })
 }
 
 /// The command line without the folder of the program, which differs between machines.
@@ -132,10 +153,10 @@ fn cell(facts: &Facts<'_>) -> Cell {
     let args = facts.args;
     Cell {
         scenario: args.scenario_name().to_owned(),
-        format: facts.agreement.format.to_string(),
+        format: facts.prepared.agreement.format.to_string(),
         implementation: args.implementation.to_string(),
-        compression: facts.agreement.compression.label(),
-        compression_parameters: facts.agreement.compression.parameters(),
+        compression: facts.prepared.agreement.compression.label(),
+        compression_parameters: facts.prepared.agreement.compression.parameters(),
         batching: batching(facts),
         // What a relay behind --url verifies is unknown.
         verify: if args.url.is_some() { "unknown".to_owned() } else { args.verify.to_string() },
@@ -145,7 +166,7 @@ fn cell(facts: &Facts<'_>) -> Cell {
 /// The batch limits; those of a relay behind `--url` are unknown.
 fn batching(facts: &Facts<'_>) -> String {
     let Args { batch_ms, batch_n, batch_bytes, url, .. } = facts.args;
-    match (facts.agreement.batched, url) {
+    match (facts.prepared.agreement.batched, url) {
         (false, _) => "none".to_owned(),
         (true, Some(_)) => "by the relay".to_owned(),
         (true, None) => format!("ms={batch_ms} n={batch_n} bytes={batch_bytes}"),
@@ -154,7 +175,7 @@ fn batching(facts: &Facts<'_>) -> String {
 
 /// Memory of compression on both ends; `None` without compression.
 fn compression_memory(outcome: &Outcome, facts: &Facts<'_>) -> Option<CompressionMemoryRecord> {
-    if facts.agreement.compression == Compression::None {
+    if facts.prepared.agreement.compression == Compression::None {
         return None;
     }
     let connections: u64 = outcome.clients.iter().map(|client| client.connections).sum();

@@ -6,17 +6,17 @@ use anyhow::Context;
 use codecs::Format;
 use corpus::Corpus;
 use measure::{Environment, PinnedCores, RelayProcess, RunRecord};
-use wire::{Agreement, ClientTls, Compression, Dictionary, Offer, WireLimits};
+use wire::{ClientTls, Compression, Dictionary, Offer, WireLimits};
 
 use crate::{
     args::Args,
     cores,
     dial::{self, Dialer, Target},
-    expect, floor,
+    expect, first_delivery, floor,
     own_relay::OwnRelay,
     plan_facts::PlanFacts,
     prepare,
-    record::{self, Facts},
+    record::{self, Facts, Prepared},
     scenario::Scenario,
     shared::Shared,
     summary,
@@ -40,14 +40,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let mut own_relay = start_relay(args, &workload, pinned.as_ref())?;
     let target = target(args, own_relay.as_ref(), compression, workload.roles.len())?;
     let options = options(args, own_relay.as_ref());
-    let Played { shared, agreement, started_utc, outcome } =
-        play(target, workload, &plan_facts, &options, own_relay.as_mut())?;
+    let Played { shared, prepared, started_utc, outcome } =
+        play(args, target, workload, &plan_facts, &options, own_relay.as_mut())?;
     let complaint = first_complaint(&outcome);
     let mut facts = Facts {
         args,
         corpus: &corpus,
         seed,
-        agreement: &agreement,
+        prepared: &prepared,
         relay: relay_process(args, &options, own_relay.as_ref()),
         relay_totals: None,
         started_utc,
@@ -117,27 +117,36 @@ fn options(args: &Args, own_relay: Option<&OwnRelay>) -> swarm::Options {
 /// The results of the load.
 struct Played {
     shared: Arc<Shared>,
-    agreement: Agreement,
+    prepared: Prepared,
     started_utc: String,
     outcome: Outcome,
 }
 
-/// Stores the events that the relay must hold, then plays the plan.
+/// Stores the events that the relay must hold and has those sent that sessions ask for, then plays
+/// the plan.
 fn play(
+    args: &Args,
     target: Target,
     workload: Workload,
     plan_facts: &PlanFacts,
     options: &swarm::Options,
-    own_relay: Option<&mut OwnRelay>,
+    mut own_relay: Option<&mut OwnRelay>,
 ) -> anyhow::Result<Played> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let agreement = prepare::prepare(&target, &workload).await?;
+        // A floor relay encodes nothing, and answers the requests of its script alone.
+        let first_delivery = match args.floor {
+            true => None,
+            false => first_delivery::warm(&target, &workload, options.relay_pid).await?,
+        };
+        let totals = own_relay.as_mut().filter(|_| !args.floor).and_then(|relay| relay.totals());
+        let prepared = Prepared { agreement, first_delivery, totals };
         let dialer = Arc::new(Dialer::new(target, usize::try_from(plan_facts.connections_made)?));
         let shared = Arc::new(Shared::new(workload));
         let started_utc = measure::utc::format(std::time::SystemTime::now());
         let outcome = swarm::run(Arc::clone(&shared), &dialer, options, own_relay).await?;
-        Ok(Played { shared, agreement, started_utc, outcome })
+        Ok(Played { shared, prepared, started_utc, outcome })
     })
 }
 
@@ -183,6 +192,9 @@ fn plan(args: &Args) -> anyhow::Result<(Scenario, Corpus, Workload, u64)> {
     let formats: Vec<_> =
         Format::core().chain([args.format]).chain(args.comparable_with.iter().copied()).collect();
     let workload = plan_over(&scenario, &corpus, seed, &formats)?;
+    if let Some(reason) = scenario.too_few_bursts(scenario.seconds).filter(|_| !args.quiet) {
+        report(&reason);
+    }
     if !args.quiet && !workload.set_aside.is_empty() {
         for (reason, events) in &workload.set_aside {
             report(&format!("set aside {events} of {} corpus events: {reason}", corpus.events.len()));

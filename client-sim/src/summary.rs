@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use measure::{
-    Allocations, AllocationsRecord, CpuTime, FlowRecord, Quantile, RunRecord, Status, ValidityClass,
+    Allocations, AllocationsRecord, CpuTime, EncodingsRecord, FirstDelivery, FlowRecord, Quantile, RunRecord,
+    Status, ValidityClass,
 };
 
 /// A few lines: the cell, the amounts, the latencies, the cost, and the validity.
@@ -79,6 +80,25 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
         };
         let relay = relay.as_ref().map_or_else(|| "unknown".to_owned(), each);
         writeln!(out, "  allocations      an envelope: {} here, {relay} in the relay", each(client))?;
+    }
+    if let Some(first) = &record.first_delivery {
+        let found = FirstDelivery::of([first]);
+        let resolution = found.map_or(0.0, |found| found.resolution_ns / 1e3);
+        let cost = match found.and_then(|found| found.cpu_ns) {
+            Some(ns) => format!("{:.2} µs of relay CPU an event beyond a later one", ns / 1e3),
+            None => "no more relay CPU than a later one".to_owned(),
+        };
+        writeln!(
+            out,
+            "  first delivery   {cost}, before the clock started ({} events, resolution {resolution:.2} µs)",
+            first.events
+        )?;
+    }
+    if let Some(EncodingsRecord { cold, cached }) = record.encodings {
+        writeln!(
+            out,
+            "  encodings        {cold} encoded for a first delivery, {cached} sent from the cache"
+        )?;
     }
     writeln!(out, "  relay CPU        {}", record.relay_cpu.as_ref().map_or("unknown".to_owned(), cpu))?;
     writeln!(out, "  client CPU       {}", cpu(&record.client_cpu))?;

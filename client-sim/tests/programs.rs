@@ -319,6 +319,35 @@ fn a_dictionary_of_ones_own_reaches_both_ends_and_the_record() {
 }
 
 #[test]
+fn stored_events_are_sent_before_the_clock_starts_and_published_ones_are_encoded_once() {
+    let setup = Setup::new();
+    for flags in [["--format", "json"].as_slice(), &["--format", "capnp", "--batched"], &["--floor"]] {
+        let output = setup.run(flags);
+        let record = setup.record();
+        if flags == ["--floor"] {
+            assert_eq!((record.encodings, record.first_delivery), (None, None));
+            continue;
+        }
+        let (encodings, first) = (record.encodings.unwrap(), record.first_delivery.unwrap());
+        let delivered = encodings.cold + encodings.cached;
+        // More where a published event matches a request between its EOSE and its CLOSE.
+        assert!(delivered >= record.counts.deliveries, "{flags:?}: {}", stderr(&output));
+        // Sessions ask for stored events alone; what is published has its first delivery meanwhile.
+        assert!((1..=record.counts.planned).contains(&encodings.cold), "{encodings:?}");
+        assert!(first.events > 5 && first.cold_ns > 0 && first.warm_ns.len() == 3, "{first:?}");
+    }
+    let only_requests = SMALL.split("[[publish]]").next().unwrap().to_owned()
+        + "[[request]]"
+        + SMALL.split("[[request]]").nth(1).unwrap();
+    fs::write(setup.path("small.toml"), only_requests).unwrap();
+    let output = setup.run(&["--format", "notepack"]);
+    let record = setup.record();
+    let encodings = record.encodings.unwrap();
+    assert!(record.counts.deliveries > 0);
+    assert_eq!((encodings.cold, encodings.cached), (0, record.counts.deliveries), "{}", stderr(&output));
+}
+
+#[test]
 fn batches_are_asked_for_and_accounted_for() {
     let setup = Setup::new();
     for format in [Format::JSON, "proto-binary".parse().unwrap()] {

@@ -244,13 +244,18 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
     Ok(exit_code(&result, &derived, stopped))
 }
 
-/// Why a profile does not measure from this source tree, or with blocks of this length.
+/// Why a profile does not measure from this source tree, or with blocks of this length. The profile
+/// quick measures and tells on stderr.
 fn refusal(profile: Profile, config: &Config, git: Option<&Git>, known: &Known) -> Option<String> {
     let unpublished = || git::publishable(git).err().filter(|_| profile == Profile::Publish);
     let too_short = || {
-        let reason =
-            |name: &String| plan::too_few_bursts(name, (known.burst_period_ms)(name)?, config.seconds);
-        config.scenarios.iter().find_map(reason).filter(|_| profile != Profile::Quick)
+        let reason = |name: &String| (known.too_few_bursts)(name, config.seconds);
+        let reason = config.scenarios.iter().find_map(reason)?;
+        if profile == Profile::Quick {
+            let _ = writeln!(io::stderr(), "warning: {reason}");
+            return None;
+        }
+        Some(format!("{reason}, or --profile quick"))
     };
     unpublished().or_else(too_short)
 }

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
                     core_formats,
                     compressions,
                     compression_label: client_sim::compression_label,
-                    burst_period_ms: client_sim::burst_period_ms,
+                    too_few_bursts: client_sim::too_few_bursts,
                 },
             )
         }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use measure::{Allocations, Counts, CpuTime, Latency, Quantile, RunRecord, TrafficRecord};
+use measure::{
+    Allocations, Counts, CpuTime, EncodingsRecord, FirstDelivery, Latency, Quantile, RunRecord, TrafficRecord,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +38,10 @@ pub struct Merged {
     pub client_allocations: Option<Allocations>,
     /// Allocations of the relays, when every block counted them.
     pub relay_allocations: Option<Allocations>,
+    /// Deliveries by where the relays had the bytes from, when every block knows it.
+    pub encodings: Option<EncodingsRecord>,
+    /// What first deliveries cost the relays before the clock started, where that was measured.
+    pub first_delivery: Option<FirstDelivery>,
     /// All samples by metric.
     pub latency: BTreeMap<String, Latency>,
 }
@@ -44,6 +50,8 @@ impl Merged {
     /// Merges blocks.
     pub fn of<'a>(records: impl IntoIterator<Item = &'a RunRecord> + Clone) -> Merged {
         let mut merged = Merged::of_counts(records.clone());
+        let passes = records.clone().into_iter().filter_map(|record| record.first_delivery.as_ref());
+        merged.first_delivery = FirstDelivery::of(passes);
         for (name, latency) in records.into_iter().flat_map(|record| &record.latency) {
             merged.latency.entry(name.clone()).or_default().merge(latency);
         }
@@ -58,6 +66,7 @@ impl Merged {
             client_capacity_ns: Some(0),
             client_allocations: Some(Allocations::default()),
             relay_allocations: Some(Allocations::default()),
+            encodings: Some(EncodingsRecord::default()),
             ..Merged::default()
         };
         merged.client_cpu = known(merged.client_cpu);
@@ -75,6 +84,7 @@ impl Merged {
             let (client, relay) =
                 (record.allocations.map(|both| both.client), record.allocations.and_then(|both| both.relay));
             merged.client_allocations = merged.client_allocations.zip(client).map(|(sum, one)| sum + one);
+            merged.encodings = merged.encodings.zip(record.encodings).map(|(sum, one)| sum + one);
             merged.relay_allocations = merged.relay_allocations.zip(relay).map(|(sum, one)| sum + one);
         }
         if merged.blocks == 0 { Merged::default() } else { merged }

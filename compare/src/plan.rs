@@ -109,22 +109,6 @@ pub(crate) fn block_estimate(seconds: u32) -> Duration {
     Duration::from_secs(u64::from(seconds)) + BLOCK_OVERHEAD
 }
 
-/// The fewest bursts of a block: the first pays for what later ones find ready.
-const FEWEST_BURSTS: u64 = 5;
-
-/// Why blocks of so many seconds are too short for bursts of this period, and what would do.
-pub(crate) fn too_few_bursts(scenario: &str, period_ms: u64, seconds: u32) -> Option<String> {
-    let bursts = (u64::from(seconds) * 1_000).div_ceil(period_ms.max(1));
-    // The first burst is due at the start.
-    let enough = (FEWEST_BURSTS - 1) * period_ms / 1_000 + 1;
-    (bursts < FEWEST_BURSTS).then(|| {
-        format!(
-            "a block of {seconds} s of {scenario} holds {bursts} bursts, and fewer than {FEWEST_BURSTS} mix what \
-             is young with what is steady: --seconds {enough} would do, or --profile quick"
-        )
-    })
-}
-
 /// Whether the quick profile measures a cell when neither formats nor compressions are given.
 pub(crate) fn is_quick(cell: &CellSpec) -> bool {
     cell.compression == BASE_COMPRESSION || QUICK_COMPRESSED.contains(&cell.format.as_str())
@@ -148,7 +132,7 @@ mod tests {
             core_formats: vec!["json"],
             compressions: vec!["none", "zstd"],
             compression_label: |text| Ok(text.to_owned()),
-            burst_period_ms: |_| None,
+            too_few_bursts: |_, _| None,
         };
         let all = || vec!["all".to_owned()];
         let scenarios = scenarios.iter().map(|name| (*name).to_owned()).collect();
@@ -167,7 +151,7 @@ mod tests {
             core_formats: formats.collect(),
             compressions: vec!["none", "deflate", "zstd"],
             compression_label: |text| Ok(text.to_owned()),
-            burst_period_ms: |_| None,
+            too_few_bursts: |_, _| None,
         };
         let all = cells(&known, &Matrix::default()).unwrap();
         let quick: Vec<CellSpec> = all.iter().filter(|cell| is_quick(cell)).cloned().collect();
@@ -177,15 +161,6 @@ mod tests {
         let plan = Plan::new(&quick, rounds, 1);
         let estimate = block_estimate(seconds) * u32::try_from(plan.blocks()).unwrap();
         assert!(rounds >= 6 && estimate < Duration::from_mins(5), "{rounds} {estimate:?}");
-    }
-
-    #[test]
-    fn a_block_of_fewer_than_five_bursts_is_named_with_the_seconds_that_would_do() {
-        let short = too_few_bursts("lists", 1_000, 4).unwrap();
-        assert!(short.contains("lists holds 4 bursts") && short.contains("--seconds 5 would do"), "{short}");
-        assert_eq!(too_few_bursts("lists", 1_000, 5), None);
-        assert!(too_few_bursts("lists", 2_500, 10).unwrap().contains("--seconds 11 would do"));
-        assert_eq!(too_few_bursts("lists", 2_500, 11), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 mod allocations;
 mod counts;
 mod cpu;
+mod encodings;
 mod environment;
 mod exit;
 mod latency;
@@ -25,6 +26,7 @@ mod validity;
 pub use allocations::Allocations;
 pub use counts::Counts;
 pub use cpu::{CpuClock, CpuTime, cpu_pressure_percent, runnable_wait_ns};
+pub use encodings::{EncodingsRecord, FirstDelivery, FirstDeliveryRecord};
 pub use environment::Environment;
 pub use exit::Exit;
 pub use latency::{Latency, LatencyError, Quantile};

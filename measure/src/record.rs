@@ -6,11 +6,14 @@ use derive_more::{Add, Sum};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Allocations, Counts, CpuTime, Environment, Latency, Slices, Validity, unpack};
+use crate::{
+    Allocations, Counts, CpuTime, EncodingsRecord, Environment, FirstDeliveryRecord, Latency, Slices,
+    Validity, unpack,
+};
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second number; any other
 /// change raises the first, and readers refuse a first number they do not know.
-pub const SCHEMA_VERSION: &str = "2.0";
+pub const SCHEMA_VERSION: &str = "2.1";
 
 /// What one run did, how long it took and whether that may be believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -69,6 +72,12 @@ pub struct RunRecord {
     /// evidence.
     #[serde(default)]
     pub allocations: Option<AllocationsRecord>,
+    /// Deliveries by where the relay had the event's bytes from, of a relay of our own that ended well.
+    #[serde(default)]
+    pub encodings: Option<EncodingsRecord>,
+    /// What first deliveries of stored events cost the relay before the clock started, where its CPU clock can be read.
+    #[serde(default)]
+    pub first_delivery: Option<FirstDeliveryRecord>,
     /// The run second by second.
     #[serde(default)]
     pub slices: Option<Slices>,

@@ -6,6 +6,7 @@ use std::{
     io::{self, IsTerminal, Write},
     net::SocketAddr,
     process::ExitCode,
+    sync::Arc,
     thread,
     time::Duration,
 };
@@ -87,7 +88,10 @@ fn run(args: Args) -> Result<()> {
         let address = listener.local_addr().context("the listening socket has no address")?;
         let listener = delayed(listener, &config.faults).context("cannot delay what is sent")?;
         let faults: Vec<_> = config.faults.iter().map(ToString::to_string).collect();
-        let stop = stop_signal(announce)?;
+        let relay = server::open(config)?;
+        let config = &relay.config;
+        let asked = Arc::clone(&relay);
+        let stop = stop_signal(announce, move || asked.totals())?;
         info!(
             url = %format_args!("{scheme}://{address}"),
             formats = %names(&config.formats),
@@ -108,7 +112,7 @@ fn run(args: Args) -> Result<()> {
             }
             return Ok(());
         }
-        let totals = server::serve(listener, config, stop).await?;
+        let totals = server::serve_relay(listener, Arc::clone(&relay), stop).await;
         server::log(&totals, "stopped");
         if announce {
             say_totals(&totals, &faults)?;
@@ -150,8 +154,12 @@ fn delayed(listener: TcpListener, faults: &[Fault]) -> Result<TcpListener> {
     Ok(TcpListener::from_std(inner)?)
 }
 
-/// Completes on Ctrl-C, on SIGTERM and, for the child of another program, when its stdin ends.
-fn stop_signal(stop_with_stdin: bool) -> Result<impl Future<Output = ()>> {
+/// Completes on Ctrl-C, on SIGTERM and, for the child of another program, when its stdin ends. Such
+/// a program may ask for totals meanwhile, a question a line.
+fn stop_signal(
+    stop_with_stdin: bool,
+    totals: impl Fn() -> Totals + Send + 'static,
+) -> Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let (sender, stdin_ended) = oneshot::channel();
@@ -162,6 +170,7 @@ fn stop_signal(stop_with_stdin: bool) -> Result<impl Future<Output = ()>> {
                 match line.as_deref() {
                     // Asked before and after a span of time, to tell its cost.
                     Ok("allocations") => say(&serde_json::json!(measure::Allocations::so_far())),
+                    Ok("totals") => say(&totals()),
                     Ok(_) => {}
                     Err(_) => break,
                 }

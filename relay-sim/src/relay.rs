@@ -12,7 +12,7 @@
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicU64, Ordering},
 };
 
 use codecs::{Codec, Event, Filter, Format, UnknownName};
@@ -22,7 +22,7 @@ use crate::{
     config::Config,
     fanout::{Delivery, Dropped, Outbox, Subscription, Subscriptions},
     fault::{Burner, DeliveryFaults},
-    store::{Outcome, Store, StoredEvent},
+    store::{AllEncodings, Outcome, Store, StoredEvent},
     totals::{Counters, Totals, add},
 };
 
@@ -35,8 +35,8 @@ pub struct Relay {
     pub(crate) burner: Option<Burner>,
     pub(crate) delivery_faults: DeliveryFaults,
     codecs: Vec<Option<&'static dyn Codec>>,
-    /// See [`Store::encoded_bytes`].
-    encoded_bytes: Arc<AtomicUsize>,
+    /// See [`Store::encodings`].
+    encodings: Arc<AllEncodings>,
     connections: AtomicU64,
     shared: Mutex<Shared>,
 }
@@ -70,7 +70,7 @@ impl Relay {
             burner: Burner::of(&config.faults),
             delivery_faults: DeliveryFaults::of(&config.faults),
             connections: AtomicU64::new(0),
-            encoded_bytes: Arc::clone(shared.store.encoded_bytes()),
+            encodings: Arc::clone(shared.store.encodings()),
             shared: Mutex::new(shared),
             config,
         })
@@ -91,7 +91,7 @@ impl Relay {
         let mut shared = self.lock();
         let offered = events.len();
         for event in events {
-            shared.store.insert(&Arc::new(StoredEvent::new(event, &self.encoded_bytes)));
+            shared.store.insert(&Arc::new(StoredEvent::new(event, &self.encodings)));
         }
         let stored = shared.store.len();
         Preloaded { stored, left_out: offered - stored }
@@ -100,7 +100,7 @@ impl Relay {
     /// Stores an event that was checked as configured, and queues it for every subscription that it
     /// matches.
     pub(crate) fn publish(&self, event: &Event<'_>, unix_seconds: u64) -> Outcome {
-        let stored = Arc::new(StoredEvent::new(event, &self.encoded_bytes));
+        let stored = Arc::new(StoredEvent::new(event, &self.encodings));
         let mut matched = Vec::new();
         let outcome = {
             let mut shared = self.at(unix_seconds);
@@ -143,7 +143,7 @@ impl Relay {
 
     /// An event that is sent and never stored.
     pub(crate) fn forged(&self, event: &Event<'_>) -> Arc<StoredEvent> {
-        Arc::new(StoredEvent::new(event, &self.encoded_bytes))
+        Arc::new(StoredEvent::new(event, &self.encodings))
     }
 
     /// How many stored events match.
@@ -158,7 +158,15 @@ impl Relay {
 
     /// The counters now.
     pub fn totals(&self) -> Totals {
-        Totals { events_stored: self.lock().store.len() as u64, ..self.counters.totals() }
+        let totals = self.counters.totals();
+        let encodings_cold = self.encodings.cold.load(Ordering::Relaxed);
+        let delivered = totals.deliveries_stored + totals.deliveries_live + totals.deliveries_dropped;
+        Totals {
+            events_stored: self.lock().store.len() as u64,
+            encodings_cold,
+            encodings_cached: delivered.saturating_sub(encodings_cold),
+            ..totals
+        }
     }
 
     fn queue(&self, subscription: Arc<Subscription>, event: &Event<'_>, stored: &Arc<StoredEvent>) {

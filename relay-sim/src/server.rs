@@ -33,21 +33,18 @@ const REPORT: Duration = Duration::from_secs(10);
 /// without an address. Afterwards an error ends at most one connection.
 pub async fn serve(
     listener: TcpListener,
-    mut config: Config,
+    config: Config,
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<Totals> {
+    Ok(serve_relay(listener, open(config)?, shutdown).await)
+}
+
+/// The relay of a configuration, with its preloaded events.
+///
+/// # Errors
+/// When a format has no such implementation.
+pub(crate) fn open(mut config: Config) -> anyhow::Result<Arc<Relay>> {
     let preload = std::mem::take(&mut config.preload);
-    if !config.faults.is_empty() {
-        let faults: Vec<_> = config.faults.iter().map(ToString::to_string).collect();
-        warn!(faults = %faults.join(" "), "this relay misbehaves as it was told to");
-        tokio::spawn(fault::stall(config.faults.clone()));
-    }
-    let wire = Arc::new(ServerConfig {
-        support: config.support(),
-        limits: config.wire,
-        relay_info: nip11::document(&config),
-        tls: config.tls.clone(),
-    });
     let relay = Arc::new(Relay::new(config)?);
     if !preload.is_empty() {
         let preloaded = relay.preload(&preload);
@@ -57,7 +54,27 @@ pub async fn serve(
             "preloaded, unverified; left out are duplicates, older versions, deleted and ephemeral events"
         );
     }
-    drop(preload); // the store has its own
+    Ok(relay)
+}
+
+/// As [`serve`], for a relay that its owner asks for totals meanwhile.
+pub(crate) async fn serve_relay(
+    listener: TcpListener,
+    relay: Arc<Relay>,
+    shutdown: impl Future<Output = ()>,
+) -> Totals {
+    let config = &relay.config;
+    if !config.faults.is_empty() {
+        let faults: Vec<_> = config.faults.iter().map(ToString::to_string).collect();
+        warn!(faults = %faults.join(" "), "this relay misbehaves as it was told to");
+        tokio::spawn(fault::stall(config.faults.clone()));
+    }
+    let wire = Arc::new(ServerConfig {
+        support: config.support(),
+        limits: config.wire,
+        relay_info: nip11::document(config),
+        tls: config.tls.clone(),
+    });
     let mut sessions =
         Sessions { relay: Arc::clone(&relay), wire, tasks: JoinSet::new(), live: HashMap::new() };
     let mut report = interval(REPORT);
@@ -79,7 +96,7 @@ pub async fn serve(
     }
     drop(listener);
     sessions.stop().await;
-    Ok(relay.totals())
+    relay.totals()
 }
 
 /// Logs the totals that tell how it goes.

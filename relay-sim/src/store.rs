@@ -7,16 +7,13 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet, hash_map::Entry},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
 };
 
 use codecs::{EventHead, Filter, KindClass, hex};
 
 use self::index::{Index, sort_and_deduplicate};
-pub(crate) use self::stored::{StoredEvent, expires_at};
+pub(crate) use self::stored::{AllEncodings, StoredEvent, expires_at};
 
 mod index;
 mod stored;
@@ -91,7 +88,7 @@ pub(crate) struct Store {
     expiring: BTreeSet<(u64, [u8; 32])>,
     held_bytes: usize,
     /// Of all events in the store and in outboxes.
-    encoded_bytes: Arc<AtomicUsize>,
+    encodings: Arc<AllEncodings>,
     max_bytes: usize,
 }
 
@@ -106,14 +103,14 @@ impl Store {
             deleted_addresses: HashMap::new(),
             expiring: BTreeSet::new(),
             held_bytes: 0,
-            encoded_bytes: Arc::default(),
+            encodings: Arc::default(),
             max_bytes,
         }
     }
 
     /// Where events of this relay count their encodings.
-    pub(crate) fn encoded_bytes(&self) -> &Arc<AtomicUsize> {
-        &self.encoded_bytes
+    pub(crate) fn encodings(&self) -> &Arc<AllEncodings> {
+        &self.encodings
     }
 
     /// How many events are stored.
@@ -144,7 +141,7 @@ impl Store {
                 return Outcome::Superseded;
             }
         }
-        let held_bytes = self.held_bytes + self.encoded_bytes.load(Ordering::Relaxed);
+        let held_bytes = self.held_bytes + self.encodings.bytes.load(Ordering::Relaxed);
         if held_bytes + offered.held_bytes() > self.max_bytes {
             return Outcome::Full;
         }

@@ -78,6 +78,10 @@ counters! {
     deliveries_live,
     /// Live events that were matched but not sent: the connection ended, or its subscription did.
     deliveries_dropped,
+    /// Events encoded, each for its first delivery in a format.
+    encodings_cold,
+    /// Deliveries of events that were encoded before, those matched but not sent included.
+    encodings_cached,
     /// Deliveries skipped because the connection's format cannot hold the event.
     unencodable,
     /// Deliveries left out by `--fault lose`.

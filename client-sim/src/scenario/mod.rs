@@ -59,6 +59,33 @@ impl Scenario {
         Scenario::parse_with(name, text, &[])
     }
 
+    /// Why a block of so many seconds holds too few bursts, and what would do; `None` without
+    /// bursts.
+    pub(crate) fn too_few_bursts(&self, seconds: f64) -> Option<String> {
+        /// The first burst pays for what later ones find ready.
+        const FEWEST: f64 = 5.0;
+        let arrivals = (self.request.iter().map(|request| request.arrival))
+            .chain(self.publish.iter().map(|publish| publish.arrival))
+            .chain(self.fan_in.iter().map(|fan_in| fan_in.arrival))
+            .chain(self.reconcile.iter().map(|reconcile| reconcile.arrival));
+        let period = |arrival| match arrival {
+            Arrival::Burst { period_ms } => Some(period_ms),
+            _ => None,
+        };
+        let period_s = arrivals.filter_map(period).max()?.max(1) as f64 / 1e3;
+        // The first burst is due at the start.
+        let bursts = (seconds / period_s).ceil();
+        let enough = ((FEWEST - 1.0) * period_s).floor() + 1.0;
+        let noun = if bursts > 1.0 { "bursts" } else { "burst" };
+        (bursts < FEWEST).then(|| {
+            format!(
+                "a block of {seconds} s of {} holds {bursts} {noun}, and fewer than {FEWEST} mix what is young with \
+                 what is steady: --seconds {enough} would do",
+                self.name
+            )
+        })
+    }
+
     fn parse_with(name: &str, text: &str, changes: &[String]) -> anyhow::Result<Scenario> {
         // Parses the text itself first, because only then does an error show the line.
         let mut scenario: Scenario = toml::from_str(text)?;
@@ -104,6 +131,21 @@ mod tests {
             assert!(scenario.question.ends_with('?'), "{name}");
             assert!(!scenario.learn.is_empty(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_block_of_fewer_than_five_bursts_is_named_with_the_seconds_that_would_do() {
+        let lists = Scenario::load("follow-list-burst").unwrap();
+        let short = lists.too_few_bursts(4.0).unwrap();
+        assert!(short.contains("follow-list-burst holds 4 bursts") && short.contains("--seconds 5 would do"));
+        assert_eq!(lists.too_few_bursts(4.1), None);
+        let slow = Scenario::load_with("follow-list-burst", &["request.0.arrival.period_ms=2500".to_owned()]);
+        let slow = slow.unwrap();
+        assert!(slow.too_few_bursts(10.0).unwrap().contains("--seconds 11 would do"));
+        assert_eq!(slow.too_few_bursts(11.0), None);
+        assert_eq!(Scenario::load("note-stream").unwrap().too_few_bursts(0.1), None);
+        // Other populations than requests have bursts, too.
+        assert!(Scenario::load("duplicate-fan-in").unwrap().too_few_bursts(2.0).is_some());
     }
 
     #[test]

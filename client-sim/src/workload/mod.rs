@@ -285,6 +285,46 @@ impl Workload {
         }
     }
 
+    /// The stored events that sessions ask for, in ascending order.
+    pub(crate) fn asked(&self) -> Vec<u32> {
+        let requests = self.sessions.iter().flat_map(|session| &session.steps).flatten();
+        let expected = requests.flat_map(|request| &request.expected);
+        let lacking = self.sessions.iter().filter_map(|session| session.reconciliation.as_ref());
+        let lacks = lacking.flat_map(|reconciliation| &reconciliation.lacks);
+        let mut asked: Vec<u32> = expected.chain(lacks).copied().collect();
+        asked.sort_unstable();
+        asked.dedup();
+        asked
+    }
+
+    /// A plan of `passes` sessions of one connection, each of which requests these stored events
+    /// once, by their ids.
+    ///
+    /// # Errors
+    /// When the plan holds an event twice.
+    pub(crate) fn passes(&self, asked: &[u32], passes: u32) -> anyhow::Result<Workload> {
+        /// Relays send 100 events for a filter without a limit, and more.
+        const CHUNK: usize = 100;
+        let request = |chunk: &[u32]| {
+            let ids = chunk.iter().map(|event| self.events[*event as usize].id).collect();
+            let filter = Filter { ids: Some(ids), ..Filter::default() };
+            vec![PlannedRequest { filter, expected: chunk.to_vec() }]
+        };
+        let pass = |_| {
+            let session = Session::new(Arrival::Burst { period_ms: 1 }, 0, (0, Duration::ZERO));
+            Session { steps: asked.chunks(CHUNK).map(request).collect(), ..session }
+        };
+        let plan = Workload {
+            events: Arc::clone(&self.events),
+            stored: self.stored,
+            roles: vec![Role { label: None, task: Task::Requester { connect: Connect::Before } }],
+            sessions: (0..passes).map(pass).collect(),
+            auth: self.auth,
+            ..Workload::default()
+        };
+        plan.indexed()
+    }
+
     /// The event with this id.
     pub fn find(&self, id: &[u8; 32]) -> Option<u32> {
         self.index.get(id).copied()
@@ -540,6 +580,32 @@ mod tests {
                 assert_eq!(request.expected, matching);
             }
         }
+    }
+
+    #[test]
+    fn each_pass_requests_every_stored_event_that_sessions_ask_for_once() {
+        for scenario in ["follow-list-burst", "negentropy-sync"] {
+            let workload = plan(scenario, 1);
+            let asked = workload.asked();
+            assert!(!asked.is_empty() && asked.iter().all(|event| (*event as usize) < workload.stored));
+            for session in &workload.sessions {
+                let lacks = session.reconciliation.iter().flat_map(|one| &one.lacks);
+                let expected = session.steps.iter().flatten().flat_map(|request| &request.expected);
+                assert!(expected.chain(lacks).all(|event| asked.binary_search(event).is_ok()), "{scenario}");
+            }
+            let passes = workload.passes(&asked, 3).unwrap();
+            assert_eq!((passes.sessions.len(), passes.publications.len()), (3, 0));
+            for session in &passes.sessions {
+                let requests = || session.steps.iter().flatten();
+                let sent: Vec<u32> = requests().flat_map(|request| request.expected.clone()).collect();
+                assert_eq!(sent, asked, "{scenario}");
+                for request in requests() {
+                    let matches = |event: &u32| request.filter.matches(&passes.events[*event as usize]);
+                    assert!(request.expected.iter().all(matches), "{scenario}");
+                }
+            }
+        }
+        assert!(plan("note-stream", 1).asked().is_empty());
     }
 
     #[test]

@@ -256,7 +256,7 @@ mod tests {
                 Some((_, parameter)) if parameter.starts_with("level=") => Ok(text.to_owned()),
                 _ => Err("known: level".to_owned()),
             },
-            burst_period_ms: |_| None,
+            too_few_bursts: |_, _| None,
         };
         let cells = cells(&known, matrix)?;
         let floors = cells.iter().filter(|cell| cell.role == Role::Floor).count();

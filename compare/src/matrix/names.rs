@@ -23,8 +23,8 @@ pub struct Known {
     pub compressions: Vec<&'static str>,
     /// Normalises a compression with parameters, or says what is wrong with it.
     pub compression_label: fn(&str) -> Result<String, String>,
-    /// From one burst of a scenario to the next, where it has bursts.
-    pub burst_period_ms: fn(&str) -> Option<u64>,
+    /// Why blocks of so many seconds of a scenario hold too few bursts.
+    pub too_few_bursts: fn(&str, u32) -> Option<String>,
 }
 
 impl Known {

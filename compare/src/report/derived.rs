@@ -22,7 +22,7 @@ use crate::{bracket::Limit, merged::Metric, result::ResultFile, slo::SloResult};
 pub const DERIVED_FILE: &str = "derived.json";
 
 /// The layout of [`Derived`]. An added field raises the second number, any other change the first.
-pub const DERIVED_SCHEMA_VERSION: &str = "1.0";
+pub const DERIVED_SCHEMA_VERSION: &str = "1.1";
 
 /// What follows from a result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -60,6 +60,13 @@ pub struct CellFigures {
     pub latency: String,
     /// Figures in base units (a second, a byte, a nanosecond); one with too few samples is absent.
     pub figures: BTreeMap<Metric, f64>,
+    /// The relay's CPU for the first delivery of a stored event beyond a later one, in nanoseconds, before the clock
+    /// started; absent when not above its resolution.
+    pub first_delivery_cpu_ns: Option<f64>,
+    /// By how much identical passes over the stored events differ, in nanoseconds for each event.
+    pub first_delivery_resolution_ns: Option<f64>,
+    /// The share of deliveries in the measured time that were an event's first in its format.
+    pub first_deliveries_share: Option<f64>,
     /// Whether the blocks were the same from beginning to end, where that can be told.
     pub steady: Option<Steadiness>,
     /// CPU time as shares of the cores.
@@ -110,6 +117,9 @@ fn cells(load: &LoadView<'_>) -> Vec<CellFigures> {
         counted_blocks: view.blocks_for(Metric::WireBytes).blocks,
         latency: load.latency.0.to_owned(),
         figures: metrics().filter_map(|metric| Some((metric, view.value(metric, load.latency.0)?))).collect(),
+        first_delivery_cpu_ns: view.merged.first_delivery.and_then(|first| first.cpu_ns),
+        first_delivery_resolution_ns: view.merged.first_delivery.map(|first| first.resolution_ns),
+        first_deliveries_share: view.merged.encodings.and_then(measure::EncodingsRecord::cold_share),
         steady: view.steady.clone(),
         utilisation: view.utilisation(),
         saturated: view.utilisation().reasons(),

@@ -135,7 +135,8 @@ fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
     body.push_str("<h3>What it cost</h3>\n");
     body.push_str(&table_html(&load.costs(), &load.row_ids(false)));
     add(body, format_args!("<p>p50, p99, p99.9: {}, {}.</p>\n", load.latency.0, load.latency.1));
-    body.push_str("<h3>CPU apart, handshakes apart</h3>\n");
+    add(body, format_args!("<p>{}</p>\n", escape(&load.warmth_line())));
+    body.push_str("<h3>CPU, handshakes and first deliveries apart</h3>\n");
     body.push_str(&table_html(&load.apart(), &load.row_ids(false)));
     if let Some(allocations) = load.allocations() {
         body.push_str("<h3>Allocations</h3>\n");

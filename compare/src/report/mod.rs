@@ -19,6 +19,7 @@ mod summary;
 mod table;
 mod utilisation;
 mod view;
+mod warmth;
 
 pub use comparison::{Comparison, Verdict, comparisons};
 pub use derived::{CellFigures, DERIVED_FILE, DERIVED_SCHEMA_VERSION, Derived};

@@ -50,9 +50,13 @@ pub fn summary(result: &ResultFile) -> String {
         let (latency, meaning) = load.latency;
         line(&mut text, format_args!("\np50, p99 and p99.9 are of `{latency}`: {meaning}.\n"));
         text.push_str(&load.costs().markdown());
+        line(&mut text, format_args!("\n{}", load.warmth_line()));
         line(
             &mut text,
-            format_args!("\n### CPU apart, handshakes apart\n\n{}", load.apart().markdown().trim_end()),
+            format_args!(
+                "\n### CPU, handshakes and first deliveries apart\n\n{}",
+                load.apart().markdown().trim_end()
+            ),
         );
         if let Some(allocations) = load.allocations() {
             line(&mut text, format_args!("\n### Allocations\n\n{}", allocations.markdown().trim_end()));
@@ -112,6 +116,7 @@ pub fn terminal(result: &ResultFile, wide: bool) -> String {
         line(&mut text, format_args!("\n{}, × is to JSON without compression", load.name()));
         text.push_str(&if wide { load.costs() } else { load.main_costs() }.text());
         line(&mut text, format_args!("p50, p99, p99.9: {latency}, {meaning}."));
+        fold(&mut text, &load.warmth_line());
         if let Some(allocations) = load.allocations() {
             line(&mut text, format_args!("\n{}", allocations.text().trim_end()));
         }

@@ -114,8 +114,8 @@ impl LoadView<'_> {
         row
     }
 
-    /// One row a cell: CPU in user mode and in the kernel, and what a connection costs before its
-    /// first message.
+    /// One row a cell: CPU in user mode and in the kernel, what a connection costs before its first
+    /// message, and what the first delivery of an event costs.
     pub(crate) fn apart(&self) -> Table {
         let mut headings = self.label_headings();
         let names = headings.len();
@@ -129,6 +129,8 @@ impl LoadView<'_> {
             ]
             .map(str::to_owned),
         );
+        let warmth = self.knows_warmth();
+        headings.extend(Self::WARMTH.map(str::to_owned).into_iter().filter(|_| warmth));
         let row = |view: &CellView<'_>| {
             let mut row = self.labels(view.cell);
             let envelopes = view.merged.counts.envelopes();
@@ -150,6 +152,7 @@ impl LoadView<'_> {
             } else {
                 number::three(bytes as f64 / connections as f64)
             });
+            row.extend(view.warmth().into_iter().filter(|_| warmth));
             row
         };
         Table { names, headings, rows: self.cells.iter().map(row).collect() }

@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use compare::{Block, CellSpec, Config, Git, Header, Known, Matrix, Plan, ResultFile, Role, cells};
 use measure::{
-    AgreementRecord, Cell, CorpusRecord, Counts, CpuTime, Environment, FlowRecord, Latency, RelayProcess,
-    RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, UsableCores, Validity,
+    AgreementRecord, Cell, CorpusRecord, Counts, CpuTime, EncodingsRecord, Environment, FirstDeliveryRecord,
+    FlowRecord, Latency, RelayProcess, RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, UsableCores,
+    Validity,
 };
 
 /// What distinguishes the runs of these tests.
@@ -33,7 +34,7 @@ pub(crate) fn matrix(ids: &[&str]) -> Vec<CellSpec> {
         core_formats: vec!["json"],
         compressions: vec!["none", "deflate"],
         compression_label: |text| Ok(text.to_owned()),
-        burst_period_ms: |_| None,
+        too_few_bursts: |_, _| None,
     };
     let all = || vec!["all".to_owned()];
     let batchings = ["off", "on"].map(str::to_owned).to_vec();
@@ -127,6 +128,12 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
         pinned: None,
         usable_cores: Some(UsableCores { relay: Some(1), clients: 1 }),
         allocations: None,
+        encodings: Some(EncodingsRecord { cold: deliveries / 20, cached: deliveries - deliveries / 20 }),
+        first_delivery: Some(FirstDeliveryRecord {
+            events: 100,
+            cold_ns: 100 * (run.relay_us_per_event + 2) * 1_000,
+            warm_ns: [0, 10, 20].map(|more| 100 * (run.relay_us_per_event * 1_000 + more)).to_vec(),
+        }),
         latency_bounds: Vec::new(),
         slices: None,
         latency: BTreeMap::from([("response".to_owned(), response)]),

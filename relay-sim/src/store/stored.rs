@@ -5,7 +5,7 @@ use std::{
     cmp::Reverse,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -27,9 +27,18 @@ pub(crate) struct StoredEvent {
     indexed_tags: usize,
     /// See [`expires_at`].
     expires_at: Option<u64>,
-    /// What the encodings hold in memory, and the relay's sum of that.
+    /// What the encodings hold in memory.
     encoded_bytes: AtomicUsize,
-    all_encoded_bytes: Arc<AtomicUsize>,
+    all: Arc<AllEncodings>,
+}
+
+/// The encodings of all events of a relay.
+#[derive(Debug, Default)]
+pub(crate) struct AllEncodings {
+    /// What those of living events hold in memory.
+    pub(crate) bytes: AtomicUsize,
+    /// How often an event was encoded.
+    pub(crate) cold: AtomicU64,
 }
 
 /// Encodings in the order in which they were asked for. Mostly that is one: a table of all formats
@@ -74,9 +83,8 @@ thread_local! {
 }
 
 impl StoredEvent {
-    /// An event of the relay whose encodings are counted in `all_encoded_bytes`, as long as it
-    /// lives.
-    pub(crate) fn new(event: &Event<'_>, all_encoded_bytes: &Arc<AtomicUsize>) -> Self {
+    /// An event of the relay whose encodings are counted in `all`; their bytes as long as it lives.
+    pub(crate) fn new(event: &Event<'_>, all: &Arc<AllEncodings>) -> Self {
         StoredEvent {
             event: FlatEvent::from(event),
             encodings: Encodings::default(),
@@ -87,7 +95,7 @@ impl StoredEvent {
                 .count(),
             expires_at: expires_at(event),
             encoded_bytes: AtomicUsize::new(0),
-            all_encoded_bytes: Arc::clone(all_encoded_bytes),
+            all: Arc::clone(all),
         }
     }
 
@@ -129,6 +137,7 @@ impl StoredEvent {
             codec.encode_event(event, scratch)?;
             let bytes: Box<[u8]> = scratch.as_slice().into();
             self.count(size_of::<Encodings>() + bytes.len());
+            self.all.cold.fetch_add(1, Ordering::Relaxed);
             Ok(Encoded { bytes, ..Encoded::default() })
         })
     }
@@ -144,7 +153,7 @@ impl StoredEvent {
 
     fn count(&self, bytes: usize) {
         self.encoded_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.all_encoded_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.all.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(super) fn key(&self) -> Key {
@@ -170,6 +179,6 @@ const MAX_SCRATCH_BYTES: usize = 64 << 10;
 
 impl Drop for StoredEvent {
     fn drop(&mut self) {
-        self.all_encoded_bytes.fetch_sub(*self.encoded_bytes.get_mut(), Ordering::Relaxed);
+        self.all.bytes.fetch_sub(*self.encoded_bytes.get_mut(), Ordering::Relaxed);
     }
 }

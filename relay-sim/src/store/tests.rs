@@ -30,7 +30,7 @@ fn hex_id(id: u8) -> String {
 fn check(title: &str, steps: Vec<Step>, left: &[u8]) {
     let mut store = Store::new(1 << 20);
     for (n, (event, expected)) in steps.into_iter().enumerate() {
-        let outcome = store.insert(&Arc::new(StoredEvent::new(&event, store.encoded_bytes())));
+        let outcome = store.insert(&Arc::new(StoredEvent::new(&event, store.encodings())));
         assert_eq!(outcome, expected, "{title}: step {n}");
     }
     assert_eq!(ids(&mut store, &[Filter::default()]), left, "{title}");
@@ -166,7 +166,7 @@ fn filled() -> (Store, Vec<Event<'static>>) {
         })
         .collect();
     for event in &events {
-        assert_eq!(store.insert(&Arc::new(StoredEvent::new(event, store.encoded_bytes()))), Outcome::Stored);
+        assert_eq!(store.insert(&Arc::new(StoredEvent::new(event, store.encodings()))), Outcome::Stored);
     }
     (store, events)
 }
@@ -247,7 +247,7 @@ fn check_cost(events: u32) {
             content: "".into(),
             sig: [0; 64],
         };
-        assert_eq!(store.insert(&Arc::new(StoredEvent::new(&event, store.encoded_bytes()))), Outcome::Stored);
+        assert_eq!(store.insert(&Arc::new(StoredEvent::new(&event, store.encodings()))), Outcome::Stored);
     }
     let condition = |letter, value: &str| TagFilter { letter, values: vec![value.to_owned()] };
     let (p, t, x) = (condition('p', &person(events / 20)), condition('t', "nostr"), condition('x', "1"));
@@ -319,17 +319,19 @@ fn a_full_store_refuses_and_forgets_nothing() {
     let first = Arc::new(StoredEvent::new(&event(1), &Arc::default()));
     let mut store = Store::new(first.held_bytes() * 3 / 2);
     assert_eq!(store.insert(&first), Outcome::Stored);
-    assert_eq!(store.insert(&Arc::new(StoredEvent::new(&event(2), store.encoded_bytes()))), Outcome::Full);
+    assert_eq!(store.insert(&Arc::new(StoredEvent::new(&event(2), store.encodings()))), Outcome::Full);
     assert_eq!(store.insert(&first), Outcome::Duplicate);
     assert_eq!(ids(&mut store, &[Filter::default()]), [1]);
 }
 
 #[test]
 fn an_event_is_encoded_once_per_format() {
-    let stored = StoredEvent::new(&event(1), &Arc::default());
+    let all = Arc::default();
+    let stored = StoredEvent::new(&event(1), &all);
     let codec = Format::JSON.spec().library;
     let first = stored.encoded(Format::JSON, codec).unwrap().bytes.as_ptr();
     assert_eq!(stored.encoded(Format::JSON, codec).unwrap().bytes.as_ptr(), first);
+    assert_eq!(all.cold.load(Ordering::Relaxed), 1);
 }
 
 #[test]
@@ -337,9 +339,9 @@ fn encodings_count_towards_the_store_as_long_as_their_event_lives() {
     let all = Arc::default();
     let first = Arc::new(StoredEvent::new(&event(1), &all));
     let mut store = Store::new(first.held_bytes() * 5 / 2);
-    let stored = Arc::new(StoredEvent::new(&event(1), store.encoded_bytes()));
+    let stored = Arc::new(StoredEvent::new(&event(1), store.encodings()));
     assert_eq!(store.insert(&stored), Outcome::Stored);
-    let count = || store.encoded_bytes().load(Ordering::Relaxed);
+    let count = || store.encodings().bytes.load(Ordering::Relaxed);
     assert_eq!(count(), 0, "nobody asked for it");
     let formats: Vec<_> = Format::all().collect();
     let mut expected = 0;
@@ -351,14 +353,14 @@ fn encodings_count_towards_the_store_as_long_as_their_event_lives() {
     }
     assert!(expected > formats.len() * 100);
     assert_eq!(
-        store.insert(&Arc::new(StoredEvent::new(&event(2), store.encoded_bytes()))),
+        store.insert(&Arc::new(StoredEvent::new(&event(2), store.encodings()))),
         Outcome::Full,
         "{expected} bytes of encodings leave no room"
     );
     store.remove(&event(1).id);
     drop(stored);
-    assert_eq!(store.encoded_bytes().load(Ordering::Relaxed), 0);
-    let second = Arc::new(StoredEvent::new(&event(2), store.encoded_bytes()));
+    assert_eq!(store.encodings().bytes.load(Ordering::Relaxed), 0);
+    let second = Arc::new(StoredEvent::new(&event(2), store.encodings()));
     assert_eq!(store.insert(&second), Outcome::Stored);
 }
 
@@ -374,7 +376,7 @@ fn events_are_found_whether_or_not_the_indexes_have_them_yet() {
         let tags =
             vec![tag("t", format!("{}", n % 3)), tag("t", format!("{}", n % 3)), tag("topic", "1".into())];
         let event = Event { id, created_at, kind: [1, 7][n as usize % 2], tags, ..event(0) };
-        assert_eq!(store.insert(&Arc::new(StoredEvent::new(&event, store.encoded_bytes()))), Outcome::Stored);
+        assert_eq!(store.insert(&Arc::new(StoredEvent::new(&event, store.encodings()))), Outcome::Stored);
         kept.push(event);
         if n % 300 == 0 {
             let gone = kept.swap_remove(kept.len() / 2);
@@ -409,10 +411,10 @@ fn what_has_expired_is_gone_and_its_address_is_free() {
         expiring(4, 1, "soon"),
         event(5),
     ] {
-        assert_eq!(store.insert(&Arc::new(StoredEvent::new(&event, store.encoded_bytes()))), Outcome::Stored);
+        assert_eq!(store.insert(&Arc::new(StoredEvent::new(&event, store.encodings()))), Outcome::Stored);
     }
     let older =
-        Arc::new(StoredEvent::new(&Event { created_at: 1, ..expiring(6, 0, "300") }, store.encoded_bytes()));
+        Arc::new(StoredEvent::new(&Event { created_at: 1, ..expiring(6, 0, "300") }, store.encodings()));
     for (now, left) in
         [(99, &[1, 2, 3, 4, 5][..]), (100, &[2, 3, 4, 5]), (199, &[2, 3, 4, 5]), (200, &[3, 4, 5])]
     {
@@ -433,7 +435,7 @@ fn many_equal_authors_and_kinds_cost_no_more_than_one() {
     let mut store = Store::new(1 << 20);
     for id in 0..100 {
         let event = Event { kind: 1, created_at: i64::from(id), ..event(id) };
-        store.insert(&Arc::new(StoredEvent::new(&event, store.encoded_bytes())));
+        store.insert(&Arc::new(StoredEvent::new(&event, store.encodings())));
     }
     let repeated =
         Filter { authors: Some(vec![ME; 2_000]), kinds: Some(vec![1; 2_000]), ..Filter::default() };

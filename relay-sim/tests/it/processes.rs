@@ -1,7 +1,7 @@
 //! The program itself: what it announces, how it stops, how it fails.
 
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
     net::TcpListener,
     process::{Child, ChildStdout, Command, Output, Stdio},
 };
@@ -51,6 +51,11 @@ fn a_child_announces_itself_and_stops_with_its_parents_stdin() {
             conn.flush().await.unwrap();
             let answer = conn.next().await.unwrap().unwrap();
             assert_eq!(answer.payload, r#"["EOSE","a"]"#);
+            // Whoever started it may ask for totals meanwhile.
+            writeln!(child.stdin.as_mut().unwrap(), "nonsense\ntotals").unwrap();
+            let mut totals = String::new();
+            stdout.read_line(&mut totals).unwrap();
+            assert_eq!(serde_json::from_str::<Value>(&totals).unwrap()["requests"], 1);
             drop(child.stdin.take());
             assert!(conn.next().await.is_none(), "closed in order");
         });

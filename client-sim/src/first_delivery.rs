@@ -1,0 +1,62 @@
+//! Has every stored event that the plan asks for sent before the clock starts, so that the measured
+//! time has steady deliveries, and reads what the first delivery of an event costs the relay
+//! (docs/decisions/warm.md).
+
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::Instant};
+
+use anyhow::Context;
+use measure::{CpuClock, FirstDeliveryRecord};
+
+use crate::{
+    dial::{Dialer, Target},
+    driver::Driver,
+    prepare::turn,
+    recorder::Recorder,
+    shared::Shared,
+    workload::{Due, Workload},
+};
+
+/// Identical passes over the events after the first: their spread is the resolution.
+const WARM_PASSES: u32 = 3;
+
+/// Requests every stored event that the plan asks for, once a pass, in the agreed format. Returns
+/// what the passes cost the relay, unless its CPU clock is unknown or an event did not come.
+///
+/// # Errors
+/// When the relay cannot be reached, refuses a request or falls silent.
+pub(crate) async fn warm(
+    target: &Target,
+    workload: &Workload,
+    relay_pid: Option<u32>,
+) -> anyhow::Result<Option<FirstDeliveryRecord>> {
+    let asked = workload.asked();
+    if asked.is_empty() {
+        return Ok(None);
+    }
+    let clock = relay_pid.map(CpuClock::of_process).transpose();
+    let clock = clock.context("cannot read the CPU clock of the relay's process")?;
+    let passes = workload.passes(&asked, 1 + WARM_PASSES)?;
+    let shared = Arc::new(Shared::new(passes));
+    let dialer = Arc::new(Dialer::new(target.clone(), 1));
+    let recorder = Rc::new(RefCell::new(Recorder::default()));
+    let mut driver = Driver::open(Arc::clone(&shared), recorder, dialer, 0).await?;
+    driver.start(Instant::now());
+    let read = || clock.as_ref().and_then(|clock| clock.read().ok()).map(|cpu| cpu.total_ns);
+    let mut passes_ns = Vec::new();
+    for pass in 0..=WARM_PASSES {
+        let before = read();
+        driver.on_due(Due::Session(pass)).await?;
+        while shared.outstanding() > i64::from(WARM_PASSES - pass) {
+            turn(&mut driver).await.context("while the relay sent each event once before the start")?;
+        }
+        passes_ns.extend(before.zip(read()).map(|(before, after)| after.saturating_sub(before)));
+    }
+    let counts = driver.finish().await.report.counts;
+    let all_came = counts.deliveries == asked.len() as u64 * u64::from(1 + WARM_PASSES);
+    Ok(match passes_ns[..] {
+        [cold_ns, ref warm_ns @ ..] if all_came && warm_ns.len() == WARM_PASSES as usize => {
+            Some(FirstDeliveryRecord { events: asked.len() as u64, cold_ns, warm_ns: warm_ns.to_vec() })
+        }
+        _ => None,
+    })
+}
