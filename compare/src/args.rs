@@ -52,7 +52,8 @@ pub(crate) enum Command {
     /// Test the instrument itself: make the relay, the host or the plan misbehave by a known amount
     /// and look for it in the result
     Selftest(SelftestFlags),
-    /// Find the highest rate that each cell sustains under an SLO
+    /// Find the highest rate that each cell sustains under an SLO, or say that the generator is
+    /// what ends it
     Search(Box<SearchFlags>),
     /// Write a result for another tool
     Export {
@@ -109,16 +110,13 @@ pub(crate) struct SearchFlags {
     /// No probe goes beyond this rate
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) limit: u32,
-    /// Seconds of a probe
+    /// Seconds of a probe at least; up to 60 where the SLO's quantile takes more answers
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
     pub(crate) probe_seconds: u32,
-    /// How far apart the ends of a bracket may be, as a share
+    /// How far apart two searches may be, as a share
     #[arg(long, default_value_t = 0.05, value_parser = precision)]
     pub(crate) precision: f64,
-    /// How often each end is repeated
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=100))]
-    pub(crate) confirmations: u32,
-    /// Leave out p99 at 10 to 95 % of the lowest limit
+    /// Leave out p99 at 10 to 95 % of the lowest capacity
     #[arg(long)]
     pub(crate) no_curve: bool,
     /// Events to send [default: the bundled sample]
@@ -156,7 +154,6 @@ impl SearchFlags {
             limit_per_s: self.limit,
             probe_seconds: self.probe_seconds,
             precision: self.precision,
-            confirmations: self.confirmations,
             curve: !self.no_curve,
             seed: self.seed,
             corpus: self.corpus.clone(),

@@ -16,6 +16,7 @@ mod git;
 mod matrix;
 pub mod merged;
 mod plan;
+mod probe;
 pub mod progress;
 pub mod report;
 pub mod result;

@@ -1,8 +1,7 @@
-//! Searches the highest rate that each cell sustains under an SLO, as a bracket
+//! Searches the highest rate that each cell sustains under an SLO
 //! ([`Limit`](crate::bracket::Limit)).
 //!
-//! Cells take turns in random order, so that drift of the machine meets all of them. Then both ends
-//! of each bracket are repeated, in random order too.
+//! Cells take turns in random order, so that drift of the machine meets all of them.
 
 use std::{
     io::{self, IsTerminal},
@@ -10,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use measure::{CorpusRecord, Exit, Quantile, RunRecord, ValidityClass};
+use measure::{CorpusRecord, Exit};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use tokio::runtime::Runtime;
@@ -18,30 +17,24 @@ use tokio::runtime::Runtime;
 use crate::{
     bracket::Bracket,
     matrix::CellSpec,
-    merged::{Merged, latency_of},
     plan::{self, Plan},
+    probe::{self, Asked},
     progress::Progress,
     result::{Block, CellProbes, Config, Probe, ProbeOutcome, Purpose, Role, SearchConfig},
     run::{self, Interrupt, Request, Stopped},
-    slo::{Measured, Slo},
+    slo::Slo,
 };
 
-/// Shares of the lowest limit at which p99 is measured.
+/// Shares of the lowest capacity at which p99 is measured.
 const CURVE: [f64; 6] = [0.10, 0.25, 0.50, 0.70, 0.85, 0.95];
-
-/// CPU of the generator, as a share of one core, beyond which the generator is the limit.
-const GENERATOR_BUSY: f64 = 0.8;
-
-/// CPU of the generator, as a share of its cores, beyond which a missed bound is the generator's.
-const GENERATOR_FULL: f64 = 0.95;
 
 /// Measures one cell at one rate.
 pub trait Prober {
-    /// Runs the cell of this index once; `None` after an interruption.
+    /// Runs the cell of this index once, with so many seconds of work; `None` after an interruption.
     ///
     /// # Errors
     /// When nothing can be measured at all.
-    fn probe(&mut self, cell: usize, rate_per_s: u32) -> Result<Option<Block>>;
+    fn probe(&mut self, cell: usize, rate_per_s: u32, seconds: u32) -> Result<Option<Block>>;
 }
 
 /// What a search found.
@@ -53,7 +46,7 @@ pub struct Found {
     pub finished: bool,
 }
 
-/// Finds every cell's bracket. An interruption keeps the probes so far.
+/// Finds every cell's capacity. An interruption keeps the probes so far.
 ///
 /// # Errors
 /// Those of the prober.
@@ -70,11 +63,12 @@ pub fn search(
         slo,
         order: ChaCha8Rng::seed_from_u64(config.seed),
         brackets: cells.iter().map(|_| Bracket::new(config)).collect(),
+        answers_per_event: vec![None; cells.len()],
         found: cells.iter().map(|cell| CellProbes { cell: cell.id.clone(), probes: Vec::new() }).collect(),
         prober,
         tell,
     };
-    let finished = under_way.narrow()? && under_way.confirm()? && under_way.curve()?;
+    let finished = under_way.narrow()? && under_way.curve()?;
     Ok(Found { cells: under_way.found, finished })
 }
 
@@ -85,17 +79,19 @@ struct UnderWay<'a, P, T> {
     slo: &'a Slo,
     order: ChaCha8Rng,
     brackets: Vec<Bracket>,
+    /// What each cell's last probe showed; it decides how long the next one is.
+    answers_per_event: Vec<Option<f64>>,
     found: Vec<CellProbes>,
     prober: &'a mut P,
     tell: &'a mut T,
 }
 
 impl<P: Prober, T: FnMut(&str, &Probe)> UnderWay<'_, P, T> {
-    /// Until every bracket is small enough; whether it was not interrupted.
+    /// Until every capacity is known well enough; whether it was not interrupted.
     fn narrow(&mut self) -> Result<bool> {
         loop {
             let mut due: Vec<(usize, u32)> = (self.brackets.iter().enumerate())
-                .filter_map(|(cell, bracket)| Some((cell, bracket.next()?)))
+                .filter_map(|(cell, bracket)| Some((cell, bracket.next_rate()?)))
                 .collect();
             if due.is_empty() {
                 return Ok(true);
@@ -103,34 +99,17 @@ impl<P: Prober, T: FnMut(&str, &Probe)> UnderWay<'_, P, T> {
             due.shuffle(&mut self.order);
             for (cell, rate) in due {
                 let Some(outcome) = self.probe(cell, rate, Purpose::Search)? else { return Ok(false) };
-                self.brackets[cell].tell(rate, outcome);
+                self.brackets[cell].observe(rate, outcome);
             }
         }
-    }
-
-    /// Repeats both ends of every bracket.
-    fn confirm(&mut self) -> Result<bool> {
-        let mut again: Vec<(usize, u32)> = Vec::new();
-        for (cell, bracket) in self.brackets.iter().enumerate() {
-            for _ in 0..self.config.confirmations {
-                again.extend(bracket.pass.map(|rate| (cell, rate)));
-                again.extend(bracket.fail.map(|(rate, _)| (cell, rate)));
-            }
-        }
-        again.shuffle(&mut self.order);
-        for (cell, rate) in again {
-            if self.probe(cell, rate, Purpose::Confirm)?.is_none() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     /// p99 at shares of what the weakest relay sustains.
     fn curve(&mut self) -> Result<bool> {
         // The floor speaks no Nostr, so it sets no limit.
         let relays = self.brackets.iter().zip(self.cells).filter(|(_, cell)| cell.role != Role::Floor);
-        let lowest = relays.filter_map(|(bracket, _)| bracket.pass).min().filter(|_| self.config.curve);
+        let lowest =
+            relays.filter_map(|(bracket, _)| bracket.sustained()).min().filter(|_| self.config.curve);
         let mut points: Vec<(usize, u32)> = Vec::new();
         for rate in lowest.into_iter().flat_map(|lowest| CURVE.map(|share| share_of(lowest, share))) {
             points.extend((0..self.cells.len()).map(|cell| (cell, rate)));
@@ -145,9 +124,14 @@ impl<P: Prober, T: FnMut(&str, &Probe)> UnderWay<'_, P, T> {
         Ok(true)
     }
 
-    fn probe(&mut self, cell: usize, rate: u32, purpose: Purpose) -> Result<Option<ProbeOutcome>> {
-        let Some(block) = self.prober.probe(cell, rate)? else { return Ok(None) };
-        let probe = judge(&block, rate, purpose, self.config, self.slo);
+    fn probe(&mut self, cell: usize, rate_per_s: u32, purpose: Purpose) -> Result<Option<ProbeOutcome>> {
+        let at_least = self.config.probe_seconds;
+        let seconds = probe::seconds(self.slo, rate_per_s, self.answers_per_event[cell], at_least);
+        let asked = Asked { rate_per_s, seconds, purpose };
+        let Some(block) = self.prober.probe(cell, rate_per_s, seconds)? else { return Ok(None) };
+        let answers = block.record.as_ref().and_then(|record| probe::answers_per_event(record, asked));
+        self.answers_per_event[cell] = answers.or(self.answers_per_event[cell]);
+        let probe = probe::judge(&block, asked, self.slo);
         (self.tell)(&self.cells[cell].id, &probe);
         let outcome = probe.outcome;
         self.found[cell].probes.push(probe);
@@ -158,54 +142,6 @@ impl<P: Prober, T: FnMut(&str, &Probe)> UnderWay<'_, P, T> {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a rate is a rate")]
 fn share_of(rate: u32, share: f64) -> u32 {
     (f64::from(rate) * share).round().max(1.0) as u32
-}
-
-fn judge(block: &Block, rate: u32, purpose: Purpose, config: &SearchConfig, slo: &Slo) -> Probe {
-    let mut probe = Probe {
-        rate_per_s: rate,
-        purpose,
-        outcome: ProbeOutcome::Fail,
-        why: Vec::new(),
-        p99_ns: None,
-        achieved: None,
-    };
-    let Some(record) = &block.record else {
-        probe.outcome = ProbeOutcome::GeneratorLimit;
-        probe.why.extend(block.failure.clone());
-        return probe;
-    };
-    let latency = latency_of([record]).0;
-    let measured = Measured::of(&[record], config.probe_seconds);
-    let p99 = record.latency.get(latency).map_or(Quantile::Missing, |latency| latency.quantile_ns(0.99));
-    (probe.p99_ns, probe.achieved) = (p99.ns(), measured.achieved());
-    if generator_failed(record) {
-        probe.outcome = ProbeOutcome::GeneratorLimit;
-        probe.why.clone_from(&record.validity.reasons);
-        return probe;
-    }
-    let missed = slo.judge("", &measured, latency).into_iter().filter(|result| !result.met);
-    probe.why = missed.map(|result| result.bound).collect();
-    if record.validity.class == ValidityClass::Invalid {
-        probe.why.extend(record.validity.reasons.iter().cloned());
-    }
-    let used = Merged::of([record]).client_utilisation().unwrap_or(0.0);
-    if probe.why.is_empty() {
-        probe.outcome = ProbeOutcome::Pass;
-    } else if used > GENERATOR_FULL && record.counts.balanced().is_ok() {
-        probe.outcome = ProbeOutcome::GeneratorLimit;
-        probe.why.push(format!("the generator used {:.0} % of its cores", used * 100.0));
-    }
-    probe
-}
-
-/// Whether the generator or the host made a record invalid. A saturated relay makes clients late,
-/// too, but leaves the generator idle.
-fn generator_failed(record: &RunRecord) -> bool {
-    if record.validity.class != ValidityClass::Invalid || record.counts.balanced().is_err() {
-        return false;
-    }
-    let busy = record.client_cpu.total_ns as f64 / record.elapsed_ns.max(1) as f64 > GENERATOR_BUSY;
-    busy || record.validity.blames_host()
 }
 
 /// Probes with processes of their own.
@@ -245,10 +181,10 @@ impl<'a> Processes<'a> {
 }
 
 impl Prober for Processes<'_> {
-    fn probe(&mut self, cell: usize, rate_per_s: u32) -> Result<Option<Block>> {
+    fn probe(&mut self, cell: usize, rate_per_s: u32, seconds: u32) -> Result<Option<Block>> {
         let mut cells = self.cells.to_vec();
         cells[cell].rate_per_s = Some(rate_per_s);
-        let config = Config { seed: self.config.seed + self.probes, ..self.config.as_run() };
+        let config = Config { seed: self.config.seed + self.probes, seconds, ..self.config.as_run() };
         self.probes += 1;
         let one = Plan { rounds: vec![vec![cell]] };
         let request =

@@ -69,6 +69,8 @@ pub(crate) struct Measured {
     lost: u64,
     planned_ns: f64,
     taken_ns: f64,
+    /// Whether latencies and the achieved rate are taken without what the generator was late.
+    without_lag: bool,
 }
 
 impl Measured {
@@ -81,6 +83,7 @@ impl Measured {
             merged,
             planned_ns: planned * records.len() as f64,
             taken_ns: records.iter().map(|record| planned.max(record.elapsed_ns as f64)).sum(),
+            without_lag: false,
         }
     }
 
@@ -89,15 +92,34 @@ impl Measured {
         Measured { lost, ..self }
     }
 
+    /// The same as if the generator had been punctual: each quantile less that of the send lag.
+    pub(crate) fn without_lag(self) -> Measured {
+        Measured { without_lag: true, ..self }
+    }
+
+    /// The blocks together.
+    pub(crate) fn merged(&self) -> &Merged {
+        &self.merged
+    }
+
     pub(crate) fn achieved(&self) -> Option<f64> {
-        (self.taken_ns > 0.0).then(|| self.planned_ns / self.taken_ns)
+        let taken_ns = (self.taken_ns - self.lag_ns(0.99) as f64).max(self.planned_ns);
+        (taken_ns > 0.0).then(|| self.planned_ns / taken_ns)
+    }
+
+    /// What is to be taken off.
+    fn lag_ns(&self, q: f64) -> u64 {
+        if self.without_lag { self.merged.quantile("send_lag", q).ns().unwrap_or(0) } else { 0 }
     }
 
     fn figure(&self, figure: Figure, latency: &str) -> Option<f64> {
         let counts = &self.merged.counts;
         let each = |total: u64| (counts.envelopes() > 0).then(|| total as f64 / counts.envelopes() as f64);
         match figure {
-            Figure::Quantile(q) => self.merged.quantile(latency, q).ns().map(|ns| ns as f64),
+            Figure::Quantile(q) => {
+                let ns = self.merged.quantile(latency, q).ns()?;
+                Some(ns.saturating_sub(self.lag_ns(q)) as f64)
+            }
             Figure::Lost => Some(self.lost as f64),
             Figure::Rejected => Some(counts.rejected as f64),
             Figure::Achieved => self.achieved(),
@@ -120,6 +142,15 @@ impl Slo {
             }
         };
         self.0.iter().map(judge).collect()
+    }
+
+    /// Samples that its highest quantile takes to be exact: a hundred above it.
+    pub(crate) fn samples(&self) -> f64 {
+        let of = |bound: &Bound| match bound.figure {
+            Figure::Quantile(q) => 100.0 / (1.0 - q),
+            _ => 0.0,
+        };
+        self.0.iter().map(of).fold(0.0, f64::max)
     }
 }
 

@@ -133,6 +133,17 @@ pub(crate) fn mann_kendall(values: &[f64]) -> f64 {
     libm::erfc(z / std::f64::consts::SQRT_2)
 }
 
+/// The medians of the first and of the second half; `None` of fewer than two.
+pub(crate) fn halves(values: &[f64]) -> Option<(f64, f64)> {
+    let (first, second) = values.split_at(values.len() / 2);
+    Some((median(first)?, median(second)?))
+}
+
+/// Whether counts rise: by [`mann_kendall`], and by more than 5 % and one from half to half.
+pub(crate) fn grows((first, second): (f64, f64), mann_kendall: f64) -> bool {
+    mann_kendall <= SIGNIFICANT && second >= first * 1.05 + 1.0
+}
+
 /// 1 when the second is larger, -1 when it is smaller, 0 when they are equal.
 fn order(one: f64, other: f64) -> f64 {
     match one.partial_cmp(&other) {

@@ -173,7 +173,7 @@ fn a_search_finds_what_real_processes_sustain() {
     let out = TempDir::new().unwrap();
     let run = Command::new(env!("CARGO_BIN_EXE_compare"))
         .args(["search", "--formats", "json", "--slo", "p50<30s, lost=0", "--start", "20", "--limit", "20"])
-        .args(["--probe-seconds", "1", "--confirmations", "0", "--no-curve", "--out"])
+        .args(["--probe-seconds", "1", "--no-curve", "--out"])
         .arg(out.path())
         .output()
         .unwrap();
@@ -190,7 +190,8 @@ fn a_search_finds_what_real_processes_sustain() {
     // A busy machine may make every probe invalid, which is said and is not the relay's failure.
     match cell["end"].as_str() {
         Some("rate_limit") => assert_eq!(cell["last_pass_per_s"], 20),
-        end => assert_eq!(end, Some("generator_limit"), "{table}\n{said}"),
+        Some("generator_limit" | "disturbed") => {}
+        end => panic!("{end:?}: {table}\n{said}"),
     }
     assert!(
         fs::read_to_string(folder.join("summary.md")).unwrap().contains("the highest rate under p50<30s")

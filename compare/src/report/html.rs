@@ -99,17 +99,20 @@ fn add(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     text.write_fmt(arguments).expect("writing to a string does not fail");
 }
 
-/// Brackets, p99 against rate, and the figure of both.
+/// Capacities, p99 against rate, and the figure of both.
 fn limits_section(body: &mut String, search: &Search) -> Result<()> {
     let ids: Vec<&str> = search.cells.iter().map(|cell| cell.cell.as_str()).collect();
     body.push_str("<h2>The highest sustainable rate</h2>\n");
-    body.push_str(&table_html(&limits::brackets(search), &ids));
+    body.push_str(&table_html(&limits::capacities(search), &ids));
+    for remark in limits::remarks(search) {
+        add(body, format_args!("<p>{}</p>\n", escape(&remark)));
+    }
     if let Some((svg, legend)) = figures::search_curve(search)? {
-        let caption = "p99 against rate (● last pass, ✕ first fail)";
+        let caption = "p99 against rate (● highest pass, ✕ lowest miss)";
         add(body, format_args!("{legend}<div class=\"figures\">{}</div>\n", figure(caption, &svg)));
     }
     if let Some(curve) = limits::curve(&search.cells) {
-        body.push_str("<h3>p99 at shares of the lowest limit</h3>\n");
+        body.push_str("<h3>p99 at shares of the lowest capacity</h3>\n");
         body.push_str(&table_html(&curve, &ids));
     }
     Ok(())

@@ -8,38 +8,95 @@ use super::{
 };
 use crate::{
     bracket::{End, Limit},
+    matrix,
     result::{CellProbes, Probe, ProbeOutcome, Purpose, Search, SearchConfig},
     stats,
 };
 
-/// The bracket of each cell.
+/// What each cell's probes leave.
 pub(crate) fn limits(search: &Search) -> Vec<Limit> {
     search.cells.iter().map(|cell| Limit::of(&search.config, cell)).collect()
 }
 
-/// The brackets, for people.
-pub(crate) fn brackets(search: &Search) -> Table {
-    let headings = ["cell", "sustains", "does not", "repeated", "first miss"].map(str::to_owned).to_vec();
-    let config = &search.config;
+/// The capacities, for people.
+pub(crate) fn capacities(search: &Search) -> Table {
+    let headings =
+        ["cell", "capacity", "95 % interval", "probes", "what ended it"].map(str::to_owned).to_vec();
     let row = |cell: &CellProbes| {
-        let limit = Limit::of(config, cell);
-        let rate = |rate: Option<u32>| rate.map_or_else(|| NOTHING.to_owned(), |rate| format!("{rate}/s"));
-        let of = config.confirmations;
-        let beyond = match limit.end {
-            End::Slo | End::NothingPassed => rate(limit.first_fail_per_s),
-            End::GeneratorLimit => format!("{} generator limit", rate(limit.first_fail_per_s)),
-            End::RateLimit => format!("not tried beyond {}/s", config.limit_per_s),
-            End::Unfinished => format!("{} not finished", rate(limit.first_fail_per_s)),
-        };
-        let miss = cell.probes.iter().find(|probe| Some(probe.rate_per_s) == limit.first_fail_per_s);
-        let miss = miss.map_or_else(String::new, |probe| probe.why.join("; "));
-        let repeated = format!("{}/{of} passed, {}/{of} did not", limit.pass_confirmed, limit.fail_confirmed);
-        vec![cell.cell.clone(), rate(limit.last_pass_per_s), beyond, repeated, miss]
+        let limit = Limit::of(&search.config, cell);
+        let interval =
+            limit.interval_per_s.map_or_else(|| NOTHING.to_owned(), |(low, high)| format!("{low}–{high}/s"));
+        vec![
+            cell.cell.clone(),
+            capacity(&limit),
+            interval,
+            limit.probes.to_string(),
+            ended(search, cell, &limit),
+        ]
     };
     Table { names: 1, headings, rows: search.cells.iter().map(row).collect() }
 }
 
-/// p99 at shares of the lowest limit; `None` where it was not measured.
+/// The capacity, or what is known of it.
+fn capacity(limit: &Limit) -> String {
+    match (limit.capacity_per_s, limit.last_pass_per_s) {
+        (Some(rate), _) => format!("{rate}/s"),
+        (None, Some(rate)) => format!("over {rate}/s"),
+        (None, None) => NOTHING.to_owned(),
+    }
+}
+
+/// Who ended a search, with the lowest of their misses as the example.
+fn ended(search: &Search, cell: &CellProbes, limit: &Limit) -> String {
+    let example = |who: ProbeOutcome| {
+        let misses =
+            cell.probes.iter().filter(|probe| probe.outcome == who && probe.purpose == Purpose::Search);
+        misses.min_by_key(|probe| probe.rate_per_s).map_or_else(String::new, |probe| probe.why.join("; "))
+    };
+    match limit.end {
+        End::Slo => format!("the relay: {}", example(ProbeOutcome::Fail)),
+        End::NothingPassed => format!("the relay, at 1/s: {}", example(ProbeOutcome::Fail)),
+        End::GeneratorLimit => format!("the generator: {}", example(ProbeOutcome::GeneratorLimit)),
+        End::RateLimit => format!("nothing up to {}/s", search.config.limit_per_s),
+        End::Disturbed => format!("the host: {}", example(ProbeOutcome::Disturbed)),
+        End::Unfinished => "not finished".to_owned(),
+    }
+}
+
+/// What the generator and the host leave open, and what to do about it.
+pub(crate) fn remarks(search: &Search) -> Vec<String> {
+    let found = limits(search);
+    let names = |end: End| {
+        let of_end: Vec<&str> =
+            found.iter().filter(|limit| limit.end == end).map(|limit| limit.cell.as_str()).collect();
+        (!of_end.is_empty()).then(|| of_end.join(", "))
+    };
+    let generator = names(End::GeneratorLimit).map(|cells| {
+        format!(
+            "The generator ended the search of {cells}, so their relays sustain more. Give the clients more threads (-- \
+             --workers N) on a host with more cores, of which they get half."
+        )
+    });
+    let host = names(End::Disturbed).map(|cells| {
+        format!("The host was too busy for {cells}: end other programs, or take an idle machine, and search again.")
+    });
+    let floor = found.iter().find(|limit| limit.cell == matrix::FLOOR).and_then(|limit| limit.interval_per_s);
+    let near_floor: Vec<&str> = (found.iter())
+        .filter(|limit| limit.cell != matrix::FLOOR)
+        .filter(|limit| limit.capacity_per_s.zip(floor).is_some_and(|(rate, (low, _))| rate >= low))
+        .map(|limit| limit.cell.as_str())
+        .collect();
+    let floor = floor.filter(|_| !near_floor.is_empty()).map(|(low, high)| {
+        format!(
+            "The floor, a relay without Nostr work, ends at {low}–{high}/s, not above {}: sockets, generator or host are \
+             what is measured there.",
+            near_floor.join(", ")
+        )
+    });
+    [generator, host, floor].into_iter().flatten().collect()
+}
+
+/// p99 at shares of the lowest capacity; `None` where it was not measured.
 pub(crate) fn curve(cells: &[CellProbes]) -> Option<Table> {
     let points = |cell: &CellProbes| -> Vec<Probe> {
         cell.probes.iter().filter(|probe| probe.purpose == Purpose::Curve).cloned().collect()
@@ -54,7 +111,9 @@ pub(crate) fn curve(cells: &[CellProbes]) -> Option<Table> {
         let shown = |rate: &u32| {
             let probe = points.iter().find(|probe| probe.rate_per_s == *rate);
             match probe.map(|probe| (probe.p99_ns, probe.outcome)) {
-                Some((Some(ns), ProbeOutcome::GeneratorLimit)) => format!("({})", milliseconds(ns)),
+                Some((Some(ns), ProbeOutcome::GeneratorLimit | ProbeOutcome::Disturbed)) => {
+                    format!("({})", milliseconds(ns))
+                }
                 Some((Some(ns), _)) => milliseconds(ns),
                 _ => NOTHING.to_owned(),
             }
@@ -69,7 +128,8 @@ pub(crate) fn curve(cells: &[CellProbes]) -> Option<Table> {
 /// several times.
 pub(crate) fn points(cell: &CellProbes) -> Vec<(f64, f64)> {
     let mut by_rate: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    for probe in cell.probes.iter().filter(|probe| probe.outcome != ProbeOutcome::GeneratorLimit) {
+    let valid = |probe: &&Probe| matches!(probe.outcome, ProbeOutcome::Pass | ProbeOutcome::Fail);
+    for probe in cell.probes.iter().filter(valid) {
         let p99 = probe.p99_ns.map(|ns| ns as f64 / 1e6);
         by_rate.entry(probe.rate_per_s).or_default().extend(p99);
     }
@@ -80,12 +140,16 @@ pub(crate) fn points(cell: &CellProbes) -> Vec<(f64, f64)> {
 pub(crate) fn terminal(search: &Search) -> String {
     let curve = curve(&search.cells).map_or_else(String::new, |curve| format!("\n{}", curve.text()));
     let SearchConfig { scenario, slo, .. } = &search.config;
-    format!("{scenario} under {slo}\n{}{curve}", brackets(search).text())
+    let remarks: String = remarks(search).iter().map(|remark| format!("{remark}\n")).collect();
+    format!("{scenario} under {slo}\n{}{remarks}{curve}", capacities(search).text())
 }
 
 /// The section of the summary.
 pub(crate) fn markdown(search: &Search) -> String {
-    let mut text = format!("\n{}", brackets(search).markdown());
+    let mut text = format!("\n{}", capacities(search).markdown());
+    for remark in remarks(search) {
+        text.push_str(&format!("\n{remark}\n"));
+    }
     if let Some(curve) = curve(&search.cells) {
         text.push_str("\n## p99 against rate\n\n");
         text.push_str(&curve.markdown());
@@ -97,30 +161,36 @@ pub(crate) fn markdown(search: &Search) -> String {
 pub(crate) fn headline(search: &Search) -> String {
     let config = &search.config;
     let probes = || search.cells.iter().flat_map(|cell| &cell.probes);
-    let limited = probes().filter(|probe| probe.outcome == ProbeOutcome::GeneratorLimit).count();
+    let of = |outcome| probes().filter(|probe| probe.outcome == outcome).count();
     format!(
-        "The highest rate, in events published per second, at which {} keeps {}: {} probes of {} s, {limited} of them \
-         invalid.",
+        "The highest rate, in events published per second, at which {} keeps {}: {} probes of {} s or more; {} missed by the \
+         relay, {} by the generator, {} disturbed.",
         config.scenario,
         config.slo,
         probes().count(),
-        config.probe_seconds
+        config.probe_seconds,
+        of(ProbeOutcome::Fail),
+        of(ProbeOutcome::GeneratorLimit),
+        of(ProbeOutcome::Disturbed),
     )
 }
 
 /// List items.
 pub(crate) fn reading(config: &SearchConfig) -> String {
     format!(
-        "- sustains is the highest rate that passed, does not the lowest that did not; they differ by at most {:.0} %. \
-         Both were repeated {} times, mixed over the cells.\n\
-         - A probe is open loop and has its own relay and clients.\n\
-         - Generator limit: the generator or the host failed there, so the relay may sustain more. Values of invalid probes \
-         are in brackets.\n\
-         - p99 against rate: at 10 to 95 % of what the weakest cell sustains. The figure has every valid probe, the median \
-         where a rate was probed several times; ● is the last rate that passed, ✕ the first that did not.\n\
+        "- capacity is the rate at which a probe is as likely to keep the SLO as to miss it, from all probes of the cell \
+         together, with its 95 % credible interval; it is searched until two searches would differ by at most {:.0} %. It is \
+         printed where the relay misses.\n\
+         - A miss is the relay's when its cores were full (more than 90 %), its queue grew, events were lost, or a bound \
+         would have been missed by a punctual generator, too. Otherwise it is the generator's, and the relay sustains more.\n\
+         - A disturbed probe says nothing (the host was busy, or there were too few answers) and is repeated.\n\
+         - A probe is open loop and has its own relay and clients. It is long enough for a hundred answers above the SLO's \
+         highest quantile, up to 60 s.\n\
+         - p99 against rate: at 10 to 95 % of what the weakest cell sustains. Values that the generator or the host missed are \
+         in brackets. The figure has every other probe, the median where a rate was probed several times; ● is the highest \
+         rate that passed, ✕ the lowest that did not.\n\
          - floor is a relay that does no Nostr work: what the generator and the sockets sustain by themselves.\n",
         config.precision * 100.0,
-        config.confirmations,
     )
 }
 

@@ -57,17 +57,13 @@ impl Steadiness {
         }
         let in_flight =
             by_second(&blocks, |block| block.iter().map(|slice| Some(slice.in_flight as f64)).collect());
-        let half = |values: &[f64]| {
-            let (first, second) = values.split_at(values.len() / 2);
-            Some((stats::median(first)?, stats::median(second)?))
-        };
-        let (first, second) = half(&latency)?;
+        let (first, second) = stats::halves(&latency)?;
         let mut found = Steadiness {
             seconds: u32::try_from(latency.len()).ok()?,
             trend: (stats::theil_sen(&latency)? * (latency.len() - 1) as f64).exp(),
             trend_p: stats::mann_kendall(&latency),
             halves: (second - first).exp(),
-            in_flight: half(&in_flight)?,
+            in_flight: stats::halves(&in_flight)?,
             in_flight_p: stats::mann_kendall(&in_flight),
             reasons: Vec::new(),
         };
@@ -88,7 +84,7 @@ impl Steadiness {
             reasons.push(format!("the halves of a block differ by {}", percent(self.halves)));
         }
         let (first, second) = self.in_flight;
-        if self.in_flight_p <= stats::SIGNIFICANT && second >= first * (1.0 + HALVES) + 1.0 {
+        if stats::grows(self.in_flight, self.in_flight_p) {
             reasons.push(format!("what is in flight grows from {first:.0} to {second:.0}"));
         }
         reasons

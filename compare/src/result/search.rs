@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A search: its question and its probes. Brackets follow from them, see
+/// A search: its question and its probes. Capacities follow from them, see
 /// [`Limit`](crate::bracket::Limit).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Search {
@@ -24,12 +24,10 @@ pub struct SearchConfig {
     pub start_per_s: u32,
     /// No probe goes beyond this.
     pub limit_per_s: u32,
-    /// Seconds of a probe.
+    /// Seconds of a probe at least.
     pub probe_seconds: u32,
-    /// The bracket's ends differ by at most this share.
+    /// Two searches shall differ by at most this share.
     pub precision: f64,
-    /// How often each end is repeated.
-    pub confirmations: u32,
     /// Whether p99 is measured at shares of the lowest limit.
     pub curve: bool,
     /// Decides the order of the probes; each probe has a seed of its own.
@@ -54,11 +52,15 @@ pub struct CellProbes {
 pub struct Probe {
     /// Events published per second.
     pub rate_per_s: u32,
+    /// Seconds in which work started: more than asked for where the SLO's quantile takes them; 0 in
+    /// older results.
+    #[serde(default)]
+    pub seconds: u32,
     /// What it was for.
     pub purpose: Purpose,
     /// What came out.
     pub outcome: ProbeOutcome,
-    /// Which bounds were missed, or why the measurement is invalid.
+    /// Which bounds were missed, and what tells whose miss it is.
     pub why: Vec<String>,
     /// p99 of the latency in nanoseconds; absent with too few samples.
     pub p99_ns: Option<u64>,
@@ -70,10 +72,9 @@ pub struct Probe {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
-    /// Finding the bracket.
+    /// Finding the capacity. Older results repeated the ends under another name.
+    #[serde(alias = "confirm")]
     Search,
-    /// Repeating one of its ends.
-    Confirm,
     /// p99 against rate.
     Curve,
 }
@@ -84,10 +85,14 @@ pub enum Purpose {
 pub enum ProbeOutcome {
     /// The SLO held.
     Pass,
-    /// The SLO did not hold.
+    /// The SLO did not hold, and it was the relay: its cores were full, its queue grew, events were
+    /// lost, or the bounds were missed by more than the generator was late.
     Fail,
-    /// The generator or the host failed, so the probe says nothing about the relay.
+    /// The SLO did not hold, and it was the generator.
     GeneratorLimit,
+    /// The host was busy, the run failed or there were too few answers: nothing is said about the
+    /// rate, which is probed again.
+    Disturbed,
 }
 
 impl Probe {
@@ -97,8 +102,9 @@ impl Probe {
             ProbeOutcome::Pass => "passes".to_owned(),
             ProbeOutcome::Fail => format!("fails: {}", self.why.join("; ")),
             ProbeOutcome::GeneratorLimit => format!("generator limit: {}", self.why.join("; ")),
+            ProbeOutcome::Disturbed => format!("says nothing: {}", self.why.join("; ")),
         };
         let p99 = self.p99_ns.map_or_else(String::new, |ns| format!(", p99 {:.3} ms", ns as f64 / 1e6));
-        format!("{}/s{p99}, {outcome}", self.rate_per_s)
+        format!("{}/s for {} s{p99}, {outcome}", self.rate_per_s, self.seconds)
     }
 }

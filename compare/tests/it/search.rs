@@ -9,37 +9,16 @@ use compare::{
     search::{self, Prober, search},
     slo::Slo,
 };
-use measure::{Status, ValidityClass};
+use measure::{Latency, RunRecord, Slice, Slices, Status, ValidityClass};
 
 use crate::common::{PLAIN, Run, host, matrix, record};
 
-/// A relay that answers within a millisecond up to its limit and within a minute beyond.
-struct Relays {
-    sustains: Vec<u32>,
-    /// Where the host gives up, whatever the relay does.
-    host_busy_from: u32,
-    /// Where decoding fills the generator's core.
-    generator_full_from: u32,
-    /// When the user has had enough.
-    probes_until_interrupted: u32,
-}
+/// Makes the record of (cell, rate, seconds); `None` when the user has had enough.
+struct Relays<F>(F);
 
-impl Prober for Relays {
-    fn probe(&mut self, cell: usize, rate_per_s: u32) -> Result<Option<Block>> {
-        if self.probes_until_interrupted == 0 {
-            return Ok(None);
-        }
-        self.probes_until_interrupted -= 1;
-        let latency_us = if rate_per_s <= self.sustains[cell] { 1_000 } else { 30_000 };
-        let mut record = record("json+none", 1, Run { latency_us, deliveries: 40_000, ..PLAIN });
-        if rate_per_s >= self.host_busy_from {
-            record
-                .validity
-                .add(ValidityClass::Invalid, "host busy: CPU pressure (some, 10 s) 71.0 %".to_owned());
-        }
-        if rate_per_s >= self.generator_full_from {
-            record.client_cpu.total_ns = record.elapsed_ns * 96 / 100;
-        }
+impl<F: FnMut(usize, u32, u32) -> Option<RunRecord>> Prober for Relays<F> {
+    fn probe(&mut self, cell: usize, rate_per_s: u32, seconds: u32) -> Result<Option<Block>> {
+        let Some(record) = (self.0)(cell, rate_per_s, seconds) else { return Ok(None) };
         Ok(Some(Block {
             round: 0,
             position: 0,
@@ -53,6 +32,18 @@ impl Prober for Relays {
     }
 }
 
+/// A block with this latency, whose processes used less than their cores.
+fn answered(latency_us: u64) -> RunRecord {
+    let run =
+        Run { latency_us, deliveries: 40_000, relay_us_per_event: 20, client_us_per_event: 20, ..PLAIN };
+    record("json+none", 1, run)
+}
+
+/// A relay that answers within milliseconds up to its limit and much later beyond.
+fn up_to(sustains: u32, rate_per_s: u32) -> RunRecord {
+    answered(if rate_per_s <= sustains { 1_000 } else { 30_000 })
+}
+
 fn config() -> SearchConfig {
     SearchConfig {
         scenario: "note-stream".to_owned(),
@@ -61,7 +52,6 @@ fn config() -> SearchConfig {
         limit_per_s: 100_000,
         probe_seconds: 2,
         precision: 0.05,
-        confirmations: 3,
         curve: true,
         seed: 1,
         corpus: None,
@@ -75,28 +65,29 @@ fn cells() -> Vec<CellSpec> {
     cells
 }
 
-#[test]
-fn each_cell_gets_its_bracket_repeated_and_a_curve_below_the_lowest() {
+fn found(relays: impl FnMut(usize, u32, u32) -> Option<RunRecord>) -> search::Found {
     let config = config();
     let slo: Slo = config.slo.parse().unwrap();
-    let mut relays = Relays {
-        sustains: vec![900, 3_000],
-        host_busy_from: u32::MAX,
-        generator_full_from: u32::MAX,
-        probes_until_interrupted: u32::MAX,
-    };
-    let mut order = Vec::new();
+    search(&cells(), &config, &slo, &mut Relays(relays), &mut |_: &str, _: &Probe| ()).unwrap()
+}
+
+fn limits(found: &search::Found) -> Vec<Limit> {
+    found.cells.iter().map(|cell| Limit::of(&config(), cell)).collect()
+}
+
+#[test]
+fn each_cell_gets_its_capacity_and_a_curve_below_the_lowest() {
+    let (config, mut order) = (config(), Vec::new());
+    let slo: Slo = config.slo.parse().unwrap();
+    let mut relays = Relays(|cell, rate, _| Some(up_to([900, 3_000][cell], rate)));
     let mut tell = |cell: &str, _: &Probe| order.push(cell.to_owned());
     let found = search(&cells(), &config, &slo, &mut relays, &mut tell).unwrap();
     assert!(found.finished);
-    for (cell, sustains) in found.cells.iter().zip([900, 3_000]) {
-        let limit = Limit::of(&config, cell);
-        let (pass, fail) = (limit.last_pass_per_s.unwrap(), limit.first_fail_per_s.unwrap());
-        assert!(
-            pass <= sustains && sustains < fail && f64::from(fail) <= f64::from(pass) * 1.05,
-            "{limit:?}"
-        );
-        assert_eq!((limit.end, limit.pass_confirmed, limit.fail_confirmed), (End::Slo, 3, 3));
+    for ((cell, limit), sustains) in found.cells.iter().zip(limits(&found)).zip([900.0, 3_000.0]) {
+        let (low, high) = limit.interval_per_s.unwrap();
+        let off = (f64::from(limit.capacity_per_s.unwrap()) / sustains).ln().abs();
+        assert!(limit.end == End::Slo && off < 0.03, "{limit:?}");
+        assert!(f64::from(low) <= sustains * 1.01 && sustains <= f64::from(high) * 1.01, "{limit:?}");
         let curve: Vec<_> = cell.probes.iter().filter(|probe| probe.purpose == Purpose::Curve).collect();
         assert_eq!(curve.len(), 6);
         assert!(curve.iter().all(|probe| probe.rate_per_s < 900 && probe.p99_ns.is_some()));
@@ -111,45 +102,122 @@ fn each_cell_gets_its_bracket_repeated_and_a_curve_below_the_lowest() {
 }
 
 #[test]
-fn an_invalid_probe_is_never_the_relays_failure() {
-    let config = config();
-    let slo: Slo = config.slo.parse().unwrap();
-    let mut relays = Relays {
-        sustains: vec![50_000, 50_000],
-        host_busy_from: 2_000,
-        generator_full_from: u32::MAX,
-        probes_until_interrupted: u32::MAX,
+fn a_busy_host_says_nothing_about_a_miss_and_takes_nothing_from_what_is_kept() {
+    let busy = |mut record: RunRecord| {
+        let reason = "host busy: CPU pressure (some, 10 s) 71.0 %".to_owned();
+        record.validity.add_timing(ValidityClass::Invalid, reason);
+        record
     };
-    let found = search(&cells(), &config, &slo, &mut relays, &mut |_: &str, _: &Probe| ()).unwrap();
-    for cell in found.cells {
-        let limit = Limit::of(&config, &cell);
-        assert_eq!(limit.end, End::GeneratorLimit);
-        assert!(
-            limit.last_pass_per_s.unwrap() < 2_000 && limit.first_fail_per_s.unwrap() >= 2_000,
-            "{limit:?}"
-        );
+    let kept = found(|_, rate, _| Some(if rate <= 900 { busy(up_to(900, rate)) } else { up_to(900, rate) }));
+    for limit in limits(&kept) {
+        assert_eq!(limit.end, End::Slo);
+        assert!((870..=930).contains(&limit.capacity_per_s.unwrap()), "{limit:?}");
+    }
+    let missed = found(|_, rate, _| Some(if rate > 900 { busy(up_to(900, rate)) } else { up_to(900, rate) }));
+    for (cell, limit) in missed.cells.iter().zip(limits(&missed)) {
+        assert_eq!((limit.end, limit.capacity_per_s), (End::Disturbed, None));
         assert!(cell.probes.iter().all(|probe| probe.outcome != ProbeOutcome::Fail));
+    }
+    assert!(report::summary(&result(missed)).contains("The host was too busy for json+none, cbor+none"));
+}
+
+#[test]
+fn a_miss_is_the_relays_or_the_generators() {
+    fn full(record: &mut RunRecord) {
+        record.client_cpu.total_ns = record.elapsed_ns * 96 / 100;
+    }
+    fn late(record: &mut RunRecord, ms: u64) {
+        let mut lag = Latency::new();
+        (0..20_000).for_each(|_| lag.record(ms * 1_000_000));
+        record.latency.insert("send_lag".to_owned(), lag);
+    }
+    fn grows(record: &mut RunRecord) {
+        let second = |at: u64| Slice { samples: 100, latency_ns_p50: None, in_flight: at * 50 };
+        record.slices = Some(Slices { of: "response".to_owned(), seconds: (0..10).map(second).collect() });
+    }
+    fn drops(record: &mut RunRecord) {
+        (record.counts.dropped_by_generator, record.counts.acked) = (10, record.counts.acked - 10);
+    }
+    // Beyond the limit p99 is 44.7 ms under an SLO of 10 ms.
+    type Change = fn(&mut RunRecord);
+    let cases: [(&str, Change, End); 8] = [
+        ("nothing else", |_| (), End::Slo),
+        ("a full generator", full, End::GeneratorLimit),
+        ("a late generator", |record| late(record, 40), End::GeneratorLimit),
+        ("a generator less late than the miss", |record| late(record, 20), End::Slo),
+        ("a late generator, and a growing queue", |record| (late(record, 40), grows(record)).0, End::Slo),
+        (
+            "a full generator, and a growing queue",
+            |record| (full(record), grows(record)).0,
+            End::GeneratorLimit,
+        ),
+        (
+            "both full",
+            |record| {
+                full(record);
+                record.relay_cpu.as_mut().unwrap().total_ns = record.elapsed_ns * 95 / 100;
+            },
+            End::Slo,
+        ),
+        ("events that the generator dropped", drops, End::Slo),
+    ];
+    for (what, change, end) in cases {
+        let found = found(|_, rate, _| {
+            let mut record = up_to(1_000, rate);
+            if rate > 1_000 {
+                change(&mut record);
+            }
+            Some(record)
+        });
+        for limit in limits(&found) {
+            assert_eq!(limit.end, end, "{what}");
+            assert_eq!(limit.capacity_per_s.is_some(), end == End::Slo, "{what}");
+            assert!(limit.last_pass_per_s.unwrap() > 900, "{what}: {limit:?}");
+        }
+        if end == End::GeneratorLimit {
+            let summary = report::summary(&result(found));
+            assert!(summary.contains("The generator ended the search of json+none, cbor+none"), "{summary}");
+            assert!(summary.contains("| json+none | over "), "{summary}");
+        }
     }
 }
 
 #[test]
-fn a_bound_that_is_missed_with_a_full_generator_is_the_generators() {
-    let config = config();
-    let slo: Slo = config.slo.parse().unwrap();
-    for (full_from, end) in [(900, End::GeneratorLimit), (u32::MAX, End::Slo)] {
-        let mut relays = Relays {
-            sustains: vec![1_000, 1_000],
-            host_busy_from: u32::MAX,
-            generator_full_from: full_from,
-            probes_until_interrupted: u32::MAX,
-        };
-        let found = search(&cells(), &config, &slo, &mut relays, &mut |_: &str, _: &Probe| ()).unwrap();
-        for cell in found.cells {
-            let limit = Limit::of(&config, &cell);
-            // Up to the relay's limit the bound holds beside a full generator, too.
-            assert!(limit.last_pass_per_s.unwrap() > 900, "{limit:?}");
-            assert_eq!(limit.end, end);
+fn a_generator_that_does_not_send_what_was_planned_passes_nothing() {
+    let found = found(|_, rate, _| {
+        let mut record = answered(1_000);
+        if rate > 1_000 {
+            // The last events were sent a tenth of the block late.
+            record.elapsed_ns = record.elapsed_ns * 11 / 10;
         }
+        Some(record)
+    });
+    for limit in limits(&found) {
+        assert_eq!(limit.end, End::GeneratorLimit);
+        assert!(limit.last_pass_per_s.unwrap() <= 1_000, "{limit:?}");
+    }
+}
+
+#[test]
+fn a_probe_is_long_enough_for_its_quantile() {
+    let mut asked = Vec::new();
+    found(|_, rate, seconds| {
+        asked.push((rate, seconds));
+        let answers = u64::from(rate) * u64::from(seconds);
+        let mut record = up_to(900, rate);
+        record.latency.insert("response".to_owned(), {
+            let mut response = Latency::new();
+            (0..answers).for_each(|_| response.record(if rate <= 900 { 1_000_000 } else { 30_000_000 }));
+            response
+        });
+        Some(record)
+    });
+    // Nobody knows before the first probes of the two cells how many answers come.
+    assert_eq!(asked[..2], [(100, 2), (100, 2)]);
+    for (rate, seconds) in &asked[2..] {
+        let answers = rate * seconds;
+        assert!(*seconds == 60 || answers >= 10_000, "{answers} answers to {rate}/s in {seconds} s");
+        assert!(*seconds == 2 || answers < 10_000 + rate, "{rate}/s for {seconds} s");
     }
 }
 
@@ -172,29 +240,20 @@ fn result(found: search::Found) -> ResultFile {
 
 #[test]
 fn a_search_is_a_result_that_is_rendered_from_its_file() {
-    let (config, cells) = (config(), cells());
-    let slo: Slo = config.slo.parse().unwrap();
-    let mut relays = Relays {
-        sustains: vec![900, 3_000],
-        host_busy_from: u32::MAX,
-        generator_full_from: u32::MAX,
-        probes_until_interrupted: u32::MAX,
-    };
-    let found = search(&cells, &config, &slo, &mut relays, &mut |_: &str, _: &Probe| ()).unwrap();
+    let found = found(|cell, rate, _| Some(up_to([900, 3_000][cell], rate)));
     let folder = tempfile::tempdir().unwrap();
     result(found.clone()).write(folder.path()).unwrap();
     let read = ResultFile::read(folder.path()).unwrap();
     assert_eq!(read.search.as_ref().unwrap().cells, found.cells);
     let limit = &Derived::of(&read).limits[0];
     let (pass, fail) = (limit.last_pass_per_s.unwrap(), limit.first_fail_per_s.unwrap());
+    let ((low, high), capacity) = (limit.interval_per_s.unwrap(), limit.capacity_per_s.unwrap());
     let summary = report::summary(&read);
     assert!(summary.contains("# note-stream: the highest rate under p99<10ms, lost=0\n"), "{summary}");
-    assert!(
-        summary
-            .contains(&format!("| json+none | {pass}/s | {fail}/s | 3/3 passed, 3/3 did not | p99<10ms |")),
-        "{summary}"
-    );
-    assert!(summary.contains("## p99 against rate\n\n| cell | p99 ms at 90/s |"), "{summary}");
+    let row =
+        format!("| json+none | {capacity}/s | {low}–{high}/s | {} | the relay: p99<10ms |", limit.probes);
+    assert!(summary.contains(&row), "{summary}");
+    assert!(summary.contains("## p99 against rate\n\n| cell | p99 ms at 9"), "{summary}");
     let terminal = report::terminal(&read, false);
     assert!(terminal.contains("cbor+none") && terminal.contains("p99 ms at"), "{terminal}");
     let page = report::html(&read).unwrap();
@@ -204,23 +263,29 @@ fn a_search_is_a_result_that_is_rendered_from_its_file() {
 }
 
 #[test]
-fn what_was_found_before_an_interruption_is_kept_and_called_unfinished() {
-    let (config, cells) = (config(), cells());
-    let slo: Slo = config.slo.parse().unwrap();
-    let mut relays = Relays {
-        sustains: vec![900, 3_000],
-        host_busy_from: u32::MAX,
-        generator_full_from: u32::MAX,
-        probes_until_interrupted: 5,
+fn a_floor_that_does_not_rise_above_the_cells_is_told() {
+    let floored = |floor: u32| {
+        let mut found = found(|cell, rate, _| Some(up_to([900, floor][cell], rate)));
+        "floor".clone_into(&mut found.cells[1].cell);
+        report::summary(&result(found))
     };
-    let found = search(&cells, &config, &slo, &mut relays, &mut |_: &str, _: &Probe| ()).unwrap();
+    assert!(floored(910).contains("The floor, a relay without Nostr work, ends at"));
+    assert!(!floored(3_000).contains("The floor, a relay without Nostr work"));
+}
+
+#[test]
+fn what_was_found_before_an_interruption_is_kept_and_called_unfinished() {
+    let mut probes = 0;
+    let found = found(|cell, rate, _| {
+        probes += 1;
+        (probes <= 5).then(|| up_to([900, 3_000][cell], rate))
+    });
     assert!(!found.finished);
     assert_eq!(found.cells.iter().map(|cell| cell.probes.len()).sum::<usize>(), 5);
-    for cell in &found.cells {
-        let limit = Limit::of(&config, cell);
+    for limit in limits(&found) {
         assert_eq!((limit.end, limit.first_fail_per_s), (End::Unfinished, None));
         assert!(limit.last_pass_per_s.unwrap() >= 200, "{limit:?}");
     }
     let summary = report::summary(&result(found));
-    assert!(summary.contains("Incomplete: interrupted") && summary.contains("– not finished"), "{summary}");
+    assert!(summary.contains("Incomplete: interrupted") && summary.contains("| not finished |"), "{summary}");
 }
