@@ -41,10 +41,14 @@ pub(crate) enum Command {
     /// Measure, write a result folder, show the table
     Run(Box<Run>),
     /// Show the table of a result folder again and rewrite its summary.md, report.html,
-    /// derived.json and hgrm, from result.json alone
+    /// bytes-and-cpu.svg, derived.json and hgrm, from result.json alone
     Report {
         /// The folder that `compare run` wrote
         dir: PathBuf,
+        /// Make the tables of this result in a Markdown file anew: between a comment
+        /// `table: DIR CELL …`, of up to six cells, and a comment `end of table`
+        #[arg(long, value_name = "FILE")]
+        readme: Option<PathBuf>,
         /// Show every column, and verdicts as words, in tables of 180 columns
         #[arg(long)]
         wide: bool,

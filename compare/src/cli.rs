@@ -51,7 +51,9 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
         Command::Selftest(flags) => test_instrument(&flags, known),
         Command::Search(flags) => find_limits(&flags, &args, known),
         Command::Export { dir, github_action_benchmark } => export(&dir, &github_action_benchmark),
-        Command::Report { dir, wide } => rerender(&dir, wide).map(|()| Exit::Success),
+        Command::Report { dir, readme, wide } => {
+            rerender(&dir, readme.as_deref(), wide).map(|()| Exit::Success)
+        }
         Command::Diff { before, after, force, strict } => diff(&before, &after, force, strict),
     };
     match done {
@@ -184,8 +186,14 @@ fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<Exit> 
     })
 }
 
-fn rerender(dir: &Path, wide: bool) -> Result<()> {
+fn rerender(dir: &Path, readme: Option<&Path>, wide: bool) -> Result<()> {
     let result = ResultFile::read(dir)?;
+    if let Some(file) = readme {
+        let document = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let document =
+            report::refreshed(&document, dir, &result).with_context(|| format!("in {}", file.display()))?;
+        fs::write(file, document).with_context(|| format!("cannot write {}", file.display()))?;
+    }
     let folder = if dir.is_dir() { dir } else { dir.parent().unwrap_or(Path::new(".")) };
     write_reports(&result, folder)?;
     show(&result, wide)
@@ -317,6 +325,7 @@ fn write_reports(result: &ResultFile, folder: &Path) -> Result<Derived> {
     write("summary.md", report::summary(result))?;
     write("report.html", report::html(result)?)?;
     report::write_percentiles(result, folder)?;
+    report::write_pictures(result, folder)?;
     let derived = Derived::of(result);
     derived.write(folder)?;
     Ok(derived)

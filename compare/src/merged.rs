@@ -154,6 +154,8 @@ pub enum Metric {
     RelayCpu,
     /// Nanoseconds of the client's CPU for each envelope.
     ClientCpu,
+    /// Nanoseconds of CPU of relay and client together for each envelope.
+    BothCpu,
     /// Allocations of the relay for each envelope, in builds that count them.
     RelayAllocations,
     /// Allocations of the client for each envelope, in builds that count them.
@@ -192,6 +194,7 @@ impl Metric {
             Metric::WireBytes => "wire bytes",
             Metric::RelayCpu => "relay CPU",
             Metric::ClientCpu => "client CPU",
+            Metric::BothCpu => "relay + client CPU",
             Metric::RelayAllocations => "relay allocations",
             Metric::ClientAllocations => "client allocations",
         }
@@ -207,6 +210,7 @@ impl Metric {
             Metric::WireBytes => "wire B/event",
             Metric::RelayCpu => "relay µs/event",
             Metric::ClientCpu => "client µs/event",
+            Metric::BothCpu => "relay + client µs/event",
             Metric::RelayAllocations => "relay allocations/event",
             Metric::ClientAllocations => "client allocations/event",
         }
@@ -216,7 +220,7 @@ impl Metric {
     pub(crate) fn unit(self) -> f64 {
         match self {
             Metric::LatencyP50 | Metric::LatencyP99 | Metric::LatencyP999 => 1e6,
-            Metric::RelayCpu | Metric::ClientCpu => 1e3,
+            Metric::RelayCpu | Metric::ClientCpu | Metric::BothCpu => 1e3,
             Metric::EnvelopesPerSecond
             | Metric::WireBytes
             | Metric::RelayAllocations
@@ -251,6 +255,9 @@ impl Metric {
             Metric::WireBytes => Some(measured.traffic.wire_bytes() as f64 / envelopes),
             Metric::RelayCpu => Some(measured.relay_cpu?.total_ns as f64 / envelopes),
             Metric::ClientCpu => Some(measured.client_cpu.total_ns as f64 / envelopes),
+            Metric::BothCpu => {
+                Some((measured.relay_cpu?.total_ns + measured.client_cpu.total_ns) as f64 / envelopes)
+            }
             Metric::RelayAllocations => Some(measured.relay_allocations?.count as f64 / envelopes),
             Metric::ClientAllocations => Some(measured.client_allocations?.count as f64 / envelopes),
             Metric::LatencyP50 | Metric::LatencyP99 | Metric::LatencyP999 => {

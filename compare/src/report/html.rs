@@ -124,7 +124,11 @@ fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
     for part in answer(load, &comparisons) {
         add(body, format_args!("<li>{}</li>\n", escape(&part)));
     }
-    body.push_str("</ul>\n<h3>Verdicts</h3>\n<ul>\n");
+    body.push_str("</ul>\n");
+    if let Some(svg) = figures::picture(load) {
+        body.push_str(&figure("Bytes and CPU of each cell beside JSON (lower left is better)", &svg));
+    }
+    body.push_str("<h3>Verdicts</h3>\n<ul>\n");
     for line in verdict_lines(load, &comparisons) {
         add(body, format_args!("<li>{line}</li>\n"));
     }

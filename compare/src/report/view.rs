@@ -8,6 +8,7 @@ use crate::{
     matrix,
     merged::{Merged, Metric, latency_of},
     result::{Block, CellResult, ResultFile, Role},
+    stats,
 };
 
 /// Logarithms of ratios by round.
@@ -147,6 +148,16 @@ impl<'a> LoadView<'a> {
     }
 }
 
+impl LoadView<'_> {
+    /// A cell ÷ JSON without compression over rounds, with its 95 % interval; `None` of the anchor
+    /// and of what was not measured.
+    pub(crate) fn to_anchor(&self, view: &CellView<'_>, metric: Metric) -> Option<(f64, Option<(f64, f64)>)> {
+        let logs: Vec<f64> = view.to_anchor.get(&metric)?.values().copied().collect();
+        let interval = stats::signed_rank_interval(&logs).map(|(low, high)| (low.exp(), high.exp()));
+        Some((stats::hodges_lehmann(&logs)?.exp(), interval))
+    }
+}
+
 impl CellView<'_> {
     /// Whether it is known to be unsteady.
     pub(crate) fn is_unsteady(&self) -> bool {
@@ -181,7 +192,8 @@ fn values(block: &Block, latency: &str) -> Values {
         let measured = if metric.needs_quiet() { usable.as_ref() } else { counted.as_ref() };
         Some((metric, metric.value(measured?, latency).filter(|value| *value > 0.0)?))
     };
-    Metric::ALL.into_iter().chain(Metric::JUDGED_COUNTING).filter_map(known).collect()
+    let also = Metric::JUDGED_COUNTING.into_iter().chain([Metric::BothCpu]);
+    Metric::ALL.into_iter().chain(also).filter_map(known).collect()
 }
 
 /// The anchor blocks of a load, by round and position.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, io::Write, path::Path, process::Command};
 
 use crate::common::{self, PLAIN, Run, record, result};
 use compare::{
-    Git, RESULT_FILE, ResultFile,
+    Git, RESULT_FILE, ResultFile, Role,
     merged::{Merged, Metric},
     report::{self, DERIVED_FILE, Derived, Verdict},
     result::{Oracle, SelfTest},
@@ -688,4 +688,67 @@ fn a_late_generator_takes_away_time_and_leaves_bytes() {
     let record = result.cells[2].blocks[0].record.as_mut().unwrap();
     record.validity.add(ValidityClass::Invalid, "the ledger does not balance".to_owned());
     assert_eq!(of(&result, Metric::WireBytes), (5, Verdict::Inconclusive));
+}
+
+#[test]
+fn a_picture_names_every_cell_beside_json() {
+    let result = result("standard", 12, &CELLS, measured);
+    let folder = tempfile::tempdir().unwrap();
+    report::write_pictures(&result, folder.path()).unwrap();
+    let svg = fs::read_to_string(folder.path().join("bytes-and-cpu.svg")).unwrap();
+    assert!(svg.contains("prefers-color-scheme:dark") && !svg.contains("href"));
+    let shown = result.cells.iter().filter(|cell| matches!(cell.role, Role::Anchor | Role::Cell));
+    let titles: Vec<&str> = svg.split("<title>").skip(1).collect();
+    assert_eq!(titles.len(), shown.count(), "{titles:?}");
+    assert!(titles[0].starts_with("json none: wire bytes ×1.00 [1.00, 1.00], CPU ×1.00 ["), "{titles:?}");
+    assert!(report::html(&result).unwrap().contains("class=\"picture\""));
+}
+
+#[test]
+fn a_table_in_another_document_is_made_anew() {
+    let result = result("standard", 12, &CELLS, measured);
+    let folder = Path::new("results/x");
+    let document = "before\n<!-- table: results/y json+none -->\nkept\n<!-- end of table -->\n\
+                    <!-- table: results/x json+none\n     cbor-packed+none -->\nold\n<!-- end of table -->\nbehind\n";
+    let text = report::refreshed(document, folder, &result).unwrap();
+    assert!(text.starts_with("before\n<!-- table: results/y json+none -->\nkept\n<!-- end"), "{text}");
+    assert!(text.ends_with("<!-- end of table -->\nbehind\n") && !text.contains("old"), "{text}");
+    assert!(
+        text.contains(
+            "| json | none | 900 | 1 | 1 | 1 |\n| cbor-packed | none | 540 | **×0.60** [0.60, 0.60] |"
+        ),
+        "{text}"
+    );
+    assert_eq!(report::refreshed(&text, folder, &result).unwrap(), text);
+    for (document, says) in [
+        ("nothing", "no table of results/x"),
+        ("<!-- table: results/x json+none", "without -->"),
+        ("<!-- table: results/x json+none -->", "without <!-- end of table -->"),
+        ("<!-- table: results/x xml --><!-- end of table -->", "no cell \"xml\"; it has json+none"),
+        ("<!-- table: results/x --><!-- end of table -->", "1 to 6 cells, not 0"),
+    ] {
+        let error = report::refreshed(document, folder, &result).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn the_tables_of_the_readme_are_those_of_the_published_results() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let folders: Vec<&str> =
+        readme.split("<!-- table:").skip(1).filter_map(|table| table.split_whitespace().next()).collect();
+    assert!(!folders.is_empty());
+    for folder in folders {
+        let result = ResultFile::read(&root.join(folder)).unwrap();
+        let fresh = report::refreshed(&readme, Path::new(folder), &result).unwrap();
+        assert!(fresh == readme, "run: cargo run -p compare -- report {folder} --readme README.md");
+        let pictures = tempfile::tempdir().unwrap();
+        report::write_pictures(&result, pictures.path()).unwrap();
+        let picture = |folder: &Path| fs::read_to_string(folder.join("bytes-and-cpu.svg")).unwrap();
+        assert!(
+            picture(&root.join(folder)) == picture(pictures.path()),
+            "the picture of {folder} is another"
+        );
+    }
 }

@@ -71,13 +71,9 @@ pub(super) fn padded(values: impl Iterator<Item = f64> + Clone) -> std::ops::Ran
     if low.is_finite() && low > 0.0 { low / 1.35..high * 1.35 } else { 0.5..2.0 }
 }
 
-/// A logarithmic axis with at most `most` ticks: 1, 2, 5 and their tenfolds, finer ones in a narrow
+/// At most `most` ticks of a logarithmic axis: 1, 2, 5 and their tenfolds, finer ones in a narrow
 /// range.
-pub(super) fn log_axis(
-    range: std::ops::Range<f64>,
-    most: usize,
-) -> impl AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64> + Ranged<ValueType = f64>> {
-    let (low, high) = (range.start, range.end);
+pub(super) fn ticks(low: f64, high: f64, most: usize) -> Vec<f64> {
     let ticks = |steps: &[f64]| -> Vec<f64> {
         let tenfolds = (-6..=12).map(|exponent| 10.0_f64.powi(exponent));
         let all = tenfolds.flat_map(|tenfold| steps.iter().map(move |step| step * tenfold));
@@ -87,10 +83,17 @@ pub(super) fn log_axis(
     let medium: Vec<f64> = (10..100).map(|step| f64::from(step) / 10.0).collect();
     let candidates =
         [&[1.0][..], &[1.0, 3.0], &[1.0, 2.0, 5.0], &[1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0], &medium, &fine];
-    let enough = candidates.into_iter().map(ticks).find(|ticks| ticks.len() >= 3);
-    let mut ticks = enough.unwrap_or_default();
-    let every = ticks.len().div_ceil(most).max(1);
-    ticks = ticks.into_iter().step_by(every).collect();
+    let enough = candidates.into_iter().map(ticks).find(|ticks| ticks.len() >= 3).unwrap_or_default();
+    let every = enough.len().div_ceil(most).max(1);
+    enough.into_iter().step_by(every).collect()
+}
+
+/// A logarithmic axis with these [`ticks`].
+pub(super) fn log_axis(
+    range: std::ops::Range<f64>,
+    most: usize,
+) -> impl AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64> + Ranged<ValueType = f64>> {
+    let ticks = ticks(range.start, range.end, most);
     range.log_scale().with_key_points(ticks)
 }
 

@@ -8,11 +8,13 @@
 mod cells;
 mod costs;
 mod draw;
+mod picture;
 mod rates;
 mod time;
 
 pub(super) use cells::{legend, packings};
 pub(super) use costs::{forest, pareto};
 pub(super) use draw::escape;
+pub(super) use picture::picture;
 pub(super) use rates::{p99_against_rate, search_curve};
 pub(super) use time::{percentiles, time_series};
