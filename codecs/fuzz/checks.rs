@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 use codecs::{
-    ClientMessage, Codec, DecodeError, EoseHints, Event, EventHead, Filter, Format, Implementation, Limits,
-    OneForm, RelayMessage, TagFilter,
+    BatchLayout, ClientMessage, Codec, DecodeError, EoseHints, Event, EventHead, Filter, Format,
+    Implementation, Limits, OneForm, RelayMessage, TagFilter, notepack_text,
 };
 
 /// `events`: bytes as an event. Every implementation gives the same answer, and so does its head;
@@ -25,6 +25,7 @@ pub(crate) fn events(format: Format, bytes: &[u8]) {
             let _ = codec.peek(bytes); // may succeed: it reads no further than it must
         }
     }
+    as_notepack_text(bytes);
     let Ok(event) = decoded else { return };
     // Every field was read from the input, so a field can be written again by every implementation,
     // and alike.
@@ -39,9 +40,47 @@ pub(crate) fn events(format: Format, bytes: &[u8]) {
         assert_eq!(written, bytes, "{format}: two forms of one event");
     }
     same_in_json(&event);
+    if format.name() == "notepack" {
+        let mut text = Vec::new();
+        notepack_text::encode(&event, &mut text);
+        assert_eq!(notepack_text::decode(&text).as_ref(), Ok(&event), "as text");
+    }
     if format.name() == "nson" {
         let json = Format::JSON.spec().library.decode_event(bytes);
         assert_eq!(json.as_ref(), Ok(&event), "a reader of JSON sees another event");
+    }
+}
+
+/// `batches`: bytes as a batch, in formats that have one. As [`events`].
+pub(crate) fn batches(format: Format, bytes: &[u8]) {
+    let readers: Vec<_> = Implementation::ALL.into_iter().filter_map(|who| format.batch(who)).collect();
+    let Some(first) = readers.first() else { return };
+    let decoded = first.decode(bytes);
+    for reader in &readers {
+        let other = reader.decode(bytes);
+        assert_eq!(decoded.as_ref().ok(), other.as_ref().ok(), "{format}: {decoded:?} or {other:?}");
+    }
+    let Ok(events) = decoded else { return };
+    for batch in &readers {
+        let again = write(|out| batch.encode(&events, out)).expect("its events were read from one");
+        assert_eq!(batch.decode(&again).as_ref(), Ok(&events), "{format}: written and read again");
+        let layout = format.spec().batch;
+        let in_order = !matches!(
+            layout,
+            Some(BatchLayout::JsonArray | BatchLayout::CapnpList | BatchLayout::CapnpPackedList)
+        );
+        if in_order && format.spec().one_form != OneForm::Nothing {
+            assert_eq!(again, bytes, "{format}: two forms of one batch");
+        }
+    }
+}
+
+/// Any bytes as Notepack's text.
+fn as_notepack_text(bytes: &[u8]) {
+    if let Ok(event) = notepack_text::decode(bytes) {
+        let mut again = Vec::new();
+        notepack_text::encode(&event, &mut again);
+        assert_eq!(again, bytes, "two texts of one event");
     }
 }
 

@@ -14,6 +14,11 @@ struct NostrEvent {
   content @2 :Text;
 }
 
+struct EventBatch {
+  # A batch without a message around it, which binostr's benchmarks store.
+  events @0 :List(NostrEvent);
+}
+
 struct ClientMsg {
   union {
     event @0 :Data;   # a complete NostrEvent message: embedded structs cannot be spliced, their pointers are relative

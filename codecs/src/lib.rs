@@ -37,7 +37,10 @@ mod text;
 
 pub use codec::{Codec, EventCodec};
 pub use error::{DecodeError, EncodeError};
-pub use formats::{Capacity, FORMATS, Format, FormatSpec, Group, Implementation, OneForm, Opcode};
+pub use formats::{
+    Batch, BatchLayout, Capacity, FORMATS, Format, FormatSpec, Group, Implementation, OneForm, Opcode,
+    notepack_text,
+};
 pub use model::{
     ClientMessage, EoseHints, Event, EventHead, Filter, FlatEvent, KindClass, Limit, Limits, OverLimit,
     RelayMessage, Request, Tag, TagFilter, VerifyError, VerifyLevel,

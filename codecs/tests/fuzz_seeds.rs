@@ -20,8 +20,8 @@ use std::{
     sync::LazyLock,
 };
 
-use codecs::{Format, hex};
-use common::{client_messages, committed, expand, relay_messages, sample_event, subjects, vectors};
+use codecs::{Event, Format, Implementation, hex};
+use common::{batch, client_messages, committed, expand, relay_messages, sample_event, subjects, vectors};
 
 /// Larger inputs slow the fuzzers down and teach them nothing.
 const MAX_SEED_BYTES: usize = 700;
@@ -72,6 +72,13 @@ fn made() -> BTreeMap<String, Vec<u8>> {
             let bytes = hex::decode(expand(&case["hex"]).as_bytes()).unwrap();
             add("events", &format!("malformed-{}", plain(case["case"].as_str().unwrap())), bytes);
         }
+        if let Some(codec) = subject.format.batch(Implementation::Library) {
+            for count in [0, 1, 2] {
+                let mut bytes = Vec::new();
+                codec.encode(&small_batch(count), &mut bytes).unwrap();
+                add("batches", &format!("{count}-events"), bytes);
+            }
+        }
         let client = client_messages();
         for at in CLIENT_SAMPLES {
             add("messages", &format!("client-{at}"), subject.client(&client[at]).unwrap());
@@ -82,6 +89,11 @@ fn made() -> BTreeMap<String, Vec<u8>> {
         }
     }
     seeds
+}
+
+/// Events of which two are no larger than a seed may be.
+fn small_batch(count: u8) -> Vec<Event<'static>> {
+    batch(count).into_iter().map(|event| Event { tags: vec![vec!["t".into()]], ..event }).collect()
 }
 
 fn plain(name: &str) -> String {
@@ -139,6 +151,9 @@ fn every_stored_input_passes_the_fuzzers_checks() {
             inputs
         };
         let (events, messages) = (of("events"), of("messages"));
+        if format.batch(Implementation::Library).is_some() {
+            of("batches").iter().for_each(|bytes| checks::batches(format, bytes));
+        }
         events.iter().for_each(|bytes| checks::events(format, bytes));
         messages.iter().for_each(|bytes| checks::messages(format, bytes));
         events.iter().chain(&messages).for_each(|bytes| checks::values(format, bytes));
@@ -151,6 +166,9 @@ fn every_stored_input_is_used() {
     for name in STORED.keys() {
         let mut parts = name.split('/');
         let (format, kind) = (parts.next().unwrap(), parts.next().unwrap());
-        assert!(format.parse::<Format>().is_ok() && matches!(kind, "events" | "messages"), "{name}");
+        assert!(
+            format.parse::<Format>().is_ok() && matches!(kind, "events" | "batches" | "messages"),
+            "{name}"
+        );
     }
 }

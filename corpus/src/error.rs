@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 
 use codecs::{DecodeError, EncodeError};
 
-use crate::{FileFormat, MAX_RECORD_BYTES};
+use crate::{FileFormat, MAX_BATCH_BYTES, MAX_RECORD_BYTES};
 
 /// Why a corpus cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +74,12 @@ pub enum CorpusError {
         /// The file.
         path: PathBuf,
     },
+    /// A batch is one value, to which nothing can be added.
+    #[error("cannot add events to {path:?}: a batch is written whole; use .jsonl.zst, then `corpus convert`")]
+    CannotGrow {
+        /// The file.
+        path: PathBuf,
+    },
     /// An event that the file format cannot hold.
     #[error("cannot write event {index} (counted from 0) to {path:?}: {reason}")]
     Encode {
@@ -105,6 +111,12 @@ pub enum RecordError {
     /// Longer than any event a relay here accepts.
     #[error("the record is longer than {MAX_RECORD_BYTES} bytes")]
     TooLarge,
+    /// Longer than any batch that is read whole.
+    #[error("the batch is longer than {MAX_BATCH_BYTES} bytes")]
+    BatchTooLarge,
+    /// Not a batch of this format.
+    #[error("not a batch of events: {0}")]
+    Batch(DecodeError),
     /// Not an event in this format.
     #[error("not an event: {0}")]
     Decode(DecodeError),

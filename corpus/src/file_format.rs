@@ -1,9 +1,15 @@
 //! The layouts of a corpus file, by extension, and the largest record in one.
 
+use codecs::Format;
+
 /// Largest record, and so the most that a damaged length can allocate: as large as the largest
 /// message that relay-sim accepts. Known follow lists have up to 6,165 entries (`data/README.md`),
 /// under half of it.
 pub const MAX_RECORD_BYTES: usize = 1 << 20;
+
+/// Largest batch: one value, which is read and written whole, so this bounds memory. Tens of
+/// thousands of events; longer corpora belong into another format.
+pub const MAX_BATCH_BYTES: usize = 64 << 20;
 
 /// How events are laid out in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,25 +22,39 @@ pub enum FileFormat {
     JsonlZstd,
     /// ProtoEvent messages, each behind its length as a varint, in gzip.
     ProtoGzip,
+    /// One event a line in Notepack's text form, see [`codecs::notepack_text`].
+    NotepackText,
+    /// One batch of a wire format, see [`codecs::Batch`].
+    Batch(Format),
 }
 
 impl FileFormat {
     /// Every format.
-    pub const ALL: [FileFormat; 4] =
-        [FileFormat::Jsonl, FileFormat::JsonlGzip, FileFormat::JsonlZstd, FileFormat::ProtoGzip];
+    pub fn all() -> impl Iterator<Item = FileFormat> {
+        use FileFormat::{Batch, Jsonl, JsonlGzip, JsonlZstd, NotepackText, ProtoGzip};
+        let batches = Format::all().filter(|format| format.spec().batch.is_some()).map(Batch);
+        [Jsonl, JsonlGzip, JsonlZstd, ProtoGzip, NotepackText].into_iter().chain(batches)
+    }
 
     /// The file name's ending.
-    pub fn extension(self) -> &'static str {
+    pub fn extension(self) -> String {
         match self {
-            FileFormat::Jsonl => ".jsonl",
-            FileFormat::JsonlGzip => ".jsonl.gz",
-            FileFormat::JsonlZstd => ".jsonl.zst",
-            FileFormat::ProtoGzip => ".pb.gz",
+            FileFormat::Jsonl => ".jsonl".to_owned(),
+            FileFormat::JsonlGzip => ".jsonl.gz".to_owned(),
+            FileFormat::JsonlZstd => ".jsonl.zst".to_owned(),
+            FileFormat::ProtoGzip => ".pb.gz".to_owned(),
+            FileFormat::NotepackText => ".notepack.txt".to_owned(),
+            FileFormat::Batch(format) => format!(".{format}.batch"),
         }
+    }
+
+    /// Whether events can be added to a file: a batch says in front how many it has.
+    pub fn can_grow(self) -> bool {
+        !matches!(self, FileFormat::Batch(_))
     }
 
     /// Every extension, for messages.
     pub(crate) fn known() -> String {
-        FileFormat::ALL.map(FileFormat::extension).join(" ")
+        FileFormat::all().map(FileFormat::extension).collect::<Vec<_>>().join(" ")
     }
 }

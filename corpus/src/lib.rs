@@ -10,7 +10,7 @@
 //! does it.
 //!
 //! To add a file format, add a variant to [`FileFormat`] and its reader and writer beside
-//! `files/jsonl.rs`.
+//! `files/lines.rs`.
 
 pub mod analysis;
 mod census;
@@ -30,7 +30,7 @@ mod sampler;
 pub use census::{Census, Counted, MAX_IDS};
 pub use corpus::Corpus;
 pub use error::{CorpusError, RecordError};
-pub use file_format::{FileFormat, MAX_RECORD_BYTES};
+pub use file_format::{FileFormat, MAX_BATCH_BYTES, MAX_RECORD_BYTES};
 pub use files::{EventReader, EventWriter, write};
 pub use fingerprint::Fingerprint;
 pub use keys::sign_as;

@@ -36,6 +36,35 @@ fn generated_converted_and_verified_events_are_the_same() {
 }
 
 #[test]
+fn convert_writes_and_reads_batches_and_notepack_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let events: Vec<_> = Corpus::bundled().events.into_iter().take(50).collect();
+    corpus::write(&at.join("a.jsonl"), &events).unwrap();
+    let mut from = "a.jsonl".to_owned();
+    for to in
+        ["b.notepack.batch", "c.capnp-packed.batch", "d.notepack.txt", "e.json.batch", "f.proto-binary.batch"]
+    {
+        let output = run(&["convert", &from, to], at);
+        assert!(output.status.success(), "{to}: {}", text(&output.stderr));
+        assert_eq!(Corpus::read(&at.join(to)).unwrap().events, events, "{to}");
+        from = to.to_owned();
+    }
+    let batch: Vec<serde_json::Value> =
+        serde_json::from_slice(&std::fs::read(at.join("e.json.batch")).unwrap()).unwrap();
+    assert_eq!(batch.len(), 50);
+    // An event that DannyPack cannot hold: no half of a corpus.
+    let wide = vec![codecs::Event { tags: vec![vec!["v".into(); 256]], ..events[0].clone() }];
+    corpus::write(&at.join("wide.jsonl"), &wide).unwrap();
+    let output = run(&["convert", "wide.jsonl", "wide.dannypack.batch"], at);
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("its largest is 255"), "{said}");
+    assert!(!at.join("wide.dannypack.batch").exists());
+    let unknown = run(&["convert", "a.jsonl", "a.leaner.batch"], at);
+    assert!(text(&unknown.stderr).contains(".dannypack.batch"), "{}", text(&unknown.stderr));
+}
+
+#[test]
 fn verify_lists_bad_events_and_fails() {
     let folder = tempfile::tempdir().unwrap();
     let mut events: Vec<_> = Corpus::bundled().events.into_iter().take(10).collect();

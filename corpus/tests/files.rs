@@ -9,7 +9,10 @@ use std::{
 };
 
 use codecs::{Event, VerifyLevel};
-use corpus::{Corpus, CorpusError, FileFormat, Fingerprint, MAX_RECORD_BYTES, Origin, RecordError, write};
+use corpus::{
+    Corpus, CorpusError, EventWriter, FileFormat, Fingerprint, MAX_BATCH_BYTES, MAX_RECORD_BYTES, Origin,
+    RecordError, write,
+};
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 
 /// Bundled events with few tags and short content, so that cutting at every byte stays quick.
@@ -53,7 +56,7 @@ fn file_of(format: FileFormat, events: &[Event<'_>]) -> Vec<u8> {
 #[test]
 fn every_format_gives_the_same_events_back() {
     let events = some_events();
-    for format in FileFormat::ALL {
+    for format in FileFormat::all() {
         let name = format!("some.events{}", format.extension());
         let corpus = read_bytes(&name, &file_of(format, &events)).unwrap();
         assert_eq!(corpus.events, events, "{name}");
@@ -66,7 +69,7 @@ fn every_format_gives_the_same_events_back() {
 #[test]
 fn writing_twice_gives_the_same_bytes() {
     let events = some_events();
-    for format in FileFormat::ALL {
+    for format in FileFormat::all() {
         assert_eq!(file_of(format, &events), file_of(format, &events), "{format:?}");
     }
 }
@@ -75,7 +78,7 @@ fn writing_twice_gives_the_same_bytes() {
 fn members_and_frames_may_be_concatenated() {
     let events = some_events();
     let (head, tail) = events.split_at(50);
-    for format in FileFormat::ALL {
+    for format in FileFormat::all().filter(|format| format.can_grow()) {
         let bytes = [file_of(format, head), file_of(format, tail)].concat();
         let corpus = read_bytes(&format!("x{}", format.extension()), &bytes).unwrap();
         assert_eq!(corpus.events, events, "{format:?}");
@@ -108,7 +111,7 @@ fn an_unknown_extension_lists_the_known_ones() {
 
 #[test]
 fn a_file_without_events_is_an_error() {
-    for format in FileFormat::ALL {
+    for format in FileFormat::all() {
         let error = read_bytes(&format!("x{}", format.extension()), &file_of(format, &[])).unwrap_err();
         assert!(matches!(error, CorpusError::Empty { .. }), "{format:?}: {error}");
     }
@@ -162,6 +165,58 @@ fn compressed_files_cut_short_are_refused_at_every_length() {
             );
             assert!(empty || named, "{format:?} cut to {length} bytes: {error:?}");
         }
+    }
+}
+
+#[test]
+fn a_batch_cut_short_or_too_long_is_refused_with_its_name() {
+    for format in FileFormat::all().filter(|format| !format.can_grow()) {
+        let whole = file_of(format, &some_events()[..2]);
+        let name = format!("x{}", format.extension());
+        for bytes in [&whole[..whole.len() - 1], &[&whole, &b"\0"[..]].concat()] {
+            match read_bytes(&name, bytes).unwrap_err() {
+                CorpusError::Offset {
+                    events_read: 0,
+                    offset_bytes: 0,
+                    reason: RecordError::Batch(_),
+                    ..
+                } => {}
+                error => panic!("{name}: {error}"),
+            }
+        }
+    }
+    match read_bytes("x.notepack.batch", &vec![0xff; MAX_BATCH_BYTES + 1]).unwrap_err() {
+        CorpusError::Offset { reason: RecordError::BatchTooLarge, .. } => {}
+        error => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_batch_larger_than_is_read_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = Event { content: "c".repeat(1 << 20).into(), ..some_events()[0].clone() };
+    let mut writer = EventWriter::create(&path(&folder, "x.cbor-packed.batch")).unwrap();
+    let refused = (0..100).find_map(|_| writer.write(&large).err()).unwrap();
+    let CorpusError::Encode { index: 63, .. } = refused else { panic!("{refused}") };
+    assert!(refused.to_string().contains("a batch in a file in bytes"), "{refused}");
+}
+
+#[test]
+fn nothing_is_added_to_a_batch() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = EventWriter::append(&path(&folder, "x.json.batch")).unwrap_err();
+    assert!(matches!(error, CorpusError::CannotGrow { .. }), "{error}");
+    assert!(!path(&folder, "x.json.batch").exists());
+}
+
+#[test]
+fn a_line_of_notepack_text_that_is_none_is_named() {
+    let text = String::from_utf8(file_of(FileFormat::NotepackText, &some_events()[..3])).unwrap();
+    assert!(text.lines().all(|line| line.starts_with("notepack_")));
+    let bad = text.replacen('\n', "\n\nnote1\n", 1);
+    match read_bytes("x.notepack.txt", bad.as_bytes()).unwrap_err() {
+        CorpusError::Line { line: 3, events_read: 1, reason: RecordError::Decode(_), .. } => {}
+        error => panic!("{error}"),
     }
 }
 

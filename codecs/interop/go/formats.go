@@ -29,7 +29,7 @@ func formats(schema string) map[string]format {
 		"proto-compact":   protobufFormat(schema, "nostr_compact"),
 		"msgpack":         envelope(messagePack),
 		"flatbuffers":     envelope(flat),
-		"nson":            jsonFormat(),
+		"nson":            nsonFormat(),
 		"go-nostr-binary": envelope(goNostr((*reader).u16)),
 		"leaner":          envelope(goNostr((*reader).u8)),
 		"tlv":             envelope(tlv),

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"sort"
+	"strconv"
 )
 
 // list is a JSON array, object a JSON object.
@@ -147,6 +148,58 @@ func jsonFormat() format {
 		return found
 	}
 	return format{read, message, message}
+}
+
+// nsonFormat reads an event twice: as JSON, and as github.com/nbd-wtf/go-nostr/nson does, which
+// finds the parts by the descriptor and unquotes them as Go's strings.
+func nsonFormat() format {
+	asJSON := jsonFormat()
+	read := func(data []byte) object {
+		found := asJSON.event(data)
+		if bytes.HasPrefix(data[min(309, len(data)):], []byte(`,"nson":"`)) {
+			check(reflect.DeepEqual(byDescriptor(data), list{found["content"], found["tags"]}), "NSON")
+		}
+		return found
+	}
+	return format{read, asJSON.client, asJSON.relay}
+}
+
+// byDescriptor is content and tags.
+func byDescriptor(data []byte) list {
+	size := must(hex.DecodeString(string(data[318:320])))[0]
+	lengths := must(hex.DecodeString(string(data[320 : 320+2*int(size)])))
+	next := func() int {
+		length := int(lengths[0])<<8 | int(lengths[1])
+		lengths = lengths[2:]
+		return length
+	}
+	at := 320 + 2*int(size) + len(`","kind":`) + int(lengths[0]) + len(`,"content":`)
+	lengths = lengths[1:]
+	text := func() any {
+		quoted := data[at : at+next()+2]
+		at += len(quoted)
+		return must(strconv.Unquote(string(quoted)))
+	}
+	content := text()
+	at += len(`,"tags":[`)
+	tags := list{}
+	count := int(lengths[0])
+	lengths = lengths[1:]
+	for range count {
+		values := int(lengths[0])
+		lengths = lengths[1:]
+		at++ // the bracket
+		tag := list{}
+		for i := range values {
+			tag = append(tag, text())
+			if i+1 < values {
+				at++
+			}
+		}
+		tags = append(tags, tag)
+		at += len(`],`)
+	}
+	return list{content, tags}
 }
 
 // idOf is NIP-01's; control characters are written as JSON writes them.

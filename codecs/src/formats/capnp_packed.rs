@@ -17,7 +17,10 @@
 
 use capnp::serialize_packed;
 
-use super::capnp::{Built, Capnp, batch_head, build_client, build_event, build_relay, event_head};
+use super::capnp::{
+    Built, Capnp, batch_head, build_batch, build_client, build_event, build_relay, event_head,
+    read_batch as read_plain,
+};
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, Limits, RelayMessage,
     codec::{assert_batch, encode_batch},
@@ -96,6 +99,20 @@ impl Codec for CapnpPacked {
         pack(&head, out);
         events.iter().for_each(|event| out.extend_from_slice(event));
     }
+}
+
+/// Appends a batch.
+pub(super) fn write_batch<'b, 'e: 'b>(
+    events: impl ExactSizeIterator<Item = &'b Event<'e>>,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    write(&build_batch(events)?, out)
+}
+
+/// Reads a batch.
+pub(super) fn read_batch<'a>(bytes: &[u8]) -> Result<Vec<Event<'a>>, DecodeError> {
+    let bytes = unpack(bytes)?;
+    Ok(read_plain(&bytes)?.into_iter().map(Event::into_owned).collect())
 }
 
 fn write(message: &Built, out: &mut Vec<u8>) -> Result<(), EncodeError> {

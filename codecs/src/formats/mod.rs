@@ -1,5 +1,6 @@
 //! The registry: every wire format this project knows, in the order of every table.
 
+mod batch;
 mod capacity;
 mod capnp;
 mod capnp_packed;
@@ -24,7 +25,9 @@ mod tuned;
 
 use std::{fmt, str::FromStr};
 
+pub use self::batch::{Batch, BatchLayout};
 pub use self::capacity::{Capacity, OneForm};
+pub use self::notepack::text as notepack_text;
 use self::tuned::Tuned;
 use crate::{codec::Codec, envelope::Common, name::UnknownName};
 
@@ -38,6 +41,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "JSON array, exactly NIP-01",
         capacity: Capacity::ANY,
         one_form: OneForm::Nothing,
+        batch: Some(BatchLayout::JsonArray),
         library: &json::Json,
         tuned: Some(&Tuned(json::TunedJson)),
     },
@@ -49,6 +53,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "CBOR map with JSON's field names, ids as bytes",
         capacity: Capacity::ANY,
         one_form: OneForm::Nothing,
+        batch: Some(BatchLayout::CborArray),
         library: &cbor::Cbor::<cbor_schemaless::CborSchemaless>::NEW,
         tuned: Some(&Tuned(cbor::TunedCbor::<cbor_schemaless::CborSchemaless>::NEW)),
     },
@@ -60,6 +65,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "CBOR array, hex tag values as bytes",
         capacity: Capacity::ANY,
         one_form: OneForm::Events,
+        batch: Some(BatchLayout::CborArray),
         library: &cbor::Cbor::<cbor_packed::CborPacked>::NEW,
         tuned: Some(&Tuned(cbor::TunedCbor::<cbor_packed::CborPacked>::NEW)),
     },
@@ -71,6 +77,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "CBOR map with integer keys, hex tag values as bytes",
         capacity: Capacity::ANY,
         one_form: OneForm::Nothing,
+        batch: Some(BatchLayout::CborArray),
         library: &cbor::Cbor::<cbor_intkey::CborIntkey>::NEW,
         tuned: Some(&Tuned(cbor::TunedCbor::<cbor_intkey::CborIntkey>::NEW)),
     },
@@ -82,6 +89,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "protobuf, ids and keys as hex text",
         capacity: Capacity::ANY,
         one_form: OneForm::Nothing,
+        batch: Some(BatchLayout::ProtobufField),
         library: &proto_string::ProtoString,
         tuned: Some(&Tuned(protobuf::TunedProtobuf::<proto_string::ProtoString>::NEW)),
     },
@@ -93,6 +101,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "protobuf, ids and keys as bytes",
         capacity: Capacity::ANY,
         one_form: OneForm::Nothing,
+        batch: Some(BatchLayout::ProtobufField),
         library: &proto_binary::ProtoBinary,
         tuned: Some(&Tuned(protobuf::TunedProtobuf::<proto_binary::ProtoBinary>::NEW)),
     },
@@ -104,6 +113,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "Cap'n Proto, three blobs, hex compacted",
         capacity: capnp::CAPACITY,
         one_form: OneForm::Nothing,
+        batch: Some(BatchLayout::CapnpList),
         library: &capnp::Capnp,
         tuned: Some(&Tuned(capnp::TunedCapnp)),
     },
@@ -115,6 +125,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "fixed fields first, hex compacted, common envelope",
         capacity: dannypack::CAPACITY,
         one_form: OneForm::EventsAndRelayMessages,
+        batch: Some(BatchLayout::CountAndLengths),
         library: &Common { name: "dannypack", event: dannypack::DannyPack },
         tuned: Some(&Common { name: "dannypack", event: dannypack::DannyPack }),
     },
@@ -126,6 +137,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "varints, hex compacted, common envelope",
         capacity: Capacity::ENVELOPE,
         one_form: OneForm::EventsAndRelayMessages,
+        batch: Some(BatchLayout::CountAndLengths),
         library: &Common { name: "notepack", event: notepack::Notepack },
         tuned: Some(&Common { name: "notepack", event: notepack::TunedNotepack }),
     },
@@ -137,6 +149,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "Cap'n Proto, zeros squeezed out word by word",
         capacity: capnp::CAPACITY,
         one_form: OneForm::Nothing,
+        batch: Some(BatchLayout::CapnpPackedList),
         library: &capnp_packed::CapnpPacked,
         tuned: None,
     },
@@ -148,6 +161,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "protobuf, ids and hex tag values as bytes",
         capacity: Capacity::ANY,
         one_form: OneForm::Nothing,
+        batch: Some(BatchLayout::ProtobufField),
         library: &proto_compact::ProtoCompact,
         tuned: None,
     },
@@ -159,6 +173,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "MessagePack array, hex compacted, common envelope",
         capacity: Capacity::ENVELOPE,
         one_form: OneForm::EventsAndRelayMessages,
+        batch: None,
         library: &Common { name: "msgpack", event: msgpack::MsgPack },
         tuned: None,
     },
@@ -170,6 +185,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "FlatBuffers tables, hex compacted, common envelope",
         capacity: Capacity::ENVELOPE,
         one_form: OneForm::Nothing,
+        batch: None,
         library: &Common { name: "flatbuffers", event: flatbuffers::FlatBuffers },
         tuned: None,
     },
@@ -181,6 +197,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "JSON that says where its parts end",
         capacity: Capacity::ANY,
         one_form: OneForm::Nothing,
+        batch: None,
         library: &nson::Nson,
         tuned: None,
     },
@@ -192,6 +209,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "big-endian fields, 2106 at the latest, common envelope",
         capacity: go_nostr::GO_NOSTR_BINARY_CAPACITY,
         one_form: OneForm::EventsAndRelayMessages,
+        batch: None,
         library: &Common { name: "go-nostr-binary", event: go_nostr::GO_NOSTR_BINARY },
         tuned: None,
     },
@@ -203,6 +221,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "go-nostr-binary with up to 255 tags, common envelope",
         capacity: go_nostr::LEANER_CAPACITY,
         one_form: OneForm::EventsAndRelayMessages,
+        batch: None,
         library: &Common { name: "leaner", event: go_nostr::LEANER },
         tuned: None,
     },
@@ -214,6 +233,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "type, length, value; values up to 255 bytes, common envelope",
         capacity: tlv::CAPACITY,
         one_form: OneForm::EventsAndRelayMessages,
+        batch: None,
         library: &Common { name: "tlv", event: tlv::Tlv },
         tuned: None,
     },
@@ -236,6 +256,8 @@ pub struct FormatSpec {
     pub capacity: Capacity,
     /// What of it has one form only.
     pub one_form: OneForm,
+    /// How it lays out a batch, where somebody has defined one; see [`Format::batch`].
+    pub batch: Option<BatchLayout>,
     /// [`Implementation::Library`].
     pub library: &'static dyn Codec,
     /// [`Implementation::Tuned`], where it exists.

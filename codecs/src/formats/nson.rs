@@ -10,8 +10,8 @@
 //! Everything before `kind` lies at a fixed offset: id 7, pubkey 83, sig 156, created_at 299 (ten
 //! digits), the descriptor 320. The size byte counts descriptor bytes, as go-nostr writes it (the
 //! draft's example counts digits). Text is escaped as in `json`, where go-nostr quotes as Go does,
-//! which is not JSON for control characters; so every message here is one that any JSON reader
-//! takes, with the same event in it.
+//! which is not JSON for control characters (README.md); so every message here is one that any JSON
+//! reader takes, with the same event in it.
 //!
 //! What NSON cannot hold is sent as plain JSON: a time without ten digits, a text above 65,535
 //! escaped bytes, a descriptor above 255 bytes (some 120 values), an empty tag before another one

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use corpus::{Census, EventReader, EventWriter, Reservoir};
+use corpus::{Census, Counted, EventReader, EventWriter, Reservoir};
 
 use super::{Progress, must_not_exist, say};
 
@@ -18,18 +18,8 @@ pub(crate) struct ConvertArgs {
 pub(crate) fn convert(args: &ConvertArgs) -> anyhow::Result<ExitCode> {
     must_not_exist(&args.output)?;
     let reader = EventReader::open(&args.input)?;
-    let mut progress = Progress::new("converted", None, "events");
-    let mut census = Census::default();
-    let mut writer = EventWriter::create(&args.output)?;
-    for event in reader {
-        let event = event.inspect_err(|_| drop(std::fs::remove_file(&args.output)))?;
-        if census.add(&event) {
-            writer.write(&event)?;
-        }
-        progress.report(census.events());
-    }
-    writer.finish()?;
-    let counted = census.finish();
+    let writer = EventWriter::create(&args.output)?;
+    let counted = copy(reader, writer).inspect_err(|_| drop(std::fs::remove_file(&args.output)))?;
     say(&format!(
         "{}: {} events, {} that repeat an id left out, fingerprint {}",
         args.output.display(),
@@ -38,6 +28,20 @@ pub(crate) fn convert(args: &ConvertArgs) -> anyhow::Result<ExitCode> {
         counted.fingerprint
     ));
     Ok(ExitCode::SUCCESS)
+}
+
+fn copy(reader: EventReader, mut writer: EventWriter) -> anyhow::Result<Counted> {
+    let mut progress = Progress::new("converted", None, "events");
+    let mut census = Census::default();
+    for event in reader {
+        let event = event?;
+        if census.add(&event) {
+            writer.write(&event)?;
+        }
+        progress.report(census.events());
+    }
+    writer.finish()?;
+    Ok(census.finish())
 }
 
 #[derive(Debug, clap::Args)]

@@ -1,6 +1,7 @@
 //! Corpus files: the format follows from the name.
 
-mod jsonl;
+mod batch;
+mod lines;
 mod proto;
 
 use std::{
@@ -13,6 +14,7 @@ use std::{
 use codecs::Event;
 use flate2::{Compression, GzBuilder, bufread::MultiGzDecoder, write::GzEncoder};
 
+use self::lines::{Form, Lines};
 use crate::{CorpusError, FileFormat, RecordError};
 
 /// gzip's best level: corpora are written once and read often.
@@ -27,9 +29,8 @@ impl FileFormat {
     /// [`CorpusError::UnknownExtension`] lists the known ones.
     pub fn of(path: &Path) -> Result<FileFormat, CorpusError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        FileFormat::ALL
-            .into_iter()
-            .find(|format| name.ends_with(format.extension()))
+        FileFormat::all()
+            .find(|format| name.ends_with(&format.extension()))
             .ok_or_else(|| CorpusError::UnknownExtension { path: path.to_owned() })
     }
 }
@@ -58,7 +59,7 @@ pub(crate) fn read_bundled(bytes: &'static [u8]) -> Result<Vec<Event<'static>>, 
     EventReader::new(Path::new("sample.pb.gz"), FileFormat::ProtoGzip, bytes)?.collect()
 }
 
-/// Reads a file event by event, in constant memory. Ends at the first damage, since half a corpus
+/// Reads a file event by event, in constant memory; a batch, which is bounded, at once. Ends at the first damage, since half a corpus
 /// is another corpus.
 #[derive(Debug)]
 pub struct EventReader {
@@ -69,8 +70,9 @@ pub struct EventReader {
 }
 
 enum Source {
-    Lines(jsonl::Lines<Box<dyn BufRead + Send>>),
+    Lines(Lines<Box<dyn BufRead + Send>>),
     Records(proto::Records<Box<dyn BufRead + Send>>),
+    Batch(batch::Events<Box<dyn BufRead + Send>>),
 }
 
 impl fmt::Debug for Source {
@@ -78,6 +80,7 @@ impl fmt::Debug for Source {
         f.write_str(match self {
             Source::Lines(_) => "Lines",
             Source::Records(_) => "Records",
+            Source::Batch(_) => "Batch",
         })
     }
 }
@@ -103,14 +106,16 @@ impl EventReader {
         input: impl BufRead + Send + 'static,
     ) -> Result<EventReader, CorpusError> {
         let source = match format {
-            FileFormat::Jsonl => Source::Lines(jsonl::Lines::new(Box::new(input))),
-            FileFormat::JsonlGzip => Source::Lines(jsonl::Lines::new(gunzip(input))),
+            FileFormat::Jsonl => Source::Lines(Lines::new(Box::new(input), Form::Json)),
+            FileFormat::JsonlGzip => Source::Lines(Lines::new(gunzip(input), Form::Json)),
             FileFormat::JsonlZstd => {
                 let decoder =
                     zstd::Decoder::with_buffer(input).map_err(|reason| io_error("open", path, reason))?;
-                Source::Lines(jsonl::Lines::new(Box::new(BufReader::new(decoder))))
+                Source::Lines(Lines::new(Box::new(BufReader::new(decoder)), Form::Json))
             }
             FileFormat::ProtoGzip => Source::Records(proto::Records::new(gunzip(input))),
+            FileFormat::NotepackText => Source::Lines(Lines::new(Box::new(input), Form::NotepackText)),
+            FileFormat::Batch(format) => Source::Batch(batch::Events::Unread(Box::new(input), format)),
         };
         Ok(EventReader { path: path.to_owned(), source, events_read: 0, ended: false })
     }
@@ -126,6 +131,7 @@ impl Iterator for EventReader {
         let read = match &mut self.source {
             Source::Lines(lines) => lines.next(),
             Source::Records(records) => records.next(),
+            Source::Batch(events) => events.next(),
         };
         match read {
             Ok(Some(event)) => {
@@ -144,12 +150,15 @@ impl Iterator for EventReader {
     }
 }
 
-/// Writes a file event by event, in constant memory. Without [`EventWriter::finish`] the file is
+/// Writes a file event by event, in constant memory; a batch, which is bounded, when it is finished.
+/// Without [`EventWriter::finish`] the file is
 /// cut short.
 pub struct EventWriter {
     path: PathBuf,
     format: FileFormat,
     sink: Sink,
+    /// In [`FileFormat::Batch`] only.
+    batch: Option<batch::Waiting>,
     index: usize,
     record: Vec<u8>,
 }
@@ -182,8 +191,11 @@ impl EventWriter {
     /// readers take as one with those before it.
     ///
     /// # Errors
-    /// As [`EventWriter::create`].
+    /// As [`EventWriter::create`], and [`CorpusError::CannotGrow`] for a batch.
     pub fn append(path: &Path) -> Result<EventWriter, CorpusError> {
+        if !FileFormat::of(path)?.can_grow() {
+            return Err(CorpusError::CannotGrow { path: path.to_owned() });
+        }
         EventWriter::open(path, OpenOptions::new().append(true).create(true))
     }
 
@@ -191,7 +203,7 @@ impl EventWriter {
         let format = FileFormat::of(path)?;
         let file = BufWriter::new(options.open(path).map_err(|reason| io_error("create", path, reason))?);
         let sink = match format {
-            FileFormat::Jsonl => Sink::Plain(file),
+            FileFormat::Jsonl | FileFormat::NotepackText | FileFormat::Batch(_) => Sink::Plain(file),
             FileFormat::JsonlGzip | FileFormat::ProtoGzip => Sink::Gzip(gzip(file)),
             FileFormat::JsonlZstd => {
                 let encoder = zstd::Encoder::new(file, ZSTD_LEVEL).and_then(|mut encoder| {
@@ -201,7 +213,11 @@ impl EventWriter {
                 Sink::Zstd(encoder.map_err(|reason| io_error("create", path, reason))?)
             }
         };
-        Ok(EventWriter { path: path.to_owned(), format, sink, index: 0, record: Vec::new() })
+        let batch = match format {
+            FileFormat::Batch(format) => Some(batch::Waiting::new(format)),
+            _ => None,
+        };
+        Ok(EventWriter { path: path.to_owned(), format, sink, batch, index: 0, record: Vec::new() })
     }
 
     /// Appends an event.
@@ -209,16 +225,14 @@ impl EventWriter {
     /// # Errors
     /// [`CorpusError`] when the file cannot be written, or its format cannot hold the event.
     pub fn write(&mut self, event: &Event<'_>) -> Result<(), CorpusError> {
-        let written = match self.format {
-            FileFormat::ProtoGzip => proto::write(event, &mut self.record, &mut self.sink),
-            _ => jsonl::write(event, &mut self.record, &mut self.sink),
+        let (record, sink) = (&mut self.record, &mut self.sink);
+        let written = match (self.format, &mut self.batch) {
+            (_, Some(batch)) => batch.add(event, record),
+            (FileFormat::ProtoGzip, _) => proto::write(event, record, sink),
+            (FileFormat::NotepackText, _) => lines::write(event, Form::NotepackText, record, sink),
+            _ => lines::write(event, Form::Json, record, sink),
         };
-        written.map_err(|error| match error {
-            WriteError::Io(reason) => io_error("write", &self.path, reason),
-            WriteError::Encode(reason) => {
-                CorpusError::Encode { path: self.path.clone(), index: self.index, reason }
-            }
-        })?;
+        written.map_err(|error| self.failed(error))?;
         self.index += 1;
         Ok(())
     }
@@ -226,14 +240,29 @@ impl EventWriter {
     /// Writes what is still in buffers and the end of the compressed stream.
     ///
     /// # Errors
-    /// [`CorpusError::Io`] when the file cannot be written.
-    pub fn finish(self) -> Result<(), CorpusError> {
+    /// [`CorpusError::Io`] when the file cannot be written; for a batch also
+    /// [`CorpusError::Encode`] when its format cannot hold so much.
+    pub fn finish(mut self) -> Result<(), CorpusError> {
+        if let Some(batch) = &self.batch {
+            batch.write(&mut self.sink).map_err(|error| self.failed(error))?;
+        }
         let finished = match self.sink {
             Sink::Plain(mut file) => file.flush(),
             Sink::Gzip(encoder) => encoder.finish().and_then(|mut file| file.flush()),
             Sink::Zstd(encoder) => encoder.finish().and_then(|mut file| file.flush()),
         };
         finished.map_err(|reason| io_error("write", &self.path, reason))
+    }
+}
+
+impl EventWriter {
+    fn failed(&self, error: WriteError) -> CorpusError {
+        match error {
+            WriteError::Io(reason) => io_error("write", &self.path, reason),
+            WriteError::Encode(reason) => {
+                CorpusError::Encode { path: self.path.clone(), index: self.index, reason }
+            }
+        }
     }
 }
 

@@ -39,7 +39,7 @@ use capnp::{
 pub(super) use self::tuned::TunedCapnp;
 use super::{
     capacity::Capacity,
-    generated::nostr_capnp::{client_msg, nostr_event, relay_msg},
+    generated::nostr_capnp::{client_msg, event_batch, nostr_event, relay_msg},
 };
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, Limits, RelayMessage, Tag,
@@ -80,14 +80,64 @@ pub(super) type Built = message::Builder<HeapAllocator>;
 
 /// The message of an event.
 pub(super) fn build_event(event: &Event<'_>) -> Result<Built, EncodeError> {
+    let mut builder = builder();
+    fill_event(event, builder.init_root())?;
+    Ok(builder)
+}
+
+fn fill_event(event: &Event<'_>, mut out: nostr_event::Builder<'_>) -> Result<(), EncodeError> {
     let mut tag_data = Vec::new();
     write_tags(&event.tags, &mut tag_data)?;
+    out.set_fixed_data(&fixed_data(event));
+    out.set_tag_data(fits(&tag_data, "tags of a size in bytes")?);
+    out.set_content(fits(&*event.content, "content of a size in bytes")?);
+    Ok(())
+}
+
+/// The message of a batch.
+pub(super) fn build_batch<'b, 'e: 'b>(
+    events: impl ExactSizeIterator<Item = &'b Event<'e>>,
+) -> Result<Built, EncodeError> {
+    const MOST: usize = MAX_BLOB_BYTES / 3; // the list counts words, and an event has three
+    let what = "a number of events";
+    let count = u32::try_from(events.len()).ok().filter(|_| events.len() <= MOST);
+    let count = count.ok_or_else(|| too_large(what, events.len(), MOST))?;
     let mut builder = builder();
-    let mut root = builder.init_root::<nostr_event::Builder<'_>>();
-    root.set_fixed_data(&fixed_data(event));
-    root.set_tag_data(fits(&tag_data, "tags of a size in bytes")?);
-    root.set_content(fits(&*event.content, "content of a size in bytes")?);
+    let mut list = builder.init_root::<event_batch::Builder<'_>>().init_events(count);
+    for (index, event) in (0..).zip(events) {
+        fill_event(event, list.reborrow().get(index))?;
+    }
     Ok(builder)
+}
+
+/// Appends a batch.
+pub(super) fn write_batch<'b, 'e: 'b>(
+    events: impl ExactSizeIterator<Item = &'b Event<'e>>,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    write(&build_batch(events)?, out)
+}
+
+/// Reads a batch.
+pub(super) fn read_batch(bytes: &[u8]) -> Result<Vec<Event<'_>>, DecodeError> {
+    let message = open(bytes)?;
+    let root = message.get_root::<event_batch::Reader<'_>>().map_err(library)?;
+    if !root.has_events() {
+        return Err(DecodeError::Missing("list of events"));
+    }
+    let mut events = Vec::new(); // the length is a claim: grow as events arrive
+    for event in root.get_events().map_err(library)? {
+        events.push(read_event(bytes, event)?);
+    }
+    Ok(events)
+}
+
+/// The event in a message, whose text borrows from `frame`.
+fn read_event<'a>(frame: &'a [u8], event: nostr_event::Reader<'_>) -> Result<Event<'a>, DecodeError> {
+    let mut fixed = Fixed::BLANK;
+    read_fixed(event.get_fixed_data().map_err(library)?, &mut fixed)?;
+    let tags = read_tags(Reader::new(in_frame(frame, event.get_tag_data().map_err(library)?)?))?;
+    Ok(fixed.event(tags, read_text(frame, event.has_content(), event.get_content(), "content")?))
 }
 
 /// A client's message.
@@ -111,11 +161,7 @@ impl EventCodec for Capnp {
 
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
         let message = open(bytes)?;
-        let root = message.get_root::<nostr_event::Reader<'_>>().map_err(library)?;
-        let mut fixed = Fixed::BLANK;
-        read_fixed(root.get_fixed_data().map_err(library)?, &mut fixed)?;
-        let tags = read_tags(Reader::new(in_frame(bytes, root.get_tag_data().map_err(library)?)?))?;
-        Ok(fixed.event(tags, read_text(bytes, root.has_content(), root.get_content(), "content")?))
+        read_event(bytes, message.get_root().map_err(library)?)
     }
 }
 

@@ -48,10 +48,14 @@ pub(super) use event::{Tags, read_map, tags, write_map};
 pub(super) use item::{Bytes, Fixed};
 pub(super) use tuned::TunedCbor;
 
-use self::message::{ClientCbor, ReadMessage, RelayCbor};
+use self::{
+    head::{ARRAY, read_argument, read_whole, write_head},
+    message::{ClientCbor, ReadMessage, RelayCbor},
+};
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, Limits, RelayMessage,
     codec::{all_or_nothing, assert_batch},
+    reader::Reader,
 };
 
 /// What a CBOR format decides for itself.
@@ -147,6 +151,24 @@ impl<D: Dialect> Codec for Cbor<D> {
         head::write_head(head::ARRAY, events.len() as u64, out);
         events.iter().for_each(|event| out.extend_from_slice(event));
     }
+}
+
+/// What stands before the events of an array.
+pub(super) fn write_array_head(len: usize, out: &mut Vec<u8>) {
+    write_head(ARRAY, len as u64, out);
+}
+
+/// Calls `each` with every item of an array that fills `bytes`. Only the heads are looked at: the
+/// items are the reader's to check.
+pub(super) fn read_array<'a>(
+    bytes: &'a [u8],
+    mut each: impl FnMut(&'a [u8]) -> Result<(), DecodeError>,
+) -> Result<(), DecodeError> {
+    let mut reader = Reader::new(bytes);
+    for _ in 0..read_argument(&mut reader, ARRAY, "array of events")? {
+        each(read_whole(&mut reader, |_| Ok(()))?)?;
+    }
+    reader.finish()
 }
 
 fn write(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError> {

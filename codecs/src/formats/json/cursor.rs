@@ -92,7 +92,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes `byte` if it is next.
-    fn skip(&mut self, byte: u8) -> bool {
+    pub(super) fn skip(&mut self, byte: u8) -> bool {
         self.skip_space();
         let rest = self.rest.strip_prefix(&[byte]);
         self.rest = rest.unwrap_or(self.rest);

@@ -29,9 +29,9 @@ use std::{cell::Cell, marker::PhantomData};
 use serde::{Deserialize, Serialize, de::DeserializeSeed};
 
 pub(super) use self::item::Text;
-pub(super) use self::tuned::TunedJson;
+pub(super) use self::tuned::{TunedJson, read_tuned_array};
 use self::{
-    read::{ClientSeed, Known, OwnedEvent},
+    read::{ClientSeed, EventArray, Known, OwnedEvent},
     write::{CountJson, EventJson, FilterJson, Request},
 };
 use crate::{
@@ -151,6 +151,11 @@ impl Codec for Json {
         serde_json::to_writer(&mut *out, subscription).expect("text always serializes into memory");
         push_batch(events, out);
     }
+}
+
+/// The events of an array.
+pub(super) fn read_array(bytes: &[u8]) -> Result<Vec<Event<'_>>, DecodeError> {
+    read::<EventArray<'_>>(bytes).map(|array| array.0)
 }
 
 /// What follows the subscription of EVENTS.

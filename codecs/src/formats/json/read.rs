@@ -116,28 +116,42 @@ impl<'de> Visitor<'de> for EventVisitor {
     }
 }
 
-/// The events of a batch, at least one.
-struct Batch<'a>(Vec<Event<'a>>);
+/// An array of events.
+pub(super) struct EventArray<'a>(pub(super) Vec<Event<'a>>);
 
-impl<'de> Deserialize<'de> for Batch<'de> {
+impl<'de> Deserialize<'de> for EventArray<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct BatchVisitor;
-        impl<'de> Visitor<'de> for BatchVisitor {
-            type Value = Batch<'de>;
+        struct ArrayVisitor;
+        impl<'de> Visitor<'de> for ArrayVisitor {
+            type Value = EventArray<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an array of at least one event")
+                f.write_str("an array of events")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Batch<'de>, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<EventArray<'de>, A::Error> {
                 let mut events = Vec::new();
                 while let Some(OwnedEvent(event)) = elements.next_element()? {
                     events.push(event);
                 }
-                if events.is_empty() { Err(de::Error::invalid_length(0, &self)) } else { Ok(Batch(events)) }
+                Ok(EventArray(events))
             }
         }
-        deserializer.deserialize_seq(BatchVisitor)
+        deserializer.deserialize_seq(ArrayVisitor)
+    }
+}
+
+/// The events of EVENTS, at least one.
+struct Batch<'a>(Vec<Event<'a>>);
+
+impl<'de> Deserialize<'de> for Batch<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match EventArray::deserialize(deserializer)?.0 {
+            events if events.is_empty() => {
+                Err(de::Error::invalid_length(0, &"an array of at least one event"))
+            }
+            events => Ok(Batch(events)),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     Json, UNUSUAL,
     cursor::{ALL, CONTENT, Cursor, HEAD, SIG, TAGS},
     escape::{has_special, is_special, write_text},
-    push_batch,
+    push_batch, read_array,
 };
 use crate::{
     Codec, DecodeError, EncodeError, Event, EventHead, Tag,
@@ -165,6 +165,28 @@ impl TunedFormat for TunedJson {
         write_text(subscription, out);
         push_batch(events, out);
     }
+}
+
+/// The events of an array; the library reads unusual forms.
+pub(in crate::formats) fn read_tuned_array(bytes: &[u8]) -> Result<Vec<Event<'_>>, DecodeError> {
+    read_usual_array(bytes).or_else(|_| read_array(bytes))
+}
+
+fn read_usual_array(bytes: &[u8]) -> Result<Vec<Event<'_>>, DecodeError> {
+    let mut cursor = Cursor::new(bytes);
+    let mut events = Vec::new();
+    cursor.expect(b'[')?;
+    if !cursor.skip(b']') {
+        loop {
+            events.push(TunedJson::read_event(cursor.object()?)?);
+            match cursor.next()? {
+                b',' => {}
+                b']' => break,
+                _ => return Err(UNUSUAL),
+            }
+        }
+    }
+    cursor.finish().map(|()| events)
 }
 
 const EVENTS: &[u8] = b"[\"EVENTS\",";

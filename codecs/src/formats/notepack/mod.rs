@@ -16,6 +16,7 @@
 //! walks the message first and the crate only ever sees what its own encoder could have written.
 //! The walk is part of our decoding time and not of the crate's.
 
+pub mod text;
 mod tuned;
 
 use std::borrow::Cow;

@@ -56,7 +56,9 @@ pub(super) struct Output {
 impl Output {
     /// Opens the file for more. What a crash cut short is cut back to the last whole event first.
     pub(super) fn open(path: &Path) -> anyhow::Result<Output> {
-        FileFormat::of(path)?;
+        if !FileFormat::of(path)?.can_grow() {
+            return Err(CorpusError::CannotGrow { path: path.to_owned() }.into());
+        }
         let ids = Arc::new(Ids::default());
         let (mut events, mut damage) = (0, None);
         if path.exists() {

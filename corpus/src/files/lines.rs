@@ -1,17 +1,33 @@
-//! One NIP-01 object a line.
+//! One event a line: a NIP-01 object, or Notepack's text form.
 
 use std::io::{BufRead, Read, Write};
 
-use codecs::{Codec, Event, Format, Implementation};
+use codecs::{DecodeError, Event, Format, notepack_text};
 
 use super::{Damage, WriteError};
 use crate::{MAX_RECORD_BYTES, RecordError};
+
+/// How an event stands in a line.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Form {
+    Json,
+    NotepackText,
+}
+
+impl Form {
+    fn read(self, text: &[u8]) -> Result<Event<'static>, DecodeError> {
+        match self {
+            Form::Json => Format::JSON.spec().library.decode_event(text).map(Event::into_owned),
+            Form::NotepackText => notepack_text::decode(text),
+        }
+    }
+}
 
 /// Reads lines; skips empty ones.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     input: R,
-    codec: &'static dyn Codec,
+    form: Form,
     line: Vec<u8>,
     /// Number of the line in `line`, from 1.
     number: u64,
@@ -22,8 +38,8 @@ pub(super) struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    pub(super) fn new(input: R) -> Lines<R> {
-        Lines { input, codec: codec(), line: Vec::new(), number: 0, offset: 0, next_offset: 0 }
+    pub(super) fn new(input: R, form: Form) -> Lines<R> {
+        Lines { input, form, line: Vec::new(), number: 0, offset: 0, next_offset: 0 }
     }
 
     /// The next event; `None` at the end of the file.
@@ -36,8 +52,7 @@ impl<R: BufRead> Lines<R> {
             }
             let text = self.line.trim_ascii();
             if !text.is_empty() {
-                let event = self.codec.decode_event(text).map(Event::into_owned);
-                return event.map(Some).map_err(|reason| self.damage(reason.into()));
+                return self.form.read(text).map(Some).map_err(|reason| self.damage(reason.into()));
             }
         }
     }
@@ -64,13 +79,17 @@ impl<R: BufRead> Lines<R> {
 }
 
 /// Writes one line; `line` is a scratch buffer.
-pub(super) fn write(event: &Event<'_>, line: &mut Vec<u8>, out: &mut impl Write) -> Result<(), WriteError> {
+pub(super) fn write(
+    event: &Event<'_>,
+    form: Form,
+    line: &mut Vec<u8>,
+    out: &mut impl Write,
+) -> Result<(), WriteError> {
     line.clear();
-    codec().encode_event(event, line).map_err(WriteError::Encode)?;
+    match form {
+        Form::Json => Format::JSON.spec().library.encode_event(event, line).map_err(WriteError::Encode)?,
+        Form::NotepackText => notepack_text::encode(event, line),
+    }
     line.push(b'\n');
     Ok(out.write_all(line)?)
-}
-
-fn codec() -> &'static dyn Codec {
-    Format::JSON.codec(Implementation::Library).expect("every format has the library implementation")
 }

@@ -1,0 +1,244 @@
+//! Batches: the bytes of binostr's encoders, and strict readers.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
+
+mod common;
+
+use allocation_counter::measure;
+use codecs::{Batch, BatchLayout, DecodeError, EncodeError, Event, Format, Implementation, OneForm, hex};
+use common::{
+    any::{edits, event, mutate},
+    batch, committed, event_of, sample_event, subjects, vectors,
+};
+use proptest::{collection::vec, prelude::*, test_runner::FileFailurePersistence};
+
+/// Every reader and writer of batches.
+fn batches() -> Vec<(Format, String, Batch)> {
+    let all = subjects().into_iter().flat_map(|subject| {
+        let by =
+            if subject.label.contains("tuned") { Implementation::Tuned } else { Implementation::Library };
+        subject.format.batch(by).map(|batch| (subject.format, subject.label, batch))
+    });
+    let all: Vec<_> = all.collect();
+    assert!(all.len() > 11, "formats with a layout: {}", all.len());
+    all
+}
+
+fn written(batch: &Batch, events: &[Event<'_>]) -> Result<Vec<u8>, EncodeError> {
+    let mut out = Vec::new();
+    batch.encode(events, &mut out).map(|()| out)
+}
+
+#[test]
+fn batches_are_the_references_bytes() {
+    let file = committed("batches.json");
+    let mut compared = 0;
+    for case in file.as_array().unwrap() {
+        let texts = case["events"].as_array().unwrap();
+        let events: Vec<_> = texts.iter().map(|event| event_of(event.as_str().unwrap())).collect();
+        for (format, label, batch) in batches() {
+            let Some(golden) = case["bytes"][format.name()].as_str() else {
+                assert_eq!(format.name(), "proto-compact", "binostr wrote no batch of {format}");
+                continue;
+            };
+            assert_eq!(hex::encode(&written(&batch, &events).unwrap()), golden, "{label}");
+            let golden = hex::decode(golden.as_bytes()).unwrap();
+            assert_eq!(batch.decode(&golden).unwrap(), events, "{label}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 20, "{compared} compared");
+}
+
+/// What stands around the events, put together without the code under test.
+#[test]
+fn layouts_are_events_and_what_stands_between() {
+    for (format, label, batch) in batches() {
+        let codec = format.spec().library;
+        let encode = |event: &Event<'_>| {
+            let mut out = Vec::new();
+            codec.encode_event(event, &mut out).ok().map(|()| out)
+        };
+        let (events, parts): (Vec<_>, Vec<_>) = vectors()
+            .into_iter()
+            .filter_map(|vector| encode(&vector.event).map(|bytes| (vector.event, bytes)))
+            .take(30)
+            .unzip();
+        let length = |len: usize| u32::try_from(len).unwrap().to_le_bytes();
+        let expected = match format.spec().batch.unwrap() {
+            BatchLayout::JsonArray => [b"[", &parts.join(&b","[..])[..], b"]"].concat(),
+            BatchLayout::CborArray => [&[0x98, 30], &parts.concat()[..]].concat(),
+            BatchLayout::CountAndLengths => {
+                let sized = parts.iter().flat_map(|part| [&length(part.len()), &part[..]].concat());
+                length(30).into_iter().chain(sized).collect()
+            }
+            BatchLayout::ProtobufField => parts
+                .iter()
+                .flat_map(|part| {
+                    let mut field = vec![0x0a];
+                    prost::encoding::encode_varint(part.len() as u64, &mut field);
+                    [field, part.clone()].concat()
+                })
+                .collect(),
+            // Pointers, which the crate lays out: `batches_are_the_references_bytes`.
+            BatchLayout::CapnpList | BatchLayout::CapnpPackedList => written(&batch, &events).unwrap(),
+        };
+        assert_eq!(written(&batch, &events).unwrap(), expected, "{label}");
+        assert_eq!(batch.decode(&expected).unwrap(), events, "{label}");
+    }
+}
+
+#[test]
+fn formats_without_a_layout_have_no_batch() {
+    for format in Format::all() {
+        let has_layout = format.spec().batch.is_some();
+        assert_eq!(format.batch(Implementation::Library).is_some(), has_layout, "{format}");
+    }
+    assert!("leaner".parse::<Format>().unwrap().batch(Implementation::Library).is_none());
+}
+
+#[test]
+fn a_batch_with_an_event_beyond_the_format_is_refused_whole() {
+    let wide = Event { tags: vec![vec!["v".into(); 256]], ..sample_event() };
+    for name in ["dannypack", "capnp", "capnp-packed"] {
+        let batch = name.parse::<Format>().unwrap().batch(Implementation::Library).unwrap();
+        let mut out = b"before".to_vec();
+        let error = batch.encode(&[sample_event(), wide.clone()], &mut out).unwrap_err();
+        assert!(matches!(error, EncodeError::TooLarge { actual: 256, max: 255, .. }), "{name}: {error}");
+        assert_eq!(out, b"before", "{name}");
+    }
+}
+
+#[test]
+fn truncated_and_longer_batches_are_refused() {
+    for (format, label, codec) in batches() {
+        let bytes = written(&codec, &batch(3)).unwrap();
+        // Fields end where an event does: a protobuf message of two is one of three, cut.
+        let whole: Vec<_> = match format.spec().batch.unwrap() {
+            BatchLayout::ProtobufField => (0..3).map(|n| written(&codec, &batch(n)).unwrap().len()).collect(),
+            _ => Vec::new(),
+        };
+        for len in (0..bytes.len()).filter(|len| !whole.contains(len)) {
+            assert!(codec.decode(&bytes[..len]).is_err(), "{label}: {len} of {} bytes", bytes.len());
+        }
+        for behind in [&[0][..], b"]", &bytes] {
+            let longer = [&bytes, behind].concat();
+            let result = codec.decode(&longer).map(|events| events.len());
+            let repeats = format.spec().batch == Some(BatchLayout::ProtobufField) && behind == bytes;
+            assert!(result.is_err() != repeats, "{label}: {} more bytes: {result:?}", behind.len());
+        }
+    }
+}
+
+#[test]
+fn errors_say_what_is_wrong() {
+    let read = |name: &str, bytes: &[u8]| {
+        let batch = name.parse::<Format>().unwrap().batch(Implementation::Library).unwrap();
+        batch.decode(bytes).unwrap_err()
+    };
+    let one = |name: &str| {
+        let batch = name.parse::<Format>().unwrap().batch(Implementation::Library).unwrap();
+        written(&batch, &[sample_event()]).unwrap()
+    };
+    for name in ["dannypack", "notepack"] {
+        assert_eq!(read(name, &[2, 0]), DecodeError::Truncated("number of events"));
+        assert_eq!(read(name, &[0xff; 4]), DecodeError::Truncated("event's length"));
+        assert_eq!(read(name, &[1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1]), DecodeError::Truncated("event"));
+        assert_eq!(read(name, &[0, 0, 0, 0, 7]), DecodeError::Trailing(1));
+        let mut fewer = one(name);
+        fewer[0] = 0;
+        assert_eq!(read(name, &fewer), DecodeError::Trailing(fewer.len() - 4));
+        fewer[0] = 2;
+        assert_eq!(read(name, &fewer), DecodeError::Truncated("event's length"));
+    }
+    assert_eq!(read("cbor-packed", b"\xa0"), DecodeError::Malformed("array of events"));
+    assert_eq!(read("cbor-packed", b"\x9f\xff"), DecodeError::NotCanonical("an item of indefinite length"));
+    assert_eq!(read("cbor-packed", b"\x98\x00"), DecodeError::NotCanonical("an integer or length"));
+    assert_eq!(
+        read("cbor-packed", b"\x9b\xff\xff\xff\xff\xff\xff\xff\xff"),
+        DecodeError::Truncated("a CBOR head")
+    );
+    assert_eq!(read("proto-binary", b"\x12\x00"), DecodeError::Malformed("field of a batch"));
+    assert_eq!(read("proto-binary", b"\x0a\x80\x00"), DecodeError::NotCanonical("event's length"));
+    assert_eq!(read("proto-binary", b"\x0a\x05\x00"), DecodeError::Truncated("event"));
+    assert!(read("json", b"[,]").to_string().contains("expected value"));
+    assert!(read("json", b"{}").to_string().contains("an array of events"));
+    // A root without a list, which the crate reads as an empty one.
+    let rootless = b"\0\0\0\0\x02\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0";
+    assert_eq!(read("capnp", rootless), DecodeError::Missing("list of events"));
+}
+
+/// Counts and lengths that nothing stands behind: each byte in turn, and each run of bytes that
+/// could be a number, becomes the largest.
+#[test]
+fn claims_reserve_nothing() {
+    for (_, label, codec) in batches() {
+        for events in [vec![], batch(1)] {
+            let sample = written(&codec, &events).unwrap();
+            for at in 0..sample.len() {
+                for width in [1, 4, 8] {
+                    for last in [0xff, 0x7f, 0x1f] {
+                        let mut bytes = sample.clone();
+                        let end = (at + width).min(bytes.len());
+                        bytes[at..end].fill(0xff);
+                        bytes[end - 1] = last;
+                        let peak = measure(|| drop(codec.decode(&bytes))).bytes_max;
+                        assert!(peak < 1 << 20, "{label}: {peak} bytes for {} at {at}", bytes.len());
+                    }
+                }
+            }
+        }
+    }
+    // A list of 2^29 - 1 structs of no size, which no word has to stand for.
+    let zero_sized = [
+        &b"\0\0\0\0\x03\0\0\0\0\0\0\0\0\0\x01\0\x01\0\0\0\x07\0\0\0"[..],
+        &(0x1fff_ffff_u64 << 2).to_le_bytes(),
+    ];
+    let capnp = "capnp".parse::<Format>().unwrap().batch(Implementation::Library).unwrap();
+    let peak = measure(|| assert!(capnp.decode(&zero_sized.concat()).is_err())).bytes_max;
+    assert!(peak < 1 << 20, "{peak} bytes");
+}
+
+fn one_form(format: Format) -> bool {
+    let written_once = matches!(
+        format.spec().batch,
+        Some(BatchLayout::CborArray | BatchLayout::ProtobufField | BatchLayout::CountAndLengths)
+    );
+    written_once && format.spec().one_form != OneForm::Nothing
+}
+
+proptest! {
+    // Fewer: what they are made of is asked in `properties.rs`.
+    #![proptest_config(ProptestConfig {
+        cases: ProptestConfig::default().cases / 8,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn any_events_come_back_the_same(events in vec(event(), 0..5)) {
+        for (format, label, batch) in batches() {
+            let refused = !events.iter().all(|event| format.spec().capacity.holds(event));
+            match written(&batch, &events) {
+                Ok(bytes) => {
+                    prop_assert!(!refused, "{}: no room for it, yet encoded", label);
+                    prop_assert_eq!(batch.decode(&bytes), Ok(events.clone()), "{}", label);
+                }
+                Err(error) => prop_assert!(refused, "{}: {}", label, error),
+            }
+        }
+    }
+
+    #[test]
+    fn any_change_of_a_batch_gives_an_answer(events in vec(event(), 0..3), edits in edits()) {
+        for (format, label, batch) in batches() {
+            let Ok(mut bytes) = written(&batch, &events) else { continue };
+            mutate(&mut bytes, &edits);
+            if let Ok(events) = batch.decode(&bytes) {
+                let again = written(&batch, &events).unwrap();
+                prop_assert_eq!(batch.decode(&again), Ok(events), "{}", label);
+                prop_assert!(!one_form(format) || again == bytes, "{}: two forms of one batch", label);
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! One batch of a wire format, read and written whole.
+
+use std::io::{BufRead, Write};
+
+use codecs::{Batch, EncodeError, Event, Format, Implementation};
+
+use super::{Damage, WriteError, read_up_to};
+use crate::{MAX_BATCH_BYTES, RecordError};
+
+fn layout(format: Format) -> Batch {
+    format.batch(Implementation::Library).expect("FileFormat::all lists formats with a layout")
+}
+
+/// Reads the events at once, when the first is asked for.
+#[derive(Debug)]
+pub(super) enum Events<R> {
+    Unread(R, Format),
+    Read(std::vec::IntoIter<Event<'static>>),
+}
+
+impl<R: BufRead> Events<R> {
+    /// The next event; `None` after the last.
+    pub(super) fn next(&mut self) -> Result<Option<Event<'static>>, Damage> {
+        if let Events::Unread(input, format) = self {
+            let events = read(input, *format);
+            let events = events.map_err(|reason| Damage { line: None, offset_bytes: 0, reason })?;
+            *self = Events::Read(events.into_iter());
+        }
+        match self {
+            Events::Unread(..) => unreachable!("they were read above"),
+            Events::Read(events) => Ok(events.next()),
+        }
+    }
+}
+
+fn read(input: &mut impl BufRead, format: Format) -> Result<Vec<Event<'static>>, RecordError> {
+    let mut bytes = Vec::new();
+    if read_up_to(input, MAX_BATCH_BYTES as u64 + 1, &mut bytes)? > MAX_BATCH_BYTES as u64 {
+        return Err(RecordError::BatchTooLarge);
+    }
+    let events = layout(format).decode(&bytes).map_err(RecordError::Batch)?;
+    Ok(events.into_iter().map(Event::into_owned).collect())
+}
+
+/// Events that wait for the last one.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    format: Format,
+    events: Vec<Event<'static>>,
+    bytes: usize,
+}
+
+impl Waiting {
+    pub(super) fn new(format: Format) -> Waiting {
+        Waiting { format, events: Vec::new(), bytes: 0 }
+    }
+
+    /// Adds an event that the format holds; `record` is a scratch buffer.
+    pub(super) fn add(&mut self, event: &Event<'_>, record: &mut Vec<u8>) -> Result<(), WriteError> {
+        record.clear();
+        self.format.spec().library.encode_event(event, record).map_err(WriteError::Encode)?;
+        self.bytes += record.len();
+        self.check(self.bytes)?;
+        self.events.push(event.clone().into_owned());
+        Ok(())
+    }
+
+    pub(super) fn write(&self, out: &mut impl Write) -> Result<(), WriteError> {
+        let mut bytes = Vec::with_capacity(self.bytes);
+        layout(self.format).encode(&self.events, &mut bytes).map_err(WriteError::Encode)?;
+        self.check(bytes.len())?;
+        Ok(out.write_all(&bytes)?)
+    }
+
+    fn check(&self, actual: usize) -> Result<(), WriteError> {
+        let (format, what, max) = (self.format.name(), "a batch in a file in bytes", MAX_BATCH_BYTES);
+        let refused = EncodeError::TooLarge { format, what, actual, max };
+        if actual <= max { Ok(()) } else { Err(WriteError::Encode(refused)) }
+    }
+}
