@@ -59,6 +59,8 @@ pub(crate) struct Driver {
     link: Option<Connection>,
     /// Traffic of the connection before the start of the run.
     before: Traffic,
+    /// Wire bytes received on the connection when the last message came; `None` before the start.
+    heard_bytes: Option<u64>,
     /// The instant zero of the client's clock.
     epoch: Instant,
     unflushed: bool,
@@ -94,6 +96,7 @@ impl Driver {
             dialer,
             link: None,
             before: Traffic::default(),
+            heard_bytes: None,
             epoch: Instant::now(),
             unflushed: false,
             outcome: ClientOutcome::default(),
@@ -111,6 +114,7 @@ impl Driver {
     /// Sets the instant at which the run starts.
     pub(crate) fn start(&mut self, start: Instant) {
         self.epoch = start;
+        self.heard_bytes = Some(self.before.received.wire_bytes);
         self.client.start(unix_s());
     }
 
@@ -235,11 +239,25 @@ impl Driver {
     /// Handles a message, or the end of the connection.
     async fn take(&mut self, message: Option<Result<Message, WireError>>) -> anyhow::Result<()> {
         match message {
-            Some(Ok(message)) => self.client.on_message(&message.payload, self.now_ns()),
+            Some(Ok(message)) => {
+                let now_ns = self.now_ns();
+                self.count_heard(now_ns);
+                self.client.on_message(&message.payload, now_ns);
+            }
             Some(Err(error)) => self.lose(&format!("{:#}", anyhow!(error))),
             None => self.lose("the relay closed the connection"),
         }
         self.perform().await
+    }
+
+    /// Counts the wire bytes that came since the last message.
+    fn count_heard(&mut self, now_ns: u64) {
+        let (Some(link), Some(heard_bytes)) = (&self.link, self.heard_bytes.as_mut()) else { return };
+        let received = link.traffic().received.wire_bytes;
+        let bytes = received.saturating_sub(std::mem::replace(heard_bytes, received));
+        if !self.client.reads_slowly() {
+            self.recorder.borrow_mut().throughput.wire_bytes(now_ns, bytes);
+        }
     }
 
     fn lose(&mut self, why: &str) {
@@ -284,6 +302,7 @@ impl Driver {
         target.check(connection.agreement())?;
         self.link = Some(connection);
         self.before = Traffic::default();
+        self.heard_bytes = self.heard_bytes.map(|_| 0);
         self.client.on_connected(self.now_ns());
         Ok(())
     }

@@ -92,7 +92,36 @@ pub fn active_ns(workload: &Workload, outcome: &Outcome) -> u64 {
     if !workload.publications.is_empty() {
         return elapsed_ns(workload, outcome);
     }
-    union_ns(outcome.clients.iter().flat_map(|c| c.report.busy_ns.iter().copied()).collect())
+    union(outcome.clients.iter().flat_map(|c| c.report.busy_ns.iter().copied()).collect())
+        .iter()
+        .map(|(from, to)| to - from)
+        .sum()
+}
+
+/// The spans of envelope throughput in nanoseconds from the start, disjoint and in ascending order,
+/// and the interval that they ask for. With publications it is one span, from the first planned
+/// instant to the last, in a closed loop to the last answer; with sessions alone the union of
+/// theirs, which may be bursts of a fraction of a second. Warm-up phases are cut out.
+pub fn throughput_spans(workload: &Workload, outcome: &Outcome) -> (Vec<(u64, u64)>, u64) {
+    const STREAM_NS: u64 = 100_000_000;
+    const BURST_NS: u64 = 10_000_000;
+    let last_ns = outcome.clients.iter().map(|c| c.report.last_ns).max().unwrap_or(0);
+    let (spans, wanted_ns) = if workload.publications.is_empty() {
+        let busy = outcome.clients.iter().flat_map(|client| client.report.busy_ns.iter().copied());
+        (union(busy.collect()), BURST_NS)
+    } else {
+        let last_due_ns = workload.publications.last().map_or(0, |publication| nanos(publication.at));
+        let to = if workload.is_closed() { last_ns } else { last_ns.min(last_due_ns) };
+        (vec![(nanos(workload.first_due()), to)], STREAM_NS)
+    };
+    let warm_up = workload.warm_up.iter().map(|(from, to)| (nanos(*from), nanos(*to)));
+    (warm_up.fold(spans, |spans, cut| without(&spans, cut)), wanted_ns)
+}
+
+/// Spans without a part of them.
+fn without(spans: &[(u64, u64)], (from, to): (u64, u64)) -> Vec<(u64, u64)> {
+    let parts = spans.iter().flat_map(|span| [(span.0, span.1.min(from)), (span.0.max(to), span.1)]);
+    parts.filter(|(from, to)| from < to).collect()
 }
 
 /// Nanoseconds from the first instant at which something was due to the last answer.
@@ -101,17 +130,17 @@ pub fn elapsed_ns(workload: &Workload, outcome: &Outcome) -> u64 {
     last_ns.saturating_sub(nanos(workload.first_due()))
 }
 
-fn union_ns(mut spans: Vec<(u64, u64)>) -> u64 {
+/// The union of spans: disjoint, in ascending order.
+fn union(mut spans: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     spans.sort_unstable();
-    let (mut total, mut covered_to) = (0, 0);
-    for (from, to) in spans {
-        let from = from.max(covered_to);
-        if to > from {
-            total += to - from;
-            covered_to = to;
+    let mut union: Vec<(u64, u64)> = Vec::new();
+    for (from, to) in spans.into_iter().filter(|(from, to)| from < to) {
+        match union.last_mut().filter(|last| from <= last.1) {
+            Some(last) => last.1 = last.1.max(to),
+            None => union.push((from, to)),
         }
     }
-    total
+    union
 }
 
 #[cfg(test)]
@@ -120,7 +149,17 @@ mod tests {
 
     #[test]
     fn overlapping_spans_count_once() {
-        assert_eq!(union_ns(vec![]), 0);
-        assert_eq!(union_ns(vec![(10, 20), (0, 5), (12, 15), (18, 30)]), 25);
+        assert_eq!(union(vec![]), []);
+        assert_eq!(union(vec![(10, 20), (0, 5), (12, 15), (18, 30), (7, 7)]), [(0, 5), (10, 30)]);
+        assert_eq!(union(vec![(0, 5), (5, 9)]), [(0, 9)], "no pause between them");
+    }
+
+    #[test]
+    fn a_warm_up_is_cut_out_of_the_spans() {
+        let spans = [(0, 10), (20, 30)];
+        assert_eq!(without(&spans, (10, 20)), spans);
+        assert_eq!(without(&spans, (0, 15)), [(20, 30)]);
+        assert_eq!(without(&spans, (5, 25)), [(0, 5), (25, 30)]);
+        assert_eq!(without(&spans, (22, 24)), [(0, 10), (20, 22), (24, 30)]);
     }
 }

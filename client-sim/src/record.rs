@@ -53,6 +53,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     let counts = ledger::close(shared, &reports, outcome.incomplete.is_none());
     let elapsed_ns = ledger::elapsed_ns(&shared.workload, &outcome);
     let active_ns = ledger::active_ns(&shared.workload, &outcome);
+    let (spans, interval_ns) = ledger::throughput_spans(&shared.workload, &outcome);
     let traffic = outcome.clients.iter().fold(Traffic::default(), |sum, client| sum + client.traffic);
     let mut validity = judge(shared, &outcome, counts, facts);
     if let Some(faults) = facts.relay.as_ref().map(|relay| &relay.faults).filter(|faults| !faults.is_empty())
@@ -111,6 +112,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         encodings: encodings(facts),
         first_delivery: facts.prepared.first_delivery.clone(),
         latency_bounds: Vec::new(),
+        throughput: outcome.recorder.throughput.within(&spans, interval_ns),
         slices: outcome.recorder.slices(u64::try_from(facts.window.as_nanos()).unwrap_or(u64::MAX)),
         latency: outcome.recorder.into_named(&shared.workload.labels),
     }

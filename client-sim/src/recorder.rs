@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use measure::{Latency, SliceRecorder, Slices};
+use measure::{Latency, SliceRecorder, Slices, ThroughputRecorder};
 
 /// What is timed, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,11 +85,13 @@ pub struct Sample {
 /// Timings that are also kept second by second. Slices show the first of them that has samples.
 const SLICED: [Timing; 3] = [Timing::Response, Timing::PublishOk, Timing::Eose];
 
-/// Histograms by timing, for all clients together and for each named population.
+/// Histograms by timing, for all clients together and for each named population, and what came in
+/// each interval.
 #[derive(Debug, Default)]
 pub struct Recorder {
     latencies: BTreeMap<(Timing, Option<usize>), Latency>,
     slices: [SliceRecorder; SLICED.len()],
+    pub(crate) throughput: ThroughputRecorder,
 }
 
 impl Recorder {
@@ -104,6 +106,11 @@ impl Recorder {
             return;
         }
         self.latencies.entry((timing, None)).or_default().record(ns);
+        match timing {
+            Timing::Response => self.throughput.delivery(now_ns),
+            Timing::PublishOk => self.throughput.acknowledgement(now_ns),
+            _ => {}
+        }
         if let Some(sliced) = SLICED.iter().position(|sliced| *sliced == timing) {
             self.slices[sliced].record(since_ns, now_ns);
         }
@@ -117,6 +124,7 @@ impl Recorder {
         for (own, other) in self.slices.iter_mut().zip(&other.slices) {
             own.merge(other);
         }
+        self.throughput.merge(&other.throughput);
     }
 
     /// The histogram of a timing over all clients.

@@ -42,6 +42,22 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
     let envelopes = counts.envelopes();
     let rate = envelopes as f64 / (record.active_ns.max(1) as f64 / 1e9);
     writeln!(out, "\n  envelopes        {envelopes:>12}   {rate:>12.0} /s while work was outstanding")?;
+    if let Some(throughput) = &record.throughput {
+        let rate = |q| match throughput.envelopes_per_s.low_quantile_ns(q) {
+            Quantile::Exact(rate) => rate.to_string(),
+            Quantile::Bracketed(rate) => format!("[{rate}]"),
+            Quantile::Missing => "–".to_owned(),
+        };
+        writeln!(
+            out,
+            "  throughput       envelopes/s p50 {}  p10 {}  p1 {}   ({} intervals of {} ms)",
+            rate(0.5),
+            rate(0.1),
+            rate(0.01),
+            throughput.envelopes_per_s.len(),
+            throughput.interval_ns / 1_000_000
+        )?;
+    }
     for (name, latency) in &record.latency {
         let quantiles: Vec<_> = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)]
             .into_iter()

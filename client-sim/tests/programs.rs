@@ -348,6 +348,24 @@ fn stored_events_are_sent_before_the_clock_starts_and_published_ones_are_encoded
 }
 
 #[test]
+fn envelope_throughput_is_recorded_by_interval_and_adds_up_to_what_came() {
+    let setup = Setup::new();
+    fs::write(setup.path("small.toml"), SMALL.replace("seconds = 0.3", "seconds = 1.3")).unwrap();
+    let output = setup.run(&["--workers", "2"]);
+    let record = setup.record();
+    let found = record.throughput.unwrap();
+    let (rates, bytes) = (&found.envelopes_per_s, &found.wire_bytes_per_s);
+    assert_eq!(rates.len(), bytes.len(), "{}", stderr(&output));
+    let measured_ns = rates.len() * found.interval_ns;
+    assert!((200_000_000..=1_300_000_000).contains(&measured_ns), "{found:?}");
+    assert!(rates.max_ns() > 0 && bytes.max_ns() > rates.max_ns(), "{found:?}");
+    // No interval has more than what came in all.
+    let most = |rate: u64| rate * found.interval_ns / 1_000_000_000;
+    assert!(most(rates.max_ns()) <= record.counts.deliveries + 1, "{found:?}");
+    assert!(most(bytes.max_ns()) <= record.traffic.to_client.wire_bytes * 1_001 / 1_000, "{found:?}");
+}
+
+#[test]
 fn batches_are_asked_for_and_accounted_for() {
     let setup = Setup::new();
     for format in [Format::JSON, "proto-binary".parse().unwrap()] {

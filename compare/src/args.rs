@@ -20,7 +20,7 @@ use crate::{
     about = "Which wire format, with which compression, should Nostr clients and relays speak?",
     long_about = "Which wire format, with which compression, should Nostr clients and relays speak?\n\n\
         Measures every format with every compression in fresh client and relay processes, in random order within \
-        rounds, and shows what each would buy against JSON.",
+        rounds: latency, envelope throughput, wire bytes and CPU, and what each would buy against JSON.",
     after_long_help = "Examples:\n  \
         compare run                      every format, two of them with deflate and zstd, briefly\n  \
         compare run --profile standard   12 rounds of 10 s\n  \

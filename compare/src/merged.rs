@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use measure::{
-    Allocations, Counts, CpuTime, EncodingsRecord, FirstDelivery, Latency, Quantile, RunRecord, TrafficRecord,
+    Allocations, Counts, CpuTime, EncodingsRecord, FirstDelivery, Latency, Quantile, RunRecord, Throughput,
+    TrafficRecord,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -42,6 +43,8 @@ pub struct Merged {
     pub encodings: Option<EncodingsRecord>,
     /// What first deliveries cost the relays before the clock started, where that was measured.
     pub first_delivery: Option<FirstDelivery>,
+    /// Envelope throughput by interval, of the blocks that know it.
+    pub throughput: Option<Throughput>,
     /// All samples by metric.
     pub latency: BTreeMap<String, Latency>,
 }
@@ -52,6 +55,9 @@ impl Merged {
         let mut merged = Merged::of_counts(records.clone());
         let passes = records.clone().into_iter().filter_map(|record| record.first_delivery.as_ref());
         merged.first_delivery = FirstDelivery::of(passes);
+        for throughput in records.clone().into_iter().filter_map(|record| record.throughput.as_ref()) {
+            merged.throughput.get_or_insert_default().merge(throughput);
+        }
         for (name, latency) in records.into_iter().flat_map(|record| &record.latency) {
             merged.latency.entry(name.clone()).or_default().merge(latency);
         }
@@ -100,6 +106,12 @@ impl Merged {
         utilisation(self.client_cpu, self.client_capacity_ns)
     }
 
+    /// A quantile of envelopes a second over intervals, as far as the slower ones support it.
+    pub fn low_throughput(&self, q: f64) -> Quantile {
+        let throughput = self.throughput.as_ref();
+        throughput.map_or(Quantile::Missing, |throughput| throughput.envelopes_per_s.low_quantile_ns(q))
+    }
+
     /// A quantile of the named latency, as far as the samples support it.
     pub fn quantile(&self, latency: &str, q: f64) -> Quantile {
         self.latency.get(latency).map_or(Quantile::Missing, |latency| latency.quantile_ns(q))
@@ -142,6 +154,10 @@ fn known(zero: CpuTime) -> CpuTime {
 pub enum Metric {
     /// Deliveries (publishes where nothing is delivered) for each second with work outstanding.
     EnvelopesPerSecond,
+    /// Median of envelopes a second over intervals: [`measure::Throughput`].
+    ThroughputP50,
+    /// What one interval in a hundred stays below: the slow tail.
+    ThroughputP1,
     /// Median latency in nanoseconds.
     LatencyP50,
     /// The latency that 1 % exceed.
@@ -164,8 +180,9 @@ pub enum Metric {
 
 impl Metric {
     /// The order of the columns.
-    pub const ALL: [Metric; 7] = [
-        Metric::EnvelopesPerSecond,
+    pub const ALL: [Metric; 8] = [
+        Metric::ThroughputP50,
+        Metric::ThroughputP1,
         Metric::LatencyP50,
         Metric::LatencyP99,
         Metric::LatencyP999,
@@ -188,6 +205,8 @@ impl Metric {
     pub fn short(self) -> &'static str {
         match self {
             Metric::EnvelopesPerSecond => "envelopes/s",
+            Metric::ThroughputP50 => "envelope throughput p50",
+            Metric::ThroughputP1 => "envelope throughput p1",
             Metric::LatencyP50 => "p50",
             Metric::LatencyP99 => "p99",
             Metric::LatencyP999 => "p99.9",
@@ -204,6 +223,8 @@ impl Metric {
     pub fn heading(self) -> &'static str {
         match self {
             Metric::EnvelopesPerSecond => "envelopes/s",
+            Metric::ThroughputP50 => "envelope throughput p50 /s",
+            Metric::ThroughputP1 => "p1 /s",
             Metric::LatencyP50 => "p50 ms",
             Metric::LatencyP99 => "p99 ms",
             Metric::LatencyP999 => "p99.9 ms",
@@ -222,6 +243,8 @@ impl Metric {
             Metric::LatencyP50 | Metric::LatencyP99 | Metric::LatencyP999 => 1e6,
             Metric::RelayCpu | Metric::ClientCpu | Metric::BothCpu => 1e3,
             Metric::EnvelopesPerSecond
+            | Metric::ThroughputP50
+            | Metric::ThroughputP1
             | Metric::WireBytes
             | Metric::RelayAllocations
             | Metric::ClientAllocations => 1.0,
@@ -243,6 +266,15 @@ impl Metric {
         }
     }
 
+    /// The quantile of a throughput column, whose slow tail is the low one.
+    pub fn low_quantile(self) -> Option<f64> {
+        match self {
+            Metric::ThroughputP50 => Some(0.5),
+            Metric::ThroughputP1 => Some(0.01),
+            _ => None,
+        }
+    }
+
     /// The value in the base unit (a second, a byte, a nanosecond), unless it was not measured.
     /// `latency` names the metric of the latency columns.
     pub(crate) fn value(self, measured: &Merged, latency: &str) -> Option<f64> {
@@ -251,6 +283,9 @@ impl Metric {
             Metric::EnvelopesPerSecond => {
                 let seconds = measured.active_ns as f64 / 1e9;
                 (seconds > 0.0).then(|| envelopes / seconds)
+            }
+            Metric::ThroughputP50 | Metric::ThroughputP1 => {
+                Some(measured.low_throughput(self.low_quantile()?).ns()? as f64)
             }
             Metric::WireBytes => Some(measured.traffic.wire_bytes() as f64 / envelopes),
             Metric::RelayCpu => Some(measured.relay_cpu?.total_ns as f64 / envelopes),

@@ -1,5 +1,6 @@
 //! Durations in nanoseconds as HDR histograms (<https://github.com/HdrHistogram/HdrHistogram>):
-//! merging them keeps every quantile, a mean of quantiles does not.
+//! merging them keeps every quantile, a mean of quantiles does not. [`crate::Throughput`] keeps
+//! rates in the same histograms, with units a second in place of nanoseconds.
 
 use std::{fmt, io::Read};
 
@@ -114,6 +115,19 @@ impl Latency {
         if above >= SAMPLES_ABOVE_EXACT {
             Quantile::Exact(value)
         } else if above >= SAMPLES_ABOVE_BRACKETED {
+            Quantile::Bracketed(value)
+        } else {
+            Quantile::Missing
+        }
+    }
+
+    /// As [`Latency::quantile_ns`], of the lower tail: as far as the samples below it support one.
+    pub fn low_quantile_ns(&self, q: f64) -> Quantile {
+        let below = samples_above(self.len(), 1.0 - q);
+        let value = self.histogram.value_at_quantile(q);
+        if below >= SAMPLES_ABOVE_EXACT {
+            Quantile::Exact(value)
+        } else if below >= SAMPLES_ABOVE_BRACKETED {
             Quantile::Bracketed(value)
         } else {
             Quantile::Missing
@@ -242,7 +256,7 @@ struct Stored {
     samples: u64,
     /// Samples beyond 60 s.
     clipped: u64,
-    /// The HdrHistogram in V2 DEFLATE form, base64; nanoseconds.
+    /// The HdrHistogram in V2 DEFLATE form, base64; nanoseconds, in `throughput` units a second.
     v2_deflate: String,
 }
 
@@ -290,6 +304,21 @@ mod tests {
             let quantile = uniform(samples).quantile_ns(q);
             assert_eq!(matches!(quantile, Quantile::Exact(_)), exact, "{samples} samples, {q}: {quantile:?}");
             assert_eq!(matches!(quantile, Quantile::Bracketed(_)), bracketed, "{samples} samples, {q}");
+        }
+    }
+
+    #[test]
+    fn a_low_quantile_needs_samples_below_it() {
+        for (samples, q, expected) in [
+            (10_000, 0.01, Quantile::Exact(100_000)),
+            (9_999, 0.01, Quantile::Bracketed(100_000)),
+            (999, 0.01, Quantile::Missing),
+            (200, 0.5, Quantile::Exact(100_000)),
+        ] {
+            let found = uniform(samples).low_quantile_ns(q);
+            let off = found.ns().zip(expected.ns()).map(|(found, expected)| found.abs_diff(expected));
+            assert!(off.is_none_or(|off| off <= 100), "{samples} {q}: {found:?}");
+            assert_eq!(std::mem::discriminant(&found), std::mem::discriminant(&expected), "{samples} {q}");
         }
     }
 

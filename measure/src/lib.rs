@@ -19,6 +19,7 @@ mod latency;
 pub mod log;
 mod record;
 mod slices;
+mod throughput;
 mod unpack;
 pub mod utc;
 mod validity;
@@ -36,4 +37,5 @@ pub use record::{
     Status, Tool, TrafficRecord, UsableCores, read_versioned,
 };
 pub use slices::{Slice, SliceRecorder, Slices};
+pub use throughput::{Throughput, ThroughputRecorder};
 pub use validity::{Rate, Signals, Validity, ValidityClass};

@@ -8,8 +8,23 @@ use std::{
 
 use crate::{Latency, utc};
 
-/// Nanoseconds in the unit of the readable columns, milliseconds.
-const MAX_VALUE_DIVISOR: f64 = 1e6;
+/// The unit of the readable columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Of latencies, which are kept in nanoseconds.
+    Milliseconds,
+    /// Of rates, as they are kept.
+    PerSecond,
+}
+
+impl Unit {
+    fn divisor(self) -> f64 {
+        match self {
+            Unit::Milliseconds => 1e6,
+            Unit::PerSecond => 1.0,
+        }
+    }
+}
 
 /// Lines of a percentile table for each halving of the distance to 100 %, as in Java's default.
 const TICKS_PER_HALF_DISTANCE: u32 = 5;
@@ -43,14 +58,13 @@ impl<W: Write> IntervalLog<W> {
     }
 
     /// Writes one interval: its distance from the log's start, its length, and its samples (the
-    /// readable maximum is in milliseconds). Characters of `tag` which the format reserves become
-    /// `_`.
+    /// readable maximum is in `unit`). Characters of `tag` which the format reserves become `_`.
     ///
     /// # Errors
     /// Those of the writer.
     pub fn interval(
         &mut self,
-        tag: &str,
+        (tag, unit): (&str, Unit),
         from: Duration,
         length: Duration,
         latency: &Latency,
@@ -61,7 +75,7 @@ impl<W: Write> IntervalLog<W> {
             "Tag={tag},{:.3},{:.3},{:.3},{}",
             from.as_secs_f64(),
             length.as_secs_f64(),
-            latency.max_ns() as f64 / MAX_VALUE_DIVISOR,
+            latency.max_ns() as f64 / unit.divisor(),
             latency.to_base64()
         )
     }
@@ -76,12 +90,12 @@ impl<W: Write> IntervalLog<W> {
     }
 }
 
-/// Writes a percentile table (`.hgrm`) in milliseconds, in the layout of Java's
-/// `outputPercentileDistribution`.
+/// Writes a percentile table (`.hgrm`) in the layout of Java's `outputPercentileDistribution`.
 ///
 /// # Errors
 /// Those of the writer.
-pub fn percentiles(mut writer: impl Write, latency: &Latency) -> io::Result<()> {
+pub fn percentiles(mut writer: impl Write, latency: &Latency, unit: Unit) -> io::Result<()> {
+    let divisor = unit.divisor();
     let histogram = latency.histogram();
     let digits = usize::from(histogram.sigfig());
     writeln!(
@@ -91,7 +105,7 @@ pub fn percentiles(mut writer: impl Write, latency: &Latency) -> io::Result<()> 
     )?;
     let mut count = 0;
     for step in histogram.iter_quantiles(TICKS_PER_HALF_DISTANCE) {
-        let value = step.value_iterated_to() as f64 / MAX_VALUE_DIVISOR;
+        let value = step.value_iterated_to() as f64 / divisor;
         let quantile = step.quantile_iterated_to();
         count += step.count_since_last_iteration();
         write!(writer, "{value:12.digits$} {quantile:2.12} {count:10}")?;
@@ -100,8 +114,8 @@ pub fn percentiles(mut writer: impl Write, latency: &Latency) -> io::Result<()> 
         }
         writeln!(writer)?;
     }
-    let (mean, deviation) = (histogram.mean() / MAX_VALUE_DIVISOR, histogram.stdev() / MAX_VALUE_DIVISOR);
-    let maximum = histogram.max() as f64 / MAX_VALUE_DIVISOR;
+    let (mean, deviation) = (histogram.mean() / divisor, histogram.stdev() / divisor);
+    let maximum = histogram.max() as f64 / divisor;
     writeln!(writer, "#[Mean    = {mean:12.digits$}, StdDeviation   = {deviation:12.digits$}]")?;
     writeln!(writer, "#[Max     = {maximum:12.digits$}, Total count    = {:12}]", histogram.len())?;
     // 2,048 is what three significant digits need: the power of two that resolves 2 × 10³ unit
@@ -138,11 +152,28 @@ mod tests {
         latency
     }
 
+    fn unit_of(tag: &str) -> Unit {
+        if tag.starts_with("throughput") { Unit::PerSecond } else { Unit::Milliseconds }
+    }
+
+    /// Rates of 100 ms intervals as a run records them: bursts with pauses between them.
+    fn rates() -> [(&'static str, Latency); 2] {
+        const MS: u64 = 1_000_000;
+        let mut recorder = crate::ThroughputRecorder::default();
+        for ms in (0..3_000).filter(|ms| ms % 1_000 < 700) {
+            (0..ms % 7).for_each(|_| recorder.delivery(ms * MS));
+            recorder.wire_bytes(ms * MS, 1_250 * (ms % 7));
+        }
+        let found = recorder.within(&[(0, 3_000 * MS)], 100 * MS).unwrap();
+        [("throughput", found.envelopes_per_s), ("throughput_wire_bytes", found.wire_bytes_per_s)]
+    }
+
     fn log_of(intervals: &[(&str, Latency)]) -> String {
         let start = UNIX_EPOCH + Duration::from_millis(1_795_000_000_123);
         let mut log = IntervalLog::begin(Vec::new(), start, "first line\nsecond line").unwrap();
         for (i, (tag, latency)) in (0..).zip(intervals) {
-            log.interval(tag, Duration::from_secs(10 * i), Duration::from_secs(10), latency).unwrap();
+            log.interval((tag, unit_of(tag)), Duration::from_secs(10 * i), Duration::from_secs(10), latency)
+                .unwrap();
         }
         String::from_utf8(log.finish().unwrap()).unwrap()
     }
@@ -161,11 +192,26 @@ mod tests {
     }
 
     #[test]
+    fn rates_are_logged_as_they_are() {
+        let text = log_of(&rates());
+        let (envelopes, bytes) = (text.lines().nth(6).unwrap(), text.lines().nth(7).unwrap());
+        // 100 ms of 0 to 6 a millisecond, three on average.
+        let maximum = |line: &str| line.split(',').nth(3).unwrap().parse::<f64>().unwrap();
+        assert!(envelopes.starts_with("Tag=throughput,0.000,10.000,"), "{envelopes}");
+        assert!((2_900.0..3_100.0).contains(&maximum(envelopes)), "{envelopes}");
+        assert!((3.6e6..3.9e6).contains(&maximum(bytes)), "{bytes}");
+        let mut table = Vec::new();
+        super::percentiles(&mut table, &rates()[0].1, Unit::PerSecond).unwrap();
+        let table = String::from_utf8(table).unwrap();
+        assert!(table.contains("       0.000 0.000000000000          9 "), "{table}");
+    }
+
+    #[test]
     fn the_percentile_table_is_laid_out_like_javas() {
         let mut latency = Latency::new();
         (1..=3).for_each(|ms| latency.record(ms * 1_000_000));
         let mut table = Vec::new();
-        super::percentiles(&mut table, &latency).unwrap();
+        super::percentiles(&mut table, &latency, Unit::Milliseconds).unwrap();
         let expected = "       Value     Percentile TotalCount 1/(1-Percentile)
 
        1.000 0.000000000000          1           1.00
@@ -211,6 +257,7 @@ while (found := reader.get_next_interval_histogram()) is not None:
             ("send_lag", skewed(12_345, 9)),
             ("response", skewed(20_000, 10)),
         ];
+        let intervals: Vec<_> = intervals.into_iter().chain(rates()).collect();
         fs::write(&hlog, log_of(&intervals)).unwrap();
         let percentiles = QUANTILES.map(|(_, percentile)| percentile).join(" ");
         let python = Command::new("python3").arg("-c").arg(PYTHON).arg(&hlog).arg(percentiles).output();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     Allocations, Counts, CpuTime, EncodingsRecord, Environment, FirstDeliveryRecord, Latency, Slices,
-    Validity, unpack,
+    Throughput, Validity, unpack,
 };
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second number; any other
@@ -78,6 +78,10 @@ pub struct RunRecord {
     /// What first deliveries of stored events cost the relay before the clock started, where its CPU clock can be read.
     #[serde(default)]
     pub first_delivery: Option<FirstDeliveryRecord>,
+    /// Envelope throughput: envelopes and wire bytes a second by interval; absent in older records, and where no
+    /// interval had work outstanding throughout.
+    #[serde(default)]
+    pub throughput: Option<Throughput>,
     /// The run second by second.
     #[serde(default)]
     pub slices: Option<Slices>,

@@ -109,7 +109,8 @@ impl Derived {
 }
 
 fn cells(load: &LoadView<'_>) -> Vec<CellFigures> {
-    let metrics = || Metric::ALL.into_iter().chain([Metric::RelayAllocations, Metric::ClientAllocations]);
+    let apart = [Metric::EnvelopesPerSecond, Metric::RelayAllocations, Metric::ClientAllocations];
+    let metrics = || Metric::ALL.into_iter().chain(apart);
     let of = |view: &super::view::CellView<'_>| CellFigures {
         id: view.cell.id.clone(),
         blocks: view.cell.blocks.len() as u64,

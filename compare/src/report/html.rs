@@ -143,6 +143,10 @@ fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
     body.push_str(&table_html(&load.costs(), &load.row_ids(false)));
     add(body, format_args!("<p>p50, p99, p99.9: {}, {}.</p>\n", load.latency.0, load.latency.1));
     add(body, format_args!("<p>{}</p>\n", escape(&load.warmth_line())));
+    if let Some(sessions) = load.sessions() {
+        body.push_str("<h3>Sessions, from the instant each was due by plan</h3>\n");
+        body.push_str(&table_html(&sessions, &load.row_ids(false)));
+    }
     body.push_str("<h3>CPU, handshakes and first deliveries apart</h3>\n");
     body.push_str(&table_html(&load.apart(), &load.row_ids(false)));
     if let Some(allocations) = load.allocations() {
@@ -166,6 +170,13 @@ fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
     for packing in figures::packings(load) {
         if let Some(svg) = figures::percentiles(load, &packing)? {
             body.push_str(&figure(&format!("Latency by percentile, {packing}"), &svg));
+        }
+        if let Some(svg) = figures::throughput(load, &packing)? {
+            body.push_str(&figure(&format!("Envelope throughput by share of intervals, {packing}"), &svg));
+        }
+        if let Some(svg) = figures::course(load, &packing)? {
+            let caption = format!("Envelope throughput second by second, median over rounds, {packing}");
+            body.push_str(&figure(&caption, &svg));
         }
     }
     body.push_str("</div>\n");

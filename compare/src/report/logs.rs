@@ -8,13 +8,19 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use measure::log::{self, IntervalLog};
+use measure::{
+    Latency,
+    log::{self, IntervalLog, Unit},
+};
 
 use super::{figures, view::views};
 use crate::result::ResultFile;
 
-/// Writes `hlog/<cell>.hlog` into the result's folder: every metric, one interval for each usable
-/// block.
+/// Envelopes a second.
+const THROUGHPUT: &str = "throughput";
+
+/// Writes `hlog/<cell>.hlog` into the result's folder: every metric, and envelope throughput in
+/// envelopes and in wire bytes a second; one interval for each usable block.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -27,8 +33,14 @@ pub fn write_intervals(result: &ResultFile, started: SystemTime, folder: &Path) 
             let mut log = IntervalLog::begin(BufWriter::new(File::create(&path)?), started, &comment)?;
             for (block, record) in cell.blocks.iter().filter_map(|block| Some((block, block.usable()?))) {
                 let from = Duration::from_nanos(block.started_after_ns);
+                let length = Duration::from_nanos(record.elapsed_ns);
                 for (name, latency) in &record.latency {
-                    log.interval(name, from, Duration::from_nanos(record.elapsed_ns), latency)?;
+                    log.interval((name, Unit::Milliseconds), from, length, latency)?;
+                }
+                if let Some(throughput) = &record.throughput {
+                    let (envelopes, bytes) = (&throughput.envelopes_per_s, &throughput.wire_bytes_per_s);
+                    log.interval((THROUGHPUT, Unit::PerSecond), from, length, envelopes)?;
+                    log.interval(("throughput_wire_bytes", Unit::PerSecond), from, length, bytes)?;
                 }
             }
             log.finish()?;
@@ -39,8 +51,8 @@ pub fn write_intervals(result: &ResultFile, started: SystemTime, folder: &Path) 
     Ok(())
 }
 
-/// Writes `hgrm/<cell>.hgrm` into the result's folder: the latency of the table, usable blocks
-/// merged.
+/// Writes `hgrm/<cell>.hgrm` and `hgrm/<cell>.throughput.hgrm` into the result's folder: the
+/// latency of the table in milliseconds and envelopes a second, usable blocks merged.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -48,11 +60,13 @@ pub fn write_percentiles(result: &ResultFile, folder: &Path) -> Result<()> {
     let hgrms = make(folder, "hgrm")?;
     for load in views(result) {
         for view in &load.cells {
-            let Some(latency) = view.merged.latency.get(load.latency.0) else { continue };
-            let path = hgrms.join(format!("{}.hgrm", view.cell.id));
-            let mut table = Vec::new();
-            log::percentiles(&mut table, latency).context("a vector takes everything")?;
-            fs::write(&path, table).with_context(|| format!("cannot write {}", path.display()))?;
+            if let Some(latency) = view.merged.latency.get(load.latency.0) {
+                write_table(&hgrms.join(format!("{}.hgrm", view.cell.id)), latency, Unit::Milliseconds)?;
+            }
+            if let Some(throughput) = &view.merged.throughput {
+                let path = hgrms.join(format!("{}.{THROUGHPUT}.hgrm", view.cell.id));
+                write_table(&path, &throughput.envelopes_per_s, Unit::PerSecond)?;
+            }
         }
     }
     Ok(())
@@ -75,6 +89,12 @@ pub fn write_pictures(result: &ResultFile, folder: &Path) -> Result<()> {
         fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
+}
+
+fn write_table(path: &Path, latency: &Latency, unit: Unit) -> Result<()> {
+    let mut table = Vec::new();
+    log::percentiles(&mut table, latency, unit).context("a vector takes everything")?;
+    fs::write(path, table).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn make(folder: &Path, name: &str) -> Result<PathBuf> {

@@ -33,8 +33,13 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
     };
     format!(
         "- An envelope is one event delivered to one subscriber (an acknowledged publish where nothing is delivered). \
-         Envelopes/s divides by the time in which work was outstanding. In open-loop scenarios the plan sets the rate, \
-         so it is a check, not a score.\n\
+         Envelope throughput is the envelopes that came in each interval (100 ms, 10 ms where sessions alone make \
+         short bursts, longer where they are rare) as a rate: its median, and p1, which one interval in a hundred stays below. \
+         Intervals that begin or end outside of the time with work outstanding are left out. In open-loop scenarios the plan \
+         sets the rate, so it is a check, not a score; the quotient of all envelopes and that time is in derived.json \
+         (of a burst it mirrors p99).\n\
+         - Sessions are timed from the instant each was due by plan to the end of its last step, steps that depend on an \
+         answer included. Response and EOSE of a later step count from the EOSE before it, because no client could send it sooner.\n\
          - Quantiles are of all usable blocks' samples merged. [Brackets]: 10 to 99 samples lie above; –: fewer.\n\
          - Wire bytes are counted at the socket, both ways, with frames and masks, without handshakes. On loopback part \
          of the receiver's kernel work is charged to the sender.\n\

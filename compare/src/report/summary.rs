@@ -51,6 +51,9 @@ pub fn summary(result: &ResultFile) -> String {
         line(&mut text, format_args!("\np50, p99 and p99.9 are of `{latency}`: {meaning}.\n"));
         text.push_str(&load.costs().markdown());
         line(&mut text, format_args!("\n{}", load.warmth_line()));
+        if let Some(sessions) = load.sessions() {
+            line(&mut text, format_args!("\n### Sessions\n\n{}", sessions.markdown().trim_end()));
+        }
         line(
             &mut text,
             format_args!(
@@ -117,6 +120,15 @@ pub fn terminal(result: &ResultFile, wide: bool) -> String {
         text.push_str(&if wide { load.costs() } else { load.main_costs() }.text());
         line(&mut text, format_args!("p50, p99, p99.9: {latency}, {meaning}."));
         fold(&mut text, &load.warmth_line());
+        if let Some(sessions) = load.sessions() {
+            line(
+                &mut text,
+                format_args!(
+                    "\nSessions, from the instant each was due by plan\n{}",
+                    sessions.text().trim_end()
+                ),
+            );
+        }
         if let Some(allocations) = load.allocations() {
             line(&mut text, format_args!("\n{}", allocations.text().trim_end()));
         }

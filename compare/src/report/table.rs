@@ -88,10 +88,11 @@ impl LoadView<'_> {
 
     /// The columns of [`LoadView::costs`] that decide between formats.
     pub(crate) fn main_costs(&self) -> Table {
-        const LEFT_OUT: [&str; 3] = ["envelopes/s", "p99.9 ms", "ledger"];
+        let throughput = [Metric::ThroughputP50, Metric::ThroughputP1].map(Metric::heading);
+        let left_out = [throughput[0], throughput[1], "p99.9 ms", "ledger"];
         let mut table = self.costs();
         let kept = |line: &[String], headings: &[String]| -> Vec<String> {
-            let of = headings.iter().zip(line).filter(|(heading, _)| !LEFT_OUT.contains(&heading.as_str()));
+            let of = headings.iter().zip(line).filter(|(heading, _)| !left_out.contains(&heading.as_str()));
             of.map(|(_, field)| field.clone()).collect()
         };
         table.rows = table.rows.iter().map(|row| kept(row, &table.headings)).collect();
@@ -156,6 +157,37 @@ impl LoadView<'_> {
             row
         };
         Table { names, headings, rows: self.cells.iter().map(row).collect() }
+    }
+
+    /// One row a cell: sessions from the instant each was due by plan to the end of its last step,
+    /// by population where these have names; `None` in a load without sessions.
+    pub(crate) fn sessions(&self) -> Option<Table> {
+        const ALL: &str = "session";
+        let known = self.cells.iter().flat_map(|view| view.merged.latency.iter());
+        let is_session = |name: &str| name == ALL || name.starts_with("session.");
+        let mut names: Vec<&str> = known
+            .filter(|(name, latency)| is_session(name) && !latency.is_empty())
+            .map(|(name, _)| name.as_str())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.len() > 1 {
+            names.retain(|name| *name != ALL);
+        }
+        let mut headings = self.label_headings();
+        let labels = headings.len();
+        for name in &names {
+            headings.extend(["p50", "p99"].map(|quantile| format!("{name} {quantile} ms")));
+        }
+        let row = |view: &CellView<'_>| {
+            let mut row = self.labels(view.cell);
+            for name in &names {
+                row.extend([Metric::LatencyP50, Metric::LatencyP99].map(|m| shown(m, &view.merged, name)));
+            }
+            row
+        };
+        let rows = self.cells.iter().map(row).collect();
+        (!names.is_empty()).then_some(Table { names: labels, headings, rows })
     }
 
     /// One row a cell: what both ends allocated, where that was counted.
@@ -242,6 +274,13 @@ pub(crate) fn shown(metric: Metric, merged: &Merged, latency: &str) -> String {
         return match merged.quantile(latency, q) {
             Quantile::Exact(ns) => ms(ns),
             Quantile::Bracketed(ns) => format!("[{}]", ms(ns)),
+            Quantile::Missing => nothing(),
+        };
+    }
+    if let Some(q) = metric.low_quantile() {
+        return match merged.low_throughput(q) {
+            Quantile::Exact(rate) => number::three(rate as f64),
+            Quantile::Bracketed(rate) => format!("[{}]", number::three(rate as f64)),
             Quantile::Missing => nothing(),
         };
     }

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fs, path::Path};
 use compare::{Block, CellSpec, Config, Git, Header, Known, Matrix, Plan, ResultFile, Role, cells};
 use measure::{
     AgreementRecord, Cell, CorpusRecord, Counts, CpuTime, EncodingsRecord, Environment, FirstDeliveryRecord,
-    FlowRecord, Latency, RelayProcess, RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, UsableCores,
-    Validity,
+    FlowRecord, Latency, RelayProcess, RunRecord, SCHEMA_VERSION, Status, Throughput, ThroughputRecorder,
+    Tool, TrafficRecord, UsableCores, Validity,
 };
 
 /// What distinguishes the runs of these tests.
@@ -56,6 +56,18 @@ pub(crate) fn config(profile: &str, rounds: u32) -> Config {
         client_args: Vec::new(),
         slo: None,
     }
+}
+
+/// 16 intervals of 100 ms in which so many deliveries came.
+fn throughput(deliveries: u64) -> Throughput {
+    const MS: u64 = 1_000_000;
+    let mut recorder = ThroughputRecorder::default();
+    for n in 0..deliveries {
+        let now_ns = n * 1_600 * MS / deliveries;
+        recorder.delivery(now_ns);
+        recorder.wire_bytes(now_ns, 100);
+    }
+    recorder.within(&[(0, 1_600 * MS)], 100 * MS).unwrap_or_default()
 }
 
 pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
@@ -128,6 +140,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
         pinned: None,
         usable_cores: Some(UsableCores { relay: Some(1), clients: 1 }),
         allocations: None,
+        throughput: Some(throughput(deliveries)),
         encodings: Some(EncodingsRecord { cold: deliveries / 20, cached: deliveries - deliveries / 20 }),
         first_delivery: Some(FirstDeliveryRecord {
             events: 100,
@@ -136,7 +149,10 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
         }),
         latency_bounds: Vec::new(),
         slices: None,
-        latency: BTreeMap::from([("response".to_owned(), response)]),
+        latency: BTreeMap::from([
+            ("session.home".to_owned(), response.clone()),
+            ("response".to_owned(), response),
+        ]),
     }
 }
 

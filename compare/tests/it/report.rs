@@ -84,7 +84,15 @@ fn the_first_line_is_the_command() {
 #[test]
 fn the_output_fits_a_terminal_of_120_columns_and_wide_tables_have_the_rest() {
     let wide = report::terminal(&result("standard", 12, &CELLS, measured), true);
-    for word in ["envelopes/s", "p99.9 ms", "ledger", "] better", "(A/A 1.00 to 1.00)"] {
+    for word in [
+        "envelope throughput p50 /s",
+        "p1 /s",
+        "session.home p99 ms",
+        "p99.9 ms",
+        "ledger",
+        "] better",
+        "(A/A 1.00 to 1.00)",
+    ] {
         assert!(wide.contains(word), "{word}: {wide}");
     }
     for result in [result("standard", 12, &CELLS, measured), troubled()] {
@@ -205,8 +213,10 @@ fn costs_are_divided_by_deliveries_and_ratios_pair_rounds() {
     assert_eq!(json["wire B/event"], "900");
     assert_eq!(fields["json-control"]["wire B/event"], "900 ×1.00");
     assert_eq!(cbor["wire B/event"], "540 ×0.60");
-    // 144,000 deliveries of the three anchors a round in 36 × 1.6 s.
-    assert_eq!(json["envelopes/s"], "2,500");
+    // 250 deliveries in each interval of 100 ms, in a bucket from 2,500 to 2,501; 576 intervals have
+    // too few below p1.
+    assert_eq!((json["envelope throughput p50 /s"].as_str(), json["p1 /s"].as_str()), ("2,501", "–"));
+    assert_eq!(fields["json-control"]["envelope throughput p50 /s"], "[2,501] ×1.00");
     // JSON drifts from 60 to 66 µs; a pairing by round gives exactly the share in every round.
     assert!(json["relay µs/event"].starts_with("62."), "{}", json["relay µs/event"]);
     assert!(cbor["relay µs/event"].ends_with("×0.60"), "{}", cbor["relay µs/event"]);
@@ -274,7 +284,8 @@ fn publishes_count_where_nothing_is_delivered() {
     });
     let fields = fields(&result);
     // 1,000 acknowledged publishes in 1.6 s, 900 × 4,000 bytes between them.
-    assert_eq!(fields["json+none"]["envelopes/s"], "625");
+    let figures = &Derived::of(&result).cells[0].figures;
+    assert!((figures[&Metric::EnvelopesPerSecond] - 625.0).abs() < 1e-9);
     assert_eq!(fields["json+none"]["wire B/event"], "3,600");
     assert!(fields["json+none"]["p50 ms"].starts_with("0.999"));
     assert!(report::summary(&result).contains("are of `publish_ok`"));
@@ -331,10 +342,16 @@ fn logs_hold_one_interval_for_each_usable_block() {
     report::write_percentiles(&troubled(), folder.path()).unwrap();
     let intervals = |cell: &str| {
         let text = fs::read_to_string(folder.path().join(format!("hlog/{cell}.hlog"))).unwrap();
-        text.lines().filter(|line| line.starts_with("Tag=response,")).count()
+        let of = |tag: &str| text.lines().filter(|line| line.starts_with(tag)).count();
+        assert_eq!(of("Tag=throughput,"), of("Tag=response,"));
+        assert_eq!(of("Tag=throughput_wire_bytes,"), of("Tag=response,"));
+        of("Tag=response,")
     };
     assert_eq!((intervals("json+none"), intervals("cbor-packed+none"), intervals("proto+none")), (9, 2, 2));
     assert!(folder.path().join("hgrm/json+none.hgrm").exists());
+    let rates = fs::read_to_string(folder.path().join("hgrm/json+none.throughput.hgrm")).unwrap();
+    // 250 deliveries in 100 ms are 2,500 a second, not 0.0025 ms.
+    assert!(rates.lines().nth(2).unwrap().trim().starts_with("2501.000 "), "{rates}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod costs;
 mod draw;
 mod picture;
 mod rates;
+mod throughput;
 mod time;
 
 pub(super) use cells::{legend, packings};
@@ -17,4 +18,5 @@ pub(super) use costs::{forest, pareto};
 pub(super) use draw::escape;
 pub(super) use picture::picture;
 pub(super) use rates::{p99_against_rate, search_curve};
+pub(super) use throughput::{course, throughput};
 pub(super) use time::{percentiles, time_series};

@@ -1,0 +1,283 @@
+//! Envelope throughput: how many envelopes and wire bytes came in each interval of the measured
+//! time.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Latency;
+
+/// What a worker counts at first; a multiple of it is reported.
+const GRID_NS: u64 = 10_000_000;
+
+/// Intervals kept at most: bounds memory (24 bytes each, 1.5 MiB a worker). Beyond it pairs become
+/// one, so the grid of an hour is 80 ms.
+const MOST_INTERVALS: usize = 1 << 16;
+
+/// The longest interval reported.
+const LONGEST_NS: u64 = 1_000_000_000;
+
+/// Fewest envelopes of an interval on average; with fewer, chance decides the spread.
+const FEWEST_ENVELOPES: f64 = 10.0;
+
+/// Envelope throughput of a run: the distribution over intervals that lie wholly within spans in
+/// which work was outstanding. The first and the last interval of a span, of which it covers a part
+/// only, are left out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Throughput {
+    /// The length of an interval.
+    pub interval_ns: u64,
+    /// Envelopes a second, one value an interval.
+    pub envelopes_per_s: Latency,
+    /// Wire bytes a second from relay to clients, one value an interval.
+    pub wire_bytes_per_s: Latency,
+}
+
+impl Throughput {
+    /// Adds the intervals of another run. Rates are per second, so intervals of another length mix.
+    pub fn merge(&mut self, other: &Throughput) {
+        self.interval_ns = self.interval_ns.max(other.interval_ns);
+        self.envelopes_per_s.merge(&other.envelopes_per_s);
+        self.wire_bytes_per_s.merge(&other.wire_bytes_per_s);
+    }
+}
+
+/// Counts by interval from the start of the run, of one worker.
+#[derive(Debug, Clone)]
+pub struct ThroughputRecorder {
+    interval_ns: u64,
+    intervals: Vec<Interval>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Interval {
+    deliveries: u64,
+    acknowledgements: u64,
+    wire_bytes: u64,
+}
+
+impl Interval {
+    fn add(&mut self, other: Interval) {
+        self.deliveries += other.deliveries;
+        self.acknowledgements += other.acknowledgements;
+        self.wire_bytes += other.wire_bytes;
+    }
+}
+
+impl Default for ThroughputRecorder {
+    fn default() -> ThroughputRecorder {
+        ThroughputRecorder { interval_ns: GRID_NS, intervals: Vec::new() }
+    }
+}
+
+impl ThroughputRecorder {
+    /// Counts a delivery at this instant, in nanoseconds from the start.
+    pub fn delivery(&mut self, now_ns: u64) {
+        self.at(now_ns).deliveries += 1;
+    }
+
+    /// Counts an acknowledged publish.
+    pub fn acknowledgement(&mut self, now_ns: u64) {
+        self.at(now_ns).acknowledgements += 1;
+    }
+
+    /// Counts wire bytes that came from the relay.
+    pub fn wire_bytes(&mut self, now_ns: u64, bytes: u64) {
+        self.at(now_ns).wire_bytes += bytes;
+    }
+
+    /// Adds the counts of another worker.
+    pub fn merge(&mut self, other: &ThroughputRecorder) {
+        let mut other = other.clone();
+        while self.interval_ns < other.interval_ns {
+            self.halve();
+        }
+        while other.interval_ns < self.interval_ns {
+            other.halve();
+        }
+        if self.intervals.len() < other.intervals.len() {
+            self.intervals.resize_with(other.intervals.len(), Interval::default);
+        }
+        self.intervals.iter_mut().zip(&other.intervals).for_each(|(own, other)| own.add(*other));
+    }
+
+    /// The throughput within disjoint spans in ascending order, in nanoseconds from the start, at
+    /// intervals of about `wanted_ns`: longer, up to a second, when they would hold fewer than ten
+    /// envelopes on average. Envelopes are deliveries, or acknowledgements where nothing was
+    /// delivered. `None` when no interval lies wholly within a span.
+    pub fn within(&self, spans: &[(u64, u64)], wanted_ns: u64) -> Option<Throughput> {
+        let delivers = self.intervals.iter().any(|interval| interval.deliveries > 0);
+        let envelopes = |one: &Interval| if delivers { one.deliveries } else { one.acknowledgements };
+        let mut every = (wanted_ns / self.interval_ns).max(1);
+        loop {
+            let interval_ns = every * self.interval_ns;
+            let whole = self.whole(spans, every);
+            let sum: u64 = whole.iter().map(envelopes).sum();
+            let rare = (sum as f64) < FEWEST_ENVELOPES * whole.len() as f64;
+            if rare && interval_ns * 2 <= LONGEST_NS {
+                every *= 2;
+                continue;
+            }
+            let mut found = Throughput { interval_ns, ..Throughput::default() };
+            for interval in &whole {
+                found.envelopes_per_s.record(per_second(envelopes(interval), interval_ns));
+                found.wire_bytes_per_s.record(per_second(interval.wire_bytes, interval_ns));
+            }
+            return Some(found).filter(|_| !whole.is_empty());
+        }
+    }
+
+    /// Intervals of `every` of the grid that lie wholly within one of the spans.
+    fn whole(&self, spans: &[(u64, u64)], every: u64) -> Vec<Interval> {
+        let length_ns = every * self.interval_ns;
+        let mut whole = Vec::new();
+        for (from, to) in spans {
+            for n in from.div_ceil(length_ns)..to / length_ns {
+                let mut sum = Interval::default();
+                let first = usize::try_from(n * every).unwrap_or(usize::MAX);
+                let counted = self.intervals.iter().skip(first);
+                counted.take(usize::try_from(every).unwrap_or(usize::MAX)).for_each(|one| sum.add(*one));
+                whole.push(sum);
+            }
+        }
+        whole
+    }
+
+    fn at(&mut self, now_ns: u64) -> &mut Interval {
+        while now_ns / self.interval_ns >= MOST_INTERVALS as u64 {
+            self.halve();
+        }
+        let at = usize::try_from(now_ns / self.interval_ns).expect("below MOST_INTERVALS");
+        if at >= self.intervals.len() {
+            self.intervals.resize_with(at + 1, Interval::default);
+        }
+        &mut self.intervals[at]
+    }
+
+    /// Makes one interval of two.
+    fn halve(&mut self) {
+        let pair = |pair: &[Interval]| {
+            let mut sum = Interval::default();
+            pair.iter().for_each(|one| sum.add(*one));
+            sum
+        };
+        self.intervals = self.intervals.chunks(2).map(pair).collect();
+        self.interval_ns = self.interval_ns.saturating_mul(2);
+    }
+}
+
+/// A count as a rate, rounded.
+fn per_second(count: u64, interval_ns: u64) -> u64 {
+    let rate = (u128::from(count) * 1_000_000_000 + u128::from(interval_ns / 2)) / u128::from(interval_ns);
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A delivery of 100 bytes each `every_ms`, for so many milliseconds.
+    fn steady(every_ms: u64, ms: u64) -> ThroughputRecorder {
+        let mut recorder = ThroughputRecorder::default();
+        for at in (0..ms).step_by(usize::try_from(every_ms).unwrap()) {
+            recorder.delivery(at * MS);
+            recorder.wire_bytes(at * MS, 100);
+        }
+        recorder
+    }
+
+    /// Number of intervals, their length in milliseconds, and the lowest and highest rate.
+    fn figures(found: &Throughput) -> (u64, u64, u64, u64) {
+        let rates = &found.envelopes_per_s;
+        (rates.len(), found.interval_ns / MS, rates.histogram().value_at_quantile(0.0), rates.max_ns())
+    }
+
+    #[test]
+    fn intervals_are_counted_and_stated_as_rates() {
+        let found = steady(1, 1_000).within(&[(0, 1_000 * MS)], 100 * MS).unwrap();
+        assert_eq!(figures(&found), (10, 100, 1_000, 1_000));
+        assert_eq!(found.wire_bytes_per_s.max_ns() / 1_000, 100);
+    }
+
+    #[test]
+    fn intervals_that_a_span_covers_in_part_are_left_out() {
+        let all = steady(1, 1_000);
+        for (span, intervals) in [
+            ((0, 1_000), 10),
+            ((1, 1_000), 9),
+            ((0, 999), 9),
+            ((1, 999), 8),
+            ((99, 300), 2),
+            ((101, 299), 0),
+            ((100, 199), 0),
+        ] {
+            let found = all.within(&[(span.0 * MS, span.1 * MS)], 100 * MS);
+            assert_eq!(found.map_or(0, |found| found.envelopes_per_s.len()), intervals, "{span:?}");
+        }
+        let found = all.within(&[(0, 250 * MS), (260 * MS, 500 * MS)], 100 * MS).unwrap();
+        assert_eq!(figures(&found), (4, 100, 1_000, 1_000), "no interval reaches over a pause");
+    }
+
+    #[test]
+    fn a_pause_within_a_span_is_a_rate_of_zero() {
+        let mut recorder = steady(1, 500);
+        (800..1_000).for_each(|ms| recorder.delivery(ms * MS));
+        let found = recorder.within(&[(0, 1_000 * MS)], 100 * MS).unwrap();
+        assert_eq!(figures(&found), (10, 100, 0, 1_000));
+    }
+
+    #[test]
+    fn rare_envelopes_make_intervals_longer_up_to_a_second() {
+        let at = |every_ms| figures(&steady(every_ms, 8_000).within(&[(0, 8_000 * MS)], 100 * MS).unwrap());
+        assert_eq!(at(10), (80, 100, 100, 100));
+        assert_eq!(at(20), (40, 200, 50, 50));
+        assert_eq!(at(100).1, 800);
+        assert_eq!(at(1_000).1, 800, "a second at most");
+        let short = steady(1, 50).within(&[(0, 50 * MS)], 10 * MS).unwrap();
+        assert_eq!(figures(&short), (5, 10, 1_000, 1_000));
+    }
+
+    #[test]
+    fn acknowledgements_count_where_nothing_is_delivered() {
+        let mut recorder = ThroughputRecorder::default();
+        (0..100).for_each(|ms| recorder.acknowledgement(ms * MS));
+        assert_eq!(figures(&recorder.within(&[(0, 100 * MS)], 100 * MS).unwrap()), (1, 100, 1_000, 1_000));
+        (0..20).for_each(|ms| recorder.delivery(ms * MS));
+        assert_eq!(figures(&recorder.within(&[(0, 100 * MS)], 100 * MS).unwrap()).3, 200);
+        assert_eq!(ThroughputRecorder::default().within(&[], 100 * MS), None);
+    }
+
+    #[test]
+    fn workers_add_up_interval_by_interval() {
+        let mut one = steady(1, 300);
+        one.merge(&steady(1, 500));
+        let found = one.within(&[(0, 500 * MS)], 100 * MS).unwrap();
+        assert_eq!(figures(&found), (5, 100, 1_000, 2_000));
+        assert_eq!(found.envelopes_per_s.histogram().value_at_quantile(0.5), 2_000);
+    }
+
+    #[test]
+    fn an_hour_keeps_every_count_in_bounded_memory() {
+        let mut hour = steady(1_000, 3_600_000);
+        assert!(hour.intervals.len() <= MOST_INTERVALS);
+        assert_eq!(hour.interval_ns, 80 * MS);
+        let sum = |of: &ThroughputRecorder| of.intervals.iter().map(|one| one.deliveries).sum::<u64>();
+        assert_eq!(sum(&hour), 3_600);
+        let mut short = steady(1, 1_000);
+        short.merge(&hour);
+        hour.merge(&steady(1, 1_000));
+        assert_eq!((short.interval_ns, &short.intervals), (hour.interval_ns, &hour.intervals));
+        assert_eq!(sum(&hour), 4_600);
+        hour.delivery(u64::MAX);
+        assert!(hour.intervals.len() <= MOST_INTERVALS, "a clock that runs wild is bounded, too");
+    }
+
+    #[test]
+    fn merged_runs_keep_every_interval() {
+        let run = |every_ms| steady(every_ms, 1_000).within(&[(0, 1_000 * MS)], 100 * MS).unwrap();
+        let mut merged = run(1);
+        merged.merge(&run(2));
+        assert_eq!(figures(&merged), (20, 100, 500, 1_000));
+    }
+}
