@@ -40,11 +40,11 @@ pub fn close(shared: &Shared, reports: &[&Report], complete: bool) -> Counts {
     counts.repeats_expected = workload.repeats;
     counts.requests_failed = counts.requests - counts.requests_completed;
     for (role, client) in workload.roles.iter().zip(reports) {
-        for (live, seen) in role.filters().iter().zip(&client.seen) {
+        for (n, (live, seen)) in role.filters().iter().zip(&client.seen).enumerate() {
             let matches = &workload.live[*live as usize].matches;
-            if client.cut_off.is_some() {
-                // The relay ended the connection: deliveries until then are judged, later ones are
-                // not lost.
+            if client.cut_off.is_some() || client.closed.contains(n) {
+                // The relay ended the connection or the subscription: deliveries until then are
+                // judged, later ones are not lost.
                 close_live(shared, matches, seen, |n| seen.contains(n), &mut counts);
                 let owed = matches.iter().filter(|n| shared.fate(*n) == Fate::Acked && !seen.contains(*n));
                 counts.deliveries_cut_off += owed.count() as u64;
@@ -54,7 +54,13 @@ pub fn close(shared: &Shared, reports: &[&Report], complete: bool) -> Counts {
         }
         for stay in &client.stays {
             let matches = &workload.live[stay.live as usize].matches;
-            let owed = |n| stay.during.contains(n) || stay.seen.contains(n);
+            let is_missing = |n: &usize| {
+                stay.during.contains(*n) && !stay.seen.contains(*n) && shared.fate(*n) == Fate::Acked
+            };
+            if stay.closed {
+                counts.deliveries_cut_off += matches.iter().filter(is_missing).count() as u64;
+            }
+            let owed = |n| (!stay.closed && stay.during.contains(n)) || stay.seen.contains(n);
             close_live(shared, matches, &stay.seen, owed, &mut counts);
         }
         counts.readers_cut_off += u64::from(client.cut_off.is_some());

@@ -5,7 +5,7 @@ use std::{
     collections::HashSet,
     sync::{
         Mutex, OnceLock, PoisonError,
-        atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -47,7 +47,8 @@ pub struct Shared {
     /// Notified when everything is done, or something failed.
     pub changed: Notify,
     fates: Vec<AtomicU8>,
-    fan_out: Vec<u32>,
+    /// For each publication, the deliveries that are outstanding until its fate is known.
+    fan_out: Vec<AtomicU32>,
     start: OnceLock<Instant>,
     outstanding: AtomicI64,
     /// The number of slow readers that have not caught up.
@@ -80,7 +81,7 @@ impl Shared {
             failures: Mutex::default(),
             known: (0..workload.readers).map(|_| Mutex::default()).collect(),
             workload,
-            fan_out,
+            fan_out: fan_out.into_iter().map(AtomicU32::new).collect(),
         }
     }
 
@@ -154,8 +155,17 @@ impl Shared {
     /// Sets the fate of a publication. One that the relay did not accept is delivered to nobody.
     pub fn settle(&self, publication: usize, fate: Fate) {
         self.fates[publication].store(fate as u8, Ordering::Release);
-        let undelivered = if fate == Fate::Acked { 0 } else { i64::from(self.fan_out[publication]) };
-        self.done(1 + undelivered);
+        let undelivered =
+            if fate == Fate::Acked { 0 } else { self.fan_out[publication].swap(0, Ordering::AcqRel) };
+        self.done(1 + i64::from(undelivered));
+    }
+
+    /// Takes one delivery of a publication off the outstanding work, because the relay ended the
+    /// subscription.
+    pub fn no_longer_owed(&self, publication: usize) {
+        let one_less =
+            self.fan_out[publication].fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
+        self.done(i64::from(one_less.is_ok()));
     }
 
     /// The fate of a publication.

@@ -157,11 +157,11 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
             counts.repeats, counts.repeats_expected, counts.repeats_peeked
         )?;
     }
-    if counts.readers_cut_off > 0 {
+    if counts.readers_cut_off + counts.subscriptions_closed > 0 {
         writeln!(
             out,
-            "  cut off          {} slow readers, with {} events undelivered",
-            counts.readers_cut_off, counts.deliveries_cut_off
+            "  cut off          {} slow readers and {} live subscriptions, with {} events undelivered",
+            counts.readers_cut_off, counts.subscriptions_closed, counts.deliveries_cut_off
         )?;
     }
     if let Status::Incomplete { reason } = &record.status {

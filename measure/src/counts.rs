@@ -29,7 +29,8 @@ pub struct Counts {
     pub requests_failed: u64,
     /// Events that should arrive at subscribers.
     pub deliveries_expected: u64,
-    /// Of those, arrived once and unaltered.
+    /// Of those, arrived once and unaltered. The content of [`Counts::repeats_peeked`] is not
+    /// compared.
     pub deliveries: u64,
     /// Of those, never arrived.
     pub deliveries_lost: u64,
@@ -37,20 +38,21 @@ pub struct Counts {
     pub deliveries_duplicated: u64,
     /// Arrivals with other content than was published.
     pub deliveries_altered: u64,
-    /// Arrivals under the id of a subscription that did not ask for the event: its filter does not match, or nobody
-    /// opened it.
+    /// Arrivals under the id of a subscription that did not ask for the event: its filter does not
+    /// match, or nobody opened it.
     #[serde(default)]
     pub deliveries_misrouted: u64,
     /// Arrivals of events that nobody published.
     #[serde(default)]
     pub deliveries_invented: u64,
-    /// Other arrivals nobody was owed: of a refused publication, or of a stored event behind its EOSE.
+    /// Other arrivals nobody was owed: of a refused publication, or of a stored event behind its
+    /// EOSE.
     pub deliveries_unexpected: u64,
-    /// Live events that matched a subscription and were not owed to it: on the way when it was closed,
-    /// or beside the stored events of a request. No damage: NIP-01 has no answer to CLOSE.
+    /// Live events that matched a subscription and were not owed to it: on the way when it was
+    /// closed, or beside the stored events of a request. No damage: NIP-01 has no answer to CLOSE.
     #[serde(default)]
     pub deliveries_after_close: u64,
-    /// OK, EOSE and NEG-MSG that nothing was sent for, or that came twice.
+    /// OK, EOSE, NEG-MSG and NEG-ERR that nothing was sent for, or that came twice.
     #[serde(default)]
     pub answers_unexpected: u64,
     /// Frames that could not be decoded.
@@ -58,7 +60,11 @@ pub struct Counts {
     /// Clients that read slowly on purpose and that the relay disconnected for it.
     #[serde(default)]
     pub readers_cut_off: u64,
-    /// What would have been due to them after that: neither expected nor lost.
+    /// Live subscriptions that the relay ended (CLOSED), which NIP-01 allows.
+    #[serde(default)]
+    pub subscriptions_closed: u64,
+    /// What would have been due to these readers and subscriptions after that: neither expected nor
+    /// lost.
     #[serde(default)]
     pub deliveries_cut_off: u64,
     /// Reconciliations (NIP-77) that ended with both sides knowing the difference.
@@ -76,13 +82,14 @@ pub struct Counts {
     /// Of those, arrived.
     #[serde(default)]
     pub repeats: u64,
-    /// Of those, recognised without decoding the event.
+    /// Of those, recognised by their id, without decoding the event: an alteration goes unseen.
     #[serde(default)]
     pub repeats_peeked: u64,
 }
 
 impl Counts {
-    /// Proves that everything planned and expected is accounted for, and nothing was lost or damaged.
+    /// Proves that everything planned and expected is accounted for, and nothing was lost or
+    /// damaged.
     ///
     /// # Errors
     /// The sentence names every rule that fails, with its numbers.
@@ -137,7 +144,8 @@ impl Counts {
         ]
     }
 
-    /// The envelopes of a run: deliveries, or acknowledged publishes where the scenario delivers nothing.
+    /// The envelopes of a run: deliveries, or acknowledged publishes where the scenario delivers
+    /// nothing.
     pub fn envelopes(&self) -> u64 {
         if self.deliveries > 0 { self.deliveries } else { self.acked }
     }

@@ -11,8 +11,8 @@ use crate::{
     Throughput, Validity, unpack,
 };
 
-/// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second number; any other
-/// change raises the first, and readers refuse a first number they do not know.
+/// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
+/// number; any other change raises the first, and readers refuse a first number they do not know.
 pub const SCHEMA_VERSION: &str = "2.1";
 
 /// What one run did, how long it took and whether that may be believed.
@@ -62,14 +62,15 @@ pub struct RunRecord {
     /// What compression takes of that, where it was looked at.
     #[serde(default)]
     pub compression_memory: Option<CompressionMemoryRecord>,
-    /// The cores that relay and clients kept to, where a relay of our own had cores apart from the clients.
+    /// The cores that relay and clients kept to, where a relay of our own had cores apart from the
+    /// clients.
     #[serde(default)]
     pub pinned: Option<PinnedCores>,
     /// How many cores each process could use; absent in older records.
     #[serde(default)]
     pub usable_cores: Option<UsableCores>,
-    /// What both processes allocated during the run, in builds that count it. Latencies and CPU times of such a run are no
-    /// evidence.
+    /// What both processes allocated during the run, in builds that count it. Latencies and CPU
+    /// times of such a run are no evidence.
     #[serde(default)]
     pub allocations: Option<AllocationsRecord>,
     /// Deliveries by where the relay had the event's bytes from, of a relay of our own that ended well.
@@ -85,12 +86,14 @@ pub struct RunRecord {
     /// The run second by second.
     #[serde(default)]
     pub slices: Option<Slices>,
-    /// What the scenario demands of latencies. A run that misses it measured well; it is the relay that is too slow.
+    /// What the scenario demands of latencies. A run that misses it measured well; it is the relay
+    /// that is too slow.
     #[serde(default)]
     pub latency_bounds: Vec<LatencyBound>,
-    /// By metric: `response` (delivered − intended), `service` (delivered − sent), `send_lag` (sent − intended),
-    /// `publish_ok`, `eose`, `first_event` and `fiftieth_event` (of a step), `session`, `handshake`, `auth`; with a
-    /// dot and a name for one population of clients. Metrics a scenario does not have are absent.
+    /// By metric: `response` (delivered − intended), `service` (delivered − sent), `send_lag` (sent
+    /// − intended), `publish_ok`, `eose`, `first_event` and `fiftieth_event` (of a step),
+    /// `session`, `handshake`, `auth`; with a dot and a name for one population of clients. Metrics
+    /// a scenario does not have are absent.
     pub latency: BTreeMap<String, Latency>,
 }
 
@@ -103,7 +106,8 @@ impl RunRecord {
         read_versioned(path, "record")
     }
 
-    /// The scenario's bounds on latencies that this run is known to miss, with what it measured in nanoseconds.
+    /// The scenario's bounds on latencies that this run is known to miss, with what it measured in
+    /// nanoseconds.
     pub fn missed_bounds(&self) -> impl Iterator<Item = (&LatencyBound, u64)> {
         self.latency_bounds.iter().filter_map(|bound| {
             let ns = self.latency.get(&bound.metric)?.quantile_ns(bound.quantile).ns()?;
@@ -123,8 +127,8 @@ impl RunRecord {
     }
 }
 
-/// Reads a JSON file that states its `schema_version`: a record, or what embeds records. `what` names it in error texts. The
-/// file may be compressed with gzip (RFC 1952).
+/// Reads a JSON file that states its `schema_version`: a record, or what embeds records. `what`
+/// names it in error texts. The file may be compressed with gzip (RFC 1952).
 ///
 /// # Errors
 /// [`RecordError`]; each names the file.
@@ -268,7 +272,8 @@ pub struct RelayProcess {
     pub version: String,
     /// True when the run started it.
     pub own: bool,
-    /// How it misbehaved, because it was told to: then the record tests the instrument, and says nothing else.
+    /// How it misbehaved, because it was told to: then the record tests the instrument, and says
+    /// nothing else.
     #[serde(default)]
     pub faults: Vec<String>,
     /// How many deliveries it spoiled, because it was told to and where it is our own.
@@ -300,7 +305,8 @@ pub struct PinnedCores {
     pub clients: Vec<u32>,
 }
 
-/// Cores that each process can keep busy: those it is pinned to, or its threads, whichever is fewer.
+/// Cores that each process can keep busy: those it is pinned to, or its threads, whichever is
+/// fewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UsableCores {
     /// Of the relay, where the run started it.
@@ -380,9 +386,9 @@ pub struct AllocationsRecord {
     pub relay: Option<Allocations>,
 }
 
-/// What compressors and decompressors take, in bytes, as the ends count it themselves: exact, by zstd's own account and by
-/// the allocations of zlib-rs. A connection's states are made when its first message needs them; they are counted when
-/// it ends, and the mean is over all connections.
+/// What compressors and decompressors take, in bytes, as the ends count it themselves: exact, by
+/// zstd's own account and by the allocations of zlib-rs. A connection's states are made when its
+/// first message needs them; they are counted when it ends, and the mean is over all connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CompressionMemoryRecord {
     /// Of one connection, in the client.

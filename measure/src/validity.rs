@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Counts, Quantile};
 
-/// Achieved ÷ offered rate. A generator that falls behind its own plan measures itself; 1 % covers the last partly
-/// answered second of a ten-second block, 3 % is no longer the load that was asked for.
+/// Achieved ÷ offered rate. A generator that falls behind its own plan measures itself; 1 % covers
+/// the last partly answered second of a ten-second block, 3 % is no longer the load that was asked
+/// for.
 const RATE_SUSPECT_BELOW: f64 = 0.99;
 const RATE_INVALID_BELOW: f64 = 0.97;
 
@@ -19,8 +20,8 @@ const RATE_INVALID_BELOW: f64 = 0.97;
 const LAG_SUSPECT_ABOVE_NS: u64 = 10_000_000;
 const LAG_INVALID_ABOVE_NS: u64 = 50_000_000;
 
-/// What the plan itself delays: one core serves sends that are due at one instant in turn, each with
-/// the answers that come meanwhile.
+/// What the plan itself delays: one core serves sends that are due at one instant in turn, each
+/// with the answers that come meanwhile.
 const BURST_NS_PER_SEND: u64 = 1_000_000;
 
 /// Generator CPU ÷ its cores. Queueing delay grows without bound near 1: at 0.8 it is already four
@@ -109,7 +110,8 @@ pub struct Signals {
     pub generator_cpu_ns: u64,
     /// How long its threads were runnable without running, where the kernel tells.
     pub generator_wait_ns: Option<u64>,
-    /// Cores this process may use: those it is pinned to, or its worker threads, whichever is fewer.
+    /// Cores this process may use: those it is pinned to, or its worker threads, whichever is
+    /// fewer.
     pub generator_cores: u64,
     /// How long the block took.
     pub elapsed_ns: u64,
@@ -149,6 +151,13 @@ impl Signals {
             let reason =
                 format!("the generator dropped {dropped} of {planned} planned events: its queue was full");
             validity.add(ValidityClass::Invalid, reason);
+        }
+        if counts.subscriptions_closed > 0 {
+            let reason = format!(
+                "the relay ended {} live subscriptions (CLOSED), which got nothing more",
+                counts.subscriptions_closed
+            );
+            validity.add(ValidityClass::Suspect, reason);
         }
         if self.clipped > 0 {
             let reason = format!("{} samples exceeded the histogram's 60 s", self.clipped);
@@ -282,7 +291,7 @@ mod tests {
     fn every_rule_fires_at_its_two_thresholds() {
         use ValidityClass::{Invalid, Suspect};
         type Change = fn(&mut Signals);
-        let cases: [(Change, ValidityClass, &str); 16] = [
+        let cases: [(Change, ValidityClass, &str); 17] = [
             (|s| s.rate_per_second.as_mut().unwrap().achieved = 98.0, Suspect, "achieved 98.0 of 100.0"),
             (|s| s.rate_per_second.as_mut().unwrap().achieved = 96.9, Invalid, "achieved 96.9 of 100.0"),
             (|s| s.send_lag_ns_p99 = Quantile::Bracketed(10_100_000), Suspect, "send lag p99 10.100 ms"),
@@ -302,6 +311,7 @@ mod tests {
             (|s| s.counts.decode_errors = 1, Invalid, "decode_errors is 1"),
             (|s| s.counts.deliveries_duplicated = 1, Invalid, "deliveries_duplicated is 1"),
             (|s| s.counts.deliveries -= 1, Invalid, "the ledger does not balance"),
+            (|s| s.counts.subscriptions_closed = 2, Suspect, "ended 2 live subscriptions"),
             (|s| s.counts = Counts::default(), Invalid, "nothing was planned"),
         ];
         for (change, class, reason) in cases {

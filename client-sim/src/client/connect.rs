@@ -184,6 +184,7 @@ impl Client {
         let shared = std::sync::Arc::clone(&self.shared);
         let filters = shared.workload.roles[self.id].filters();
         self.report.seen = vec![Bits::of_len(shared.workload.publications.len()); filters.len()];
+        self.report.closed = Bits::of_len(filters.len());
         for (n, live) in (0..).zip(filters) {
             self.opening.insert(n as usize);
             self.request(Subscription::Live(n), &shared.workload.live[*live as usize].filter);
@@ -251,8 +252,9 @@ impl Client {
     /// accepted.
     pub(super) fn end_when_caught_up(&mut self, now_ns: u64) {
         let shared = &self.shared;
+        let closed = &self.report.closed;
         let filters = shared.workload.roles[self.id].filters().iter().zip(&self.report.seen);
-        let caught_up = filters.into_iter().all(|(live, seen)| {
+        let caught_up = filters.enumerate().filter(|(n, _)| !closed.contains(*n)).all(|(_, (live, seen))| {
             let mut owed = shared.workload.live[*live as usize].matches.iter().filter(|p| !seen.contains(*p));
             owed.all(|p| shared.fate(p).is_undelivered())
         });

@@ -32,6 +32,9 @@ impl Client {
             let matches = workload.live[live].filter.matches(&workload.events[found as usize]);
             return self.count_stray(matches, false);
         };
+        if self.report.closed.contains(filter as usize) {
+            return self.count_stray(true, false);
+        }
         if !self.report.seen[filter as usize].insert(publication) {
             self.report.counts.deliveries_duplicated += 1;
             return;
@@ -49,7 +52,7 @@ impl Client {
         let planned = workload.sessions.get(session as usize).filter(|s| s.connection == self.id);
         let live = planned.and_then(|planned| planned.live.get(filter as usize));
         let visit = self.sessions.get_mut(&session).and_then(|session| session.visit.as_mut());
-        let was_asked = visit.is_some() || self.ended.contains_key(&session);
+        let was_asked = visit.is_some() || self.ended.contains(&session);
         let Some(live) = live.filter(|_| was_asked).map(|live| &workload.live[*live as usize]) else {
             self.report.counts.deliveries_misrouted += 1;
             return;
@@ -57,11 +60,14 @@ impl Client {
         let matching = workload.publication_of(found).filter(|p| live.matches.contains(*p));
         let Some((visit, publication)) = visit.zip(matching) else {
             // A live event may be on the way when the relay reads CLOSE.
-            let after_close = self.ended.contains_key(&session);
+            let after_close = self.ended.contains(&session);
             let matches = live.filter.matches(&workload.events[found as usize]);
             return self.count_stray(matches, after_close);
         };
-        if visit.subscriptions[filter as usize].seen.insert(publication) {
+        let stay = &mut visit.subscriptions[filter as usize];
+        if stay.closed {
+            self.count_stray(true, false);
+        } else if stay.seen.insert(publication) {
             self.time_delivery(publication, now_ns);
             self.shared.delivered(1);
         } else {
@@ -90,8 +96,12 @@ impl Client {
                 &shared.workload.live[*live as usize].filter,
             );
         }
-        let stay =
-            |live: &u32| Stay { live: *live, during: Bits::default(), seen: Bits::of_len(publications) };
+        let stay = |live: &u32| Stay {
+            live: *live,
+            during: Bits::default(),
+            seen: Bits::of_len(publications),
+            closed: false,
+        };
         if let Some(open) = self.sessions.get_mut(&session) {
             open.visit = Some(Visit {
                 opening,
@@ -106,10 +116,7 @@ impl Client {
     /// none was owed.
     pub(super) fn stay_eose(&mut self, session: u32, filter: u32, now_ns: u64) -> bool {
         let open = self.sessions.get_mut(&session).and_then(|open| open.visit.as_mut());
-        let Some(visit) = open else {
-            // Requests of a session that was cut short may still be answered.
-            return self.ended.get(&session) == Some(&false);
-        };
+        let Some(visit) = open else { return false };
         if !visit.opening.remove(filter as usize) {
             return false;
         }
@@ -119,6 +126,31 @@ impl Client {
             self.wake_at(now_ns + nanos(stay), Wake::Leave(session));
         }
         true
+    }
+
+    /// Takes a CLOSED of a live subscription of a session: nothing more is owed to it. The other
+    /// subscriptions go on.
+    pub(super) fn stay_closed(&mut self, session: u32, filter: u32, now_ns: u64) {
+        let open = self.sessions.get_mut(&session).and_then(|open| open.visit.as_mut());
+        let stay = open.and_then(|visit| visit.subscriptions.get_mut(filter as usize));
+        let Some(stay) = stay.filter(|stay| !stay.closed) else { return };
+        stay.closed = true;
+        self.report.counts.subscriptions_closed += 1;
+        self.stay_eose(session, filter, now_ns);
+    }
+
+    /// Takes a CLOSED of a subscription that lasts as long as the run: nothing more is owed to it.
+    pub(super) fn live_closed(&mut self, filter: u32) {
+        let Some(live) = self.shared.workload.roles[self.id].filters().get(filter as usize) else { return };
+        if !self.report.closed.insert(filter as usize) {
+            return;
+        }
+        self.report.counts.subscriptions_closed += 1;
+        if self.reader.is_none() {
+            let seen = &self.report.seen[filter as usize];
+            let matches = self.shared.workload.live[*live as usize].matches.iter();
+            matches.filter(|p| !seen.contains(*p)).for_each(|p| self.shared.no_longer_owed(p));
+        }
     }
 
     /// Ends the stay: every matching publication that was sent during the stay is owed.
@@ -131,7 +163,7 @@ impl Client {
         let publications = workload.publications.len();
         for (n, stay) in visit.subscriptions.iter_mut().enumerate() {
             stay.during = (0..publications).map(|p| sent.contains(p) && !visit.before.contains(p)).collect();
-            let owed = workload.live[stay.live as usize].matches.iter();
+            let owed = workload.live[stay.live as usize].matches.iter().filter(|_| !stay.closed);
             let owed = owed.filter(|p| stay.during.contains(*p) && !stay.seen.contains(*p));
             visit.missing.extend(owed.map(|p| (n, p)));
         }
@@ -144,9 +176,10 @@ impl Client {
             return true;
         };
         let subscriptions = &visit.subscriptions;
-        visit
-            .missing
-            .retain(|(n, p)| !subscriptions[*n].seen.contains(*p) && !shared.fate(*p).is_undelivered());
+        visit.missing.retain(|(n, p)| {
+            let stay = &subscriptions[*n];
+            !stay.closed && !stay.seen.contains(*p) && !shared.fate(*p).is_undelivered()
+        });
         visit.missing.is_empty()
     }
 

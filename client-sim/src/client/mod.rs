@@ -19,7 +19,7 @@ mod tests;
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap, VecDeque},
+    collections::{BinaryHeap, HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -84,12 +84,14 @@ pub(crate) struct Client {
     /// Publications whose OK is missing, by event id.
     in_flight: HashMap<[u8; 32], u32>,
     backlog: Backlog,
-    requests: HashMap<RequestId, OpenRequest>,
-    /// For each request whose EOSE came too early, the events that had come.
-    torn: HashMap<RequestId, Bits>,
+    /// Requests and fetches that wait for their EOSE.
+    requests: HashMap<Subscription, OpenRequest>,
+    /// For each request or fetch that ended before everything had come, the events that had come.
+    torn: HashMap<Subscription, Bits>,
+    /// For each fetch, by session and chunk, the events that it asked for, in ascending order.
+    fetches: HashMap<(u32, u32), Vec<u32>>,
     sessions: HashMap<u32, OpenSession>,
-    /// Sessions that ended, and whether as planned.
-    ended: HashMap<u32, bool>,
+    ended: HashSet<u32>,
     reconciliations: HashMap<u32, OpenReconciliation>,
     reader: Option<Reader>,
 }
@@ -127,8 +129,9 @@ impl Client {
             backlog: Backlog::default(),
             requests: HashMap::new(),
             torn: HashMap::new(),
+            fetches: HashMap::new(),
             sessions: HashMap::new(),
-            ended: HashMap::new(),
+            ended: HashSet::new(),
             reconciliations: HashMap::new(),
             shared,
         }
@@ -297,8 +300,9 @@ impl Client {
             }
             RelayMessage::NegErr { subscription, text } => {
                 self.complain(|| format!("NEG-ERR {subscription}: {text}"));
-                if let Ok(Subscription::Reconciliation(session)) = subscription.parse() {
-                    self.give_up_reconciling(session, now_ns);
+                match subscription.parse() {
+                    Ok(Subscription::Reconciliation(session)) => self.refuse_reconciling(session, now_ns),
+                    _ => self.report.counts.answers_unexpected += 1,
                 }
             }
             RelayMessage::Auth { challenge } => self.prove(&challenge, now_ns),
@@ -318,10 +322,10 @@ impl Client {
             Ok(Subscription::Stay { session, filter }) => {
                 self.stay_delivery((session, filter), found, now_ns);
             }
-            Ok(Subscription::Fetch { session, .. }) => self.fetched(session, found, now_ns),
-            Ok(Subscription::Request(request)) => {
-                self.learns(&event.id);
-                self.stored_delivery(request, found, now_ns);
+            Ok(subscription @ (Subscription::Fetch { .. } | Subscription::Request(_))) => {
+                if self.stored_delivery(subscription, found, now_ns) {
+                    self.learns(&event.id);
+                }
             }
             Ok(Subscription::Reconciliation(_)) | Err(_) => self.report.counts.deliveries_misrouted += 1,
         }
@@ -357,8 +361,9 @@ impl Client {
         let counts = match id.parse() {
             Ok(Subscription::Live(filter)) => self.opening.remove(filter as usize),
             Ok(Subscription::Stay { session, filter }) => self.stay_eose(session, filter, now_ns),
-            Ok(Subscription::Fetch { session, chunk }) => self.end_of_fetch(session, chunk, now_ns),
-            Ok(Subscription::Request(request)) => self.end_of_request(request, now_ns),
+            Ok(subscription @ (Subscription::Fetch { .. } | Subscription::Request(_))) => {
+                self.end_of_request(subscription, true, now_ns)
+            }
             Ok(Subscription::Reconciliation(_)) | Err(_) => false,
         };
         self.report.counts.answers_unexpected += u64::from(!counts);
@@ -371,14 +376,13 @@ impl Client {
             Ok(Subscription::Live(_)) if !self.started => {
                 self.fail(format!("the relay refused a live subscription: {text}"));
             }
-            Ok(Subscription::Stay { session, .. }) => self.cut_short(session, now_ns),
-            Ok(Subscription::Fetch { session, .. }) => self.give_up_reconciling(session, now_ns),
-            Ok(Subscription::Request(request)) => {
-                if self.requests.remove(&request).is_some() {
-                    self.cut_short(request.session, now_ns);
-                }
+            Ok(Subscription::Live(filter)) => self.live_closed(filter),
+            Ok(Subscription::Stay { session, filter }) => self.stay_closed(session, filter, now_ns),
+            // After EOSE the request is over, and CLOSED says nothing more (NIP-01).
+            Ok(subscription @ (Subscription::Fetch { .. } | Subscription::Request(_))) => {
+                self.end_of_request(subscription, false, now_ns);
             }
-            Ok(Subscription::Live(_) | Subscription::Reconciliation(_)) | Err(_) => {}
+            Ok(Subscription::Reconciliation(_)) | Err(_) => {}
         }
     }
 
@@ -392,19 +396,20 @@ impl Client {
         if !self.shared.knows(reader, &head.id) {
             return false;
         }
-        let (Some(found), Ok(Subscription::Request(request))) =
+        let (Some(found), Ok(request @ Subscription::Request(_))) =
             (self.shared.workload.find(&head.id), subscription.parse())
         else {
             return false;
         };
         self.report.last_ns = now_ns;
-        self.report.counts.repeats += 1;
-        self.report.counts.repeats_peeked += 1;
-        self.stored_delivery(request, found, now_ns);
+        if self.stored_delivery(request, found, now_ns) {
+            self.report.counts.repeats += 1;
+            self.report.counts.repeats_peeked += 1;
+        }
         true
     }
 
-    /// Adds a decoded event to those that the client has; counts a repeat when another relay
+    /// Adds a delivered event to those that the client has; counts a repeat when another relay
     /// brought it before.
     fn learns(&mut self, id: &[u8; 32]) {
         if let Task::Reader(Reading { reader, .. }) = self.shared.workload.roles[self.id].task {

@@ -4,12 +4,12 @@
 //! Other clients publish meanwhile. The relay must name the events that it accepted before
 //! NEG-OPEN, and may name those that were sent before the last round.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use codecs::{ClientMessage, Event, Filter};
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
 
-use super::{Client, Subscription};
+use super::{Client, Subscription, session::OpenRequest};
 use crate::{
     bits::Bits,
     recorder::Timing,
@@ -26,10 +26,10 @@ pub(super) struct OpenReconciliation {
     before: Bits,
     have: Vec<Id>,
     need: Vec<Id>,
-    /// Events that are fetched, and whether they came.
-    fetched: HashMap<u32, bool>,
-    /// Requests whose EOSE is missing.
-    fetching: Bits,
+    /// How many fetches wait for their EOSE.
+    fetching: usize,
+    /// Whether the relay refused a fetch.
+    refused: bool,
     /// Publications whose OK is missing.
     publishing: Vec<usize>,
     /// Whether the difference is known.
@@ -54,8 +54,8 @@ impl Client {
             before: shared.accepted(),
             have: Vec::new(),
             need: Vec::new(),
-            fetched: HashMap::new(),
-            fetching: Bits::default(),
+            fetching: 0,
+            refused: false,
             publishing: Vec::new(),
             known: false,
         };
@@ -68,11 +68,11 @@ impl Client {
 
     /// Answers a NEG-MSG; after the last one fetches and publishes the difference.
     pub(super) fn go_on_reconciling(&mut self, n: u32, message: &[u8], now_ns: u64) {
-        self.report.counts.negentropy_bytes += message.len() as u64;
         let Some(open) = self.reconciliations.get_mut(&n).filter(|open| !open.known) else {
             self.report.counts.answers_unexpected += 1;
             return;
         };
+        self.report.counts.negentropy_bytes += message.len() as u64;
         let next = match open.protocol.reconcile_with_ids(message, &mut open.have, &mut open.need) {
             Ok(next) => next,
             Err(error) => {
@@ -92,7 +92,7 @@ impl Client {
         self.report.counts.reconciliations += 1;
         self.send(&ClientMessage::NegClose { subscription });
         let wanted = self.what_to_fetch(n);
-        self.fetch(n, &wanted);
+        self.fetch(n, &wanted, now_ns);
         self.publish_own(n);
         self.end_reconciliations(now_ns);
     }
@@ -151,19 +151,25 @@ impl Client {
     }
 
     /// Requests events by their ids.
-    fn fetch(&mut self, n: u32, wanted: &[u32]) {
+    fn fetch(&mut self, n: u32, wanted: &[u32], now_ns: u64) {
         let shared = Arc::clone(&self.shared);
         let workload = &shared.workload;
-        let Some(planned) = planned(workload, n) else { return };
-        if let Some(open) = self.reconciliations.get_mut(&n) {
-            open.fetching = wanted.chunks(planned.chunk).map(|_| true).collect();
-            open.fetched = wanted.iter().map(|event| (*event, false)).collect();
-        }
+        let (Some(planned), Some(open)) = (planned(workload, n), self.reconciliations.get_mut(&n)) else {
+            return;
+        };
+        let due_ns = open.due_ns;
+        open.fetching = wanted.chunks(planned.chunk).len();
         for (chunk, events) in (0..).zip(wanted.chunks(planned.chunk)) {
             let ids: Vec<_> = events.iter().map(|event| workload.events[*event as usize].id).collect();
             let limit = Some(ids.len() as u64);
             let filter = Filter { ids: Some(ids), limit, ..Filter::default() };
-            self.request(Subscription::Fetch { session: n, chunk }, &filter);
+            let subscription = Subscription::Fetch { session: n, chunk };
+            self.request(subscription, &filter);
+            let mut expected = events.to_vec();
+            expected.sort_unstable();
+            let seen = Bits::of_len(expected.len());
+            self.fetches.insert((n, chunk), expected);
+            self.requests.insert(subscription, OpenRequest { due_ns, sent_ns: now_ns, seen });
         }
     }
 
@@ -178,65 +184,46 @@ impl Client {
         }
     }
 
-    /// Takes an event that the client lacked.
-    pub(super) fn fetched(&mut self, n: u32, found: u32, now_ns: u64) {
-        let counts = &mut self.report.counts;
-        let Some(open) = self.reconciliations.get_mut(&n) else {
-            match self.ended.contains_key(&n) {
-                true => counts.deliveries_unexpected += 1,
-                false => counts.deliveries_misrouted += 1,
-            }
-            return;
-        };
-        let due_ns = open.due_ns;
-        match open.fetched.get_mut(&found) {
-            None => counts.deliveries_misrouted += 1,
-            Some(true) => counts.deliveries_duplicated += 1,
-            Some(came) => {
-                *came = true;
-                counts.deliveries += 1;
-                self.shared.delivered(1);
-                self.record(Timing::Response, due_ns, now_ns);
-            }
+    /// Takes the end of a fetch.
+    pub(super) fn end_of_fetch(&mut self, n: u32, is_eose: bool, now_ns: u64) {
+        if let Some(open) = self.reconciliations.get_mut(&n) {
+            open.fetching -= 1;
+            open.refused |= !is_eose;
         }
-    }
-
-    /// Takes the EOSE of a request for missing events; false when none was owed.
-    pub(super) fn end_of_fetch(&mut self, n: u32, chunk: u32, now_ns: u64) -> bool {
-        let Some(open) = self.reconciliations.get_mut(&n) else {
-            // Requests of a reconciliation that was given up may still be answered.
-            return self.ended.get(&n) == Some(&false);
-        };
-        if !open.fetching.remove(chunk as usize) {
-            return false;
-        }
-        self.report.last_ns = now_ns;
-        self.close_subscription(Subscription::Fetch { session: n, chunk });
         self.end_reconciliations(now_ns);
-        true
     }
 
     /// Ends the sessions whose events have all been fetched and published.
     pub(super) fn end_reconciliations(&mut self, now_ns: u64) {
         let settled = |p: &usize| self.shared.fate(*p) != Fate::Planned;
         let is_over = |open: &OpenReconciliation| {
-            open.known && open.fetching.count() == 0 && open.publishing.iter().all(settled)
+            open.known && open.fetching == 0 && open.publishing.iter().all(settled)
         };
         let mut over: Vec<u32> =
             self.reconciliations.iter().filter(|(_, open)| is_over(open)).map(|(n, _)| *n).collect();
         over.sort_unstable();
         for n in over {
-            self.reconciliations.remove(&n);
-            self.report.counts.requests_completed += 1;
+            let refused = self.reconciliations.remove(&n).is_some_and(|open| open.refused);
+            self.report.counts.requests_completed += u64::from(!refused);
             self.report.last_ns = now_ns;
             self.note_session(n, now_ns);
-            self.end_session(n, true, now_ns);
+            self.end_session(n, now_ns);
+        }
+    }
+
+    /// Takes a NEG-ERR. Once the difference is known, it says nothing more: NEG-CLOSE is on its
+    /// way (NIP-77).
+    pub(super) fn refuse_reconciling(&mut self, n: u32, now_ns: u64) {
+        match self.reconciliations.get(&n) {
+            Some(open) if !open.known => self.give_up_reconciling(n, now_ns),
+            Some(_) => {}
+            None => self.report.counts.answers_unexpected += u64::from(!self.ended.contains(&n)),
         }
     }
 
     /// Ends a reconciliation that the relay refused or answered wrongly. The events that only this
     /// client has are not published.
-    pub(super) fn give_up_reconciling(&mut self, n: u32, now_ns: u64) {
+    fn give_up_reconciling(&mut self, n: u32, now_ns: u64) {
         if self.reconciliations.remove(&n).is_none() {
             return;
         }
@@ -248,7 +235,7 @@ impl Client {
                 self.backlog.remove_own(publication);
             }
         }
-        self.end_session(n, false, now_ns);
+        self.end_session(n, now_ns);
     }
 }
 

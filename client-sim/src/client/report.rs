@@ -11,6 +11,8 @@ pub struct Report {
     pub counts: Counts,
     /// For each live subscription of a subscriber, the publications that came.
     pub seen: Vec<Bits>,
+    /// The live subscriptions of a subscriber that the relay ended (CLOSED).
+    pub closed: Bits,
     /// Live subscriptions of sessions.
     pub stays: Vec<Stay>,
     /// When each session began and ended its steps, in nanoseconds from the start.
@@ -33,4 +35,6 @@ pub struct Stay {
     pub during: Bits,
     /// The publications that came.
     pub seen: Bits,
+    /// Whether the relay ended the subscription (CLOSED).
+    pub closed: bool,
 }

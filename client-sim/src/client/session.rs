@@ -1,7 +1,9 @@
 //! Sessions: steps of requests for stored events, one after the other; in a closed loop, session
 //! after session.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
+
+use codecs::Filter;
 
 use super::{Action, Client, RequestId, Subscription, Wake, live::Visit};
 use crate::{
@@ -30,12 +32,20 @@ pub(super) struct OpenSession {
     pub(super) visit: Option<Visit>,
 }
 
-/// A request that waits for its EOSE.
+/// A request or a fetch that waits for its EOSE.
 #[derive(Debug)]
 pub(super) struct OpenRequest {
-    due_ns: u64,
-    sent_ns: u64,
-    seen: Bits,
+    pub(super) due_ns: u64,
+    pub(super) sent_ns: u64,
+    pub(super) seen: Bits,
+}
+
+/// What a request or a fetch asked for.
+struct Asked<'a> {
+    /// The events that must come, in ascending order.
+    expected: &'a [u32],
+    /// The filter; `None` when it names exactly these events.
+    filter: Option<&'a Filter>,
 }
 
 impl Client {
@@ -99,51 +109,73 @@ impl Client {
         session.events_of_step = 0;
         let (step, due_ns) = (session.step, session.due_ns);
         for (request, PlannedRequest { filter, expected }) in (0..).zip(requests) {
-            let id = RequestId { session: n, step, request };
-            self.request(Subscription::Request(id), filter);
+            let subscription = Subscription::Request(RequestId { session: n, step, request });
+            self.request(subscription, filter);
             let seen = Bits::of_len(expected.len());
-            self.requests.insert(id, OpenRequest { due_ns, sent_ns: now_ns, seen });
+            self.requests.insert(subscription, OpenRequest { due_ns, sent_ns: now_ns, seen });
         }
     }
 
-    /// Takes a delivery that answers a request.
-    pub(super) fn stored_delivery(&mut self, id: RequestId, found: u32, now_ns: u64) {
-        let workload = &self.shared.workload;
-        let planned = planned(workload, self.id, id);
-        let request = self.requests.get_mut(&id);
-        let was_asked = request.is_some() || was_asked(&self.sessions, &self.ended, id);
-        let Some(planned) = planned.filter(|_| was_asked) else {
+    /// Takes a delivery that answers a request or a fetch; true when it was owed and had not come.
+    pub(super) fn stored_delivery(&mut self, subscription: Subscription, found: u32, now_ns: u64) -> bool {
+        let Some(asked) = self.asked(subscription) else {
             self.report.counts.deliveries_misrouted += 1;
-            return;
+            return false;
         };
-        let Ok(position) = planned.expected.binary_search(&found) else {
+        let Ok(position) = asked.expected.binary_search(&found) else {
+            let workload = &self.shared.workload;
             // Between EOSE and CLOSE a live event may come, a stored one may not.
             let is_live = found as usize >= workload.stored;
-            let matches = planned.filter.matches(&workload.events[found as usize]);
-            return self.count_stray(matches, is_live);
+            let matches = asked.filter.is_some_and(|filter| filter.matches(&workload.events[found as usize]));
+            self.count_stray(matches, is_live);
+            return false;
         };
-        let Some(request) = request else { return self.count_late(id, position) };
+        let Some(request) = self.requests.get_mut(&subscription) else {
+            self.count_late(subscription, position);
+            return false;
+        };
         if !request.seen.insert(position) {
             self.report.counts.deliveries_duplicated += 1;
-            return;
+            return false;
         }
         let (due_ns, sent_ns) = (request.due_ns, request.sent_ns);
         self.report.counts.deliveries += 1;
         self.shared.delivered(1);
         self.record(Timing::Response, due_ns, now_ns);
+        let Subscription::Request(id) = subscription else { return true };
         self.record(Timing::Service, sent_ns, now_ns);
-        let Some(session) = self.sessions.get_mut(&id.session) else { return };
+        let Some(session) = self.sessions.get_mut(&id.session) else { return true };
         session.events_of_step += 1;
         match session.events_of_step {
             1 => self.record(Timing::FirstEvent, due_ns, now_ns),
             FIRST_SCREEN => self.record(Timing::FiftiethEvent, due_ns, now_ns),
             _ => {}
         }
+        true
     }
 
-    /// Counts a stored event that came after its EOSE: a double, or one that EOSE had ruled out.
-    fn count_late(&mut self, id: RequestId, position: usize) {
-        let is_first = self.torn.get_mut(&id).is_some_and(|seen| seen.insert(position));
+    /// What a request or a fetch asked for; `None` for one that was not sent.
+    fn asked(&self, subscription: Subscription) -> Option<Asked<'_>> {
+        match subscription {
+            Subscription::Request(id) => {
+                let PlannedRequest { expected, filter } = planned(&self.shared.workload, self.id, id)?;
+                // The requests of a step are sent together.
+                let was_asked = self.ended.contains(&id.session)
+                    || self.sessions.get(&id.session).is_some_and(|session| id.step <= session.step);
+                was_asked.then_some(Asked { expected, filter: Some(filter) })
+            }
+            Subscription::Fetch { session, chunk } => {
+                let expected = self.fetches.get(&(session, chunk))?;
+                Some(Asked { expected, filter: None })
+            }
+            _ => None,
+        }
+    }
+
+    /// Counts a stored event that came after its EOSE or CLOSED: a double, or one that these had
+    /// ruled out.
+    fn count_late(&mut self, subscription: Subscription, position: usize) {
+        let is_first = self.torn.get_mut(&subscription).is_some_and(|seen| seen.insert(position));
         let counts = &mut self.report.counts;
         if is_first {
             counts.deliveries_unexpected += 1;
@@ -152,36 +184,48 @@ impl Client {
         }
     }
 
-    /// Takes the EOSE of a request; false when none was owed.
-    pub(super) fn end_of_request(&mut self, id: RequestId, now_ns: u64) -> bool {
-        let Some(request) = self.requests.remove(&id) else {
-            // Requests of a session that was cut short may still be answered.
-            return self.ended.get(&id.session) == Some(&false);
-        };
-        let expected =
-            planned(&self.shared.workload, self.id, id).map_or(0, |planned| planned.expected.len());
+    /// Takes the EOSE of a request or a fetch, or the CLOSED that refuses it; false when it was
+    /// over.
+    pub(super) fn end_of_request(&mut self, subscription: Subscription, is_eose: bool, now_ns: u64) -> bool {
+        let expected = self.asked(subscription).map_or(0, |asked| asked.expected.len());
+        let Some(request) = self.requests.remove(&subscription) else { return false };
         if request.seen.count() < expected {
-            self.torn.insert(id, request.seen);
+            self.torn.insert(subscription, request.seen);
         }
-        self.report.counts.requests_completed += 1;
         self.report.last_ns = now_ns;
-        self.record(Timing::Eose, request.due_ns, now_ns);
-        self.close_subscription(Subscription::Request(id));
-        let Some(session) = self.sessions.get_mut(&id.session) else { return true };
+        if is_eose {
+            self.close_subscription(subscription);
+        }
+        match subscription {
+            Subscription::Request(id) => {
+                if is_eose {
+                    self.report.counts.requests_completed += 1;
+                    self.record(Timing::Eose, request.due_ns, now_ns);
+                }
+                self.end_of_step(id.session, now_ns);
+            }
+            Subscription::Fetch { session, .. } => self.end_of_fetch(session, is_eose, now_ns),
+            _ => {}
+        }
+        true
+    }
+
+    /// Sends the next step once every request of this one is over.
+    fn end_of_step(&mut self, n: u32, now_ns: u64) {
+        let Some(session) = self.sessions.get_mut(&n) else { return };
         session.waiting_for -= 1;
         if session.waiting_for == 0 {
             session.step += 1;
             session.due_ns = now_ns;
-            self.start_step(id.session, now_ns);
+            self.start_step(n, now_ns);
         }
-        true
     }
 
     /// Ends the steps of a session: its stay begins, or the session ends.
     fn end_steps(&mut self, n: u32, now_ns: u64) {
         self.note_session(n, now_ns);
         if self.shared.workload.sessions[n as usize].live.is_empty() {
-            self.end_session(n, true, now_ns);
+            self.end_session(n, now_ns);
         } else {
             self.start_visit(n);
         }
@@ -198,7 +242,7 @@ impl Client {
     /// to check again.
     pub(super) fn leave(&mut self, n: u32, now_ns: u64) {
         if !self.sessions.contains_key(&n) {
-            return; // cut short
+            return;
         }
         if !self.has_everything(n) {
             return self.wake_at(now_ns + nanos(LEAVE_POLL), Wake::LeaveWhenAllIsThere(n));
@@ -206,23 +250,16 @@ impl Client {
         for filter in (0..).take(self.shared.workload.sessions[n as usize].live.len()) {
             self.close_subscription(Subscription::Stay { session: n, filter });
         }
-        self.end_session(n, true, now_ns);
-    }
-
-    /// Ends a session that the relay refused to answer.
-    pub(super) fn cut_short(&mut self, n: u32, now_ns: u64) {
-        if self.sessions.contains_key(&n) {
-            self.end_session(n, false, now_ns);
-        }
+        self.end_session(n, now_ns);
     }
 
     /// Ends a session: closes its connection if it has one of its own, and schedules the session
     /// that follows.
-    pub(super) fn end_session(&mut self, n: u32, as_planned: bool, now_ns: u64) {
+    pub(super) fn end_session(&mut self, n: u32, now_ns: u64) {
         if let Some(visit) = self.sessions.remove(&n).and_then(|session| session.visit) {
             self.keep_visit(visit);
         }
-        self.ended.insert(n, as_planned);
+        self.ended.insert(n);
         let ended = &self.shared.workload.sessions[n as usize];
         let think_ns = nanos(ended.think);
         if let Some(next) = ended.next {
@@ -235,12 +272,6 @@ impl Client {
         }
         self.shared.done(1);
     }
-}
-
-/// Whether a request that is not open has been sent. The requests of a step are sent together.
-fn was_asked(sessions: &HashMap<u32, OpenSession>, ended: &HashMap<u32, bool>, id: RequestId) -> bool {
-    ended.contains_key(&id.session)
-        || sessions.get(&id.session).is_some_and(|session| id.step <= session.step)
 }
 
 /// The planned request of an id, if it belongs to this connection.

@@ -1,9 +1,12 @@
 //! A publisher, a subscriber and a requester against a scripted relay: each fault of a relay is
 //! counted as such.
 
+mod auth;
+mod reconcile;
+
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use codecs::{EoseHints, Event, Filter, Format, RelayMessage};
+use codecs::{ClientMessage, EoseHints, Event, Filter, Format, RelayMessage};
 use measure::Counts;
 
 use super::{Action, Client};
@@ -130,21 +133,45 @@ struct Table {
 
 impl Table {
     fn new(format: Format) -> Table {
-        let shared = Arc::new(Shared::new(plan()));
+        let mut table = Table::connected(plan(), format);
+        assert!(!table.clients[1].is_ready(), "its live subscriptions have no EOSE");
+        table.say(1, vec![eose("live-1"), eose("live-0")], 0);
+        table.start()
+    }
+
+    /// Clients of a plan without live subscriptions.
+    fn of(workload: Workload, format: Format) -> Table {
+        Table::connected(workload, format).start()
+    }
+
+    fn connected(workload: Workload, format: Format) -> Table {
+        let shared = Arc::new(Shared::new(workload));
         let codec = format.codec(codecs::Implementation::Library).unwrap();
         let client = |id| Client::new(Arc::clone(&shared), codec, id, ("ws://127.0.0.1", 0));
-        let mut clients: Vec<Client> = (0..3).map(client).collect();
+        let mut clients: Vec<Client> = (0..shared.workload.roles.len()).map(client).collect();
         for client in &mut clients {
             client.open(0);
             assert_eq!(client.next_action(), Some(Action::Connect));
             client.on_connected(0);
         }
-        let mut table = Table { shared, clients, format };
-        assert!(!table.clients[1].is_ready(), "its live subscriptions have no EOSE");
-        table.say(1, vec![eose("live-1"), eose("live-0")], 0);
-        assert!(table.clients.iter().all(Client::is_ready));
-        table.clients.iter_mut().for_each(|client| client.start(0));
-        table
+        Table { shared, clients, format }
+    }
+
+    fn start(mut self) -> Table {
+        assert!(self.clients.iter().all(Client::is_ready));
+        self.clients.iter_mut().for_each(|client| client.start(0));
+        self
+    }
+
+    /// What a client sent since the last call.
+    fn sent(&mut self, client: usize) -> Vec<ClientMessage<'static>> {
+        let codec = self.format.codec(codecs::Implementation::Library).unwrap();
+        let actions = std::iter::from_fn(|| self.clients[client].next_action());
+        let messages = actions.filter_map(|action| match action {
+            Action::Send(payload) => Some(codec.decode_client(&payload).unwrap().into_owned()),
+            _ => None,
+        });
+        messages.collect()
     }
 
     fn say(&mut self, client: usize, messages: Messages, now_ns: u64) {
@@ -171,6 +198,10 @@ impl Table {
         for payload in script.raw {
             self.clients[1].on_message(&payload, 9 * MS);
         }
+        self.close()
+    }
+
+    fn close(self) -> Counts {
         let reports: Vec<_> = self.clients.into_iter().map(Client::finish).collect();
         ledger::close(&self.shared, &reports.iter().collect::<Vec<_>>(), true)
     }
@@ -191,10 +222,18 @@ fn damage(counts: &Counts) -> Vec<(&'static str, u64)> {
         ("failed", counts.requests_failed),
         ("refused", counts.rejected),
         ("unanswered", counts.timed_out),
+        ("dropped", counts.dropped_by_generator),
+        ("closed", counts.subscriptions_closed),
     ]
     .into_iter()
     .filter(|(_, count)| *count > 0)
     .collect()
+}
+
+/// Whether these counts keep the ledger from balancing.
+fn is_damage(expected: &[(&str, u64)]) -> bool {
+    let harmless = ["after close", "failed", "refused", "unanswered", "dropped", "closed"];
+    expected.iter().any(|(name, _)| !harmless.contains(name))
 }
 
 #[test]
@@ -218,9 +257,7 @@ fn check(spoil: impl Fn(&mut Script, &[Event<'static>]), expected: &[(&str, u64)
     spoil(&mut script, &events);
     let counts = Table::new(Format::JSON).play(script);
     assert_eq!(damage(&counts), expected);
-    let harmless = ["after close", "failed", "refused", "unanswered"];
-    let is_damage = expected.iter().any(|(name, _)| !harmless.contains(name));
-    assert_eq!(counts.balanced().is_err(), is_damage, "{:?}", counts.balanced());
+    assert_eq!(counts.balanced().is_err(), is_damage(expected), "{:?}", counts.balanced());
 }
 
 fn without(messages: &mut Messages, n: usize) {
@@ -338,6 +375,85 @@ fn eose_twice_is_an_answer_to_nothing_and_eose_never_a_request_that_failed() {
         },
         &[("failed", 1)],
     );
+}
+
+fn closed(subscription: &'static str) -> RelayMessage<'static> {
+    RelayMessage::Closed { subscription: subscription.into(), text: "error: no more".into() }
+}
+
+#[test]
+fn closed_costs_what_it_closes_and_nothing_else() {
+    // After EOSE, or for nothing, it says nothing (NIP-01).
+    check(|script, _| script.stored.insert(4, closed("s0-0-0")), &[]);
+    for subscription in ["s0-0-1", "v0-0", "live-7", "n0", "nobody"] {
+        check(|script, _| script.late.push(closed(subscription)), &[]);
+    }
+    // Before EOSE it refuses one request: the rest of the session goes on.
+    check(|script, _| script.stored[3] = closed("s0-0-0"), &[("failed", 1)]);
+    check(
+        |script, _| {
+            script.stored[3] = closed("s0-0-0");
+            script.stored.remove(0);
+        },
+        &[("lost", 1), ("failed", 1)],
+    );
+    check(
+        |script, events| {
+            script.stored[3] = closed("s0-0-0");
+            script.stored.remove(0);
+            script.stored.extend([delivery("s0-0-0", &events[0]), delivery("s0-0-0", &events[1])]);
+        },
+        &[("lost", 1), ("doubled", 1), ("unexpected", 1), ("failed", 1)],
+    );
+    check(
+        |script, _| {
+            script.stored[3] = closed("s0-0-0");
+            script.stored.push(eose("s0-0-0"));
+        },
+        &[("answers", 1), ("failed", 1)],
+    );
+}
+
+#[test]
+fn a_live_subscription_that_the_relay_ended_is_owed_nothing_more() {
+    let cut_off = |spoil: fn(&mut Script, &[Event<'static>])| {
+        let events = Arc::clone(&plan().events);
+        let mut script = honest(&events);
+        spoil(&mut script, &events);
+        let counts = Table::new(Format::JSON).play(script);
+        assert_eq!(counts.subscriptions_closed, 1);
+        (damage(&counts).len() == 1, counts.deliveries_cut_off)
+    };
+    assert_eq!(cut_off(|script, _| script.live.push(closed("live-0"))), (true, 0));
+    assert_eq!(cut_off(|script, _| script.live = vec![closed("live-1"), closed("live-1")]), (false, 1));
+    assert_eq!(cut_off(|script, _| script.live[1] = closed("live-1")), (true, 1));
+    assert_eq!(cut_off(|script, _| script.stay = vec![closed("v0-0")]), (true, 2));
+    // A relay that refuses the subscription at once.
+    let refused = |script: &mut Script, _: &[Event<'static>]| {
+        script.stored[6] = closed("v0-0");
+        script.stay.clear();
+    };
+    assert_eq!(cut_off(refused), (true, 2));
+    // After its CLOSED nothing may come.
+    check(|script, _| script.live.insert(0, closed("live-1")), &[("unexpected", 1), ("closed", 1)]);
+    check(|script, _| script.stay.insert(1, closed("v0-0")), &[("unexpected", 1), ("closed", 1)]);
+}
+
+#[test]
+fn a_relay_that_ends_every_subscription_does_not_hold_the_run() {
+    let mut table = Table::new(Format::JSON);
+    table.clients[2].on_due(Due::Session(0), 0);
+    let events = Arc::clone(&table.shared.workload.events);
+    let script = honest(&events);
+    table.say(2, script.stored, MS / 2);
+    table.say(1, vec![closed("live-0")], MS / 2);
+    (0..3).for_each(|n| table.clients[0].on_due(Due::Publication(n), MS));
+    table.say(0, vec![ok(&events[4], false, "blocked: no")], MS);
+    table.say(0, script.answers[1..].to_vec(), MS);
+    table.say(1, vec![closed("live-1"), closed("live-1")], 2 * MS);
+    table.say(2, vec![closed("v0-0")], 3 * MS);
+    table.clients[2].on_timer(8 * MS);
+    assert_eq!((table.shared.outstanding(), table.shared.is_done()), (0, true));
 }
 
 #[test]

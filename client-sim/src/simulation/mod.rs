@@ -6,8 +6,6 @@
 //! without the clients' code; the ledger that the clients' reports close must equal it. A failure
 //! names the seed, and the same seed repeats the run step by step: `SIMULATION_SEED=7 cargo test -p
 //! client-sim --lib simulation`.
-//!
-//! Not simulated: reconciliations (NIP-77), AUTH (NIP-42), and clients that read from several relays.
 
 mod network;
 mod plan;
@@ -24,7 +22,13 @@ fn simulate(seed: u64) -> (Counts, Counts, u64) {
     let mut random = Random::new("simulation", seed);
     let mut world = World::new(plan::plan(&mut random), random);
     world.run();
-    world.close()
+    let is_honest = world.is_honest();
+    let (ledger, truth, steps) = world.close();
+    if is_honest {
+        let balanced = ledger.balanced();
+        assert_eq!(balanced, Ok(()), "without a fault; SIMULATION_SEED={seed} repeats it");
+    }
+    (ledger, truth, steps)
 }
 
 /// Simulates runs until `steps` steps were taken. Returns the number of runs, the number of steps
@@ -65,6 +69,11 @@ fn assert_every_fault_was_met(sum: &Counts) {
         ("undecodable", sum.decode_errors),
         ("cut off", sum.readers_cut_off),
         ("undelivered when cut off", sum.deliveries_cut_off),
+        ("subscriptions closed", sum.subscriptions_closed),
+        ("dropped", sum.dropped_by_generator),
+        ("reconciled", sum.reconciliations),
+        ("repeats", sum.repeats),
+        ("peeked", sum.repeats_peeked),
     ] {
         assert!(count > 0, "no simulated run had anything {name}: {sum:?}");
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use codecs::{Codec, Format, Implementation, VerifyLevel};
+use codecs::{Codec, Format, Implementation, RelayMessage, VerifyLevel};
 use corpus::Random;
 use measure::Counts;
 use relay_sim::{
@@ -66,6 +66,19 @@ struct Weather {
     swap_one_in: usize,
     /// One message in so many is cut off.
     cut_one_in: usize,
+    /// One message in so many is replaced by a lie.
+    lie_one_in: usize,
+}
+
+impl Weather {
+    const CALM: Weather = Weather {
+        delay_ns: 1,
+        drop_one_in: 0,
+        double_one_in: 0,
+        swap_one_in: 0,
+        cut_one_in: 0,
+        lie_one_in: 0,
+    };
 }
 
 /// A client with its current connection.
@@ -103,6 +116,8 @@ pub(super) struct World {
     truth: Truth,
     complete: bool,
     started: bool,
+    /// Whether neither relay nor network has a fault in this run.
+    is_honest: bool,
 }
 
 impl World {
@@ -110,7 +125,9 @@ impl World {
         let formats: Vec<Format> = Format::all().collect();
         let format = formats[random.below(formats.len())];
         let codec = format.codec(Implementation::Library).unwrap();
-        let relay = Arc::new(Relay::new(config(&mut random)).unwrap());
+        let config = config(&mut random, workload.auth);
+        let mut is_honest = config.faults.is_empty() && config.reconcile.max_events > 1_000;
+        let relay = Arc::new(Relay::new(config).unwrap());
         // Sometimes it has some of the events that are to be published.
         let had = if random.below(4) == 0 { random.below(5) } else { 0 };
         relay.preload(&workload.events[..workload.events.len().min(workload.stored + had)]);
@@ -123,16 +140,17 @@ impl World {
             inbox: VecDeque::new(),
             dead: false,
         };
-        let lies = random.below(3) == 0;
-        let mut one_in = || if lies && random.below(2) == 0 { 10 + random.below(60) } else { 0 };
+        let is_foul = random.below(3) == 0;
+        is_honest &= !is_foul && had == 0;
+        let mut one_in = || if is_foul && random.below(2) == 0 { 10 + random.below(60) } else { 0 };
         let weather = Weather {
-            delay_ns: 0,
             drop_one_in: one_in(),
             double_one_in: one_in(),
             swap_one_in: one_in(),
             cut_one_in: one_in(),
+            lie_one_in: one_in(),
+            delay_ns: [0, MS, 20 * MS][random.below(3)] + 1,
         };
-        let delay_ns = [0, MS, 20 * MS][random.below(3)] + 1;
         let batched = random.below(4) == 0;
         let end_ns = dues.last().map_or(0, |(at, _, _)| *at) + DRAIN_NS;
         let mut world = World {
@@ -152,10 +170,11 @@ impl World {
             format,
             codec,
             batched,
-            weather: Weather { delay_ns, ..weather },
+            weather,
             random,
             complete: true,
             started: false,
+            is_honest,
             shared,
         };
         world.set_up();
@@ -170,10 +189,7 @@ impl World {
 
     /// Connects and subscribes all clients, before the network has faults.
     fn set_up(&mut self) {
-        let weather = std::mem::replace(
-            &mut self.weather,
-            Weather { delay_ns: 1, drop_one_in: 0, double_one_in: 0, swap_one_in: 0, cut_one_in: 0 },
-        );
+        let weather = std::mem::replace(&mut self.weather, Weather::CALM);
         for id in 0..self.stations.len() {
             self.stations[id].client.open(0);
             self.perform(id);
@@ -201,11 +217,13 @@ impl World {
 
     fn plan_disasters(&mut self) {
         if self.random.below(8) == 0 {
+            self.is_honest = false;
             let (at, id) = (self.instant(), self.random.below(self.stations.len()));
             let link = self.stations[id].link;
             self.schedule(at, Event::Cut((id, link)));
         }
         if self.random.below(20) == 0 {
+            self.is_honest = false;
             let at = self.instant();
             self.schedule(at, Event::Kill);
         }
@@ -224,6 +242,11 @@ impl World {
             self.steps += 1;
             self.happen(event);
         }
+    }
+
+    /// Whether every delivery must arrive, because nothing in this run has a fault.
+    pub(super) fn is_honest(&self) -> bool {
+        self.is_honest
     }
 
     /// The ledger of the clients, the ledger of the truth, and the steps.
@@ -355,11 +378,14 @@ impl World {
         let Some(relay) = &self.relay else {
             return self.disconnect(id, "connection refused");
         };
-        let opening = Opening { batched: self.batched, ..Opening::new(self.format) };
+        let challenge = *self.random.bytes32().first_chunk().unwrap();
+        let opening = Opening { batched: self.batched, challenge, ..Opening::new(self.format) };
         self.connections.insert(link, relay.connect(&opening));
         self.stations[id].connected = true;
         self.stations[id].client.on_connected(self.now_ns);
         self.perform(id);
+        // With AUTH the relay speaks first.
+        self.relay_speaks();
     }
 
     /// Sends every message that the relay has to send.
@@ -383,6 +409,62 @@ impl World {
     }
 
     fn send_to_client(&mut self, link: Link, message: &Bytes) {
+        let lie_one_in = self.weather.lie_one_in;
+        if lie_one_in > 0 && self.random.below(lie_one_in) == 0 {
+            self.lie(message).iter().for_each(|lie| self.carry(link, lie));
+        } else {
+            self.carry(link, message);
+        }
+    }
+
+    /// What a relay that lies says instead of a message, beside altered events.
+    fn lie(&mut self, message: &Bytes) -> Vec<Bytes> {
+        let (codec, format) = (self.codec, self.format);
+        let lie = self.random.below(3);
+        let other = |subscription: &str| format!("{}{}", &subscription[..1], subscription.len()).into();
+        let said = match codec.decode_relay(message).unwrap() {
+            RelayMessage::Eose { subscription, hints } => {
+                let text = "error: a lie".into();
+                let closed = RelayMessage::Closed { subscription: subscription.clone(), text };
+                match lie {
+                    0 => vec![closed],
+                    1 => vec![RelayMessage::Eose { subscription, hints }, closed],
+                    _ => vec![RelayMessage::Eose { subscription: other(&subscription), hints }],
+                }
+            }
+            RelayMessage::Event { subscription, event } => {
+                let closed = RelayMessage::Closed { subscription: subscription.clone(), text: "".into() };
+                vec![RelayMessage::Event { subscription, event }, closed]
+            }
+            RelayMessage::Ok { mut id, accepted, text } => {
+                id[0] ^= u8::from(lie == 0);
+                vec![RelayMessage::Ok { id, accepted: accepted ^ (lie > 0), text }]
+            }
+            RelayMessage::NegMsg { subscription, message } => {
+                let text = "blocked: a lie".into();
+                let half = message[..message.len() / 2].to_vec().into();
+                match lie {
+                    0 => vec![RelayMessage::NegErr { subscription, text }],
+                    1 => vec![RelayMessage::NegMsg { subscription: other(&subscription), message }],
+                    _ => vec![RelayMessage::NegMsg { subscription, message: half }],
+                }
+            }
+            RelayMessage::Auth { challenge } => {
+                let challenge = challenge.chars().rev().collect::<String>().into();
+                vec![RelayMessage::Auth { challenge }]
+            }
+            _ => return vec![message.clone()],
+        };
+        let encode = |message: &RelayMessage<'_>| {
+            let mut bytes = Vec::new();
+            let said = codec.encode_relay(message, &mut bytes);
+            said.unwrap_or_else(|error| panic!("{format} cannot say {message:?}: {error}"));
+            bytes.into()
+        };
+        said.iter().map(encode).collect()
+    }
+
+    fn carry(&mut self, link: Link, message: &Bytes) {
         let Weather { drop_one_in, double_one_in, swap_one_in, cut_one_in, .. } = self.weather;
         let mut hits = |one_in: usize| one_in > 0 && self.random.below(one_in) == 0;
         let copies = match (hits(drop_one_in), hits(double_one_in)) {
@@ -464,9 +546,14 @@ impl World {
 }
 
 /// Draws the faults of the relay: none in two runs of three, otherwise a random set.
-fn config(random: &mut Random) -> Config {
+fn config(random: &mut Random, auth: bool) -> Config {
     let mut config = Config::default();
     config.verify = VerifyLevel::None;
+    config.auth = auth;
+    if random.below(8) == 0 {
+        // Answers NEG-ERR to larger reconciliations.
+        config.reconcile.max_events = random.below(20);
+    }
     if random.below(3) == 0 {
         for kind in ["lose", "double", "alter", "invent", "misroute"] {
             if random.below(2) == 0 {

@@ -7,7 +7,9 @@ use corpus::Random;
 
 use crate::{
     scenario::Connect,
-    workload::{Due, Flood, Live, PlannedRequest, Publication, Role, Session, Task, Workload},
+    workload::{
+        Due, Flood, Live, PlannedRequest, Publication, Reading, Reconciliation, Role, Session, Task, Workload,
+    },
 };
 
 /// When the newest stored event was written; what is published is newer.
@@ -20,7 +22,8 @@ const AUTHORS: usize = 4;
 
 /// A random plan.
 pub(super) fn plan(random: &mut Random) -> Workload {
-    let stored = random.below(20);
+    // With more than 31 events a reconciliation takes several rounds.
+    let stored = if random.below(6) == 0 { 60 + random.below(100) } else { random.below(20) };
     let published = random.below(25);
     let mut plan = Workload { stored, ..Workload::default() };
     plan.events = Arc::new((0..stored + published).map(|n| event(random, n, n < stored)).collect());
@@ -32,6 +35,13 @@ pub(super) fn plan(random: &mut Random) -> Workload {
     for _ in 0..random.below(4) {
         plan_requester(&mut plan, random);
     }
+    for _ in 0..random.below(3) {
+        plan_reconciler(&mut plan, random);
+    }
+    if random.below(3) == 0 {
+        plan_reader(&mut plan, random);
+    }
+    plan.auth = random.below(8) == 0;
     plan.sessions.sort_by_key(|session| (session.at, session.connection, session.follows));
     for n in 0..plan.sessions.len() {
         let next = plan.sessions.get(n + 1).is_some_and(|next| next.follows);
@@ -135,17 +145,78 @@ fn plan_requester(plan: &mut Workload, random: &mut Random) {
             steps.push((0..1 + random.below(3)).map(|_| request(plan, random)).collect());
         }
         let session = Session {
-            at: if closed { first } else { milliseconds(random, 80) },
-            connection,
             steps,
-            reconciliation: None,
             live: if random.below(2) == 0 { some_live(plan, random) } else { Vec::new() },
             stay: milliseconds(random, 60),
-            next: None,
             think: milliseconds(random, 5),
             follows: closed && round > 0,
+            ..session(if closed { first } else { milliseconds(random, 80) }, connection)
         };
         plan.sessions.push(session);
+    }
+}
+
+/// A client that has some of the stored events, and events that nobody else has.
+fn plan_reconciler(plan: &mut Workload, random: &mut Random) {
+    let connection = plan.roles.len();
+    plan.roles.push(Role { label: None, task: Task::Reconciler });
+    for _ in 0..1 + random.below(2) {
+        let filter = filter(random);
+        let matching =
+            (0..).zip(&plan.events[..plan.stored]).filter(|(_, event)| filter.matches(event)).map(|(n, _)| n);
+        let (has, lacks) = matching.partition(|_| random.below(3) > 0);
+        let at = milliseconds(random, 80);
+        let mut own = Vec::new();
+        for _ in 0..random.below(4) {
+            let mut event = event(random, plan.events.len(), false);
+            event.kind = filter.kinds.as_ref().map_or(event.kind, |kinds| kinds[0]);
+            event.pubkey = filter.authors.as_ref().map_or(event.pubkey, |authors| authors[0]);
+            for tag in &filter.tags {
+                event.tags[0][1] = tag.values[0].clone().into();
+            }
+            let place = u32::try_from(plan.events.len()).unwrap();
+            Arc::make_mut(&mut plan.events).push(event);
+            plan.publications.push(Publication { at, connection, event: place, closed: true });
+            own.push(place);
+        }
+        let chunk = 1 + random.below(5);
+        let reconciliation = Reconciliation { filter, has, lacks, own, frame_bytes: 4_096, chunk };
+        plan.sessions.push(Session { reconciliation: Some(reconciliation), ..session(at, connection) });
+    }
+}
+
+/// A client that reads some stored events from several relays.
+fn plan_reader(plan: &mut Workload, random: &mut Random) {
+    let (first, relays) = (plan.roles.len(), 2 + random.below(2));
+    let reading = Reading { reader: plan.readers, peeks: random.below(2) == 0 };
+    plan.roles.extend((0..relays).map(|_| Role { label: None, task: Task::Reader(reading) }));
+    plan.readers += 1;
+    let at = milliseconds(random, 60);
+    let mut brings = vec![Vec::new(); relays];
+    for event in (0..).take(plan.stored.min(12)) {
+        let different = 1 + random.below(relays);
+        let from = random.below(relays);
+        (0..different).for_each(|n| brings[(from + n) % relays].push(event));
+        plan.repeats += different as u64 - 1;
+    }
+    for (relay, expected) in brings.into_iter().enumerate() {
+        let ids = Some(expected.iter().map(|event| plan.events[*event as usize].id).collect());
+        let request = PlannedRequest { filter: Filter { ids, ..Filter::default() }, expected };
+        plan.sessions.push(Session { steps: vec![vec![request]], ..session(at, first + relay) });
+    }
+}
+
+fn session(at: Duration, connection: usize) -> Session {
+    Session {
+        at,
+        connection,
+        steps: Vec::new(),
+        reconciliation: None,
+        live: Vec::new(),
+        stay: Duration::ZERO,
+        next: None,
+        think: Duration::ZERO,
+        follows: false,
     }
 }
 

@@ -1,0 +1,66 @@
+//! AUTH (NIP-42) of a subscriber with a scripted relay.
+
+use super::*;
+
+fn challenge() -> RelayMessage<'static> {
+    RelayMessage::Auth { challenge: "a challenge".into() }
+}
+
+/// A client that has sent its AUTH, with the signed event.
+fn proving() -> (Table, Event<'static>) {
+    let mut table = Table::connected(Workload { auth: true, ..plan() }, Format::JSON);
+    assert!(table.sent(1).is_empty(), "nothing is sent before the challenge");
+    table.say(1, vec![challenge()], MS);
+    assert!(table.clients[1].has_backlog());
+    table.clients[1].on_room(MS);
+    let Some(ClientMessage::Auth(proof)) = table.sent(1).pop() else { panic!("no AUTH") };
+    (table, proof.into_owned())
+}
+
+fn why(client: &mut Client) -> String {
+    let failed = std::iter::from_fn(|| client.next_action())
+        .find_map(|action| if let Action::Fail(why) = action { Some(why) } else { None });
+    failed.expect("the client fails")
+}
+
+#[test]
+fn a_signed_challenge_opens_the_subscriptions() {
+    let (mut table, proof) = proving();
+    assert_eq!(proof.first_tag_value("challenge"), Some("a challenge"));
+    assert_eq!(proof.first_tag_value("relay"), Some("ws://127.0.0.1"));
+    assert_eq!(proof.verify(codecs::VerifyLevel::Full), Ok(()));
+    table.say(1, vec![ok(&proof, true, "")], 2 * MS);
+    assert_eq!(table.sent(1).len(), 2, "two live subscriptions");
+    table.say(1, vec![eose("live-0"), eose("live-1")], 3 * MS);
+    assert!(table.clients[1].is_ready());
+    // The same OK again answers nothing.
+    table.say(1, vec![ok(&proof, true, "")], 3 * MS);
+    assert_eq!(table.clients[1].report().counts.answers_unexpected, 1);
+}
+
+#[test]
+fn a_relay_that_refuses_auth_ends_the_client_with_its_words() {
+    let (mut table, proof) = proving();
+    table.say(1, vec![ok(&proof, false, "restricted: not you")], 2 * MS);
+    assert_eq!(why(&mut table.clients[1]), "the relay refused AUTH: restricted: not you");
+    assert!(!table.clients[1].is_ready());
+}
+
+#[test]
+fn ok_for_another_event_is_no_answer_to_auth() {
+    let (mut table, proof) = proving();
+    table.say(1, vec![ok(&Event { id: [1; 32], ..proof }, true, "")], 2 * MS);
+    assert!(table.sent(1).is_empty(), "no subscription is opened");
+    assert_eq!(table.clients[1].report().counts.answers_unexpected, 1);
+    let deadline = table.clients[1].next_wake_ns().unwrap();
+    table.clients[1].on_timer(deadline);
+    assert!(why(&mut table.clients[1]).contains("OK to AUTH did not come"));
+}
+
+#[test]
+fn a_relay_without_a_challenge_ends_the_client() {
+    let mut table = Table::connected(Workload { auth: true, ..plan() }, Format::JSON);
+    let deadline = table.clients[1].next_wake_ns().unwrap();
+    table.clients[1].on_timer(deadline);
+    assert!(why(&mut table.clients[1]).contains("its challenge (NIP-42) did not come"));
+}
