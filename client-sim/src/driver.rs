@@ -170,7 +170,8 @@ impl Driver {
     ) -> anyhow::Result<()> {
         let mut batch = Vec::with_capacity(BATCH);
         loop {
-            // A relay that reads nothing blocks a step for ever, and must not block the end of the run.
+            // A relay that reads nothing blocks a step for ever, and must not block the end of the
+            // run.
             tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => return Ok(()),

@@ -41,7 +41,8 @@ pub(crate) async fn prepare(target: &Target, workload: &Workload) -> anyhow::Res
     while shared.outstanding() > 1 {
         store_turn(&mut driver).await?;
     }
-    // A relay may put off the indexing of what it stored until somebody asks: before the clock starts.
+    // A relay may put off the indexing of what it stored until somebody asks: before the clock
+    // starts.
     driver.on_due(Due::Session(1)).await?;
     while !shared.is_done() {
         store_turn(&mut driver).await?;

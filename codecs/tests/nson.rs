@@ -1,7 +1,7 @@
 //! Where NSON here is written otherwise than by go-nostr, and why: codecs/README.md.
 //!
-//! go-nostr quotes as Go does (`strconv.Quote`). `codecs/interop/go` reads what is written here with
-//! Go's own `strconv.Unquote`, as go-nostr's reader does.
+//! go-nostr quotes as Go does (`strconv.Quote`). `codecs/interop/go` reads what is written here
+//! with Go's own `strconv.Unquote`, as go-nostr's reader does.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
 

@@ -96,7 +96,8 @@ impl Merged {
         if merged.blocks == 0 { Merged::default() } else { merged }
     }
 
-    /// CPU of the relays as a share of what their cores could give, from the first planned instant to the last answer.
+    /// CPU of the relays as a share of what their cores could give, from the first planned instant
+    /// to the last answer.
     pub fn relay_utilisation(&self) -> Option<f64> {
         utilisation(self.relay_cpu?, self.relay_capacity_ns)
     }

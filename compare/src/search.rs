@@ -30,7 +30,8 @@ const CURVE: [f64; 6] = [0.10, 0.25, 0.50, 0.70, 0.85, 0.95];
 
 /// Measures one cell at one rate.
 pub trait Prober {
-    /// Runs the cell of this index once, with so many seconds of work; `None` after an interruption.
+    /// Runs the cell of this index once, with so many seconds of work; `None` after an
+    /// interruption.
     ///
     /// # Errors
     /// When nothing can be measured at all.

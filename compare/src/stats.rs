@@ -36,15 +36,15 @@ fn walsh_averages(values: &[f64]) -> Vec<f64> {
 
 /// The 95 % interval of [`hodges_lehmann`]: the shifts that [`wilcoxon`] does not reject at 5 %
 /// (Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, §3.3). Its coverage is exact for
-/// every symmetric distribution and at least 95 %. `None` below six values: with five, even their
-/// whole range covers the centre in 94 % of cases only.
+/// every continuous symmetric distribution and at least 95 %. `None` below six values: with five,
+/// even their whole range covers the centre in 94 % of cases only.
 pub(crate) fn signed_rank_interval(values: &[f64]) -> Option<(f64, f64)> {
     if values.len() < 6 {
         return None;
     }
     let mut tail = 0.0;
     let shares = signed_rank_shares((1..=values.len()).map(|rank| 2 * rank));
-    // The smallest rank sum whose tail exceeds the allowed share; doubled sums are even.
+    // The smallest rank sum whose tail reaches the allowed share; doubled sums are even.
     let reached = shares.iter().step_by(2).position(|share| {
         tail += share;
         tail >= TAIL

@@ -24,8 +24,8 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 /// Files of Nostr events for load tests: get, make, verify, convert, sample and describe them.
 ///
 /// A file's format follows from its name: .jsonl .jsonl.gz .jsonl.zst (one NIP-01 object a line),
-/// .pb.gz (length-delimited ProtoEvent), .notepack.txt (one notepack_… a line) or .FORMAT.batch (one
-/// batch of a wire format, up to 64 MiB). Files of any length are worked on in bounded memory.
+/// .pb.gz (length-delimited ProtoEvent), .notepack.txt (one notepack_… a line) or .FORMAT.batch
+/// (one batch of a wire format, up to 64 MiB). Files of any length are worked on in bounded memory.
 /// data/README.md says what the bundled sample is and how to get real events.
 #[derive(Debug, Parser)]
 #[command(name = "corpus", version)]

@@ -56,8 +56,8 @@ impl Corpus {
         BUNDLED.clone()
     }
 
-    /// A corpus of events in memory. Keeps the first event of each id: a relay refuses the others, and a run that
-    /// planned with them could not account for every event.
+    /// A corpus of events in memory. Keeps the first event of each id: a relay refuses the others,
+    /// and a run that planned with them could not account for every event.
     pub fn from_events(name: String, mut events: Vec<Event<'static>>) -> Corpus {
         let mut seen = HashSet::with_capacity(events.len());
         events.retain(|event| seen.insert(event.id));

@@ -73,10 +73,12 @@ pub struct RunRecord {
     /// times of such a run are no evidence.
     #[serde(default)]
     pub allocations: Option<AllocationsRecord>,
-    /// Deliveries by where the relay had the event's bytes from, of a relay of our own that ended well.
+    /// Deliveries by where the relay had the event's bytes from, of a relay of our own that ended
+    /// well.
     #[serde(default)]
     pub encodings: Option<EncodingsRecord>,
-    /// What first deliveries of stored events cost the relay before the clock started, where its CPU clock can be read.
+    /// What first deliveries of stored events cost the relay before the clock started, where its
+    /// CPU clock can be read.
     #[serde(default)]
     pub first_delivery: Option<FirstDeliveryRecord>,
     /// Envelope throughput: envelopes and wire bytes a second by interval; absent in older records, and where no

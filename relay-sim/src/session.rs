@@ -1,9 +1,9 @@
 //! Drives a [`machine::Connection`] over a socket: the only place where the relay reads and writes.
 //!
-//! One task owns a connection. In a turn it takes all messages and deliveries that are ready, writes
-//! the answers and flushes once, because a flush is a system call. While a flush waits for the peer,
-//! incoming messages are read ahead, up to a bound: the peer may read only after its own messages
-//! were taken.
+//! One task owns a connection. In a turn it takes all messages and deliveries that are ready,
+//! writes the answers and flushes once, because a flush is a system call. While a flush waits for
+//! the peer, incoming messages are read ahead, up to a bound: the peer may read only after its own
+//! messages were taken.
 
 use std::{
     collections::VecDeque,
@@ -29,11 +29,12 @@ use crate::{
     totals::add,
 };
 
-/// The longest turn, after which a session flushes and yields. A flush is a system call, which costs
-/// more than a message does (`cargo bench -p relay-sim --bench floor`, docs/relay-cost.md).
+/// The longest turn, after which a session flushes and yields. A flush is a system call, which
+/// costs more than a message does (`cargo bench -p relay-sim --bench floor`, docs/relay-cost.md).
 const TURN: Duration = Duration::from_millis(2);
 
-/// How late tokio's timer may fire, which counts in milliseconds: batches are due earlier by as much.
+/// How late tokio's timer may fire, which counts in milliseconds: batches are due earlier by as
+/// much.
 const TIMER_LATE: Duration = Duration::from_millis(1);
 
 /// The time that a stopping relay gives a peer to take what is left.
@@ -273,7 +274,7 @@ impl Session {
         Err(End::Close(Close::new(CloseCode::GoingAway, reason)))
     }
 
-    // --- ending ----------------------------------------------------------------------------------------------
+    // --- ending ---
 
     /// What was accepted before the relay was told to stop still reaches its subscribers.
     async fn deliver_the_rest(&mut self) -> Result<(), End> {

@@ -1,8 +1,8 @@
 //! A WebSocket client that sends every message back, for the Autobahn testsuite's fuzzing server
 //! (`conformance/run`), whose cases it runs one after the other.
 //!
-//! usage: `autobahn_client ws://ADDRESS AGENT [client_no_context_takeover]`, the latter to offer that parameter of
-//! permessage-deflate, too.
+//! usage: `autobahn_client ws://ADDRESS AGENT [client_no_context_takeover]`, the latter to offer
+//! that parameter of permessage-deflate, too.
 #![expect(clippy::print_stdout, reason = "its output is how it is used")]
 
 mod autobahn;

@@ -288,8 +288,8 @@ fn inflate(state: &mut Decompress, payload: &[u8], limit_bytes: usize) -> Result
                     state.reset(false);
                 }
                 if written == room {
-                    // The state may hold more output. The last step goes to the limit and no further,
-                    // so that no copy of nearly as much stands beside it.
+                    // The state may hold more output. The last step goes to the limit and no
+                    // further, so that no copy of nearly as much stands beside it.
                     let next = if room >= most_bytes / 4 { most_bytes } else { room * 2 };
                     buffer.reserve_exact(next - buffer.len());
                     buffer.resize(next, 0);

@@ -143,7 +143,7 @@ where
     /// The sink must be ready. `opcode` is `Text`, for UTF-8, or `Binary`.
     ///
     /// # Errors
-    /// What tungstenite says.
+    /// What tungstenite says. After an error the connection is unusable.
     ///
     /// # Panics
     /// For another opcode.

@@ -262,9 +262,9 @@ impl Workload {
         Ok(self)
     }
 
-    /// A plan that publishes the stored events of this one: a single connection sends a request that
-    /// matches nothing, to check the format of the answer, publishes, and sends such a request again,
-    /// so that the relay has indexed what it stored.
+    /// A plan that publishes the stored events of this one: a single connection sends a request
+    /// that matches nothing, to check the format of the answer, publishes, and sends such a request
+    /// again, so that the relay has indexed what it stored.
     pub fn preparation(&self) -> Workload {
         const WINDOW: usize = 64;
         let count = u32::try_from(self.stored).expect("a plan holds fewer than 2^32 events");

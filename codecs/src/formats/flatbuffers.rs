@@ -128,7 +128,7 @@ fn one_field<T>(builder: &mut FlatBufferBuilder<'_>, slot: VOffsetT, value: WIPO
     builder.end_table(table)
 }
 
-// --- reading -------------------------------------------------------------------------------------------------
+// --- reading ---
 
 fn read_tags<'a>(buffer: &mut Buffer<'a>, event: &Table) -> Result<Vec<Tag<'a>>, DecodeError> {
     let mut tags = Vec::new();

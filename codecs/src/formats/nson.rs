@@ -130,7 +130,7 @@ impl Codec for Nson {
     }
 }
 
-// --- writing -------------------------------------------------------------------------------------------------
+// --- writing ---
 
 /// Appends everything from `kind` on and returns the descriptor, or `None` where NSON has no room.
 fn write_body(event: &Event<'_>, body: &mut Vec<u8>) -> Option<Vec<u8>> {
@@ -185,7 +185,7 @@ fn write_head(event: &Event<'_>, descriptor: &[u8], out: &mut Vec<u8>) {
     hex::encode_into(descriptor, out);
 }
 
-// --- reading -------------------------------------------------------------------------------------------------
+// --- reading ---
 
 fn is_nson(event: &[u8]) -> bool {
     MARKS.iter().all(|(at, mark)| event.get(*at..).is_some_and(|rest| rest.starts_with(mark)))

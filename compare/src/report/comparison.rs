@@ -56,8 +56,8 @@ pub enum Verdict {
     /// The cell or its reference was not the same from the beginning of a block to its end, so its
     /// latency depends on how long was measured. Only of latencies.
     Unsteady,
-    /// A process of the cell or of its reference used more than 90 % of its cores, so the latency is the length of a
-    /// queue. Only of latencies.
+    /// A process of the cell or of its reference used more than 90 % of its cores, so the latency
+    /// is the length of a queue. Only of latencies.
     Saturated,
 }
 

@@ -60,8 +60,8 @@ pub struct CellFigures {
     pub latency: String,
     /// Figures in base units (a second, a byte, a nanosecond); one with too few samples is absent.
     pub figures: BTreeMap<Metric, f64>,
-    /// The relay's CPU for the first delivery of a stored event beyond a later one, in nanoseconds, before the clock
-    /// started; absent when not above its resolution.
+    /// The relay's CPU for the first delivery of a stored event beyond a later one, in nanoseconds,
+    /// before the clock started; absent when not above its resolution.
     pub first_delivery_cpu_ns: Option<f64>,
     /// By how much identical passes over the stored events differ, in nanoseconds for each event.
     pub first_delivery_resolution_ns: Option<f64>,
@@ -71,7 +71,8 @@ pub struct CellFigures {
     pub steady: Option<Steadiness>,
     /// CPU time as shares of the cores.
     pub utilisation: Utilisation,
-    /// Why the cell is saturated, so that its latencies have no other verdict; empty when it is not.
+    /// Why the cell is saturated, so that its latencies have no other verdict; empty when it is
+    /// not.
     pub saturated: Vec<String>,
 }
 

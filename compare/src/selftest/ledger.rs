@@ -14,9 +14,9 @@ const RATE: &str = "3%";
 const FAULTS: [&str; 5] = ["lose", "double", "alter", "invent", "misroute"];
 
 impl Bench<'_> {
-    /// The relay loses, doubles, alters, invents and misroutes deliveries and counts what it did. The
-    /// ledger must find each one and nothing else, in every format and compression, event by event
-    /// and in batches. A ledger that balances fails.
+    /// The relay loses, doubles, alters, invents and misroutes deliveries and counts what it did.
+    /// The ledger must find each one and nothing else, in every format and compression, event by
+    /// event and in batches. A ledger that balances fails.
     pub(super) fn ledger(&mut self) -> Result<Finding> {
         let cells = self.ledger_cells();
         let mut sum = Planted::default();
@@ -57,7 +57,8 @@ impl Bench<'_> {
         })
     }
 
-    /// The combinations that are tried: all, or in the short form each format and each compression once.
+    /// The combinations that are tried: all, or in the short form each format and each compression
+    /// once.
     fn ledger_cells(&self) -> Vec<(String, String, bool)> {
         let (formats, compressions) = (&self.options.formats, &self.options.compressions);
         let mut cells = Vec::new();

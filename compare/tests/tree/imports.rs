@@ -1,7 +1,8 @@
 //! Which module of a crate imports which: a scanner of `crate::`, `super::` and `self::` paths.
 //!
-//! It follows re-exports to the module that defines an item, and leaves out test code. Paths through a
-//! parent to its child, or back, are no edge, except that an item of `lib.rs` itself makes `lib.rs` a node.
+//! It follows re-exports to the module that defines an item, and leaves out test code. Paths
+//! through a parent to its child, or back, are no edge, except that an item of `lib.rs` itself
+//! makes `lib.rs` a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,7 +83,8 @@ pub(crate) struct Crate {
 }
 
 impl Crate {
-    /// Reads the sources of a library by their paths below `src`. Programs (`main.rs`, `bin/`) are left out.
+    /// Reads the sources of a library by their paths below `src`. Programs (`main.rs`, `bin/`) are
+    /// left out.
     pub(crate) fn read(sources: &BTreeMap<String, String>) -> Crate {
         let mut modules = BTreeMap::new();
         let mut only_tests = Vec::new();
@@ -137,7 +139,8 @@ impl Crate {
         let tokens = &module.tokens;
         let mut i = 0;
         while i < tokens.len() {
-            // A `pub use` defines where an item is found; who imports it is judged by where it is defined.
+            // A `pub use` defines where an item is found; who imports it is judged by where it is
+            // defined.
             if tokens[i] == "pub" && tokens[i + 1..].iter().take(5).any(|token| token == "use") {
                 let to_use = tokens[i + 1..].iter().position(|token| token == "use").unwrap_or(0);
                 if tokens[i + 1..i + 1 + to_use]
@@ -161,7 +164,8 @@ impl Crate {
         paths
     }
 
-    /// The module that defines what a path names, seen from a module. `None`: of another crate, or not found.
+    /// The module that defines what a path names, seen from a module. `None`: of another crate, or
+    /// not found.
     fn resolve(&self, from: &[String], path: &[String], depth: usize) -> Option<Vec<String>> {
         let mut at = match path.first()?.as_str() {
             "crate" => Vec::new(),
@@ -277,7 +281,8 @@ fn definitions(tokens: &[String]) -> BTreeSet<String> {
     defined
 }
 
-/// Takes out what `#[cfg(test)]` stands before, and returns the modules that it declares in files of their own.
+/// Takes out what `#[cfg(test)]` stands before, and returns the modules that it declares in files
+/// of their own.
 fn without_tests(tokens: &[String]) -> (Vec<String>, Vec<String>) {
     const MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let (mut kept, mut modules) = (Vec::new(), Vec::new());

@@ -1,5 +1,6 @@
 //! Rules about the whole tree that the compiler does not keep: no import circle, no source that
-//! a reader cannot open, no path of one machine, prose within 100 columns.
+//! a reader cannot open, no path that leads nowhere or exists on one machine, prose within 100
+//! columns.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
@@ -19,7 +20,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The text files below a folder, with their paths from the root of the tree. Leaves out what builds and runs make.
+/// The text files below a folder, with their paths from the root of the tree. Leaves out what
+/// builds and runs make.
 fn files(folder: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -103,6 +105,13 @@ fn texts_cite_only_what_a_reader_can_open() {
 fn texts_name_no_path_of_one_machine() {
     let found: Vec<String> =
         all_texts().flat_map(|(name, text)| prose::machine_paths(&name, &text)).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn paths_in_documents_lead_somewhere() {
+    let found: Vec<String> =
+        all_texts().flat_map(|(name, text)| prose::dead_paths(&root(), &name, &text)).collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 

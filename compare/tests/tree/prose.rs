@@ -1,4 +1,7 @@
-//! What a text may not say: a source that no reader has, a path of one machine, a line beyond 100 columns.
+//! What a text may not say: a source that no reader has, a path that leads nowhere or exists on one
+//! machine, a line beyond 100 columns.
+
+use std::path::Path;
 
 /// Titles of unpublished notes, in lower case here so that this list does not cite them.
 const UNPUBLISHED: [&str; 12] = [
@@ -45,7 +48,21 @@ pub(crate) fn machine_paths(file: &str, text: &str) -> Vec<String> {
     })
 }
 
-/// Lines of Markdown prose beyond [`COLUMNS`]. Tables, code, addresses and rendered reports may be longer.
+/// Paths in backticks that begin in a folder of the tree and lead nowhere, each with its place.
+/// `NAME` stands for a name of the reader's; `target` is made by builds.
+pub(crate) fn dead_paths(root: &Path, file: &str, text: &str) -> Vec<String> {
+    let is_dead = |path: &str| {
+        let plain = path.chars().all(|c| c.is_ascii_alphanumeric() || "._-/".contains(c));
+        let first = path.split_once('/').map_or("", |(first, _)| first);
+        let is_ours = !["", "target"].contains(&first) && root.join(first).is_dir();
+        plain && is_ours && !path.contains("NAME") && !root.join(path).exists()
+    };
+    let is_told = file.ends_with(".md") && (file.starts_with("docs/") || !file.contains('/'));
+    places(file, text, |line| is_told && line.split('`').skip(1).step_by(2).any(is_dead))
+}
+
+/// Lines of Markdown prose beyond [`COLUMNS`]. Tables, code, addresses and rendered reports may be
+/// longer.
 pub(crate) fn long_lines(file: &str, text: &str) -> Vec<String> {
     let rendered = file.starts_with("results/published/")
         || file == "docs/codec-report.md"
@@ -68,8 +85,8 @@ fn places(file: &str, text: &str, mut wrong: impl FnMut(&str) -> bool) -> Vec<St
     lines.filter(|(_, line)| wrong(line)).map(|(i, line)| format!("{file}:{}: {line}", i + 1)).collect()
 }
 
-/// The part of a line that people read: of Rust comments and strings, of TOML comments and values, of a
-/// script comments, of Markdown everything.
+/// The part of a line that people read: of Rust comments and strings, of TOML comments and values,
+/// of a script comments, of Markdown everything.
 fn prose_of(file: &str, line: &str) -> String {
     let extension = file.rsplit_once('.').map_or("", |(_, extension)| extension);
     match extension {
@@ -140,6 +157,14 @@ mod tests {
         assert_eq!(machine_paths("a.md", &planted).len(), 2);
         let fine = format!("net{}, ../a{}, https://a.example{}", path("work"), path("work"), path("root"));
         assert_eq!(machine_paths("a.md", &fine), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_path_that_leads_nowhere_is_found() {
+        let root = crate::root();
+        let text = "`docs/gone.md`\n`docs/glossary.md` `wire/src/NAME.rs` `docs/a b.md` `json/zstd`\n";
+        assert_eq!(dead_paths(&root, "docs/a.md", text), ["docs/a.md:1: `docs/gone.md`"]);
+        assert_eq!(dead_paths(&root, "wire/a.md", text), Vec::<String>::new());
     }
 
     #[test]

@@ -71,7 +71,7 @@ fn cell(estimate: Option<Estimate>, digits: usize) -> String {
     }
 }
 
-// --- times ---------------------------------------------------------------------------------------------------
+// --- times ---
 
 fn targets(report: &Report, formats: &[Format]) -> Table {
     let mut rows = Vec::new();
@@ -154,7 +154,7 @@ fn times_by_kind(report: &Report, formats: &[Format], what: What) -> Table {
     Table { title, note: String::new(), head: kind_head(report, &["format", "by"]), rows, names: 2 }
 }
 
-// --- sizes ---------------------------------------------------------------------------------------------------
+// --- sizes ---
 
 fn size_of(report: &Report, format: Format, kind: Option<u16>) -> Option<&Sizes> {
     report.sizes.iter().find(|sizes| sizes.format == format.name() && sizes.kind == kind)
@@ -226,7 +226,7 @@ fn sizes_by_kind(report: &Report, formats: &[Format]) -> Vec<Table> {
     SIZES.into_iter().map(table).collect()
 }
 
-// --- rendering -----------------------------------------------------------------------------------------------
+// --- rendering ---
 
 /// What was measured, on what.
 fn opening(report: &Report) -> Vec<String> {

@@ -59,8 +59,8 @@ pub(crate) fn read_bundled(bytes: &'static [u8]) -> Result<Vec<Event<'static>>, 
     EventReader::new(Path::new("sample.pb.gz"), FileFormat::ProtoGzip, bytes)?.collect()
 }
 
-/// Reads a file event by event, in constant memory; a batch, which is bounded, at once. Ends at the first damage, since half a corpus
-/// is another corpus.
+/// Reads a file event by event, in constant memory; a batch, which is bounded, at once. Ends at the
+/// first damage, since half a corpus is another corpus.
 #[derive(Debug)]
 pub struct EventReader {
     path: PathBuf,
@@ -150,9 +150,8 @@ impl Iterator for EventReader {
     }
 }
 
-/// Writes a file event by event, in constant memory; a batch, which is bounded, when it is finished.
-/// Without [`EventWriter::finish`] the file is
-/// cut short.
+/// Writes a file event by event, in constant memory; a batch, which is bounded, when it is
+/// finished. Without [`EventWriter::finish`] the file is cut short.
 pub struct EventWriter {
     path: PathBuf,
     format: FileFormat,

@@ -99,7 +99,7 @@ fn bench(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-// --- the parts -----------------------------------------------------------------------------------------------
+// --- the parts ---
 
 fn fan_out(args: &Args, subscribers: usize) -> anyhow::Result<()> {
     let events = DELIVERIES.div_ceil(subscribers);
@@ -192,7 +192,7 @@ fn signature_checks(events: &[Event<'_>]) -> anyhow::Result<CpuTime> {
     Ok(spent)
 }
 
-// --- events --------------------------------------------------------------------------------------------------
+// --- events ---
 
 /// Notes like those of the bundled sample, each with an id and a signature of its own.
 fn notes(count: usize) -> Vec<Event<'static>> {
@@ -222,7 +222,7 @@ fn script(events: &[Event<'_>]) -> anyhow::Result<NamedTempFile> {
     Ok(file)
 }
 
-// --- processes -----------------------------------------------------------------------------------------------
+// --- processes ---
 
 fn floor(script: &NamedTempFile) -> Vec<String> {
     let script = script.path().display().to_string();

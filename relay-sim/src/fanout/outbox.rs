@@ -93,7 +93,7 @@ impl<T> Outbox<T> {
         }
     }
 
-    // --- for the session -------------------------------------------------------------------------------------
+    // --- for the session ---
 
     /// Takes all that is queued. It counts towards the bound until it is [`Outbox::written`].
     pub(crate) fn take(&self, into: &mut VecDeque<T>) {

@@ -101,7 +101,7 @@ impl Connection {
         }
     }
 
-    // --- in --------------------------------------------------------------------------------------------------
+    // --- in ---
 
     /// Takes a message of the client, which came in a frame of this type. The answers are for
     /// [`Connection::poll_transmit`].
@@ -183,7 +183,7 @@ impl Connection {
         }
     }
 
-    // --- time ------------------------------------------------------------------------------------------------
+    // --- time ---
 
     /// When [`Connection::on_timer`] is to be called, because events were held for long enough.
     pub fn next_timer(&self) -> Option<Instant> {
@@ -197,7 +197,7 @@ impl Connection {
         }
     }
 
-    // --- out -------------------------------------------------------------------------------------------------
+    // --- out ---
 
     /// The messages that go out in one flush, as payloads; none when there is nothing to say. To be
     /// called again until then.

@@ -1,7 +1,8 @@
 //! Programs that know nothing of this project talk to the relay. See `docs/real-clients.md`.
 //!
-//! Each needs a foreign tool, which its `ignore` names and `.ci/run` installs: Node with nostr-tools and ws on NODE_PATH,
-//! websockets in the first python3 on PATH, Go with the modules of `tests/clients/go`, Chromium. Nothing is downloaded here.
+//! Each needs a foreign tool, which its `ignore` names and `.ci/run` installs: Node with
+//! nostr-tools and ws on NODE_PATH, websockets in the first python3 on PATH, Go with the modules of
+//! `tests/clients/go`, Chromium. Nothing is downloaded here.
 
 use std::{
     fs,

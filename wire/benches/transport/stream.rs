@@ -32,7 +32,8 @@ enum Carrier {
     /// tungstenite with buffers of 16 KiB (read) and 32 KiB (write).
     Tungstenite,
     Wire,
-    /// `wire` with permessage-deflate agreed and every message below `min_bytes`: the cost of the tap.
+    /// `wire` with permessage-deflate agreed and every message below `min_bytes`: the cost of the
+    /// tap.
     WireTapped,
 }
 

@@ -1,5 +1,5 @@
-//! Every valid set of permessage-deflate parameters (RFC 7692 §7.1), in both roles, against Python `websockets` and
-//! against ws, which `.ci/run` installs; see `docs/real-clients.md`.
+//! Every valid set of permessage-deflate parameters (RFC 7692 §7.1), in both roles, against Python
+//! `websockets` and against ws, which `.ci/run` installs; see `docs/real-clients.md`.
 
 use std::{
     io::{BufRead, BufReader},

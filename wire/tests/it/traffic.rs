@@ -20,7 +20,8 @@ fn frame_bytes(payload: usize, mask: usize) -> u64 {
     (2 + length + mask + payload) as u64
 }
 
-/// Bytes that the kernel sent and received on the connection's socket; `None` without `ss` (iproute2).
+/// Bytes that the kernel sent and received on the connection's socket; `None` without `ss`
+/// (iproute2).
 fn kernel_bytes(connection: &Connection) -> Option<(u64, u64)> {
     let (local, peer) = (connection.local_addr(), connection.peer_addr());
     let filter = ["src".to_owned(), local.to_string(), "dst".to_owned(), peer.to_string()];

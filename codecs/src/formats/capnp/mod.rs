@@ -219,7 +219,7 @@ impl Codec for Capnp {
     }
 }
 
-// --- writing -------------------------------------------------------------------------------------------------
+// --- writing ---
 
 /// The words of a relay's EVENT in front of the event.
 pub(super) fn event_head(subscription: &str, event_bytes: usize, out: &mut Vec<u8>) {
@@ -350,7 +350,7 @@ fn write_other_element(value: &str, out: &mut Vec<u8>) -> Result<(), EncodeError
     Ok(())
 }
 
-// --- reading -------------------------------------------------------------------------------------------------
+// --- reading ---
 
 /// Checks that the segments are what `bytes` holds, exactly, and leaves the pointers to the crate.
 fn open(bytes: &[u8]) -> Result<message::Reader<BufferSegments<&[u8]>>, DecodeError> {

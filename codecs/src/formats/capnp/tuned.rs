@@ -167,7 +167,7 @@ impl TunedFormat for TunedCapnp {
     }
 }
 
-// --- writing -------------------------------------------------------------------------------------------------
+// --- writing ---
 
 /// Where the crate's builder would put an event's blobs: into the first segment while it has room,
 /// otherwise behind a landing pad in the first later one that has.
@@ -281,7 +281,7 @@ fn insert(bytes: usize, at: usize, out: &mut Vec<u8>) {
     out[at..at + bytes].fill(0);
 }
 
-// --- reading -------------------------------------------------------------------------------------------------
+// --- reading ---
 
 /// Sends the caller to the library, which knows whether the form is unusual or wrong.
 const UNUSUAL: DecodeError = DecodeError::Malformed("Cap'n Proto message");

@@ -42,7 +42,7 @@ pub(super) mod relay {
     pub(in crate::formats::cbor) const EVENTS: Name = Name(10, "EVENTS");
 }
 
-// --- writing -------------------------------------------------------------------------------------------------
+// --- writing ---
 
 pub(super) struct ClientCbor<'m, 'a, D>(&'m ClientMessage<'a>, PhantomData<D>);
 
@@ -157,7 +157,7 @@ impl<D: Dialect> Serialize for RelayCbor<'_, '_, D> {
     }
 }
 
-// --- reading -------------------------------------------------------------------------------------------------
+// --- reading ---
 
 /// A message, or the error for a verb that the protocol does not have.
 pub(super) struct ReadMessage<D, M>(pub(super) Result<M, DecodeError>, PhantomData<D>);

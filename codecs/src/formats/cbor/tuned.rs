@@ -138,7 +138,7 @@ impl<D: Dialect> TunedFormat for TunedCbor<D> {
     }
 }
 
-// --- writing -------------------------------------------------------------------------------------------------
+// --- writing ---
 
 fn write_fixed(key: &[u8], bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(key);
@@ -168,7 +168,7 @@ fn write_other_value<D: Dialect>(value: &str, out: &mut Vec<u8>) {
     }
 }
 
-// --- reading -------------------------------------------------------------------------------------------------
+// --- reading ---
 
 #[inline]
 fn read_head<D: Dialect>(reader: &mut Reader<'_>, head: &mut EventHead) -> Result<(), DecodeError> {

@@ -1,4 +1,5 @@
-//! What the schema compilers write. To refresh: `REFRESH=1 cargo test -p codecs --test generated_code`.
+//! What the schema compilers write. To refresh: `REFRESH=1 cargo test -p codecs --test
+//! generated_code`.
 
 #[rustfmt::skip]
 #[allow(unreachable_pub, clippy::all, reason = "prost-build decides how its code looks")]

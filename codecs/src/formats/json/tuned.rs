@@ -193,7 +193,7 @@ const EVENTS: &[u8] = b"[\"EVENTS\",";
 const EVENT: &[u8] = b"[\"EVENT\",";
 const AUTH: &[u8] = b"[\"AUTH\",";
 
-// --- writing -------------------------------------------------------------------------------------------------
+// --- writing ---
 
 fn write_tags(tags: &[Tag<'_>], out: &mut Vec<u8>) {
     for (index, tag) in tags.iter().enumerate() {

@@ -159,7 +159,7 @@ impl<D: Dialect> TunedFormat for TunedProtobuf<D> {
     }
 }
 
-// --- writing -------------------------------------------------------------------------------------------------
+// --- writing ---
 
 fn write_fixed<D: Dialect, const N: usize, const M: usize>(key: u8, bytes: &[u8; N], out: &mut Vec<u8>) {
     if D::SPELLED {
@@ -173,7 +173,7 @@ fn tag_len(tag: &Tag<'_>) -> usize {
     tag.iter().map(|value| 1 + varint_len(value.len() as u64) + value.len()).sum()
 }
 
-// --- reading -------------------------------------------------------------------------------------------------
+// --- reading ---
 
 #[inline]
 fn read_head<D: Dialect>(reader: &mut Reader<'_>, head: &mut EventHead) -> Result<(), DecodeError> {

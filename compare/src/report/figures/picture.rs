@@ -191,8 +191,8 @@ fn labels(places: &[(f64, f64)], names: &[&str]) -> Vec<Option<Box>> {
     found
 }
 
-/// The free box of this width nearest to a mark; right of it before left of it, and beside it before
-/// above or below.
+/// The free box of this width nearest to a mark; right of it before left of it, and beside it
+/// before above or below.
 fn nearest_free((x, y): (f64, f64), width: f64, taken: &[Box]) -> Option<Box> {
     const STEP: f64 = 5.0;
     let steps = |room: f64| -> i32 {
