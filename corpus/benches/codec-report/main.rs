@@ -15,13 +15,16 @@
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 #![allow(clippy::cast_precision_loss, reason = "sizes and times here are far below 2^52")]
 
+mod json_libraries;
 mod measure;
+mod recommend;
 mod report;
 mod rows;
 mod sets;
 mod sizes;
 mod statistics;
 mod tables;
+mod together;
 
 use std::{
     fs,
@@ -38,14 +41,15 @@ use sets::{Sets, Source};
 /// Measures size and time of an event in each format, by the library and by tuned code
 ///
 /// Times are nanoseconds an event: the median of the rounds with its 95 % bootstrap interval. A run
-/// on the bundled events takes three minutes; `--rounds 7 --events 500 --formats core` takes
+/// on the bundled events takes minutes; `--rounds 7 --events 500 --formats core` takes
 /// seconds. Close other programs: on a busy machine the intervals are wide, and only ratios of one
 /// run mean something.
 #[derive(Debug, Parser)]
 #[command(
     name = "codec-report",
     after_help = "Examples:\n  cargo bench -p corpus --bench codec-report -- --markdown docs/codec-report.md\n  \
-        cargo bench -p corpus --bench codec-report -- my-events.jsonl.zst --formats json,capnp --rounds 7"
+        cargo bench -p corpus --bench codec-report -- my-events.jsonl.zst --formats json,capnp --rounds 7\n  \
+        cargo bench -p corpus --bench codec-report -- --recommend"
 )]
 struct Args {
     #[command(flatten)]
@@ -55,6 +59,11 @@ struct Args {
     /// them
     #[arg(long, default_value_t = 21, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1001))]
     rounds: u16,
+
+    /// One page in place of all tables: which format is smallest and which is quickest, for each
+    /// kind of event
+    #[arg(long)]
+    recommend: bool,
 
     /// Sizes only: these do not depend on the machine
     #[arg(long)]
@@ -89,14 +98,18 @@ fn run(args: &Args) -> anyhow::Result<()> {
     report.sizes = sizes::measure(&formats, &sets);
     report.batches = sizes::batches(&formats, &sets);
     if rounds > 0 {
-        let encoded = rows::Encoded::new(&formats, &sets);
-        let rows = rows::rows(&formats, &sets, &encoded);
+        let inputs = rows::Inputs::new(&formats, &sets)?;
+        let rows = rows::rows(&formats, &sets, &inputs);
         report.times = measure::measure(&rows, &sets, rounds);
     }
-    let tables = tables::tables(&report, &formats);
-    println!("{}", tables::text(&report, &tables));
+    let (more, tables) = if args.recommend {
+        (recommend::opening(&report) + "\n", recommend::page(&report, &formats))
+    } else {
+        (String::new(), tables::tables(&report, &formats))
+    };
+    println!("{}", tables::text(&report, &more, &tables));
     if let Some(path) = &args.markdown {
-        save(path, &tables::markdown(&report, &tables))?;
+        save(path, &tables::markdown(&report, &more, &tables))?;
     }
     if let Some(path) = &args.json {
         save(path, &(serde_json::to_string_pretty(&report)? + "\n"))?;

@@ -1,10 +1,17 @@
 //! What is timed: each row is one thing done with every event of a column.
 
-use std::{collections::BTreeMap, hint::black_box};
+use std::{borrow::Cow, collections::BTreeMap, hint::black_box};
 
-use codecs::{Codec, Format};
+use codecs::{Codec, Format, Implementation, RelayMessage};
 
-use crate::sets::{self, AsJson, EventSet, Sets};
+use crate::{
+    json_libraries,
+    sets::{self, EventSet, Sets},
+    together::{self, Form, Groups},
+};
+
+/// The subscription of every message.
+pub(crate) const SUBSCRIPTION: &str = "feed";
 
 /// How often a frame is peeked at in a row for [`What::PeekHot`].
 const HOT_PEEKS: usize = 64;
@@ -24,6 +31,20 @@ pub(crate) enum What {
     PeekCold,
     /// The same of a frame that was just peeked at.
     PeekHot,
+    /// Author, time and kind, the other fields passed over. JSON only.
+    ThreeFields,
+    /// Writing the relay's EVENT. JSON only.
+    EncodeMessage,
+    /// Reading it. JSON only.
+    DecodeMessage,
+    /// Writing EVENTS of [`together::TOGETHER`] events.
+    EncodeEvents,
+    /// Reading it.
+    DecodeEvents,
+    /// Writing a batch of as many, where the format has a layout.
+    EncodeBatch,
+    /// Reading it.
+    DecodeBatch,
 }
 
 impl What {
@@ -34,12 +55,19 @@ impl What {
             What::Decode => "decode",
             What::PeekCold => "peek cold",
             What::PeekHot => "peek hot",
+            What::ThreeFields => "three fields",
+            What::EncodeMessage => "encode EVENT",
+            What::DecodeMessage => "decode EVENT",
+            What::EncodeEvents => "encode EVENTS",
+            What::DecodeEvents => "decode EVENTS",
+            What::EncodeBatch => "encode batch",
+            What::DecodeBatch => "decode batch",
         }
     }
 }
 
 /// Does it with the events at these places and says how many times that was, in events.
-type Pass<'e> = Box<dyn Fn(&mut Vec<u8>, &[usize]) -> usize + 'e>;
+pub(crate) type Pass<'e> = Box<dyn Fn(&mut Vec<u8>, &[usize]) -> usize + 'e>;
 
 pub(crate) struct Row<'e> {
     /// Which of [`Sets::sets`].
@@ -51,30 +79,46 @@ pub(crate) struct Row<'e> {
     pub(crate) pass: Pass<'e>,
 }
 
-/// The bytes of every event in each format.
-pub(crate) struct Encoded(BTreeMap<Format, Vec<Vec<u8>>>);
+/// What rows read and write, made before the first is timed.
+pub(crate) struct Inputs {
+    /// The bytes of every event in each format.
+    frames: BTreeMap<Format, Vec<Vec<u8>>>,
+    /// JSON's relay messages.
+    deliveries: Vec<Vec<u8>>,
+    /// For each set.
+    messages: Vec<Groups<RelayMessage<'static>>>,
+}
 
-impl Encoded {
-    pub(crate) fn new(formats: &[Format], sets: &Sets<'_>) -> Self {
-        let encoded = |format: Format| {
+impl Inputs {
+    /// Encodes everything.
+    ///
+    /// # Errors
+    /// A JSON library that reads or writes an event otherwise than `codecs`.
+    pub(crate) fn new(formats: &[Format], sets: &Sets<'_>) -> anyhow::Result<Self> {
+        let encoded = |format: Format| -> Vec<Vec<u8>> {
             let codec = format.spec().library;
             sets.of(format).events.iter().map(|event| sets::encode(codec, event)).collect()
         };
-        Encoded(formats.iter().map(|format| (*format, encoded(*format))).collect())
+        let json = sets.of(Format::JSON);
+        let inputs = Inputs {
+            frames: formats.iter().map(|format| (*format, encoded(*format))).collect(),
+            deliveries: json_libraries::deliveries(Format::JSON.spec().library, json),
+            messages: sets.sets.iter().map(together::messages).collect(),
+        };
+        json_libraries::check(json, &inputs.frames[&Format::JSON], &inputs.deliveries)?;
+        Ok(inputs)
     }
 }
 
-pub(crate) fn rows<'e>(formats: &[Format], sets: &'e Sets<'_>, encoded: &'e Encoded) -> Vec<Row<'e>> {
+pub(crate) fn rows<'e>(formats: &[Format], sets: &'e Sets<'_>, inputs: &'e Inputs) -> Vec<Row<'e>> {
     let mut rows = Vec::new();
     for format in formats {
-        let (set, frames) = (sets.of(*format), &encoded.0[format]);
+        let (set, frames) = (sets.of(*format), &inputs.frames[format]);
         let at = sets.of_format[format];
         let mut add = |by, what, pass| rows.push(Row { set: at, format: format.name(), by, what, pass });
         add("", What::Memcpy, memcpy(frames));
-        if *format == Format::JSON {
-            add("sonic-rs", What::Encode, sonic_rs(set));
-        }
         for (by, codec) in sets::codecs_of(*format) {
+            let forms = [Some(Form::Message(codec)), format.batch(by).map(Form::Batch)];
             let by = by.name();
             add(by, What::Encode, encode(codec, set));
             add(by, What::Decode, read(frames, move |bytes| drop(black_box(codec.decode_event(bytes)))));
@@ -82,10 +126,35 @@ pub(crate) fn rows<'e>(formats: &[Format], sets: &'e Sets<'_>, encoded: &'e Enco
             if format.spec().tuned.is_some() && by == "tuned" {
                 add(by, What::PeekHot, peek_hot(codec, frames));
             }
+            for form in forms.into_iter().flatten() {
+                let [written, read] = form.what();
+                add(by, written, form.encode(&inputs.messages[at]));
+                add(by, read, form.decode(&inputs.messages[at]));
+            }
+            if *format == Format::JSON {
+                let of_messages =
+                    read(&inputs.deliveries, move |bytes| drop(black_box(codec.decode_relay(bytes))));
+                add(by, What::DecodeMessage, of_messages);
+                add(by, What::EncodeMessage, encode_message(codec, set));
+            }
+        }
+        if *format == Format::JSON {
+            let pass = |by, what| json_libraries::pass(by, what, set, frames, &inputs.deliveries);
+            let library = Implementation::Library.name();
+            add(library, What::ThreeFields, pass(library, What::ThreeFields));
+            let tuned = Format::JSON.spec().tuned.expect("JSON has tuned code");
+            add("tuned", What::ThreeFields, json_libraries::tuned_three_fields(tuned, frames));
+            for by in json_libraries::OTHERS {
+                JSON_ROWS.into_iter().for_each(|what| add(by, what, pass(by, what)));
+            }
         }
     }
     rows
 }
+
+/// What JSON libraries are asked.
+pub(crate) const JSON_ROWS: [What; 5] =
+    [What::Encode, What::Decode, What::ThreeFields, What::EncodeMessage, What::DecodeMessage];
 
 fn memcpy(frames: &[Vec<u8>]) -> Pass<'_> {
     Box::new(move |buffer, members| {
@@ -111,12 +180,13 @@ fn encode<'e>(codec: &'static dyn Codec, set: &'e EventSet<'_>) -> Pass<'e> {
     })
 }
 
-fn sonic_rs<'e>(set: &'e EventSet<'_>) -> Pass<'e> {
+fn encode_message<'e>(codec: &'static dyn Codec, set: &'e EventSet<'_>) -> Pass<'e> {
     Box::new(move |buffer, members| {
         for at in members {
             buffer.clear();
-            sonic_rs::to_writer(&mut *buffer, &AsJson(black_box(set.events[*at])))
-                .expect("JSON holds every event");
+            let event = Cow::Borrowed(black_box(set.events[*at]));
+            let message = RelayMessage::Event { subscription: SUBSCRIPTION.into(), event };
+            codec.encode_relay(&message, buffer).expect("the set holds what the format holds");
             black_box(&*buffer);
         }
         members.len()

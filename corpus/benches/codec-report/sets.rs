@@ -1,4 +1,4 @@
-//! The events, as each format can hold them, and NIP-01's JSON for serde libraries.
+//! The events, as each format can hold them.
 
 use std::{
     collections::BTreeMap,
@@ -6,9 +6,8 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use codecs::{Codec, Event, Format, Implementation, hex};
+use codecs::{Codec, Event, Format, Implementation};
 use corpus::Corpus;
-use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 /// The kinds that have columns of their own: profiles, notes, follow lists, encrypted messages,
 /// reactions, relay lists, articles.
@@ -179,23 +178,4 @@ pub(crate) fn encode(codec: &dyn Codec, event: &Event<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     codec.encode_event(event, &mut out).expect("events that the format cannot hold were set aside");
     out
-}
-
-/// The event for a JSON library that knows serde, in the same order of fields.
-pub(crate) struct AsJson<'e>(pub(crate) &'e Event<'e>);
-
-impl Serialize for AsJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let event = self.0;
-        let (mut key, mut sig) = ([0; 64], [0; 128]);
-        let mut object = serializer.serialize_struct("Event", 7)?;
-        object.serialize_field("id", hex::encode_array(&event.id, &mut key))?;
-        object.serialize_field("pubkey", hex::encode_array(&event.pubkey, &mut key))?;
-        object.serialize_field("created_at", &event.created_at)?;
-        object.serialize_field("kind", &event.kind)?;
-        object.serialize_field("tags", &event.tags)?;
-        object.serialize_field("content", &event.content)?;
-        object.serialize_field("sig", hex::encode_array(&event.sig, &mut sig))?;
-        object.end()
-    }
 }

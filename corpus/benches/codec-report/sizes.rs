@@ -2,10 +2,13 @@
 
 use std::io::Write as _;
 
-use codecs::Format;
+use codecs::{Event, Format, Implementation};
 use serde::Serialize;
 
-use crate::sets::{self, EventSet, Sets};
+use crate::{
+    sets::{self, EventSet, Sets},
+    together::{self, Form, TOGETHER},
+};
 
 /// The sizes of a format in one column, in bytes an event.
 #[derive(Debug, Clone, Serialize)]
@@ -33,6 +36,12 @@ pub(crate) struct Batches {
     /// For each of [`BATCHES`].
     pub(crate) gzip: Vec<f64>,
     pub(crate) zstd: Vec<f64>,
+    /// Bytes an event by itself.
+    pub(crate) single: f64,
+    /// In EVENTS of [`TOGETHER`] events.
+    pub(crate) message: f64,
+    /// In a batch of as many, where the format has a layout.
+    pub(crate) layout: Option<f64>,
 }
 
 /// Compresses as many events together as a batch has, all batches of a corpus apart from each
@@ -47,7 +56,25 @@ pub(crate) fn batches(formats: &[Format], sets: &Sets<'_>) -> Vec<Batches> {
                 |batch: &usize| frames.chunks(*batch).map(|frames| size(&frames.concat())).sum::<usize>();
             BATCHES.iter().map(|batch| bytes(batch) as f64 / frames.len() as f64).collect()
         };
-        Batches { format: format.name(), gzip: of_size(gzip), zstd: of_size(zstd) }
+        let together = |form: Form| {
+            let bytes = |chunk: &[&Event<'static>]| {
+                let mut out = Vec::new();
+                form.write(
+                    &together::message(chunk.iter().map(|event| (*event).clone()).collect()),
+                    &mut out,
+                );
+                out.len()
+            };
+            set.events.chunks(TOGETHER).map(bytes).sum::<usize>() as f64 / frames.len() as f64
+        };
+        Batches {
+            format: format.name(),
+            gzip: of_size(gzip),
+            zstd: of_size(zstd),
+            single: frames.iter().map(Vec::len).sum::<usize>() as f64 / frames.len() as f64,
+            message: together(Form::Message(format.spec().library)),
+            layout: format.batch(Implementation::Library).map(|batch| together(Form::Batch(batch))),
+        }
     };
     formats.iter().map(of_format).collect()
 }

@@ -5,26 +5,28 @@ use std::fmt::Write as _;
 use codecs::{Format, Implementation};
 
 use crate::{
+    json_libraries::OTHERS,
     report::Report,
-    rows::What,
+    rows::{JSON_ROWS, What},
     sets::KINDS,
     sizes::{BATCHES, Batches, Sizes},
     statistics::{Estimate, MIN_ROUNDS},
+    together::TOGETHER,
 };
 
 pub(crate) struct Table {
-    title: String,
-    note: String,
-    head: Vec<String>,
-    rows: Vec<Vec<String>>,
+    pub(crate) title: String,
+    pub(crate) note: String,
+    pub(crate) head: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
     /// How many columns are names, which stand on the left.
-    names: usize,
+    pub(crate) names: usize,
 }
 
 /// A column's name and where its figure comes from.
 type Column<T, F> = (&'static str, fn(&T) -> F);
 
-/// The implementations a table has rows for; JSON has one that only encodes.
+/// The implementations a table has rows for; JSON has other libraries, too.
 fn implementations(format: Format) -> Vec<&'static str> {
     let mut names: Vec<_> = Implementation::ALL
         .into_iter()
@@ -32,7 +34,7 @@ fn implementations(format: Format) -> Vec<&'static str> {
         .map(Implementation::name)
         .collect();
     if format == Format::JSON {
-        names.push("sonic-rs");
+        names.extend(OTHERS);
     }
     names
 }
@@ -43,8 +45,11 @@ pub(crate) fn tables(report: &Report, formats: &[Format]) -> Vec<Table> {
     if report.rounds > 0 {
         tables.push(targets(report, formats));
         tables.push(times(report, formats));
+        tables.push(json_libraries(report));
+        tables.push(times_together(report, formats));
     }
     tables.push(sizes(report, formats));
+    tables.push(sizes_together(report));
     tables.push(batches(report));
     tables.extend(sizes_by_kind(report, formats));
     if report.rounds > 0 {
@@ -55,11 +60,11 @@ pub(crate) fn tables(report: &Report, formats: &[Format]) -> Vec<Table> {
     tables
 }
 
-fn head(names: &[&str], columns: impl IntoIterator<Item = String>) -> Vec<String> {
+pub(crate) fn head(names: &[&str], columns: impl IntoIterator<Item = String>) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).chain(columns).collect()
 }
 
-fn words(columns: &[&str]) -> Vec<String> {
+pub(crate) fn words(columns: &[&str]) -> Vec<String> {
     columns.iter().map(|column| (*column).to_owned()).collect()
 }
 
@@ -124,6 +129,53 @@ fn times(report: &Report, formats: &[Format]) -> Table {
     }
 }
 
+fn json_libraries(report: &Report) -> Table {
+    let row = |by: &str| {
+        let times = JSON_ROWS.map(|what| cell(report.time(Format::JSON.name(), by, what, None), 0));
+        head(&[if by == "library" { "serde_json" } else { by }], times)
+    };
+    Table {
+        title: "JSON libraries, nanoseconds an event".to_owned(),
+        note: "All of them read ids, keys and signatures as bytes. `three fields` are author, time and kind; tuned code \
+               stops behind them. EVENT is the relay's message around an event. simd-json reads in place, so the copy \
+               that it works in is timed (`memcpy`). sonic-rs and simd-json are called through serde."
+            .to_owned(),
+        head: head(&["by"], JSON_ROWS.map(|what| what.name().to_owned())),
+        rows: implementations(Format::JSON).into_iter().map(row).collect(),
+        names: 1,
+    }
+}
+
+fn times_together(report: &Report, formats: &[Format]) -> Table {
+    const COLUMNS: [What; 6] = [
+        What::Encode,
+        What::EncodeEvents,
+        What::EncodeBatch,
+        What::Decode,
+        What::DecodeEvents,
+        What::DecodeBatch,
+    ];
+    let mut rows = Vec::new();
+    for format in formats {
+        for by in
+            Implementation::ALL.into_iter().filter(|by| format.codec(*by).is_ok()).map(Implementation::name)
+        {
+            let times = COLUMNS.map(|what| cell(report.time(format.name(), by, what, None), 0));
+            rows.push(head(&[format.name(), by], times));
+        }
+    }
+    Table {
+        title: "Events together, nanoseconds an event".to_owned(),
+        note: format!(
+            "EVENTS is the message, a batch the same without one; both hold up to {TOGETHER} events of one kind. Empty where \
+             a format has no layout for a batch, or nobody wrote tuned code for it."
+        ),
+        head: head(&["format", "by"], COLUMNS.map(|what| what.name().to_owned())),
+        rows,
+        names: 2,
+    }
+}
+
 /// The kinds that the corpus has.
 fn kinds(report: &Report) -> Vec<u16> {
     KINDS.into_iter().filter(|kind| report.corpus.kinds.contains_key(kind)).collect()
@@ -134,7 +186,7 @@ fn kind_head(report: &Report, names: &[&str]) -> Vec<String> {
 }
 
 /// The columns behind [`kind_head`].
-fn columns(report: &Report) -> Vec<Option<u16>> {
+pub(crate) fn columns(report: &Report) -> Vec<Option<u16>> {
     kinds(report).into_iter().map(Some).chain([None]).collect()
 }
 
@@ -156,7 +208,7 @@ fn times_by_kind(report: &Report, formats: &[Format], what: What) -> Table {
 
 // --- sizes ---
 
-fn size_of(report: &Report, format: Format, kind: Option<u16>) -> Option<&Sizes> {
+pub(crate) fn size_of(report: &Report, format: Format, kind: Option<u16>) -> Option<&Sizes> {
     report.sizes.iter().find(|sizes| sizes.format == format.name() && sizes.kind == kind)
 }
 
@@ -189,6 +241,20 @@ fn sizes(report: &Report, formats: &[Format]) -> Table {
             .to_owned(),
         head: head(&["format", "events"], SIZES.map(|(name, _)| name.to_owned())),
         rows,
+        names: 1,
+    }
+}
+
+fn sizes_together(report: &Report) -> Table {
+    let row = |batches: &Batches| {
+        let layout = batches.layout.map(|bytes| format!("{bytes:.1}")).unwrap_or_default();
+        head(&[batches.format], [format!("{:.1}", batches.single), format!("{:.1}", batches.message), layout])
+    };
+    Table {
+        title: "Events together, bytes an event".to_owned(),
+        note: format!("EVENTS and batches of {TOGETHER} events in the corpus's order, not compressed."),
+        head: words(&["format", "single", "EVENTS", "batch"]),
+        rows: report.batches.iter().map(row).collect(),
         names: 1,
     }
 }
@@ -265,8 +331,9 @@ fn opening(report: &Report) -> Vec<String> {
     lines
 }
 
-pub(crate) fn text(report: &Report, tables: &[Table]) -> String {
-    let mut out = opening(report).join("\n") + "\n";
+/// For a terminal; `more` stands behind what was measured.
+pub(crate) fn text(report: &Report, more: &str, tables: &[Table]) -> String {
+    let mut out = opening(report).join("\n") + "\n" + more;
     for Table { title, note, head, rows, names } in tables {
         let width = |column: usize| {
             let cells = rows.iter().chain([head]).map(|row| row[column].chars().count());
@@ -288,11 +355,14 @@ pub(crate) fn text(report: &Report, tables: &[Table]) -> String {
     out
 }
 
-pub(crate) fn markdown(report: &Report, tables: &[Table]) -> String {
+/// The same as Markdown.
+pub(crate) fn markdown(report: &Report, more: &str, tables: &[Table]) -> String {
     let arguments = report.arguments.join(" ");
     let mut out =
         format!("<!-- cargo bench -p corpus --bench codec-report -- {arguments} -->\n\n# Codec report\n\n");
-    out += &(opening(report).join("\n") + "\n");
+    out += "`cargo bench -p corpus --bench codec-report -- --recommend` makes one page of this: the first three\n\
+            formats for each kind of event. [codecs.md](codecs.md) explains the tables.\n\n";
+    out += &(opening(report).join("\n") + "\n" + more);
     for Table { title, note, head, rows, names } in tables {
         let gap = if note.is_empty() { "" } else { "\n\n" };
         write!(out, "\n## {title}\n\n{note}{gap}").expect("writing to a String");
