@@ -101,6 +101,7 @@ fn client_message(format: Format, codecs: &[&dyn Codec], bytes: &[u8]) {
     }
     for codec in codecs {
         within_limits(format, *codec, bytes, decoded.as_ref().ok());
+        canonical(format, *codec, bytes);
     }
     let Ok(message) = decoded else { return };
     if has_unknown_field(&message) {
@@ -117,6 +118,15 @@ fn client_message(format: Format, codecs: &[&dyn Codec], bytes: &[u8]) {
     let json = Format::JSON.spec().library;
     let text = write(|out| json.encode_client(&message, out)).expect("JSON holds every message");
     assert_eq!(read(json, &text), Ok(message), "{format}: seen through JSON");
+}
+
+/// What a relay may pass on as it came is what the codec writes.
+fn canonical(format: Format, codec: &dyn Codec, bytes: &[u8]) {
+    let Ok(ClientMessage::Event(event)) = codec.decode_client(bytes) else { return };
+    if let Some(found) = format.canonical_event(codec, bytes, &event) {
+        let written = write(|out| codec.encode_event(&event, out)).expect("the message holds the event");
+        assert_eq!(found, written, "{format}: passed on in another form");
+    }
 }
 
 /// A reader with limits takes what one without them takes, as far as the limits reach.

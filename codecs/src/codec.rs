@@ -118,6 +118,14 @@ pub trait Codec: EventCodec {
     /// nothing.
     fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>);
 
+    /// The event in a client's EVENT, unchecked. `None` for other messages, unusual spellings and
+    /// formats without a form that is known to be canonical; see [`Format::canonical_event`].
+    ///
+    /// [`Format::canonical_event`]: crate::Format::canonical_event
+    fn event_in<'a>(&self, _message: &'a [u8]) -> Option<&'a [u8]> {
+        None
+    }
+
     /// The subscription and the head of a relay's EVENT, for a client that may have the event
     /// already: the rest of the message is not looked at. `None` for other messages, unusual
     /// spellings and implementations that have no shorter way than to decode: then decode.

@@ -278,6 +278,10 @@ impl<E: EventCodec> Codec for Common<E> {
         }
     }
 
+    fn event_in<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
+        message.strip_prefix(&[0x01])
+    }
+
     fn peek_relay<'a>(&self, bytes: &'a [u8]) -> Option<(Cow<'a, str>, EventHead)> {
         let mut reader = Reader::new(bytes.strip_prefix(&[0x81])?);
         let subscription = read_subscription(&mut reader).ok()?;

@@ -29,7 +29,7 @@ pub use self::batch::{Batch, BatchLayout};
 pub use self::capacity::{Capacity, OneForm};
 pub use self::notepack::text as notepack_text;
 use self::tuned::Tuned;
-use crate::{codec::Codec, envelope::Common, name::UnknownName};
+use crate::{codec::Codec, envelope::Common, model::Event, name::UnknownName};
 
 /// Every format. One file and one entry here make a format; everything else follows.
 pub static FORMATS: &[FormatSpec] = &[
@@ -325,6 +325,45 @@ impl Format {
     /// The position in [`FORMATS`], for tables with a slot for each format.
     pub fn index(self) -> usize {
         self.0
+    }
+
+    /// The event in `message`, which a codec of this format read as a client's EVENT with this
+    /// event, where its bytes are those that [`EventCodec::encode_event`] writes: a relay may then
+    /// pass them on. `None` where they are not, and in formats where telling costs as much as
+    /// encoding does.
+    ///
+    /// ```
+    /// use codecs::{Format, Implementation};
+    ///
+    /// let (format, codec) = (Format::JSON, Format::JSON.codec(Implementation::Tuned)?);
+    /// let key = "07".repeat(32);
+    /// let event = format!(
+    ///     r#"{{"id":"{key}","pubkey":"{key}","created_at":1,"kind":1,"tags":[],"content":"","sig":"{key}{key}"}}"#
+    /// );
+    /// let read = codec.decode_event(event.as_bytes())?;
+    /// let message = format!(r#"["EVENT",{event}]"#);
+    /// let found = format.canonical_event(codec, message.as_bytes(), &read);
+    /// assert_eq!(found, Some(event.as_bytes()));
+    ///
+    /// let spaced = message.replace(":1,", ": 1,");
+    /// assert_eq!(format.canonical_event(codec, spaced.as_bytes(), &read), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// [`EventCodec::encode_event`]: crate::EventCodec::encode_event
+    pub fn canonical_event<'a>(
+        self,
+        codec: &dyn Codec,
+        message: &'a [u8],
+        event: &Event<'_>,
+    ) -> Option<&'a [u8]> {
+        match self.spec().one_form {
+            OneForm::Events | OneForm::EventsAndRelayMessages => codec.event_in(message),
+            OneForm::Nothing if self == Format::JSON => {
+                codec.event_in(message).filter(|text| json::is_canonical(text, event))
+            }
+            OneForm::Nothing => None,
+        }
     }
 
     /// The codec of this format by that implementation.

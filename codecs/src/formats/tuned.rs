@@ -145,6 +145,10 @@ impl<T: TunedFormat> Codec for Tuned<T> {
         T::wrap_batch(subscription, events, out);
     }
 
+    fn event_in<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
+        T::split_client(message).and_then(|(verb, event)| (verb == Verb::Event).then_some(event))
+    }
+
     fn peek_relay<'a>(&self, bytes: &'a [u8]) -> Option<(Cow<'a, str>, EventHead)> {
         let (subscription, event) = T::split_relay(bytes)?;
         T::read_head(event).ok().map(|head| (subscription, head))

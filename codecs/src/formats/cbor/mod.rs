@@ -55,6 +55,7 @@ use self::{
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, Limits, RelayMessage,
     codec::{all_or_nothing, assert_batch},
+    formats::tuned::Tuned,
     reader::Reader,
 };
 
@@ -128,6 +129,10 @@ impl<D: Dialect> Codec for Cbor<D> {
 
     fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {
         read::<ReadMessage<D, RelayMessage<'a>>>(bytes)?.0
+    }
+
+    fn event_in<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
+        Tuned(TunedCbor::<D>::NEW).event_in(message)
     }
 
     fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {

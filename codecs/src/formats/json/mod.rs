@@ -16,6 +16,7 @@
 //! What the library costs: serde_json checks UTF-8 and numbers generically, and ids pass through a
 //! stack buffer as hex text. `tuned.rs` reads and writes events without it.
 
+mod canonical;
 mod cursor;
 mod escape;
 mod filter;
@@ -28,6 +29,7 @@ use std::{cell::Cell, marker::PhantomData};
 
 use serde::{Deserialize, Serialize, de::DeserializeSeed};
 
+pub(super) use self::canonical::is_canonical;
 pub(super) use self::item::Text;
 pub(super) use self::tuned::{TunedJson, read_tuned_array};
 use self::{
@@ -37,6 +39,7 @@ use self::{
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Limits, RelayMessage,
     codec::{all_or_nothing, assert_batch},
+    formats::tuned::Tuned,
     hex,
 };
 
@@ -132,6 +135,10 @@ impl Codec for Json {
 
     fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {
         read::<Known<RelayMessage<'a>>>(bytes)?.into_result()
+    }
+
+    fn event_in<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
+        Tuned(TunedJson).event_in(message)
     }
 
     fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {

@@ -1,0 +1,122 @@
+//! An event that a relay may pass on as it came is one that the encoder would write.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
+
+mod common;
+
+use std::borrow::Cow;
+
+use codecs::{ClientMessage, Event, Format, OneForm};
+use common::{
+    Subject,
+    any::{edits, event, mutate},
+    sample_event, subjects,
+};
+use proptest::{prelude::*, test_runner::FileFailurePersistence};
+
+/// The part of a message that may be passed on.
+fn found<'a>(subject: &Subject, message: &'a [u8]) -> Option<&'a [u8]> {
+    match subject.codec.decode_client(message) {
+        Ok(ClientMessage::Event(event)) => subject.format.canonical_event(subject.codec, message, &event),
+        _ => None,
+    }
+}
+
+fn message(subject: &Subject, event: &Event<'_>) -> Option<Vec<u8>> {
+    subject.client(&ClientMessage::Event(Cow::Borrowed(event))).ok()
+}
+
+/// Control characters without a short escape, which JSON writes with hex digits of either case.
+fn has_two_forms(event: &Event<'_>) -> bool {
+    let odd = |c: char| c < ' ' && !"\n\r\t\u{8}\u{c}".contains(c);
+    event.tags.iter().flatten().chain([&event.content]).any(|text| text.contains(odd))
+}
+
+fn is_known(format: Format) -> bool {
+    format == Format::JSON || format.spec().one_form != OneForm::Nothing
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn what_encoders_write_is_canonical(event in event()) {
+        for subject in subjects() {
+            let Some(message) = message(&subject, &event) else { continue };
+            let is_canonical =
+                is_known(subject.format) && (subject.format != Format::JSON || !has_two_forms(&event));
+            let written = subject.event(&event).unwrap();
+            let expected = is_canonical.then_some(written.as_slice());
+            prop_assert_eq!(found(&subject, &message), expected, "{}", subject.label);
+        }
+    }
+
+    #[test]
+    fn what_is_canonical_is_what_the_encoder_writes(event in event(), edits in edits()) {
+        for subject in subjects() {
+            let written = message(&subject, &event).or_else(|| message(&subject, &sample_event()));
+            let mut message = written.unwrap();
+            mutate(&mut message, &edits);
+            if let Some(found) = found(&subject, &message) {
+                let event = subject.codec.decode_event(found).unwrap();
+                prop_assert_eq!(found, subject.event(&event).unwrap(), "{}", subject.label);
+            }
+        }
+    }
+}
+
+const KEY: &str = "0707070707070707070707070707070707070707070707070707070707070707";
+
+/// Texts of one event: each is read, and only the first is what encoders write.
+#[test]
+fn other_forms_of_json_are_not_canonical() {
+    let usual = format!(
+        r#"["EVENT",{{"id":"{KEY}","pubkey":"{KEY}","created_at":10,"kind":1,"tags":[["t","a/b"],[]],"content":"x\ny","sig":"{KEY}{KEY}"}}]"#
+    );
+    let tail = format!(r#","sig":"{KEY}{KEY}""#);
+    let forms = [
+        usual.replace("[],", "[], ").replace("[[", "[ ["),
+        usual.replace(r#"["EVENT","#, r#"["EVENT", "#),
+        format!("{usual} "),
+        usual.replace("}]", ",\"seen\":1}]"),
+        usual.replace("a/b", "a\\/b"),
+        usual.replace("x\\n", "\\u0078\\n"),
+        usual.replace("x\\n", "x\\u000a"),
+        usual.replace(r#""kind":1"#, r#""kind":1 "#),
+        usual.replace(r#""id":"0"#, r#""id":"\u0030"#),
+        usual.replace(r#""sig""#, r#""\u0073ig""#),
+        // Other orders, of the same length.
+        usual.replace(&tail, "").replace(r#","created_at""#, &format!(r#"{tail},"created_at""#)),
+        usual.replace(r#""created_at":10,"kind":1"#, r#""kind":1,"created_at":10"#),
+        usual.replace(r#""tags":[["t","a/b"],[]],"content":"x\ny""#, r#""content":"x\ny","tags":[["t","a/b"],[]]"#),
+    ];
+    let control = usual.replace("x\\ny", "\\u000b");
+    for subject in subjects().iter().filter(|subject| subject.format == Format::JSON) {
+        assert!(found(subject, usual.as_bytes()).is_some(), "{}", subject.label);
+        let read = |text: &str| subject.read_client(text.as_bytes()).map_err(|error| format!("{error}: {text}"));
+        for form in &forms {
+            assert_eq!(read(form).unwrap(), read(&usual).unwrap(), "{}", subject.label);
+            assert_eq!(found(subject, form.as_bytes()), None, "{}: {form}", subject.label);
+        }
+        // Encoders write lower case; nobody looks which it is.
+        for form in [&control, &control.replace("000b", "000B")] {
+            assert!(read(form).is_ok());
+            assert_eq!(found(subject, form.as_bytes()), None, "{}: {form}", subject.label);
+        }
+    }
+}
+
+#[test]
+fn only_a_clients_event_has_a_canonical_part() {
+    for subject in subjects() {
+        for message in common::client_messages() {
+            let has_one = matches!(&message, ClientMessage::Event(event)
+                if subject.format != Format::JSON || !has_two_forms(event));
+            let bytes = subject.client(&message).unwrap();
+            assert_eq!(found(&subject, &bytes).is_some(), has_one && is_known(subject.format), "{message:?}");
+        }
+    }
+}
