@@ -96,6 +96,11 @@ pub struct Args {
     #[arg(long, default_value_t = VerifyLevel::Full, conflicts_with = "url")]
     pub verify: VerifyLevel,
 
+    /// Whether the relay encodes an event anew in its publisher's format: always, or
+    /// never-if-canonical (it passes on bytes that the codec would write). Only without --url.
+    #[arg(long, default_value = "always", conflicts_with = "url", value_parser = ["always", "never-if-canonical"])]
+    pub reencode: String,
+
     /// Threads of the relay. Only without --url.
     #[arg(long, default_value_t = 1, conflicts_with = "url", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub relay_threads: u16,

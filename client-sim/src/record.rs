@@ -137,6 +137,7 @@ fn relay(facts: &Facts<'_>) -> Option<RelayProcess> {
 fn encodings(facts: &Facts<'_>) -> Option<EncodingsRecord> {
     let (after, before) = facts.relay_totals.zip(facts.prepared.totals)?;
     Some(EncodingsRecord {
+        spliced: after.encodings_spliced.saturating_sub(before.encodings_spliced),
         cold: after.encodings_cold.saturating_sub(before.encodings_cold),
         cached: after.encodings_cached.saturating_sub(before.encodings_cached),
     })
@@ -162,6 +163,7 @@ fn cell(facts: &Facts<'_>) -> Cell {
         batching: batching(facts),
         // What a relay behind --url verifies is unknown.
         verify: if args.url.is_some() { "unknown".to_owned() } else { args.verify.to_string() },
+        reencode: if args.url.is_some() { "unknown".to_owned() } else { args.reencode.clone() },
     }
 }
 

@@ -284,6 +284,7 @@ fn relay_flags(args: &Args, workload: &Workload) -> Vec<OsString> {
         ("--compression", args.compression.spelled_out()),
         ("--implementation", args.implementation.to_string()),
         ("--verify", args.verify.to_string()),
+        ("--reencode", args.reencode.clone()),
         ("--threads", args.relay_threads.to_string()),
         ("--batch-ms", args.batch_ms.to_string()),
         ("--batch-n", args.batch_n.to_string()),

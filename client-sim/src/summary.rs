@@ -110,10 +110,10 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
             first.events
         )?;
     }
-    if let Some(EncodingsRecord { cold, cached }) = record.encodings {
+    if let Some(EncodingsRecord { cold, cached, spliced }) = record.encodings {
         writeln!(
             out,
-            "  encodings        {cold} encoded for a first delivery, {cached} sent from the cache"
+            "  encodings        {cold} encoded for a first delivery, {cached} sent from the cache, {spliced} as published"
         )?;
     }
     writeln!(out, "  relay CPU        {}", record.relay_cpu.as_ref().map_or("unknown".to_owned(), cpu))?;

@@ -147,6 +147,21 @@ fn every_format_and_compression_plays_with_a_balanced_ledger() {
 }
 
 #[test]
+fn a_relay_that_passes_events_on_is_asked_for_and_named() {
+    let setup = Setup::new();
+    for (reencode, splices) in [("never-if-canonical", true), ("always", false)] {
+        let output = setup.run(&["--format", "dannypack", "--reencode", reencode]);
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+        let record = setup.record();
+        assert_eq!((record.cell.reencode.as_str(), record.counts.balanced()), (reencode, Ok(())));
+        let encodings = record.encodings.unwrap();
+        assert_eq!(encodings.spliced > 0, splices, "{encodings:?}");
+        let all = encodings.spliced + encodings.cold + encodings.cached;
+        assert!(all >= record.counts.deliveries, "{encodings:?}");
+    }
+}
+
+#[test]
 fn mistakes_are_answered_with_what_is_known_and_leave_no_record() {
     let setup = Setup::new();
     fs::write(setup.path("broken.jsonl"), "{\"id\":\"00\"}\n").unwrap();

@@ -104,6 +104,10 @@ pub(crate) struct SearchFlags {
     /// What the relay checks: full, id or none
     #[arg(long, value_delimiter = ',', default_value = "full")]
     pub(crate) verify: Vec<String>,
+    /// Whether the relay encodes an event anew in its publisher's format: always or
+    /// never-if-canonical
+    #[arg(long, value_delimiter = ',', default_value = "always")]
+    pub(crate) reencode: Vec<String>,
     /// What must hold: bounds separated by commas, on p50, p90, p99, p99.9, lost, rejected,
     /// achieved, relay_cpu, wire_bytes
     #[arg(long, default_value = "p99<10ms, lost=0, achieved>=0.99")]
@@ -146,6 +150,7 @@ impl SearchFlags {
             batchings: self.batching.clone(),
             implementations: self.implementation.clone(),
             verifications: self.verify.clone(),
+            reencodings: self.reencode.clone(),
             rates_per_s: Vec::new(),
         }
     }
@@ -197,7 +202,7 @@ pub(crate) struct SelftestFlags {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// A TOML file that states any of scenarios, formats, compressions, batchings, implementations,
-    /// verifications, rates_per_s; flags replace what it says
+    /// verifications, reencodings, rates_per_s; flags replace what it says
     #[arg(long, value_name = "FILE")]
     pub(crate) matrix: Option<PathBuf>,
     /// What is sent: scenario names or TOML files, separated by commas [default: mixed-day]
@@ -225,6 +230,11 @@ pub(crate) struct Run {
     /// [default: full]
     #[arg(long, value_delimiter = ',')]
     pub(crate) verify: Option<Vec<String>>,
+    /// Whether the relay encodes an event anew in its publisher's format, separated by commas:
+    /// always, or never-if-canonical, which passes on bytes that the codec would write (json,
+    /// cbor-packed, dannypack and others with one form) [default: always]
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) reencode: Option<Vec<String>>,
     /// Events published per second, separated by commas, instead of the scenario's rate; several
     /// draw p99 against rate
     #[arg(long, value_delimiter = ',', value_name = "PER_SECOND")]
@@ -236,7 +246,7 @@ pub(crate) struct Run {
     /// own; then formats are json and compressions none,deflate when nothing else is said. What is
     /// published stays in it, so take scenarios that do not ask for that again, and a relay that
     /// may forget
-    #[arg(long, conflicts_with = "verify")]
+    #[arg(long, conflicts_with_all = ["verify", "reencode"])]
     pub(crate) url: Option<String>,
     /// Root certificates (PEM) to trust for wss:// instead of the platform's
     #[arg(long, requires = "url", value_name = "FILE")]
@@ -300,11 +310,13 @@ impl Run {
         replace(&mut matrix.batchings, &self.batching);
         replace(&mut matrix.implementations, &self.implementation);
         replace(&mut matrix.verifications, &self.verify);
+        replace(&mut matrix.reencodings, &self.reencode);
         if let Some(rates) = &self.rates {
             matrix.rates_per_s.clone_from(rates);
         }
         if self.url.is_some() {
-            matrix.verifications = Matrix::of_a_foreign_relay().verifications;
+            let Matrix { verifications, reencodings, .. } = Matrix::of_a_foreign_relay();
+            (matrix.verifications, matrix.reencodings) = (verifications, reencodings);
         }
         Ok(matrix)
     }

@@ -227,7 +227,7 @@ fn command(request: &Request<'_>, cell: &CellSpec, seed: u64, record: &Path) -> 
     command.args(["--implementation", &cell.implementation]);
     match &config.url {
         Some(url) => command.args(["--url", url]),
-        None => command.args(["--verify", &cell.verify]),
+        None => command.args(["--verify", &cell.verify, "--reencode", &cell.reencode]),
     };
     if let Some(limits) = cell.batch_limits() {
         command.arg("--batched");
@@ -430,6 +430,7 @@ fn difference(cell: &CellSpec, seed: u64, record: &RunRecord) -> Option<String> 
         ("compression", &cell.compression, &record.cell.compression),
         ("implementation", &cell.implementation, &record.cell.implementation),
         ("verify", &cell.verify, &record.cell.verify),
+        ("reencode", &cell.reencode, &record.cell.reencode),
         ("seed", &asked_seed, &found_seed),
     ];
     // A relay with faults never passes for one without.

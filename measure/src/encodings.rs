@@ -12,13 +12,25 @@ pub struct EncodingsRecord {
     pub cold: u64,
     /// Deliveries of events that it had encoded before.
     pub cached: u64,
+    /// Deliveries with the bytes of the publisher (`relay-sim --reencode never-if-canonical`).
+    #[serde(default)]
+    pub spliced: u64,
 }
 
 impl EncodingsRecord {
     /// The share of deliveries whose event was encoded for them; `None` without deliveries.
     pub fn cold_share(self) -> Option<f64> {
-        let all = self.cold + self.cached;
-        (all > 0).then(|| self.cold as f64 / all as f64)
+        self.share(self.cold)
+    }
+
+    /// The share of deliveries with the bytes of the publisher; `None` without deliveries.
+    pub fn spliced_share(self) -> Option<f64> {
+        self.share(self.spliced)
+    }
+
+    fn share(self, part: u64) -> Option<f64> {
+        let all = self.cold + self.cached + self.spliced;
+        (all > 0).then(|| part as f64 / all as f64)
     }
 }
 
@@ -101,7 +113,8 @@ mod tests {
 
     #[test]
     fn the_cold_share_is_of_all_deliveries() {
-        assert_eq!(EncodingsRecord { cold: 1, cached: 3 }.cold_share(), Some(0.25));
+        assert_eq!(EncodingsRecord { cold: 1, cached: 2, spliced: 1 }.cold_share(), Some(0.25));
+        assert_eq!(EncodingsRecord { cold: 1, cached: 0, spliced: 3 }.spliced_share(), Some(0.75));
         assert_eq!(EncodingsRecord::default().cold_share(), None);
     }
 }

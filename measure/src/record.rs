@@ -220,6 +220,14 @@ pub struct Cell {
     /// Batches of events: `none`, or the relay's limits (`ms=5 n=64 bytes=65536`).
     #[serde(default = "no_batching")]
     pub batching: String,
+    /// Whether the relay encodes an event anew in its publisher's format: `always` (all that older relays could), or
+    /// `never-if-canonical`.
+    #[serde(default = "always")]
+    pub reencode: String,
+}
+
+fn always() -> String {
+    "always".to_owned()
 }
 
 fn no_batching() -> String {

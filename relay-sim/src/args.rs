@@ -10,7 +10,7 @@ use tracing::info;
 use wire::{Compression, CompressionError, Dictionary, ServerTls};
 
 use crate::{
-    config::{Config, known_compressions},
+    config::{Config, Reencode, known_compressions},
     fanout::BatchLimits,
     fault::Fault,
     reconcile::{MIN_FRAME_BYTES, ReconcileLimits},
@@ -68,6 +68,12 @@ pub(crate) struct Args {
     /// What is checked of a published event: `full` (id and signature), `id` or `none`
     #[arg(long, value_name = "LEVEL", default_value_t = VerifyLevel::Full)]
     verify: VerifyLevel,
+
+    /// Whether an event is encoded anew in its publisher's format, or passed on as it came where
+    /// its bytes are those that the codec would write (json, cbor-packed, dannypack and others
+    /// with one form)
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    reencode: Reencode,
 
     /// Events to start with (.jsonl, .jsonl.gz, .jsonl.zst, .pb.gz); they are not verified
     #[arg(long, value_name = "FILE")]
@@ -220,6 +226,7 @@ impl Args {
             compressions: with_dictionaries(self.compression.0, &self.dictionary)?,
             strict_negotiation: self.strict_negotiation,
             verify: self.verify,
+            reencode: self.reencode,
             auth: self.auth,
             keep_expired: self.keep_expired,
             hosts: self.host,

@@ -3,10 +3,22 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
 use codecs::{Codec, Event, Format, Implementation, Limits, UnknownName, VerifyLevel};
 use wire::{Compression, ServerTls, Support, WireLimits};
 
 use crate::{fanout::BatchLimits, fault::Fault, reconcile::ReconcileLimits, store::QueryLimits};
+
+/// Whether an event is encoded anew in the format in which its publisher sent it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Reencode {
+    /// Once for each format, as strfry writes the text of each event once
+    /// (docs/decisions/reencode.md).
+    #[default]
+    Always,
+    /// Not where the publisher's bytes are known to be those that the codec would write.
+    NeverIfCanonical,
+}
 
 /// A relay's settings. `Config::default()` is what the command line gives without flags.
 #[derive(Debug, Clone)]
@@ -23,6 +35,8 @@ pub struct Config {
     pub strict_negotiation: bool,
     /// How much of a published event is checked.
     pub verify: VerifyLevel,
+    /// Whether an event is encoded anew in its publisher's format.
+    pub reencode: Reencode,
     /// Send a NIP-42 challenge to every client, and let authors who answered publish protected
     /// events (NIP-70).
     pub auth: bool,
@@ -73,6 +87,7 @@ impl Default for Config {
             compressions: known_compressions(),
             strict_negotiation: false,
             verify: VerifyLevel::Full,
+            reencode: Reencode::default(),
             auth: false,
             keep_expired: false,
             hosts: Vec::new(),

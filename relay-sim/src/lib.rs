@@ -37,7 +37,7 @@ mod testing;
 mod totals;
 
 pub use cli::{Announcement, main};
-pub use config::Config;
+pub use config::{Config, Reencode};
 pub use fanout::BatchLimits;
 pub use fault::{DeliveryFault, Fault, Rate, UnknownFault};
 pub use reconcile::ReconcileLimits;

@@ -63,7 +63,7 @@ impl Peer {
     /// Does what the client asks, at `unix_seconds` since 1970.
     pub(crate) fn answer(&mut self, message: ClientMessage<'_>, unix_seconds: u64) -> Answer {
         match message {
-            ClientMessage::Event(event) => self.publish(&event, unix_seconds),
+            ClientMessage::Event(event) => self.publish(&event, None, unix_seconds),
             ClientMessage::Req { subscription, filters } => {
                 self.request(subscription.into_owned(), filters, unix_seconds)
             }
@@ -157,7 +157,13 @@ impl Peer {
         }
     }
 
-    fn publish(&mut self, event: &Event<'_>, unix_seconds: u64) -> Answer {
+    /// Answers an EVENT. `received` are the event's bytes, where they may be passed on.
+    pub(crate) fn publish(
+        &mut self,
+        event: &Event<'_>,
+        received: Option<&[u8]>,
+        unix_seconds: u64,
+    ) -> Answer {
         let counters = &self.relay.counters;
         add(&counters.events_received, 1);
         let id = event.id;
@@ -165,7 +171,7 @@ impl Peer {
             add(&counters.events_rejected, 1);
             return ok(id, false, reason);
         }
-        let outcome = self.relay.publish(event, unix_seconds);
+        let outcome = self.relay.publish(event, received.map(|bytes| (self.format, bytes)), unix_seconds);
         let (accepted, text) = match outcome {
             Outcome::Stored | Outcome::Ephemeral => (true, ""),
             Outcome::Duplicate => (true, "duplicate: already have this event"),

@@ -98,9 +98,18 @@ impl Relay {
     }
 
     /// Stores an event that was checked as configured, and queues it for every subscription that it
-    /// matches.
-    pub(crate) fn publish(&self, event: &Event<'_>, unix_seconds: u64) -> Outcome {
-        let stored = Arc::new(StoredEvent::new(event, &self.encodings));
+    /// matches. `received` are the bytes that stand for it in the publisher's format, where they
+    /// may be passed on.
+    pub(crate) fn publish(
+        &self,
+        event: &Event<'_>,
+        received: Option<(Format, &[u8])>,
+        unix_seconds: u64,
+    ) -> Outcome {
+        let stored = Arc::new(match received {
+            Some(received) => StoredEvent::received(event, received, &self.encodings),
+            None => StoredEvent::new(event, &self.encodings),
+        });
         let mut matched = Vec::new();
         let outcome = {
             let mut shared = self.at(unix_seconds);
@@ -164,7 +173,7 @@ impl Relay {
         Totals {
             events_stored: self.lock().store.len() as u64,
             encodings_cold,
-            encodings_cached: delivered.saturating_sub(encodings_cold),
+            encodings_cached: delivered.saturating_sub(encodings_cold + totals.encodings_spliced),
             ..totals
         }
     }

@@ -78,6 +78,8 @@ counters! {
     deliveries_live,
     /// Live events that were matched but not sent: the connection ended, or its subscription did.
     deliveries_dropped,
+    /// Deliveries sent with the bytes of the publisher.
+    encodings_spliced,
     /// Events encoded, each for its first delivery in a format.
     encodings_cold,
     /// Deliveries of events that were encoded before, those matched but not sent included.

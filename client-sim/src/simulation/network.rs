@@ -12,7 +12,7 @@ use codecs::{Codec, Format, Implementation, RelayMessage, VerifyLevel};
 use corpus::Random;
 use measure::Counts;
 use relay_sim::{
-    Config,
+    Config, Reencode,
     machine::{Connection, Opening, Relay, Time},
 };
 
@@ -553,6 +553,9 @@ fn config(random: &mut Random, auth: bool) -> Config {
     if random.below(8) == 0 {
         // Answers NEG-ERR to larger reconciliations.
         config.reconcile.max_events = random.below(20);
+    }
+    if random.below(2) == 0 {
+        config.reencode = Reencode::NeverIfCanonical;
     }
     if random.below(3) == 0 {
         for kind in ["lose", "double", "alter", "invent", "misroute"] {

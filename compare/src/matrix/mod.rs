@@ -9,8 +9,8 @@ use anyhow::Context;
 use serde::Deserialize;
 
 use crate::result::Role;
-pub(crate) use names::NO_BATCHES;
-use names::{BATCHES, choose, choose_batchings, choose_compressions, choose_implementations};
+pub(crate) use names::{ALWAYS, NO_BATCHES};
+use names::{BATCHES, REENCODINGS, choose, choose_batchings, choose_compressions, choose_implementations};
 pub use names::{Known, UnknownName};
 
 /// The format every ratio refers to.
@@ -41,6 +41,9 @@ pub struct Matrix {
     pub implementations: Vec<String>,
     /// What the relay checks: `full`, `id`, `none`.
     pub verifications: Vec<String>,
+    /// Whether the relay encodes an event anew in its publisher's format: `always`,
+    /// `never-if-canonical`, or `all`.
+    pub reencodings: Vec<String>,
     /// Events published per second; empty for the scenario's own rate.
     pub rates_per_s: Vec<u32>,
 }
@@ -55,6 +58,7 @@ impl Default for Matrix {
             batchings: one(NO_BATCHES),
             implementations: one("library"),
             verifications: one("full"),
+            reencodings: one(ALWAYS),
             rates_per_s: Vec::new(),
         }
     }
@@ -67,6 +71,7 @@ impl Matrix {
             formats: vec![BASE_FORMAT.to_owned()],
             compressions: ["none", "deflate"].map(str::to_owned).to_vec(),
             verifications: vec!["unknown".to_owned()],
+            reencodings: vec!["unknown".to_owned()],
             ..Matrix::default()
         }
     }
@@ -104,6 +109,8 @@ pub struct CellSpec {
     pub implementation: String,
     /// What the relay checks.
     pub verify: String,
+    /// Whether the relay encodes an event anew in its publisher's format.
+    pub reencode: String,
     /// How the relay misbehaves, for tests of the instrument; no matrix has such cells.
     pub faults: Vec<String>,
 }
@@ -135,6 +142,10 @@ pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownNam
     let compressions = choose_compressions(known, &matrix.compressions)?;
     let batchings = choose_batchings(&matrix.batchings)?;
     let implementations = choose_implementations(known, &matrix.implementations, &matrix.formats, &formats)?;
+    let reencodings = match matrix.reencodings.as_slice() {
+        [one] if one == "unknown" => vec!["unknown"],
+        wanted => choose("reencoding", &REENCODINGS, &[("all", &REENCODINGS.to_vec())], wanted)?,
+    };
     let rates: Vec<Option<u32>> = match matrix.rates_per_s.as_slice() {
         [] => vec![None],
         rates => rates.iter().copied().map(Some).collect(),
@@ -142,6 +153,7 @@ pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownNam
     let naming = Naming {
         implementation: implementations.len() > 1,
         verify: matrix.verifications.len() > 1,
+        reencode: reencodings.len() > 1,
         scenario: matrix.scenarios.len() > 1,
         rate: rates.len() > 1,
     };
@@ -154,14 +166,24 @@ pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownNam
             .or(known.implementations().first().copied())
             .unwrap_or("library"),
         verify: matrix.verifications.first().map_or("full", String::as_str),
+        reencode: reencodings.first().copied().unwrap_or(ALWAYS),
     };
     let mut wires = Vec::new();
     for format in &formats {
         for compression in &compressions {
             for batching in &batchings {
                 for implementation in implementations.iter().filter(|name| known.has(format, name)) {
-                    let wire = |verify| Wire { format, compression, batching, implementation, verify };
-                    wires.extend(matrix.verifications.iter().map(|verify| wire(verify.as_str())));
+                    let wire = |verify, reencode| Wire {
+                        format,
+                        compression,
+                        batching,
+                        implementation,
+                        verify,
+                        reencode,
+                    };
+                    for verify in &matrix.verifications {
+                        wires.extend(reencodings.iter().map(|reencode| wire(verify.as_str(), *reencode)));
+                    }
                 }
             }
         }
@@ -187,19 +209,21 @@ struct Wire<'m> {
     batching: &'m str,
     implementation: &'m str,
     verify: &'m str,
+    reencode: &'m str,
 }
 
 /// Which factors have several values and so stand in a cell's name.
 struct Naming {
     implementation: bool,
     verify: bool,
+    reencode: bool,
     scenario: bool,
     rate: bool,
 }
 
 impl Naming {
     fn cell(&self, role: Role, wire: Wire<'_>, scenario: &str, rate_per_s: Option<u32>) -> CellSpec {
-        let Wire { format, compression, batching, implementation, verify } = wire;
+        let Wire { format, compression, batching, implementation, verify, reencode } = wire;
         let mut id = match (role, batching.strip_prefix(BATCHES)) {
             (Role::Control, _) => CONTROL.to_owned(),
             (Role::Floor, _) => FLOOR.to_owned(),
@@ -216,6 +240,7 @@ impl Naming {
         };
         also(self.implementation, implementation);
         also(self.verify, verify);
+        also(self.reencode, reencode);
         also(self.scenario, scenario);
         also(self.rate, &format!("{}-per-s", rate_per_s.unwrap_or_default()));
         CellSpec {
@@ -228,6 +253,7 @@ impl Naming {
             batching: batching.to_owned(),
             implementation: implementation.to_owned(),
             verify: verify.to_owned(),
+            reencode: reencode.to_owned(),
             faults: Vec::new(),
         }
     }
@@ -362,6 +388,24 @@ mod tests {
             "json+none+a+10-per-s json-control+a+10-per-s json+none+a+20-per-s json-control+a+20-per-s \
              json+none+b+10-per-s json-control+b+10-per-s json+none+b+20-per-s json-control+b+20-per-s"
         );
+    }
+
+    #[test]
+    fn a_relay_that_passes_events_on_is_a_cell_of_its_own() {
+        let matrix = |reencodings: &str| Matrix {
+            formats: list("json,cbor"),
+            compressions: list("none"),
+            reencodings: list(reencodings),
+            ..Matrix::default()
+        };
+        assert_eq!(
+            ids_of(&matrix("all")).unwrap(),
+            "json+none+always json-control+always json+none+never-if-canonical cbor+none+always \
+             cbor+none+never-if-canonical"
+        );
+        assert_eq!(ids_of(&matrix("never-if-canonical")).unwrap(), "json+none json-control cbor+none");
+        let error = ids_of(&matrix("never")).unwrap_err().to_string();
+        assert_eq!(error, "unknown reencoding \"never\"; known: always never-if-canonical (or: all)");
     }
 
     #[test]

@@ -9,6 +9,12 @@ pub(crate) const NO_BATCHES: &str = "off";
 /// colons.
 pub(crate) const BATCHES: &str = "on";
 
+/// An event is encoded anew in its publisher's format.
+pub(crate) const ALWAYS: &str = "always";
+
+/// What a relay may do, as behind `--reencode` of the client.
+pub(super) const REENCODINGS: [&str; 2] = [ALWAYS, "never-if-canonical"];
+
 /// The limits of a batch, as they stand in a cell and behind `--batch-` of the client.
 const BATCH_LIMITS: [&str; 3] = ["ms", "n", "bytes"];
 

@@ -49,7 +49,8 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
          are of one connection, both ways.\n\
          - Before the clock starts every stored event that the plan asks for is sent in four identical passes. First \
          delivery is the relay's CPU for the first pass less the median of the others, for each event; < is their spread, which \
-         it does not exceed. First deliveries %: deliveries in the measured time whose event was encoded for them.\n\
+         it does not exceed. First deliveries %: deliveries in the measured time whose event was encoded for them. Spliced %: \
+         those with the publisher's bytes.\n\
          - floor is a relay without Nostr work that answers from a script: the cost of generator and sockets alone. It is \
          never ranked.\n\
          - × is a block divided by its nearest anchors, JSON without compression at every fourth place, as the \

@@ -55,6 +55,9 @@ impl LoadView<'_> {
         if self.varies(|cell| &cell.cell.verify) {
             labels.push(cell.cell.verify.clone());
         }
+        if self.varies(|cell| &cell.cell.reencode) {
+            labels.push(cell.cell.reencode.clone());
+        }
         labels
     }
 
@@ -70,6 +73,7 @@ impl LoadView<'_> {
         headings.extend(self.varies(|cell| &cell.cell.batching).then_some("batches"));
         headings.extend(self.varies(|cell| &cell.cell.implementation).then_some("code"));
         headings.extend(self.varies(|cell| &cell.cell.verify).then_some("verify"));
+        headings.extend(self.varies(|cell| &cell.cell.reencode).then_some("reencode"));
         headings.into_iter().map(str::to_owned).collect()
     }
 

@@ -95,7 +95,7 @@ impl<'a> LoadView<'a> {
     }
 
     /// The reference of a cell, like with like: for a format, JSON with the same compression,
-    /// batching, implementation and verification; for JSON in batches, JSON event by event with the
+    /// batching, implementation, verification and reencoding; for JSON in batches, JSON event by event with the
     /// same compression; for any other JSON cell, JSON without compression. Without such a cell the
     /// next simpler one, at last the anchor. `None` for the anchor and for the floor, which is
     /// never ranked.
@@ -111,7 +111,8 @@ impl<'a> LoadView<'a> {
                     && other.cell.id != view.cell.id
                     && (names.format.as_str(), names.compression.as_str()) == (format, compression)
                     && names.batching == batching
-                    && (names.implementation.as_str(), &names.verify) == (implementation, &cell.verify)
+                    && names.implementation == implementation
+                    && (&names.verify, &names.reencode) == (&cell.verify, &cell.reencode)
             })
         };
         let json =

@@ -17,7 +17,8 @@ impl LoadView<'_> {
     }
 
     /// The headings of [`CellView::warmth`].
-    pub(crate) const WARMTH: [&'static str; 2] = ["first delivery relay µs/event", "first deliveries %"];
+    pub(crate) const WARMTH: [&'static str; 3] =
+        ["first delivery relay µs/event", "first deliveries %", "spliced %"];
 
     /// What is young and what is steady in every table of the load, in a sentence.
     pub(crate) fn warmth_line(&self) -> String {
@@ -39,15 +40,17 @@ impl LoadView<'_> {
 
 impl CellView<'_> {
     /// The relay's CPU for a first delivery beyond a later one (`<` its resolution where it is not
-    /// above it), and the share of first deliveries in the measured time.
-    pub(crate) fn warmth(&self) -> [String; 2] {
+    /// above it), and the shares of first deliveries, and of those with the publisher's bytes, in the
+    /// measured time.
+    pub(crate) fn warmth(&self) -> [String; 3] {
         let micros = |ns: f64| number::three(ns / 1e3);
         let first = self.merged.first_delivery.map(|first| match first.cpu_ns {
             Some(ns) => micros(ns),
             None => format!("<{}", micros(first.resolution_ns)),
         });
         let share = self.merged.encodings.and_then(measure::EncodingsRecord::cold_share).map(percent);
-        [first, share].map(|field| field.unwrap_or_else(|| NOTHING.to_owned()))
+        let spliced = self.merged.encodings.and_then(measure::EncodingsRecord::spliced_share).map(percent);
+        [first, share, spliced].map(|field| field.unwrap_or_else(|| NOTHING.to_owned()))
     }
 }
 

@@ -13,7 +13,7 @@ use measure::{Environment, Status, utc};
 use super::{bench::Bench, finding::Finding};
 use crate::{
     assemble::Header,
-    matrix::{BASE_COMPRESSION, BASE_FORMAT, CONTROL, CellSpec, NO_BATCHES},
+    matrix::{ALWAYS, BASE_COMPRESSION, BASE_FORMAT, CONTROL, CellSpec, NO_BATCHES},
     merged::Metric,
     plan::{self, Plan},
     progress::Progress,
@@ -113,6 +113,7 @@ impl Bench<'_> {
             batching: NO_BATCHES.to_owned(),
             implementation: "library".to_owned(),
             verify: VERIFY.to_owned(),
+            reencode: ALWAYS.to_owned(),
             faults,
         };
         let cells = [

@@ -97,6 +97,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
             compression_parameters: parameters.to_owned(),
             verify: "full".to_owned(),
             batching: batching.to_owned(),
+            reencode: "always".to_owned(),
         },
         seed,
         corpus: CorpusRecord {

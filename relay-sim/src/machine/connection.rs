@@ -3,12 +3,15 @@
 use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Instant, vec};
 
 use bytes::Bytes;
-use codecs::{Codec, DecodeError, EncodeError, EoseHints, Format, Opcode, RelayMessage, hex};
+use codecs::{
+    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, Format, Opcode, RelayMessage, hex,
+};
 use tracing::debug;
 use wire::CloseCode;
 
 use super::{Close, Opening, Time};
 use crate::{
+    config::Reencode,
     fanout::{Batch, Batches, Delivery, Held, Outbox, Stop, Subscription},
     fault::{DeliveryFault, Draw, with_altered_sig},
     outgoing::Outgoing,
@@ -49,6 +52,8 @@ pub struct Connection {
     outgoing: Outgoing,
     /// Of deliveries that went into `outgoing`, or nowhere, and still count in the outbox.
     delivered_bytes: usize,
+    /// Deliveries with the bytes of their publisher that are not counted in the totals yet.
+    spliced: u64,
 }
 
 /// Something to be said.
@@ -97,6 +102,7 @@ impl Connection {
             stopping: false,
             outgoing: Outgoing::default(),
             delivered_bytes: 0,
+            spliced: 0,
             relay,
         }
     }
@@ -120,12 +126,24 @@ impl Connection {
             return Err(Close::new(CloseCode::Unsupported, reason));
         }
         let answer = match self.codec.decode_client_within(payload, &self.relay.config.limits) {
+            Ok(ClientMessage::Event(event)) => {
+                let received = self.passable(payload, &event);
+                self.peer.publish(&event, received, time.unix_seconds)
+            }
             Ok(message) => self.peer.answer(message, time.unix_seconds),
             Err(DecodeError::OverLimit(over)) => self.peer.over_limit(&over),
             Err(error) => return self.refuse(payload, &error),
         };
         self.answer(answer);
         Ok(())
+    }
+
+    /// The bytes of an event that may be passed on as they came.
+    fn passable<'p>(&self, payload: &'p [u8], event: &Event<'_>) -> Option<&'p [u8]> {
+        match self.relay.config.reencode {
+            Reencode::Always => None,
+            Reencode::NeverIfCanonical => self.format.canonical_event(self.codec, payload, event),
+        }
     }
 
     fn answer(&mut self, answer: Answer) {
@@ -252,6 +270,14 @@ impl Connection {
 
     /// Writes what is to be said, until that is enough for a flush.
     pub(crate) fn advance(&mut self, now: Instant) -> Progress {
+        let progress = self.write_due(now);
+        if self.spliced > 0 {
+            add(&self.relay.counters.encodings_spliced, std::mem::take(&mut self.spliced));
+        }
+        progress
+    }
+
+    fn write_due(&mut self, now: Instant) -> Progress {
         loop {
             if self.outgoing.is_full() {
                 return Progress::Full;
@@ -409,7 +435,10 @@ impl Connection {
             return events.iter().map(|event| u64::from(self.write_event(subscription, event))).sum();
         }
         let encoded = events.iter().filter_map(|event| event.encoded(self.format, self.codec).ok());
-        let parts: Vec<&[u8]> = encoded.map(|encoded| &encoded.bytes[..]).collect();
+        let parts: Vec<&[u8]> = encoded
+            .inspect(|encoded| self.spliced += u64::from(encoded.is_received))
+            .map(|encoded| &encoded.bytes[..])
+            .collect();
         let Ok(()) = self.outgoing.add(|out| {
             self.codec.wrap_events(subscription, &parts, out);
             Ok::<_, Infallible>(())
@@ -427,6 +456,7 @@ impl Connection {
                 return false;
             }
         };
+        self.spliced += u64::from(encoded.is_received);
         let mut prefix_bytes = None;
         let Ok(()) = self.outgoing.add(|out| {
             let before_event = self.codec.wrap_event(subscription, &encoded.bytes, out);

@@ -75,6 +75,8 @@ pub(crate) struct Encoded {
     pub(crate) shared: SharedDeflate,
     /// What of `shared` is counted.
     counted_bytes: AtomicUsize,
+    /// Whether the bytes are those that the publisher sent.
+    pub(crate) is_received: bool,
 }
 
 thread_local! {
@@ -97,6 +99,20 @@ impl StoredEvent {
             encoded_bytes: AtomicUsize::new(0),
             all: Arc::clone(all),
         }
+    }
+
+    /// The event of a message, with the bytes that stand for it there, which are what the format's
+    /// codec writes.
+    pub(crate) fn received(
+        event: &Event<'_>,
+        (format, bytes): (Format, &[u8]),
+        all: &Arc<AllEncodings>,
+    ) -> Self {
+        let encoded = Encoded { bytes: bytes.into(), is_received: true, ..Encoded::default() };
+        let mut stored = StoredEvent::new(event, all);
+        stored.encodings.entry = OnceLock::from((format, Ok(encoded)));
+        stored.count(size_of::<Encodings>() + bytes.len());
+        stored
     }
 
     /// Its id, author, time and kind.

@@ -335,6 +335,16 @@ fn an_event_is_encoded_once_per_format() {
 }
 
 #[test]
+fn bytes_that_came_from_the_publisher_count_towards_the_store() {
+    let all: Arc<AllEncodings> = Arc::default();
+    let stored = StoredEvent::received(&event(1), (Format::JSON, &[b'x'; 1_000]), &all);
+    assert!(all.bytes.load(Ordering::Relaxed) >= 1_000);
+    assert_eq!(stored.encoded(Format::JSON, Format::JSON.spec().library).unwrap().bytes.len(), 1_000);
+    drop(stored);
+    assert_eq!(all.bytes.load(Ordering::Relaxed), 0);
+}
+
+#[test]
 fn encodings_count_towards_the_store_as_long_as_their_event_lives() {
     let all = Arc::default();
     let first = Arc::new(StoredEvent::new(&event(1), &all));

@@ -1,6 +1,6 @@
 use std::{borrow::Cow, thread, time::Duration};
 
-use codecs::{ClientMessage, Event, Filter, Implementation, VerifyLevel};
+use codecs::{ClientMessage, Event, Filter, Implementation, OneForm, VerifyLevel};
 
 use super::*;
 use crate::{config::Config, testing::event};
@@ -120,6 +120,75 @@ fn stored_events_come_before_eose_and_live_ones_behind_it() {
     reader.say(&ClientMessage::Close { subscription: "s".into() });
     assert!(reader.hear().is_empty(), "what is queued for a subscription that ended is not sent");
     assert_eq!(relay.totals().deliveries_dropped, 1);
+}
+
+/// What readers of one format hear of one event that a publisher of that format sent, singly and in
+/// batches, and what the relay counted.
+fn passed_on(reencode: Reencode, format: Format, payload: &[u8]) -> (Vec<Bytes>, [u64; 3]) {
+    let relay = relay(|config| config.reencode = reencode);
+    let mut publisher = Client::open(&relay, format, false);
+    let mut readers = [false, false, true].map(|batched| Client::open(&relay, format, batched));
+    readers.iter_mut().for_each(|reader| reader.request("s", Filter::default()));
+    publisher.connection.receive(payload, format.spec().opcode, publisher.time).unwrap();
+    let mut heard = Vec::new();
+    for reader in &mut readers {
+        reader.connection.hold_nothing();
+        heard.extend(reader.hear());
+    }
+    // And from the store.
+    let mut late = Client::open(&relay, format, true);
+    late.request("s", Filter::default());
+    heard.extend(late.hear());
+    let totals = relay.totals();
+    (heard, [totals.encodings_spliced, totals.encodings_cold, totals.encodings_cached])
+}
+
+#[test]
+fn what_is_passed_on_is_what_would_have_been_encoded() {
+    let event = Event { tags: vec![vec!["t".into(), "a\"b".into()], vec![]], ..event(1) };
+    for format in Format::all() {
+        let mut payload = Vec::new();
+        let message = ClientMessage::Event(Cow::Borrowed(&event));
+        format.spec().library.encode_client(&message, &mut payload).unwrap();
+        let (encoded, sources) = passed_on(Reencode::Always, format, &payload);
+        assert_eq!(sources, [0, 1, 3], "{format}");
+        let (passed, sources) = passed_on(Reencode::NeverIfCanonical, format, &payload);
+        assert_eq!(passed, encoded, "{format}");
+        let has_one_form = format == Format::JSON || format.spec().one_form != OneForm::Nothing;
+        assert_eq!(sources, if has_one_form { [4, 0, 0] } else { [0, 1, 3] }, "{format}");
+    }
+}
+
+#[test]
+fn an_event_in_an_unusual_form_is_encoded_before_anybody_gets_it() {
+    let key = "07".repeat(32);
+    let text = |extra: &str, space: &str| {
+        let sig = key.repeat(2);
+        format!(
+            r#"["EVENT",{{"id":"{key}","pubkey":"{key}","created_at":1,{extra}"kind":{space}1,"tags":[],"content":"","sig":"{sig}"}}]"#
+        )
+    };
+    let usual = passed_on(Reencode::NeverIfCanonical, Format::JSON, text("", "").as_bytes());
+    assert_eq!(usual.1, [4, 0, 0]);
+    for unusual in [text(r#""seen":{"kind":2},"#, ""), text("", " "), text("", "").replace("sig", "\\u0073ig")] {
+        let (heard, sources) = passed_on(Reencode::NeverIfCanonical, Format::JSON, unusual.as_bytes());
+        assert_eq!((heard, sources), (usual.0.clone(), [0, 1, 3]), "{unusual}");
+    }
+}
+
+#[test]
+fn a_subscriber_in_another_format_gets_an_encoding_of_its_own() {
+    let relay = relay(|config| config.reencode = Reencode::NeverIfCanonical);
+    let other = "dannypack".parse().unwrap();
+    let mut publisher = Client::open(&relay, Format::JSON, false);
+    let mut readers = [Format::JSON, other, other].map(|format| Client::open(&relay, format, false));
+    readers.iter_mut().for_each(|reader| reader.request("s", Filter::default()));
+    publisher.publish(&event(1));
+    for reader in &mut readers {
+        assert_eq!(reader.deliveries().0, [("s".to_owned(), event(1))]);
+    }
+    let totals = relay.totals();
+    assert_eq!((totals.encodings_spliced, totals.encodings_cold, totals.encodings_cached), (1, 1, 1));
 }
 
 #[test]
