@@ -101,6 +101,11 @@ pub struct Args {
     #[arg(long, default_value = "always", conflicts_with = "url", value_parser = ["always", "never-if-canonical"])]
     pub reencode: String,
 
+    /// What the clients check of each event that they receive: full (id and signature), id, or none.
+    /// What fails counts as altered.
+    #[arg(long, default_value_t = VerifyLevel::None, value_name = "LEVEL")]
+    pub client_verify: VerifyLevel,
+
     /// Threads of the relay. Only without --url.
     #[arg(long, default_value_t = 1, conflicts_with = "url", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub relay_threads: u16,

@@ -163,6 +163,7 @@ fn cell(facts: &Facts<'_>) -> Cell {
         batching: batching(facts),
         // What a relay behind --url verifies is unknown.
         verify: if args.url.is_some() { "unknown".to_owned() } else { args.verify.to_string() },
+        client_verify: args.client_verify.to_string(),
         reencode: if args.url.is_some() { "unknown".to_owned() } else { args.reencode.clone() },
     }
 }

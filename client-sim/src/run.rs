@@ -109,6 +109,7 @@ fn options(args: &Args, own_relay: Option<&OwnRelay>) -> swarm::Options {
         workers: usize::from(args.workers),
         drain: Duration::from_secs(args.drain_seconds),
         relay_pid: args.relay_pid.or(own_relay.map(|relay| relay.pid)),
+        client_verify: args.client_verify,
         quiet: args.quiet,
         progress_json: args.progress_json,
     }
@@ -143,7 +144,7 @@ fn play(
         let totals = own_relay.as_mut().filter(|_| !args.floor).and_then(|relay| relay.totals());
         let prepared = Prepared { agreement, first_delivery, totals };
         let dialer = Arc::new(Dialer::new(target, usize::try_from(plan_facts.connections_made)?));
-        let shared = Arc::new(Shared::new(workload));
+        let shared = Arc::new(Shared { client_verify: options.client_verify, ..Shared::new(workload) });
         let started_utc = measure::utc::format(std::time::SystemTime::now());
         let outcome = swarm::run(Arc::clone(&shared), &dialer, options, own_relay).await?;
         Ok(Played { shared, prepared, started_utc, outcome })

@@ -10,6 +10,7 @@ use std::{
     time::Instant,
 };
 
+use codecs::VerifyLevel;
 use tokio::sync::Notify;
 
 use crate::{bits::Bits, schedule::nanos, workload::Workload};
@@ -46,6 +47,8 @@ pub struct Shared {
     sent_ns: Vec<AtomicU64>,
     /// Notified when everything is done, or something failed.
     pub changed: Notify,
+    /// What clients check of each event that they receive, besides that the plan has it.
+    pub client_verify: VerifyLevel,
     fates: Vec<AtomicU8>,
     /// For each publication, the deliveries that are outstanding until its fate is known.
     fan_out: Vec<AtomicU32>,
@@ -72,6 +75,7 @@ impl Shared {
         Shared {
             sent_ns: workload.publications.iter().map(|_| AtomicU64::new(0)).collect(),
             changed: Notify::new(),
+            client_verify: VerifyLevel::None,
             fates: workload.publications.iter().map(|_| AtomicU8::new(Fate::Planned as u8)).collect(),
             start: OnceLock::new(),
             behind: AtomicI64::new(i64::try_from(slow).unwrap_or(i64::MAX)),

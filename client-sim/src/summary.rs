@@ -18,13 +18,14 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
     let (cell, counts) = (&record.cell, &record.counts);
     writeln!(
         out,
-        "{} over {} ({}), compression {} ({}), verify {}",
+        "{} over {} ({}), compression {} ({}), verify {}, clients verify {}",
         cell.scenario,
         cell.format,
         cell.implementation,
         cell.compression,
         cell.compression_parameters,
-        cell.verify
+        cell.verify,
+        cell.client_verify
     )?;
     if cell.batching != "none" {
         writeln!(out, "batches of events: {}", cell.batching)?;

@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::Context;
+use codecs::VerifyLevel;
 use futures::{StreamExt, TryStreamExt};
 use measure::{AllocationsRecord, CpuTime, MemoryRecord};
 use tokio::{
@@ -59,6 +60,8 @@ pub struct Options {
     pub drain: Duration,
     /// The process id of the relay, when it runs on this machine.
     pub relay_pid: Option<u32>,
+    /// What clients check of each event that they receive.
+    pub client_verify: VerifyLevel,
     /// Whether to suppress progress on standard error.
     pub quiet: bool,
     /// Whether to print progress as JSON on standard output.

@@ -147,6 +147,17 @@ fn every_format_and_compression_plays_with_a_balanced_ledger() {
 }
 
 #[test]
+fn clients_that_check_ids_and_signatures_balance_and_are_named() {
+    let setup = Setup::new();
+    for (format, level) in [("json", "id"), ("json", "full"), ("dannypack", "full")] {
+        let output = setup.run(&["--format", format, "--client-verify", level]);
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+        let record = setup.record();
+        assert_eq!((record.cell.client_verify.as_str(), record.counts.balanced()), (level, Ok(())));
+    }
+}
+
+#[test]
 fn a_relay_that_passes_events_on_is_asked_for_and_named() {
     let setup = Setup::new();
     for (reencode, splices) in [("never-if-canonical", true), ("always", false)] {

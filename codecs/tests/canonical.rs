@@ -91,12 +91,16 @@ fn other_forms_of_json_are_not_canonical() {
         // Other orders, of the same length.
         usual.replace(&tail, "").replace(r#","created_at""#, &format!(r#"{tail},"created_at""#)),
         usual.replace(r#""created_at":10,"kind":1"#, r#""kind":1,"created_at":10"#),
-        usual.replace(r#""tags":[["t","a/b"],[]],"content":"x\ny""#, r#""content":"x\ny","tags":[["t","a/b"],[]]"#),
+        usual.replace(
+            r#""tags":[["t","a/b"],[]],"content":"x\ny""#,
+            r#""content":"x\ny","tags":[["t","a/b"],[]]"#,
+        ),
     ];
     let control = usual.replace("x\\ny", "\\u000b");
     for subject in subjects().iter().filter(|subject| subject.format == Format::JSON) {
         assert!(found(subject, usual.as_bytes()).is_some(), "{}", subject.label);
-        let read = |text: &str| subject.read_client(text.as_bytes()).map_err(|error| format!("{error}: {text}"));
+        let read =
+            |text: &str| subject.read_client(text.as_bytes()).map_err(|error| format!("{error}: {text}"));
         for form in &forms {
             assert_eq!(read(form).unwrap(), read(&usual).unwrap(), "{}", subject.label);
             assert_eq!(found(subject, form.as_bytes()), None, "{}: {form}", subject.label);

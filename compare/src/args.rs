@@ -108,6 +108,9 @@ pub(crate) struct SearchFlags {
     /// never-if-canonical
     #[arg(long, value_delimiter = ',', default_value = "always")]
     pub(crate) reencode: Vec<String>,
+    /// What clients check of each event that they receive: none, id or full
+    #[arg(long, value_delimiter = ',', default_value = "none")]
+    pub(crate) client_verify: Vec<String>,
     /// What must hold: bounds separated by commas, on p50, p90, p99, p99.9, lost, rejected,
     /// achieved, relay_cpu, wire_bytes
     #[arg(long, default_value = "p99<10ms, lost=0, achieved>=0.99")]
@@ -151,6 +154,7 @@ impl SearchFlags {
             implementations: self.implementation.clone(),
             verifications: self.verify.clone(),
             reencodings: self.reencode.clone(),
+            client_verifications: self.client_verify.clone(),
             rates_per_s: Vec::new(),
         }
     }
@@ -202,7 +206,8 @@ pub(crate) struct SelftestFlags {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// A TOML file that states any of scenarios, formats, compressions, batchings, implementations,
-    /// verifications, reencodings, rates_per_s; flags replace what it says
+    /// verifications, reencodings, client_verifications, rates_per_s;
+    /// flags replace what it says
     #[arg(long, value_name = "FILE")]
     pub(crate) matrix: Option<PathBuf>,
     /// What is sent: scenario names or TOML files, separated by commas [default: mixed-day]
@@ -235,6 +240,10 @@ pub(crate) struct Run {
     /// cbor-packed, dannypack and others with one form) [default: always]
     #[arg(long, value_delimiter = ',')]
     pub(crate) reencode: Option<Vec<String>>,
+    /// What clients check of each event that they receive, separated by commas: none, id (the hash
+    /// of the event's canonical JSON, NIP-01) or full (the signature, too) [default: none]
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) client_verify: Option<Vec<String>>,
     /// Events published per second, separated by commas, instead of the scenario's rate; several
     /// draw p99 against rate
     #[arg(long, value_delimiter = ',', value_name = "PER_SECOND")]
@@ -311,6 +320,7 @@ impl Run {
         replace(&mut matrix.implementations, &self.implementation);
         replace(&mut matrix.verifications, &self.verify);
         replace(&mut matrix.reencodings, &self.reencode);
+        replace(&mut matrix.client_verifications, &self.client_verify);
         if let Some(rates) = &self.rates {
             matrix.rates_per_s.clone_from(rates);
         }

@@ -224,7 +224,7 @@ fn command(request: &Request<'_>, cell: &CellSpec, seed: u64, record: &Path) -> 
     command.args(["--format", &cell.format, "--compression", &cell.compression]);
     let formats: BTreeSet<&str> = request.cells.iter().map(|cell| cell.format.as_str()).collect();
     command.args(["--comparable-with", &Vec::from_iter(formats).join(",")]);
-    command.args(["--implementation", &cell.implementation]);
+    command.args(["--implementation", &cell.implementation, "--client-verify", &cell.client_verify]);
     match &config.url {
         Some(url) => command.args(["--url", url]),
         None => command.args(["--verify", &cell.verify, "--reencode", &cell.reencode]),
@@ -431,6 +431,7 @@ fn difference(cell: &CellSpec, seed: u64, record: &RunRecord) -> Option<String> 
         ("implementation", &cell.implementation, &record.cell.implementation),
         ("verify", &cell.verify, &record.cell.verify),
         ("reencode", &cell.reencode, &record.cell.reencode),
+        ("client verify", &cell.client_verify, &record.cell.client_verify),
         ("seed", &asked_seed, &found_seed),
     ];
     // A relay with faults never passes for one without.

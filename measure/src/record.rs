@@ -224,6 +224,13 @@ pub struct Cell {
     /// `never-if-canonical`.
     #[serde(default = "always")]
     pub reencode: String,
+    /// What clients check of each event that they receive: `none` (all that older clients could), `id` or `full`.
+    #[serde(default = "no_check")]
+    pub client_verify: String,
+}
+
+fn no_check() -> String {
+    "none".to_owned()
 }
 
 fn always() -> String {

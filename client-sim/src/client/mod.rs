@@ -24,7 +24,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use codecs::{ClientMessage, Codec, Event, Filter, RelayMessage};
+use codecs::{ClientMessage, Codec, Event, Filter, RelayMessage, hex};
 
 pub(crate) use self::report::{Report, Stay};
 pub(crate) use self::{action::Action, subscription::Subscription};
@@ -331,9 +331,14 @@ impl Client {
         }
     }
 
-    /// The place of an event in the plan. Counts an event that is not in the plan, or that was
-    /// altered.
+    /// The place of an event in the plan. Counts an event that is not in the plan, was altered, or
+    /// fails the client's own check.
     fn recognise(&mut self, event: &Event<'_>) -> Option<u32> {
+        if let Err(error) = event.verify(self.shared.client_verify) {
+            self.report.counts.deliveries_altered += 1;
+            self.complain(|| format!("event {}: {error}", hex::encode(&event.id)));
+            return None;
+        }
         let workload = &self.shared.workload;
         let counts = &mut self.report.counts;
         let Some(found) = workload.find(&event.id) else {

@@ -6,7 +6,7 @@ mod reconcile;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use codecs::{ClientMessage, EoseHints, Event, Filter, Format, RelayMessage};
+use codecs::{ClientMessage, EoseHints, Event, Filter, Format, RelayMessage, VerifyLevel};
 use measure::Counts;
 
 use super::{Action, Client};
@@ -133,7 +133,11 @@ struct Table {
 
 impl Table {
     fn new(format: Format) -> Table {
-        let mut table = Table::connected(plan(), format);
+        Table::subscribed(Shared::new(plan()), format)
+    }
+
+    fn subscribed(shared: Shared, format: Format) -> Table {
+        let mut table = Table::connected(shared, format);
         assert!(!table.clients[1].is_ready(), "its live subscriptions have no EOSE");
         table.say(1, vec![eose("live-1"), eose("live-0")], 0);
         table.start()
@@ -141,11 +145,11 @@ impl Table {
 
     /// Clients of a plan without live subscriptions.
     fn of(workload: Workload, format: Format) -> Table {
-        Table::connected(workload, format).start()
+        Table::connected(Shared::new(workload), format).start()
     }
 
-    fn connected(workload: Workload, format: Format) -> Table {
-        let shared = Arc::new(Shared::new(workload));
+    fn connected(shared: Shared, format: Format) -> Table {
+        let shared = Arc::new(shared);
         let codec = format.codec(codecs::Implementation::Library).unwrap();
         let client = |id| Client::new(Arc::clone(&shared), codec, id, ("ws://127.0.0.1", 0));
         let mut clients: Vec<Client> = (0..shared.workload.roles.len()).map(client).collect();
@@ -310,6 +314,20 @@ fn a_change_of_any_field_is_an_alteration() {
         check(|script, _| spoil(&mut script.live, 0), &[("lost", 1), ("altered", 1)]);
         check(|script, _| spoil(&mut script.stored, 1), &[("lost", 1), ("altered", 1)]);
         check(|script, _| spoil(&mut script.stay, 0), &[("lost", 1), ("altered", 1)]);
+    }
+}
+
+#[test]
+fn what_fails_a_clients_own_check_is_altered_though_it_is_what_was_published() {
+    let mut events = (*plan().events).clone();
+    // Signed by nobody; the last event has the id of another text, too.
+    events[..6].iter_mut().for_each(|event| event.id = event.compute_id());
+    for (level, altered) in [(VerifyLevel::None, 0), (VerifyLevel::Id, 1), (VerifyLevel::Full, 9)] {
+        let workload = Workload { events: Arc::new(events.clone()), ..plan() }.indexed().unwrap();
+        let shared = Shared { client_verify: level, ..Shared::new(workload) };
+        let counts = Table::subscribed(shared, Format::JSON).play(honest(&events));
+        assert_eq!((counts.deliveries_altered, counts.deliveries), (altered, 9 - altered), "{level}");
+        assert_eq!(counts.balanced().is_ok(), altered == 0, "{level}");
     }
 }
 

@@ -44,6 +44,8 @@ pub struct Matrix {
     /// Whether the relay encodes an event anew in its publisher's format: `always`,
     /// `never-if-canonical`, or `all`.
     pub reencodings: Vec<String>,
+    /// What clients check of each event that they receive: `none`, `id`, `full`.
+    pub client_verifications: Vec<String>,
     /// Events published per second; empty for the scenario's own rate.
     pub rates_per_s: Vec<u32>,
 }
@@ -59,6 +61,7 @@ impl Default for Matrix {
             implementations: one("library"),
             verifications: one("full"),
             reencodings: one(ALWAYS),
+            client_verifications: one("none"),
             rates_per_s: Vec::new(),
         }
     }
@@ -111,6 +114,8 @@ pub struct CellSpec {
     pub verify: String,
     /// Whether the relay encodes an event anew in its publisher's format.
     pub reencode: String,
+    /// What clients check of each event that they receive.
+    pub client_verify: String,
     /// How the relay misbehaves, for tests of the instrument; no matrix has such cells.
     pub faults: Vec<String>,
 }
@@ -154,6 +159,7 @@ pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownNam
         implementation: implementations.len() > 1,
         verify: matrix.verifications.len() > 1,
         reencode: reencodings.len() > 1,
+        client_verify: matrix.client_verifications.len() > 1,
         scenario: matrix.scenarios.len() > 1,
         rate: rates.len() > 1,
     };
@@ -167,22 +173,26 @@ pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownNam
             .unwrap_or("library"),
         verify: matrix.verifications.first().map_or("full", String::as_str),
         reencode: reencodings.first().copied().unwrap_or(ALWAYS),
+        client_verify: matrix.client_verifications.first().map_or("none", String::as_str),
     };
     let mut wires = Vec::new();
     for format in &formats {
         for compression in &compressions {
             for batching in &batchings {
                 for implementation in implementations.iter().filter(|name| known.has(format, name)) {
-                    let wire = |verify, reencode| Wire {
-                        format,
-                        compression,
-                        batching,
-                        implementation,
-                        verify,
-                        reencode,
-                    };
                     for verify in &matrix.verifications {
-                        wires.extend(reencodings.iter().map(|reencode| wire(verify.as_str(), *reencode)));
+                        for reencode in &reencodings {
+                            let wire = |client_verify: &'m String| Wire {
+                                format,
+                                compression,
+                                batching,
+                                implementation,
+                                verify,
+                                reencode,
+                                client_verify,
+                            };
+                            wires.extend(matrix.client_verifications.iter().map(wire));
+                        }
                     }
                 }
             }
@@ -210,6 +220,7 @@ struct Wire<'m> {
     implementation: &'m str,
     verify: &'m str,
     reencode: &'m str,
+    client_verify: &'m str,
 }
 
 /// Which factors have several values and so stand in a cell's name.
@@ -217,13 +228,14 @@ struct Naming {
     implementation: bool,
     verify: bool,
     reencode: bool,
+    client_verify: bool,
     scenario: bool,
     rate: bool,
 }
 
 impl Naming {
     fn cell(&self, role: Role, wire: Wire<'_>, scenario: &str, rate_per_s: Option<u32>) -> CellSpec {
-        let Wire { format, compression, batching, implementation, verify, reencode } = wire;
+        let Wire { format, compression, batching, implementation, verify, reencode, client_verify } = wire;
         let mut id = match (role, batching.strip_prefix(BATCHES)) {
             (Role::Control, _) => CONTROL.to_owned(),
             (Role::Floor, _) => FLOOR.to_owned(),
@@ -241,6 +253,7 @@ impl Naming {
         also(self.implementation, implementation);
         also(self.verify, verify);
         also(self.reencode, reencode);
+        also(self.client_verify, &format!("clients-{client_verify}"));
         also(self.scenario, scenario);
         also(self.rate, &format!("{}-per-s", rate_per_s.unwrap_or_default()));
         CellSpec {
@@ -254,6 +267,7 @@ impl Naming {
             implementation: implementation.to_owned(),
             verify: verify.to_owned(),
             reencode: reencode.to_owned(),
+            client_verify: client_verify.to_owned(),
             faults: Vec::new(),
         }
     }
@@ -406,6 +420,21 @@ mod tests {
         assert_eq!(ids_of(&matrix("never-if-canonical")).unwrap(), "json+none json-control cbor+none");
         let error = ids_of(&matrix("never")).unwrap_err().to_string();
         assert_eq!(error, "unknown reencoding \"never\"; known: always never-if-canonical (or: all)");
+    }
+
+    #[test]
+    fn clients_that_check_are_a_cell_of_their_own() {
+        let matrix = Matrix {
+            formats: list("json,cbor"),
+            compressions: list("none"),
+            client_verifications: list("none,full"),
+            ..Matrix::default()
+        };
+        assert_eq!(
+            ids_of(&matrix).unwrap(),
+            "json+none+clients-none json-control+clients-none json+none+clients-full cbor+none+clients-none \
+             cbor+none+clients-full"
+        );
     }
 
     #[test]

@@ -43,10 +43,11 @@ fn distinct<'a>(result: &'a ResultFile, of: impl Fn(&'a CellResult) -> &'a Strin
 fn measured(result: &ResultFile) -> String {
     let config = &result.config;
     format!(
-        "- Codecs: {}. Relay verifies: {}; it encodes anew: {}. Seed: {}. Profile: {}, {} rounds of {} s",
+        "- Codecs: {}. Relay verifies: {}; it encodes anew: {}. Clients verify: {}. Seed: {}. Profile: {}, {} rounds of {} s",
         distinct(result, |cell| &cell.cell.implementation),
         distinct(result, |cell| &cell.cell.verify),
         distinct(result, |cell| &cell.cell.reencode),
+        distinct(result, |cell| &cell.cell.client_verify),
         config.seed,
         config.profile,
         config.rounds,

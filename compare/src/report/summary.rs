@@ -61,6 +61,10 @@ pub fn summary(result: &ResultFile) -> String {
                 load.apart().markdown().trim_end()
             ),
         );
+        if let Some((checks, _)) = load.beside_checks() {
+            let heading = "### What a format saves a client beside the client's own checks";
+            line(&mut text, format_args!("\n{heading}\n\n{}", checks.markdown().trim_end()));
+        }
         if let Some(allocations) = load.allocations() {
             line(&mut text, format_args!("\n### Allocations\n\n{}", allocations.markdown().trim_end()));
         }

@@ -58,6 +58,9 @@ impl LoadView<'_> {
         if self.varies(|cell| &cell.cell.reencode) {
             labels.push(cell.cell.reencode.clone());
         }
+        if self.varies(|cell| &cell.cell.client_verify) {
+            labels.push(cell.cell.client_verify.clone());
+        }
         labels
     }
 
@@ -74,6 +77,7 @@ impl LoadView<'_> {
         headings.extend(self.varies(|cell| &cell.cell.implementation).then_some("code"));
         headings.extend(self.varies(|cell| &cell.cell.verify).then_some("verify"));
         headings.extend(self.varies(|cell| &cell.cell.reencode).then_some("reencode"));
+        headings.extend(self.varies(|cell| &cell.cell.client_verify).then_some("clients verify"));
         headings.into_iter().map(str::to_owned).collect()
     }
 
@@ -192,6 +196,39 @@ impl LoadView<'_> {
         };
         let rows = self.cells.iter().map(row).collect();
         (!names.is_empty()).then_some(Table { names: labels, headings, rows })
+    }
+
+    /// One row for each format and level of the clients' own checks: what a client spends, and what
+    /// the format saves of it, where the levels differ.
+    /// Behind it the ids of its rows.
+    pub(crate) fn beside_checks(&self) -> Option<(Table, Vec<&str>)> {
+        if !self.varies(|cell| &cell.cell.client_verify) {
+            return None;
+        }
+        let mut headings = self.label_headings();
+        let names = headings.len();
+        headings.extend(["client µs/event", "reference µs/event", "saved %"].map(str::to_owned));
+        let row = |view: &CellView<'_>| {
+            let reference = self.reference(view).filter(|_| view.cell.role == Role::Cell)?;
+            let micros = |view: &CellView<'_>| view.value(Metric::ClientCpu, self.latency.0);
+            let shown = |view: &CellView<'_>| {
+                shown(Metric::ClientCpu, view.blocks_for(Metric::ClientCpu), self.latency.0)
+            };
+            let mut row = self.labels(view.cell);
+            row.extend([shown(view), shown(reference)]);
+            row.push(match (micros(view), micros(reference)) {
+                (Some(own), Some(base)) if base > 0.0 => format!("{:.1}", 100.0 * (1.0 - own / base)),
+                _ => NOTHING.to_owned(),
+            });
+            Some(row)
+        };
+        let level = |view: &CellView<'_>| &view.cell.cell.client_verify;
+        let compared = self
+            .cells
+            .iter()
+            .filter(|view| self.reference(view).is_some_and(|reference| level(reference) == level(view)));
+        let (ids, rows) = compared.filter_map(|view| Some((view.cell.id.as_str(), row(view)?))).unzip();
+        Some((Table { names, headings, rows }, ids))
     }
 
     /// One row a cell: what both ends allocated, where that was counted.

@@ -95,7 +95,7 @@ impl<'a> LoadView<'a> {
     }
 
     /// The reference of a cell, like with like: for a format, JSON with the same compression,
-    /// batching, implementation, verification and reencoding; for JSON in batches, JSON event by event with the
+    /// batching, implementation, verification, reencoding and checks of the clients; for JSON in batches, JSON event by event with the
     /// same compression; for any other JSON cell, JSON without compression. Without such a cell the
     /// next simpler one, at last the anchor. `None` for the anchor and for the floor, which is
     /// never ranked.
@@ -112,7 +112,8 @@ impl<'a> LoadView<'a> {
                     && (names.format.as_str(), names.compression.as_str()) == (format, compression)
                     && names.batching == batching
                     && names.implementation == implementation
-                    && (&names.verify, &names.reencode) == (&cell.verify, &cell.reencode)
+                    && (&names.verify, &names.reencode, &names.client_verify)
+                        == (&cell.verify, &cell.reencode, &cell.client_verify)
             })
         };
         let json =

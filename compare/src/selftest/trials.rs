@@ -114,6 +114,7 @@ impl Bench<'_> {
             implementation: "library".to_owned(),
             verify: VERIFY.to_owned(),
             reencode: ALWAYS.to_owned(),
+            client_verify: "none".to_owned(),
             faults,
         };
         let cells = [

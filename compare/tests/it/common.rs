@@ -98,6 +98,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
             verify: "full".to_owned(),
             batching: batching.to_owned(),
             reencode: "always".to_owned(),
+            client_verify: "none".to_owned(),
         },
         seed,
         corpus: CorpusRecord {

@@ -8,7 +8,7 @@ fn challenge() -> RelayMessage<'static> {
 
 /// A client that has sent its AUTH, with the signed event.
 fn proving() -> (Table, Event<'static>) {
-    let mut table = Table::connected(Workload { auth: true, ..plan() }, Format::JSON);
+    let mut table = Table::connected(Shared::new(Workload { auth: true, ..plan() }), Format::JSON);
     assert!(table.sent(1).is_empty(), "nothing is sent before the challenge");
     table.say(1, vec![challenge()], MS);
     assert!(table.clients[1].has_backlog());
@@ -59,7 +59,7 @@ fn ok_for_another_event_is_no_answer_to_auth() {
 
 #[test]
 fn a_relay_without_a_challenge_ends_the_client() {
-    let mut table = Table::connected(Workload { auth: true, ..plan() }, Format::JSON);
+    let mut table = Table::connected(Shared::new(Workload { auth: true, ..plan() }), Format::JSON);
     let deadline = table.clients[1].next_wake_ns().unwrap();
     table.clients[1].on_timer(deadline);
     assert!(why(&mut table.clients[1]).contains("its challenge (NIP-42) did not come"));

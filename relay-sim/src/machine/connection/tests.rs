@@ -170,7 +170,9 @@ fn an_event_in_an_unusual_form_is_encoded_before_anybody_gets_it() {
     };
     let usual = passed_on(Reencode::NeverIfCanonical, Format::JSON, text("", "").as_bytes());
     assert_eq!(usual.1, [4, 0, 0]);
-    for unusual in [text(r#""seen":{"kind":2},"#, ""), text("", " "), text("", "").replace("sig", "\\u0073ig")] {
+    for unusual in
+        [text(r#""seen":{"kind":2},"#, ""), text("", " "), text("", "").replace("sig", "\\u0073ig")]
+    {
         let (heard, sources) = passed_on(Reencode::NeverIfCanonical, Format::JSON, unusual.as_bytes());
         assert_eq!((heard, sources), (usual.0.clone(), [0, 1, 3]), "{unusual}");
     }
