@@ -12,6 +12,8 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::{TcpSocket, TcpStream};
 use wire::{Agreement, ClientTls, Connection, Dictionary, Offer, WireError, WireLimits};
 
+use crate::workload::Speaks;
+
 /// Connections from one source address. Linux has 28,232 ephemeral ports by default (ip(7),
 /// `ip_local_port_range`); after a connection closes, its port stays in TIME-WAIT for a minute (RFC
 /// 9293 §3.6).
@@ -37,13 +39,22 @@ pub struct Target {
 }
 
 impl Target {
-    /// Compares the agreement with the offer. A run is labelled with what was offered, so any other
+    /// What a client offers that speaks something of its own.
+    pub fn offer_of(&self, speaks: Speaks) -> Offer {
+        Offer {
+            formats: speaks.format.map_or_else(|| self.offer.formats.clone(), |format| vec![format]),
+            compression: speaks.compression.unwrap_or(self.offer.compression),
+            batched: self.offer.batched,
+        }
+    }
+
+    /// Compares the agreement with what was offered. A run is labelled with what was offered, so any other
     /// agreement must not run.
     ///
     /// # Errors
     /// Says what differs and what to try.
-    pub fn check(&self, agreement: &Agreement) -> anyhow::Result<()> {
-        let Target { url, offer, .. } = self;
+    pub fn check(&self, offer: &Offer, agreement: &Agreement) -> anyhow::Result<()> {
+        let url = &self.url;
         let asked = offer.formats.first().copied().unwrap_or(Format::JSON);
         let agreed = agreement.format;
         ensure!(
@@ -105,13 +116,17 @@ impl Dialer {
         &self.target
     }
 
-    /// Connects. `receive_buffer_bytes` sets the receive buffer of the socket (`SO_RCVBUF`,
+    /// Connects with this offer. `receive_buffer_bytes` sets the receive buffer of the socket (`SO_RCVBUF`,
     /// socket(7)).
     ///
     /// # Errors
     /// When the system refuses the connection or the handshake fails.
-    pub async fn dial(&self, receive_buffer_bytes: Option<u32>) -> Result<Connection, WireError> {
-        let Target { url, offer, limits, tls, .. } = &self.target;
+    pub async fn dial(
+        &self,
+        offer: &Offer,
+        receive_buffer_bytes: Option<u32>,
+    ) -> Result<Connection, WireError> {
+        let Target { url, limits, tls, .. } = &self.target;
         let made = self.made.fetch_add(1, Ordering::Relaxed);
         match self.local {
             Some(relay) if self.sources > 1 || receive_buffer_bytes.is_some() => {

@@ -14,7 +14,7 @@ use tokio::{
     sync::{mpsc, watch},
     time::sleep_until,
 };
-use wire::{Agreement, CloseCode, CompressionMemory, Connection, Message, Traffic, WireError};
+use wire::{Agreement, CloseCode, CompressionMemory, Connection, Message, Offer, Traffic, WireError};
 
 use crate::{
     client::{Action, Client, Report},
@@ -56,6 +56,8 @@ pub(crate) struct Driver {
     client: Client,
     recorder: Rc<RefCell<Recorder>>,
     dialer: Arc<Dialer>,
+    /// The format and compression of this client.
+    offer: Offer,
     link: Option<Connection>,
     /// Traffic of the connection before the start of the run.
     before: Traffic,
@@ -87,13 +89,15 @@ impl Driver {
         id: usize,
     ) -> anyhow::Result<Driver> {
         let target = dialer.target();
-        let format = *target.offer.formats.first().context("a target has a format to offer")?;
+        let offer = target.offer_of(shared.workload.roles[id].speaks);
+        let format = *offer.formats.first().context("a target has a format to offer")?;
         let codec = format.codec(target.implementation)?;
         let client = Client::new(shared, codec, id, (&target.url, unix_s()));
         let mut driver = Driver {
             client,
             recorder,
             dialer,
+            offer,
             link: None,
             before: Traffic::default(),
             heard_bytes: None,
@@ -298,9 +302,9 @@ impl Driver {
     async fn connect(&mut self) -> anyhow::Result<()> {
         let receive_buffer_bytes = self.client.reads_slowly().then_some(SLOW_RECEIVE_BUFFER_BYTES);
         let target = self.dialer.target();
-        let connection = self.dialer.dial(receive_buffer_bytes).await;
+        let connection = self.dialer.dial(&self.offer, receive_buffer_bytes).await;
         let connection = connection.with_context(|| format!("cannot connect to {}", target.url))?;
-        target.check(connection.agreement())?;
+        target.check(&self.offer, connection.agreement())?;
         self.link = Some(connection);
         self.before = Traffic::default();
         self.heard_bytes = self.heard_bytes.map(|_| 0);

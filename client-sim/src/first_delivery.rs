@@ -13,13 +13,13 @@ use crate::{
     prepare::turn,
     recorder::Recorder,
     shared::Shared,
-    workload::{Due, Workload},
+    workload::{Due, Speaks, Workload},
 };
 
 /// Identical passes over the events after the first: their spread is the resolution.
 const WARM_PASSES: u32 = 3;
 
-/// Requests every stored event that the plan asks for, once a pass, in the agreed format. Returns
+/// Requests every stored event that the plan asks for, once a pass, as a client that speaks this. Returns
 /// what the passes cost the relay, unless its CPU clock is unknown or an event did not come.
 ///
 /// # Errors
@@ -27,6 +27,7 @@ const WARM_PASSES: u32 = 3;
 pub(crate) async fn warm(
     target: &Target,
     workload: &Workload,
+    speaks: Speaks,
     relay_pid: Option<u32>,
 ) -> anyhow::Result<Option<FirstDeliveryRecord>> {
     let asked = workload.asked();
@@ -35,7 +36,7 @@ pub(crate) async fn warm(
     }
     let clock = relay_pid.map(CpuClock::of_process).transpose();
     let clock = clock.context("cannot read the CPU clock of the relay's process")?;
-    let passes = workload.passes(&asked, 1 + WARM_PASSES)?;
+    let passes = workload.passes(&asked, 1 + WARM_PASSES, speaks)?;
     let shared = Arc::new(Shared::new(passes));
     let dialer = Arc::new(Dialer::new(target.clone(), 1));
     let recorder = Rc::new(RefCell::new(Recorder::default()));

@@ -12,7 +12,10 @@ use codecs::{ClientMessage, Codec, Filter};
 use relay_sim::floor::Script;
 use wire::Compression;
 
-use crate::{args::Args, workload::Workload};
+use crate::{
+    args::Args,
+    workload::{Speaks, Workload},
+};
 
 /// A plan that a floor relay cannot serve.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +47,13 @@ impl Drop for ScriptFile {
 pub(crate) fn script(args: &Args, workload: &Workload) -> anyhow::Result<ScriptFile> {
     if args.format != codecs::Format::JSON || args.compression != Compression::None {
         return Err(NotPossible("it speaks JSON without compression").into());
+    }
+    let speaks_more = |speaks: &Speaks| {
+        speaks.format.is_some_and(|format| format != codecs::Format::JSON)
+            || speaks.compression.is_some_and(|compression| compression != Compression::None)
+    };
+    if workload.spoken().iter().any(speaks_more) {
+        return Err(NotPossible("it speaks JSON without compression, and a population something else").into());
     }
     if workload.auth {
         return Err(NotPossible("it sends no challenge, which this scenario answers").into());

@@ -15,11 +15,28 @@ use crate::{
 /// compares the sums with the plan. In an incomplete run an unanswered publication is unknown
 /// rather than timed out.
 pub fn close(shared: &Shared, reports: &[&Report], complete: bool) -> Counts {
+    let counts = close_of(shared, reports, complete, |_| true);
+    Counts { repeats_expected: shared.workload.repeats, ..counts }
+}
+
+/// Closes the ledger of some connections alone. Repeats stand in the sum of all only: the plan
+/// knows their number for the whole.
+pub fn close_of(
+    shared: &Shared,
+    reports: &[&Report],
+    complete: bool,
+    is_one: impl Fn(usize) -> bool,
+) -> Counts {
     let workload = &shared.workload;
-    let seen: Counts = reports.iter().map(|report| report.counts).sum();
-    let mut counts = seen + Counts { planned: workload.publications.len() as u64, ..Counts::default() };
-    for publication in 0..workload.publications.len() {
-        match shared.fate(publication) {
+    let ones = || reports.iter().enumerate().filter(|(id, _)| is_one(*id)).map(|(id, report)| (id, *report));
+    let mut counts: Counts = ones().map(|(_, report)| report.counts).sum();
+    counts.repeats_expected = counts.repeats;
+    for (n, publication) in workload.publications.iter().enumerate() {
+        if !is_one(publication.connection) {
+            continue;
+        }
+        counts.planned += 1;
+        match shared.fate(n) {
             Fate::Acked => counts.acked += 1,
             Fate::Rejected | Fate::Duplicate => counts.rejected += 1,
             Fate::Dropped => counts.dropped_by_generator += 1,
@@ -28,19 +45,19 @@ pub fn close(shared: &Shared, reports: &[&Report], complete: bool) -> Counts {
             Fate::Planned => counts.unknown += 1,
         }
     }
-    let requests = workload.sessions.iter().flat_map(|s| &s.steps).flatten();
-    for request in requests {
-        counts.requests += 1;
-        counts.deliveries_expected += request.expected.len() as u64;
+    for session in workload.sessions.iter().filter(|session| is_one(session.connection)) {
+        for request in session.steps.iter().flatten() {
+            counts.requests += 1;
+            counts.deliveries_expected += request.expected.len() as u64;
+        }
+        if let Some(reconciliation) = &session.reconciliation {
+            counts.requests += 1;
+            counts.deliveries_expected += reconciliation.lacks.len() as u64;
+        }
     }
-    for reconciliation in workload.sessions.iter().filter_map(|s| s.reconciliation.as_ref()) {
-        counts.requests += 1;
-        counts.deliveries_expected += reconciliation.lacks.len() as u64;
-    }
-    counts.repeats_expected = workload.repeats;
     counts.requests_failed = counts.requests - counts.requests_completed;
-    for (role, client) in workload.roles.iter().zip(reports) {
-        for (n, (live, seen)) in role.filters().iter().zip(&client.seen).enumerate() {
+    for (id, client) in ones() {
+        for (n, (live, seen)) in workload.roles[id].filters().iter().zip(&client.seen).enumerate() {
             let matches = &workload.live[*live as usize].matches;
             if client.cut_off.is_some() || client.closed.contains(n) {
                 // The relay ended the connection or the subscription: deliveries until then are

@@ -5,13 +5,15 @@ use std::time::Duration;
 use corpus::Corpus;
 use measure::{
     AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, EncodingsRecord, Environment,
-    FirstDeliveryRecord, FlowRecord, PinnedCores, Planted, Quantile, Rate, RelayProcess, RunRecord,
-    SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord, UsableCores, Validity, ValidityClass,
+    FirstDeliveryRecord, FlowRecord, PinnedCores, Planted, PopulationRecord, Quantile, Rate, RelayProcess,
+    RunRecord, SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord, UsableCores, Validity, ValidityClass,
 };
 use relay_sim::Totals;
 use wire::{Agreement, Compression, Flow, Traffic};
 
-use crate::{args::Args, client::Report, ledger, recorder::Timing, shared::Shared, swarm::Outcome};
+use crate::{
+    args::Args, client::Report, ledger, recorder::Timing, shared::Shared, swarm::Outcome, workload::Speaks,
+};
 
 /// Everything about a run except its outcome.
 #[derive(Debug)]
@@ -51,6 +53,7 @@ pub(crate) struct Prepared {
 pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> RunRecord {
     let reports: Vec<&Report> = outcome.clients.iter().map(|client| &client.report).collect();
     let counts = ledger::close(shared, &reports, outcome.incomplete.is_none());
+    let populations = populations(shared, &outcome, &reports, facts);
     let elapsed_ns = ledger::elapsed_ns(&shared.workload, &outcome);
     let active_ns = ledger::active_ns(&shared.workload, &outcome);
     let (spans, interval_ns) = ledger::throughput_spans(&shared.workload, &outcome);
@@ -103,6 +106,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         },
         client_cpu: outcome.client_cpu,
         relay_cpu: outcome.relay_cpu,
+        populations,
         validity,
         memory: outcome.memory,
         compression_memory: compression_memory(&outcome, facts),
@@ -176,6 +180,41 @@ fn batching(facts: &Facts<'_>) -> String {
         (true, Some(_)) => "by the relay".to_owned(),
         (true, None) => format!("ms={batch_ms} n={batch_n} bytes={batch_bytes}"),
     }
+}
+
+/// The ledger and the bytes of each population, where one speaks something of its own.
+fn populations(
+    shared: &Shared,
+    outcome: &Outcome,
+    reports: &[&Report],
+    facts: &Facts<'_>,
+) -> Vec<PopulationRecord> {
+    let workload = &shared.workload;
+    if workload.spoken().iter().all(|speaks| *speaks == Speaks::default()) {
+        return Vec::new();
+    }
+    let mut groups: Vec<(Option<usize>, Speaks)> = Vec::new();
+    for role in &workload.roles {
+        if !groups.contains(&(role.label, role.speaks)) {
+            groups.push((role.label, role.speaks));
+        }
+    }
+    let agreement = &facts.prepared.agreement;
+    let record = |(label, speaks): (Option<usize>, Speaks)| {
+        let is_one = |id: usize| (workload.roles[id].label, workload.roles[id].speaks) == (label, speaks);
+        let ones = || outcome.clients.iter().enumerate().filter(|(id, _)| is_one(*id));
+        let traffic = ones().fold(Traffic::default(), |sum, (_, client)| sum + client.traffic);
+        PopulationRecord {
+            name: label.map(|label| workload.labels[label].clone()),
+            format: speaks.format.unwrap_or(agreement.format).to_string(),
+            compression: speaks.compression.unwrap_or(agreement.compression).label(),
+            connections: ones().count() as u64,
+            counts: ledger::close_of(shared, reports, outcome.incomplete.is_none(), is_one),
+            to_relay: flow(traffic.sent),
+            to_client: flow(traffic.received),
+        }
+    };
+    groups.into_iter().map(record).collect()
 }
 
 /// Memory of compression on both ends; `None` without compression.

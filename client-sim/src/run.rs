@@ -1,8 +1,8 @@
 //! One run: the plan, the preparation, the load, and the record of it.
 
-use std::{ffi::OsString, path::Path, sync::Arc, time::Duration};
+use std::{collections::HashMap, ffi::OsString, path::Path, sync::Arc, time::Duration};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use codecs::Format;
 use corpus::Corpus;
 use measure::{Environment, PinnedCores, RelayProcess, RunRecord};
@@ -21,7 +21,7 @@ use crate::{
     shared::Shared,
     summary,
     swarm::{self, Outcome},
-    workload::Workload,
+    workload::{Speaks, Workload},
 };
 
 /// A mistake in the command line, the scenario or the corpus; the text says how to correct it.
@@ -139,12 +139,22 @@ fn play(
         // A floor relay encodes nothing, and answers the requests of its script alone.
         let first_delivery = match args.floor {
             true => None,
-            false => first_delivery::warm(&target, &workload, options.relay_pid).await?,
+            false => {
+                let pid = options.relay_pid;
+                let first = first_delivery::warm(&target, &workload, Speaks::default(), pid).await?;
+                let own = |speaks: &Speaks| *speaks != Speaks::default();
+                for speaks in workload.spoken().into_iter().filter(own) {
+                    first_delivery::warm(&target, &workload, speaks, pid).await?;
+                }
+                first
+            }
         };
         let totals = own_relay.as_mut().filter(|_| !args.floor).and_then(|relay| relay.totals());
         let prepared = Prepared { agreement, first_delivery, totals };
         let dialer = Arc::new(Dialer::new(target, usize::try_from(plan_facts.connections_made)?));
-        let shared = Arc::new(Shared { client_verify: options.client_verify, ..Shared::new(workload) });
+        let mut shared = Shared::new(workload);
+        shared.client_verify = options.client_verify;
+        let shared = Arc::new(shared);
         let started_utc = measure::utc::format(std::time::SystemTime::now());
         let outcome = swarm::run(Arc::clone(&shared), &dialer, options, own_relay).await?;
         Ok(Played { shared, prepared, started_utc, outcome })
@@ -193,6 +203,7 @@ fn plan(args: &Args) -> anyhow::Result<(Scenario, Corpus, Workload, u64)> {
     let formats: Vec<_> =
         Format::core().chain([args.format]).chain(args.comparable_with.iter().copied()).collect();
     let workload = plan_over(&scenario, &corpus, seed, &formats)?;
+    check_spoken(args, &workload)?;
     if let Some(reason) = scenario.too_few_bursts(scenario.seconds).filter(|_| !args.quiet) {
         report(&reason);
     }
@@ -279,10 +290,60 @@ fn any_seed() -> u64 {
     std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id())
 }
 
+/// The run's format, and those that populations speak instead.
+fn formats(args: &Args, workload: &Workload) -> Vec<Format> {
+    let mut formats = vec![args.format];
+    for format in workload.spoken().into_iter().filter_map(|speaks| speaks.format) {
+        if !formats.contains(&format) {
+            formats.push(format);
+        }
+    }
+    formats
+}
+
+/// The run's compression, and those that populations speak instead.
+fn compressions(args: &Args, workload: &Workload) -> Vec<Compression> {
+    let mut compressions = vec![args.compression];
+    for compression in workload.spoken().into_iter().filter_map(|speaks| speaks.compression) {
+        if !compressions.contains(&compression) {
+            compressions.push(compression);
+        }
+    }
+    compressions
+}
+
+/// Refuses a format without the implementation, and compressions between which a relay could not
+/// choose by what clients offer.
+fn check_spoken(args: &Args, workload: &Workload) -> anyhow::Result<()> {
+    for format in formats(args, workload) {
+        format.codec(args.implementation).context("a population of the scenario speaks it")?;
+    }
+    let kind = |compression: &Compression| match compression {
+        // One extension (RFC 7692), whose parameters the relay decides.
+        Compression::Deflate(_) => "deflate",
+        other => other.name(),
+    };
+    let mut kinds = HashMap::new();
+    for compression in compressions(args, workload) {
+        if let Some(other) = kinds.insert(kind(&compression), compression) {
+            bail!(
+                "the relay cannot speak {} with some clients and {} with others: give populations the same, or none",
+                other.label(),
+                compression.label()
+            );
+        }
+    }
+    Ok(())
+}
+
 fn relay_flags(args: &Args, workload: &Workload) -> Vec<OsString> {
+    let list = |names: &[String]| names.join(",");
+    let formats: Vec<String> = formats(args, workload).iter().map(Format::to_string).collect();
+    let compressions: Vec<String> =
+        compressions(args, workload).iter().map(|compression| compression.spelled_out()).collect();
     let flags = [
-        ("--format", args.format.to_string()),
-        ("--compression", args.compression.spelled_out()),
+        ("--format", list(&formats)),
+        ("--compression", list(&compressions)),
         ("--implementation", args.implementation.to_string()),
         ("--verify", args.verify.to_string()),
         ("--reencode", args.reencode.clone()),

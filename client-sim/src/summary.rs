@@ -98,6 +98,20 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
         let relay = relay.as_ref().map_or_else(|| "unknown".to_owned(), each);
         writeln!(out, "  allocations      an envelope: {} here, {relay} in the relay", each(client))?;
     }
+    for population in &record.populations {
+        let counts = &population.counts;
+        writeln!(
+            out,
+            "  {:<16} {} over {}: {} published, {} delivered, {} bytes to clients, {} to the relay",
+            population.name.as_deref().unwrap_or("unnamed"),
+            population.format,
+            population.compression,
+            counts.acked,
+            counts.deliveries,
+            population.to_client.wire_bytes,
+            population.to_relay.wire_bytes
+        )?;
+    }
     if let Some(first) = &record.first_delivery {
         let found = FirstDelivery::of([first]);
         let resolution = found.map_or(0.0, |found| found.resolution_ns / 1e3);

@@ -12,7 +12,7 @@ use std::{
 
 use codecs::KindClass;
 use corpus::Corpus;
-use measure::{RunRecord, Status, ValidityClass};
+use measure::{Counts, RunRecord, Status, ValidityClass};
 use tempfile::TempDir;
 
 /// Events of each kind in the test corpus: enough for every draw, few enough for a debug build.
@@ -36,6 +36,8 @@ const SMALLER: &[(&str, &[&str])] = &[
     ("reaction-storm", &["subscribe.connections=20", "publish.arrival.rate_per_s=60"]),
     ("reconnect-storm", &["request.connections=20"]),
     ("relay-list-discovery", &["request.many.connections=4", "request.chunked.connections=2"]),
+    ("one-format", &["subscribe.old-reader.connections=4", "request.old-opener.connections=4"]),
+    ("two-formats", &["subscribe.old-reader.connections=4", "request.old-opener.connections=4"]),
     ("slow-consumer", &["subscribe.fast.connections=5", "publish.arrival.rate_per_s=60"]),
 ];
 
@@ -134,6 +136,81 @@ fn small(scenario: &str, format: &str, implementation: &str, sets: &[&str]) -> R
     let record = record.unwrap();
     record.counts.balanced().unwrap_or_else(|why| panic!("{scenario} over {format}: {why}"));
     record
+}
+
+/// The files differ in `format` alone, so that their runs differ in nothing else.
+#[test]
+fn one_format_is_the_plan_of_two_formats() {
+    let population = |name| -> toml::Table {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios");
+        let text = fs::read_to_string(format!("{folder}/{name}.toml")).unwrap();
+        let mut table: toml::Table = toml::from_str(&text).unwrap();
+        for words in ["question", "learn", "sources"] {
+            table.remove(words);
+        }
+        table
+    };
+    let mut two = population("two-formats");
+    let mut formats = 0;
+    for kind in ["publish", "subscribe", "request"] {
+        for population in two[kind].as_array_mut().unwrap() {
+            formats += usize::from(population.as_table_mut().unwrap().remove("format").is_some());
+        }
+    }
+    assert_eq!((formats, two), (3, population("one-format")));
+}
+
+#[test]
+fn populations_that_speak_two_formats_and_compressions_have_a_ledger_each() {
+    let sets = ["subscribe.old-reader.compression=deflate", "publish.old-author.compression=zstd"];
+    for reencode in ["always", "never-if-canonical"] {
+        let setup = Setup::new();
+        let mut extra = vec!["--format", "dannypack", "--seconds", "0.4", "--reencode", reencode];
+        let smaller = SMALLER.iter().find(|(name, _)| *name == "two-formats").unwrap().1;
+        extra.extend(smaller.iter().chain(&sets).flat_map(|set| ["--set", set]));
+        let (output, record) = setup.run("two-formats", &extra);
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{}", text(&output.stderr));
+        let record = record.unwrap();
+        assert_eq!(record.cell.format, "dannypack");
+        let speak = |name: &str, format: &str, compression: &str| {
+            let found = record.populations.iter().find(|found| found.name.as_deref() == Some(name)).unwrap();
+            assert_eq!((found.format.as_str(), found.compression.as_str()), (format, compression), "{name}");
+            found.counts.balanced().unwrap_or_else(|why| panic!("{name}: {why}"));
+            assert!(found.counts.acked + found.counts.deliveries > 0, "{name} did nothing");
+            assert!(found.to_client.wire_bytes > 0, "{name}");
+            (found.counts, found.connections)
+        };
+        let populations = [
+            speak("old-author", "json", "zstd"),
+            speak("new-author", "dannypack", "none"),
+            speak("old-reader", "json", "deflate"),
+            speak("new-reader", "dannypack", "none"),
+            speak("old-opener", "json", "none"),
+            speak("new-opener", "dannypack", "none"),
+        ];
+        assert_eq!(record.populations.len(), populations.len());
+        assert_eq!(populations.iter().map(|(_, connections)| connections).sum::<u64>(), record.connections);
+        assert_eq!(populations.iter().map(|(counts, _)| *counts).sum::<Counts>(), record.counts);
+        // Both formats of the relay: an event that went to both was not spliced for one of them.
+        let encodings = record.encodings.unwrap();
+        assert!(encodings.cold > 0, "{encodings:?}");
+        assert_eq!(encodings.spliced > 0, reencode != "always", "{encodings:?}");
+    }
+}
+
+#[test]
+fn populations_cannot_speak_two_compressions_between_which_a_relay_cannot_choose() {
+    let setup = Setup::new();
+    let sets =
+        ["subscribe.old-reader.compression=deflate", "subscribe.new-reader.compression=deflate:level=1"];
+    let extra: Vec<&str> = sets.iter().flat_map(|set| ["--set", *set]).collect();
+    let (output, record) = setup.run("two-formats", &extra);
+    let stderr = text(&output.stderr);
+    assert_eq!((output.status.code(), record.is_none()), (Some(2), true), "{stderr}");
+    assert!(stderr.contains("cannot speak deflate with some clients and deflate:level=1"), "{stderr}");
+    let (output, _) = setup.run("two-formats", &["--set", "publish.old-author.format=xml"]);
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains(r#"unknown format "xml""#), "{stderr}");
 }
 
 #[test]

@@ -33,8 +33,8 @@ pub use exit::Exit;
 pub use latency::{Latency, LatencyError, Quantile};
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,
-    LatencyBound, MemoryRecord, PinnedCores, Planted, RecordError, RelayProcess, RunRecord, SCHEMA_VERSION,
-    Status, Tool, TrafficRecord, UsableCores, read_versioned,
+    LatencyBound, MemoryRecord, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess, RunRecord,
+    SCHEMA_VERSION, Status, Tool, TrafficRecord, UsableCores, read_versioned,
 };
 pub use slices::{Slice, SliceRecorder, Slices};
 pub use throughput::{Throughput, ThroughputRecorder};

@@ -54,6 +54,9 @@ pub struct RunRecord {
     pub client_cpu: CpuTime,
     /// What the relay process spent during the run, where its clock can be read.
     pub relay_cpu: Option<CpuTime>,
+    /// The populations apart, where they do not all speak the cell's format and compression.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub populations: Vec<PopulationRecord>,
     /// Whether the numbers may be used.
     pub validity: Validity,
     /// What connections take, where it was looked at.
@@ -267,6 +270,25 @@ pub enum Status {
         /// Why, as a sentence for the report.
         reason: String,
     },
+}
+
+/// Clients of a scenario that speak the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PopulationRecord {
+    /// Its name in the scenario; those without one that speak the same count together.
+    pub name: Option<String>,
+    /// The wire format's name.
+    pub format: String,
+    /// The compression's name, with the parameters that differ from its standing ones.
+    pub compression: String,
+    /// Its connections.
+    pub connections: u64,
+    /// Its part of the ledger.
+    pub counts: Counts,
+    /// Bytes and messages from its clients to the relay.
+    pub to_relay: FlowRecord,
+    /// Bytes and messages from the relay to its clients.
+    pub to_client: FlowRecord,
 }
 
 /// What client and relay agreed on in the handshake.

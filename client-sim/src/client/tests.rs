@@ -4,7 +4,7 @@
 mod auth;
 mod reconcile;
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
 use codecs::{ClientMessage, EoseHints, Event, Filter, Format, RelayMessage, VerifyLevel};
 use measure::Counts;
@@ -15,7 +15,7 @@ use crate::{
     ledger,
     scenario::Connect,
     shared::Shared,
-    workload::{Due, Live, PlannedRequest, Publication, Role, Session, Task, Workload},
+    workload::{Due, Live, PlannedRequest, Publication, Role, Session, Speaks, Task, Workload},
 };
 
 const MS: u64 = 1_000_000;
@@ -41,7 +41,7 @@ fn plan() -> Workload {
         filter: Filter { authors: Some(vec![[author; 32]]), until: Some(1_700_000_003), ..Filter::default() },
         expected: expected.to_vec(),
     };
-    let role = |task| Role { label: None, task };
+    let role = |task| Role { label: None, speaks: Speaks::default(), task };
     Workload {
         events: Arc::new((0..7).map(event).collect()),
         stored: 4,
@@ -323,8 +323,10 @@ fn what_fails_a_clients_own_check_is_altered_though_it_is_what_was_published() {
     // Signed by nobody; the last event has the id of another text, too.
     events[..6].iter_mut().for_each(|event| event.id = event.compute_id());
     for (level, altered) in [(VerifyLevel::None, 0), (VerifyLevel::Id, 1), (VerifyLevel::Full, 9)] {
-        let workload = Workload { events: Arc::new(events.clone()), ..plan() }.indexed().unwrap();
-        let shared = Shared { client_verify: level, ..Shared::new(workload) };
+        let workload = Workload { events: Arc::new(events.clone()), index: HashMap::default(), ..plan() };
+        let workload = workload.indexed().unwrap();
+        let mut shared = Shared::new(workload);
+        shared.client_verify = level;
         let counts = Table::subscribed(shared, Format::JSON).play(honest(&events));
         assert_eq!((counts.deliveries_altered, counts.deliveries), (altered, 9 - altered), "{level}");
         assert_eq!(counts.balanced().is_ok(), altered == 0, "{level}");

@@ -1,9 +1,11 @@
 //! The tables and keys of a scenario file. `scenarios/README.md` explains every key; a test
 //! compares the two.
 
-use std::{collections::BTreeMap, str::FromStr, time::Duration};
+use std::{collections::BTreeMap, fmt::Display, str::FromStr, time::Duration};
 
+use codecs::Format;
 use serde::{Deserialize, Deserializer, de};
+use wire::Compression;
 
 /// A scenario file. Unknown keys are errors.
 #[derive(Debug, Clone, Deserialize)]
@@ -78,6 +80,12 @@ fn full_load() -> [f64; 2] {
 pub struct Request {
     /// Sets these clients' latencies apart in the result.
     pub name: Option<String>,
+    /// The wire format of these clients, instead of the run's.
+    #[serde(default, deserialize_with = "parsed")]
+    pub format: Option<Format>,
+    /// Their compression, instead of the run's.
+    #[serde(default, deserialize_with = "parsed")]
+    pub compression: Option<Compression>,
     /// How many clients.
     pub connections: usize,
     /// When sessions start.
@@ -169,6 +177,12 @@ pub enum Draw {
 pub struct Publish {
     /// Sets these clients' latencies apart in the result.
     pub name: Option<String>,
+    /// The wire format of these clients, instead of the run's.
+    #[serde(default, deserialize_with = "parsed")]
+    pub format: Option<Format>,
+    /// Their compression, instead of the run's.
+    #[serde(default, deserialize_with = "parsed")]
+    pub compression: Option<Compression>,
     /// How many clients share the rate.
     pub connections: usize,
     /// When events are due.
@@ -183,6 +197,15 @@ pub struct Publish {
     pub hot: Option<Hot>,
     /// With closed arrivals, how many events of a client may be unanswered.
     pub window: Option<usize>,
+}
+
+/// A value that is written as its name.
+fn parsed<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: Display>,
+{
+    String::deserialize(deserializer)?.parse().map(Some).map_err(de::Error::custom)
 }
 
 /// Shares by kind; TOML's keys are text.
@@ -217,6 +240,12 @@ pub struct Hot {
 pub struct Subscribe {
     /// Sets these clients' latencies apart in the result.
     pub name: Option<String>,
+    /// The wire format of these clients, instead of the run's.
+    #[serde(default, deserialize_with = "parsed")]
+    pub format: Option<Format>,
+    /// Their compression, instead of the run's.
+    #[serde(default, deserialize_with = "parsed")]
+    pub compression: Option<Compression>,
     /// How many clients.
     pub connections: usize,
     /// The filters, each a subscription of its own.
@@ -232,6 +261,12 @@ pub struct Subscribe {
 pub struct FanIn {
     /// Sets these clients' latencies apart in the result.
     pub name: Option<String>,
+    /// The wire format of these clients, instead of the run's.
+    #[serde(default, deserialize_with = "parsed")]
+    pub format: Option<Format>,
+    /// Their compression, instead of the run's.
+    #[serde(default, deserialize_with = "parsed")]
+    pub compression: Option<Compression>,
     /// How many clients.
     pub clients: usize,
     /// Connections of each client.
@@ -275,6 +310,12 @@ pub enum OnDuplicate {
 pub struct Reconcile {
     /// Sets these clients' latencies apart in the result.
     pub name: Option<String>,
+    /// The wire format of these clients, instead of the run's.
+    #[serde(default, deserialize_with = "parsed")]
+    pub format: Option<Format>,
+    /// Their compression, instead of the run's.
+    #[serde(default, deserialize_with = "parsed")]
+    pub compression: Option<Compression>,
     /// How many clients.
     pub connections: usize,
     /// When reconciliations start; each client has another part.
@@ -391,6 +432,16 @@ impl Scenario {
             return Vec::new();
         }
         self.spans(Some(&names)).into_iter().map(|span| (span.from, span.to)).collect()
+    }
+
+    /// The formats that populations speak instead of the run's.
+    pub fn formats(&self) -> impl Iterator<Item = Format> {
+        let request = self.request.iter().map(|request| request.format);
+        let publish = self.publish.iter().map(|publish| publish.format);
+        let subscribe = self.subscribe.iter().map(|subscribe| subscribe.format);
+        let fan_in = self.fan_in.iter().map(|fan_in| fan_in.format);
+        let reconcile = self.reconcile.iter().map(|reconcile| reconcile.format);
+        request.chain(publish).chain(subscribe).chain(fan_in).chain(reconcile).flatten()
     }
 
     /// The most clients connected at one time.

@@ -5,7 +5,7 @@ use anyhow::ensure;
 use codecs::{Event, Filter};
 use corpus::Random;
 
-use super::{PlannedRequest, Reading, Role, Session, Task, Workload};
+use super::{PlannedRequest, Reading, Role, Session, Speaks, Task, Workload};
 use crate::{
     scenario::{FanIn, OnDuplicate, Scenario},
     schedule,
@@ -45,7 +45,8 @@ impl Workload {
                 );
                 let first = self.roles.len();
                 let task = || Task::Reader(Reading { reader: self.readers, peeks });
-                let roles: Vec<_> = (0..fan_in.relays).map(|_| Role { label, task: task() }).collect();
+                let speaks = Speaks { format: fan_in.format, compression: fan_in.compression };
+                let roles: Vec<_> = (0..fan_in.relays).map(|_| Role::new(label, speaks, task())).collect();
                 self.roles.extend(roles);
                 self.readers += 1;
                 let mut drawn = eligible.clone();

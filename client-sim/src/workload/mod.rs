@@ -19,6 +19,7 @@ use std::{
 use anyhow::ensure;
 use codecs::{Event, Filter, Format, KindClass};
 use corpus::Corpus;
+use wire::Compression;
 
 use crate::{
     bits::Bits,
@@ -77,8 +78,19 @@ pub struct Workload {
 pub struct Role {
     /// The place of its population's name in [`Workload::labels`].
     pub label: Option<usize>,
+    /// What it speaks instead of the run's format and compression.
+    pub speaks: Speaks,
     /// The task.
     pub task: Task,
+}
+
+/// What a population speaks; `None` is what the run is played with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Speaks {
+    /// The wire format.
+    pub format: Option<Format>,
+    /// The compression.
+    pub compression: Option<Compression>,
 }
 
 /// A connection of a client that reads from several relays.
@@ -225,7 +237,8 @@ impl Workload {
         seed: u64,
         formats: &[Format],
     ) -> anyhow::Result<Workload> {
-        let (eligible, set_aside) = select(corpus, formats);
+        let formats: Vec<Format> = formats.iter().copied().chain(scenario.formats()).collect();
+        let (eligible, set_aside) = select(corpus, &formats);
         let mut plan =
             Workload { set_aside, warm_up: scenario.warm_up(), auth: scenario.auth, ..Workload::default() };
         let kinds = || {
@@ -277,7 +290,7 @@ impl Workload {
         };
         Workload {
             events: Arc::clone(&self.events),
-            roles: vec![Role { label: None, task: Task::Publisher { window: WINDOW } }],
+            roles: vec![Role::new(None, Speaks::default(), Task::Publisher { window: WINDOW })],
             publications: (0..count).map(publication).collect(),
             floods: vec![Flood { at: Duration::ZERO, connection: 0, first: 0, count }],
             sessions: vec![nothing(), nothing()],
@@ -297,12 +310,12 @@ impl Workload {
         asked
     }
 
-    /// A plan of `passes` sessions of one connection, each of which requests these stored events
+    /// A plan of `passes` sessions of one connection that speaks this, each of which requests these stored events
     /// once, by their ids.
     ///
     /// # Errors
     /// When the plan holds an event twice.
-    pub(crate) fn passes(&self, asked: &[u32], passes: u32) -> anyhow::Result<Workload> {
+    pub(crate) fn passes(&self, asked: &[u32], passes: u32, speaks: Speaks) -> anyhow::Result<Workload> {
         /// Relays send 100 events for a filter without a limit, and more.
         const CHUNK: usize = 100;
         let request = |chunk: &[u32]| {
@@ -317,12 +330,23 @@ impl Workload {
         let plan = Workload {
             events: Arc::clone(&self.events),
             stored: self.stored,
-            roles: vec![Role { label: None, task: Task::Requester { connect: Connect::Before } }],
+            roles: vec![Role::new(None, speaks, Task::Requester { connect: Connect::Before })],
             sessions: (0..passes).map(pass).collect(),
             auth: self.auth,
             ..Workload::default()
         };
         plan.indexed()
+    }
+
+    /// What populations speak, each once; the run's own format and compression are the default.
+    pub fn spoken(&self) -> Vec<Speaks> {
+        let mut spoken = Vec::new();
+        for role in &self.roles {
+            if !spoken.contains(&role.speaks) {
+                spoken.push(role.speaks);
+            }
+        }
+        spoken
     }
 
     /// The event with this id.
@@ -410,6 +434,7 @@ impl Workload {
         let published = Published::of(self);
         for (population, subscribe) in scenario.subscribe.iter().enumerate() {
             let label = self.label(subscribe.name.as_deref());
+            let speaks = Speaks { format: subscribe.format, compression: subscribe.compression };
             let mut planner = LivePlanner::new(&published, &subscribe.filter);
             for c in 0..subscribe.connections {
                 let mut random = schedule::stream(seed, &format!("subscribe {population}"), c);
@@ -417,7 +442,7 @@ impl Workload {
                     filters: planner.filters(self, &mut random),
                     read_bytes_per_s: subscribe.read_bytes_per_s,
                 };
-                self.roles.push(Role { label, task });
+                self.roles.push(Role::new(label, speaks, task));
             }
         }
     }
@@ -448,9 +473,10 @@ impl Workload {
     ) -> anyhow::Result<()> {
         let spans = scenario.spans(request.phases.as_deref());
         let label = self.label(request.name.as_deref());
+        let speaks = Speaks { format: request.format, compression: request.compression };
         for c in 0..request.connections {
             let connection = self.roles.len();
-            self.roles.push(Role { label, task: Task::Requester { connect: request.connect } });
+            self.roles.push(Role::new(label, speaks, Task::Requester { connect: request.connect }));
             let mut random = schedule::stream(seed, &format!("request {population}"), c);
             let due = schedule::arrivals(request.arrival, request.connections, c, &spans, &mut random);
             for due in due.into_iter().enumerate() {
@@ -496,6 +522,11 @@ impl Session {
 }
 
 impl Role {
+    /// A connection of the population with this place among the labels.
+    pub(crate) fn new(label: Option<usize>, speaks: Speaks, task: Task) -> Role {
+        Role { label, speaks, task }
+    }
+
     /// The filters of its live subscriptions, as places in [`Workload::live`].
     pub fn filters(&self) -> &[u32] {
         match &self.task {
@@ -593,7 +624,7 @@ mod tests {
                 let expected = session.steps.iter().flatten().flat_map(|request| &request.expected);
                 assert!(expected.chain(lacks).all(|event| asked.binary_search(event).is_ok()), "{scenario}");
             }
-            let passes = workload.passes(&asked, 3).unwrap();
+            let passes = workload.passes(&asked, 3, Speaks::default()).unwrap();
             assert_eq!((passes.sessions.len(), passes.publications.len()), (3, 0));
             for session in &passes.sessions {
                 let requests = || session.steps.iter().flatten();

@@ -182,7 +182,7 @@ pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownNam
                 for implementation in implementations.iter().filter(|name| known.has(format, name)) {
                     for verify in &matrix.verifications {
                         for reencode in &reencodings {
-                            let wire = |client_verify: &'m String| Wire {
+                            let wire = |client_verify| Wire {
                                 format,
                                 compression,
                                 batching,
@@ -191,7 +191,8 @@ pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownNam
                                 reencode,
                                 client_verify,
                             };
-                            wires.extend(matrix.client_verifications.iter().map(wire));
+                            let checks = matrix.client_verifications.iter().map(String::as_str);
+                            wires.extend(checks.map(wire));
                         }
                     }
                 }

@@ -153,6 +153,10 @@ fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
         body.push_str("<h3>What a format saves a client beside the client's own checks</h3>\n");
         body.push_str(&table_html(&checks, &ids));
     }
+    if let Some((populations, ids)) = load.populations() {
+        body.push_str("<h3>Populations</h3>\n");
+        body.push_str(&table_html(&populations, &ids));
+    }
     if let Some(allocations) = load.allocations() {
         body.push_str("<h3>Allocations</h3>\n");
         body.push_str(&table_html(&allocations, &load.row_ids(false)));

@@ -53,6 +53,7 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
          those with the publisher's bytes.\n\
          - floor is a relay without Nostr work that answers from a script: the cost of generator and sockets alone. It is \
          never ranked.\n\
+         - Peak memory is the median over blocks of the most that the relay's process had, its events included.\n\
          - × is a block divided by its nearest anchors, JSON without compression at every fourth place, as the \
          Hodges–Lehmann estimate over rounds: the median of the means of all pairs of rounds. Where single blocks have too \
          few samples it is the ratio of the merged blocks.\n\

@@ -65,6 +65,9 @@ pub fn summary(result: &ResultFile) -> String {
             let heading = "### What a format saves a client beside the client's own checks";
             line(&mut text, format_args!("\n{heading}\n\n{}", checks.markdown().trim_end()));
         }
+        if let Some((populations, _)) = load.populations() {
+            line(&mut text, format_args!("\n### Populations\n\n{}", populations.markdown().trim_end()));
+        }
         if let Some(allocations) = load.allocations() {
             line(&mut text, format_args!("\n### Allocations\n\n{}", allocations.markdown().trim_end()));
         }

@@ -1,6 +1,6 @@
 //! Tables of cells, aligned for a terminal or as Markdown.
 
-use measure::Quantile;
+use measure::{Counts, Quantile};
 
 use super::{
     comparison::Comparison,
@@ -124,7 +124,7 @@ impl LoadView<'_> {
     }
 
     /// One row a cell: CPU in user mode and in the kernel, what a connection costs before its first
-    /// message, and what the first delivery of an event costs.
+    /// message, what the first delivery of an event costs, and the most memory that the relay had.
     pub(crate) fn apart(&self) -> Table {
         let mut headings = self.label_headings();
         let names = headings.len();
@@ -140,6 +140,13 @@ impl LoadView<'_> {
         );
         let warmth = self.knows_warmth();
         headings.extend(Self::WARMTH.map(str::to_owned).into_iter().filter(|_| warmth));
+        let peak = |view: &CellView<'_>| {
+            let records = view.cell.blocks.iter().filter_map(Block::counted);
+            let peaks = records.filter_map(|record| record.memory?.relay_peak_bytes);
+            stats::median(&peaks.map(|bytes| bytes as f64 / f64::from(1 << 20)).collect::<Vec<_>>())
+        };
+        let memory = self.cells.iter().any(|view| peak(view).is_some());
+        headings.extend(memory.then(|| "relay peak MiB".to_owned()));
         let row = |view: &CellView<'_>| {
             let mut row = self.labels(view.cell);
             let envelopes = view.merged.counts.envelopes();
@@ -162,6 +169,7 @@ impl LoadView<'_> {
                 number::three(bytes as f64 / connections as f64)
             });
             row.extend(view.warmth().into_iter().filter(|_| warmth));
+            row.extend(memory.then(|| peak(view).map_or_else(|| NOTHING.to_owned(), number::three)));
             row
         };
         Table { names, headings, rows: self.cells.iter().map(row).collect() }
@@ -198,6 +206,39 @@ impl LoadView<'_> {
         (!names.is_empty()).then_some(Table { names: labels, headings, rows })
     }
 
+    /// One row for each population of a cell whose populations do not speak the same. Behind it the
+    /// ids of the cells.
+    pub(crate) fn populations(&self) -> Option<(Table, Vec<&str>)> {
+        let mut headings = self.label_headings();
+        headings.extend(["population", "speaks", "over"].map(str::to_owned));
+        let names = headings.len();
+        let numbers = ["connections", "published", "delivered", "B/event to clients", "ledger"];
+        headings.extend(numbers.map(str::to_owned));
+        let (mut rows, mut ids) = (Vec::new(), Vec::new());
+        for view in &self.cells {
+            let records: Vec<_> = view.cell.blocks.iter().filter_map(Block::counted).collect();
+            let Some(first) = records.first() else { continue };
+            for (place, population) in first.populations.iter().enumerate() {
+                let all = || records.iter().filter_map(|record| record.populations.get(place));
+                let counts: Counts = all().map(|one| one.counts).sum();
+                let bytes: u64 = all().map(|one| one.to_client.wire_bytes).sum();
+                let name = population.name.clone().unwrap_or_else(|| "unnamed".to_owned());
+                let mut row = self.labels(view.cell);
+                row.extend([name, population.format.clone(), population.compression.clone()]);
+                row.extend([population.connections, counts.acked, counts.deliveries].map(|n| n.to_string()));
+                row.push(match counts.deliveries {
+                    0 => NOTHING.to_owned(),
+                    deliveries => number::three(bytes as f64 / deliveries as f64),
+                });
+                let is_off = all().any(|one| one.counts.balanced().is_err());
+                row.push(if is_off { "off" } else { "balanced" }.to_owned());
+                rows.push(row);
+                ids.push(view.cell.id.as_str());
+            }
+        }
+        (!rows.is_empty()).then_some((Table { names, headings, rows }, ids))
+    }
+
     /// One row for each format and level of the clients' own checks: what a client spends, and what
     /// the format saves of it, where the levels differ.
     /// Behind it the ids of its rows.
@@ -222,11 +263,10 @@ impl LoadView<'_> {
             });
             Some(row)
         };
-        let level = |view: &CellView<'_>| &view.cell.cell.client_verify;
-        let compared = self
-            .cells
-            .iter()
-            .filter(|view| self.reference(view).is_some_and(|reference| level(reference) == level(view)));
+        let compared = self.cells.iter().filter(|view| {
+            let level = &view.cell.cell.client_verify;
+            self.reference(view).is_some_and(|reference| reference.cell.cell.client_verify == *level)
+        });
         let (ids, rows) = compared.filter_map(|view| Some((view.cell.id.as_str(), row(view)?))).unzip();
         Some((Table { names, headings, rows }, ids))
     }

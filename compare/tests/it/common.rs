@@ -136,6 +136,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
         },
         client_cpu: cpu(run.client_us_per_event),
         relay_cpu: Some(cpu(run.relay_us_per_event)),
+        populations: Vec::new(),
         validity: Validity::default(),
         memory: None,
         compression_memory: None,
@@ -143,7 +144,11 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
         usable_cores: Some(UsableCores { relay: Some(1), clients: 1 }),
         allocations: None,
         throughput: Some(throughput(deliveries)),
-        encodings: Some(EncodingsRecord { cold: deliveries / 20, cached: deliveries - deliveries / 20 }),
+        encodings: Some(EncodingsRecord {
+            cold: deliveries / 20,
+            cached: deliveries - deliveries / 20,
+            spliced: 0,
+        }),
         first_delivery: Some(FirstDeliveryRecord {
             events: 100,
             cold_ns: 100 * (run.relay_us_per_event + 2) * 1_000,

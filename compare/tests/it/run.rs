@@ -101,8 +101,8 @@ fn every_cell_of_every_round_is_measured_and_kept() {
     let first = arguments.lines().find(|line| line.contains("--format json")).unwrap();
     assert!(
         first.starts_with(
-            "role:client --scenario mixed-day --format json --compression none --comparable-with cbor,json --implementation library --verify full \
-             --corpus events.jsonl --seed 1 --seconds 2 --record "
+            "role:client --scenario mixed-day --format json --compression none --comparable-with cbor,json --implementation library \
+             --client-verify none --verify full --reencode always --corpus events.jsonl --seed 1 --seconds 2 --record "
         ),
         "{first}"
     );
