@@ -1,6 +1,6 @@
 //! The command line and its help.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
@@ -24,6 +24,7 @@ use crate::{
     after_long_help = "Examples:\n  \
         compare run                      every format, two of them with deflate and zstd, briefly\n  \
         compare run --profile standard   12 rounds of 10 s\n  \
+        compare run --seconds 10 --rates auto --precision 3% --max-time 2h\n  \
         compare run --formats json,capnp --compressions none --verify full,none\n  \
         compare run --scenario note-stream --compressions none,deflate --batching off,on\n  \
         compare selftest --quick         is the instrument right?\n  \
@@ -180,6 +181,46 @@ fn precision(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "expected a share from 0.001 to 1, as in 0.05".to_owned())
 }
 
+/// A rate of the matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rate {
+    /// Events published per second.
+    PerSecond(u32),
+    /// Chosen by a pilot.
+    Auto,
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Rate, String> {
+        match text {
+            "auto" => Ok(Rate::Auto),
+            _ => text.parse().map(Rate::PerSecond).map_err(|_| "expected a whole number or auto".to_owned()),
+        }
+    }
+}
+
+/// `3%` or `0.03`.
+fn share(text: &str) -> Result<f64, String> {
+    let share = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse::<f64>(),
+    };
+    let share = share.ok().filter(|share| (0.001..=0.5).contains(share));
+    share.ok_or_else(|| "expected a share from 0.1% to 50%, as in 3%".to_owned())
+}
+
+/// `90s`, `30m` or `2h`.
+fn time(text: &str) -> Result<Duration, String> {
+    let units = [("s", 1), ("m", 60), ("h", 3_600)];
+    let found = units.iter().find_map(|(unit, seconds)| {
+        let count: u64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+        Some(Duration::from_secs(count.checked_mul(*seconds)?))
+    });
+    found.ok_or_else(|| "expected a whole number of s, m or h, as in 30m".to_owned())
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct SelftestFlags {
     /// Only the tests that take seconds, and the shorter form of each
@@ -245,9 +286,10 @@ pub(crate) struct Run {
     #[arg(long, value_delimiter = ',')]
     pub(crate) client_verify: Option<Vec<String>>,
     /// Events published per second, separated by commas, instead of the scenario's rate; several
-    /// draw p99 against rate
+    /// draw p99 against rate. auto: 60 % of what the weakest cell sustains, found by a pilot that
+    /// is not counted, so that no latency is the length of a queue
     #[arg(long, value_delimiter = ',', value_name = "PER_SECOND")]
-    pub(crate) rates: Option<Vec<u32>>,
+    pub(crate) rates: Option<Vec<Rate>>,
     /// Events to send: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz [default: the bundled sample]
     #[arg(long)]
     pub(crate) corpus: Option<String>,
@@ -270,6 +312,13 @@ pub(crate) struct Run {
     /// Rounds, instead of the profile's. Intervals need 6 or more
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
     pub(crate) rounds: Option<u32>,
+    /// As many rounds as give CPU times an interval of ± this share (3%), planned from a pilot of
+    /// five rounds that are not counted
+    #[arg(long, value_name = "SHARE", value_parser = share, conflicts_with = "rounds")]
+    pub(crate) precision: Option<f64>,
+    /// No more rounds than end within this time (90s, 30m, 2h), the pilot included
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "precision")]
+    pub(crate) max_time: Option<Duration>,
     /// Seconds a block, instead of the profile's
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub(crate) seconds: Option<u32>,
@@ -322,13 +371,35 @@ impl Run {
         replace(&mut matrix.reencodings, &self.reencode);
         replace(&mut matrix.client_verifications, &self.client_verify);
         if let Some(rates) = &self.rates {
-            matrix.rates_per_s.clone_from(rates);
+            let given = rates.iter().filter_map(|rate| match rate {
+                Rate::PerSecond(rate) => Some(*rate),
+                Rate::Auto => None,
+            });
+            matrix.rates_per_s = given.collect();
         }
         if self.url.is_some() {
             let Matrix { verifications, reencodings, .. } = Matrix::of_a_foreign_relay();
             (matrix.verifications, matrix.reencodings) = (verifications, reencodings);
         }
         Ok(matrix)
+    }
+
+    /// Whether a pilot chooses the rate.
+    ///
+    /// # Errors
+    /// When a rate is given beside it, or another relay, whose store a pilot would fill.
+    pub(crate) fn chooses_rate(&self) -> Result<bool, &'static str> {
+        let rates = self.rates.as_deref().unwrap_or_default();
+        if !rates.contains(&Rate::Auto) {
+            return Ok(false);
+        }
+        if rates.len() > 1 {
+            return Err("--rates auto chooses one rate; leave out the others");
+        }
+        if self.url.is_some() {
+            return Err("--rates auto starts relays of its own; with --url give --rates a number");
+        }
+        Ok(true)
     }
 
     /// Whether a cell of the matrix is measured: a relay of others has no floor, and the quick
@@ -356,6 +427,8 @@ impl Run {
             url: self.url.clone(),
             client_args: self.client_args(),
             slo: self.slo.as_ref().map(Slo::to_string),
+            planned_rounds: None,
+            chosen_rates: Vec::new(),
         }
     }
 

@@ -7,7 +7,7 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
-    time::SystemTime,
+    time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Context, Result};
@@ -18,11 +18,13 @@ use crate::{
     args::{Cli, Command, Run, SearchFlags, SelftestFlags},
     assemble::Header,
     git,
-    matrix::{Known, UnknownName, cells},
+    matrix::{CellSpec, Known, UnknownName, cells},
     plan::{self, Plan, Profile},
+    precision,
     progress::Progress,
+    rate,
     report::{self, Derived},
-    result::{Config, Git, Oracle, Probe, ResultFile, Role, SelfTest},
+    result::{Config, Git, MAX_ROUNDS, Oracle, PlannedRounds, Probe, ResultFile, Role, SelfTest},
     run::{self, Interrupt, Outcome, Request, Stopped},
     search, selftest,
 };
@@ -207,15 +209,28 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
         return Ok(Exit::Usage);
     }
     let git = git::current();
-    let config = flags.config(matrix.scenarios);
+    let mut config = flags.config(matrix.scenarios);
     if let Some(reason) = refusal(flags.profile, &config, git.as_ref(), known) {
         let _ = writeln!(io::stderr(), "error: {reason}");
         return Ok(Exit::Usage);
     }
-    let plan = Plan::new(&cells, config.rounds, config.seed);
+    let chooses_rate = match flags.chooses_rate() {
+        Ok(chooses) => chooses,
+        Err(reason) => {
+            let _ = writeln!(io::stderr(), "error: {reason}");
+            return Ok(Exit::Usage);
+        }
+    };
     let selftest = selftest_for(flags, known)?;
     if !is_of_this_commit(flags, selftest.as_ref(), git.as_ref()) {
         return Ok(Exit::Usage);
+    }
+    if chooses_rate && !choose_rates(flags.quiet, &mut config, &mut cells)? {
+        let _ = writeln!(
+            io::stderr(),
+            "error: interrupted in the pilot of --rates auto, so nothing was measured"
+        );
+        return Ok(Exit::Interrupted);
     }
     let started = SystemTime::now();
     let commit = git.as_ref().map_or("nogit", |git| git.commit.get(..8).unwrap_or(&git.commit));
@@ -226,12 +241,38 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
     let running = folder.join("running");
     fs::create_dir(&running).with_context(|| format!("cannot make {}", running.display()))?;
     let client = env::current_exe().context("cannot find this program's own file")?;
-    let request = Request { client: &client, config: &config, cells: &cells, plan: &plan, folder: &running };
-    let guess = plan::block_estimate(config.seconds);
-    let mut progress = Progress::new(plan.blocks(), guess, flags.quiet);
-    let outcome = run_until_signal(&request, &mut progress);
-    progress.end();
-    let Outcome { blocks, status, stopped } = outcome?;
+    let header = |config: &Config| Header {
+        command: command_line(args),
+        git: git.clone(),
+        host: host.clone(),
+        started_utc: utc::format(started),
+        status: Status::Complete,
+        config: config.clone(),
+        selftest: selftest.clone(),
+    };
+    let place = Place { client: &client, cells: &cells, running: &running, quiet: flags.quiet };
+    let pilot = match flags.precision {
+        Some(precision) => pilot(&place, &header(&config), precision, flags.max_time)?,
+        None => Pilot::None,
+    };
+    let (plan, outcome) = match pilot {
+        Pilot::None => place.measure(&config)?,
+        Pilot::Planned(planned) => {
+            config.rounds = planned.rounds;
+            config.planned_rounds = Some(planned);
+            place.measure(&config)?
+        }
+        Pilot::Stopped(plan, outcome) => {
+            config.rounds = precision::PILOT_ROUNDS;
+            (plan, outcome)
+        }
+        Pilot::Refused(reason) => {
+            let _ = fs::remove_dir(&running).and_then(|()| fs::remove_dir(&folder));
+            let _ = writeln!(io::stderr(), "error: {reason}");
+            return Ok(Exit::Usage);
+        }
+    };
+    let Outcome { blocks, status, stopped } = outcome;
     if blocks.iter().all(|(_, block)| block.record.is_none()) {
         // Removes empty folders; one with an unreadable record stays.
         let _ = fs::remove_dir(&running).and_then(|()| fs::remove_dir(&folder));
@@ -239,9 +280,7 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
         return Ok(stopped_code(stopped).unwrap_or(Exit::Error));
     }
 
-    let command = command_line(args);
-    let header = Header { command, git, host, started_utc: utc::format(started), status, config, selftest };
-    let result = ResultFile::assemble(header, &cells, &plan, blocks);
+    let result = ResultFile::assemble(Header { status, ..header(&config) }, &cells, &plan, blocks);
     result.write(&folder)?;
     report::write_intervals(&result, started, &folder)?;
     let derived = write_reports(&result, &folder)?;
@@ -250,6 +289,101 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
     show(&result, flags.wide)?;
     let _ = writeln!(io::stderr(), "\nwritten to {}", folder.display());
     Ok(exit_code(&result, &derived, stopped))
+}
+
+/// Runs the pilot of `--rates auto` for each scenario and sets the rate of its cells; false after an
+/// interruption.
+fn choose_rates(quiet: bool, config: &mut Config, cells: &mut [CellSpec]) -> Result<bool> {
+    let program = env::current_exe().context("cannot find this program's own file")?;
+    let running = tempfile::tempdir().context("cannot make a folder for records")?;
+    let tell = |line: &str| {
+        if !quiet {
+            // A closed stderr loses nothing: the result has the same.
+            let _ = writeln!(io::stderr(), "{line}");
+        }
+    };
+    for scenario in config.scenarios.clone() {
+        let seed = config.seed.wrapping_add(2 * u64::from(MAX_ROUNDS));
+        let question = rate::question(&scenario, seed, config.corpus.clone(), config.client_args.clone());
+        let own: Vec<CellSpec> = cells.iter().filter(|cell| cell.scenario == scenario).cloned().collect();
+        tell(&format!("Pilot for the rate of {scenario}, which is not counted:"));
+        let mut prober = search::Processes::new(&program, &own, &question, running.path())?;
+        let mut say = |cell: &str, probe: &Probe| tell(&format!("{cell}: {}", probe.line()));
+        let Some(chosen) = rate::choose(&own, &question, &mut prober, &mut say)? else { return Ok(false) };
+        tell(&chosen.line());
+        for cell in cells.iter_mut().filter(|cell| cell.scenario == scenario) {
+            cell.rate_per_s = Some(chosen.rate_per_s);
+        }
+        config.chosen_rates.push(chosen);
+    }
+    Ok(true)
+}
+
+/// What a run's blocks have in common.
+struct Place<'a> {
+    client: &'a Path,
+    cells: &'a [CellSpec],
+    running: &'a Path,
+    quiet: bool,
+}
+
+impl Place<'_> {
+    /// Runs all rounds of a configuration.
+    fn measure(&self, config: &Config) -> Result<(Plan, Outcome)> {
+        let plan = Plan::new(self.cells, config.rounds, config.seed);
+        let Place { client, cells, running: folder, .. } = *self;
+        let request = Request { client, config, cells, plan: &plan, folder };
+        let mut progress = Progress::new(plan.blocks(), plan::block_estimate(config.seconds), self.quiet);
+        let outcome = run_until_signal(&request, &mut progress);
+        progress.end();
+        Ok((plan, outcome?))
+    }
+
+    fn tell(&self, line: &str) {
+        if !self.quiet {
+            // A closed stderr loses nothing: the result has the same.
+            let _ = writeln!(io::stderr(), "{line}");
+        }
+    }
+}
+
+/// What came of the rounds before the counted ones.
+enum Pilot {
+    /// None were asked for.
+    None,
+    /// The rounds that are counted follow from them.
+    Planned(PlannedRounds),
+    /// It was not finished: what it measured is what there is.
+    Stopped(Plan, Outcome),
+    /// No number of rounds follows from it, or none with an interval.
+    Refused(String),
+}
+
+/// Runs the pilot of `--precision` and plans the rounds.
+fn pilot(place: &Place<'_>, header: &Header, precision: f64, max_time: Option<Duration>) -> Result<Pilot> {
+    // Other draws than those of the counted rounds.
+    let seed = header.config.seed.wrapping_add(u64::from(MAX_ROUNDS));
+    let config = Config { rounds: precision::PILOT_ROUNDS, seed, ..header.config.clone() };
+    place.tell(&format!("Pilot of {} rounds, which are not counted:", config.rounds));
+    let began = Instant::now();
+    let (plan, mut outcome) = place.measure(&config)?;
+    let round = began.elapsed() / config.rounds;
+    if outcome.stopped.is_some() {
+        outcome.status = Status::Incomplete { reason: "it ended in the pilot of --precision".to_owned() };
+        return Ok(Pilot::Stopped(plan, outcome));
+    }
+    let header = Header { config, ..header.clone() };
+    let result = ResultFile::assemble(header, place.cells, &plan, outcome.blocks);
+    Ok(match PlannedRounds::of(report::deviations(&result), round, precision, max_time) {
+        Some(planned) if planned.is_too_few() => Pilot::Refused(planned.to_string()),
+        Some(planned) => {
+            place.tell(&planned.to_string());
+            Pilot::Planned(planned)
+        }
+        None => Pilot::Refused(
+            "the pilot has no CPU time of two rounds to plan with; --rounds N plans without".to_owned(),
+        ),
+    })
 }
 
 /// Why a profile does not measure from this source tree, or with blocks of this length. The profile

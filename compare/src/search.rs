@@ -225,6 +225,8 @@ impl SearchConfig {
             url: None,
             client_args: self.client_args.clone(),
             slo: None,
+            planned_rounds: None,
+            chosen_rates: Vec::new(),
         }
     }
 }

@@ -216,3 +216,20 @@ fn a_terminal_shows_the_running_cell() {
         assert!(shown.contains(part), "{part:?} in {shown:?}");
     }
 }
+
+#[test]
+fn what_a_pilot_decides_is_not_given_beside_it() {
+    for (args, says) in [
+        (&["--precision", "3%", "--rounds", "6"][..], "cannot be used with"),
+        (&["--max-time", "5m"], "--precision"),
+        (&["--precision", "3"], "a share from 0.1% to 50%"),
+        (&["--precision", "3%", "--max-time", "5 min"], "as in 30m"),
+        (&["--rates", "auto,100"], "--rates auto chooses one rate"),
+        (&["--rates", "fast"], "a whole number or auto"),
+        (&["--rates", "auto", "--url", "ws://127.0.0.1:9"], "give --rates a number"),
+    ] {
+        let run = Command::new(env!("CARGO_BIN_EXE_compare")).arg("run").args(args).output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.code() == Some(2) && said.contains(says), "{args:?}: {said}");
+    }
+}

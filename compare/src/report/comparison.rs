@@ -1,6 +1,6 @@
 //! One cell as a multiple of another, with an interval, a test and a verdict.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     merged::Metric,
+    precision,
     result::{ResultFile, Role},
     stats::{self, BAND},
 };
@@ -218,6 +219,25 @@ pub(crate) fn control_of(comparison: &Comparison) -> Control {
         Some((low, high)) if high < 1.0 || low > 1.0 => Control::Suspect,
         _ => Control::Calm,
     }
+}
+
+/// For every judged metric the standard deviation between rounds of cell ÷ reference, in logarithms,
+/// pooled over the cells of a load; of several loads the largest.
+pub(crate) fn deviations(result: &ResultFile) -> BTreeMap<Metric, f64> {
+    let mut deviations = BTreeMap::new();
+    for load in views(result) {
+        for metric in load.judged() {
+            let compared = load.cells.iter().filter_map(|view| Some((view, load.reference(view)?)));
+            let samples: Vec<Vec<f64>> = compared
+                .map(|(view, reference)| load.log_ratios(view, reference, *metric).into_values().collect())
+                .collect();
+            if let Some(deviation) = precision::pooled_deviation(samples.iter().map(Vec::as_slice)) {
+                let largest: &mut f64 = deviations.entry(*metric).or_insert(deviation);
+                *largest = largest.max(deviation);
+            }
+        }
+    }
+    deviations
 }
 
 /// Each cell of a result against its reference, for every judged metric.

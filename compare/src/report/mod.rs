@@ -22,6 +22,7 @@ mod utilisation;
 mod view;
 mod warmth;
 
+pub(crate) use comparison::deviations;
 pub use comparison::{Comparison, Verdict, comparisons};
 pub use derived::{CellFigures, DERIVED_FILE, DERIVED_SCHEMA_VERSION, Derived};
 pub use diff::{Change, Diff, diff, unlike};

@@ -70,12 +70,27 @@ pub(crate) fn provenance(result: &ResultFile) -> String {
         ),
         None => line(&mut text, format_args!("- Corpus: no run got far enough to state it")),
     }
+    if result.corpus.as_ref().is_some_and(|corpus| corpus.origin == "real") {
+        line(
+            &mut text,
+            format_args!(
+                "- Real events are not published with results. `corpus fetch binostr` downloads a public sample of such \
+                 events, `corpus capture` collects them from relays, `corpus sample` draws from either"
+            ),
+        );
+    }
     if let Some(search) = &result.search {
         let (seed, precision) = (search.config.seed, search.config.precision * 100.0);
         let seconds = search.config.probe_seconds;
         line(&mut text, format_args!("- Seed: {seed}. Probes of {seconds} s, precision {precision:.0} %"));
     } else {
         line(&mut text, format_args!("{}", measured(result)));
+    }
+    for chosen in &result.config.chosen_rates {
+        line(&mut text, format_args!("- Rate chosen with `--rates auto`: {}", chosen.line()));
+    }
+    if let Some(planned) = &result.config.planned_rounds {
+        line(&mut text, format_args!("- Rounds planned with `--precision`: {planned}"));
     }
     let mut compressions: Vec<(&str, &str)> = Vec::new();
     for cell in &result.cells {

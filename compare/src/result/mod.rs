@@ -2,6 +2,7 @@
 //! `derived.json`.
 
 mod git;
+mod planned;
 mod search;
 mod selftest;
 
@@ -13,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use git::Git;
+pub use planned::{ChosenRate, PlannedRounds};
 pub use search::{CellProbes, Probe, ProbeOutcome, Purpose, Search, SearchConfig};
 pub use selftest::{Oracle, SelfTest};
 
@@ -57,7 +59,7 @@ pub struct ResultFile {
 }
 
 /// What was asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Config {
     /// Scenario names or files.
     pub scenarios: Vec<String>,
@@ -79,6 +81,12 @@ pub struct Config {
     /// The SLO that every cell must keep, as it was given.
     #[serde(default)]
     pub slo: Option<String>,
+    /// How the rounds were planned from a pilot, where `--precision` asked for it.
+    #[serde(default)]
+    pub planned_rounds: Option<PlannedRounds>,
+    /// How the rate of each scenario was chosen by a pilot, where `--rates auto` asked for it.
+    #[serde(default)]
+    pub chosen_rates: Vec<ChosenRate>,
 }
 
 /// What a cell is for.

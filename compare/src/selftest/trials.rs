@@ -133,6 +133,8 @@ impl Bench<'_> {
             url: None,
             client_args: LOAD.map(str::to_owned).to_vec(),
             slo: None,
+            planned_rounds: None,
+            chosen_rates: Vec::new(),
         };
         let plan = Plan::new(&cells, config.rounds, config.seed);
         (config, cells, plan)

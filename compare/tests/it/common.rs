@@ -55,6 +55,8 @@ pub(crate) fn config(profile: &str, rounds: u32) -> Config {
         url: None,
         client_args: Vec::new(),
         slo: None,
+        planned_rounds: None,
+        chosen_rates: Vec::new(),
     }
 }
 

@@ -4,8 +4,9 @@ use anyhow::Result;
 use compare::{
     Block, CellSpec, Header, ResultFile,
     bracket::{End, Limit},
+    rate,
     report::{self, Derived},
-    result::{Probe, ProbeOutcome, Purpose, SearchConfig},
+    result::{Probe, ProbeOutcome, Purpose, Role, SearchConfig},
     search::{self, Prober, search},
     slo::Slo,
 };
@@ -288,4 +289,42 @@ fn what_was_found_before_an_interruption_is_kept_and_called_unfinished() {
     }
     let summary = report::summary(&result(found));
     assert!(summary.contains("Incomplete: interrupted") && summary.contains("| not finished |"), "{summary}");
+}
+
+/// A relay whose CPU time is proportional to the rate, full at its capacity.
+fn busy(capacity: u32, rate_per_s: u32) -> RunRecord {
+    let mut record = answered(1_000);
+    let (capacity, rate_per_s) = (u64::from(capacity), u64::from(rate_per_s));
+    record.relay_cpu.as_mut().unwrap().total_ns = record.elapsed_ns * rate_per_s.min(capacity) / capacity;
+    record.elapsed_ns = record.elapsed_ns * rate_per_s.max(capacity) / capacity;
+    record
+}
+
+#[test]
+fn the_rate_of_a_comparison_is_60_percent_of_what_the_weakest_cell_sustains() {
+    let mut cells = matrix(&["json+deflate", "cbor+none", "cbor+deflate", "proto+none"]);
+    cells.retain(|cell| cell.role != Role::Control);
+    for (seed, capacities) in [(1, [4_000, 900, 5_000, 1_000, 3_000]), (2, [300, 900, 5_000, 1_000, 3_000])] {
+        let config = SearchConfig { limit_per_s: 100_000, seed, ..config() };
+        let mut relays = Relays(|cell: usize, rate, _| Some(busy(capacities[cell], rate)));
+        let chosen = rate::choose(&cells, &config, &mut relays, &mut |_, _| ()).unwrap().unwrap();
+        let (at, lowest) = capacities.iter().enumerate().min_by_key(|(_, capacity)| **capacity).unwrap();
+        assert_eq!(chosen.weakest, cells[at].id);
+        // Full is 90 % of its cores.
+        let share = f64::from(chosen.rate_per_s) / (0.9 * f64::from(*lowest));
+        assert!((0.5..=0.66).contains(&share), "{share} of {lowest}: {chosen:?}");
+        assert!(f64::from(chosen.rate_per_s) <= 0.6 * f64::from(chosen.capacity_per_s));
+        // Every cell is probed, and those that are stronger only once or twice.
+        assert!(cells.iter().all(|cell| chosen.probes.iter().any(|(id, _)| *id == cell.id)));
+        assert!(chosen.probes.len() < 100, "{}", chosen.probes.len());
+    }
+}
+
+#[test]
+fn no_rate_is_chosen_where_a_cell_sustains_none_or_the_user_has_had_enough() {
+    let mut nothing = Relays(|_, _, _| Some(busy(1, 1_000)));
+    let error = rate::choose(&cells(), &config(), &mut nothing, &mut |_, _| ()).unwrap_err().to_string();
+    assert!(error.contains("keeps up with no rate") && error.contains("--rates a number"), "{error}");
+    let mut enough = Relays(|_, _, _| None);
+    assert_eq!(rate::choose(&cells(), &config(), &mut enough, &mut |_, _| ()).unwrap(), None);
 }

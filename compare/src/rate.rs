@@ -1,0 +1,168 @@
+//! The rate of a comparison of latencies, chosen by a pilot: a share of what the weakest cell
+//! sustains, so that no cell's latency is the length of a queue.
+
+use anyhow::Result;
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+
+use crate::{
+    bracket::Bracket,
+    matrix::CellSpec,
+    merged::Merged,
+    probe::{self, Asked},
+    report::Utilisation,
+    result::{ChosenRate, Probe, ProbeOutcome, Purpose, Role, SearchConfig},
+    search::Prober,
+    slo::Slo,
+};
+
+/// Share of the weakest cell's capacity. The mean wait of a queue at 0.6 is one and a half service
+/// times (M/M/1: ρ/(1−ρ); Kleinrock, Queueing Systems, volume 1, 1975).
+const SHARE: f64 = 0.6;
+
+/// What a cell must keep in the pilot, beside using at most 90 % of its cores: the rate itself.
+/// Latencies are what the run is to find.
+const KEPT: &str = "lost=0, achieved>=0.97";
+
+/// Events published per second in the first probe.
+const START_PER_S: u32 = 250;
+
+/// The highest rate of a pilot.
+const LIMIT_PER_S: u32 = 1_000_000;
+
+/// Seconds of a probe of the pilot.
+const PROBE_SECONDS: u32 = 3;
+
+/// How closely the pilot knows a capacity: a rate at a share of it needs no more.
+const PRECISION: f64 = 0.15;
+
+/// Share of the lowest capacity so far that a cell must sustain for not being weaker.
+const AS_STRONG: f64 = 0.9;
+
+impl ChosenRate {
+    /// A sentence.
+    pub(crate) fn line(&self) -> String {
+        format!(
+            "{}: {} events/s, {:.0} % of what {} sustains ({}/s) of all compared cells, by a pilot of {} probes that are not \
+             counted",
+            self.scenario,
+            self.rate_per_s,
+            SHARE * 100.0,
+            self.weakest,
+            self.capacity_per_s,
+            self.probes.len()
+        )
+    }
+}
+
+/// The question of the pilot.
+pub(crate) fn question(
+    scenario: &str,
+    seed: u64,
+    corpus: Option<String>,
+    client_args: Vec<String>,
+) -> SearchConfig {
+    SearchConfig {
+        scenario: scenario.to_owned(),
+        slo: KEPT.to_owned(),
+        start_per_s: START_PER_S,
+        limit_per_s: LIMIT_PER_S,
+        probe_seconds: PROBE_SECONDS,
+        precision: PRECISION,
+        curve: false,
+        seed,
+        corpus,
+        client_args,
+    }
+}
+
+/// Finds the weakest of the cells of one scenario and chooses the rate. Every cell is probed at
+/// nearly the lowest capacity so far; only one that misses there is searched. `None` after an
+/// interruption.
+///
+/// # Errors
+/// Those of the prober, and when a cell sustains no rate.
+pub fn choose(
+    cells: &[CellSpec],
+    config: &SearchConfig,
+    prober: &mut impl Prober,
+    tell: &mut impl FnMut(&str, &Probe),
+) -> Result<Option<ChosenRate>> {
+    let mut pilot = Pilot { cells, config, prober, tell, probes: Vec::new() };
+    let compared = |index: &usize| !matches!(cells[*index].role, Role::Floor | Role::Control);
+    let mut order: Vec<usize> = (0..cells.len()).filter(compared).collect();
+    order.shuffle(&mut ChaCha8Rng::seed_from_u64(config.seed));
+    let mut weakest: Option<(usize, u32)> = None;
+    for cell in order {
+        if let Some((_, lowest)) = weakest {
+            match pilot.probe(cell, share_of(lowest, AS_STRONG))? {
+                Some(ProbeOutcome::Pass) => continue,
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+        let start = weakest.map_or(config.start_per_s, |(_, lowest)| share_of(lowest, 0.5));
+        let Some(found) = pilot.search(cell, start)? else { return Ok(None) };
+        let Some(capacity) = found else {
+            anyhow::bail!(
+                "{} of {} keeps up with no rate, or the host is too busy to tell: leave it out, or give --rates a number",
+                cells[cell].id,
+                config.scenario
+            );
+        };
+        if weakest.is_none_or(|(_, lowest)| capacity < lowest) {
+            weakest = Some((cell, capacity));
+        }
+    }
+    let Some((cell, capacity_per_s)) = weakest else { anyhow::bail!("there is no cell to compare") };
+    Ok(Some(ChosenRate {
+        scenario: config.scenario.clone(),
+        rate_per_s: share_of(capacity_per_s, SHARE),
+        weakest: cells[cell].id.clone(),
+        capacity_per_s,
+        probes: pilot.probes,
+    }))
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a rate is a rate")]
+fn share_of(rate: u32, share: f64) -> u32 {
+    // Rounded down: at most the share.
+    (f64::from(rate) * share).max(1.0) as u32
+}
+
+struct Pilot<'a, P, T> {
+    cells: &'a [CellSpec],
+    config: &'a SearchConfig,
+    prober: &'a mut P,
+    tell: &'a mut T,
+    probes: Vec<(String, Probe)>,
+}
+
+impl<P: Prober, T: FnMut(&str, &Probe)> Pilot<'_, P, T> {
+    /// The capacity of a cell, `Some(None)` when it has none, `None` after an interruption.
+    fn search(&mut self, cell: usize, start_per_s: u32) -> Result<Option<Option<u32>>> {
+        let mut bracket = Bracket::new(&SearchConfig { start_per_s, ..self.config.clone() });
+        while let Some(rate) = bracket.next_rate() {
+            let Some(outcome) = self.probe(cell, rate)? else { return Ok(None) };
+            bracket.observe(rate, outcome);
+        }
+        Ok(Some(bracket.sustained()))
+    }
+
+    fn probe(&mut self, cell: usize, rate_per_s: u32) -> Result<Option<ProbeOutcome>> {
+        let seconds = self.config.probe_seconds;
+        let Some(block) = self.prober.probe(cell, rate_per_s, seconds)? else { return Ok(None) };
+        let slo: Slo = KEPT.parse().expect("the bounds are a constant that was tried");
+        let mut probe = probe::judge(&block, Asked { rate_per_s, seconds, purpose: Purpose::Search }, &slo);
+        // Whoever is full: the latencies of the cell would have no verdict.
+        let full =
+            block.record.as_ref().map(|record| Utilisation::of(&Merged::of_counts([record])).reasons());
+        if let Some(full) = full.filter(|full| !full.is_empty()) {
+            (probe.outcome, probe.why) = (ProbeOutcome::Fail, full);
+        }
+        (self.tell)(&self.cells[cell].id, &probe);
+        let outcome = probe.outcome;
+        self.probes.push((self.cells[cell].id.clone(), probe));
+        Ok(Some(outcome))
+    }
+}

@@ -1,0 +1,45 @@
+//! What a pilot decided before the counted rounds: how many there are, and at which rate.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Probe;
+use crate::merged::Metric;
+
+/// How a number of rounds was planned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlannedRounds {
+    /// The half-width of an interval that was asked for, as a share of the ratio.
+    pub precision: f64,
+    /// The time that was allowed for all rounds and the pilot.
+    pub max_time_s: Option<u64>,
+    /// Rounds of the pilot, which are not counted.
+    pub pilot_rounds: u32,
+    /// Time of a round of the pilot.
+    pub round_ns: u64,
+    /// For each metric the standard deviation between rounds of the logarithm of cell ÷ reference,
+    /// pooled over the cells.
+    pub deviations: BTreeMap<Metric, f64>,
+    /// Rounds that the precision takes in CPU time of relay and clients.
+    pub rounds_needed: u32,
+    /// Rounds that were planned: those needed, unless the time or the most rounds allowed are
+    /// fewer.
+    pub rounds: u32,
+}
+
+/// How a rate was chosen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChosenRate {
+    /// The scenario.
+    pub scenario: String,
+    /// The rate of all its cells, in events published per second.
+    pub rate_per_s: u32,
+    /// The cell that sustains the least.
+    pub weakest: String,
+    /// What it sustains, with its relay and the generator at 90 % of their cores at most.
+    pub capacity_per_s: u32,
+    /// The probes of the pilot, which are not counted, each with its cell.
+    pub probes: Vec<(String, Probe)>,
+}
