@@ -8,6 +8,7 @@
 //! - [`Connection::poll_transmit`] gives the messages of the next flush: answers, stored events,
 //!   and what other connections published meanwhile. Leaving them is what a peer does that does not
 //!   read.
+//! - [`Connection::transmit`] sends them by a [`wire::Connection`], as a session of the relay does.
 //! - [`Connection::next_timer`] and [`Connection::on_timer`] are for events that are held for a
 //!   batch.
 //! - [`Connection::poll_stop`] says whether the relay ends the connection.
@@ -63,6 +64,9 @@ pub struct Opening {
     pub format: Format,
     /// Whether events may come together in EVENTS messages.
     pub batched: bool,
+    /// Whether its wire compresses once what messages have in common
+    /// ([`wire::Connection::shares`]).
+    pub shares: bool,
     /// The relay's address, which is one of its names in AUTH.
     pub local: IpAddr,
     /// The AUTH challenge, in a relay with [`Config::auth`](crate::Config::auth). Random, and new
@@ -71,10 +75,11 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// A connection to 127.0.0.1 that speaks `format`, without batches. Its challenge is zeros: a
-    /// relay with AUTH needs another.
+    /// A connection to 127.0.0.1 that speaks `format`, without batches and shared compression. Its
+    /// challenge is zeros: a relay with AUTH needs another.
     pub fn new(format: Format) -> Opening {
-        Opening { format, batched: false, local: Ipv4Addr::LOCALHOST.into(), challenge: [0; 16] }
+        let local = Ipv4Addr::LOCALHOST.into();
+        Opening { format, batched: false, shares: false, local, challenge: [0; 16] }
     }
 }
 
@@ -106,6 +111,6 @@ impl Relay {
     /// Opens a connection, whose first message may be due already.
     pub fn connect(self: &Arc<Self>, opening: &Opening) -> Connection {
         let outbox = Outbox::new(self.config.outbox_bytes);
-        Connection::new(Arc::clone(self), outbox, opening, false)
+        Connection::new(Arc::clone(self), outbox, opening)
     }
 }

@@ -15,7 +15,6 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use codecs::{Codec, Format};
 use futures::FutureExt;
 use tokio::time::{MissedTickBehavior, timeout};
 use tracing::debug;
@@ -24,7 +23,6 @@ use wire::{CloseCode, Connection, Message, WireError};
 use crate::{
     fanout::{Outbox, Stop},
     machine::{self, Close, Opening, Progress, Time},
-    outgoing::Shared,
     relay::Relay,
     totals::add,
 };
@@ -55,8 +53,6 @@ struct Session {
     conn: Connection,
     machine: machine::Connection,
     outbox: Arc<Outbox>,
-    format: Format,
-    codec: &'static dyn Codec,
     /// Messages that arrived while a flush waited for the peer.
     unread: VecDeque<Message>,
     unread_bytes: usize,
@@ -93,17 +89,14 @@ impl Session {
         let opening = Opening {
             format: agreement.format,
             batched: agreement.batched,
+            shares: conn.shares(),
             local: conn.local_addr().ip(),
             challenge: rand::random(),
         };
-        let machine =
-            machine::Connection::new(Arc::clone(&relay), Arc::clone(&outbox), &opening, conn.shares());
         Session {
-            codec: relay.codec(opening.format),
-            format: opening.format,
+            machine: machine::Connection::new(Arc::clone(&relay), Arc::clone(&outbox), &opening),
             relay,
             conn,
-            machine,
             outbox,
             unread: VecDeque::new(),
             unread_bytes: 0,
@@ -193,20 +186,7 @@ impl Session {
 
     /// Hands all messages to the connection. The last flush left room, so that this does not wait.
     async fn hand_over(&mut self) -> Result<(), End> {
-        for (payload, shared) in self.machine.outgoing().take() {
-            let encoded = shared.as_ref().and_then(|shared| {
-                let encoded = shared.event.encoded(self.format, self.codec).ok()?;
-                Some((shared, encoded))
-            });
-            match encoded {
-                Some((Shared { prefix_bytes, event }, encoded)) => {
-                    self.conn.feed_shared(payload, *prefix_bytes, &encoded.shared).await?;
-                    event.count_compressed(encoded);
-                }
-                None => self.conn.feed(payload).await?,
-            }
-        }
-        Ok(())
+        Ok(self.machine.hand_over(&mut self.conn).await?)
     }
 
     /// Meanwhile messages are read ahead, a stop is heeded, and a peer that neither takes nor sends

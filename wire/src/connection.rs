@@ -109,8 +109,7 @@ impl Connection {
         limits: &WireLimits,
         handshake: HandshakeBytes,
     ) -> Result<Connection, WireError> {
-        let tcp = socket.tcp().stream();
-        let (peer_addr, local_addr) = (tcp.peer_addr()?, tcp.local_addr()?);
+        let (peer_addr, local_addr) = socket.tcp().addresses()?;
         let (deflate, zstd) = match agreement.compression {
             Compression::None => (None, None),
             Compression::Deflate(params) => (Some(params), None),

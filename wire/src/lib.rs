@@ -48,6 +48,7 @@ mod connection;
 mod dictionary;
 mod error;
 mod http;
+mod memory;
 pub mod negotiate;
 mod server;
 mod socket;
@@ -61,6 +62,7 @@ pub use compression::{Compression, CompressionError, ZstdMode, ZstdParams};
 pub use connection::{Connection, Message};
 pub use dictionary::{Dictionary, DictionaryError, DictionaryId, NotADictionaryId};
 pub use error::{CloseCode, WireError};
+pub use memory::in_memory;
 pub use server::{Accepted, ServerConfig, accept};
 pub use tls::{ClientTls, ServerTls, TlsError};
 pub use traffic::{Flow, Traffic};
@@ -84,7 +86,7 @@ mod tests {
             accept(listener.accept().await.unwrap().0, &config).await
         });
         let Accepted::WebSocket(relay) = accepted.unwrap() else { panic!("a WebSocket was expected") };
-        assert!(client.unwrap().tcp().stream().nodelay().unwrap());
-        assert!(relay.tcp().stream().nodelay().unwrap());
+        assert!(client.unwrap().tcp().nodelay());
+        assert!(relay.tcp().nodelay());
     }
 }

@@ -1,14 +1,16 @@
-//! The socket under a connection: counted TCP, with TLS over it for `wss://`.
+//! The socket under a connection: counted TCP, with TLS over it for `wss://`; or a counted pipe in
+//! memory, for load in one thread.
 
 use std::{
     io,
+    net::{Ipv4Addr, SocketAddr},
     pin::Pin,
     task::{Context, Poll, ready},
     time::Instant,
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf},
     net::TcpStream,
 };
 use tokio_rustls::TlsStream;
@@ -24,10 +26,17 @@ pub(crate) enum Socket {
 /// TCP that counts its bytes; with TLS, those of records and handshake.
 #[derive(Debug)]
 pub(crate) struct Counted {
-    stream: TcpStream,
+    stream: Stream,
     pub(crate) sent_bytes: u64,
     pub(crate) received_bytes: u64,
     pub(crate) last_heard: Instant,
+}
+
+/// What carries the bytes.
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Memory(DuplexStream),
 }
 
 impl Socket {
@@ -40,10 +49,11 @@ impl Socket {
     }
 
     /// Whether a read would return `Pending`; if so, the task is woken when it would not. `false`
-    /// with TLS, which may hold decrypted bytes.
+    /// with TLS, which may hold decrypted bytes, and in memory.
     pub(crate) fn has_nothing_to_read(&self, cx: &mut Context<'_>) -> bool {
         match self {
-            Socket::Plain(tcp) => tcp.stream.poll_read_ready(cx).is_pending(),
+            Socket::Plain(Counted { stream: Stream::Tcp(tcp), .. }) => tcp.poll_read_ready(cx).is_pending(),
+            Socket::Plain(_) => false,
             Socket::Tls(_) => false,
         }
     }
@@ -51,11 +61,32 @@ impl Socket {
 
 impl Counted {
     pub(crate) fn new(stream: TcpStream) -> Counted {
+        Counted::over(Stream::Tcp(stream))
+    }
+
+    /// One end of a pipe in memory.
+    pub(crate) fn in_memory(pipe: DuplexStream) -> Counted {
+        Counted::over(Stream::Memory(pipe))
+    }
+
+    fn over(stream: Stream) -> Counted {
         Counted { stream, sent_bytes: 0, received_bytes: 0, last_heard: Instant::now() }
     }
 
-    pub(crate) fn stream(&self) -> &TcpStream {
-        &self.stream
+    /// The addresses of the peer and of this end; port 0 of 127.0.0.1 for both in memory.
+    pub(crate) fn addresses(&self) -> io::Result<(SocketAddr, SocketAddr)> {
+        match &self.stream {
+            Stream::Tcp(tcp) => Ok((tcp.peer_addr()?, tcp.local_addr()?)),
+            Stream::Memory(_) => {
+                let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+                Ok((nowhere, nowhere))
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn nodelay(&self) -> bool {
+        matches!(&self.stream, Stream::Tcp(tcp) if tcp.nodelay().is_ok_and(|nodelay| nodelay))
     }
 }
 
@@ -63,7 +94,10 @@ impl AsyncRead for Counted {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let tcp = self.get_mut();
         let before = buf.filled().len();
-        ready!(Pin::new(&mut tcp.stream).poll_read(cx, buf))?;
+        ready!(match &mut tcp.stream {
+            Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            Stream::Memory(pipe) => Pin::new(pipe).poll_read(cx, buf),
+        })?;
         let fresh = buf.filled().len() - before;
         if fresh > 0 {
             tcp.received_bytes += fresh as u64;
@@ -76,17 +110,26 @@ impl AsyncRead for Counted {
 impl AsyncWrite for Counted {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let tcp = self.get_mut();
-        let written = ready!(Pin::new(&mut tcp.stream).poll_write(cx, buf))?;
+        let written = ready!(match &mut tcp.stream {
+            Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
+            Stream::Memory(pipe) => Pin::new(pipe).poll_write(cx, buf),
+        })?;
         tcp.sent_bytes += written as u64;
         Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        match &mut self.stream {
+            Stream::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Memory(pipe) => Pin::new(pipe).poll_flush(cx),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        match &mut self.stream {
+            Stream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Memory(pipe) => Pin::new(pipe).poll_shutdown(cx),
+        }
     }
 }
 

@@ -95,6 +95,11 @@ impl<T> Outbox<T> {
 
     // --- for the session ---
 
+    /// Whether nothing is queued.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().queue.is_empty()
+    }
+
     /// Takes all that is queued. It counts towards the bound until it is [`Outbox::written`].
     pub(crate) fn take(&self, into: &mut VecDeque<T>) {
         take(&mut self.lock(), into);

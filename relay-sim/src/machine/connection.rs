@@ -7,14 +7,14 @@ use codecs::{
     ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, Format, Opcode, RelayMessage, hex,
 };
 use tracing::debug;
-use wire::CloseCode;
+use wire::{CloseCode, WireError};
 
 use super::{Close, Opening, Time};
 use crate::{
     config::Reencode,
     fanout::{Batch, Batches, Delivery, Held, Outbox, Stop, Subscription},
     fault::{DeliveryFault, Draw, with_altered_sig},
-    outgoing::Outgoing,
+    outgoing::{Outgoing, Shared},
     peer::{Answer, Peer},
     refused,
     relay::Relay,
@@ -84,8 +84,8 @@ pub(crate) enum Progress {
 
 impl Connection {
     /// A connection whose live events come through `outbox`.
-    pub(crate) fn new(relay: Arc<Relay>, outbox: Arc<Outbox>, opening: &Opening, shares: bool) -> Self {
-        let Opening { format, batched, local, challenge } = *opening;
+    pub(crate) fn new(relay: Arc<Relay>, outbox: Arc<Outbox>, opening: &Opening) -> Self {
+        let Opening { format, batched, shares, local, challenge } = *opening;
         let peer = Peer::new(Arc::clone(&relay), format, Arc::clone(&outbox), local, challenge);
         let greeting = peer.greeting().map(Due::Message);
         Connection {
@@ -227,6 +227,47 @@ impl Connection {
         let messages = self.outgoing.take().map(|(message, _)| message).collect();
         self.transmitted();
         messages
+    }
+
+    /// Whether [`Connection::transmit`] would send anything.
+    pub fn has_to_transmit(&self) -> bool {
+        !self.due.is_empty() || !self.deliveries.is_empty() || !self.outbox.is_empty()
+    }
+
+    /// Sends everything that is to be said, flush by flush.
+    ///
+    /// # Errors
+    /// Those of the wire.
+    pub async fn transmit(&mut self, conn: &mut wire::Connection, time: Time) -> Result<(), WireError> {
+        loop {
+            self.outbox.take(&mut self.deliveries);
+            let progress = self.advance(time.instant);
+            self.hand_over(conn).await?;
+            conn.flush().await?;
+            self.transmitted();
+            if progress == Progress::Done && !self.has_to_transmit() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Hands what is written to the wire, without a flush. What messages have in common is
+    /// compressed once, where the wire can do so.
+    pub(crate) async fn hand_over(&mut self, conn: &mut wire::Connection) -> Result<(), WireError> {
+        for (payload, shared) in self.outgoing.take() {
+            let encoded = shared.as_ref().and_then(|shared| {
+                let encoded = shared.event.encoded(self.format, self.codec).ok()?;
+                Some((shared, encoded))
+            });
+            match encoded {
+                Some((Shared { prefix_bytes, event }, encoded)) => {
+                    conn.feed_shared(payload, *prefix_bytes, &encoded.shared).await?;
+                    event.count_compressed(encoded);
+                }
+                None => conn.feed(payload).await?,
+            }
+        }
+        Ok(())
     }
 
     /// Whether the relay ends this connection, and how; said once, and to be asked before
