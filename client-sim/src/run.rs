@@ -225,7 +225,7 @@ fn pinned(args: &Args) -> anyhow::Result<Option<PinnedCores>> {
 }
 
 /// Larger read buffers where there are few connections; with many they would take gigabytes.
-fn limits(connections: usize) -> WireLimits {
+pub(crate) fn limits(connections: usize) -> WireLimits {
     const FEW: usize = 1_000;
     const STREAM_BUFFER_BYTES: usize = 16 << 10;
     let standing = WireLimits::default();

@@ -60,6 +60,9 @@ pub(crate) enum Command {
     /// Find the highest rate that each cell sustains under an SLO, or say that the generator is
     /// what ends it
     Search(Box<SearchFlags>),
+    /// Count the instructions of relay and clients in user space by Valgrind: a cost that repeats,
+    /// and is not time
+    Instructions(Box<InstructionFlags>),
     /// Write a result for another tool
     Export {
         /// The folder that `compare run` wrote
@@ -81,6 +84,75 @@ pub(crate) enum Command {
         #[arg(long)]
         strict: bool,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstructionFlags {
+    /// What is sent: a scenario, by name or TOML file
+    #[arg(long, default_value = "note-stream")]
+    pub(crate) scenario: String,
+    /// Wire formats, separated by commas, core or all; JSON without compression is always among
+    /// them
+    #[arg(long, value_delimiter = ',', default_value = "core")]
+    pub(crate) formats: Vec<String>,
+    /// Compressions, separated by commas, or all
+    #[arg(long, value_delimiter = ',', default_value = "none")]
+    pub(crate) compressions: Vec<String>,
+    /// Batches, separated by commas: off, on, or on with the relay's limits
+    #[arg(long, value_delimiter = ',', default_value = "off")]
+    pub(crate) batching: Vec<String>,
+    /// Who wrote the codecs: library or tuned
+    #[arg(long, value_delimiter = ',', default_value = "library")]
+    pub(crate) implementation: Vec<String>,
+    /// What the relay checks: full, id or none
+    #[arg(long, value_delimiter = ',', default_value = "full")]
+    pub(crate) verify: Vec<String>,
+    /// Seconds of the plan, of which the second half is counted as steady
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) seconds: f64,
+    /// Decides everything random in the load
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Events to send [default: the bundled sample]
+    #[arg(long)]
+    pub(crate) corpus: Option<String>,
+    /// Count codecs, compressions, relay and client one by one instead of a scenario
+    #[arg(long, conflicts_with_all = ["scenario", "formats", "compressions", "batching", "implementation", "verify", "seconds", "seed", "corpus"])]
+    pub(crate) hot_paths: bool,
+    /// Only the hot paths whose names contain this, as in 'codec json'
+    #[arg(long, requires = "hot_paths", value_name = "TEXT")]
+    pub(crate) only: Option<String>,
+    /// Compare with these counts; exit with 100 when a path costs over 3 % more
+    #[arg(long, requires = "hot_paths", value_name = "FILE")]
+    pub(crate) check: Option<PathBuf>,
+    /// Write what was counted to the file of --check instead
+    #[arg(long, requires = "check", conflicts_with = "only")]
+    pub(crate) accept: bool,
+    /// Write what was counted, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Count this program, built like this one and from the same source: client-sim alone builds
+    /// sooner
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) program: Option<PathBuf>,
+    /// Plant a cost, to test the count: the format encodes one event in so many twice, as in
+    /// json=50
+    #[arg(long, value_name = "FORMAT=N", requires = "hot_paths", hide_short_help = true)]
+    pub(crate) plant: Option<String>,
+}
+
+impl InstructionFlags {
+    pub(crate) fn matrix(&self) -> Matrix {
+        Matrix {
+            scenarios: vec![self.scenario.clone()],
+            formats: self.formats.clone(),
+            compressions: self.compressions.clone(),
+            batchings: self.batching.clone(),
+            implementations: self.implementation.clone(),
+            verifications: self.verify.clone(),
+            ..Matrix::default()
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -339,6 +411,10 @@ pub(crate) struct Run {
     /// a quick one itself
     #[arg(long, value_name = "FILE")]
     pub(crate) selftest: Option<PathBuf>,
+    /// Count the instructions of every cell too, by Valgrind, into the result folder: once, since
+    /// counts have no noise
+    #[arg(long, conflicts_with = "url")]
+    pub(crate) instructions: bool,
     /// Show every column, and verdicts as words, in tables of 180 columns
     #[arg(long)]
     pub(crate) wide: bool,

@@ -58,6 +58,7 @@ impl ResultFile {
             schedule,
             cells,
             search: None,
+            instructions: None,
         }
     }
 

@@ -1,5 +1,7 @@
 //! The program's main: runs the chosen command and maps its outcome to an exit code.
 
+mod instructions;
+
 use std::{
     env,
     ffi::OsString,
@@ -17,6 +19,7 @@ use measure::{Environment, Exit, Status, utc};
 use crate::{
     args::{Cli, Command, Run, SearchFlags, SelftestFlags},
     assemble::Header,
+    count::{NotInstalled, Program},
     git,
     matrix::{CellSpec, Known, UnknownName, cells},
     plan::{self, Plan, Profile},
@@ -52,6 +55,7 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
         Command::Run(flags) => measure(&flags, &args, known),
         Command::Selftest(flags) => test_instrument(&flags, known),
         Command::Search(flags) => find_limits(&flags, &args, known),
+        Command::Instructions(flags) => instructions::count(&flags, known),
         Command::Export { dir, github_action_benchmark } => export(&dir, &github_action_benchmark),
         Command::Report { dir, readme, wide } => {
             rerender(&dir, readme.as_deref(), wide).map(|()| Exit::Success)
@@ -221,6 +225,15 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
+    // Before anything is measured: without Valgrind nothing can be counted afterwards.
+    let program = env::current_exe().context("cannot find this program's own file")?;
+    let counter = match flags.instructions.then(|| Program::new(program)).transpose() {
+        Err(error) if error.is::<NotInstalled>() => {
+            let _ = writeln!(io::stderr(), "error: {error:#}");
+            return Ok(Exit::Usage);
+        }
+        counter => counter?,
+    };
     let selftest = selftest_for(flags, known)?;
     if !is_of_this_commit(flags, selftest.as_ref(), git.as_ref()) {
         return Ok(Exit::Usage);
@@ -280,8 +293,11 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
         return Ok(stopped_code(stopped).unwrap_or(Exit::Error));
     }
 
-    let result = ResultFile::assemble(Header { status, ..header(&config) }, &cells, &plan, blocks);
+    let mut result = ResultFile::assemble(Header { status, ..header(&config) }, &cells, &plan, blocks);
     result.write(&folder)?;
+    if let Some(counter) = counter.filter(|_| stopped.is_none()) {
+        instructions::count_for(&mut result, &cells, &counter, &folder)?;
+    }
     report::write_intervals(&result, started, &folder)?;
     let derived = write_reports(&result, &folder)?;
     // Empty unless a record could not be read.

@@ -12,6 +12,7 @@ mod args;
 mod assemble;
 pub mod bracket;
 pub mod cli;
+pub mod count;
 mod git;
 mod matrix;
 pub mod merged;

@@ -3,6 +3,7 @@
 
 use std::{env, process::ExitCode};
 
+use client_sim::instructions::COUNT_ROLE;
 use compare::{Known, cli};
 
 fn main() -> ExitCode {
@@ -10,6 +11,7 @@ fn main() -> ExitCode {
     match role.as_deref().and_then(|role| role.to_str()) {
         Some("role:relay") => relay_sim::main(env::args_os().skip(2)),
         Some("role:client") => client_sim::main(env::args_os().skip(2)),
+        Some(COUNT_ROLE) => client_sim::instructions::main(env::args_os().skip(2)),
         _ => {
             let formats = client_sim::known_formats();
             let formats =

@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// The plan of a run.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Workload {
     /// Every event that may be on the wire: first those that the relay holds, then those that are
     /// published.
@@ -74,7 +74,7 @@ pub struct Workload {
 }
 
 /// The task of a connection, and the population that it belongs to.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Role {
     /// The place of its population's name in [`Workload::labels`].
     pub label: Option<usize>,
@@ -103,7 +103,7 @@ pub struct Reading {
 }
 
 /// What a connection does.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Task {
     /// Publishes events.
     Publisher {
@@ -142,7 +142,7 @@ pub enum Due {
 }
 
 /// The filter of one or more live subscriptions.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Live {
     /// The filter, with limit 0.
     pub filter: Filter,
@@ -177,7 +177,7 @@ pub struct Flood {
 }
 
 /// A session: requests for stored events, step by step, and perhaps a stay for live ones.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Session {
     /// When it is due, from the start; in a closed loop, when the first one is.
     pub at: Duration,
@@ -200,7 +200,7 @@ pub struct Session {
 }
 
 /// A planned reconciliation (NIP-77): the events of the client and those of the relay.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Reconciliation {
     /// The filter of the events that take part.
     pub filter: Filter,
@@ -217,7 +217,7 @@ pub struct Reconciliation {
 }
 
 /// One REQ and the events that must answer it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PlannedRequest {
     /// The filter of the REQ.
     pub filter: Filter,

@@ -161,6 +161,12 @@ fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
         body.push_str("<h3>Allocations</h3>\n");
         body.push_str(&table_html(&allocations, &load.row_ids(false)));
     }
+    if let Some((instructions, note)) = load.instructions() {
+        let ids: Vec<&str> = instructions.rows.iter().map(|row| row[0].as_str()).collect();
+        body.push_str("<h3>Instructions</h3>\n");
+        body.push_str(&table_html(&instructions, &ids));
+        add(body, format_args!("<p>{note}</p>\n"));
+    }
     body.push_str(&figures::legend(load));
     body.push_str("<div class=\"figures\">\n");
     for (cpu, who) in [(Metric::RelayCpu, "relay"), (Metric::ClientCpu, "client")] {

@@ -2,12 +2,14 @@
 //! file.
 
 mod answer;
+mod check;
 mod comparison;
 mod derived;
 mod diff;
 mod export;
 mod figures;
 mod html;
+mod instructions;
 mod limits;
 mod logs;
 mod number;
@@ -22,6 +24,7 @@ mod utilisation;
 mod view;
 mod warmth;
 
+pub use check::{Check, FAILS, check};
 pub(crate) use comparison::deviations;
 pub use comparison::{Comparison, Verdict, comparisons};
 pub use derived::{CellFigures, DERIVED_FILE, DERIVED_SCHEMA_VERSION, Derived};

@@ -71,6 +71,10 @@ pub fn summary(result: &ResultFile) -> String {
         if let Some(allocations) = load.allocations() {
             line(&mut text, format_args!("\n### Allocations\n\n{}", allocations.markdown().trim_end()));
         }
+        if let Some((instructions, note)) = load.instructions() {
+            let instructions = instructions.markdown();
+            line(&mut text, format_args!("\n### Instructions\n\n{instructions}\n{note}"));
+        }
         line(&mut text, format_args!("\n### Verdicts\n\n{}\n", control_line(load, &comparisons)));
         text.push_str(&load.verdicts(&comparisons, Form::Full).markdown());
         line(&mut text, format_args!("\n{}\n\n{}", steady_line(load), saturated_line(load)));
@@ -138,6 +142,10 @@ pub fn terminal(result: &ResultFile, wide: bool) -> String {
         }
         if let Some(allocations) = load.allocations() {
             line(&mut text, format_args!("\n{}", allocations.text().trim_end()));
+        }
+        if let Some((instructions, note)) = load.instructions() {
+            line(&mut text, format_args!("\n{}", instructions.text().trim_end()));
+            fold(&mut text, &note);
         }
         if comparisons.is_empty() {
             continue;

@@ -384,6 +384,16 @@ fn ledger(cell: &CellResult) -> String {
 }
 
 impl Table {
+    /// A table without rows, whose first `names` columns are names.
+    pub(crate) fn new(names: usize, headings: &[&str]) -> Table {
+        Table { names, headings: headings.iter().map(|text| (*text).to_owned()).collect(), rows: Vec::new() }
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// Columns aligned with spaces, for a terminal.
     pub fn text(&self) -> String {
         let lines = || std::iter::once(&self.headings).chain(&self.rows);

@@ -2,6 +2,7 @@
 //! `derived.json`.
 
 mod git;
+mod instructions;
 mod planned;
 mod search;
 mod selftest;
@@ -14,6 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use git::Git;
+pub use instructions::{Conditions, INSTRUCTIONS_FILE, Instructions, RESOLUTION, Row};
 pub use planned::{ChosenRate, PlannedRounds};
 pub use search::{CellProbes, Probe, ProbeOutcome, Purpose, Search, SearchConfig};
 pub use selftest::{Oracle, SelfTest};
@@ -56,6 +58,9 @@ pub struct ResultFile {
     /// What `compare search` was asked for and measured; absent in other results.
     #[serde(default)]
     pub search: Option<Search>,
+    /// What was counted of the same cells: a file of its own beside the result's.
+    #[serde(skip)]
+    pub instructions: Option<Instructions>,
 }
 
 /// What was asked for.
@@ -176,7 +181,9 @@ impl ResultFile {
         }
         let name = file.display().to_string();
         ensure!(file.is_file(), "there is no {name}; expected a folder that `compare run` wrote");
-        let result: ResultFile = measure::read_versioned(&file, "result")?;
+        let mut result: ResultFile = measure::read_versioned(&file, "result")?;
+        let counted = file.with_file_name(INSTRUCTIONS_FILE);
+        result.instructions = counted.exists().then(|| Instructions::read(&counted)).transpose()?;
         let rounds = result.config.rounds;
         ensure!(rounds <= MAX_ROUNDS, "{name} states {rounds} rounds; this tool makes at most {MAX_ROUNDS}");
         let known = |block: &Block| block.round < rounds;

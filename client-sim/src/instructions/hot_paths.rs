@@ -1,0 +1,173 @@
+//! What each path costs for itself: codecs, compressions, the check of an event, relay and client.
+//!
+//! In a section of a codec the relay's side encodes and the clients' decodes; in one of a
+//! compression the relay's side sends and the clients' receives.
+
+use std::borrow::Cow;
+
+use anyhow::Context;
+use codecs::{Codec, Event, Format, Implementation, RelayMessage, VerifyLevel};
+use corpus::Corpus;
+use wire::Compression;
+
+use super::{
+    Setting, play_all, probe,
+    wires::{feed, flush, next, pair},
+};
+use crate::{run::plan_over, scenario::Scenario};
+
+/// Events of a section: enough that one more kind of event does not change the sum.
+const EVENTS: usize = 300;
+
+/// Checks of an event cost a hundred times as much as an encoding.
+const CHECKED_EVENTS: usize = 20;
+
+/// The scenarios that relay and clients are counted in, with seconds of each: a small event to many
+/// and large ones to each.
+const SCENARIOS: [(&str, f64); 2] = [("note-stream", 0.2), ("follow-list-burst", 2.0)];
+
+/// Runs the sections whose names contain `only`. `plant` is a cost that is not the code's: that
+/// format encodes one event in so many twice.
+pub(super) fn run(
+    corpus: &Corpus,
+    seed: u64,
+    only: Option<&str>,
+    plant: Option<(Format, usize)>,
+) -> anyhow::Result<()> {
+    let wanted = |name: &str| only.is_none_or(|only| name.contains(only));
+    let formats: Vec<Format> = Format::core().collect();
+    let events = sample(corpus, &formats);
+    anyhow::ensure!(!events.is_empty(), "no event of the corpus is one that every core format can hold");
+    probe::end_preparation()?;
+    for format in &formats {
+        for implementation in Implementation::ALL {
+            let name = format!("codec {format} {implementation}");
+            let Ok(codec) = format.codec(implementation) else { continue };
+            if wanted(&name) {
+                let twice = plant.filter(|(planted, _)| planted == format).map(|(_, one_in)| one_in);
+                encode_and_decode(codec, &events, twice).with_context(|| name.clone())?;
+                probe::end_section(&name, events.len() as u64)?;
+            }
+        }
+    }
+    for name in Compression::NAMES {
+        let section = format!("wire {name}");
+        if wanted(&section) {
+            send_and_receive(Compression::named(name)?, &events)?;
+            probe::end_section(&section, events.len() as u64)?;
+        }
+    }
+    if wanted("verify full") {
+        let checked = &events[..events.len().min(CHECKED_EVENTS)];
+        let mut valid = true;
+        probe::relay_side(&mut || {
+            valid = checked.iter().all(|event| event.verify(VerifyLevel::Full).is_ok());
+        });
+        anyhow::ensure!(valid, "an event of the corpus is not valid");
+        probe::end_section("verify full", checked.len() as u64)?;
+    }
+    scenarios(corpus, seed, &wanted)
+}
+
+/// Plays scenarios in JSON and in the smallest of the binary formats.
+fn scenarios(corpus: &Corpus, seed: u64, wanted: &impl Fn(&str) -> bool) -> anyhow::Result<()> {
+    for (name, seconds) in SCENARIOS {
+        let cells = ["json", "dannypack"].map(|format| (format!("play {name} {format}"), format));
+        let cells: Vec<(&str, Setting)> = cells
+            .iter()
+            .filter(|(id, _)| wanted(id))
+            .map(|(id, format)| Ok((id.as_str(), setting(format.parse()?, Compression::None))))
+            .collect::<anyhow::Result<_>>()?;
+        if cells.is_empty() {
+            continue;
+        }
+        let mut scenario = Scenario::load(name)?;
+        scenario.set_seconds(seconds)?;
+        let workload = plan_over(&scenario, corpus, seed, &Format::core().collect::<Vec<_>>())?;
+        probe::end_preparation()?;
+        play_all(&workload, &cells)?;
+    }
+    Ok(())
+}
+
+/// Checks are a section of their own.
+fn setting(format: Format, compression: Compression) -> Setting {
+    let (implementation, verify) = (Implementation::Library, VerifyLevel::None);
+    Setting { format, compression, implementation, verify, batch: None }
+}
+
+/// Events from all over the corpus that every format can hold.
+fn sample<'c>(corpus: &'c Corpus, formats: &[Format]) -> Vec<&'c Event<'static>> {
+    let holds = |event: &Event<'_>, format: &Format| {
+        format.spec().library.encode_event(event, &mut Vec::new()).is_ok()
+    };
+    let step = (corpus.events.len() / EVENTS).max(1);
+    let spread = corpus.events.iter().step_by(step);
+    spread.filter(|event| formats.iter().all(|format| holds(event, format))).take(EVENTS).collect()
+}
+
+fn encode_and_decode(
+    codec: &'static dyn Codec,
+    events: &[&Event<'static>],
+    twice_one_in: Option<usize>,
+) -> anyhow::Result<()> {
+    let mut out = Vec::new();
+    let mut messages = Vec::new();
+    for event in events {
+        let (mut message, event) = (Vec::new(), Cow::Borrowed(*event));
+        codec.encode_relay(&RelayMessage::Event { subscription: "live-0".into(), event }, &mut message)?;
+        out.reserve(message.len());
+        messages.push(message);
+    }
+    let mut failed = 0;
+    probe::relay_side(&mut || {
+        for (n, event) in events.iter().enumerate() {
+            let times = if twice_one_in.is_some_and(|one_in| n % one_in == 0) { 2 } else { 1 };
+            for _ in 0..times {
+                out.clear();
+                failed += usize::from(codec.encode_event(event, &mut out).is_err());
+            }
+        }
+    });
+    probe::client_side(&mut || {
+        failed += messages.iter().filter(|message| codec.decode_relay(message).is_err()).count();
+    });
+    anyhow::ensure!(failed == 0, "{failed} events were not encoded or decoded");
+    Ok(())
+}
+
+/// Sends each event as its JSON message, flushed by itself, over a connection that has sent them
+/// all before.
+fn send_and_receive(compression: Compression, events: &[&Event<'static>]) -> anyhow::Result<()> {
+    let setting = setting(Format::JSON, compression);
+    let codec = setting.format.codec(setting.implementation)?;
+    let (mut client, mut relay) = pair(&setting, 1)?;
+    let mut payloads = Vec::new();
+    for event in events {
+        let (mut message, event) = (Vec::new(), Cow::Borrowed(*event));
+        codec.encode_relay(&RelayMessage::Event { subscription: "live-0".into(), event }, &mut message)?;
+        payloads.push(bytes::Bytes::from(message));
+    }
+    for counts in [false, true] {
+        for payload in &payloads {
+            let mut sent = Ok(());
+            let mut send = || sent = feed(&mut relay, payload.clone()).and_then(|()| flush(&mut relay));
+            if counts {
+                probe::relay_side(&mut send);
+            } else {
+                send();
+            }
+            sent?;
+            let mut received = Ok(None);
+            let mut receive = || received = next(&mut client);
+            if counts {
+                probe::client_side(&mut receive);
+            } else {
+                receive();
+            }
+            let received = received?.context("what was sent has arrived")?;
+            anyhow::ensure!(received.payload == *payload, "what arrived is what was sent");
+        }
+    }
+    Ok(())
+}

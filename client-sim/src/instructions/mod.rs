@@ -1,0 +1,158 @@
+//! What a program counts under Valgrind (`valgrind --tool=callgrind`): relay and clients in one
+//! thread, from a seed, over connections in memory.
+//!
+//! The program runs in sections. [`probe`] has the functions by which the counting side
+//! (`compare instructions`) tells relay from clients and one section from the next; what a section
+//! was of, the program prints as one line of JSON when the section ends. Without Valgrind it does the same work
+//! and nothing is counted.
+//!
+//! Counted are real state machines, real messages, compression and WebSocket frames. Not counted
+//! are the kernel, sockets, the runtime's scheduling, handshakes and clocks.
+
+mod hot_paths;
+mod probe;
+mod wires;
+mod world;
+
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+
+use clap::Parser;
+use codecs::{Format, Implementation, VerifyLevel};
+use corpus::Corpus;
+use measure::Exit;
+use serde::Deserialize;
+use wire::Compression;
+
+use crate::{
+    run::{load, plan_over, report},
+    workload::Workload,
+};
+
+/// The first argument that makes a program count.
+pub const COUNT_ROLE: &str = "role:count";
+
+/// Plays for a counter of instructions.
+#[derive(Debug, Parser)]
+#[command(name = "client-sim role:count")]
+struct Args {
+    /// A scenario to play, without which the hot paths run.
+    #[arg(long)]
+    scenario: Option<String>,
+    /// A cell to play the scenario with, as JSON; may be repeated.
+    #[arg(long, requires = "scenario")]
+    cell: Vec<Cell>,
+    /// Events published per second, instead of the scenario's own.
+    #[arg(long)]
+    rate: Option<f64>,
+    /// Seconds in which work is started.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Seed of everything random.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Events to stream.
+    #[arg(long)]
+    corpus: Option<PathBuf>,
+    /// Hot paths: only those whose names contain this.
+    #[arg(long)]
+    only: Option<String>,
+    /// Plant a cost in the hot paths: this format encodes one event in so many twice, as in json=50.
+    #[arg(long, value_parser = plant)]
+    plant: Option<(Format, usize)>,
+}
+
+/// What a scenario is played with.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Cell {
+    id: String,
+    format: String,
+    compression: String,
+    implementation: String,
+    verify: String,
+    /// Milliseconds, events and bytes of a batch, where batches are agreed.
+    batch: Option<(u16, u16, u32)>,
+}
+
+impl std::str::FromStr for Cell {
+    type Err = serde_json::Error;
+
+    fn from_str(text: &str) -> Result<Cell, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+}
+
+/// What both ends of a cell are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setting {
+    format: Format,
+    compression: Compression,
+    implementation: Implementation,
+    verify: VerifyLevel,
+    batch: Option<(u16, u16, u32)>,
+}
+
+impl Cell {
+    fn setting(&self) -> anyhow::Result<Setting> {
+        let setting = Setting {
+            format: self.format.parse()?,
+            compression: self.compression.parse()?,
+            implementation: self.implementation.parse()?,
+            verify: self.verify.parse()?,
+            batch: self.batch,
+        };
+        setting.format.codec(setting.implementation)?;
+        Ok(setting)
+    }
+}
+
+/// Runs the program in the role that counts. `args` are the arguments after its name and role.
+pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let args = match Args::try_parse_from(std::iter::once("role:count".into()).chain(args)) {
+        Ok(args) => args,
+        Err(error) => {
+            error.print().ok();
+            return if error.use_stderr() { Exit::Usage } else { Exit::Success }.into();
+        }
+    };
+    match play(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(&format!("role:count: {error:#}"));
+            Exit::Error.into()
+        }
+    }
+}
+
+fn play(args: &Args) -> anyhow::Result<()> {
+    probe::state_build()?;
+    let Some(name) = &args.scenario else {
+        let corpus = match &args.corpus {
+            Some(path) => Corpus::read(path)?,
+            None => Corpus::bundled(),
+        };
+        return hot_paths::run(&corpus, args.seed, args.only.as_deref(), args.plant);
+    };
+    let cells = args.cell.iter().map(|cell| Ok((cell.id.as_str(), cell.setting()?)));
+    let cells = cells.collect::<anyhow::Result<Vec<_>>>()?;
+    let (mut scenario, corpus) = load(name, &[], Some(args.seconds), args.corpus.as_deref())?;
+    if let Some(rate) = args.rate {
+        scenario.set_publish_rate(rate)?;
+    }
+    // As in a run: what one format of the comparison cannot hold is set aside for all.
+    let formats: Vec<_> = Format::core().chain(cells.iter().map(|(_, setting)| setting.format)).collect();
+    let workload = plan_over(&scenario, &corpus, args.seed, &formats)?;
+    play_all(&workload, &cells)
+}
+
+/// Plays a plan with each cell.
+fn play_all(workload: &Workload, cells: &[(&str, Setting)]) -> anyhow::Result<()> {
+    cells.iter().try_for_each(|(id, setting)| world::play(workload.clone(), setting, id))
+}
+
+fn plant(text: &str) -> Result<(Format, usize), String> {
+    let wrong = || format!("{text:?}: expected FORMAT=NUMBER, as in json=50");
+    let (format, one_in) = text.split_once('=').ok_or_else(wrong)?;
+    let one_in = one_in.parse().ok().filter(|one_in| *one_in > 0).ok_or_else(wrong)?;
+    Ok((format.parse().map_err(|error| format!("{error}"))?, one_in))
+}

@@ -1,0 +1,46 @@
+//! Connections in memory. Nothing on them waits: a pipe takes what it is given and has at once what
+//! it was given.
+
+use std::future::Future;
+
+use anyhow::{Context, anyhow};
+use bytes::Bytes;
+use futures::FutureExt;
+use wire::{Connection, Message, Offer, Support, WireLimits};
+
+use super::Setting;
+
+/// The ends of the client and of the relay, as both programs set up their own.
+pub(super) fn pair(setting: &Setting, clients: usize) -> anyhow::Result<(Connection, Connection)> {
+    let (formats, compression) = (vec![setting.format], setting.compression);
+    let batched = setting.batch.is_some();
+    let support =
+        Support { formats: formats.clone(), compressions: vec![compression], batched, strict: true };
+    let offer = Offer { formats, batched, compression };
+    let limits = [&crate::run::limits(clients), &WireLimits::default()];
+    Ok(at_once(wire::in_memory(&offer, &support, limits))??)
+}
+
+/// The next message, if there is one.
+pub(super) fn next(connection: &mut Connection) -> anyhow::Result<Option<Message>> {
+    match connection.next().now_or_never() {
+        None => Ok(None),
+        Some(Some(message)) => Ok(Some(message?)),
+        Some(None) => Err(anyhow!("a connection in memory ended")),
+    }
+}
+
+/// Sends a message, without a flush.
+pub(super) fn feed(connection: &mut Connection, payload: Bytes) -> anyhow::Result<()> {
+    Ok(at_once(connection.feed(payload))??)
+}
+
+/// Flushes what was sent.
+pub(super) fn flush(connection: &mut Connection) -> anyhow::Result<()> {
+    Ok(at_once(connection.flush())??)
+}
+
+/// The result of what does not wait.
+pub(super) fn at_once<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
+    work.now_or_never().context("a connection in memory takes everything, and this waited")
+}

@@ -1,0 +1,443 @@
+//! A relay, its clients and their connections in one thread and in virtual time, in which every
+//! message arrives at once.
+
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, anyhow, bail};
+use codecs::{ClientMessage, Codec, Filter};
+use relay_sim::{
+    BatchLimits, Config,
+    machine::{self, Opening, Relay, Time},
+};
+use wire::Connection;
+
+use super::{
+    Setting, probe,
+    wires::{at_once, feed, flush, next, pair},
+};
+use crate::{
+    client::{Action, Client, Report},
+    ledger,
+    recorder::Recorder,
+    schedule::nanos,
+    shared::Shared,
+    workload::{Due, Workload},
+};
+
+/// The relay's URL in AUTH events (NIP-42).
+const URL: &str = "ws://127.0.0.1";
+
+/// Wall clock at the start, in seconds since 1970.
+const UNIX_S: u64 = 1_800_000_000;
+
+/// Ids in one request for stored events.
+const IDS: usize = 100;
+
+/// Plays a plan. Its sections are:
+///
+/// - `ID first_delivery`, `ID later_delivery`: the relay sends every stored event of the plan once,
+///   and again, to a client whose work is not counted; the first time it encodes;
+/// - `ID young`: the first half of the plan;
+/// - `ID steady`: the second half, over connections and encodings that are no longer new. Of a plan
+///   that is due at one instant it is the whole.
+///
+/// # Errors
+/// When a client or the wire fails, or the ledger does not balance.
+pub(super) fn play(workload: Workload, setting: &Setting, id: &str) -> anyhow::Result<()> {
+    let mut world = World::new(workload, setting)?;
+    world.open()?;
+    probe::end_preparation()?;
+    for section in ["first_delivery", "later_delivery"] {
+        if let Some(events) = world.send_stored(setting)? {
+            probe::end_section(&format!("{id} {section}"), events)?;
+        }
+    }
+    world.start();
+    let young = world.run(Some(world.half()))?;
+    if young > 0 {
+        probe::end_section(&format!("{id} young"), young)?;
+    }
+    let all = world.run(None)?;
+    anyhow::ensure!(all > young, "the plan has nothing in its second half: take more seconds");
+    probe::end_section(&format!("{id} steady"), all - young)?;
+    world.close().with_context(|| id.to_owned())
+}
+
+/// A client, and both ends of its connection.
+#[derive(Debug)]
+struct Station {
+    client: Client,
+    link: Option<Link>,
+}
+
+#[derive(Debug)]
+struct Link {
+    client: Connection,
+    relay: Connection,
+    machine: machine::Connection,
+    /// Whether the client sent what the relay has not read, and the other way round.
+    to_relay: bool,
+    to_client: bool,
+}
+
+/// What a client is told.
+#[derive(Debug, Clone, Copy)]
+enum Input {
+    Open,
+    Due(Due),
+    Timer,
+    Connected,
+    Messages,
+}
+
+/// Whose timer it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Client(usize),
+    Relay(usize),
+}
+
+struct World {
+    shared: Arc<Shared>,
+    setting: Setting,
+    codec: &'static dyn Codec,
+    relay: Arc<Relay>,
+    stations: Vec<Station>,
+    recorder: Recorder,
+    /// What is due by plan, the next one last.
+    dues: Vec<(u64, usize, Due)>,
+    timers: BinaryHeap<Reverse<(u64, Timer)>>,
+    epoch: Instant,
+    now_ns: u64,
+}
+
+impl World {
+    fn new(workload: Workload, setting: &Setting) -> anyhow::Result<World> {
+        let codec = setting.format.codec(setting.implementation)?;
+        let relay = Arc::new(Relay::new(config(&workload, setting))?);
+        relay.preload(&workload.events[..workload.stored]);
+        let timeline = workload.timeline(|_| true);
+        let mut dues: Vec<_> = timeline.into_iter().map(|(at, id, due)| (nanos(at), id, due)).collect();
+        dues.reverse();
+        let shared = Arc::new(Shared::new(workload));
+        let client = |id| Client::new(Arc::clone(&shared), codec, id, (URL, UNIX_S));
+        Ok(World {
+            stations: (0..shared.workload.roles.len())
+                .map(|id| Station { client: client(id), link: None })
+                .collect(),
+            shared,
+            setting: *setting,
+            codec,
+            relay,
+            recorder: Recorder::default(),
+            dues,
+            timers: BinaryHeap::new(),
+            epoch: Instant::now(),
+            now_ns: 0,
+        })
+    }
+
+    /// Connects and subscribes those who do so before the start.
+    fn open(&mut self) -> anyhow::Result<()> {
+        for id in 0..self.stations.len() {
+            self.tell(id, &Input::Open)?;
+        }
+        self.settle()?;
+        anyhow::ensure!(
+            self.stations.iter().all(|station| station.client.is_ready()),
+            "a client did not get ready, though nothing is on its way"
+        );
+        Ok(())
+    }
+
+    fn start(&mut self) {
+        self.timers.clear();
+        self.now_ns = 0;
+        self.stations.iter_mut().for_each(|station| station.client.start(UNIX_S));
+    }
+
+    /// Sends every stored event of the plan to one more client. Returns how many there are, if any.
+    fn send_stored(&mut self, setting: &Setting) -> anyhow::Result<Option<u64>> {
+        let workload = &self.shared.workload;
+        let ids: Vec<[u8; 32]> =
+            workload.asked().iter().map(|event| workload.events[*event as usize].id).collect();
+        let time = self.time();
+        let mut link = self.link(setting)?;
+        let mut sent = 0;
+        for ids in ids.chunks(IDS) {
+            let filter =
+                Filter { ids: Some(ids.to_vec()), limit: Some(ids.len() as u64), ..Filter::default() };
+            let request = ClientMessage::Req { subscription: "stored".into(), filters: vec![filter] };
+            let mut payload = Vec::new();
+            self.codec.encode_client(&request, &mut payload)?;
+            feed(&mut link.client, payload.into())?;
+            flush(&mut link.client)?;
+            link.relay_works(time)?;
+            while next(&mut link.client)?.is_some() {
+                sent += 1;
+            }
+            sent -= 1; // EOSE
+        }
+        Ok((sent > 0).then_some(sent))
+    }
+
+    /// The middle of the plan.
+    fn half(&self) -> u64 {
+        let workload = &self.shared.workload;
+        nanos((workload.first_due() + workload.last_due()) / 2) + 1
+    }
+
+    /// Plays until `end_ns`, or until nothing is left. Returns the envelopes so far.
+    fn run(&mut self, end_ns: Option<u64>) -> anyhow::Result<u64> {
+        let mut caught_up = false;
+        while !self.shared.is_done() {
+            let due = self.dues.last().map(|(at, _, _)| *at);
+            let timer = self.timers.peek().map(|Reverse((at, _))| *at);
+            match due.into_iter().chain(timer).min() {
+                Some(at) if end_ns.is_some_and(|end| at >= end) => break,
+                Some(at) => self.advance(at.max(self.now_ns))?,
+                None if !caught_up && self.shared.waits_for_slow_readers() => {
+                    caught_up = true;
+                    self.tell_slow_readers()?;
+                }
+                None => bail!("nothing is due, and {} pieces of work are left", self.shared.outstanding()),
+            }
+            self.settle()?;
+        }
+        Ok(self.envelopes())
+    }
+
+    /// Deliveries so far, or acknowledged publications where nothing is delivered.
+    fn envelopes(&self) -> u64 {
+        match self.shared.deliveries() {
+            0 => self.shared.accepted().count() as u64,
+            deliveries => deliveries,
+        }
+    }
+
+    fn advance(&mut self, now_ns: u64) -> anyhow::Result<()> {
+        self.now_ns = now_ns;
+        if let Some((_, id, due)) = self.dues.pop_if(|(at, _, _)| *at <= now_ns) {
+            return self.tell(id, &Input::Due(due));
+        }
+        let Some(Reverse((_, timer))) = self.timers.pop() else { return Ok(()) };
+        match timer {
+            Timer::Client(id) => {
+                let due = self.stations[id].client.next_wake_ns().is_some_and(|at| at <= now_ns);
+                if due { self.tell(id, &Input::Timer) } else { Ok(()) }
+            }
+            Timer::Relay(id) => {
+                let time = self.time();
+                if let Some(link) = &mut self.stations[id].link {
+                    probe::relay_side(&mut || link.machine.on_timer(time.instant));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn tell_slow_readers(&mut self) -> anyhow::Result<()> {
+        for id in 0..self.stations.len() {
+            if self.stations[id].client.reads_slowly() {
+                self.tell(id, &Input::Due(Due::CatchUp))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets everybody read and answer until nothing is on its way.
+    fn settle(&mut self) -> anyhow::Result<()> {
+        loop {
+            let mut quiet = true;
+            let time = self.time();
+            for (id, station) in self.stations.iter_mut().enumerate() {
+                let Some(link) = &mut station.link else { continue };
+                if link.to_relay || link.machine.has_to_transmit() {
+                    quiet = false;
+                    link.relay_works(time)?;
+                    if let Some(at) = link.machine.next_timer() {
+                        let at = nanos(at.saturating_duration_since(self.epoch));
+                        self.timers.push(Reverse((at, Timer::Relay(id))));
+                    }
+                }
+            }
+            for id in 0..self.stations.len() {
+                let station = &self.stations[id];
+                let waits = station.link.as_ref().is_some_and(|link| link.to_client);
+                if waits && station.client.may_read() {
+                    quiet = false;
+                    self.tell(id, &Input::Messages)?;
+                }
+            }
+            if quiet {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Tells a client something, and carries out what it wants.
+    fn tell(&mut self, id: usize, input: &Input) -> anyhow::Result<()> {
+        let mut input = Some(*input);
+        loop {
+            let (now_ns, recorder) = (self.now_ns, &mut self.recorder);
+            let Station { client, link } = &mut self.stations[id];
+            let mut wants = Ok(None);
+            probe::client_side(&mut || wants = work(client, link, input.take(), now_ns, recorder));
+            match wants? {
+                Some(Action::Connect) => {
+                    let setting = self.setting;
+                    self.stations[id].link = Some(self.link(&setting)?);
+                    input = Some(Input::Connected);
+                }
+                Some(Action::Close | Action::Abort) => {
+                    let mut link = self.stations[id].link.take();
+                    probe::relay_side(&mut || drop(link.take().map(|link| link.machine)));
+                }
+                Some(Action::Fail(why)) => bail!(why),
+                Some(Action::Send(_) | Action::Record(_)) | None => break,
+            }
+        }
+        if let Some(at) = self.stations[id].client.next_wake_ns() {
+            self.timers.push(Reverse((at.max(self.now_ns), Timer::Client(id))));
+        }
+        Ok(())
+    }
+
+    /// A connection of one more client.
+    fn link(&self, setting: &Setting) -> anyhow::Result<Link> {
+        let (client, relay) = pair(setting, self.stations.len())?;
+        let opening = Opening {
+            batched: setting.batch.is_some(),
+            shares: relay.shares(),
+            ..Opening::new(setting.format)
+        };
+        let mut machine = None;
+        probe::relay_side(&mut || machine = Some(self.relay.connect(&opening)));
+        let machine = machine.context("the relay side ran")?;
+        Ok(Link { client, relay, machine, to_relay: false, to_client: false })
+    }
+
+    fn time(&self) -> Time {
+        Time {
+            instant: self.epoch + Duration::from_nanos(self.now_ns),
+            unix_seconds: UNIX_S + self.now_ns / 1_000_000_000,
+        }
+    }
+
+    /// Proves that what was counted is what was planned.
+    fn close(self) -> anyhow::Result<()> {
+        let reports: Vec<Report> = self.stations.into_iter().map(|station| station.client.finish()).collect();
+        let counts = ledger::close(&self.shared, &reports.iter().collect::<Vec<_>>(), true);
+        counts.balanced().map_err(|why| anyhow!("the ledger does not balance: {why}"))
+    }
+}
+
+impl Link {
+    /// The relay reads what the client sent, and says what it has to say.
+    fn relay_works(&mut self, time: Time) -> anyhow::Result<()> {
+        let mut done = Ok(());
+        probe::relay_side(&mut || done = self.turn(time));
+        self.to_relay = false;
+        self.to_client = true;
+        done
+    }
+
+    fn turn(&mut self, time: Time) -> anyhow::Result<()> {
+        while let Some(message) = next(&mut self.relay)? {
+            let taken = self.machine.receive(&message.payload, message.opcode, time);
+            taken.map_err(|close| anyhow!("the relay ends a connection: {}", close.reason))?;
+        }
+        at_once(self.machine.transmit(&mut self.relay, time))??;
+        match self.machine.poll_stop() {
+            Some(close) => bail!("the relay ends a connection: {}", close.reason),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A client's turn: it hears `input`, and does what follows, up to what it cannot do itself.
+fn work(
+    client: &mut Client,
+    link: &mut Option<Link>,
+    input: Option<Input>,
+    now_ns: u64,
+    recorder: &mut Recorder,
+) -> anyhow::Result<Option<Action>> {
+    match input {
+        None => {}
+        Some(Input::Open) => client.open(now_ns),
+        Some(Input::Due(due)) => client.on_due(due, now_ns),
+        Some(Input::Timer) => client.on_timer(now_ns),
+        Some(Input::Connected) => client.on_connected(now_ns),
+        Some(Input::Messages) => {
+            while client.may_read() {
+                let Some(open) = link.as_mut() else { break };
+                let Some(message) = next(&mut open.client)? else {
+                    open.to_client = false;
+                    break;
+                };
+                client.on_message(&message.payload, now_ns);
+                let wants = act(client, link, now_ns, recorder)?;
+                if wants.is_some() {
+                    return Ok(wants);
+                }
+            }
+        }
+    }
+    let wants = act(client, link, now_ns, recorder)?;
+    if let Some(link) = link.as_mut().filter(|link| link.to_relay) {
+        flush(&mut link.client)?;
+    }
+    Ok(wants)
+}
+
+/// Carries out a client's actions, up to one that concerns its connection.
+fn act(
+    client: &mut Client,
+    link: &mut Option<Link>,
+    now_ns: u64,
+    recorder: &mut Recorder,
+) -> anyhow::Result<Option<Action>> {
+    loop {
+        while let Some(action) = client.next_action() {
+            match action {
+                Action::Record(sample) => recorder.add(client.label(), &sample),
+                Action::Send(payload) => {
+                    let link = link.as_mut().context("a client connects before it sends")?;
+                    feed(&mut link.client, payload)?;
+                    link.to_relay = true;
+                }
+                other => return Ok(Some(other)),
+            }
+        }
+        if !client.has_backlog() {
+            return Ok(None);
+        }
+        client.on_room(now_ns);
+    }
+}
+
+/// The relay's settings: those that `client-sim` gives the relay that it starts.
+fn config(workload: &Workload, setting: &Setting) -> Config {
+    let mut config = Config::default();
+    config.implementation = setting.implementation;
+    config.verify = setting.verify;
+    config.keep_expired = true;
+    config.auth = workload.auth;
+    if let Some(bytes) = workload.frame_bytes {
+        config.reconcile.frame_bytes = bytes;
+    }
+    if let Some((ms, events, bytes)) = setting.batch {
+        config.batch = BatchLimits {
+            hold: Duration::from_millis(ms.into()),
+            events: events.into(),
+            bytes: bytes as usize,
+        };
+    }
+    config
+}

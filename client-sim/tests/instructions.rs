@@ -1,0 +1,73 @@
+//! What the program plays for a counter of instructions, without the counter.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+use std::process::{Command, Output};
+
+fn count(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_client-sim")).arg("role:count").args(args).output().unwrap()
+}
+
+fn cell(id: &str, format: &str, compression: &str, batch: &str) -> String {
+    format!(
+        r#"{{"id":"{id}","format":"{format}","compression":"{compression}","implementation":"library","verify":"id","batch":{batch}}}"#
+    )
+}
+
+/// The sections with what they are divided by, behind the line that says what built the program.
+fn sections(output: &Output) -> Vec<(String, u64)> {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let build = lines.next().unwrap();
+    assert!(build["rustc"].as_str().unwrap().starts_with("rustc 1.") && build["optimised"].is_boolean());
+    let section = |line: serde_json::Value| {
+        Some((line["section"].as_str()?.to_owned(), line["units"].as_u64().unwrap()))
+    };
+    lines.filter_map(section).collect()
+}
+
+#[test]
+fn a_stream_is_played_in_halves_and_every_delivery_is_accounted_for() {
+    let (plain, packed) = (
+        cell("plain", "json", "none", "null"),
+        cell("packed", "dannypack", "deflate-shared", "[5,16,65536]"),
+    );
+    let args = [
+        "--scenario",
+        "note-stream",
+        "--seconds",
+        "0.1",
+        "--rate",
+        "500",
+        "--cell",
+        &plain,
+        "--cell",
+        &packed,
+    ];
+    let found = sections(&count(&args));
+    let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["plain young", "plain steady", "packed young", "packed steady"]);
+    // Fifty notes to eight subscribers; a ledger that does not balance is an error.
+    assert_eq!((found[0].1 + found[1].1, found[2].1 + found[3].1), (400, 400));
+    assert_eq!(found, sections(&count(&args)), "the same again");
+}
+
+#[test]
+fn stored_events_are_sent_before_their_scenario_begins() {
+    let cell = cell("a", "cbor-packed", "zstd", "null");
+    let found = sections(&count(&["--scenario", "follow-list-burst", "--cell", &cell]));
+    let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["a first_delivery", "a later_delivery", "a young", "a steady"]);
+    assert!(found[0].1 > 100 && found[0].1 == found[1].1, "{found:?}");
+    assert!(found[2].1 > found[0].1, "several clients ask for the same event: {found:?}");
+}
+
+#[test]
+fn a_plan_without_a_second_half_is_refused() {
+    let cell = cell("a", "json", "none", "null");
+    let output = count(&["--scenario", "follow-list-burst", "--seconds", "0.001", "--cell", &cell]);
+    assert!(!output.status.success());
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.starts_with("role:count: "), "{text}");
+}

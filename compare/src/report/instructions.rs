@@ -1,0 +1,122 @@
+//! Counts as tables.
+
+use super::{
+    check::verdict,
+    number::{ratio, three},
+    table::{NOTHING, Table},
+    view::LoadView,
+};
+use crate::{
+    matrix::{BASE_COMPRESSION, BASE_FORMAT, CellSpec},
+    result::{Instructions, RESOLUTION, Role},
+};
+
+impl Instructions {
+    /// One row a path.
+    pub fn paths(&self) -> Table {
+        let mut table = Table::new(1, &["path", "units", "relay side", "client side"]);
+        for row in &self.rows {
+            table.rows.push(vec![
+                row.name.clone(),
+                row.units.to_string(),
+                count(row.relay),
+                count(row.client),
+            ]);
+        }
+        table
+    }
+
+    /// One row a cell: instructions of a delivery at both ends against the cell's reference, and of
+    /// a first delivery at the relay. `cells` are ids with those of their references.
+    fn cells<'c>(&self, cells: impl Iterator<Item = (&'c str, Option<&'c str>)>) -> Table {
+        let headings =
+            ["cell", "relay instr./event", "", "client instr./event", "", "relay, first delivery", "later"];
+        let mut table = Table::new(1, &headings);
+        for (id, reference) in cells {
+            let of = |id: &str, part: &str| self.row(&format!("{id} {part}"));
+            let Some(own) = of(id, "steady") else { continue };
+            let reference = reference.and_then(|reference| of(reference, "steady"));
+            let against = |own: f64, reference: Option<f64>| {
+                let said = |other: f64| format!("{} {}", ratio(own / other), verdict(own / other));
+                reference.map_or_else(|| NOTHING.to_owned(), said)
+            };
+            let sent = |part| of(id, part).map_or_else(|| NOTHING.to_owned(), |row| count(row.relay));
+            table.rows.push(vec![
+                id.to_owned(),
+                count(own.relay),
+                against(own.relay, reference.map(|row| row.relay)),
+                count(own.client),
+                against(own.client, reference.map(|row| row.client)),
+                sent("first_delivery"),
+                sent("later_delivery"),
+            ]);
+        }
+        table
+    }
+
+    /// One row a cell of a matrix, each against JSON under the same compression (JSON itself:
+    /// without compression).
+    pub fn matrix(&self, cells: &[CellSpec]) -> Table {
+        let counted = cells.iter().filter(|cell| matches!(cell.role, Role::Anchor | Role::Cell));
+        let id = |cell: &CellSpec| reference(cell, cells).map(|reference| reference.id.as_str());
+        self.cells(counted.map(|cell| (cell.id.as_str(), id(cell))))
+    }
+
+    /// What the counts are, and how well they repeat.
+    pub fn note(&self) -> String {
+        let differ = self.repeat_difference();
+        let repeats = match differ <= RESOLUTION {
+            true => "a verdict needs 0.2 %",
+            false => "MORE than the 0.2 % that a verdict needs",
+        };
+        format!(
+            "Instructions in user space, counted by {} in one process: not time. Kernel, sockets and the waiting of \
+             processes are not in it. Two counts differ by at most {:.3} % ({repeats}). {}, {}, {}.",
+            self.conditions.valgrind,
+            differ * 100.0,
+            self.conditions.rustc.as_deref().unwrap_or("an unknown compiler"),
+            if self.conditions.optimised {
+                "optimised"
+            } else {
+                "NOT optimised: says nothing about a format"
+            },
+            self.conditions.processor,
+        )
+    }
+}
+
+impl LoadView<'_> {
+    /// What was counted of the load's cells, each against the cell that it is measured against.
+    pub(crate) fn instructions(&self) -> Option<(Table, String)> {
+        let counted = self.result.instructions.as_ref()?;
+        let id = |view| self.reference(view).map(|reference| reference.cell.id.as_str());
+        let cells = counted.cells(self.cells.iter().map(|view| (view.cell.id.as_str(), id(view))));
+        (!cells.is_empty()).then(|| (cells, counted.note()))
+    }
+}
+
+/// JSON under the same compression; for JSON itself, JSON without compression.
+fn reference<'c>(cell: &CellSpec, cells: &'c [CellSpec]) -> Option<&'c CellSpec> {
+    let like = |compression: &str| {
+        cells.iter().find(|json| {
+            matches!(json.role, Role::Anchor | Role::Cell)
+                && (json.format.as_str(), json.compression.as_str()) == (BASE_FORMAT, compression)
+                && (&json.implementation, &json.verify) == (&cell.implementation, &cell.verify)
+                && (&json.batching, json.load()) == (&cell.batching, cell.load())
+                && json.id != cell.id
+        })
+    };
+    match cell.format == BASE_FORMAT {
+        true => like(BASE_COMPRESSION),
+        false => like(&cell.compression).or_else(|| like(BASE_COMPRESSION)),
+    }
+}
+
+/// Instructions in thousands from ten thousand on.
+fn count(instructions: f64) -> String {
+    match () {
+        () if instructions == 0.0 => NOTHING.to_owned(),
+        () if instructions >= 1e4 => format!("{} k", three(instructions / 1e3)),
+        () => three(instructions),
+    }
+}

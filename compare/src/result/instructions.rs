@@ -1,0 +1,88 @@
+//! `instructions.json`: what `compare instructions` counted.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result};
+use measure::Tool;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The name of the file in the folder of a result.
+pub const INSTRUCTIONS_FILE: &str = "instructions.json";
+
+/// What two counts of the same may differ by, as a share: smaller differences have no verdict.
+pub const RESOLUTION: f64 = 0.002;
+
+/// What was counted, and where.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Instructions {
+    /// [`measure::SCHEMA_VERSION`] of the writer.
+    pub schema_version: String,
+    /// The program that wrote this.
+    pub tool: Tool,
+    /// What changes counts of the same source.
+    pub conditions: Conditions,
+    /// The counts, in the order in which they were made.
+    pub rows: Vec<Row>,
+}
+
+/// What changes the counts of the same source: counts compare only when this is the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Conditions {
+    /// The compiler of the program that was counted.
+    pub rustc: Option<String>,
+    /// Whether it optimised.
+    pub optimised: bool,
+    /// Valgrind's version.
+    pub valgrind: String,
+    /// The C library, whose `memcpy` and `malloc` are counted too.
+    pub libc: String,
+    /// The processor's instruction set as far as code chooses by it.
+    pub processor: String,
+}
+
+/// One section of the program that was counted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Row {
+    /// What was counted: a hot path, or a cell and a part of its play.
+    pub name: String,
+    /// What the counts are divided by: deliveries, events or messages.
+    pub units: u64,
+    /// Instructions of the relay's side for each.
+    pub relay: f64,
+    /// Instructions of the clients' side for each.
+    pub client: f64,
+    /// The larger difference of the two sides between two counts, as a share.
+    pub repeat_difference: f64,
+}
+
+impl Instructions {
+    /// Reads a file, or the one in a folder.
+    ///
+    /// # Errors
+    /// When it is missing or has another layout.
+    pub fn read(path: &Path) -> Result<Instructions> {
+        let file = if path.is_dir() { path.join(INSTRUCTIONS_FILE) } else { path.to_owned() };
+        Ok(measure::read_versioned(&file, "count of instructions")?)
+    }
+
+    /// Writes a file.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, file: &Path) -> Result<()> {
+        let mut text = serde_json::to_string_pretty(self).context("counts do not serialize")?;
+        text.push('\n');
+        fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    /// The row of that name.
+    pub fn row(&self, name: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.name == name)
+    }
+
+    /// The largest difference between two counts of the same, as a share.
+    pub fn repeat_difference(&self) -> f64 {
+        self.rows.iter().map(|row| row.repeat_difference).fold(0.0, f64::max)
+    }
+}
