@@ -159,6 +159,18 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
 
+    /// Write every delivery that was lost, doubled, altered or not owed, one line of JSON each: what
+    /// is wrong, connection, event id and kind, subscription, filter, and what the relay said. The
+    /// summary names the first five of each kind.
+    #[arg(long, value_name = "FILE")]
+    pub ledger: Option<PathBuf>,
+
+    /// Count an event that comes twice to a subscription, once before EOSE and once after, as
+    /// duplicated. Without it such events are tolerated and counted apart. A relay of our own is
+    /// always strict.
+    #[arg(long, requires = "url")]
+    pub strict_seam: bool,
+
     /// Print a line of JSON on standard output each second, for programs that show progress:
     /// second, of, samples, latency_ns_p99.
     #[arg(long, hide_short_help = true)]

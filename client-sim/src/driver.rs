@@ -289,7 +289,7 @@ impl Driver {
                     Action::Connect => self.connect().await?,
                     Action::Close => self.close().await,
                     Action::Abort => self.abort(),
-                    Action::Fail(why) => return Err(anyhow!(why)),
+                    Action::Fail(failure) => return Err(failure.into()),
                 }
             }
             if !self.client.has_backlog() {

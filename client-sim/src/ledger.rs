@@ -1,21 +1,25 @@
 //! Proves that every planned event has exactly one fate and every expected delivery arrived once.
 
+use std::{borrow::Cow, collections::HashSet};
+
+use codecs::Filter;
 use measure::Counts;
 
 use crate::{
     bits::Bits,
-    client::Report,
+    client::{Report, Subscription, lacked, planned_from},
+    incidents::{Incidents, Wrong},
     schedule::nanos,
     shared::{Fate, Shared},
     swarm::Outcome,
-    workload::Workload,
+    workload::{Live, Workload},
 };
 
 /// Closes the ledger of a run: sums the clients' reports, which stand in the order of the plan, and
 /// compares the sums with the plan. In an incomplete run an unanswered publication is unknown
 /// rather than timed out.
 pub fn close(shared: &Shared, reports: &[&Report], complete: bool) -> Counts {
-    let counts = close_of(shared, reports, complete, |_| true);
+    let counts = add_up(shared, reports, complete, Some(&shared.incidents), |_| true);
     Counts { repeats_expected: shared.workload.repeats, ..counts }
 }
 
@@ -25,6 +29,17 @@ pub fn close_of(
     shared: &Shared,
     reports: &[&Report],
     complete: bool,
+    is_one: impl Fn(usize) -> bool,
+) -> Counts {
+    add_up(shared, reports, complete, None, is_one)
+}
+
+/// Adds up the ledger of some connections, and names what is wrong to `incidents`.
+fn add_up(
+    shared: &Shared,
+    reports: &[&Report],
+    complete: bool,
+    incidents: Option<&Incidents>,
     is_one: impl Fn(usize) -> bool,
 ) -> Counts {
     let workload = &shared.workload;
@@ -56,29 +71,35 @@ pub fn close_of(
         }
     }
     counts.requests_failed = counts.requests - counts.requests_completed;
-    for (id, client) in ones() {
-        for (n, (live, seen)) in workload.roles[id].filters().iter().zip(&client.seen).enumerate() {
-            let matches = &workload.live[*live as usize].matches;
-            if client.cut_off.is_some() || client.closed.contains(n) {
-                // The relay ended the connection or the subscription: deliveries until then are
-                // judged, later ones are not lost.
-                close_live(shared, matches, seen, |n| seen.contains(n), &mut counts);
-                let owed = matches.iter().filter(|n| shared.fate(*n) == Fate::Acked && !seen.contains(*n));
-                counts.deliveries_cut_off += owed.count() as u64;
-            } else {
-                close_live(shared, matches, seen, |_| true, &mut counts);
+    if incidents.is_some() {
+        let began: HashSet<u32> = reports.iter().flat_map(|report| report.began.iter().copied()).collect();
+        for (n, session) in (0..).zip(&workload.sessions).filter(|(n, _)| !began.contains(n)) {
+            for (subscription, event) in planned_from(session, n, 0).chain(lacked(session, n)) {
+                name(shared, incidents, Wrong::Lost, (session.connection, subscription), event, || None);
+            }
+        }
+    }
+    for (connection, client) in ones() {
+        let role = &workload.roles[connection];
+        for (n, (live, seen)) in (0..).zip(role.filters().iter().zip(&client.seen)) {
+            // The relay ended the connection or the subscription: deliveries until then are judged,
+            // later ones are not lost.
+            let ended = client.cut_off.is_some() || client.closed.contains(n as usize);
+            let subscription = (connection, Subscription::Live(n));
+            let owed = |n| !ended || seen.contains(n);
+            close_live(shared, incidents, subscription, *live, seen, &owed, &mut counts);
+            if ended {
+                counts.deliveries_cut_off += missing(shared, *live, seen, |_| true);
             }
         }
         for stay in &client.stays {
-            let matches = &workload.live[stay.live as usize].matches;
-            let is_missing = |n: &usize| {
-                stay.during.contains(*n) && !stay.seen.contains(*n) && shared.fate(*n) == Fate::Acked
-            };
-            if stay.closed {
-                counts.deliveries_cut_off += matches.iter().filter(is_missing).count() as u64;
-            }
             let owed = |n| (!stay.closed && stay.during.contains(n)) || stay.seen.contains(n);
-            close_live(shared, matches, &stay.seen, owed, &mut counts);
+            let subscription = (connection, stay.subscription);
+            close_live(shared, incidents, subscription, stay.live, &stay.seen, &owed, &mut counts);
+            if stay.closed {
+                counts.deliveries_cut_off +=
+                    missing(shared, stay.live, &stay.seen, |n| stay.during.contains(n));
+            }
         }
         counts.readers_cut_off += u64::from(client.cut_off.is_some());
     }
@@ -89,11 +110,18 @@ pub fn close_of(
 /// Adds up one live subscription: each accepted publication that matches and is owed is due once.
 fn close_live(
     shared: &Shared,
-    matches: &Bits,
+    incidents: Option<&Incidents>,
+    subscription: (usize, Subscription),
+    live: u32,
     seen: &Bits,
-    owed: impl Fn(usize) -> bool,
+    owed: &dyn Fn(usize) -> bool,
     counts: &mut Counts,
 ) {
+    let Live { filter, matches } = &shared.workload.live[live as usize];
+    let name = |wrong, n: usize| {
+        let event = shared.workload.publications[n].event;
+        name(shared, incidents, wrong, subscription, event, || Some(Cow::Borrowed(filter)));
+    };
     for n in matches.iter() {
         match (seen.contains(n), shared.fate(n)) {
             // A delivery without an OK proves that the relay accepted the event.
@@ -101,11 +129,38 @@ fn close_live(
                 counts.deliveries_expected += 1;
                 counts.deliveries += 1;
             }
-            (true, Fate::Rejected | Fate::Duplicate | Fate::Dropped) => counts.deliveries_unexpected += 1,
-            (false, Fate::Acked) => counts.deliveries_expected += u64::from(owed(n)),
+            (true, Fate::Rejected | Fate::Duplicate | Fate::Dropped) => {
+                counts.deliveries_unexpected += 1;
+                name(Wrong::Unexpected, n);
+            }
+            (false, Fate::Acked) if owed(n) => {
+                counts.deliveries_expected += 1;
+                name(Wrong::Lost, n);
+            }
             (false, _) => {}
         }
     }
+}
+
+/// How many accepted publications did not come to a subscription that the relay ended.
+fn missing(shared: &Shared, live: u32, seen: &Bits, was_due: impl Fn(usize) -> bool) -> u64 {
+    let matches = shared.workload.live[live as usize].matches.iter();
+    let missing = matches.filter(|n| shared.fate(*n) == Fate::Acked && !seen.contains(*n) && was_due(*n));
+    missing.count() as u64
+}
+
+fn name<'f>(
+    shared: &Shared,
+    incidents: Option<&Incidents>,
+    wrong: Wrong,
+    (connection, subscription): (usize, Subscription),
+    event: u32,
+    filter: impl FnOnce() -> Option<Cow<'f, Filter>>,
+) {
+    let Some(incidents) = incidents else { return };
+    let event = &shared.workload.events[event as usize];
+    let subscription = subscription.to_string();
+    incidents.add(wrong, (&event.id, Some(event.kind)), (connection, &subscription), filter);
 }
 
 /// How long work was outstanding, in nanoseconds: the denominator of envelopes per second. With

@@ -24,6 +24,7 @@ pub mod explain;
 mod figure;
 mod first_delivery;
 mod floor;
+pub mod incidents;
 pub mod instructions;
 pub mod ledger;
 mod memory;

@@ -1,6 +1,6 @@
 //! One run: the plan, the preparation, the load, and the record of it.
 
-use std::{collections::HashMap, ffi::OsString, path::Path, sync::Arc, time::Duration};
+use std::{collections::HashMap, ffi::OsString, fs::File, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use codecs::Format;
@@ -13,6 +13,7 @@ use crate::{
     cores,
     dial::{self, Dialer, Target},
     expect, first_delivery, floor,
+    incidents::Incidents,
     own_relay::OwnRelay,
     plan_facts::PlanFacts,
     prepare,
@@ -31,8 +32,10 @@ pub(crate) struct UsageError(anyhow::Error);
 
 /// Plans, prepares, runs and writes the record.
 pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
-    let (scenario, corpus, workload, seed) = plan(args).map_err(UsageError)?;
+    let (scenario, corpus, mut workload, seed) = plan(args).map_err(UsageError)?;
+    workload.tolerates_seam = args.url.is_some() && !args.strict_seam;
     let compression = compression(args).map_err(UsageError)?;
+    let ledger = ledger_file(args).map_err(UsageError)?;
     let plan_facts = PlanFacts::of(&workload);
     dial::raise_descriptor_limit(workload.roles.len()).map_err(UsageError)?;
     let environment = Environment::collect();
@@ -41,7 +44,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let target = target(args, own_relay.as_ref(), compression, workload.roles.len())?;
     let options = options(args, own_relay.as_ref());
     let Played { shared, prepared, started_utc, outcome } =
-        play(args, target, workload, &plan_facts, &options, own_relay.as_mut())?;
+        play((args, ledger), target, workload, &plan_facts, &options, own_relay.as_mut())?;
     let complaint = first_complaint(&outcome);
     let mut facts = Facts {
         args,
@@ -63,7 +66,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let mut record = record::record(&shared, outcome, &facts);
     record.latency_bounds = expect::latency_bounds(&scenario);
     record.validity = expect::judge(&scenario, &record, &plan_facts);
-    finish(args, &record, complaint.as_deref())?;
+    finish(args, &record, complaint.as_deref(), &shared.incidents)?;
     stopped.transpose().context("the relay of our own did not end well")?;
     Ok(record)
 }
@@ -126,16 +129,20 @@ struct Played {
 /// Stores the events that the relay must hold and has those sent that sessions ask for, then plays
 /// the plan.
 fn play(
-    args: &Args,
+    (args, ledger): (&Args, Option<File>),
     target: Target,
-    workload: Workload,
+    mut workload: Workload,
     plan_facts: &PlanFacts,
     options: &swarm::Options,
     mut own_relay: Option<&mut OwnRelay>,
 ) -> anyhow::Result<Played> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let agreement = prepare::prepare(&target, &workload).await?;
+        let (agreement, live_limit) = prepare::prepare(&target, &workload).await?;
+        if live_limit > 0 && !args.quiet {
+            report("the relay sends no EOSE to limit 0: live subscriptions ask with limit 1");
+        }
+        workload.live.iter_mut().for_each(|live| live.filter.limit = Some(live_limit));
         // A floor relay encodes nothing, and answers the requests of its script alone.
         let first_delivery = match args.floor {
             true => None,
@@ -155,6 +162,9 @@ fn play(
         let mut shared = Shared::new(workload);
         shared.client_verify = options.client_verify;
         let shared = Arc::new(shared);
+        if let Some(file) = ledger {
+            shared.incidents.write_to(file);
+        }
         let started_utc = measure::utc::format(std::time::SystemTime::now());
         let outcome = swarm::run(Arc::clone(&shared), &dialer, options, own_relay).await?;
         Ok(Played { shared, prepared, started_utc, outcome })
@@ -247,6 +257,13 @@ fn compression(args: &Args) -> anyhow::Result<Compression> {
         args.compression
     );
     Ok(compression)
+}
+
+/// The file of `--ledger`, made anew.
+fn ledger_file(args: &Args) -> anyhow::Result<Option<File>> {
+    let Some(path) = &args.ledger else { return Ok(None) };
+    let file = File::create(path).with_context(|| format!("cannot write --ledger {}", path.display()))?;
+    Ok(Some(file))
 }
 
 /// The root certificates to trust for `wss://`, read once for all connections.
@@ -366,7 +383,14 @@ fn relay_flags(args: &Args, workload: &Workload) -> Vec<OsString> {
 }
 
 /// Writes the record and prints the summary, also of an incomplete run.
-fn finish(args: &Args, record: &RunRecord, complaint: Option<&str>) -> anyhow::Result<()> {
+fn finish(
+    args: &Args,
+    record: &RunRecord,
+    complaint: Option<&str>,
+    incidents: &Incidents,
+) -> anyhow::Result<()> {
+    let ledger = args.ledger.as_deref().unwrap_or(Path::new(""));
+    incidents.finish().with_context(|| format!("cannot write --ledger {}", ledger.display()))?;
     if let Some(path) = &args.record {
         record.write(path)?;
     }
@@ -380,7 +404,9 @@ fn finish(args: &Args, record: &RunRecord, complaint: Option<&str>) -> anyhow::R
         report(&format!("the scenario demands {bound}, and it was {:.3} ms", ns as f64 / 1e6));
     }
     if let Err(why) = record.counts.balanced() {
-        report(&format!("the ledger does not balance: {why}"));
+        let hint = if args.ledger.is_none() { " (--ledger FILE names all)" } else { "" };
+        report(&format!("the ledger does not balance: {why}{hint}"));
+        report(incidents.named().trim_end());
     }
     Ok(())
 }

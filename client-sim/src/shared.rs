@@ -13,7 +13,7 @@ use std::{
 use codecs::VerifyLevel;
 use tokio::sync::Notify;
 
-use crate::{bits::Bits, schedule::nanos, workload::Workload};
+use crate::{bits::Bits, incidents::Incidents, schedule::nanos, workload::Workload};
 
 /// The fate of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +61,8 @@ pub struct Shared {
     /// nanoseconds.
     last_second: (AtomicU64, AtomicU64),
     failures: Mutex<Vec<String>>,
+    /// Deliveries that were lost, doubled, altered or not owed.
+    pub incidents: Incidents,
     /// Ids of the events that each client with several relays has.
     known: Vec<Mutex<HashSet<[u8; 32]>>>,
 }
@@ -83,6 +85,7 @@ impl Shared {
             deliveries: AtomicU64::new(0),
             last_second: (AtomicU64::new(0), AtomicU64::new(0)),
             failures: Mutex::default(),
+            incidents: Incidents::default(),
             known: (0..workload.readers).map(|_| Mutex::default()).collect(),
             workload,
             fan_out: fan_out.into_iter().map(AtomicU32::new).collect(),

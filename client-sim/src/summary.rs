@@ -172,6 +172,13 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
             counts.repeats, counts.repeats_expected, counts.repeats_peeked
         )?;
     }
+    if counts.deliveries_duplicated_at_seam > 0 {
+        writeln!(
+            out,
+            "  seam             {} events came before EOSE and again after it (--strict-seam counts them as twice)",
+            counts.deliveries_duplicated_at_seam
+        )?;
+    }
     if counts.readers_cut_off + counts.subscriptions_closed > 0 {
         writeln!(
             out,

@@ -41,26 +41,57 @@ impl Drop for Relay {
     }
 }
 
-fn play(fault: &str) -> (Option<i32>, Counts) {
+/// Exit code, ledger, standard error and the lines of `--ledger`.
+struct Played {
+    code: Option<i32>,
+    counts: Counts,
+    text: String,
+    ledger: Vec<serde_json::Value>,
+}
+
+fn play(fault: &str) -> Played {
     let relay = Relay::start(fault);
     let folder = tempfile::tempdir().unwrap();
     let record = folder.path().join("record.json");
     let output = Command::new(env!("CARGO_BIN_EXE_client-sim"))
         .args(["--scenario", "note-stream", "--seconds", "1", "--rate", "100", "--drain-seconds", "2"])
-        .args(["--quiet", "--url", &relay.1, "--record"])
+        .args(["--url", &relay.1, "--ledger"])
+        .arg(folder.path().join("ledger.jsonl"))
+        .arg("--record")
         .arg(&record)
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let record = RunRecord::read(&record).unwrap_or_else(|error| panic!("{error}: {text}"));
-    (output.status.code(), record.counts)
+    let ledger = std::fs::read_to_string(folder.path().join("ledger.jsonl")).unwrap();
+    let ledger = ledger.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    Played { code: output.status.code(), counts: record.counts, text, ledger }
+}
+
+#[test]
+#[ignore = "needs python3 with websockets"]
+fn a_relay_that_is_silent_to_limit_0_is_asked_with_limit_1() {
+    let Played { code, counts, text, ledger } = play("mute");
+    assert_eq!((code, counts.deliveries, ledger.len()), (Some(0), 800, 0), "{text}");
+    assert!(text.contains("live subscriptions ask with limit 1"), "{text}");
+}
+
+#[test]
+#[ignore = "needs python3 with websockets"]
+fn live_subscriptions_that_a_python_relay_ends_are_no_loss() {
+    let Played { code, counts, text, .. } = play("close");
+    // It delivers less than the scenario expects, and loses nothing.
+    assert_eq!((Exit::Invalid.is(code), counts.balanced()), (true, Ok(())), "{text}");
+    assert_eq!((counts.subscriptions_closed, counts.deliveries_lost), (SPOILED, 0));
+    assert_eq!(counts.deliveries + counts.deliveries_cut_off, 800);
+    assert!(text.contains("the relay ended 7 live subscriptions (CLOSED)"), "{text}");
 }
 
 #[test]
 #[ignore = "needs python3 with websockets"]
 fn deliveries_that_a_python_relay_spoils_are_counted_exactly() {
     for fault in ["none", "lose", "double", "alter", "invent", "misroute"] {
-        let (code, counts) = play(fault);
+        let Played { code, counts, text, ledger } = play(fault);
         let found = [
             counts.deliveries_lost,
             counts.deliveries_duplicated,
@@ -83,6 +114,9 @@ fn deliveries_that_a_python_relay_spoils_are_counted_exactly() {
             (expected, 0, 0),
             "{fault}"
         );
+        assert_eq!(ledger.len() as u64, expected.iter().sum::<u64>(), "{fault}: one line a wrong delivery");
+        assert!(ledger.iter().all(|line| line["id"].as_str().unwrap().len() == 64), "{ledger:?}");
+        assert_eq!(text.contains(" 1 of 7: "), fault != "none", "{text}");
         assert_eq!(counts.deliveries + counts.deliveries_lost, 800, "{fault}: 100 notes to 8 subscribers");
         assert_eq!(Exit::Unbalanced.is(code), fault != "none", "{fault} ended with {code:?}");
     }

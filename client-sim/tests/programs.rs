@@ -486,6 +486,8 @@ fn what_the_relay_spoils_is_counted_exactly_and_ends_with_exit_code_4() {
         let faults =
             ["lose", "double", "alter", "invent", "misroute"].map(|fault| format!("{fault}=5%:seed=3"));
         faults.iter().for_each(|fault| flags.extend(["--relay-fault", fault]));
+        let ledger = setup.path("ledger.jsonl");
+        flags.extend(["--ledger", ledger.to_str().unwrap()]);
         let output = setup.run(&flags);
         let record = setup.record();
         let planted = record.relay.unwrap().planted.unwrap();
@@ -499,6 +501,34 @@ fn what_the_relay_spoils_is_counted_exactly_and_ends_with_exit_code_4() {
         };
         assert_eq!(found, planted, "{format}+{compression}");
         assert!(planted.lost + planted.doubled + planted.altered > 0, "{planted:?}");
-        assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(4), "{text}");
+        let ledger = fs::read_to_string(ledger).unwrap();
+        let lines: Vec<serde_json::Value> =
+            ledger.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        for (wrong, count) in [
+            ("lost", counts.deliveries_lost),
+            ("duplicated", counts.deliveries_duplicated),
+            ("altered", counts.deliveries_altered),
+            ("misrouted", counts.deliveries_misrouted),
+            ("invented", counts.deliveries_invented),
+        ] {
+            let written = lines.iter().filter(|line| line["wrong"] == wrong);
+            assert_eq!(written.count() as u64, count, "{wrong} in {format}+{compression}");
+            let named = text.matches(&format!("of {count}: ")).count() as u64;
+            assert!(named >= count.min(5), "{wrong}: {text}");
+        }
+        let lost = lines.iter().find(|line| line["wrong"] == "lost").unwrap();
+        assert!(lost["filter"].is_object() && lost["kind"].is_number(), "{lost}");
+        assert_eq!(lost["id"].as_str().unwrap().len(), 64, "{lost}");
     }
+}
+
+#[test]
+fn a_ledger_that_cannot_be_written_ends_the_run_before_it_begins() {
+    let setup = Setup::new();
+    let output = setup.run(&["--ledger", "absent/ledger.jsonl"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("cannot write --ledger absent/ledger.jsonl"), "{}", stderr(&output));
+    assert!(!setup.path("record.json").exists());
 }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::Failure;
 use crate::recorder::Sample;
 
 /// One thing to do. Carry out actions in the order in which the machine gives them.
@@ -18,5 +19,5 @@ pub(crate) enum Action {
     /// Record a latency.
     Record(Sample),
     /// End this client; the run is incomplete.
-    Fail(String),
+    Fail(Failure),
 }

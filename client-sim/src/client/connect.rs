@@ -4,11 +4,15 @@ use std::{borrow::Cow, time::Duration};
 
 use codecs::{ClientMessage, Event};
 
-use super::{Action, Client, Subscription, Wake};
-use crate::{bits::Bits, recorder::Timing, schedule::nanos};
+use super::{Action, Client, Failure, Owed, Subscription, Wake};
+use crate::{bits::Bits, incidents, recorder::Timing, schedule::nanos};
 
 /// How long the relay may be silent while a connection is set up.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// How long the set-up may take, however much the relay says meanwhile: a relay may send stored
+/// events without end, and never EOSE.
+const SET_UP: Duration = Duration::from_secs(60);
 
 /// Resolution of the timers of tokio, one millisecond.
 const TIMER_STEP_NS: u64 = 1_000_000;
@@ -47,15 +51,30 @@ impl Link {
     pub(super) fn is_up(&self) -> bool {
         *self == Link::Up
     }
+}
 
-    /// Names the message that the relay was silent about.
-    pub(super) fn silence(&self) -> String {
-        let owed = match self {
-            Link::Challenge => "its challenge (NIP-42) did not come",
-            Link::Proving { .. } => "OK to AUTH did not come",
-            _ => "EOSE of a live subscription did not come",
-        };
-        format!("the relay was silent for {} s: {owed}", PATIENCE.as_secs())
+/// The patience with a relay while a connection is set up, on the clock of the client.
+#[derive(Debug)]
+pub(super) struct Patience {
+    heard_ns: u64,
+    since_ns: u64,
+}
+
+impl Patience {
+    fn from(now_ns: u64) -> Patience {
+        Patience { heard_ns: now_ns, since_ns: now_ns }
+    }
+
+    pub(super) fn ends_ns(&self) -> u64 {
+        (self.heard_ns + nanos(SILENCE)).min(self.since_ns + nanos(SET_UP))
+    }
+
+    pub(super) fn failure(&self, owed: Owed) -> Failure {
+        if self.ends_ns() == self.since_ns + nanos(SET_UP) {
+            Failure::Endless { patience: SET_UP, owed }
+        } else {
+            Failure::Silent { patience: SILENCE, owed }
+        }
     }
 }
 
@@ -96,7 +115,7 @@ impl Client {
         }
         if self.shared.workload.auth {
             self.link = Link::Challenge;
-            self.silent_at_ns = Some(now_ns + nanos(PATIENCE));
+            self.patience = Some(Patience::from(now_ns));
         } else {
             self.set_up(now_ns);
         }
@@ -119,7 +138,7 @@ impl Client {
     /// Notes that there is no connection any more.
     pub(super) fn go_down(&mut self) {
         self.link = Link::Down;
-        self.silent_at_ns = None;
+        self.patience = None;
         self.proof = None;
     }
 
@@ -171,7 +190,7 @@ impl Client {
     /// Opens live subscriptions and begins the sessions that waited for the connection.
     fn set_up(&mut self, now_ns: u64) {
         self.link = Link::Up;
-        self.silent_at_ns = None;
+        self.patience = None;
         if !self.started {
             self.subscribe(now_ns);
         }
@@ -190,21 +209,39 @@ impl Client {
             self.request(Subscription::Live(n), &shared.workload.live[*live as usize].filter);
         }
         if !filters.is_empty() {
-            self.silent_at_ns = Some(now_ns + nanos(PATIENCE));
+            self.patience = Some(Patience::from(now_ns));
         }
     }
 
-    /// Stops the silence timer when the last live subscription is open.
+    /// Needs no more patience when the last live subscription is open.
     pub(super) fn set_up_if_open(&mut self) {
         if self.link.is_up() && self.opening.count() == 0 {
-            self.silent_at_ns = None;
+            self.patience = None;
         }
     }
 
-    /// Restarts the silence timer with each message while a connection is set up.
+    /// What the relay owes while the connection is set up.
+    pub(super) fn owed(&self) -> Owed {
+        match self.link {
+            Link::Challenge => Owed::Challenge,
+            Link::Proving { .. } => Owed::Proof,
+            _ => {
+                let workload = &self.shared.workload;
+                let filters = workload.roles[self.id].filters();
+                let first = (0..).zip(filters).find(|(n, _)| self.opening.contains(*n as usize));
+                let request = first.map(|(n, live)| {
+                    let filter = &workload.live[*live as usize].filter;
+                    incidents::request(&Subscription::Live(n).to_string(), filter)
+                });
+                Owed::Eose(request.unwrap_or_default())
+            }
+        }
+    }
+
+    /// Notes that the relay is not silent.
     pub(super) fn hear(&mut self, now_ns: u64) {
-        if let Some(silent_at_ns) = &mut self.silent_at_ns {
-            *silent_at_ns = now_ns + nanos(PATIENCE);
+        if let Some(patience) = &mut self.patience {
+            patience.heard_ns = now_ns;
         }
     }
 

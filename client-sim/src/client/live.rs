@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use super::{Client, Stay, Subscription, Wake};
-use crate::{bits::Bits, recorder::Timing, schedule::nanos};
+use crate::{bits::Bits, incidents::Wrong, recorder::Timing, schedule::nanos};
 
 /// The live subscriptions of a session.
 #[derive(Debug)]
 pub(super) struct Visit {
     /// Subscriptions whose EOSE is missing.
     opening: Bits,
+    /// Subscriptions that were sent the stored event that they asked for.
+    answered: Bits,
     /// What each subscription has seen and is owed.
     subscriptions: Vec<Stay>,
     /// Publications sent before the last of these EOSEs.
@@ -24,20 +26,18 @@ impl Client {
         let workload = &self.shared.workload;
         let live = workload.roles[self.id].filters().get(filter as usize).map(|live| *live as usize);
         let Some(live) = live else {
-            self.report.counts.deliveries_misrouted += 1;
-            return;
+            return self.wrong(Wrong::Misrouted, &Subscription::Live(filter), found);
         };
         let matching = workload.publication_of(found).filter(|p| workload.live[live].matches.contains(*p));
         let Some(publication) = matching else {
             let matches = workload.live[live].filter.matches(&workload.events[found as usize]);
-            return self.count_stray(matches, false);
+            return self.count_stray(Subscription::Live(filter), found, matches, false);
         };
         if self.report.closed.contains(filter as usize) {
-            return self.count_stray(true, false);
+            return self.wrong(Wrong::Unexpected, &Subscription::Live(filter), found);
         }
         if !self.report.seen[filter as usize].insert(publication) {
-            self.report.counts.deliveries_duplicated += 1;
-            return;
+            return self.wrong(Wrong::Duplicated, &Subscription::Live(filter), found);
         }
         self.time_delivery(publication, now_ns);
         self.shared.delivered(1);
@@ -48,30 +48,38 @@ impl Client {
 
     /// Takes a delivery on a live subscription of a session.
     pub(super) fn stay_delivery(&mut self, (session, filter): (u32, u32), found: u32, now_ns: u64) {
+        let subscription = Subscription::Stay { session, filter };
         let workload = &self.shared.workload;
         let planned = workload.sessions.get(session as usize).filter(|s| s.connection == self.id);
         let live = planned.and_then(|planned| planned.live.get(filter as usize));
-        let visit = self.sessions.get_mut(&session).and_then(|session| session.visit.as_mut());
+        let mut visit = self.sessions.get_mut(&session).and_then(|session| session.visit.as_mut());
         let was_asked = visit.is_some() || self.ended.contains(&session);
         let Some(live) = live.filter(|_| was_asked).map(|live| &workload.live[*live as usize]) else {
-            self.report.counts.deliveries_misrouted += 1;
-            return;
+            return self.wrong(Wrong::Misrouted, &subscription, found);
         };
+        let is_answer = visit.as_ref().is_some_and(|visit| visit.opening.contains(filter as usize))
+            && live.filter.limit != Some(0)
+            && live.filter.matches(&workload.events[found as usize]);
+        if is_answer && visit.as_mut().is_some_and(|visit| visit.answered.insert(filter as usize)) {
+            return; // Asked with `limit: 1`, the relay sends one stored event.
+        }
         let matching = workload.publication_of(found).filter(|p| live.matches.contains(*p));
         let Some((visit, publication)) = visit.zip(matching) else {
             // A live event may be on the way when the relay reads CLOSE.
             let after_close = self.ended.contains(&session);
             let matches = live.filter.matches(&workload.events[found as usize]);
-            return self.count_stray(matches, after_close);
+            return self.count_stray(subscription, found, matches, after_close);
         };
         let stay = &mut visit.subscriptions[filter as usize];
         if stay.closed {
-            self.count_stray(true, false);
+            self.wrong(Wrong::Unexpected, &subscription, found);
         } else if stay.seen.insert(publication) {
             self.time_delivery(publication, now_ns);
             self.shared.delivered(1);
+        } else if stay.stored.remove(publication) && self.shared.workload.tolerates_seam {
+            self.report.counts.deliveries_duplicated_at_seam += 1;
         } else {
-            self.report.counts.deliveries_duplicated += 1;
+            self.wrong(Wrong::Duplicated, &subscription, found);
         }
     }
 
@@ -96,16 +104,19 @@ impl Client {
                 &shared.workload.live[*live as usize].filter,
             );
         }
-        let stay = |live: &u32| Stay {
+        let stay = |(filter, live): (u32, &u32)| Stay {
+            subscription: Subscription::Stay { session, filter },
             live: *live,
             during: Bits::default(),
             seen: Bits::of_len(publications),
+            stored: Bits::default(),
             closed: false,
         };
         if let Some(open) = self.sessions.get_mut(&session) {
             open.visit = Some(Visit {
                 opening,
-                subscriptions: filters.iter().map(stay).collect(),
+                answered: Bits::of_len(filters.len()),
+                subscriptions: (0..).zip(filters).map(stay).collect(),
                 before: Bits::default(),
                 missing: Vec::new(),
             });
@@ -120,6 +131,8 @@ impl Client {
         if !visit.opening.remove(filter as usize) {
             return false;
         }
+        let stay = &mut visit.subscriptions[filter as usize];
+        stay.stored = stay.seen.clone();
         if visit.opening.count() == 0 {
             visit.before = self.shared.sent();
             let stay = self.shared.workload.sessions[session as usize].stay;

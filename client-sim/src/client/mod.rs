@@ -8,6 +8,7 @@
 
 mod action;
 mod connect;
+mod failure;
 mod live;
 mod publish;
 mod reconcile;
@@ -18,6 +19,7 @@ mod subscription;
 mod tests;
 
 use std::{
+    borrow::Cow,
     cmp::Reverse,
     collections::{BinaryHeap, HashMap, HashSet, VecDeque},
     sync::Arc,
@@ -26,10 +28,15 @@ use std::{
 use bytes::Bytes;
 use codecs::{ClientMessage, Codec, Event, Filter, RelayMessage, hex};
 
-pub(crate) use self::report::{Report, Stay};
-pub(crate) use self::{action::Action, subscription::Subscription};
+pub(crate) use self::{
+    action::Action,
+    failure::{Failure, Owed},
+    report::{Report, Stay},
+    session::{lacked, planned_from},
+    subscription::Subscription,
+};
 use self::{
-    connect::{Identity, Link, Reader},
+    connect::{Identity, Link, Patience, Reader},
     publish::Backlog,
     reconcile::OpenReconciliation,
     session::{OpenRequest, OpenSession},
@@ -37,6 +44,7 @@ use self::{
 };
 use crate::{
     bits::Bits,
+    incidents::{About, Wrong},
     recorder::{Sample, Timing},
     shared::Shared,
     workload::{Due, Reading, Task},
@@ -69,8 +77,8 @@ pub(crate) struct Client {
     /// Whether the run has started; nothing is recorded before.
     started: bool,
     link: Link,
-    /// When a relay that stays silent while the connection is set up fails the client.
-    silent_at_ns: Option<u64>,
+    /// The patience with the relay while the connection is set up.
+    patience: Option<Patience>,
     /// The signed challenge (NIP-42), until it is sent.
     proof: Option<Event<'static>>,
     /// Live subscriptions of a subscriber whose EOSE is missing.
@@ -88,6 +96,8 @@ pub(crate) struct Client {
     requests: HashMap<Subscription, OpenRequest>,
     /// For each request or fetch that ended before everything had come, the events that had come.
     torn: HashMap<Subscription, Bits>,
+    /// For each request or fetch, the events that came after it had ended.
+    late: HashMap<Subscription, Bits>,
     /// For each fetch, by session and chunk, the events that it asked for, in ascending order.
     fetches: HashMap<(u32, u32), Vec<u32>>,
     sessions: HashMap<u32, OpenSession>,
@@ -117,7 +127,7 @@ impl Client {
             identity: Identity { url: url.to_owned(), unix_s },
             started: false,
             link: Link::Down,
-            silent_at_ns: None,
+            patience: None,
             proof: None,
             opening: Bits::of_len(role.filters().len()),
             waiting: Vec::new(),
@@ -129,6 +139,7 @@ impl Client {
             backlog: Backlog::default(),
             requests: HashMap::new(),
             torn: HashMap::new(),
+            late: HashMap::new(),
             fetches: HashMap::new(),
             sessions: HashMap::new(),
             ended: HashSet::new(),
@@ -167,9 +178,9 @@ impl Client {
 
     /// Handles every timer that is due.
     pub(crate) fn on_timer(&mut self, now_ns: u64) {
-        if self.silent_at_ns.is_some_and(|at| at <= now_ns) {
-            self.silent_at_ns = None;
-            self.fail(self.link.silence());
+        if let Some(patience) = self.patience.take_if(|patience| patience.ends_ns() <= now_ns) {
+            let failure = patience.failure(self.owed());
+            self.actions.push_back(Action::Fail(failure));
         }
         while let Some(Reverse((_, wake))) =
             self.wakes.peek().filter(|Reverse((at, _))| *at <= now_ns).copied()
@@ -230,7 +241,7 @@ impl Client {
     /// When to call [`Client::on_timer`].
     pub(crate) fn next_wake_ns(&self) -> Option<u64> {
         let wake = self.wakes.peek().map(|Reverse((at, _))| *at);
-        wake.into_iter().chain(self.silent_at_ns).min()
+        wake.into_iter().chain(self.patience.as_ref().map(Patience::ends_ns)).min()
     }
 
     /// Whether [`Client::on_room`] has something to publish.
@@ -259,6 +270,7 @@ impl Client {
 
     /// Ends the client and returns its report, with what its open sessions saw.
     pub(crate) fn finish(mut self) -> Report {
+        self.name_lost();
         // Sorts, so that the same run gives the same report.
         let mut open: Vec<_> = std::mem::take(&mut self.sessions).into_iter().collect();
         open.sort_unstable_by_key(|(n, _)| *n);
@@ -285,6 +297,7 @@ impl Client {
             RelayMessage::Closed { subscription, text } => self.closed(&subscription, &text, now_ns),
             RelayMessage::Notice { text } => {
                 self.complain(|| format!("NOTICE {text}"));
+                self.shared.incidents.said(About::Connection(self.id), &format!("NOTICE {text}"));
                 if self.link.is_up() && self.opening.count() > 0 {
                     self.fail(format!("the relay refused a live subscription: {text}"));
                 }
@@ -300,6 +313,7 @@ impl Client {
             }
             RelayMessage::NegErr { subscription, text } => {
                 self.complain(|| format!("NEG-ERR {subscription}: {text}"));
+                self.said_of(&subscription, &format!("NEG-ERR {text}"));
                 match subscription.parse() {
                     Ok(Subscription::Reconciliation(session)) => self.refuse_reconciling(session, now_ns),
                     _ => self.report.counts.answers_unexpected += 1,
@@ -316,7 +330,7 @@ impl Client {
             return;
         }
         self.report.last_ns = now_ns;
-        let Some(found) = self.recognise(event) else { return };
+        let Some(found) = self.recognise(subscription, event) else { return };
         match subscription.parse() {
             Ok(Subscription::Live(filter)) => self.live_delivery(filter, found, now_ns),
             Ok(Subscription::Stay { session, filter }) => {
@@ -327,38 +341,89 @@ impl Client {
                     self.learns(&event.id);
                 }
             }
-            Ok(Subscription::Reconciliation(_)) | Err(_) => self.report.counts.deliveries_misrouted += 1,
+            Ok(Subscription::Reconciliation(_)) | Err(_) => {
+                self.wrong(Wrong::Misrouted, &subscription, found);
+            }
         }
     }
 
     /// The place of an event in the plan. Counts an event that is not in the plan, was altered, or
     /// fails the client's own check.
-    fn recognise(&mut self, event: &Event<'_>) -> Option<u32> {
+    fn recognise(&mut self, subscription: &str, event: &Event<'_>) -> Option<u32> {
         if let Err(error) = event.verify(self.shared.client_verify) {
-            self.report.counts.deliveries_altered += 1;
             self.complain(|| format!("event {}: {error}", hex::encode(&event.id)));
+            self.count_wrong(Wrong::Altered, subscription, (&event.id, event.kind));
             return None;
         }
         let workload = &self.shared.workload;
-        let counts = &mut self.report.counts;
-        let Some(found) = workload.find(&event.id) else {
-            counts.deliveries_invented += 1;
-            return None;
+        let found = workload.find(&event.id);
+        let wrong = match found {
+            None => Wrong::Invented,
+            Some(found) if workload.events[found as usize] != *event => Wrong::Altered,
+            Some(_) => return found,
         };
-        if workload.events[found as usize] != *event {
-            counts.deliveries_altered += 1;
-            return None;
-        }
-        Some(found)
+        self.count_wrong(wrong, subscription, (&event.id, event.kind));
+        None
     }
 
     /// Counts an event that was not owed to its subscription.
-    fn count_stray(&mut self, matches: bool, after_close: bool) {
-        let counts = &mut self.report.counts;
+    fn count_stray(&mut self, subscription: Subscription, found: u32, matches: bool, after_close: bool) {
         match (matches, after_close) {
-            (false, _) => counts.deliveries_misrouted += 1,
-            (true, true) => counts.deliveries_after_close += 1,
-            (true, false) => counts.deliveries_unexpected += 1,
+            (false, _) => self.wrong(Wrong::Misrouted, &subscription, found),
+            (true, true) => self.report.counts.deliveries_after_close += 1,
+            (true, false) => self.wrong(Wrong::Unexpected, &subscription, found),
+        }
+    }
+
+    /// Counts and names a wrong delivery of a planned event.
+    fn wrong(&mut self, wrong: Wrong, subscription: &impl ToString, found: u32) {
+        let shared = Arc::clone(&self.shared);
+        let event = &shared.workload.events[found as usize];
+        self.count_wrong(wrong, &subscription.to_string(), (&event.id, event.kind));
+    }
+
+    fn count_wrong(&mut self, wrong: Wrong, subscription: &str, (id, kind): (&[u8; 32], u16)) {
+        let counts = &mut self.report.counts;
+        *match wrong {
+            Wrong::Lost => &mut counts.deliveries_lost,
+            Wrong::Duplicated => &mut counts.deliveries_duplicated,
+            Wrong::Altered => &mut counts.deliveries_altered,
+            Wrong::Misrouted => &mut counts.deliveries_misrouted,
+            Wrong::Invented => &mut counts.deliveries_invented,
+            Wrong::Unexpected => &mut counts.deliveries_unexpected,
+        } += 1;
+        let filter = || self.filter_of(subscription.parse().ok()?);
+        self.shared.incidents.add(wrong, (id, Some(kind)), (self.id, subscription), filter);
+    }
+
+    /// The filter of a subscription that this client has in its plan.
+    fn filter_of(&self, subscription: Subscription) -> Option<Cow<'_, Filter>> {
+        let workload = &self.shared.workload;
+        let live = |live: Option<&u32>| Some(Cow::Borrowed(&workload.live[*live? as usize].filter));
+        let session = |n: u32| workload.sessions.get(n as usize).filter(|s| s.connection == self.id);
+        match subscription {
+            Subscription::Live(n) => live(workload.roles[self.id].filters().get(n as usize)),
+            Subscription::Stay { session: n, filter } => live(session(n)?.live.get(filter as usize)),
+            Subscription::Request(RequestId { session: n, step, request }) => {
+                let planned = session(n)?.steps.get(step as usize)?.get(request as usize)?;
+                Some(Cow::Borrowed(&planned.filter))
+            }
+            Subscription::Reconciliation(n) => {
+                Some(Cow::Borrowed(&session(n)?.reconciliation.as_ref()?.filter))
+            }
+            Subscription::Fetch { session, chunk } => {
+                let events = self.fetches.get(&(session, chunk))?;
+                let ids = events.iter().map(|event| workload.events[*event as usize].id).collect();
+                Some(Cow::Owned(Filter { ids: Some(ids), ..Filter::default() }))
+            }
+        }
+    }
+
+    /// Keeps what the relay said of a subscription of this client.
+    fn said_of(&self, subscription: &str, text: &str) {
+        // Foreign ids may be long, and nothing is ever owed to them.
+        if subscription.parse::<Subscription>().is_ok() {
+            self.shared.incidents.said(About::Subscription(self.id, subscription.to_owned()), text);
         }
     }
 
@@ -377,6 +442,7 @@ impl Client {
 
     fn closed(&mut self, id: &str, text: &str, now_ns: u64) {
         self.complain(|| format!("CLOSED {id}: {text}"));
+        self.said_of(id, &format!("CLOSED {text}"));
         match id.parse() {
             Ok(Subscription::Live(_)) if !self.started => {
                 self.fail(format!("the relay refused a live subscription: {text}"));
@@ -456,7 +522,7 @@ impl Client {
     }
 
     fn fail(&mut self, why: String) {
-        self.actions.push_back(Action::Fail(why));
+        self.actions.push_back(Action::Fail(Failure::Other(why)));
     }
 
     fn complain(&mut self, text: impl FnOnce() -> String) {

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::VecDeque, ops::Range, sync::Arc};
 use codecs::ClientMessage;
 
 use super::Client;
-use crate::{recorder::Timing, schedule::nanos, shared::Fate, workload::Task};
+use crate::{incidents::About, recorder::Timing, schedule::nanos, shared::Fate, workload::Task};
 
 /// Publications that wait for answers rather than for an instant.
 #[derive(Debug, Default)]
@@ -77,6 +77,9 @@ impl Client {
             (false, _) => Fate::Rejected,
         };
         self.shared.settle(n as usize, fate);
+        if fate != Fate::Acked || !text.is_empty() {
+            self.shared.incidents.said(About::Event(*id), &format!("OK {accepted}: {text}"));
+        }
         if fate != Fate::Acked {
             self.complain(|| format!("OK {accepted}: {text}"));
         }

@@ -4,14 +4,18 @@
 //! Other clients publish meanwhile. The relay must name the events that it accepted before
 //! NEG-OPEN, and may name those that were sent before the last round.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use codecs::{ClientMessage, Event, Filter};
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
 
-use super::{Client, Subscription, session::OpenRequest};
+use super::{
+    Client, Subscription,
+    session::{OpenRequest, lacked},
+};
 use crate::{
     bits::Bits,
+    incidents::Wrong,
     recorder::Timing,
     shared::Fate,
     workload::{Reconciliation, Workload},
@@ -34,6 +38,13 @@ pub(super) struct OpenReconciliation {
     publishing: Vec<usize>,
     /// Whether the difference is known.
     known: bool,
+}
+
+impl OpenReconciliation {
+    /// Whether the difference is known.
+    pub(super) fn is_known(&self) -> bool {
+        self.known
+    }
 }
 
 impl Client {
@@ -119,19 +130,27 @@ impl Client {
         let [need, have] = difference;
         let counts = &mut self.report.counts;
         let mut wanted = Vec::with_capacity(need.len());
+        let mut strays = Vec::new();
+        let mut lacks_named = Bits::of_len(planned.lacks.len());
         let mut named = Bits::of_len(workload.publications.len());
         for id in need {
-            match workload.find(&id.to_bytes()) {
-                Some(event) if planned.lacks.binary_search(&event).is_ok() => wanted.push(event),
+            let found = workload.find(&id.to_bytes());
+            match (found, found.and_then(|event| planned.lacks.binary_search(&event).ok())) {
+                (Some(event), Some(position)) => {
+                    lacks_named.insert(position);
+                    wanted.push(event);
+                }
                 // An event of another client; the relay cannot have one that was not sent.
-                Some(event) if !planned.own.contains(&event) => match workload.publication_of(event) {
-                    Some(publication) if shared.was_sent(publication) && named.insert(publication) => {
-                        counts.deliveries_expected += 1;
-                        wanted.push(event);
+                (Some(event), None) if !planned.own.contains(&event) => {
+                    match workload.publication_of(event) {
+                        Some(publication) if shared.was_sent(publication) && named.insert(publication) => {
+                            counts.deliveries_expected += 1;
+                            wanted.push(event);
+                        }
+                        _ => strays.push(id),
                     }
-                    _ => counts.deliveries_unexpected += 1,
-                },
-                _ => counts.deliveries_unexpected += 1,
+                }
+                _ => strays.push(id),
             }
         }
         // Events that the relay accepted before NEG-OPEN and did not name are owed, and so are
@@ -140,13 +159,23 @@ impl Client {
             let event = workload.publications[publication].event;
             planned.filter.matches(&workload.events[event as usize]) && !planned.own.contains(&event)
         };
-        let unnamed = open.before.iter().filter(|p| concerns(*p) && !named.contains(*p)).count();
-        counts.deliveries_expected += unnamed as u64;
+        let unnamed: Vec<_> = open.before.iter().filter(|p| concerns(*p) && !named.contains(*p)).collect();
+        counts.deliveries_expected += unnamed.len() as u64;
+        let lost = unnamed.into_iter().map(|publication| workload.publications[publication].event);
+        let lacks = planned.lacks.iter().enumerate().filter(|(position, _)| !lacks_named.contains(*position));
+        let lost = lost.chain(lacks.map(|(_, event)| *event));
+        lost.for_each(|event| self.name_as_lost(Subscription::Reconciliation(n), event));
         // Only the events that nobody else has may be named as lacking on the relay.
-        let alone = have
-            .iter()
-            .filter(|id| workload.find(&id.to_bytes()).is_some_and(|event| planned.own.contains(&event)));
-        counts.deliveries_unexpected += (have.len() - alone.count()) as u64;
+        let is_own =
+            |id: &Id| workload.find(&id.to_bytes()).is_some_and(|event| planned.own.contains(&event));
+        strays.extend(have.into_iter().filter(|id| !is_own(id)));
+        for id in strays {
+            self.report.counts.deliveries_unexpected += 1;
+            let kind = workload.find(&id.to_bytes()).map(|event| workload.events[event as usize].kind);
+            let name = Subscription::Reconciliation(n).to_string();
+            let filter = || Some(Cow::Borrowed(&planned.filter));
+            shared.incidents.add(Wrong::Unexpected, (&id.to_bytes(), kind), (self.id, &name), filter);
+        }
         wanted
     }
 
@@ -228,6 +257,9 @@ impl Client {
             return;
         }
         let shared = Arc::clone(&self.shared);
+        for (subscription, event) in lacked(&shared.workload.sessions[n as usize], n) {
+            self.name_as_lost(subscription, event);
+        }
         let own = planned(&shared.workload, n).into_iter().flat_map(|planned| &planned.own);
         for publication in own.filter_map(|event| shared.workload.publication_of(*event)) {
             if !shared.was_sent(publication) {

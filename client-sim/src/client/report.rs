@@ -2,6 +2,7 @@
 
 use measure::Counts;
 
+use super::Subscription;
 use crate::bits::Bits;
 
 /// What one client saw on its connections.
@@ -13,6 +14,8 @@ pub struct Report {
     pub seen: Vec<Bits>,
     /// The live subscriptions of a subscriber that the relay ended (CLOSED).
     pub closed: Bits,
+    /// The sessions that began.
+    pub began: Vec<u32>,
     /// Live subscriptions of sessions.
     pub stays: Vec<Stay>,
     /// When each session began and ended its steps, in nanoseconds from the start.
@@ -28,6 +31,8 @@ pub struct Report {
 /// A live subscription of a session, from its EOSE to its end.
 #[derive(Debug)]
 pub struct Stay {
+    /// Its id.
+    pub(crate) subscription: Subscription,
     /// Its filter, as a place in `Workload::live`.
     pub live: u32,
     /// The publications that were sent during the stay, from its EOSE to its planned end. Those
@@ -35,6 +40,8 @@ pub struct Stay {
     pub during: Bits,
     /// The publications that came.
     pub seen: Bits,
+    /// Those of them that came before EOSE, and not again.
+    pub stored: Bits,
     /// Whether the relay ended the subscription (CLOSED).
     pub closed: bool,
 }

@@ -8,10 +8,11 @@ use codecs::Filter;
 use super::{Action, Client, RequestId, Subscription, Wake, live::Visit};
 use crate::{
     bits::Bits,
+    incidents::Wrong,
     recorder::Timing,
     scenario::Connect,
     schedule::nanos,
-    workload::{PlannedRequest, Task, Workload},
+    workload::{PlannedRequest, Session, Task, Workload},
 };
 
 /// How many events fill a first screen.
@@ -81,6 +82,7 @@ impl Client {
             visit: None,
         };
         self.sessions.insert(n, session);
+        self.report.began.push(n);
         if self.link.is_up() {
             self.begin_session(n, now_ns);
         } else {
@@ -119,7 +121,7 @@ impl Client {
     /// Takes a delivery that answers a request or a fetch; true when it was owed and had not come.
     pub(super) fn stored_delivery(&mut self, subscription: Subscription, found: u32, now_ns: u64) -> bool {
         let Some(asked) = self.asked(subscription) else {
-            self.report.counts.deliveries_misrouted += 1;
+            self.wrong(Wrong::Misrouted, &subscription, found);
             return false;
         };
         let Ok(position) = asked.expected.binary_search(&found) else {
@@ -127,15 +129,15 @@ impl Client {
             // Between EOSE and CLOSE a live event may come, a stored one may not.
             let is_live = found as usize >= workload.stored;
             let matches = asked.filter.is_some_and(|filter| filter.matches(&workload.events[found as usize]));
-            self.count_stray(matches, is_live);
+            self.count_stray(subscription, found, matches, is_live);
             return false;
         };
         let Some(request) = self.requests.get_mut(&subscription) else {
-            self.count_late(subscription, position);
+            self.count_late(subscription, (position, found));
             return false;
         };
         if !request.seen.insert(position) {
-            self.report.counts.deliveries_duplicated += 1;
+            self.wrong(Wrong::Duplicated, &subscription, found);
             return false;
         }
         let (due_ns, sent_ns) = (request.due_ns, request.sent_ns);
@@ -172,15 +174,18 @@ impl Client {
         }
     }
 
-    /// Counts a stored event that came after its EOSE or CLOSED: a double, or one that these had
+    /// Counts a stored event that came after its EOSE or CLOSED: a copy, or an event that these had
     /// ruled out.
-    fn count_late(&mut self, subscription: Subscription, position: usize) {
-        let is_first = self.torn.get_mut(&subscription).is_some_and(|seen| seen.insert(position));
-        let counts = &mut self.report.counts;
-        if is_first {
-            counts.deliveries_unexpected += 1;
-        } else {
-            counts.deliveries_duplicated += 1;
+    fn count_late(&mut self, subscription: Subscription, (position, found): (usize, u32)) {
+        let expected = self.asked(subscription).map_or(0, |asked| asked.expected.len());
+        let came_before = self.torn.get(&subscription).is_none_or(|seen| seen.contains(position));
+        let late = self.late.entry(subscription).or_insert_with(|| Bits::of_len(expected));
+        match (came_before, late.insert(position)) {
+            (true, true) if self.shared.workload.tolerates_seam => {
+                self.report.counts.deliveries_duplicated_at_seam += 1;
+            }
+            (false, true) => self.wrong(Wrong::Unexpected, &subscription, found),
+            _ => self.wrong(Wrong::Duplicated, &subscription, found),
         }
     }
 
@@ -272,6 +277,61 @@ impl Client {
         }
         self.shared.done(1);
     }
+}
+
+impl Client {
+    /// Names the stored events that were owed and did not come, in the order of the plan.
+    pub(super) fn name_lost(&self) {
+        let shared = Arc::clone(&self.shared);
+        let sessions = &shared.workload.sessions;
+        let mut unseen: Vec<(Subscription, u32)> = Vec::new();
+        let open = self.requests.iter().map(|(subscription, request)| (subscription, &request.seen));
+        for (subscription, seen) in self.torn.iter().chain(open) {
+            let expected = self.asked(*subscription).map_or(&[][..], |asked| asked.expected);
+            let missing = expected.iter().enumerate().filter(|(position, _)| !seen.contains(*position));
+            unseen.extend(missing.map(|(_, event)| (*subscription, *event)));
+        }
+        for (n, session) in &self.sessions {
+            let waits = self.waiting.contains(n);
+            let not_sent = if waits { 0 } else { session.step as usize + 1 };
+            unseen.extend(planned_from(&sessions[*n as usize], *n, not_sent));
+            if waits || self.reconciliations.get(n).is_some_and(|open| !open.is_known()) {
+                unseen.extend(lacked(&sessions[*n as usize], *n));
+            }
+        }
+        unseen.sort_unstable();
+        for (subscription, event) in unseen {
+            self.name_as_lost(subscription, event);
+        }
+    }
+
+    pub(super) fn name_as_lost(&self, subscription: Subscription, event: u32) {
+        let kind = self.shared.workload.events[event as usize].kind;
+        let id = &self.shared.workload.events[event as usize].id;
+        let name = subscription.to_string();
+        let filter = || self.filter_of(subscription);
+        self.shared.incidents.add(Wrong::Lost, (id, Some(kind)), (self.id, &name), filter);
+    }
+}
+
+/// The stored events that a session requests from a step on.
+pub(crate) fn planned_from(
+    session: &Session,
+    n: u32,
+    from: usize,
+) -> impl Iterator<Item = (Subscription, u32)> {
+    (0..).zip(&session.steps).skip(from).flat_map(move |(step, requests)| {
+        (0..).zip(requests).flat_map(move |(request, planned)| {
+            let subscription = Subscription::Request(RequestId { session: n, step, request });
+            planned.expected.iter().map(move |event| (subscription, *event))
+        })
+    })
+}
+
+/// The stored events that a session lacks before its reconciliation.
+pub(crate) fn lacked(session: &Session, n: u32) -> impl Iterator<Item = (Subscription, u32)> {
+    let lacks = session.reconciliation.iter().flat_map(|reconciliation| &reconciliation.lacks);
+    lacks.map(move |event| (Subscription::Reconciliation(n), *event))
 }
 
 /// The planned request of an id, if it belongs to this connection.

@@ -9,7 +9,7 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 use codecs::{ClientMessage, EoseHints, Event, Filter, Format, RelayMessage, VerifyLevel};
 use measure::Counts;
 
-use super::{Action, Client};
+use super::{Action, Client, Failure};
 use crate::{
     bits::Bits,
     ledger,
@@ -290,6 +290,81 @@ fn a_doubled_delivery_is_counted_live_stored_and_across_eose() {
 }
 
 #[test]
+fn a_copy_across_eose_is_tolerated_where_the_plan_says_so() {
+    let seam = |spoil: &dyn Fn(&mut Script, &[Event<'static>])| {
+        let events = Arc::clone(&plan().events);
+        let mut script = honest(&events);
+        spoil(&mut script, &events);
+        let mut table =
+            Table::connected(Shared::new(Workload { tolerates_seam: true, ..plan() }), Format::JSON);
+        table.say(1, vec![eose("live-1"), eose("live-0")], 0);
+        let counts = table.start().play(script);
+        (counts.deliveries_duplicated_at_seam, damage(&counts))
+    };
+    assert_eq!(seam(&|script, events| script.late.push(delivery("s0-0-1", &events[3]))), (1, vec![]));
+    let thrice = |script: &mut Script, events: &[Event<'static>]| {
+        script.late.extend(vec![delivery("s0-0-1", &events[3]); 2]);
+    };
+    assert_eq!(seam(&thrice), (1, vec![("doubled", 1)]));
+    assert_eq!(seam(&|script, _| again(&mut script.stored, 0)), (0, vec![("doubled", 1)]));
+    assert_eq!(seam(&|script, _| again(&mut script.stay, 0)), (0, vec![("doubled", 1)]));
+    // A live event that came with the stored ones of a stay, before its EOSE.
+    let early = |script: &mut Script, events: &[Event<'static>]| {
+        script.stored.insert(6, delivery("v0-0", &events[4]));
+    };
+    assert_eq!(seam(&early), (1, vec![]));
+}
+
+#[test]
+fn a_stay_that_asks_with_limit_1_is_sent_one_stored_event() {
+    let play = |early: &[usize]| {
+        let mut workload = plan();
+        workload.live[0].filter.limit = Some(1);
+        let events = Arc::clone(&workload.events);
+        let mut script = honest(&events);
+        for event in early {
+            script.stored.insert(6, delivery("v0-0", &events[*event]));
+        }
+        let mut table = Table::connected(Shared::new(workload), Format::JSON);
+        table.say(1, vec![eose("live-1"), eose("live-0")], 0);
+        damage(&table.start().play(script))
+    };
+    assert_eq!(play(&[0]), []);
+    assert_eq!(play(&[0, 1]), [("unexpected", 1)]);
+    assert_eq!(play(&[4]), []);
+    assert_eq!(play(&[6]), [("misrouted", 1)]);
+}
+
+#[test]
+fn wrong_deliveries_are_named_with_what_the_relay_said() {
+    let mut table = Table::new(Format::JSON);
+    let shared = Arc::clone(&table.shared);
+    let events = Arc::clone(&shared.workload.events);
+    let mut script = honest(&events);
+    script.stored[0] = delivery("s0-0-1", &events[0]);
+    script.stored[3] = closed("s0-0-0");
+    script.answers[2] = ok(&events[6], false, "blocked: not today");
+    table.say(1, vec![RelayMessage::Notice { text: "slow down".into() }], 0);
+    script.live.remove(0);
+    let counts = table.play(script);
+    let lost = [("lost", 2), ("misrouted", 1), ("unexpected", 1), ("failed", 1), ("refused", 1)];
+    assert_eq!(damage(&counts), lost);
+    let named = shared.incidents.named();
+    let [of_request, of_live, misrouted, unexpected] = &named.lines().collect::<Vec<_>>()[..] else {
+        panic!("{named}")
+    };
+    assert!(of_request.contains("lost 1 of 2: 0101"), "{of_request}");
+    assert!(of_request.ends_with("the relay said CLOSED error: no more"), "{of_request}");
+    assert!(of_request.contains(r#"for s0-0-0 {"authors":["6565"#), "{of_request}");
+    assert!(of_live.contains("lost 2 of 2: 0505"), "{of_live}");
+    assert!(of_live.ends_with("on connection 1; the relay said NOTICE slow down"), "{of_live}");
+    assert!(misrouted.contains("misrouted 1 of 1: 0101"), "{misrouted}");
+    assert!(misrouted.contains("of kind 1 for s0-0-1"), "{misrouted}");
+    assert!(unexpected.contains("of kind 7 for live-1"), "{unexpected}");
+    assert!(unexpected.ends_with("the relay said OK false: blocked: not today"), "{unexpected}");
+}
+
+#[test]
 fn a_stored_event_that_comes_behind_its_eose_is_lost_and_unexpected() {
     check(|script, _| script.stored.swap(2, 3), &[("lost", 1), ("unexpected", 1)]);
 }
@@ -524,7 +599,31 @@ fn a_client_loses_patience_with_a_relay_that_does_not_open_its_subscription() {
     client.on_timer(deadline);
     let actions: Vec<Action> = std::iter::from_fn(|| client.next_action()).collect();
     let Some(Action::Fail(why)) = actions.last() else { panic!("{actions:?}") };
-    assert!(why.contains("EOSE of a live subscription did not come"), "{why}");
+    let request = r#"["REQ","live-0",{"kinds":[1],"limit":0}]"#;
+    assert_eq!(why.to_string(), format!("the relay was silent for 10 s: EOSE of {request} did not come"));
+}
+
+#[test]
+fn a_relay_that_talks_for_ever_holds_no_run() {
+    let mut table = Table::connected(Shared::new(plan()), Format::JSON);
+    let stored = table.shared.workload.events[0].clone();
+    table.say(1, vec![eose("live-0")], 0);
+    for second in 1..60 {
+        let now_ns = second * 1_000 * MS;
+        table.say(1, vec![delivery("live-1", &stored)], now_ns);
+        table.clients[1].on_timer(now_ns);
+        assert!(!actions(&mut table.clients[1]).iter().any(|action| matches!(action, Action::Fail(_))));
+    }
+    assert_eq!(table.clients[1].next_wake_ns(), Some(60_000 * MS));
+    table.clients[1].on_timer(60_000 * MS);
+    let actions = actions(&mut table.clients[1]);
+    let [Action::Fail(why @ Failure::Endless { .. })] = &actions[..] else { panic!("{actions:?}") };
+    let request = r#"EOSE of ["REQ","live-1",{"kinds":[7],"limit":0}] did not come"#;
+    assert_eq!(why.to_string(), format!("after 60 s of other messages from the relay, {request}"));
+}
+
+fn actions(client: &mut Client) -> Vec<Action> {
+    std::iter::from_fn(|| client.next_action()).collect()
 }
 
 #[test]
@@ -577,5 +676,5 @@ fn what_does_not_decode_before_the_start_ends_the_run_with_the_reason() {
     client.on_message(b"\x00not json", MS);
     let actions: Vec<Action> = std::iter::from_fn(|| client.next_action()).collect();
     let Some(Action::Fail(why)) = actions.last() else { panic!("{actions:?}") };
-    assert!(why.contains("does not decode"), "{why}");
+    assert!(why.to_string().contains("does not decode"), "{why}");
 }

@@ -71,6 +71,7 @@ fn assert_every_fault_was_met(sum: &Counts) {
         ("undelivered when cut off", sum.deliveries_cut_off),
         ("subscriptions closed", sum.subscriptions_closed),
         ("dropped", sum.dropped_by_generator),
+        ("doubled at the seam", sum.deliveries_duplicated_at_seam),
         ("reconciled", sum.reconciliations),
         ("repeats", sum.repeats),
         ("peeked", sum.repeats_peeked),

@@ -19,6 +19,7 @@ use relay_sim::{
 use super::{plan, truth::Truth};
 use crate::{
     client::{Action, Client, Report},
+    incidents::Wrong,
     ledger,
     shared::Shared,
     workload::{Due, Workload},
@@ -99,6 +100,8 @@ pub(super) struct World {
     stations: Vec<Station>,
     /// When the last message of each direction arrives: a connection keeps its order.
     arrivals: BTreeMap<(Link, bool), u64>,
+    /// The relay's last message on each connection.
+    said: BTreeMap<Link, Bytes>,
     /// Messages that let the next one pass.
     held: BTreeMap<Link, Bytes>,
     queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -159,6 +162,7 @@ impl World {
             relay: Some(relay),
             connections: BTreeMap::new(),
             arrivals: BTreeMap::new(),
+            said: BTreeMap::new(),
             held: BTreeMap::new(),
             queue: BinaryHeap::new(),
             dues: Vec::new(),
@@ -254,6 +258,16 @@ impl World {
         let reports: Vec<Report> = self.stations.into_iter().map(|station| station.client.finish()).collect();
         let ledger = ledger::close(&self.shared, &reports.iter().collect::<Vec<_>>(), self.complete);
         let cut_off: Vec<bool> = reports.iter().map(|report| report.cut_off.is_some()).collect();
+        let named = Wrong::ALL.map(|wrong| self.shared.incidents.count(wrong));
+        let counted = [
+            ledger.deliveries_lost,
+            ledger.deliveries_duplicated,
+            ledger.deliveries_altered,
+            ledger.deliveries_misrouted,
+            ledger.deliveries_invented,
+            ledger.deliveries_unexpected,
+        ];
+        assert_eq!(named, counted, "each wrong delivery is named");
         (ledger, self.truth.ledger(self.complete, &cut_off), self.steps)
     }
 
@@ -268,7 +282,8 @@ impl World {
                 self.with_client(id, |client, now_ns, dues| client.on_due(dues[n as usize], now_ns));
             }
             Event::ClientTimer(id) => {
-                if self.stations[id].client.next_wake_ns().is_some_and(|at| at <= self.now_ns) {
+                let Station { client, dead, .. } = &self.stations[id];
+                if !dead && client.next_wake_ns().is_some_and(|at| at <= self.now_ns) {
                     self.truth.timer(id, self.now_ns);
                     self.with_client(id, |client, now_ns, _| client.on_timer(now_ns));
                 }
@@ -411,22 +426,27 @@ impl World {
     fn send_to_client(&mut self, link: Link, message: &Bytes) {
         let lie_one_in = self.weather.lie_one_in;
         if lie_one_in > 0 && self.random.below(lie_one_in) == 0 {
-            self.lie(message).iter().for_each(|lie| self.carry(link, lie));
+            let before = self.said.insert(link, message.clone());
+            self.lie(message, before).iter().for_each(|lie| self.carry(link, lie));
         } else {
+            self.said.insert(link, message.clone());
             self.carry(link, message);
         }
     }
 
-    /// What a relay that lies says instead of a message, beside altered events.
-    fn lie(&mut self, message: &Bytes) -> Vec<Bytes> {
+    /// What a relay that lies says instead of a message, beside altered events. `before` is its
+    /// message before that.
+    fn lie(&mut self, message: &Bytes, before: Option<Bytes>) -> Vec<Bytes> {
         let (codec, format) = (self.codec, self.format);
-        let lie = self.random.below(3);
+        let lie = self.random.below(4);
         let other = |subscription: &str| format!("{}{}", &subscription[..1], subscription.len()).into();
         let said = match codec.decode_relay(message).unwrap() {
             RelayMessage::Eose { subscription, hints } => {
                 let text = "error: a lie".into();
                 let closed = RelayMessage::Closed { subscription: subscription.clone(), text };
                 match lie {
+                    // The last stored event comes again as a live one.
+                    3 => return std::iter::once(message.clone()).chain(before).collect(),
                     0 => vec![closed],
                     1 => vec![RelayMessage::Eose { subscription, hints }, closed],
                     _ => vec![RelayMessage::Eose { subscription: other(&subscription), hints }],

@@ -43,6 +43,7 @@ pub(super) fn plan(random: &mut Random) -> Workload {
         plan_reader(&mut plan, random);
     }
     plan.auth = random.below(8) == 0;
+    plan.tolerates_seam = random.below(2) == 0;
     plan.sessions.sort_by_key(|session| (session.at, session.connection, session.follows));
     for n in 0..plan.sessions.len() {
         let next = plan.sessions.get(n + 1).is_some_and(|next| next.follows);

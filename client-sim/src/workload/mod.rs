@@ -63,6 +63,8 @@ pub struct Workload {
     pub frame_bytes: Option<usize>,
     /// Whether clients answer an AUTH challenge (NIP-42) first.
     pub auth: bool,
+    /// Whether an event may come twice to a subscription, once before EOSE and once after.
+    pub tolerates_seam: bool,
     /// How many events were newly made after corpus events, because those are too few or the relay
     /// may have them already.
     pub fresh: usize,
@@ -276,13 +278,13 @@ impl Workload {
     }
 
     /// A plan that publishes the stored events of this one: a single connection sends a request
-    /// that matches nothing, to check the format of the answer, publishes, and sends such a request
-    /// again, so that the relay has indexed what it stored.
-    pub fn preparation(&self) -> Workload {
+    /// with `limit`, to check the format of the answer, publishes, and sends such a request again,
+    /// so that the relay has indexed what it stored.
+    pub fn preparation(&self, limit: u64) -> Workload {
         const WINDOW: usize = 64;
         let count = u32::try_from(self.stored).expect("a plan holds fewer than 2^32 events");
         let publication = |event| Publication { at: Duration::ZERO, connection: 0, event, closed: true };
-        let nothing = Filter { kinds: Some(vec![1]), limit: Some(0), ..Filter::default() };
+        let nothing = Filter { kinds: Some(vec![1]), limit: Some(limit), ..Filter::default() };
         let nothing = || {
             let session = Session::new(Arrival::Burst { period_ms: 1 }, 0, (0, Duration::ZERO));
             let request = PlannedRequest { filter: nothing.clone(), expected: Vec::new() };

@@ -1,7 +1,8 @@
 """A relay of another language that spoils some deliveries: NIP-01 over `websockets`, nothing more.
 
 `lying_relay.py FAULT COUNT` listens on a free port of 127.0.0.1, prints its URL, and spoils COUNT live deliveries
-in one way: none, lose, double, alter, invent, misroute.
+in one way: none, lose, double, alter, invent, misroute. `mute` never answers a REQ with `limit: 0`;
+`close` ends COUNT live subscriptions (CLOSED).
 """
 
 import asyncio
@@ -28,7 +29,7 @@ def deliveries(name, event):
     global delivered, left
     honest = ["EVENT", name, event]
     delivered += 1
-    if delivered % 10 or not left or fault == "none":
+    if delivered % 10 or not left or fault in ("none", "mute"):
         return [honest]
     left -= 1
     return {
@@ -37,6 +38,7 @@ def deliveries(name, event):
         "alter": [["EVENT", name, event | {"content": event["content"] + "!"}]],
         "invent": [honest, ["EVENT", name, event | {"id": f"{delivered:064x}"}]],
         "misroute": [["EVENT", "nobody", event]],
+        "close": [honest, ["CLOSED", name, "error: enough"]],
     }[fault]
 
 
@@ -46,6 +48,8 @@ async def client(socket):
         async for text in socket:
             kind, *rest = json.loads(text)
             if kind == "REQ":
+                if fault == "mute" and rest[1].get("limit") == 0:
+                    continue
                 own[rest[0]] = rest[1:]
                 await socket.send(json.dumps(["EOSE", rest[0]]))
             elif kind == "CLOSE":
@@ -54,10 +58,12 @@ async def client(socket):
                 event = rest[0]
                 await socket.send(json.dumps(["OK", event["id"], True, ""]))
                 for peer, names in subscriptions.items():
-                    for name, conditions in names.items():
+                    for name, conditions in list(names.items()):
                         if any(matches(event, condition) for condition in conditions):
                             for message in deliveries(name, event):
                                 await peer.send(json.dumps(message))
+                                if message[0] == "CLOSED":
+                                    del names[name]
     finally:
         subscriptions.pop(socket, None)
 

@@ -20,7 +20,7 @@ fn proving() -> (Table, Event<'static>) {
 fn why(client: &mut Client) -> String {
     let failed = std::iter::from_fn(|| client.next_action())
         .find_map(|action| if let Action::Fail(why) = action { Some(why) } else { None });
-    failed.expect("the client fails")
+    failed.expect("the client fails").to_string()
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn ok_for_another_event_is_no_answer_to_auth() {
     assert_eq!(table.clients[1].report().counts.answers_unexpected, 1);
     let deadline = table.clients[1].next_wake_ns().unwrap();
     table.clients[1].on_timer(deadline);
-    assert!(why(&mut table.clients[1]).contains("OK to AUTH did not come"));
+    assert!(why(&mut table.clients[1]).contains("OK to AUTH (NIP-42) did not come"));
 }
 
 #[test]

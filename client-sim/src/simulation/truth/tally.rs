@@ -21,6 +21,8 @@ struct Open {
     /// The client said CLOSE.
     closed: bool,
     seen: BTreeSet<usize>,
+    /// What came before EOSE or CLOSED, and not again.
+    before: BTreeSet<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,7 +152,8 @@ impl<'t> Tally<'t> {
         }
         // Live subscriptions of subscribers had their EOSE before the start.
         let (eose, filter) = (place < self.truth.start, filter.clone());
-        let open = Open { filter, eose, refused: false, ended: false, closed: false, seen: BTreeSet::new() };
+        let (seen, before) = (BTreeSet::new(), BTreeSet::new());
+        let open = Open { filter, eose, refused: false, ended: false, closed: false, seen, before };
         self.open.insert((client, id.to_owned()), open);
     }
 
@@ -159,6 +162,7 @@ impl<'t> Tally<'t> {
         match self.open.get_mut(&(client, id.to_owned())).filter(awaits) {
             Some(open) => {
                 open.eose = true;
+                open.before = open.seen.clone();
                 self.counts.requests_completed += u64::from(id.starts_with('s'));
             }
             None => self.counts.answers_unexpected += 1,
@@ -167,7 +171,10 @@ impl<'t> Tally<'t> {
 
     fn closed(&mut self, client: usize, id: &str) {
         let Some(open) = self.open.get_mut(&(client, id.to_owned())) else { return };
-        open.refused |= !open.eose;
+        if !open.eose && !open.refused {
+            open.refused = true;
+            open.before = open.seen.clone();
+        }
         if open.filter.limit == Some(0) && !open.closed && !open.ended {
             self.counts.subscriptions_closed += 1;
             open.ended = true;
@@ -208,7 +215,12 @@ impl<'t> Tally<'t> {
         } else if !wants_live && !wants_it {
             &mut counts.deliveries_after_close
         } else if !open.seen.insert(n) {
-            &mut counts.deliveries_duplicated
+            // Once before EOSE and once after.
+            if open.before.remove(&n) && (open.eose || open.refused) && self.workload.tolerates_seam {
+                &mut counts.deliveries_duplicated_at_seam
+            } else {
+                &mut counts.deliveries_duplicated
+            }
         } else if !wants_live && (open.eose || open.refused) {
             &mut counts.deliveries_unexpected
         } else if !wants_live {

@@ -1,0 +1,276 @@
+//! What a ledger that does not balance is made of: each delivery that was lost, doubled, altered or
+//! not owed, with what the relay said.
+//!
+//! Five of each are kept for the summary, every one goes into the file of `--ledger` as it is found.
+
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    fmt::{self, Write as _},
+    fs::File,
+    io::{self, BufWriter, Write},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use codecs::{ClientMessage, Filter, Format, Implementation, hex};
+use serde::Serialize;
+
+/// Incidents of one kind that the summary names.
+const NAMED: usize = 5;
+
+/// Texts of the relay that are kept, each cut to [`TEXT_CHARS`].
+const TEXTS: usize = 10_000;
+const TEXT_CHARS: usize = 300;
+
+/// What is wrong with a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wrong {
+    /// Owed, and did not come.
+    Lost,
+    /// Came more than once.
+    Duplicated,
+    /// Came with other content than was published.
+    Altered,
+    /// Came under the id of a subscription that did not ask for it.
+    Misrouted,
+    /// Nobody published it.
+    Invented,
+    /// Came and was not owed: of a refused publication, or behind EOSE or CLOSED.
+    Unexpected,
+}
+
+impl Wrong {
+    pub(crate) const ALL: [Wrong; 6] = [
+        Wrong::Lost,
+        Wrong::Duplicated,
+        Wrong::Altered,
+        Wrong::Misrouted,
+        Wrong::Invented,
+        Wrong::Unexpected,
+    ];
+}
+
+/// One wrong delivery: a line of the file of `--ledger`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Incident {
+    /// What is wrong.
+    pub wrong: Wrong,
+    /// The number of the client's connection in the plan.
+    pub connection: usize,
+    /// The event's id in hex.
+    pub id: String,
+    /// The event's kind; `null` where the relay only named its id (NIP-77).
+    pub kind: Option<u16>,
+    /// The id of the subscription.
+    pub subscription: String,
+    /// The filter of the subscription; `null` for one that was not opened.
+    pub filter: Option<serde_json::Value>,
+    /// The last that the relay said of it: CLOSED of the subscription, OK to the event, or else the
+    /// last NOTICE on the connection.
+    pub relay_said: Option<String>,
+}
+
+impl fmt::Display for Incident {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Incident { id, kind, subscription, connection, .. } = self;
+        write!(f, "{id}")?;
+        kind.iter().try_for_each(|kind| write!(f, " of kind {kind}"))?;
+        write!(f, " for {subscription}")?;
+        if let Some(filter) = &self.filter {
+            write!(f, " {filter}")?;
+        }
+        write!(f, " on connection {connection}")?;
+        self.relay_said.iter().try_for_each(|said| write!(f, "; the relay said {said}"))
+    }
+}
+
+/// What a text of the relay is about.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) enum About {
+    /// CLOSED: a connection and its subscription.
+    Subscription(usize, String),
+    /// OK.
+    Event([u8; 32]),
+    /// NOTICE.
+    Connection(usize),
+}
+
+/// The incidents of a run, from all its clients.
+#[derive(Debug, Default)]
+pub struct Incidents(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    named: Vec<Incident>,
+    counts: [u64; Wrong::ALL.len()],
+    said: HashMap<About, String>,
+    file: Option<BufWriter<File>>,
+    /// Why a line could not be written.
+    failed: Option<io::Error>,
+}
+
+impl Incidents {
+    /// Writes every incident from now on as a line of JSON into a file.
+    pub fn write_to(&self, file: File) {
+        self.kept().file = Some(BufWriter::new(file));
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// When a line could not be written.
+    pub fn finish(&self) -> io::Result<()> {
+        let mut kept = self.kept();
+        if let Some(error) = kept.failed.take() {
+            return Err(error);
+        }
+        kept.file.as_mut().map_or(Ok(()), Write::flush)
+    }
+
+    /// Keeps what the relay said; a later text about the same replaces an earlier one.
+    pub(crate) fn said(&self, about: About, text: &str) {
+        let mut kept = self.kept();
+        if kept.said.len() < TEXTS || kept.said.contains_key(&about) {
+            kept.said.insert(about, text.chars().take(TEXT_CHARS).collect());
+        }
+    }
+
+    /// Adds a wrong delivery of an event to a subscription of a connection.
+    pub(crate) fn add<'f>(
+        &self,
+        wrong: Wrong,
+        (id, kind): (&[u8; 32], Option<u16>),
+        (connection, subscription): (usize, &str),
+        filter: impl FnOnce() -> Option<Cow<'f, Filter>>,
+    ) {
+        let mut kept = self.kept();
+        let count = &mut kept.counts[wrong as usize];
+        *count += 1;
+        let is_named = *count <= NAMED as u64;
+        if !is_named && kept.file.is_none() {
+            return;
+        }
+        let about = [
+            About::Subscription(connection, subscription.to_owned()),
+            About::Event(*id),
+            About::Connection(connection),
+        ];
+        let incident = Incident {
+            wrong,
+            connection,
+            id: hex::encode(id),
+            kind,
+            subscription: subscription.chars().take(TEXT_CHARS).collect(),
+            filter: filter().map(|filter| json(&filter)),
+            relay_said: about.iter().find_map(|about| kept.said.get(about)).cloned(),
+        };
+        let Kept { file, failed, named, .. } = &mut *kept;
+        if let Some(out) = file {
+            let line = serde_json::to_string(&incident).expect("an incident is plain data");
+            if let Err(error) = writeln!(out, "{line}") {
+                failed.get_or_insert(error);
+            }
+        }
+        if is_named {
+            named.push(incident);
+        }
+    }
+
+    /// How many of a kind there are.
+    pub fn count(&self, wrong: Wrong) -> u64 {
+        self.kept().counts[wrong as usize]
+    }
+
+    /// The first five of each kind as text, a line each; empty without incidents.
+    pub fn named(&self) -> String {
+        let kept = self.kept();
+        let mut text = String::new();
+        for wrong in Wrong::ALL {
+            let count = kept.counts[wrong as usize];
+            let named = kept.named.iter().filter(|incident| incident.wrong == wrong);
+            for (n, incident) in named.enumerate() {
+                let name = format!("{wrong:?}").to_lowercase();
+                writeln!(text, "  {name} {} of {count}: {incident}", n + 1).expect("into a String");
+            }
+        }
+        text
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A filter as it stands in a REQ (NIP-01).
+fn json(filter: &Filter) -> serde_json::Value {
+    let request = request("", filter);
+    serde_json::from_str::<Vec<serde_json::Value>>(&request)
+        .ok()
+        .and_then(|mut parts| parts.pop())
+        .unwrap_or_default()
+}
+
+/// A REQ as JSON, for people.
+pub(crate) fn request(subscription: &str, filter: &Filter) -> String {
+    let message = ClientMessage::Req { subscription: subscription.into(), filters: vec![filter.clone()] };
+    let mut text = Vec::new();
+    let codec = Format::JSON.codec(Implementation::Library);
+    if codec.is_ok_and(|codec| codec.encode_client(&message, &mut text).is_ok()) {
+        String::from_utf8_lossy(&text).into_owned()
+    } else {
+        format!("{message:?}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENT: ([u8; 32], Option<u16>) = ([0xab; 32], Some(4));
+
+    #[test]
+    fn five_of_each_kind_are_named_and_all_are_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.jsonl");
+        let incidents = Incidents::default();
+        incidents.write_to(File::create(&path).unwrap());
+        let filter = Filter { kinds: Some(vec![4]), limit: Some(0), ..Filter::default() };
+        incidents.said(About::Connection(7), "NOTICE slow down");
+        for n in 0..20 {
+            incidents.add(Wrong::Lost, (&EVENT.0, EVENT.1), (n, "live-0"), || Some(Cow::Borrowed(&filter)));
+        }
+        incidents.said(About::Event([0xab; 32]), "OK false: blocked: no");
+        incidents.add(Wrong::Unexpected, (&EVENT.0, EVENT.1), (7, "s0-0-0"), || None);
+        incidents.said(About::Subscription(7, "s0-0-0".to_owned()), "CLOSED: error: no");
+        incidents.add(Wrong::Unexpected, (&EVENT.0, EVENT.1), (7, "s0-0-0"), || None);
+        incidents.finish().unwrap();
+        let named = incidents.named();
+        assert_eq!(named.lines().count(), 5 + 2, "{named}");
+        let id = "ab".repeat(32);
+        let first = format!(
+            "  lost 1 of 20: {id} of kind 4 for live-0 {{\"kinds\":[4],\"limit\":0}} on connection 0"
+        );
+        assert!(named.starts_with(&first), "{named}");
+        assert!(named.contains("the relay said OK false: blocked: no"), "{named}");
+        assert!(named.ends_with("the relay said CLOSED: error: no\n"), "{named}");
+        let lines = std::fs::read_to_string(path).unwrap();
+        let lines: Vec<serde_json::Value> =
+            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 22);
+        assert_eq!(lines[7]["relay_said"], "NOTICE slow down");
+        assert_eq!((&lines[0]["wrong"], &lines[0]["filter"]["kinds"][0]), (&"lost".into(), &4.into()));
+        assert_eq!((incidents.count(Wrong::Lost), incidents.count(Wrong::Altered)), (20, 0));
+    }
+
+    #[test]
+    fn what_a_relay_says_takes_bounded_memory() {
+        let incidents = Incidents::default();
+        for n in 0..TEXTS + 5 {
+            incidents.said(About::Connection(n), &"x".repeat(10 * TEXT_CHARS));
+        }
+        let kept = incidents.kept();
+        assert_eq!(kept.said.len(), TEXTS);
+        assert!(kept.said.values().all(|text| text.len() <= TEXT_CHARS));
+    }
+}
