@@ -43,6 +43,11 @@ pub struct Args {
     #[arg(long, requires = "url", value_name = "FILE")]
     pub ca: Option<PathBuf>,
 
+    /// What client-sim doctor --json wrote about the relay behind --url, so that it is not asked
+    /// again what it takes.
+    #[arg(long, requires = "url", value_name = "FILE")]
+    pub doctor: Option<PathBuf>,
+
     /// Process id of the relay behind --url, when it runs on this machine: its CPU time is then
     /// reported.
     #[arg(long, requires = "url", value_name = "PID")]
@@ -191,6 +196,53 @@ pub enum Command {
     /// Print the plan of a scenario without a run: numbers of clients, events, bytes and
     /// deliveries.
     Explain(Explain),
+    /// Ask a relay what it takes, and print which scenario it can play and which setting to change.
+    #[command(long_about = DOCTOR)]
+    Doctor(Doctor),
+}
+
+const DOCTOR: &str = "\
+Ask a relay what it takes, and print which scenario it can play and which setting to change.
+
+Reads its NIP-11 document and probes: bounds on events, tags, filters and subscriptions, the age of events, kinds \
+that it does not let read, EOSE for `limit: 0`, AUTH, reconciliation, formats, compressions and batches, the order \
+of equal created_at, the seam of stored and live events, a burst.
+
+What it publishes, all by throw-away keys: about 150 ephemeral events of kind 29999, which no relay stores, of them \
+100 in one burst, the largest as large as the largest event of the corpus; and about 40 events of kind 9997 with an \
+expiration (NIP-40), which it deletes at the end (NIP-09). It makes some 40 connections, one after the other, and \
+ends after two minutes at most. Every run with --url begins with the probes of bounds, without burst and seam.";
+
+/// Options of `client-sim doctor`.
+#[derive(Debug, clap::Args)]
+pub struct Doctor {
+    /// The relay (ws://host:port or wss://host:port).
+    #[arg(long)]
+    pub url: String,
+
+    /// Root certificates (PEM) to trust for wss:// instead of the platform's.
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+
+    /// A scenario to look at, may be repeated; all built-in ones without it.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub scenario: Vec<String>,
+
+    /// The events that a run would stream; the bundled sample without it.
+    #[arg(long, value_name = "FILE")]
+    pub corpus: Option<PathBuf>,
+
+    /// Formats to offer, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "json")]
+    pub formats: Vec<Format>,
+
+    /// Compressions to offer with each format, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "none,deflate,deflate-no-takeover")]
+    pub compressions: Vec<Compression>,
+
+    /// Print JSON, which --doctor of a run reads.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of `client-sim explain`.

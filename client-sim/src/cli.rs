@@ -11,10 +11,10 @@ use codecs::Format;
 use measure::{Exit, RunRecord, Status, ValidityClass};
 
 use crate::{
-    args::{Args, Command, Explain},
-    explain, floor,
-    run::{self, UsageError, load, plan_over, report},
-    swarm,
+    args::{Args, Command, Doctor, Explain},
+    doctor, explain, floor,
+    inputs::{UsageError, load, plan_over, report},
+    run, swarm,
 };
 
 /// Runs the program. `args` are the arguments after its name and role.
@@ -35,6 +35,9 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         .with_writer(stderr)
         .with_ansi(stderr().is_terminal())
         .init();
+    if let Some(Command::Doctor(args)) = &args.command {
+        return examine(args);
+    }
     if let Some(command) = &args.command {
         return match say(command) {
             Ok(()) => ExitCode::SUCCESS,
@@ -58,11 +61,32 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// Runs `client-sim doctor`: exit code 1 when a scenario that was asked for cannot be played.
+fn examine(args: &Doctor) -> ExitCode {
+    match doctor::run(args) {
+        Ok((fine, text)) => {
+            print(&text);
+            if fine || args.scenario.is_empty() { Exit::Success } else { Exit::Error }.into()
+        }
+        Err(error) => {
+            report(&format!("client-sim: {error:#}"));
+            if error.is::<UsageError>() { Exit::Usage } else { Exit::Error }.into()
+        }
+    }
+}
+
+/// Prints to standard output.
+fn print(text: &str) {
+    // A pipe that its reader closed is no error.
+    std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()).ok();
+}
+
 /// Runs a command other than a run.
 fn say(command: &Command) -> anyhow::Result<()> {
     let text = match command {
         Command::Scenarios => explain::list()?,
         Command::Formats => explain::formats(),
+        Command::Doctor(args) => doctor::run(args)?.1,
         Command::Explain(Explain { scenario, set, corpus, seed, seconds }) => {
             let (scenario, corpus) = load(scenario, set, *seconds, corpus.as_deref())?;
             let formats: Vec<_> = Format::core().collect();
@@ -70,8 +94,7 @@ fn say(command: &Command) -> anyhow::Result<()> {
             explain::explain(&scenario, &corpus, &workload, *seed)?
         }
     };
-    // A pipe that its reader closed is no error.
-    std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()).ok();
+    print(&text);
     Ok(())
 }
 

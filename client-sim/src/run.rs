@@ -6,14 +6,19 @@ use anyhow::{Context, bail};
 use codecs::Format;
 use corpus::Corpus;
 use measure::{Environment, PinnedCores, RelayProcess, RunRecord};
-use wire::{ClientTls, Compression, Dictionary, Offer, WireLimits};
+use wire::{Compression, Dictionary, Offer, WireLimits};
 
 use crate::{
     args::Args,
     cores,
     dial::{self, Dialer, Target},
+    doctor::{
+        self,
+        needs::{Needs, json_bytes},
+    },
     expect, first_delivery, floor,
     incidents::Incidents,
+    inputs::{UsageError, load, plan_over, report, trusted},
     own_relay::OwnRelay,
     plan_facts::PlanFacts,
     prepare,
@@ -25,14 +30,10 @@ use crate::{
     workload::{Speaks, Workload},
 };
 
-/// A mistake in the command line, the scenario or the corpus; the text says how to correct it.
-#[derive(Debug, thiserror::Error)]
-#[error("{0:#}")]
-pub(crate) struct UsageError(anyhow::Error);
-
 /// Plans, prepares, runs and writes the record.
 pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
-    let (scenario, corpus, mut workload, seed) = plan(args).map_err(UsageError)?;
+    let (mut scenario, corpus, seed) = inputs(args).map_err(UsageError)?;
+    let mut workload = plan_within_rules(args, &mut scenario, &corpus, seed)?;
     workload.tolerates_seam = args.url.is_some() && !args.strict_seam;
     let compression = compression(args).map_err(UsageError)?;
     let ledger = ledger_file(args).map_err(UsageError)?;
@@ -99,7 +100,7 @@ fn target(
     let url = args.url.clone().or_else(|| own_relay.map(|relay| relay.url.clone()));
     let url = url.context("there is a relay of our own when no --url is given")?;
     Ok(Target {
-        tls: trusted(args, &url).map_err(UsageError)?,
+        tls: trusted(args.ca.as_deref(), &url).map_err(UsageError)?,
         url,
         offer: Offer { batched: args.batched, formats: vec![args.format], compression },
         limits: limits(connections),
@@ -200,8 +201,8 @@ fn relay_process(
     })
 }
 
-/// Loads scenario and corpus and computes the plan. Every error is a mistake of the user.
-fn plan(args: &Args) -> anyhow::Result<(Scenario, Corpus, Workload, u64)> {
+/// Loads scenario and corpus. Every error is a mistake of the user.
+fn inputs(args: &Args) -> anyhow::Result<(Scenario, Corpus, u64)> {
     args.format.codec(args.implementation)?;
     let name = args.scenario.as_deref().context("--scenario is required")?;
     let (mut scenario, corpus) = load(name, &args.set, args.seconds, args.corpus.as_deref())?;
@@ -210,19 +211,48 @@ fn plan(args: &Args) -> anyhow::Result<(Scenario, Corpus, Workload, u64)> {
     }
     scenario.only_new = args.url.is_some();
     let seed = args.seed.unwrap_or_else(|| if args.url.is_some() { any_seed() } else { 1 });
+    Ok((scenario, corpus, seed))
+}
+
+/// Computes the plan. With `--url` the relay is asked first what it takes; what it refuses by its
+/// rules is set aside, and what stands against the scenario is an error.
+fn plan_within_rules(
+    args: &Args,
+    scenario: &mut Scenario,
+    corpus: &Corpus,
+    seed: u64,
+) -> anyhow::Result<Workload> {
     let formats: Vec<_> =
         Format::core().chain([args.format]).chain(args.comparable_with.iter().copied()).collect();
-    let workload = plan_over(&scenario, &corpus, seed, &formats)?;
-    check_spoken(args, &workload)?;
+    let mut workload = plan_over(scenario, corpus, seed, &formats).map_err(UsageError)?;
+    check_spoken(args, &workload).map_err(UsageError)?;
+    if let Some(url) = &args.url {
+        let needs = Needs::of(&workload);
+        let answers = match &args.doctor {
+            Some(file) => doctor::read(file).map_err(UsageError)?,
+            None => doctor::before_a_run(url, args.ca.as_deref(), &needs)?,
+        };
+        let reasons = doctor::table::reasons(&answers, &needs);
+        anyhow::ensure!(
+            reasons.is_empty(),
+            "{url} cannot play {}: {} (client-sim doctor --url {url} says more)",
+            scenario.name,
+            reasons.join("; ")
+        );
+        scenario.rules = answers.rules;
+        if corpus.events.iter().any(|event| scenario.rules.refuses(event, json_bytes(event)).is_some()) {
+            workload = plan_over(scenario, corpus, seed, &formats)?;
+        }
+    }
     if let Some(reason) = scenario.too_few_bursts(scenario.seconds).filter(|_| !args.quiet) {
         report(&reason);
     }
-    if !args.quiet && !workload.set_aside.is_empty() {
+    if !args.quiet {
         for (reason, events) in &workload.set_aside {
             report(&format!("set aside {events} of {} corpus events: {reason}", corpus.events.len()));
         }
     }
-    Ok((scenario, corpus, workload, seed))
+    Ok(workload)
 }
 
 /// The separate cores of a relay of our own and of the clients; `None` with `--no-pin`, `--url` or
@@ -264,42 +294,6 @@ fn ledger_file(args: &Args) -> anyhow::Result<Option<File>> {
     let Some(path) = &args.ledger else { return Ok(None) };
     let file = File::create(path).with_context(|| format!("cannot write --ledger {}", path.display()))?;
     Ok(Some(file))
-}
-
-/// The root certificates to trust for `wss://`, read once for all connections.
-fn trusted(args: &Args, url: &str) -> anyhow::Result<Option<ClientTls>> {
-    if !url.starts_with("wss:") {
-        return Ok(None);
-    }
-    let trusted = args.ca.as_deref().map_or_else(ClientTls::platform, ClientTls::from_file);
-    Ok(Some(trusted.context("cannot check the relay's certificate")?))
-}
-
-pub(crate) fn load(
-    name: &str,
-    set: &[String],
-    seconds: Option<f64>,
-    corpus: Option<&Path>,
-) -> anyhow::Result<(Scenario, Corpus)> {
-    let mut scenario = Scenario::load_with(name, set)?;
-    if let Some(seconds) = seconds {
-        scenario.set_seconds(seconds)?;
-    }
-    let corpus = match corpus {
-        Some(path) => Corpus::read(path)?,
-        None => Corpus::bundled(),
-    };
-    Ok((scenario, corpus))
-}
-
-pub(crate) fn plan_over(
-    scenario: &Scenario,
-    corpus: &Corpus,
-    seed: u64,
-    formats: &[Format],
-) -> anyhow::Result<Workload> {
-    Workload::plan(scenario, corpus, seed, formats)
-        .with_context(|| format!("cannot play scenario {} with corpus {}", scenario.name, corpus.name))
 }
 
 /// A seed that differs from run to run: the standard library seeds its hash maps at random.
@@ -409,10 +403,4 @@ fn finish(
         report(incidents.named().trim_end());
     }
     Ok(())
-}
-
-/// Prints to standard error: standard output is for machine-readable output.
-#[expect(clippy::print_stderr, reason = "messages for people go to standard error")]
-pub(crate) fn report(text: &str) {
-    eprintln!("{text}");
 }

@@ -297,6 +297,63 @@ fn a_relay_behind_tls_is_measured_like_any_other_and_checked() {
 }
 
 #[test]
+fn a_relay_is_asked_what_it_takes_before_a_run_depends_on_it() {
+    let setup = Setup::new();
+    let start = |flags: &[&str]| {
+        let mut relay = Command::new(env!("CARGO_BIN_EXE_client-sim"))
+            .args(["role:relay", "--listen", "127.0.0.1:0", "--announce", "--keep-expired"])
+            .args(flags)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(relay.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        (relay, line.split('"').find(|part| part.starts_with("ws://")).unwrap().to_owned())
+    };
+    let stop = |mut relay: Child| {
+        drop(relay.stdin.take());
+        assert!(relay.wait().unwrap().success());
+    };
+    let doctor = |url: &str, extra: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_client-sim"))
+            .args(["doctor", "--url", url, "--scenario", setup.path("small.toml").to_str().unwrap()])
+            .args(["--corpus", setup.path("small.jsonl").to_str().unwrap()])
+            .args(extra)
+            .output()
+            .unwrap()
+    };
+
+    let (relay, url) = start(&["--max-message-bytes", "3000"]);
+    let output = doctor(&url, &["--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    fs::write(setup.path("doctor.json"), &output.stdout).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let refused = report["refused_events"]["the relay refuses events of this size"].as_u64().unwrap();
+    assert!(refused > 0 && report["scenarios"][0]["reasons"] == serde_json::json!([]), "{report}");
+    // The run sets them aside, whether it asks by itself or reads what the doctor wrote.
+    for extra in
+        [&["--seed", "2"][..], &["--seed", "3", "--doctor", setup.path("doctor.json").to_str().unwrap()]]
+    {
+        let output = setup.run(&[&["--url", &url], extra].concat());
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+        assert!(stderr(&output).contains("the relay refuses events of this size"), "{}", stderr(&output));
+        setup.record().counts.balanced().unwrap();
+    }
+    stop(relay);
+
+    let (relay, url) = start(&["--max-subscriptions", "1"]);
+    let output = doctor(&url, &[]);
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{table}");
+    assert!(table.contains("cannot be played") && table.contains("--max-subscriptions"), "{table}");
+    let output = setup.run(&["--url", &url]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("it takes 1 subscriptions at one time"), "{}", stderr(&output));
+    stop(relay);
+}
+
+#[test]
 fn a_relay_that_does_no_nostr_work_plays_the_same_plan() {
     let setup = Setup::new();
     let ledger = |extra: &[&str]| {

@@ -7,6 +7,8 @@ use codecs::Format;
 use serde::{Deserialize, Deserializer, de};
 use wire::Compression;
 
+use crate::rules::Rules;
+
 /// A scenario file. Unknown keys are errors.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -18,6 +20,9 @@ pub struct Scenario {
     /// corpus's events, and delivers an event once.
     #[serde(skip)]
     pub only_new: bool,
+    /// The rules of the relay: events that it refuses are set aside.
+    #[serde(skip)]
+    pub rules: Rules,
     /// The question that the scenario answers.
     pub question: String,
     /// What a NIP author learns from the answer.

@@ -228,8 +228,8 @@ pub struct PlannedRequest {
 }
 
 impl Workload {
-    /// Plans `scenario` over those events of `corpus` that each of `formats` can hold: runs in any
-    /// of these formats stream the same events.
+    /// Plans `scenario` over those events of `corpus` that each of `formats` can hold and the relay
+    /// takes by its rules: runs in any of these formats stream the same events.
     ///
     /// # Errors
     /// When the corpus has no events of a kind that the scenario needs.
@@ -240,7 +240,7 @@ impl Workload {
         formats: &[Format],
     ) -> anyhow::Result<Workload> {
         let formats: Vec<Format> = formats.iter().copied().chain(scenario.formats()).collect();
-        let (eligible, set_aside) = select(corpus, &formats);
+        let (eligible, set_aside) = select(corpus, &formats, &scenario.rules);
         let mut plan =
             Workload { set_aside, warm_up: scenario.warm_up(), auth: scenario.auth, ..Workload::default() };
         let kinds = || {

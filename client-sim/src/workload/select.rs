@@ -5,14 +5,18 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use codecs::{Event, Format, KindClass};
 use corpus::Corpus;
 
+use crate::rules::Rules;
+
 /// Most bytes of an event: below a relay's message limit of 1 MiB, with room for the message around
 /// it.
 const MAX_EVENT_BYTES: usize = 1_000_000;
 
-/// The corpus events that each of `formats` can hold and that a relay keeps for the whole run.
+/// The corpus events that each of `formats` can hold, that the relay takes by its rules and that a
+/// relay keeps for the whole run.
 pub(super) fn select<'c>(
     corpus: &'c Corpus,
     formats: &[Format],
+    rules: &Rules,
 ) -> (Vec<&'c Event<'static>>, BTreeMap<&'static str, usize>) {
     let mut newest = HashMap::new();
     for event in &corpus.events {
@@ -38,6 +42,8 @@ pub(super) fn select<'c>(
             "it deletes an event of the corpus, or whatever has an address"
         } else if !every_format_holds(formats, event, &mut buffer) {
             "not every format can hold it in one message"
+        } else if let Some(reason) = refused(rules, event, &mut buffer) {
+            reason
         } else {
             eligible.push(event);
             continue;
@@ -58,6 +64,17 @@ fn deletes_another(event: &Event<'_>, ids: &HashSet<[u8; 32]>) -> bool {
     })
 }
 
+/// Why the relay refuses the event.
+fn refused(rules: &Rules, event: &Event<'_>, buffer: &mut Vec<u8>) -> Option<&'static str> {
+    if *rules == Rules::default() {
+        return None;
+    }
+    buffer.clear();
+    // JSON holds every event of a corpus.
+    Format::JSON.spec().library.encode_event(event, buffer).ok();
+    rules.refuses(event, buffer.len() as u64)
+}
+
 fn every_format_holds(formats: &[Format], event: &Event<'_>, buffer: &mut Vec<u8>) -> bool {
     formats.iter().map(|format| format.spec().library).all(|codec| {
         buffer.clear();
@@ -74,16 +91,36 @@ mod tests {
         let mut corpus = Corpus::bundled();
         corpus.events.truncate(50);
         let formats: Vec<_> = Format::core().collect();
-        let before = select(&corpus, &formats).0.len();
+        let before = select(&corpus, &formats, &Rules::default()).0.len();
         let mut event = corpus.events[0].clone();
         event.id = [7; 32];
         event.kind = 1;
         event.tags = vec![vec!["summary".into(), "x".repeat(40_000).into()]];
         corpus.events.push(event);
-        let (eligible, set_aside) = select(&corpus, &formats);
+        let (eligible, set_aside) = select(&corpus, &formats, &Rules::default());
         assert_eq!(eligible.len(), before, "Cap'n Proto holds 32,767 bytes in a tag value");
         assert_eq!(set_aside.get("not every format can hold it in one message"), Some(&1));
-        let json = select(&corpus, &[Format::JSON]).0;
+        let json = select(&corpus, &[Format::JSON], &Rules::default()).0;
         assert_eq!(json.len(), before + 1, "only the formats that are compared count");
+    }
+
+    #[test]
+    fn what_the_relay_refuses_is_set_aside_with_the_reason() {
+        let mut corpus = Corpus::bundled();
+        corpus.events.truncate(300);
+        let json = [Format::JSON];
+        let (all, none) = select(&corpus, &json, &Rules::default());
+        let rules = Rules { event_bytes: Some(1_000), ..Rules::default() };
+        let (small, aside) = select(&corpus, &json, &rules);
+        let refused = *aside.get("the relay refuses events of this size").unwrap();
+        assert!(!none.contains_key("the relay refuses events of this size"));
+        assert!(refused > 0 && small.len() + refused == all.len(), "{aside:?}");
+        assert!(small.iter().all(|event| refused_by_size(event) <= 1_000));
+    }
+
+    fn refused_by_size(event: &Event<'_>) -> usize {
+        let mut buffer = Vec::new();
+        Format::JSON.spec().library.encode_event(event, &mut buffer).unwrap();
+        buffer.len()
     }
 }

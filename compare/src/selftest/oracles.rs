@@ -150,12 +150,18 @@ impl Bench<'_> {
     pub(super) fn bytes(&mut self) -> Result<Finding> {
         let relay = CountedRelay::start(self.program)?;
         let url = relay.url.clone();
-        let plain = self.run(1.0, &["--url", &url, "--rate", "300"])?;
+        // Answers to no probes: a probe's bytes would be counted by the proxy and by no client.
+        let unasked = self.folder.join("unasked.json");
+        std::fs::write(&unasked, "{}").context("cannot write the answers of a relay")?;
+        let unasked = unasked.display().to_string();
+        let plain = self.run(1.0, &["--url", &url, "--doctor", &unasked, "--rate", "300"])?;
         let deflated = self.run(
             1.0,
             &[
                 "--url",
                 &url,
+                "--doctor",
+                &unasked,
                 "--rate",
                 "300",
                 "--format",

@@ -1,0 +1,192 @@
+//! What a relay answered to the probes: the output of `client-sim doctor --json`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::rules::Rules;
+
+/// The answer to one probe.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    /// The probe was not made.
+    #[default]
+    NotAsked,
+    /// As NIP-01 has it: OK true, or EOSE.
+    Taken,
+    /// OK false, CLOSED or NOTICE, with the relay's words.
+    Refused(String),
+    /// The connection ended.
+    Ended(String),
+    /// Nothing came in time.
+    Silent,
+}
+
+/// A bound or a demand of the relay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Demand {
+    /// Bytes of an event or message.
+    EventBytes,
+    /// Tags of an event.
+    EventTags,
+    /// Bytes of a tag value.
+    TagValueBytes,
+    /// The form of `e` and `p` tags.
+    HexReferences,
+    /// Age of an event.
+    Age,
+    /// Entries of a list of a filter.
+    FilterValues,
+    /// Subscriptions at one time.
+    Subscriptions,
+    /// Stored events of one filter.
+    StoredEvents,
+    /// AUTH or another condition before reading.
+    Read,
+    /// AUTH or another condition before publishing.
+    Write,
+    /// Events in a given time.
+    Rate,
+    /// Compression of messages.
+    Deflate,
+}
+
+/// What NIP-11 says, as far as a run asks for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Info {
+    /// The relay's name.
+    pub(crate) name: Option<String>,
+    /// The project of its software.
+    pub(crate) software: Option<String>,
+    /// The version of its software.
+    pub(crate) version: Option<String>,
+    /// NIPs that it names.
+    pub(crate) supported_nips: Vec<u64>,
+    /// Subprotocol tokens that it names (`wire.tokens`, docs/transport.md).
+    pub(crate) tokens: Vec<String>,
+    /// Bounds that it names.
+    pub(crate) limitation: Limitation,
+}
+
+/// The `limitation` of NIP-11, as far as a run asks for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Limitation {
+    /// Bytes of a message.
+    pub(crate) max_message_length: Option<u64>,
+    /// Subscriptions of a connection.
+    pub(crate) max_subscriptions: Option<u64>,
+    /// Stored events of one filter.
+    pub(crate) max_limit: Option<u64>,
+    /// Tags of an event.
+    pub(crate) max_event_tags: Option<u64>,
+    /// Whether AUTH comes before everything.
+    pub(crate) auth_required: Option<bool>,
+}
+
+/// What came of one offer in the WebSocket handshake.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Handshake {
+    /// The format that was offered.
+    pub(crate) format: String,
+    /// The compression that was offered, by its label.
+    pub(crate) compression: String,
+    /// Whether batches were offered.
+    pub(crate) batched: bool,
+    /// The compression by whose label the relay grants the offer, or why it declines.
+    pub(crate) granted: Result<String, String>,
+}
+
+/// Order of stored events with one `created_at`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Ties {
+    /// The probe was not made, or its events did not come back.
+    #[default]
+    Unknown,
+    /// The lowest id first, as NIP-01 has it.
+    LowestIdFirst,
+    /// Another order.
+    Other,
+}
+
+/// Events that were published while subscriptions were opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Seam {
+    /// Deliveries that were due: each accepted event once at each subscription.
+    pub(crate) due: u64,
+    /// Deliveries that came again.
+    pub(crate) doubled: u64,
+    /// Deliveries that did not come.
+    pub(crate) missing: u64,
+}
+
+/// What the probes cost the relay.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Spent {
+    /// Connections.
+    pub(crate) connections: u64,
+    /// Ephemeral events, which no relay stores.
+    pub(crate) ephemeral_events: u64,
+    /// Events that may be stored, and are deleted at the end (NIP-09).
+    pub(crate) stored_events: u64,
+    /// Requests.
+    pub(crate) requests: u64,
+}
+
+/// All answers of a relay.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Answers {
+    /// The relay.
+    pub(crate) url: String,
+    /// NIP-11, or why it cannot be had.
+    pub(crate) info: Option<Info>,
+    /// Why there is no NIP-11 document.
+    pub(crate) no_info: Option<String>,
+    /// Whether the relay sent an AUTH challenge (NIP-42).
+    pub(crate) challenge: bool,
+    /// A small ephemeral event.
+    pub(crate) write: Answer,
+    /// The same after AUTH, where it was refused without.
+    pub(crate) write_after_auth: Answer,
+    /// A request with `limit: 0`.
+    pub(crate) limit_zero: Answer,
+    /// A request that matches nothing.
+    pub(crate) read: Answer,
+    /// NEG-OPEN over nothing (NIP-77).
+    pub(crate) reconcile: Answer,
+    /// The bounds that were found.
+    pub(crate) rules: Rules,
+    /// What the relay said at each bound.
+    pub(crate) said: BTreeMap<Demand, String>,
+    /// Kinds whose requests were refused, and why.
+    pub(crate) unread_kinds: BTreeMap<u16, String>,
+    /// Order of equal `created_at`.
+    pub(crate) ties: Ties,
+    /// Stored and live deliveries of the same event.
+    pub(crate) seam: Option<Seam>,
+    /// Ephemeral events accepted of a burst, and sent.
+    pub(crate) burst: Option<(u64, u64)>,
+    /// Offers of formats and compressions.
+    pub(crate) handshakes: Vec<Handshake>,
+    /// Why the probes ended early.
+    pub(crate) stopped: Option<String>,
+    /// What the probes cost.
+    pub(crate) spent: Spent,
+}
+
+impl Answer {
+    /// Why it is not [`Answer::Taken`]; `None` also when it was not asked.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        match self {
+            Answer::NotAsked | Answer::Taken => None,
+            Answer::Refused(text) => Some(format!("{text:?}")),
+            Answer::Ended(text) => Some(format!("the relay ended the connection: {text}")),
+            Answer::Silent => Some("the relay was silent".to_owned()),
+        }
+    }
+}

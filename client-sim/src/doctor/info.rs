@@ -1,0 +1,84 @@
+//! Fetches the relay's information document (NIP-11).
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+
+use super::answers::Info;
+
+/// Time for the whole document.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Most bytes of the document.
+const MAX_BYTES: u64 = 256 << 10;
+
+/// Fetches and reads the document. Fields of a wrong type count as absent.
+pub(super) fn fetch(url: &str, ca: Option<&Path>) -> anyhow::Result<Info> {
+    // ws: becomes http:, wss: becomes https:.
+    let address = format!("http{}", url.strip_prefix("ws").context("the URL begins with ws:// or wss://")?);
+    let roots = ca.map_or(Ok(RootCerts::WebPki), trusted)?;
+    let config = ureq::Agent::config_builder()
+        .timeout_global(Some(PATIENCE))
+        .tls_config(TlsConfig::builder().root_certs(roots).build())
+        .build();
+    let agent: ureq::Agent = config.into();
+    let mut response = agent.get(&address).header("Accept", "application/nostr+json").call()?;
+    let text = response.body_mut().with_config().limit(MAX_BYTES).read_to_string()?;
+    read(&text)
+}
+
+fn trusted(file: &Path) -> anyhow::Result<RootCerts> {
+    let pem = std::fs::read(file).with_context(|| format!("cannot read --ca {}", file.display()))?;
+    let items = parse_pem(&pem).filter_map(|item| match item {
+        Ok(PemItem::Certificate(certificate)) => Some(certificate),
+        _ => None,
+    });
+    Ok(RootCerts::Specific(Arc::new(items.collect())))
+}
+
+/// Reads a document.
+fn read(text: &str) -> anyhow::Result<Info> {
+    let document: serde_json::Value =
+        serde_json::from_str(text).context("the relay's NIP-11 document is not JSON")?;
+    let text = |name: &str| Some(document.get(name)?.as_str()?.chars().take(200).collect::<String>());
+    let limitation = document.get("limitation");
+    let number = |name: &str| limitation?.get(name)?.as_u64();
+    let nips = document.get("supported_nips").and_then(serde_json::Value::as_array);
+    let tokens = document.get("wire").and_then(|wire| wire.get("tokens")?.as_array());
+    let tokens = tokens.into_iter().flatten().filter_map(|token| Some(token.as_str()?.to_owned()));
+    Ok(Info {
+        tokens: tokens.collect(),
+        name: text("name"),
+        software: text("software"),
+        version: text("version"),
+        supported_nips: nips.into_iter().flatten().filter_map(serde_json::Value::as_u64).collect(),
+        limitation: super::answers::Limitation {
+            max_message_length: number("max_message_length"),
+            max_subscriptions: number("max_subscriptions"),
+            max_limit: number("max_limit"),
+            max_event_tags: number("max_event_tags"),
+            auth_required: limitation.and_then(|limits| limits.get("auth_required")?.as_bool()),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_read_as_far_as_its_fields_have_their_types() {
+        let info = read(
+            r#"{"name":"x","software":7,"supported_nips":[1,"two",77],"limitation":{"max_limit":500,
+            "max_subscriptions":"many","auth_required":true}}"#,
+        )
+        .unwrap();
+        assert_eq!((info.name.as_deref(), info.software), (Some("x"), None));
+        assert_eq!(info.supported_nips, [1, 77]);
+        assert_eq!((info.limitation.max_limit, info.limitation.max_subscriptions), (Some(500), None));
+        assert_eq!(info.limitation.auth_required, Some(true));
+        assert_eq!(read("[]").unwrap(), Info::default());
+        assert!(read("<html>").is_err());
+    }
+}

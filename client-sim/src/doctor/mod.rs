@@ -1,0 +1,199 @@
+//! Asks a relay what it takes, before a run depends on it: `client-sim doctor`, and the short form
+//! of it that every run with `--url` begins with.
+//!
+//! `probes` talks to the relay through `talk` and fills in [`answers`]; `table` turns answers into
+//! verdicts without a socket; `settings` has the names that other relays give to their bounds.
+
+pub(crate) mod answers;
+mod handshakes;
+mod info;
+pub(crate) mod needs;
+mod probes;
+mod settings;
+pub(crate) mod table;
+mod talk;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher, RandomState},
+    path::Path,
+    time::Duration,
+};
+
+use anyhow::Context;
+use codecs::Format;
+use corpus::Corpus;
+use serde::{Deserialize, Serialize};
+
+use self::{
+    answers::Answers,
+    needs::Needs,
+    table::{Refused, Verdict},
+    talk::{Peer, Talk},
+};
+use crate::{
+    args,
+    inputs::{self, UsageError},
+    scenario::Scenario,
+    workload::Workload,
+};
+
+/// Time for all probes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Seconds of a scenario whose plan is looked at: its shapes do not depend on its length.
+const PLAN_SECONDS: f64 = 1.0;
+
+/// What `client-sim doctor --json` prints.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    answers: &'a Answers,
+    corpus: &'a str,
+    refused_events: &'a Refused,
+    scenarios: &'a [Verdict],
+}
+
+/// Runs `client-sim doctor`; whether each of the scenarios can be played, and the text to print.
+///
+/// # Errors
+/// When the command line is wrong or the relay cannot be reached.
+pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
+    let corpus = match &args.corpus {
+        Some(file) => Corpus::read(file).map_err(|error| UsageError(error.into()))?,
+        None => Corpus::bundled(),
+    };
+    let names = match args.scenario.as_slice() {
+        [] => Scenario::names().into_iter().map(str::to_owned).collect(),
+        named => named.to_vec(),
+    };
+    let named = !args.scenario.is_empty();
+    let mut needs = Needs::of_events(&corpus.events);
+    let mut scenarios = Vec::new();
+    for name in names {
+        let scenario = brief(&name).map_err(UsageError)?;
+        match plan(&scenario, &corpus) {
+            Ok(workload) => {
+                let own = Needs::of(&workload);
+                needs.join(&own);
+                scenarios.push((scenario, Some(own)));
+            }
+            Err(error) if named => return Err(UsageError(error).into()),
+            // This corpus has not what every scenario asks for.
+            Err(_) => scenarios.push((scenario, None)),
+        }
+    }
+    let offers = handshakes::Offers {
+        formats: args.formats.clone(),
+        compressions: args.compressions.clone(),
+        batched: true,
+    };
+    inputs::report(&format!("asks {} what it takes, for two minutes at most", args.url));
+    let answers = ask(&args.url, args.ca.as_deref(), &needs, Some(&offers))?;
+    let refused = table::refused(&answers, &corpus.events);
+    let verdicts: Vec<_> = scenarios
+        .into_iter()
+        .map(|(scenario, needs)| verdict(&answers, scenario, needs.as_ref(), &corpus, &refused))
+        .collect();
+    let fine = verdicts.iter().all(|verdict| verdict.reasons.is_empty());
+    let report =
+        Report { answers: &answers, corpus: &corpus.name, refused_events: &refused, scenarios: &verdicts };
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&report)? + "\n",
+        false => table::text(&answers, &refused, corpus.events.len(), &verdicts),
+    };
+    Ok((fine, text))
+}
+
+/// The answers that a plan depends on, from a relay that a run is about to use.
+///
+/// # Errors
+/// When the relay cannot be reached.
+pub(crate) fn before_a_run(url: &str, ca: Option<&Path>, needs: &Needs) -> anyhow::Result<Answers> {
+    ask(url, ca, needs, None)
+}
+
+/// Reads what `client-sim doctor --json` wrote.
+///
+/// # Errors
+/// When the file is not that.
+pub(crate) fn read(file: &Path) -> anyhow::Result<Answers> {
+    #[derive(Deserialize)]
+    struct Written {
+        #[serde(flatten)]
+        answers: Answers,
+    }
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let written: Written = serde_json::from_str(&text)
+        .with_context(|| format!("{} is not what client-sim doctor --json writes", file.display()))?;
+    Ok(written.answers)
+}
+
+fn ask(
+    url: &str,
+    ca: Option<&Path>,
+    needs: &Needs,
+    offers: Option<&handshakes::Offers>,
+) -> anyhow::Result<Answers> {
+    let tls = inputs::trusted(ca, url).map_err(UsageError)?;
+    let mut answers = Answers { url: url.to_owned(), ..Answers::default() };
+    match info::fetch(url, ca) {
+        Ok(info) => answers.info = Some(info),
+        Err(error) => answers.no_info = Some(format!("{error:#}")),
+    }
+    let words = format!("doctor {:016x}", RandomState::new().hash_one(std::process::id()));
+    let peer = Peer { url: url.to_owned(), tls, words };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut talk = Talk::open(&peer).await.with_context(|| format!("cannot connect to {url}"))?;
+        let probing = async {
+            probes::cheap(&mut talk, needs, &mut answers).await;
+            if let Some(offers) = offers {
+                let tokens = answers.info.as_ref().map_or(&[][..], |info| &info.tokens);
+                answers.handshakes = handshakes::all(&peer, offers, tokens).await;
+                talk.spent.connections += answers.handshakes.len() as u64;
+                probes::thorough(&mut talk, &peer, &mut answers).await;
+            }
+        };
+        let ended = tokio::time::timeout(PATIENCE, probing).await.is_err();
+        if ended {
+            answers.stopped = Some(format!("they were not through within {} s", PATIENCE.as_secs()));
+        }
+        answers.spent = talk.close().await;
+        Ok(answers)
+    })
+}
+
+fn brief(name: &str) -> anyhow::Result<Scenario> {
+    let mut scenario = Scenario::load(name)?;
+    // Scenarios of phases keep their own length.
+    scenario.set_seconds(PLAN_SECONDS).ok();
+    scenario.only_new = true;
+    Ok(scenario)
+}
+
+fn plan(scenario: &Scenario, corpus: &Corpus) -> anyhow::Result<Workload> {
+    inputs::plan_over(scenario, corpus, 1, &[Format::JSON])
+}
+
+/// Whether the scenario can be played with what the relay does not refuse.
+fn verdict(
+    answers: &Answers,
+    mut scenario: Scenario,
+    needs: Option<&Needs>,
+    corpus: &Corpus,
+    refused: &BTreeMap<&'static str, u64>,
+) -> Verdict {
+    let name = scenario.name.clone();
+    let replan = |scenario: &mut Scenario| {
+        scenario.rules = answers.rules.clone();
+        plan(scenario, corpus).err().map(|error| format!("{error:#}"))
+    };
+    let mut reasons = needs.map_or_else(Vec::new, |needs| table::reasons(answers, needs));
+    if needs.is_none() || (reasons.is_empty() && !refused.is_empty()) {
+        reasons.extend(replan(&mut scenario));
+    }
+    Verdict { scenario: name, reasons }
+}

@@ -1,0 +1,425 @@
+//! The probes. Each asks for the largest first, which a relay without that bound takes at once.
+
+use std::{collections::HashSet, time::Duration};
+
+use codecs::{ClientMessage, Event, Filter, RelayMessage, Tag, TagFilter};
+use negentropy::{Negentropy, NegentropyStorageVector};
+
+use super::{
+    answers::{Answer, Answers, Demand, Seam, Ties},
+    needs::{Needs, json_bytes},
+    talk::{Peer, Talk, event, now_s},
+};
+
+/// An ephemeral kind, which no relay stores (NIP-01) and no scenario asks for.
+const EPHEMERAL: u16 = 29_999;
+
+/// A regular kind that no scenario asks for.
+const STORED: u16 = 9_997;
+
+/// Steps of a bisection, each one message.
+const STEPS: usize = 8;
+
+/// A bound is told to one part in so many.
+const PRECISION: u64 = 50;
+
+/// Subscriptions opened at most.
+const MAX_SUBSCRIPTIONS: u64 = 64;
+
+/// Kinds asked for at most.
+const MAX_KINDS: usize = 40;
+
+/// Events of the burst that looks for a limit of rate.
+const BURST: u64 = 100;
+
+/// Events published while subscriptions are opened.
+const SEAM_EVENTS: usize = 24;
+
+/// Subscriptions opened meanwhile.
+const SEAM_SUBSCRIPTIONS: u64 = 3;
+
+/// How long to listen behind the last delivery that is due.
+const AFTER_THE_LAST: Duration = Duration::from_millis(200);
+
+/// How long stored probes ask to live (NIP-40).
+const LIFETIME_S: i64 = 600;
+
+/// Runs the probes that every run with `--url` needs; `answers` holds what came so far at any time.
+pub(super) async fn cheap(talk: &mut Talk, needs: &Needs, answers: &mut Answers) {
+    answers.write = talk.publish(&small(talk, "one")).await;
+    if answers.write != Answer::Taken && needs.auth {
+        answers.write_after_auth = log_in(talk).await;
+    }
+    answers.challenge = talk.challenged;
+    let reply = talk.request(nothing(None)).await;
+    answers.read = reply.answer;
+    if answers.read == Answer::Silent && !is_written(answers) {
+        answers.stopped = Some("the relay answers neither EVENT nor REQ".to_owned());
+        return;
+    }
+    answers.limit_zero = talk.request(Filter { limit: Some(0), ..nothing(None) }).await.answer;
+    if is_written(answers) {
+        events(talk, needs, answers).await;
+    }
+    if answers.read == Answer::Taken {
+        requests(talk, needs, answers).await;
+    }
+    if needs.reconciles {
+        answers.reconcile = reconcile(talk).await;
+    }
+    answers.challenge |= talk.challenged;
+}
+
+/// Runs the probes that publish more: ties, the seam of stored and live events, a burst.
+pub(super) async fn thorough(talk: &mut Talk, peer: &Peer, answers: &mut Answers) {
+    if !is_written(answers) || answers.read != Answer::Taken {
+        return;
+    }
+    let mut stored = Vec::new();
+    answers.ties = ties(talk, &mut stored).await;
+    answers.seam = seam(talk, peer, &mut stored).await;
+    delete(talk, &stored).await;
+    burst(talk, answers).await;
+}
+
+fn is_written(answers: &Answers) -> bool {
+    [&answers.write, &answers.write_after_auth].contains(&&Answer::Taken)
+}
+
+async fn log_in(talk: &mut Talk) -> Answer {
+    match talk.authenticate().await {
+        Answer::Taken => talk.publish(&small(talk, "one")).await,
+        other => other,
+    }
+}
+
+/// The bounds on events.
+async fn events(talk: &mut Talk, needs: &Needs, answers: &mut Answers) {
+    let bytes = largest(talk, json_bytes(&small(talk, "one")), needs.event_bytes, |talk, bytes| {
+        let own = json_bytes(&small(talk, "one"));
+        let content = "x".repeat(usize::try_from(bytes.saturating_sub(own)).unwrap_or(0));
+        signed(talk, EPHEMERAL, now_s(), vec![], content)
+    });
+    answers.note(Demand::EventBytes, bytes.await, |rules, bound| rules.event_bytes = bound);
+    let tags = largest(talk, 1, needs.event_tags, |talk, count| {
+        let tags = (0..count).map(|n| vec!["t".into(), n.to_string().into()]).collect();
+        signed(talk, EPHEMERAL, now_s(), tags, String::new())
+    });
+    answers.note(Demand::EventTags, tags.await, |rules, bound| rules.event_tags = bound);
+    let value = largest(talk, 1, needs.tag_value_bytes, |talk, bytes| {
+        let value = "x".repeat(usize::try_from(bytes).unwrap_or(0));
+        signed(talk, EPHEMERAL, now_s(), vec![vec!["t".into(), value.into()]], String::new())
+    });
+    answers.note(Demand::TagValueBytes, value.await, |rules, bound| rules.tag_value_bytes = bound);
+    if needs.odd_references > 0 {
+        for name in ["e", "p"] {
+            let tags = vec![vec![name.into(), "no hex".into()]];
+            let odd = signed(talk, EPHEMERAL, now_s(), tags, String::new());
+            if let Some(said) = talk.publish(&odd).await.refusal() {
+                answers.rules.hex_references = true;
+                answers.said.insert(Demand::HexReferences, said);
+            }
+        }
+    }
+    if let Some(oldest_s) = needs.oldest_s {
+        age(talk, oldest_s, answers).await;
+    }
+}
+
+/// The earliest `created_at`. Ephemeral events have rules of their own, so this one may be stored.
+async fn age(talk: &mut Talk, oldest_s: i64, answers: &mut Answers) {
+    let most = u64::try_from(now_s() - oldest_s).unwrap_or(0);
+    let young = short_lived(talk, "one", 0);
+    let mut stored = vec![young.id];
+    if talk.publish(&young).await != Answer::Taken {
+        return;
+    }
+    let found = largest(talk, 60, most, |talk, age_s| {
+        let created_at = now_s() - i64::try_from(age_s).unwrap_or(0);
+        let expires = (now_s() + LIFETIME_S).to_string();
+        let tags = vec![vec!["expiration".into(), expires.into()]];
+        let event = signed(talk, STORED, created_at, tags, String::new());
+        stored.push(event.id);
+        event
+    })
+    .await;
+    delete(talk, &stored).await;
+    answers.note(Demand::Age, found, |rules, bound| {
+        rules.oldest_s = bound.map(|age_s| now_s() - i64::try_from(age_s).unwrap_or(0));
+    });
+}
+
+/// The bounds on requests.
+async fn requests(talk: &mut Talk, needs: &Needs, answers: &mut Answers) {
+    let mut most = needs.filter_values.max(1);
+    let (mut taken, mut refused) = (1, None);
+    for _ in 0..STEPS {
+        let authors = Some((0..most).map(key_of_nobody).collect());
+        let filter = Filter { kinds: Some(vec![EPHEMERAL]), authors, limit: Some(1), ..Filter::default() };
+        match talk.request(filter).await.answer.refusal() {
+            None if refused.is_none() => break,
+            None => taken = most,
+            Some(said) => refused = Some((most, said)),
+        }
+        let Some((over, _)) = &refused else { break };
+        if over - taken <= (taken / PRECISION).max(1) {
+            break;
+        }
+        most = taken + (over - taken) / 2;
+    }
+    let found = refused.map(|(_, said)| (taken, said));
+    answers.note(Demand::FilterValues, found, |rules, bound| rules.filter_values = bound);
+    subscriptions(talk, needs.subscriptions.min(MAX_SUBSCRIPTIONS), answers).await;
+    for kind in needs.kinds.iter().take(MAX_KINDS) {
+        if let Some(said) = talk.request(nothing(Some(*kind))).await.answer.refusal() {
+            answers.unread_kinds.insert(*kind, said);
+        }
+    }
+    let stated = answers.info.as_ref().and_then(|info| info.limitation.max_limit);
+    answers.rules.stored_events = stated.filter(|stated| *stated < needs.stored_events);
+}
+
+async fn subscriptions(talk: &mut Talk, wanted: u64, answers: &mut Answers) {
+    let mut open = Vec::new();
+    let mut refused = None;
+    while (open.len() as u64) < wanted {
+        let (name, reply) = talk.subscribe(nothing(None)).await;
+        if let Some(said) = reply.answer.refusal() {
+            refused = Some((open.len() as u64, said));
+            break;
+        }
+        open.push(name);
+    }
+    for name in open {
+        talk.unsubscribe(&name).await;
+    }
+    answers.note(Demand::Subscriptions, refused, |rules, bound| rules.subscriptions = bound);
+}
+
+async fn reconcile(talk: &mut Talk) -> Answer {
+    let begin = || {
+        let mut storage = NegentropyStorageVector::new();
+        storage.seal()?;
+        Negentropy::owned(storage, 0)?.initiate()
+    };
+    let message = match begin() {
+        Ok(message) => message,
+        Err(error) => return Answer::Refused(error.to_string()),
+    };
+    let subscription = || "doctor-neg".into();
+    let open = ClientMessage::NegOpen {
+        subscription: subscription(),
+        filter: nothing(None),
+        message: message.into(),
+    };
+    let answer = talk.ask(&open, |message| match message {
+        RelayMessage::NegMsg { .. } => Some(Answer::Taken),
+        RelayMessage::NegErr { text, .. } | RelayMessage::Closed { text, .. } => {
+            Some(Answer::Refused(text.clone().into_owned()))
+        }
+        _ => None,
+    });
+    let answer = answer.await;
+    if answer == Answer::Taken {
+        talk.ask(&ClientMessage::NegClose { subscription: subscription() }, |_| Some(Answer::Taken)).await;
+    }
+    answer
+}
+
+/// Three stored events of one second, of which two are asked for.
+async fn ties(talk: &mut Talk, stored: &mut Vec<[u8; 32]>) -> Ties {
+    let mut ids = Vec::new();
+    for n in 0..3 {
+        let event = short_lived(talk, "ties", n);
+        if talk.publish(&event).await != Answer::Taken {
+            return Ties::Unknown;
+        }
+        ids.push(event.id);
+        stored.push(event.id);
+    }
+    ids.sort_unstable();
+    let author = short_lived(talk, "ties", 0).pubkey;
+    let filter = Filter { authors: Some(vec![author]), kinds: Some(vec![STORED]), ..Filter::default() };
+    let reply = talk.request(Filter { limit: Some(2), ..filter }).await;
+    let found: Vec<_> = reply.events.iter().map(|event| event.id).collect();
+    match found.as_slice() {
+        [] => Ties::Unknown,
+        found if *found == ids[..2] => Ties::LowestIdFirst,
+        _ => Ties::Other,
+    }
+}
+
+/// Publishes on one connection while another opens subscriptions to the same events.
+async fn seam(talk: &mut Talk, peer: &Peer, stored: &mut Vec<[u8; 32]>) -> Option<Seam> {
+    let mut reader = Talk::open(peer).await.ok()?;
+    let events: Vec<_> = (0..SEAM_EVENTS).map(|n| short_lived(talk, "seam", n)).collect();
+    let filter =
+        Filter { authors: Some(vec![events[0].pubkey]), kinds: Some(vec![STORED]), ..Filter::default() };
+    let publish = async {
+        for event in &events {
+            talk.publish_without_waiting(event).await.ok()?;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        Some(())
+    };
+    let read = async {
+        for _ in 0..SEAM_SUBSCRIPTIONS {
+            reader.subscribe(filter.clone()).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let (published, ()) = tokio::join!(publish, read);
+    published?;
+    let mut accepted = 0;
+    for event in &events {
+        stored.push(event.id);
+        match talk.answer_to(&event.id).await {
+            Answer::Taken => accepted += 1,
+            Answer::Refused(_) => {}
+            _ => break,
+        }
+    }
+    let due = accepted * SEAM_SUBSCRIPTIONS;
+    let distinct = |reader: &Talk| reader.heard.iter().collect::<HashSet<_>>().len() as u64;
+    while distinct(&reader) < due && reader.hear().await {}
+    // What comes twice at the end comes behind the last.
+    while matches!(tokio::time::timeout(AFTER_THE_LAST, reader.hear()).await, Ok(true)) {}
+    let (came, distinct) = (reader.heard.len() as u64, distinct(&reader));
+    talk.spent.connections += 1;
+    let requests = reader.close().await.requests;
+    talk.spent.requests += requests;
+    Some(Seam { due, doubled: came - distinct, missing: due.saturating_sub(distinct) })
+}
+
+/// Ephemeral events as quickly as they can be sent.
+async fn burst(talk: &mut Talk, answers: &mut Answers) {
+    let events: Vec<_> = (0..BURST).map(|n| small(talk, &format!("burst {n}"))).collect();
+    let mut sent = Vec::new();
+    for event in &events {
+        if talk.publish_without_waiting(event).await.is_err() {
+            break;
+        }
+        sent.push(event.id);
+    }
+    let mut accepted = 0;
+    for id in &sent {
+        match talk.answer_to(id).await {
+            Answer::Taken => accepted += 1,
+            other => {
+                if let Some(said) = other.refusal() {
+                    answers.said.entry(Demand::Rate).or_insert(said);
+                }
+                if !matches!(other, Answer::Refused(_)) {
+                    break;
+                }
+            }
+        }
+    }
+    answers.burst = Some((accepted, BURST));
+}
+
+/// Deletes what the probes may have stored (NIP-09), by the authors of the events.
+async fn delete(talk: &mut Talk, stored: &[[u8; 32]]) {
+    for author in ["one", "ties", "seam"] {
+        let tags: Vec<Tag<'_>> =
+            stored.iter().map(|id| vec!["e".into(), codecs::hex::encode(id).into()]).collect();
+        if tags.is_empty() {
+            return;
+        }
+        let mut deletion = event(5, now_s(), tags, String::new());
+        talk.sign(&mut deletion, author);
+        // Not every relay deletes; the events also ask to expire (NIP-40).
+        talk.publish(&deletion).await;
+    }
+}
+
+/// The largest size that the relay takes, and its words at the next; `None` when it takes `most`.
+/// `least` is known to be taken.
+async fn largest(
+    talk: &mut Talk,
+    least: u64,
+    most: u64,
+    mut make: impl FnMut(&Talk, u64) -> Event<'static>,
+) -> Option<(u64, String)> {
+    let (mut taken, mut over) = (least, most);
+    if over <= taken {
+        return None;
+    }
+    let mut event = make(talk, over);
+    let mut said = talk.publish(&event).await.refusal()?;
+    for _ in 0..STEPS {
+        if over - taken <= (taken / PRECISION).max(1) {
+            break;
+        }
+        let middle = taken + (over - taken) / 2;
+        event = make(talk, middle);
+        match talk.publish(&event).await.refusal() {
+            None => taken = middle,
+            Some(words) => (over, said) = (middle, words),
+        }
+    }
+    Some((taken, said))
+}
+
+impl Answers {
+    /// Notes a bound with the relay's words, if one was met.
+    fn note(
+        &mut self,
+        demand: Demand,
+        found: Option<(u64, String)>,
+        set: impl FnOnce(&mut crate::rules::Rules, Option<u64>),
+    ) {
+        let (bound, said) = found.unzip();
+        set(&mut self.rules, bound);
+        if let Some(said) = said {
+            self.said.insert(demand, said);
+        }
+    }
+}
+
+/// A small ephemeral event.
+fn small(talk: &Talk, words: &str) -> Event<'static> {
+    signed(talk, EPHEMERAL, now_s(), vec![], words.to_owned())
+}
+
+/// A small event that asks to expire soon (NIP-40).
+fn short_lived(talk: &Talk, author: &str, n: usize) -> Event<'static> {
+    let tags = vec![vec!["expiration".into(), (talk.began_s + LIFETIME_S).to_string().into()]];
+    // One second for all, whenever they are made.
+    let mut event = event(STORED, talk.began_s, tags, format!("probe {n}"));
+    talk.sign(&mut event, author);
+    event
+}
+
+fn signed(
+    talk: &Talk,
+    kind: u16,
+    created_at: i64,
+    tags: Vec<Tag<'static>>,
+    content: String,
+) -> Event<'static> {
+    let mut event = event(kind, created_at, tags, content);
+    talk.sign(&mut event, "one");
+    event
+}
+
+/// A filter that no event matches.
+fn nothing(kind: Option<u16>) -> Filter {
+    let tags =
+        vec![TagFilter { letter: 't', values: vec!["client-sim doctor: nothing has this".to_owned()] }];
+    let authors = Some(vec![key_of_nobody(0)]);
+    Filter {
+        kinds: Some(vec![kind.unwrap_or(EPHEMERAL)]),
+        authors,
+        tags,
+        limit: Some(1),
+        ..Filter::default()
+    }
+}
+
+/// Bytes in the place of a public key.
+fn key_of_nobody(n: u64) -> [u8; 32] {
+    let mut key = [0x5a; 32];
+    key[24..].copy_from_slice(&n.to_be_bytes());
+    key
+}

@@ -1,0 +1,308 @@
+//! A conversation with a relay in plain NIP-01 JSON: one message, its answer, and a bound on how
+//! long to wait.
+
+use std::{
+    borrow::Cow,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use codecs::{ClientMessage, Codec, Event, Filter, Format, KindClass, RelayMessage};
+use tokio::time::{Instant, timeout_at};
+use wire::{CloseCode, Compression, Connection, Offer, WireLimits};
+
+use super::answers::{Answer, Spent};
+
+/// How long the relay may take for one answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long an answer may follow a NOTICE, which names nothing that it answers.
+const AFTER_NOTICE: Duration = Duration::from_millis(300);
+
+/// Deliveries that are kept.
+const MAX_HEARD: usize = 1_000;
+
+/// Kind of the event that answers a challenge (NIP-42).
+const CLIENT_AUTH: u16 = 22_242;
+
+/// The relay to talk to.
+#[derive(Debug, Clone)]
+pub(super) struct Peer {
+    pub(super) url: String,
+    pub(super) tls: Option<wire::ClientTls>,
+    /// Words from which the throw-away keys of this conversation derive.
+    pub(super) words: String,
+}
+
+/// What came for a request.
+#[derive(Debug, Default)]
+pub(super) struct Reply {
+    pub(super) events: Vec<Event<'static>>,
+    pub(super) answer: Answer,
+}
+
+/// One connection, made again when the relay ends it.
+#[derive(Debug)]
+pub(super) struct Talk {
+    peer: Peer,
+    codec: &'static dyn Codec,
+    link: Option<Connection>,
+    challenge: Option<String>,
+    subscriptions: u64,
+    /// When the conversation began, in seconds since 1970.
+    pub(super) began_s: i64,
+    pub(super) challenged: bool,
+    /// Deliveries so far, by subscription and event.
+    pub(super) heard: Vec<(String, [u8; 32])>,
+    pub(super) spent: Spent,
+}
+
+impl Talk {
+    pub(super) async fn open(peer: &Peer) -> anyhow::Result<Talk> {
+        let mut talk = Talk {
+            peer: peer.clone(),
+            codec: Format::JSON.spec().library,
+            link: None,
+            challenge: None,
+            subscriptions: 0,
+            began_s: now_s(),
+            challenged: false,
+            heard: Vec::new(),
+            spent: Spent::default(),
+        };
+        talk.connect().await?;
+        Ok(talk)
+    }
+
+    async fn connect(&mut self) -> Result<(), wire::WireError> {
+        let offer = Offer { formats: vec![Format::JSON], batched: false, compression: Compression::None };
+        self.spent.connections += 1;
+        self.challenge = None;
+        let limits = WireLimits::default();
+        self.link = Some(wire::connect_with(&self.peer.url, &offer, &limits, self.peer.tls.as_ref()).await?);
+        Ok(())
+    }
+
+    /// Signs an event by a throw-away key, one for each `author`.
+    pub(super) fn sign(&self, event: &mut Event<'_>, author: &str) {
+        corpus::sign_as(event, &format!("{} {author}", self.peer.words));
+    }
+
+    /// Publishes an event and waits for its OK.
+    pub(super) async fn publish(&mut self, event: &Event<'_>) -> Answer {
+        match event.class() {
+            KindClass::Ephemeral => self.spent.ephemeral_events += 1,
+            _ => self.spent.stored_events += 1,
+        }
+        if let Err(answer) = self.send(&ClientMessage::Event(Cow::Borrowed(event))).await {
+            return answer;
+        }
+        self.answer_to(&event.id).await
+    }
+
+    /// Sends an event whose answer is read later, by [`Talk::answer_to`].
+    pub(super) async fn publish_without_waiting(&mut self, event: &Event<'_>) -> Result<(), Answer> {
+        match event.class() {
+            KindClass::Ephemeral => self.spent.ephemeral_events += 1,
+            _ => self.spent.stored_events += 1,
+        }
+        self.send(&ClientMessage::Event(Cow::Borrowed(event))).await
+    }
+
+    /// Waits for the OK of an event.
+    pub(super) async fn answer_to(&mut self, id: &[u8; 32]) -> Answer {
+        self.wait(|message| match message {
+            RelayMessage::Ok { id: of, accepted, text } if of == id => Some(match accepted {
+                true => Answer::Taken,
+                // NIP-01: an ephemeral event that nobody listens to.
+                false if text.starts_with("mute:") => Answer::Taken,
+                false => Answer::Refused(text.clone().into_owned()),
+            }),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Asks for stored events, waits for EOSE or CLOSED, and ends the subscription.
+    pub(super) async fn request(&mut self, filter: Filter) -> Reply {
+        let (name, mut reply) = self.subscribe(filter).await;
+        if reply.answer == Answer::Taken {
+            self.unsubscribe(&name).await;
+        }
+        reply.events.truncate(1_000);
+        reply
+    }
+
+    /// Opens a subscription that stays, and waits for its EOSE.
+    pub(super) async fn subscribe(&mut self, filter: Filter) -> (String, Reply) {
+        self.subscriptions += 1;
+        self.spent.requests += 1;
+        let name = format!("doctor-{}", self.subscriptions);
+        let mut reply = Reply::default();
+        let request = ClientMessage::Req { subscription: Cow::Owned(name.clone()), filters: vec![filter] };
+        if let Err(answer) = self.send(&request).await {
+            reply.answer = answer;
+            return (name, reply);
+        }
+        let mut events = Vec::new();
+        reply.answer = self
+            .wait(|message| match message {
+                RelayMessage::Event { subscription, event } if *subscription == name => {
+                    events.push(event.clone().into_owned().into_owned());
+                    None
+                }
+                RelayMessage::Eose { subscription, .. } if *subscription == name => Some(Answer::Taken),
+                RelayMessage::Closed { subscription, text } if *subscription == name => {
+                    Some(Answer::Refused(text.clone().into_owned()))
+                }
+                _ => None,
+            })
+            .await;
+        reply.events = events;
+        (name, reply)
+    }
+
+    /// Ends a subscription.
+    pub(super) async fn unsubscribe(&mut self, name: &str) {
+        // A connection that ended has no subscriptions.
+        self.send(&ClientMessage::Close { subscription: Cow::Borrowed(name) }).await.ok();
+    }
+
+    /// Sends a message and waits for the answer that `is` recognises.
+    pub(super) async fn ask(
+        &mut self,
+        message: &ClientMessage<'_>,
+        is: impl FnMut(&RelayMessage<'_>) -> Option<Answer>,
+    ) -> Answer {
+        self.spent.requests += 1;
+        match self.send(message).await {
+            Ok(()) => self.wait(is).await,
+            Err(answer) => answer,
+        }
+    }
+
+    /// Reads one more delivery; false when none comes in time.
+    pub(super) async fn hear(&mut self) -> bool {
+        let delivery = |message: &RelayMessage<'_>| {
+            matches!(message, RelayMessage::Event { .. }).then_some(Answer::Taken)
+        };
+        self.wait(delivery).await == Answer::Taken
+    }
+
+    /// Answers the relay's challenge (NIP-42); [`Answer::NotAsked`] without one.
+    pub(super) async fn authenticate(&mut self) -> Answer {
+        let Some(challenge) = self.challenge.clone() else { return Answer::NotAsked };
+        let relay = self.peer.url.clone();
+        let tags = vec![vec!["relay".into(), relay.into()], vec!["challenge".into(), challenge.into()]];
+        let mut event = event(CLIENT_AUTH, now_s(), tags, String::new());
+        self.sign(&mut event, "one");
+        match self.send(&ClientMessage::Auth(Cow::Borrowed(&event))).await {
+            Ok(()) => self.answer_to(&event.id).await,
+            Err(answer) => answer,
+        }
+    }
+
+    pub(super) async fn close(mut self) -> Spent {
+        if let Some(mut link) = self.link.take() {
+            link.close(CloseCode::Normal, "").await;
+        }
+        self.spent
+    }
+
+    async fn send(&mut self, message: &ClientMessage<'_>) -> Result<(), Answer> {
+        if self.link.is_none() {
+            self.connect().await.map_err(|error| Answer::Ended(error.to_string()))?;
+        }
+        let mut bytes = Vec::new();
+        self.codec.encode_client(message, &mut bytes).map_err(|error| Answer::Refused(error.to_string()))?;
+        let Some(link) = self.link.as_mut() else { return Err(Answer::Silent) };
+        let sending = async {
+            link.feed(bytes.into()).await?;
+            link.flush().await
+        };
+        match timeout_at(Instant::now() + PATIENCE, sending).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => {
+                let why = self.ending(&error.to_string()).await;
+                Err(Answer::Ended(why))
+            }
+            Err(_) => {
+                self.link = None;
+                Err(Answer::Silent)
+            }
+        }
+    }
+
+    /// The reason that the relay gave in its Close frame, or else the error of the socket.
+    async fn ending(&mut self, error: &str) -> String {
+        let Some(mut link) = self.link.take() else { return error.to_owned() };
+        let deadline = Instant::now() + AFTER_NOTICE;
+        while let Ok(Some(message)) = timeout_at(deadline, link.next()).await {
+            if let Err(reason) = message {
+                return reason.to_string();
+            }
+        }
+        error.to_owned()
+    }
+
+    async fn wait(&mut self, mut is: impl FnMut(&RelayMessage<'_>) -> Option<Answer>) -> Answer {
+        let mut deadline = Instant::now() + PATIENCE;
+        let mut notice = None;
+        loop {
+            let Some(link) = self.link.as_mut() else { return Answer::Silent };
+            let message = match timeout_at(deadline, link.next()).await {
+                Err(_) => return notice.map_or(Answer::Silent, Answer::Refused),
+                Ok(None) => {
+                    self.link = None;
+                    return Answer::Ended(notice.unwrap_or_else(|| "without a reason".to_owned()));
+                }
+                Ok(Some(Err(error))) => {
+                    self.link = None;
+                    return Answer::Ended(notice.unwrap_or_else(|| error.to_string()));
+                }
+                Ok(Some(Ok(message))) => message,
+            };
+            match self.codec.decode_relay(&message.payload) {
+                Ok(RelayMessage::Auth { challenge }) => {
+                    self.challenged = true;
+                    self.challenge = Some(challenge.into_owned());
+                }
+                Ok(RelayMessage::Notice { text }) => {
+                    notice.get_or_insert(format!("NOTICE {}", short(&text)));
+                    deadline = deadline.min(Instant::now() + AFTER_NOTICE);
+                }
+                Ok(message) => {
+                    if let RelayMessage::Event { subscription, event } = &message
+                        && self.heard.len() < MAX_HEARD
+                    {
+                        self.heard.push((subscription.clone().into_owned(), event.id));
+                    }
+                    if let Some(answer) = is(&message) {
+                        return answer;
+                    }
+                }
+                Err(error) => return Answer::Refused(format!("no message of NIP-01: {error}")),
+            }
+        }
+    }
+}
+
+/// The first words of what a relay says.
+fn short(text: &str) -> String {
+    text.chars().take(200).collect()
+}
+
+/// An event without author and signature.
+pub(super) fn event(
+    kind: u16,
+    created_at: i64,
+    tags: Vec<codecs::Tag<'static>>,
+    content: String,
+) -> Event<'static> {
+    Event { id: [0; 32], pubkey: [0; 32], created_at, kind, tags, content: content.into(), sig: [0; 64] }
+}
+
+/// Seconds since 1970.
+pub(super) fn now_s() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    i64::try_from(since).unwrap_or(i64::MAX)
+}

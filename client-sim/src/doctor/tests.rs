@@ -1,0 +1,231 @@
+//! The probes against relay-sim in several configurations, and against peers that are no relays.
+
+use std::{
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use codecs::Limits;
+use relay_sim::Config;
+use tokio::{net::TcpListener, sync::oneshot};
+use wire::{Accepted, ServerConfig, Support, WireLimits};
+
+use super::{
+    answers::{Answer, Demand, Ties},
+    *,
+};
+
+/// A server in a thread of its own, which ends when this is dropped.
+struct Server {
+    url: String,
+    stop: Option<oneshot::Sender<()>>,
+}
+
+impl Server {
+    fn start<F: Future<Output = ()>>(
+        serve: impl FnOnce(TcpListener, oneshot::Receiver<()>) -> F + Send + 'static,
+    ) -> Server {
+        let (stop, stopped) = oneshot::channel();
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                tell.send(format!("ws://{}", listener.local_addr().unwrap())).unwrap();
+                serve(listener, stopped).await;
+            });
+        });
+        Server { url: told.recv().unwrap(), stop: Some(stop) }
+    }
+
+    fn relay(config: Config) -> Server {
+        Server::start(|listener, stopped| async {
+            let stopped = async { drop(stopped.await) };
+            relay_sim::serve(listener, config, stopped).await.unwrap();
+        })
+    }
+
+    /// A WebSocket server that sends these messages for each that comes.
+    fn answering(answers: impl Fn(&str) -> Vec<String> + Copy + Send + 'static) -> Server {
+        Server::start(move |listener, _stopped| async move {
+            let support = Support { formats: vec![], compressions: vec![], batched: false, strict: false };
+            let config = ServerConfig {
+                support,
+                limits: WireLimits::default(),
+                relay_info: "<html>".into(),
+                tls: None,
+            };
+            while let Ok((stream, _)) = listener.accept().await {
+                let Ok(Accepted::WebSocket(mut peer)) = wire::accept(stream, &config).await else { continue };
+                while let Some(Ok(message)) = peer.next().await {
+                    for answer in answers(std::str::from_utf8(&message.payload).unwrap()) {
+                        peer.feed(answer.into()).await.unwrap();
+                    }
+                    peer.flush().await.ok();
+                }
+            }
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+    }
+}
+
+fn needs() -> Needs {
+    Needs {
+        event_bytes: 60_000,
+        event_tags: 500,
+        tag_value_bytes: 400,
+        odd_references: 1,
+        oldest_s: Some(1_600_000_000),
+        filter_values: 400,
+        subscriptions: 9,
+        stored_events: 100,
+        kinds: [1, 4].into(),
+        events: 10,
+        reconciles: true,
+        ..Needs::default()
+    }
+}
+
+#[test]
+fn a_relay_without_bounds_answers_every_probe_as_nip_01_has_it() {
+    let server = Server::relay(Config::default());
+    let offers = handshakes::Offers {
+        formats: vec![Format::JSON, "cbor-packed".parse().unwrap()],
+        compressions: vec!["none".parse().unwrap(), "deflate".parse().unwrap()],
+        batched: true,
+    };
+    let answers = ask(&server.url, None, &needs(), Some(&offers)).unwrap();
+    assert_eq!(answers.stopped, None);
+    assert_eq!(answers.rules, crate::rules::Rules::default(), "{:?}", answers.said);
+    for answer in [&answers.write, &answers.read, &answers.limit_zero, &answers.reconcile] {
+        assert_eq!(*answer, Answer::Taken);
+    }
+    assert!(!answers.challenge && answers.unread_kinds.is_empty());
+    assert_eq!(answers.ties, Ties::LowestIdFirst);
+    let seam = answers.seam.unwrap();
+    assert_eq!((seam.due, seam.doubled, seam.missing), (72, 0, 0), "24 events at 3 subscriptions");
+    assert_eq!(answers.burst, Some((100, 100)));
+    assert_eq!(answers.handshakes.len(), 6);
+    assert!(answers.handshakes.iter().all(|one| one.granted.as_ref() == Ok(&one.compression)));
+    assert_eq!(table::reasons(&answers, &needs()), Vec::<String>::new());
+    assert_eq!(answers.info.as_ref().unwrap().name.as_deref(), Some("relay-sim"));
+    let spent = answers.spent;
+    assert!(
+        spent.ephemeral_events <= 150 && spent.stored_events <= 60 && spent.connections <= 40,
+        "{spent:?}"
+    );
+    let json = serde_json::to_string(&answers).unwrap();
+    assert_eq!(serde_json::from_str::<Answers>(&json).unwrap(), answers);
+}
+
+#[test]
+fn bounds_are_found_to_a_few_percent_and_named_with_the_flag_that_widens_them() {
+    let mut config = Config::default();
+    (config.max_subscriptions, config.max_limit) = (3, 50);
+    config.limits = Limits { max_filter_values: 100, ..Limits::default() };
+    config.wire.max_message_bytes = 20_000;
+    let server = Server::relay(config);
+    let answers = ask(&server.url, None, &needs(), None).unwrap();
+    let rules = &answers.rules;
+    assert!(rules.event_bytes.is_some_and(|bytes| (19_000..20_000).contains(&bytes)), "{rules:?}");
+    assert!(rules.filter_values.is_some_and(|values| (96..=100).contains(&values)), "{rules:?}");
+    assert_eq!((rules.subscriptions, rules.stored_events), (Some(3), Some(50)));
+    assert!(answers.said[&Demand::EventBytes].contains("ended the connection"), "{:?}", answers.said);
+    let reasons = table::reasons(&answers, &needs()).join("\n");
+    for flag in ["--max-subscriptions", "--max-limit"] {
+        assert!(reasons.contains(flag), "{flag} in {reasons}");
+    }
+    assert!(!reasons.contains("--max-message-bytes"), "large events are set aside: {reasons}");
+}
+
+#[test]
+fn a_scenario_with_auth_needs_a_relay_that_sends_a_challenge() {
+    let needs = Needs { auth: true, ..Needs::default() };
+    let mut config = Config::default();
+    config.auth = true;
+    let with = Server::relay(config);
+    assert_eq!(table::reasons(&ask(&with.url, None, &needs, None).unwrap(), &needs), Vec::<String>::new());
+    let without = Server::relay(Config::default());
+    let reasons = table::reasons(&ask(&without.url, None, &needs, None).unwrap(), &needs);
+    assert!(reasons.len() == 1 && reasons[0].contains("no AUTH challenge"), "{reasons:?}");
+}
+
+#[test]
+fn a_silent_peer_is_given_up_soon() {
+    let server = Server::answering(|_| vec![]);
+    let began = Instant::now();
+    let answers = ask(&server.url, None, &needs(), None).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    assert_eq!((&answers.write, &answers.read), (&Answer::Silent, &Answer::Silent));
+    assert!(answers.no_info.is_some());
+    let reasons = table::reasons(&answers, &needs());
+    assert_eq!(reasons, ["the relay answers neither EVENT nor REQ"]);
+}
+
+#[test]
+fn a_relay_that_takes_no_events_is_refused_in_its_own_words() {
+    let server = Server::answering(|message| {
+        let parsed: serde_json::Value = serde_json::from_str(message).unwrap();
+        match parsed[0].as_str() {
+            Some("EVENT") => {
+                vec![serde_json::json!(["OK", parsed[1]["id"], false, "blocked: not you"]).to_string()]
+            }
+            Some("REQ") => vec![serde_json::json!(["EOSE", parsed[1]]).to_string()],
+            _ => vec![],
+        }
+    });
+    let needs = Needs { reconciles: false, ..needs() };
+    let answers = ask(&server.url, None, &needs, None).unwrap();
+    let reasons = table::reasons(&answers, &needs);
+    assert!(reasons.len() == 1 && reasons[0].contains("blocked: not you"), "{reasons:?}");
+    assert_eq!(answers.spent.ephemeral_events, 1, "one refusal is enough");
+}
+
+#[test]
+fn a_peer_that_is_no_relay_is_refused() {
+    let server = Server::answering(|message| vec![message.to_owned()]);
+    let answers = ask(&server.url, None, &needs(), None).unwrap();
+    let reasons = table::reasons(&answers, &needs()).join(" ");
+    assert!(reasons.contains("no message of NIP-01"), "{reasons}");
+}
+
+#[test]
+fn a_relay_that_says_yes_and_keeps_nothing_is_seen_at_the_seam() {
+    let server = Server::answering(|message| {
+        let parsed: serde_json::Value = serde_json::from_str(message).unwrap();
+        match parsed[0].as_str() {
+            Some("EVENT") => vec![serde_json::json!(["OK", parsed[1]["id"], true, ""]).to_string()],
+            Some("REQ") => vec![serde_json::json!(["EOSE", parsed[1]]).to_string()],
+            _ => vec![],
+        }
+    });
+    let offers = handshakes::Offers { formats: vec![], compressions: vec![], batched: false };
+    let needs = Needs { reconciles: false, ..needs() };
+    let answers = ask(&server.url, None, &needs, Some(&offers)).unwrap();
+    assert_eq!(answers.ties, Ties::Unknown);
+    // The second connection of the seam is not served while the first is open.
+    assert!(answers.seam.is_none_or(|seam| seam.missing == seam.due), "{:?}", answers.seam);
+}
+
+#[test]
+fn an_ephemeral_event_that_nobody_listens_to_is_taken() {
+    let server = Server::answering(|message| {
+        let parsed: serde_json::Value = serde_json::from_str(message).unwrap();
+        match parsed[0].as_str() {
+            Some("EVENT") => {
+                vec![serde_json::json!(["OK", parsed[1]["id"], false, "mute: nobody"]).to_string()]
+            }
+            Some("REQ") => vec![serde_json::json!(["EOSE", parsed[1]]).to_string()],
+            _ => vec![],
+        }
+    });
+    let needs = Needs { reconciles: false, ..needs() };
+    let answers = ask(&server.url, None, &needs, None).unwrap();
+    assert_eq!(table::reasons(&answers, &needs), Vec::<String>::new());
+}

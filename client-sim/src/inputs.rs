@@ -1,0 +1,59 @@
+//! What a run and `client-sim doctor` read before anything starts: scenario, corpus, certificates.
+
+use std::path::Path;
+
+use anyhow::Context;
+use codecs::Format;
+use corpus::Corpus;
+use wire::ClientTls;
+
+use crate::{scenario::Scenario, workload::Workload};
+
+/// A mistake in the command line, the scenario or the corpus; the text says how to correct it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:#}")]
+pub(crate) struct UsageError(pub(crate) anyhow::Error);
+
+/// Loads a scenario, changed as asked, and the corpus.
+pub(crate) fn load(
+    name: &str,
+    set: &[String],
+    seconds: Option<f64>,
+    corpus: Option<&Path>,
+) -> anyhow::Result<(Scenario, Corpus)> {
+    let mut scenario = Scenario::load_with(name, set)?;
+    if let Some(seconds) = seconds {
+        scenario.set_seconds(seconds)?;
+    }
+    let corpus = match corpus {
+        Some(path) => Corpus::read(path)?,
+        None => Corpus::bundled(),
+    };
+    Ok((scenario, corpus))
+}
+
+/// Plans the scenario over the corpus.
+pub(crate) fn plan_over(
+    scenario: &Scenario,
+    corpus: &Corpus,
+    seed: u64,
+    formats: &[Format],
+) -> anyhow::Result<Workload> {
+    Workload::plan(scenario, corpus, seed, formats)
+        .with_context(|| format!("cannot play scenario {} with corpus {}", scenario.name, corpus.name))
+}
+
+/// The root certificates to trust for `wss://`, read once for all connections.
+pub(crate) fn trusted(ca: Option<&Path>, url: &str) -> anyhow::Result<Option<ClientTls>> {
+    if !url.starts_with("wss:") {
+        return Ok(None);
+    }
+    let trusted = ca.map_or_else(ClientTls::platform, ClientTls::from_file);
+    Ok(Some(trusted.context("cannot check the relay's certificate")?))
+}
+
+/// Prints to standard error: standard output is for machine-readable output.
+#[expect(clippy::print_stderr, reason = "messages for people go to standard error")]
+pub(crate) fn report(text: &str) {
+    eprintln!("{text}");
+}

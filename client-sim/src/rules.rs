@@ -1,0 +1,102 @@
+//! The rules of a relay: which events it refuses, and how much one request may ask for.
+//! [`crate::doctor`] finds them, the plan of a run keeps to them.
+
+use codecs::Event;
+use serde::{Deserialize, Serialize};
+
+/// The largest of each that a relay takes; `None` where no bound was met.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rules {
+    /// Bytes of an event as JSON.
+    pub event_bytes: Option<u64>,
+    /// Tags of an event.
+    pub event_tags: Option<u64>,
+    /// Bytes of the value of a tag.
+    pub tag_value_bytes: Option<u64>,
+    /// Whether the value of an `e` or `p` tag must be 64 digits of lowercase hex.
+    pub hex_references: bool,
+    /// The earliest `created_at`, in seconds since 1970.
+    pub oldest_s: Option<i64>,
+    /// Entries of one list of a filter.
+    pub filter_values: Option<u64>,
+    /// Subscriptions of a connection at one time.
+    pub subscriptions: Option<u64>,
+    /// Stored events that answer one filter.
+    pub stored_events: Option<u64>,
+}
+
+impl Rules {
+    /// Why the relay refuses an event of so many bytes of JSON.
+    pub fn refuses(&self, event: &Event<'_>, json_bytes: u64) -> Option<&'static str> {
+        let over = |bound: Option<u64>, found: u64| bound.is_some_and(|bound| found > bound);
+        match () {
+            () if over(self.event_bytes, json_bytes) => Some("the relay refuses events of this size"),
+            () if over(self.event_tags, event.tags.len() as u64) => {
+                Some("the relay refuses events with so many tags")
+            }
+            () if over(self.tag_value_bytes, longest_tag_value(event)) => {
+                Some("the relay refuses tag values of this length")
+            }
+            () if self.hex_references && has_odd_reference(event) => {
+                Some("the relay refuses e and p tags other than 64 digits of lowercase hex")
+            }
+            () if self.oldest_s.is_some_and(|oldest| event.created_at < oldest) => {
+                Some("the relay refuses events of this age")
+            }
+            () => None,
+        }
+    }
+}
+
+/// Bytes of the longest tag value.
+pub fn longest_tag_value(event: &Event<'_>) -> u64 {
+    event.tags.iter().flat_map(|tag| tag.iter().skip(1)).map(|value| value.len()).max().unwrap_or(0) as u64
+}
+
+/// Whether an `e` or `p` tag names no id or key in the form of NIP-01.
+pub fn has_odd_reference(event: &Event<'_>) -> bool {
+    event.tags.iter().any(|tag| {
+        let names = tag.first().is_some_and(|name| name == "e" || name == "p");
+        let hex =
+            |value: &str| value.len() == 64 && value.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        names && !tag.get(1).is_some_and(|value| hex(value))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_refused_by_the_first_rule_that_it_breaks_and_by_none_without_rules() {
+        let mut event = corpus::Corpus::bundled().events.swap_remove(0);
+        event.tags = vec![vec!["e".into(), "ab".repeat(32).into()], vec!["t".into(), "x".repeat(300).into()]];
+        event.created_at = 1_000;
+        let refused = |rules: &Rules| rules.refuses(&event, 500);
+        assert_eq!(refused(&Rules::default()), None);
+        let all = Rules {
+            event_bytes: Some(500),
+            event_tags: Some(2),
+            tag_value_bytes: Some(300),
+            hex_references: true,
+            oldest_s: Some(1_000),
+            ..Rules::default()
+        };
+        assert_eq!(refused(&all), None, "at the bound");
+        for (rules, says) in [
+            (Rules { event_bytes: Some(499), ..all.clone() }, "size"),
+            (Rules { event_tags: Some(1), ..all.clone() }, "so many tags"),
+            (Rules { tag_value_bytes: Some(299), ..all.clone() }, "length"),
+            (Rules { oldest_s: Some(1_001), ..all.clone() }, "age"),
+        ] {
+            assert!(refused(&rules).is_some_and(|why| why.contains(says)), "{says}");
+        }
+        for odd in ["", "xyz", &"AB".repeat(32)] {
+            event.tags[0][1] = odd.to_owned().into();
+            assert!(all.refuses(&event, 1).is_some_and(|why| why.contains("hex")), "{odd}");
+        }
+        event.tags[0] = vec!["p".into()];
+        assert!(has_odd_reference(&event), "a p tag without a value");
+    }
+}
