@@ -144,7 +144,7 @@ mod tests {
         {
             let times = all(arrival, 4, &[ramp, steady]);
             let between = |from: u32, to: u32| {
-                times.iter().filter(|t| (from * SECOND..to * SECOND).contains(t)).count() as f64
+                times.iter().filter(|t| (from * SECOND..to * SECOND).contains(*t)).count() as f64
             };
             for (from, to, expected) in
                 [(0, 1, 0.0), (1, 2, 10_000.0), (2, 3, 30_000.0), (3, 4, 0.0), (4, 5, 20_000.0)]

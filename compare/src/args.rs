@@ -206,9 +206,21 @@ pub(crate) struct SearchFlags {
     /// Events to send [default: the bundled sample]
     #[arg(long)]
     pub(crate) corpus: Option<String>,
-    /// Decides the order of the probes and everything random in the load
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
+    /// Search the limit of this relay (ws://host:port or wss://host:port) instead of fresh ones of
+    /// our own. What is published stays in it
+    #[arg(long, conflicts_with = "verify")]
+    pub(crate) url: Option<String>,
+    /// Root certificates (PEM) to trust for wss:// instead of the platform's
+    #[arg(long, requires = "url", value_name = "FILE")]
+    pub(crate) ca: Option<String>,
+    /// Process id of the relay behind --url, when it runs on this machine: its CPU time is then
+    /// reported
+    #[arg(long, requires = "url", value_name = "PID")]
+    pub(crate) relay_pid: Option<u32>,
+    /// Decides the order of the probes and everything random in the load [default: 1, with --url
+    /// one drawn at random]
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
     /// Where the result folder is made
     #[arg(long, default_value = "results")]
     pub(crate) out: PathBuf,
@@ -225,7 +237,10 @@ impl SearchFlags {
             compressions: self.compressions.clone(),
             batchings: self.batching.clone(),
             implementations: self.implementation.clone(),
-            verifications: self.verify.clone(),
+            verifications: match self.url {
+                Some(_) => Matrix::of_a_foreign_relay().verifications,
+                None => self.verify.clone(),
+            },
             reencodings: self.reencode.clone(),
             client_verifications: self.client_verify.clone(),
             rates_per_s: Vec::new(),
@@ -241,11 +256,24 @@ impl SearchFlags {
             probe_seconds: self.probe_seconds,
             precision: self.precision,
             curve: !self.no_curve,
-            seed: self.seed,
+            seed: self.seed.unwrap_or_else(|| seed(self.url.is_some())),
             corpus: self.corpus.clone(),
-            client_args: self.client_args.clone(),
+            url: self.url.clone(),
+            client_args: client_args(self.ca.as_deref(), self.relay_pid, &self.client_args),
         }
     }
+}
+
+/// A relay that stays has the events of earlier runs, and drops what it has.
+fn seed(relay_stays: bool) -> u64 {
+    if relay_stays { rand::random::<u32>().into() } else { 1 }
+}
+
+/// What every client is told, ours first.
+fn client_args(ca: Option<&str>, relay_pid: Option<u32>, others: &[String]) -> Vec<String> {
+    let ca = ca.into_iter().flat_map(|file| ["--ca".to_owned(), file.to_owned()]);
+    let pid = relay_pid.into_iter().flat_map(|pid| ["--relay-pid".to_owned(), pid.to_string()]);
+    ca.chain(pid).chain(others.iter().cloned()).collect()
 }
 
 fn precision(text: &str) -> Result<f64, String> {
@@ -492,26 +520,19 @@ impl Run {
     /// What was asked for, with the profile's size where no flag replaces it.
     pub(crate) fn config(&self, scenarios: Vec<String>) -> Config {
         let (rounds, seconds) = self.profile.size();
-        let drawn = || if self.url.is_some() { rand::random::<u32>().into() } else { 1 };
         Config {
             scenarios,
             profile: self.profile.name().to_owned(),
             rounds: self.rounds.unwrap_or(rounds),
             seconds: self.seconds.unwrap_or(seconds),
-            seed: self.seed.unwrap_or_else(drawn),
+            seed: self.seed.unwrap_or_else(|| seed(self.url.is_some())),
             corpus: self.corpus.clone(),
             url: self.url.clone(),
-            client_args: self.client_args(),
+            foreign: None,
+            client_args: client_args(self.ca.as_deref(), self.relay_pid, &self.client_args),
             slo: self.slo.as_ref().map(Slo::to_string),
             planned_rounds: None,
             chosen_rates: Vec::new(),
         }
-    }
-
-    /// What every client is told, ours first.
-    fn client_args(&self) -> Vec<String> {
-        let ca = self.ca.iter().flat_map(|file| ["--ca".to_owned(), file.clone()]);
-        let pid = self.relay_pid.iter().flat_map(|pid| ["--relay-pid".to_owned(), pid.to_string()]);
-        ca.chain(pid).chain(self.client_args.iter().cloned()).collect()
     }
 }

@@ -284,6 +284,7 @@ mod tests {
             curve: true,
             seed: 1,
             corpus: None,
+            url: None,
             client_args: Vec::new(),
         }
     }

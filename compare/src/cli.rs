@@ -21,13 +21,14 @@ use crate::{
     assemble::Header,
     count::{NotInstalled, Program},
     git,
+    grants::{self, Question},
     matrix::{CellSpec, Known, UnknownName, cells},
     plan::{self, Plan, Profile},
     precision,
     progress::Progress,
     rate,
     report::{self, Derived},
-    result::{Config, Git, MAX_ROUNDS, Oracle, PlannedRounds, Probe, ResultFile, Role, SelfTest},
+    result::{Config, Foreign, Git, MAX_ROUNDS, Oracle, PlannedRounds, Probe, ResultFile, Role, SelfTest},
     run::{self, Interrupt, Outcome, Request, Stopped},
     search, selftest,
 };
@@ -78,13 +79,22 @@ fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<
     if refused(&flags.client_args) {
         return Ok(Exit::Usage);
     }
-    cells.retain(|cell| cell.role != Role::Control);
+    // A relay of others has no floor.
+    cells.retain(|cell| cell.role != Role::Control && (flags.url.is_none() || cell.role != Role::Floor));
     let config = flags.config();
     let started = SystemTime::now();
     let program = env::current_exe().context("cannot find this program's own file")?;
     let running = tempfile::tempdir().context("cannot make a folder for records")?;
+    let (foreign, answers) = match &flags.url {
+        Some(url) => {
+            let (ca, corpus) = (flags.ca.as_deref(), flags.corpus.as_deref());
+            let question = Question { client: &program, url, ca, corpus };
+            asked(&question, &mut cells, running.path())?
+        }
+        None => (None, None),
+    };
     let (git, host) = (git::current(), Environment::collect());
-    let mut prober = search::Processes::new(&program, &cells, &config, running.path())?;
+    let mut prober = search::Processes::new(&program, &cells, &config, running.path(), answers.as_deref())?;
     let mut tell = |cell: &str, probe: &Probe| {
         let _ = writeln!(io::stderr(), "{cell}: {}", probe.line());
     };
@@ -105,11 +115,12 @@ fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<
         host,
         started_utc: utc::format(started),
         status,
-        config: config.as_run(),
+        config: Config { foreign, ..config.as_run() },
         selftest: None,
     };
+    let config_seed = config.seed;
     let result = ResultFile::of_search(header, config, found.cells, corpus);
-    let folder = make_folder(&flags.out, &format!("{}-search-{}", utc::compact(started), flags.seed))?;
+    let folder = make_folder(&flags.out, &format!("{}-search-{}", utc::compact(started), config_seed))?;
     result.write(&folder)?;
     write_reports(&result, &folder)?;
     show(&result, false)?;
@@ -226,14 +237,21 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
         }
     };
     // Before anything is measured: without Valgrind nothing can be counted afterwards.
-    let program = env::current_exe().context("cannot find this program's own file")?;
-    let counter = match flags.instructions.then(|| Program::new(program)).transpose() {
+    let client = env::current_exe().context("cannot find this program's own file")?;
+    let counter = match flags.instructions.then(|| Program::new(client.clone())).transpose() {
         Err(error) if error.is::<NotInstalled>() => {
             let _ = writeln!(io::stderr(), "error: {error:#}");
             return Ok(Exit::Usage);
         }
         counter => counter?,
     };
+    let answering = tempfile::tempdir().context("cannot make a folder for a relay's answers")?;
+    let mut answers = None;
+    if let Some(url) = &config.url {
+        let question =
+            Question { client: &client, url, ca: flags.ca.as_deref(), corpus: flags.corpus.as_deref() };
+        (config.foreign, answers) = asked(&question, &mut cells, answering.path())?;
+    }
     let selftest = selftest_for(flags, known)?;
     if !is_of_this_commit(flags, selftest.as_ref(), git.as_ref()) {
         return Ok(Exit::Usage);
@@ -253,7 +271,6 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
 
     let running = folder.join("running");
     fs::create_dir(&running).with_context(|| format!("cannot make {}", running.display()))?;
-    let client = env::current_exe().context("cannot find this program's own file")?;
     let header = |config: &Config| Header {
         command: command_line(args),
         git: git.clone(),
@@ -263,7 +280,13 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
         config: config.clone(),
         selftest: selftest.clone(),
     };
-    let place = Place { client: &client, cells: &cells, running: &running, quiet: flags.quiet };
+    let place = Place {
+        client: &client,
+        cells: &cells,
+        running: &running,
+        answers: answers.as_deref(),
+        quiet: flags.quiet,
+    };
     let pilot = match flags.precision {
         Some(precision) => pilot(&place, &header(&config), precision, flags.max_time)?,
         None => Pilot::None,
@@ -323,7 +346,7 @@ fn choose_rates(quiet: bool, config: &mut Config, cells: &mut [CellSpec]) -> Res
         let question = rate::question(&scenario, seed, config.corpus.clone(), config.client_args.clone());
         let own: Vec<CellSpec> = cells.iter().filter(|cell| cell.scenario == scenario).cloned().collect();
         tell(&format!("Pilot for the rate of {scenario}, which is not counted:"));
-        let mut prober = search::Processes::new(&program, &own, &question, running.path())?;
+        let mut prober = search::Processes::new(&program, &own, &question, running.path(), None)?;
         let mut say = |cell: &str, probe: &Probe| tell(&format!("{cell}: {}", probe.line()));
         let Some(chosen) = rate::choose(&own, &question, &mut prober, &mut say)? else { return Ok(false) };
         tell(&chosen.line());
@@ -340,6 +363,7 @@ struct Place<'a> {
     client: &'a Path,
     cells: &'a [CellSpec],
     running: &'a Path,
+    answers: Option<&'a Path>,
     quiet: bool,
 }
 
@@ -347,8 +371,8 @@ impl Place<'_> {
     /// Runs all rounds of a configuration.
     fn measure(&self, config: &Config) -> Result<(Plan, Outcome)> {
         let plan = Plan::new(self.cells, config.rounds, config.seed);
-        let Place { client, cells, running: folder, .. } = *self;
-        let request = Request { client, config, cells, plan: &plan, folder };
+        let Place { client, cells, running: folder, answers, .. } = *self;
+        let request = Request { client, config, cells, plan: &plan, folder, answers };
         let mut progress = Progress::new(plan.blocks(), plan::block_estimate(config.seconds), self.quiet);
         let outcome = run_until_signal(&request, &mut progress);
         progress.end();
@@ -400,6 +424,21 @@ fn pilot(place: &Place<'_>, header: &Header, precision: f64, max_time: Option<Du
             "the pilot has no CPU time of two rounds to plan with; --rounds N plans without".to_owned(),
         ),
     })
+}
+
+/// Asks a relay of others what it grants, and reports what is left out.
+fn asked(
+    question: &Question<'_>,
+    cells: &mut Vec<CellSpec>,
+    folder: &Path,
+) -> Result<(Option<Foreign>, Option<PathBuf>)> {
+    let (foreign, file) = grants::ask(question, cells, folder)?;
+    let refused =
+        foreign.refused_events.iter().map(|(reason, events)| format!("{events} events set aside: {reason}"));
+    for note in foreign.declined.iter().cloned().chain(refused) {
+        let _ = writeln!(io::stderr(), "{note}");
+    }
+    Ok((Some(foreign), Some(file)))
 }
 
 /// Why a profile does not measure from this source tree, or with blocks of this length. The profile

@@ -72,6 +72,7 @@ pub(crate) fn question(
         curve: false,
         seed,
         corpus,
+        url: None,
         client_args,
     }
 }

@@ -61,6 +61,8 @@ pub struct Request<'a> {
     pub plan: &'a Plan,
     /// An existing folder for the records of single blocks.
     pub folder: &'a Path,
+    /// What the relay of others answered, for `--doctor` of every client.
+    pub answers: Option<&'a Path>,
 }
 
 /// The blocks that ran.
@@ -226,7 +228,10 @@ fn command(request: &Request<'_>, cell: &CellSpec, seed: u64, record: &Path) -> 
     command.args(["--comparable-with", &Vec::from_iter(formats).join(",")]);
     command.args(["--implementation", &cell.implementation, "--client-verify", &cell.client_verify]);
     match &config.url {
-        Some(url) => command.args(["--url", url]),
+        Some(url) => {
+            let answers = request.answers.iter().flat_map(|file| ["--doctor".as_ref(), file.as_os_str()]);
+            command.args(["--url", url]).args(answers)
+        }
         None => command.args(["--verify", &cell.verify, "--reencode", &cell.reencode]),
     };
     if let Some(limits) = cell.batch_limits() {

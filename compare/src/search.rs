@@ -152,6 +152,7 @@ pub struct Processes<'a> {
     cells: &'a [CellSpec],
     config: &'a SearchConfig,
     folder: &'a Path,
+    answers: Option<&'a Path>,
     probes: u64,
     runtime: Runtime,
     interrupt: Interrupt,
@@ -159,7 +160,8 @@ pub struct Processes<'a> {
 }
 
 impl<'a> Processes<'a> {
-    /// `client` is this program's own file, `folder` an existing one for records.
+    /// `client` is this program's own file, `folder` an existing one for records, `answers` those of
+    /// a relay of others.
     ///
     /// # Errors
     /// When the runtime cannot be started.
@@ -168,11 +170,12 @@ impl<'a> Processes<'a> {
         cells: &'a [CellSpec],
         config: &'a SearchConfig,
         folder: &'a Path,
+        answers: Option<&'a Path>,
     ) -> Result<Processes<'a>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("cannot start the runtime")?;
         let interrupt = runtime.block_on(async { Interrupt::listen() })?;
-        Ok(Processes { client, cells, config, folder, probes: 0, runtime, interrupt, corpus: None })
+        Ok(Processes { client, cells, config, folder, answers, probes: 0, runtime, interrupt, corpus: None })
     }
 
     /// The events, as the first probe stated them.
@@ -188,8 +191,8 @@ impl Prober for Processes<'_> {
         let config = Config { seed: self.config.seed + self.probes, seconds, ..self.config.as_run() };
         self.probes += 1;
         let one = Plan { rounds: vec![vec![cell]] };
-        let request =
-            Request { client: self.client, config: &config, cells: &cells, plan: &one, folder: self.folder };
+        let Self { client, folder, answers, .. } = *self;
+        let request = Request { client, config: &config, cells: &cells, plan: &one, folder, answers };
         // The caller prints the outcome; a terminal shows that the probe runs.
         let guess = plan::block_estimate(config.seconds);
         let mut progress = Progress::new(1, guess, !io::stderr().is_terminal());
@@ -222,7 +225,8 @@ impl SearchConfig {
             seconds: self.probe_seconds,
             seed: self.seed,
             corpus: self.corpus.clone(),
-            url: None,
+            url: self.url.clone(),
+            foreign: None,
             client_args: self.client_args.clone(),
             slo: None,
             planned_rounds: None,

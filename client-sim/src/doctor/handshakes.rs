@@ -71,7 +71,8 @@ async fn one(peer: &Peer, format: Format, compression: Compression, batched: boo
 /// The compression that the relay grants, where it grants the rest of the offer.
 async fn agreed(target: Target) -> Result<Compression, String> {
     let dialer = Dialer::new(target, 1);
-    let mut connection = dialer.dial(None).await.map_err(|error| error.to_string())?;
+    let mut connection =
+        dialer.dial(&dialer.target().offer, None).await.map_err(|error| error.to_string())?;
     let agreement = connection.agreement().clone();
     let offer = &dialer.target().offer;
     let deflate = |compression: Compression| matches!(compression, Compression::Deflate(_));

@@ -14,7 +14,7 @@ use super::{
     Setting, play_all, probe,
     wires::{feed, flush, next, pair},
 };
-use crate::{run::plan_over, scenario::Scenario};
+use crate::{inputs::plan_over, scenario::Scenario};
 
 /// Events of a section: enough that one more kind of event does not change the sum.
 const EVENTS: usize = 300;

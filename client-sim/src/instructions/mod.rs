@@ -24,7 +24,7 @@ use serde::Deserialize;
 use wire::Compression;
 
 use crate::{
-    run::{load, plan_over, report},
+    inputs::{load, plan_over, report},
     workload::Workload,
 };
 

@@ -79,6 +79,15 @@ pub(crate) fn provenance(result: &ResultFile) -> String {
             ),
         );
     }
+    if let Some(foreign) = &result.config.foreign {
+        let refused = foreign.refused_events.iter();
+        for (reason, events) in refused {
+            line(&mut text, format_args!("- Set aside for all cells: {events} events: {reason}"));
+        }
+        for declined in &foreign.declined {
+            line(&mut text, format_args!("- {declined}"));
+        }
+    }
     if let Some(search) = &result.search {
         let (seed, precision) = (search.config.seed, search.config.precision * 100.0);
         let seconds = search.config.probe_seconds;

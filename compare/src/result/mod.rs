@@ -7,7 +7,7 @@ mod planned;
 mod search;
 mod selftest;
 
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::{Context, Result, ensure};
 use measure::{Cell, CorpusRecord, Environment, RunRecord, Status, Tool, ValidityClass};
@@ -81,6 +81,9 @@ pub struct Config {
     /// The relay that every block was played against, where it was not a fresh one of our own.
     #[serde(default)]
     pub url: Option<String>,
+    /// What that relay declined and refused, where it was asked before the first round.
+    #[serde(default)]
+    pub foreign: Option<Foreign>,
     /// Further arguments of every client.
     pub client_args: Vec<String>,
     /// The SLO that every cell must keep, as it was given.
@@ -92,6 +95,15 @@ pub struct Config {
     /// How the rate of each scenario was chosen by a pilot, where `--rates auto` asked for it.
     #[serde(default)]
     pub chosen_rates: Vec<ChosenRate>,
+}
+
+/// What a relay of others declined and refused by its own rules, for all cells.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Foreign {
+    /// Cells that are not measured or bear another name, each with the reason.
+    pub declined: Vec<String>,
+    /// Corpus events that are set aside, by reason.
+    pub refused_events: BTreeMap<String, u64>,
 }
 
 /// What a cell is for.

@@ -34,6 +34,9 @@ pub struct SearchConfig {
     pub seed: u64,
     /// The corpus file, when another than the bundled one.
     pub corpus: Option<String>,
+    /// The relay that every probe was played against, where it was not a fresh one of our own.
+    #[serde(default)]
+    pub url: Option<String>,
     /// Further arguments of every client.
     pub client_args: Vec<String>,
 }

@@ -87,7 +87,8 @@ impl Bench<'_> {
         let mut interrupt = runtime.block_on(async { Interrupt::listen() })?;
         let mut results = Vec::new();
         for (n, (config, cells, plan)) in trials.iter().enumerate() {
-            let request = Request { client: self.program, config, cells, plan, folder: &running };
+            let request =
+                Request { client: self.program, config, cells, plan, folder: &running, answers: None };
             let started = SystemTime::now();
             let outcome = runtime.block_on(run::run(&request, &mut progress, interrupt.wait()))?;
             if outcome.stopped == Some(Stopped::Interrupted) {
@@ -131,6 +132,7 @@ impl Bench<'_> {
             seed: 1 + repeat * u64::from(self.options.rounds),
             corpus: None,
             url: None,
+            foreign: None,
             client_args: LOAD.map(str::to_owned).to_vec(),
             slo: None,
             planned_rounds: None,

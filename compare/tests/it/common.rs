@@ -53,6 +53,7 @@ pub(crate) fn config(profile: &str, rounds: u32) -> Config {
         seed: 1,
         corpus: None,
         url: None,
+        foreign: None,
         client_args: Vec::new(),
         slo: None,
         planned_rounds: None,

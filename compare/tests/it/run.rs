@@ -64,8 +64,14 @@ impl Fake {
         cells.retain(|cell| cell.role != Role::Control);
         let plan = Plan::new(&cells, rounds, config.seed);
         let folder = self.path("running");
-        let request =
-            Request { client: &self.client, config: &config, cells: &cells, plan: &plan, folder: &folder };
+        let request = Request {
+            client: &self.client,
+            config: &config,
+            cells: &cells,
+            plan: &plan,
+            folder: &folder,
+            answers: None,
+        };
         let mut progress = Progress::new(plan.blocks(), Duration::from_secs(1), true);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(run::run(&request, &mut progress, interrupt)).unwrap()

@@ -56,6 +56,7 @@ fn config() -> SearchConfig {
         curve: true,
         seed: 1,
         corpus: None,
+        url: None,
         client_args: Vec::new(),
     }
 }

@@ -1,0 +1,199 @@
+//! Asks the relay behind `--url` once, before the first round, what it grants and refuses, so that
+//! no cell is measured that cannot be and each bears the name of what is measured.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+
+use crate::{
+    matrix::{BASE_COMPRESSION, BASE_FORMAT, CellSpec},
+    result::{Foreign, Role},
+};
+
+/// What `client-sim doctor --json` says of one offer.
+#[derive(Debug, Clone, Deserialize)]
+struct Handshake {
+    format: String,
+    compression: String,
+    batched: bool,
+    granted: std::result::Result<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Verdict {
+    scenario: String,
+    reasons: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Answers {
+    handshakes: Vec<Handshake>,
+    refused_events: BTreeMap<String, u64>,
+    scenarios: Vec<Verdict>,
+}
+
+/// The question.
+#[derive(Debug)]
+pub(crate) struct Question<'a> {
+    /// The client program; its first argument is `role:client`.
+    pub(crate) client: &'a Path,
+    /// The relay.
+    pub(crate) url: &'a str,
+    /// Root certificates to trust.
+    pub(crate) ca: Option<&'a str>,
+    /// The corpus file.
+    pub(crate) corpus: Option<&'a str>,
+}
+
+/// Asks; drops the cells that the relay declines and names the others by what it grants. Returns
+/// what was dropped and refused, and the file of answers, for `--doctor` of every client.
+///
+/// # Errors
+/// When the relay cannot be reached, or a scenario cannot be played with it.
+pub(crate) fn ask(
+    question: &Question<'_>,
+    cells: &mut Vec<CellSpec>,
+    folder: &Path,
+) -> Result<(Foreign, PathBuf)> {
+    let distinct = |of: fn(&CellSpec) -> &str| {
+        let mut names: Vec<&str> = Vec::new();
+        for cell in cells.iter() {
+            if !names.contains(&of(cell)) {
+                names.push(of(cell));
+            }
+        }
+        names.join(",")
+    };
+    let mut command = Command::new(question.client);
+    command.args(["role:client", "doctor", "--json", "--url", question.url]);
+    command.args(["--formats", &distinct(|cell| &cell.format)]);
+    command.args(["--compressions", &distinct(|cell| &cell.compression)]);
+    command.args(question.ca.iter().flat_map(|file| ["--ca", file]));
+    command.args(question.corpus.iter().flat_map(|file| ["--corpus", file]));
+    for scenario in distinct(|cell| &cell.scenario).split(',') {
+        command.args(["--scenario", scenario]);
+    }
+    let output = command.output().context("cannot start client-sim doctor")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(!output.stdout.is_empty(), "the relay was asked what it takes: {}", said.trim());
+    let answers: Answers = serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("client-sim doctor did not print what this reads: {said}"))?;
+    if let Some(verdict) = answers.scenarios.iter().find(|verdict| !verdict.reasons.is_empty()) {
+        bail!("{} cannot play {}: {}", question.url, verdict.scenario, verdict.reasons.join("; "));
+    }
+    let file = folder.join("doctor.json");
+    fs::write(&file, &output.stdout).with_context(|| format!("cannot write {}", file.display()))?;
+    let declined = name_by_grants(cells, &answers.handshakes)?;
+    Ok((Foreign { declined, refused_events: answers.refused_events }, file))
+}
+
+/// Drops what is declined, and renames what is granted otherwise than offered; says what it did.
+fn name_by_grants(cells: &mut Vec<CellSpec>, handshakes: &[Handshake]) -> Result<Vec<String>> {
+    let grant = |cell: &CellSpec, compression: &str, batched: bool| {
+        let found = handshakes.iter().find(|one| {
+            one.format == cell.format && one.compression == compression && one.batched == batched
+        });
+        found.map_or_else(|| Err("not asked".to_owned()), |one| one.granted.clone())
+    };
+    let mut notes = Vec::new();
+    let mut kept: Vec<CellSpec> = Vec::new();
+    for mut cell in std::mem::take(cells) {
+        let batches = match cell.batch_limits() {
+            Some(_) => grant(&cell, BASE_COMPRESSION, true).map(drop),
+            None => Ok(()),
+        };
+        let granted = batches.and_then(|()| grant(&cell, &cell.compression, false));
+        let is_base = cell.format == BASE_FORMAT && cell.compression == BASE_COMPRESSION;
+        match granted {
+            Err(why) if is_base && cell.role != Role::Cell => bail!("the relay does not speak JSON: {why}"),
+            Err(why) => notes.push(format!("{} is not measured: {why}", cell.id)),
+            Ok(label) if label == cell.compression => kept.push(cell),
+            Ok(label) => {
+                let asked = cell.id.clone();
+                cell.id = asked.replacen(&format!("+{}", cell.compression), &format!("+{label}"), 1);
+                cell.compression = label;
+                if kept.iter().any(|one| one.id == cell.id) {
+                    notes.push(format!("{asked} is not measured: the relay grants it as {}", cell.id));
+                } else {
+                    notes.push(format!("{asked} is measured as {}, which the relay grants", cell.id));
+                    kept.push(cell);
+                }
+            }
+        }
+    }
+    *cells = kept;
+    Ok(notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::{Known, Matrix, cells};
+
+    fn some_cells(batchings: &[&str]) -> Vec<CellSpec> {
+        let known = Known {
+            formats: ["json", "cbor"].map(|name| (name, vec!["library"])).to_vec(),
+            core_formats: vec!["json"],
+            compressions: vec!["none", "deflate", "deflate-no-takeover"],
+            compression_label: |text| Ok(text.to_owned()),
+            too_few_bursts: |_, _| None,
+        };
+        let all = || vec!["all".to_owned()];
+        let batchings = batchings.iter().map(|name| (*name).to_owned()).collect();
+        let matrix = Matrix { formats: all(), compressions: all(), batchings, ..Matrix::default() };
+        let mut cells = cells(&known, &matrix).unwrap();
+        cells.retain(|cell| cell.role != Role::Floor);
+        cells
+    }
+
+    fn handshake(offer: (&str, &str, bool), granted: Result<&str, &str>) -> Handshake {
+        Handshake {
+            format: offer.0.to_owned(),
+            compression: offer.1.to_owned(),
+            batched: offer.2,
+            granted: granted.map(str::to_owned).map_err(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn cells_bear_the_name_of_what_is_granted_and_declined_ones_are_dropped_with_the_reason() {
+        let mut cells = some_cells(&["off", "on"]);
+        let narrowed = "deflate:upload_takeover=no";
+        let handshakes = [
+            handshake(("json", "none", false), Ok("none")),
+            handshake(("json", "deflate", false), Ok(narrowed)),
+            handshake(("json", "deflate-no-takeover", false), Ok(narrowed)),
+            handshake(("json", "none", true), Err("it does not batch events")),
+            handshake(("cbor", "none", false), Err("it agreed on json")),
+            handshake(("cbor", "deflate", false), Err("it agreed on json")),
+        ];
+        let notes = name_by_grants(&mut cells, &handshakes).unwrap();
+        let ids: Vec<&str> = cells.iter().map(|cell| cell.id.as_str()).collect();
+        assert_eq!(ids, ["json+none", "json-control", "json+deflate:upload_takeover=no"]);
+        assert_eq!(cells[2].compression, narrowed);
+        let says = notes.join("\n");
+        for expected in [
+            "json+deflate is measured as json+deflate:upload_takeover=no",
+            "json+deflate-no-takeover is not measured: the relay grants it as json+deflate:upload_takeover=no",
+            "json.batched+none is not measured: it does not batch events",
+            "cbor+none is not measured: it agreed on json",
+            "cbor+deflate-no-takeover is not measured: not asked",
+        ] {
+            assert!(says.contains(expected), "{expected} in {says}");
+        }
+    }
+
+    #[test]
+    fn without_json_there_is_nothing_to_compare_with() {
+        let mut cells = some_cells(&["off"]);
+        let handshakes = [handshake(("json", "none", false), Err("HTTP 403"))];
+        let error = name_by_grants(&mut cells, &handshakes).unwrap_err().to_string();
+        assert!(error.contains("HTTP 403"), "{error}");
+    }
+}
