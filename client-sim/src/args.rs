@@ -120,6 +120,11 @@ pub struct Args {
     #[arg(long, conflicts_with = "url", hide_short_help = true)]
     pub no_pin: bool,
 
+    /// Let the relay keep its events on disk in this format, instead of in memory: in a new directory
+    /// in TMPDIR, which is removed after the run. Only without --url.
+    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["url", "floor"])]
+    pub at_rest: Option<Format>,
+
     /// Measure the floor: play against a relay that does no Nostr work and sends prepared answers.
     /// What remains is the cost of generator and sockets. JSON without compression. Only without
     /// --url.

@@ -34,6 +34,8 @@ pub struct OwnRelay {
     pub pid: u32,
     /// The faults that were planted (`relay-sim --fault`).
     pub faults: Vec<String>,
+    /// The format of its events on disk; `None` for memory.
+    pub at_rest: Option<String>,
 }
 
 impl OwnRelay {
@@ -72,8 +74,8 @@ impl OwnRelay {
         }
         let announcement: Announcement =
             serde_json::from_str(&line).with_context(|| format!("not an announcement: {line}"))?;
-        let Announcement { listening: url, pid, faults } = announcement;
-        Ok(OwnRelay { child, output, url, pid, faults })
+        let Announcement { listening: url, pid, faults, at_rest } = announcement;
+        Ok(OwnRelay { child, output, url, pid, faults, at_rest })
     }
 
     /// Allocations of the relay since it started; `None` in builds without `count-allocations`, and

@@ -41,7 +41,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     dial::raise_descriptor_limit(workload.roles.len()).map_err(UsageError)?;
     let environment = Environment::collect();
     let pinned = pinned(args)?;
-    let mut own_relay = start_relay(args, &workload, pinned.as_ref())?;
+    let store =
+        args.at_rest.map(|_| tempfile::tempdir()).transpose().context("no directory for --at-rest")?;
+    let store = store.as_ref().map(tempfile::TempDir::path);
+    let mut own_relay = start_relay(args, &workload, pinned.as_ref(), store)?;
     let target = target(args, own_relay.as_ref(), compression, workload.roles.len())?;
     let options = options(args, own_relay.as_ref());
     let Played { shared, prepared, started_utc, outcome } =
@@ -78,14 +81,16 @@ fn start_relay(
     args: &Args,
     workload: &Workload,
     pinned: Option<&PinnedCores>,
+    store: Option<&Path>,
 ) -> anyhow::Result<Option<OwnRelay>> {
     if args.url.is_some() {
         return Ok(None);
     }
     let script = args.floor.then(|| floor::script(args, workload)).transpose()?;
-    let flags = script
-        .as_ref()
-        .map_or_else(|| relay_flags(args, workload), |script| vec!["--floor".into(), script.path().into()]);
+    let flags = script.as_ref().map_or_else(
+        || relay_flags(args, workload, store),
+        |script| vec!["--floor".into(), script.path().into()],
+    );
     let relay = OwnRelay::start(&flags, pinned).context("the relay of our own did not start")?;
     Ok(Some(relay))
 }
@@ -198,6 +203,7 @@ fn relay_process(
         own: own_relay.is_some(),
         faults: own_relay.map(|relay| relay.faults.clone()).unwrap_or_default(),
         planted: None,
+        at_rest: own_relay.and_then(|relay| relay.at_rest.clone()),
     })
 }
 
@@ -347,7 +353,7 @@ fn check_spoken(args: &Args, workload: &Workload) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn relay_flags(args: &Args, workload: &Workload) -> Vec<OsString> {
+fn relay_flags(args: &Args, workload: &Workload, store: Option<&Path>) -> Vec<OsString> {
     let list = |names: &[String]| names.join(",");
     let formats: Vec<String> = formats(args, workload).iter().map(Format::to_string).collect();
     let compressions: Vec<String> =
@@ -371,6 +377,9 @@ fn relay_flags(args: &Args, workload: &Workload) -> Vec<OsString> {
     let frame = frame.into_iter().flatten();
     let dictionary = args.dictionary.iter().flat_map(|file| [OsString::from("--dictionary"), file.into()]);
     let flags = flags.chain(dictionary);
+    let store = store.into_iter().flat_map(|directory| [OsString::from("--store"), directory.into()]);
+    let at_rest = args.at_rest.map(|format| ["--at-rest".into(), format.to_string().into()]);
+    let flags = flags.chain(store).chain(at_rest.into_iter().flatten());
     // A corpus is replayed years after some of its events expired (NIP-40).
     let flags = flags.chain(["--keep-expired".into()]);
     flags.chain(workload.auth.then(|| "--auth".into())).chain(faults).chain(frame).collect()

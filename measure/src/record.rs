@@ -318,6 +318,9 @@ pub struct RelayProcess {
     /// How many deliveries it spoiled, because it was told to and where it is our own.
     #[serde(default)]
     pub planted: Option<Planted>,
+    /// The format of its events on disk, where it is our own and keeps them there; otherwise they were in memory.
+    #[serde(default)]
+    pub at_rest: Option<String>,
 }
 
 /// Deliveries that a relay spoiled because it was told to. Each was spoiled in one way.

@@ -14,6 +14,7 @@ use crate::{
     fanout::BatchLimits,
     fault::Fault,
     reconcile::{MIN_FRAME_BYTES, ReconcileLimits},
+    store::StoreConfig,
 };
 
 const EXAMPLES: &str = "\
@@ -24,6 +25,8 @@ Examples:
       one format besides JSON, nothing compressed, nothing checked: what the format itself costs
   relay-sim --corpus data/sample.pb.gz --listen 127.0.0.1:0
       starts with stored events, on a free port
+  relay-sim --store DIR --at-rest dannypack
+      keeps events in a directory, as this format writes them
   relay-sim --tls-cert cert.pem --tls-key key.pem
       the same on wss://, for client-sim --url wss://localhost:7777 --ca cert.pem
   websocat ws://127.0.0.1:7777 <<< '[\"REQ\",\"a\",{\"kinds\":[1],\"limit\":3}]'
@@ -32,12 +35,12 @@ Examples:
       what it supports (NIP-11)
 
 Formats are negotiated by WebSocket subprotocol (nostr.cbor-packed.v1), deflate by WebSocket extension, zstd by a \
-suffix of the subprotocol (nostr.json+zstd). The relay keeps events in memory and forgets them when it stops, by \
-Ctrl-C or SIGTERM.
+suffix of the subprotocol (nostr.json+zstd). Without --store the relay keeps events in memory and forgets them when \
+it stops, by Ctrl-C or SIGTERM.
 
 Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage. RUST_LOG=relay_sim=debug tells more.";
 
-/// A Nostr relay for load tests: NIP-01 in memory, in several wire formats.
+/// A Nostr relay for load tests: NIP-01 in memory or on disk, in several wire formats.
 #[derive(Debug, Parser)]
 #[command(name = "relay-sim", version, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -158,7 +161,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 10, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     batch_bytes: u32,
 
-    /// Memory for stored events, roughly; further ones are refused
+    /// Keep events in this directory, which is made if need be; OK is said when an event is on disk
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
+
+    /// The format of events in --store: a connection that speaks it is sent them as they are. Without
+    /// it what DIR holds, and json in a new one
+    #[arg(long, value_name = "FORMAT", requires = "store")]
+    at_rest: Option<Format>,
+
+    /// Memory for stored events, roughly; further ones are refused. With --store, memory for their
+    /// indexes and for the events that were sent last
     #[arg(long, value_name = "BYTES", default_value_t = Config::default().store_bytes)]
     store_bytes: usize,
 
@@ -175,7 +188,7 @@ pub(crate) struct Args {
 
     /// Do no Nostr work: answer from this script of a plan, which client-sim --floor writes; JSON
     /// without compression. What is measured then is the generator and the sockets
-    #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = ["corpus", "auth", "tls_cert", "fault"])]
+    #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = ["corpus", "auth", "tls_cert", "fault", "store"])]
     pub(crate) floor: Option<PathBuf>,
 
     /// For programs that start a relay: one line of JSON on stdout when it listens and one when it
@@ -235,6 +248,7 @@ impl Args {
             max_limit: self.max_limit,
             outbox_bytes: self.outbox_bytes,
             store_bytes: self.store_bytes,
+            store: self.store.map(|directory| StoreConfig { directory, at_rest: self.at_rest }),
             max_connections: self.max_connections,
             faults: self.fault,
             batch: BatchLimits {

@@ -13,6 +13,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use codecs::Format;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -41,6 +42,9 @@ pub struct Announcement {
     pub pid: u32,
     /// How it misbehaves, because it was told to.
     pub faults: Vec<String>,
+    /// The format of its events on disk; `None` for a relay with everything in memory.
+    #[serde(default)]
+    pub at_rest: Option<String>,
 }
 
 /// Runs the relay as the command line says; `args` are the arguments after the program's name.
@@ -98,12 +102,14 @@ fn run(args: Args) -> Result<()> {
             implementation = %config.implementation,
             compressions = %names(&config.compressions),
             verify = %config.verify,
+            at_rest = relay.at_rest().map_or("memory", Format::name),
             threads,
             "listening; stop with Ctrl-C"
         );
         if announce {
             let listening = format!("{scheme}://{address}");
-            say(&Announcement { listening, pid: std::process::id(), faults: faults.clone() });
+            let at_rest = relay.at_rest().map(|format| format.to_string());
+            say(&Announcement { listening, pid: std::process::id(), faults: faults.clone(), at_rest });
         }
         if let Some(script) = script {
             floor::serve(listener, script, stop).await?;

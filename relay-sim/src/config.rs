@@ -7,7 +7,12 @@ use clap::ValueEnum;
 use codecs::{Codec, Event, Format, Implementation, Limits, UnknownName, VerifyLevel};
 use wire::{Compression, ServerTls, Support, WireLimits};
 
-use crate::{fanout::BatchLimits, fault::Fault, reconcile::ReconcileLimits, store::QueryLimits};
+use crate::{
+    fanout::BatchLimits,
+    fault::Fault,
+    reconcile::ReconcileLimits,
+    store::{QueryLimits, StoreConfig},
+};
 
 /// Whether an event is encoded anew in the format in which its publisher sent it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -57,9 +62,11 @@ pub struct Config {
     pub max_limit: usize,
     /// Encoded live events that one connection may leave unread. 32 MiB as strfry has it.
     pub outbox_bytes: usize,
-    /// Memory that stored events may take, roughly. Ten minutes of 3,000 notes a second stay below
-    /// it.
+    /// Memory that stored events may take, roughly; with [`Config::store`], their indexes and the
+    /// cache. Ten minutes of 3,000 notes a second stay below it.
     pub store_bytes: usize,
+    /// Where events are kept; `None` for memory.
+    pub store: Option<StoreConfig>,
     /// Connections at one time; `None` leaves it to the limit of descriptors.
     pub max_connections: Option<usize>,
     /// When a batch of events goes, on connections that agreed to batches.
@@ -98,6 +105,7 @@ impl Default for Config {
             max_limit: 5_000,
             outbox_bytes: 32 << 20,
             store_bytes: 2 << 30,
+            store: None,
             max_connections: None,
             batch: BatchLimits::default(),
             ping_interval: Duration::from_secs(55),

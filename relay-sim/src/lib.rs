@@ -1,7 +1,7 @@
 //! What does a Nostr relay do, and what does it cost, in each wire format?
 //!
-//! [`serve`] is the relay: NIP-01 with everything in memory, fast enough that what is measured is
-//! the format. [`Config`] says how it behaves, [`Totals`] what it did.
+//! [`serve`] is the relay: NIP-01 with everything in memory, or in a directory ([`StoreConfig`]),
+//! fast enough that what is measured is the format. [`Config`] says how it behaves, [`Totals`] what it did.
 //!
 //! One task owns a connection (`session.rs`) and drives its [`machine::Connection`], which has no
 //! socket and no clock. That decodes, asks its `Peer` (`peer.rs`, no bytes) what to answer, and
@@ -18,6 +18,7 @@
 mod args;
 mod auth;
 mod cli;
+mod committer;
 mod config;
 mod fanout;
 mod fault;
@@ -42,5 +43,6 @@ pub use fanout::BatchLimits;
 pub use fault::{DeliveryFault, Fault, Rate, UnknownFault};
 pub use reconcile::ReconcileLimits;
 pub use server::serve;
+pub use store::{StoreConfig, StoreError};
 pub use totals::Totals;
 pub use wire::{Flow, Traffic};

@@ -2,7 +2,7 @@
 //!
 //! The document is a hint. What a connection speaks is decided in its handshake.
 
-use codecs::Limits;
+use codecs::{Format, Limits};
 use serde_json::{Map, Value, json};
 use wire::{Dictionary, Token};
 
@@ -15,7 +15,7 @@ const EXPIRATION: u16 = 40;
 const AUTH: u16 = 42;
 
 /// The relay information document.
-pub(crate) fn document(config: &Config) -> String {
+pub(crate) fn document(config: &Config, at_rest: Option<Format>) -> String {
     let Limits { max_filters, max_subscription_chars, .. } = config.limits;
     let is_on = |nip: &u16| match *nip {
         AUTH => config.auth,
@@ -28,9 +28,13 @@ pub(crate) fn document(config: &Config) -> String {
     let batch = config.batch;
     // By the names that tokens have.
     let dictionaries: Map<_, _> = support.dictionaries().into_iter().map(about).collect();
+    let description = match at_rest {
+        None => "A Nostr relay for load tests. It keeps events in memory and forgets them when it stops.",
+        Some(_) => "A Nostr relay for load tests. It keeps events on disk.",
+    };
     let mut document = json!({
         "name": "relay-sim",
-        "description": "A Nostr relay for load tests. It keeps events in memory and forgets them when it stops.",
+        "description": description,
         "software": env!("CARGO_PKG_NAME"),
         "version": env!("CARGO_PKG_VERSION"),
         "supported_nips": nips,
@@ -57,6 +61,9 @@ pub(crate) fn document(config: &Config) -> String {
             },
         },
     });
+    if let Some(format) = at_rest {
+        document["at_rest"] = json!(format.name());
+    }
     if !config.faults.is_empty() {
         let faults: Vec<_> = config.faults.iter().map(ToString::to_string).collect();
         document["faults"] = json!(faults);
@@ -71,12 +78,10 @@ fn about(dictionary: Dictionary) -> (String, Value) {
 
 #[cfg(test)]
 mod tests {
-    use codecs::Format;
-
     use super::*;
 
     fn parsed(config: &Config) -> Value {
-        serde_json::from_str(&document(config)).unwrap()
+        serde_json::from_str(&document(config, None)).unwrap()
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::{
     reconcile::Reconciliations,
     refused::Asked,
     relay::Relay,
-    store::{Outcome, StoredEvent, expires_at},
+    store::{StoredEvent, expires_at},
     totals::add,
 };
 
@@ -171,20 +171,11 @@ impl Peer {
             add(&counters.events_rejected, 1);
             return ok(id, false, reason);
         }
-        let outcome = self.relay.publish(event, received.map(|bytes| (self.format, bytes)), unix_seconds);
-        let (accepted, text) = match outcome {
-            Outcome::Stored | Outcome::Ephemeral => (true, ""),
-            Outcome::Duplicate => (true, "duplicate: already have this event"),
-            Outcome::Superseded => (false, "duplicate: have a newer event"),
-            Outcome::Deleted => (false, "blocked: its author deleted this event"),
-            Outcome::Full => (false, "error: the store is full; restart the relay or raise --store-bytes"),
+        let received = received.map(|bytes| (self.format, bytes));
+        let Some(outcome) = self.relay.publish(event, received, unix_seconds, &self.outbox) else {
+            return Answer::Silence; // until it is on disk
         };
-        let counter = match outcome {
-            Outcome::Duplicate => &counters.events_duplicate,
-            _ if accepted => &counters.events_accepted,
-            _ => &counters.events_rejected,
-        };
-        add(counter, 1);
+        let (accepted, text) = self.relay.verdict(outcome);
         ok(id, accepted, text)
     }
 

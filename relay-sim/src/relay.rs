@@ -4,6 +4,9 @@
 //! place in one order: a REQ finds the events before it in its snapshot and gets the events after
 //! it through its outbox. Nothing falls between the two, nothing is in both.
 //!
+//! A relay with a store on disk gives an event its place when it was committed: before that nobody
+//! sees it, and nobody hears OK (`committer.rs`).
+//!
 //! The lock covers that order alone: what an event costs in a format is spent outside of it, once
 //! for each format, and so are the outboxes. The events that one connection publishes reach every
 //! subscription in the order in which they were published. Events of two connections may reach a
@@ -15,14 +18,15 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use codecs::{Codec, Event, Filter, Format, UnknownName};
-use tracing::debug;
+use codecs::{Codec, Event, Filter, Format, KindClass, UnknownName};
+use tracing::{debug, error};
 
 use crate::{
+    committer::{Committer, Offer},
     config::Config,
-    fanout::{Delivery, Dropped, Outbox, Subscription, Subscriptions},
+    fanout::{Answered, Delivery, Dropped, Outbox, Queued, Subscription, Subscriptions},
     fault::{Burner, DeliveryFaults},
-    store::{AllEncodings, Outcome, Store, StoredEvent},
+    store::{AllEncodings, Disk, Outcome, Store, StoreError, StoredEvent},
     totals::{Counters, Totals, add},
 };
 
@@ -39,6 +43,29 @@ pub struct Relay {
     encodings: Arc<AllEncodings>,
     connections: AtomicU64,
     shared: Mutex<Shared>,
+    durable: Option<Durable>,
+}
+
+/// What a relay with a store on disk has besides.
+#[derive(Debug)]
+struct Durable {
+    disk: Arc<Disk>,
+    committer: Committer,
+}
+
+/// Why a relay cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The format insisted on has no such implementation.
+    #[error(transparent)]
+    Codec(#[from] UnknownName),
+    /// The directory of `--store` cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is no thread that writes to it.
+    #[error("cannot start the thread that writes the store")]
+    Committer(#[source] std::io::Error),
 }
 
 #[derive(Debug)]
@@ -57,7 +84,8 @@ pub struct Preloaded {
 }
 
 impl Relay {
-    /// A relay without events: those of [`Config::preload`] are for [`Relay::preload`].
+    /// A relay without events, in memory: those of [`Config::preload`] are for [`Relay::preload`],
+    /// and [`Config::store`] is for [`Relay::open`].
     ///
     /// # Errors
     /// [`UnknownName`] when the format insisted on has no such implementation.
@@ -72,8 +100,52 @@ impl Relay {
             connections: AtomicU64::new(0),
             encodings: Arc::clone(shared.store.encodings()),
             shared: Mutex::new(shared),
+            durable: None,
             config,
         })
+    }
+
+    /// A relay with the events of [`Config::store`], if there is one, that have not expired by
+    /// `unix_seconds`. [`Relay::close`] ends it.
+    ///
+    /// # Errors
+    /// [`StartError`]; those of the store name their file.
+    pub fn open(config: Config, unix_seconds: u64) -> Result<Arc<Relay>, StartError> {
+        let mut relay = Relay::new(config)?;
+        let Some(store) = &relay.config.store else { return Ok(Arc::new(relay)) };
+        let disk = Arc::new(Disk::open(store, relay.config.implementation)?);
+        relay.lock().store.load(&disk, (!relay.config.keep_expired).then_some(unix_seconds))?;
+        relay.durable = Some(Durable { disk, committer: Committer::default() });
+        let relay = Arc::new(relay);
+        let committing = Arc::downgrade(&relay);
+        let settle = move |offers| {
+            committing.upgrade().is_some_and(|relay| {
+                relay.settle(offers);
+                true
+            })
+        };
+        if let Some(durable) = &relay.durable {
+            durable.committer.start(settle).map_err(StartError::Committer)?;
+        }
+        Ok(relay)
+    }
+
+    /// Waits until what was offered is on disk. Nothing that is published later is answered.
+    pub fn close(&self) {
+        let Some(Durable { disk, committer }) = &self.durable else { return };
+        committer.close();
+        let (_, removed) = self.lock().store.next_rows(0);
+        if !removed.is_empty()
+            && let Err(error) = disk.commit(&removed, &[])
+        {
+            // The next start finds them superseded, deleted or expired once more.
+            error!(%error, "rows that are no longer needed stay");
+        }
+    }
+
+    /// The format of the events on disk, if there is a store.
+    pub fn at_rest(&self) -> Option<Format> {
+        Some(self.durable.as_ref()?.disk.format())
     }
 
     /// The codec that sessions of this format use.
@@ -88,42 +160,182 @@ impl Relay {
 
     /// Stores events without checking them, as a relay finds them on its disk.
     pub fn preload(&self, events: &[Event<'_>]) -> Preloaded {
-        let mut shared = self.lock();
-        let offered = events.len();
-        for event in events {
-            shared.store.insert(&Arc::new(StoredEvent::new(event, &self.encodings)));
+        /// Events that reach the disk together.
+        const GROUP: usize = 4_096;
+        let before = self.lock().store.len();
+        for group in events.chunks(GROUP) {
+            let new = |event| Arc::new(StoredEvent::new(event, &self.encodings));
+            if let Some(Durable { disk, .. }) = &self.durable {
+                let offers = group.iter().map(new);
+                let offers = offers.filter(|event| event.encoded(disk.format(), disk.codec()).is_ok());
+                let offer = |event| Offer { event, unix_seconds: 0, outbox: None };
+                self.settle(offers.map(offer).collect());
+            } else {
+                let mut shared = self.lock();
+                for event in group {
+                    shared.store.insert(&new(event));
+                }
+            }
         }
-        let stored = shared.store.len();
-        Preloaded { stored, left_out: offered - stored }
+        let stored = self.lock().store.len();
+        Preloaded { stored, left_out: (before + events.len()).saturating_sub(stored) }
     }
 
     /// Stores an event that was checked as configured, and queues it for every subscription that it
     /// matches. `received` are the bytes that stand for it in the publisher's format, where they
-    /// may be passed on.
+    /// may be passed on. `None` where the outcome waits for the disk: the answer then comes through
+    /// `outbox`.
     pub(crate) fn publish(
         &self,
         event: &Event<'_>,
         received: Option<(Format, &[u8])>,
         unix_seconds: u64,
-    ) -> Outcome {
+        outbox: &Arc<Outbox>,
+    ) -> Option<Outcome> {
         let stored = Arc::new(match received {
             Some(received) => StoredEvent::received(event, received, &self.encodings),
             None => StoredEvent::new(event, &self.encodings),
         });
+        let Some(Durable { disk, committer }) = &self.durable else {
+            return Some(self.place(event, &stored, unix_seconds, |store| store.insert(&stored)));
+        };
+        let is_kept = KindClass::of(event.kind) != KindClass::Ephemeral;
+        if is_kept && stored.encoded_from(event, disk.format(), disk.codec()).is_err() {
+            return Some(Outcome::Unstorable);
+        }
+        committer.offer(Offer { event: stored, unix_seconds, outbox: Some(Arc::clone(outbox)) });
+        None
+    }
+
+    /// Gives an event its place in the order of all, and sends it to those whom it concerns.
+    fn place(
+        &self,
+        event: &Event<'_>,
+        stored: &Arc<StoredEvent>,
+        unix_seconds: u64,
+        insert: impl FnOnce(&mut Store) -> Outcome,
+    ) -> Outcome {
         let mut matched = Vec::new();
         let outcome = {
             let mut shared = self.at(unix_seconds);
             let Shared { store, subscriptions } = &mut *shared;
-            let outcome = store.insert(&stored);
+            let outcome = insert(store);
             if matches!(outcome, Outcome::Stored | Outcome::Ephemeral) {
                 subscriptions.matching(event, |subscription| matched.push(Arc::clone(subscription)));
             }
             outcome
         };
         for subscription in matched {
-            self.queue(subscription, event, &stored);
+            self.queue(subscription, event, stored);
         }
         outcome
+    }
+
+    /// Brings events to the disk in one commit, gives each its place, and answers.
+    fn settle(&self, mut offers: Vec<Offer>) {
+        let Some(Durable { disk, .. }) = &self.durable else { return };
+        while !offers.is_empty() {
+            // Between the look and the insertion, what was stored may expire: such an event has no
+            // row and waits for the next commit.
+            let (has_row, numbers, removed) = {
+                let mut shared = self.lock();
+                let new = |offer: &Offer| {
+                    let head = offer.event.head();
+                    KindClass::of(head.kind) != KindClass::Ephemeral && !shared.store.contains(&head.id)
+                };
+                let has_row: Vec<_> = offers.iter().map(new).collect();
+                let (numbers, removed) =
+                    shared.store.next_rows(has_row.iter().filter(|has_row| **has_row).count());
+                (has_row, numbers, removed)
+            };
+            let with_row = offers.iter().zip(&has_row).filter(|(_, has_row)| **has_row);
+            let bytes = with_row.filter_map(|(offer, _)| {
+                let encoded = offer.event.encoded(disk.format(), disk.codec()).ok()?;
+                Some(&*encoded.bytes)
+            });
+            let rows: Vec<_> = numbers.clone().zip(bytes).collect();
+            let is_written = if rows.is_empty() && removed.is_empty() {
+                true
+            } else if let Err(error) = disk.commit(&removed, &rows) {
+                error!(%error, events = rows.len(), "events are refused, for they cannot be written");
+                let mut shared = self.lock();
+                removed.iter().for_each(|number| shared.store.forget_row(*number));
+                false
+            } else {
+                true
+            };
+            drop(rows);
+            let mut numbers = numbers;
+            let mut again = Vec::new();
+            for (offer, has_row) in offers.into_iter().zip(has_row) {
+                let number = if has_row { numbers.next() } else { None };
+                match self.settle_one(&offer, number, is_written) {
+                    Some(outcome) => self.answer(&offer, outcome),
+                    None => again.push(offer),
+                }
+            }
+            offers = again;
+        }
+    }
+
+    /// What becomes of an event whose row was written, or which has none; `None` when it needs one
+    /// after all.
+    fn settle_one(&self, offer: &Offer, row: Option<u64>, is_written: bool) -> Option<Outcome> {
+        let Offer { event: stored, unix_seconds, .. } = offer;
+        if row.is_some() && !is_written {
+            return Some(Outcome::Unwritten);
+        }
+        let event = stored.whole().ok()?;
+        let mut needs_row = false;
+        let outcome = self.place(&event, stored, *unix_seconds, |store| match row {
+            Some(number) => {
+                let outcome = store.insert_row(&event, number);
+                if outcome == Outcome::Stored {
+                    store.cache(stored);
+                }
+                outcome
+            }
+            None if KindClass::of(event.kind) == KindClass::Ephemeral => Outcome::Ephemeral,
+            None => {
+                needs_row = !store.contains(&event.id);
+                Outcome::Duplicate
+            }
+        });
+        (!needs_row).then_some(outcome)
+    }
+
+    /// Tells the publisher what became of its event.
+    fn answer(&self, offer: &Offer, outcome: Outcome) {
+        let Some(outbox) = &offer.outbox else { return };
+        let (accepted, text) = self.verdict(outcome);
+        let answered = Answered { id: offer.event.head().id, accepted, text };
+        if outbox.push(Queued::Answer(answered), Answered::BYTES) == Err(Dropped::Overflow) {
+            add(&self.counters.slow_consumers, 1);
+        }
+    }
+
+    /// What OK says of an outcome, which is counted.
+    pub(crate) fn verdict(&self, outcome: Outcome) -> (bool, &'static str) {
+        let (accepted, text) = match outcome {
+            Outcome::Stored | Outcome::Ephemeral => (true, ""),
+            Outcome::Duplicate => (true, "duplicate: already have this event"),
+            Outcome::Superseded => (false, "duplicate: have a newer event"),
+            Outcome::Deleted => (false, "blocked: its author deleted this event"),
+            Outcome::Full => (false, "error: the store is full; restart the relay or raise --store-bytes"),
+            Outcome::Unstorable => (false, "error: the format of --at-rest cannot hold this event"),
+            Outcome::Unwritten => (
+                false,
+                "error: the event cannot be written to --store; see the relay's log (is the disk full?)",
+            ),
+        };
+        let counters = &self.counters;
+        let counter = match outcome {
+            Outcome::Duplicate => &counters.events_duplicate,
+            _ if accepted => &counters.events_accepted,
+            _ => &counters.events_rejected,
+        };
+        add(counter, 1);
+        (accepted, text)
     }
 
     /// Registers a subscription and takes the stored events that it begins with.
@@ -184,9 +396,10 @@ impl Relay {
             Ok(encoded) => {
                 let payload_bytes = encoded.bytes.len();
                 let outbox = Arc::clone(&subscription.outbox);
-                match outbox
-                    .push(Delivery { subscription, event: Arc::clone(stored), payload_bytes }, payload_bytes)
-                {
+                match outbox.push(
+                    Queued::Event(Delivery { subscription, event: Arc::clone(stored), payload_bytes }),
+                    payload_bytes,
+                ) {
                     Ok(()) => {}
                     Err(dropped) => {
                         add(&self.counters.deliveries_dropped, 1);

@@ -39,13 +39,13 @@ pub async fn serve(
     Ok(serve_relay(listener, open(config)?, shutdown).await)
 }
 
-/// The relay of a configuration, with its preloaded events.
+/// The relay of a configuration, with its events on disk and its preloaded events.
 ///
 /// # Errors
-/// When a format has no such implementation.
+/// When a format has no such implementation, or the store cannot be used.
 pub(crate) fn open(mut config: Config) -> anyhow::Result<Arc<Relay>> {
     let preload = std::mem::take(&mut config.preload);
-    let relay = Arc::new(Relay::new(config)?);
+    let relay = Relay::open(config, session::time_now().unix_seconds)?;
     if !preload.is_empty() {
         let preloaded = relay.preload(&preload);
         info!(
@@ -72,7 +72,7 @@ pub(crate) async fn serve_relay(
     let wire = Arc::new(ServerConfig {
         support: config.support(),
         limits: config.wire,
-        relay_info: nip11::document(config),
+        relay_info: nip11::document(config, relay.at_rest()),
         tls: config.tls.clone(),
     });
     let mut sessions =
@@ -96,6 +96,7 @@ pub(crate) async fn serve_relay(
     }
     drop(listener);
     sessions.stop().await;
+    relay.close();
     relay.totals()
 }
 

@@ -321,7 +321,7 @@ async fn read(
 }
 
 /// The system's clocks.
-fn time_now() -> Time {
+pub(crate) fn time_now() -> Time {
     let unix_seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     Time { instant: Instant::now(), unix_seconds }
 }

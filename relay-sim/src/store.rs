@@ -1,6 +1,7 @@
 //! Which events does the relay have, and which of them answer a filter?
 //!
-//! In memory, for the length of a load test; `store/index.rs` finds them.
+//! In memory, for the length of a load test, or in a directory (`store/disk.rs`), with what filters
+//! ask for in memory all the same; `store/index.rs` finds them.
 //!
 //! The rules of NIP-01 (replaceable, addressable, ephemeral) and NIP-09 (deletion) live in
 //! [`Store::insert`].
@@ -10,11 +11,20 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use codecs::{EventHead, Filter, KindClass, hex};
+use codecs::{Event, EventHead, Filter, KindClass, hex};
 
-use self::index::{Index, sort_and_deduplicate};
-pub(crate) use self::stored::{AllEncodings, StoredEvent, expires_at};
+pub use self::disk::{StoreConfig, StoreError};
+use self::{
+    cache::Cache,
+    index::{Index, sort_and_deduplicate},
+};
+pub(crate) use self::{
+    disk::Disk,
+    stored::{AllEncodings, StoredEvent, Unavailable, expires_at},
+};
 
+mod cache;
+mod disk;
 mod index;
 mod stored;
 
@@ -70,6 +80,10 @@ pub(crate) enum Outcome {
     Deleted,
     /// The store holds as much as it may.
     Full,
+    /// The format at rest cannot hold the event.
+    Unstorable,
+    /// The event could not be written to disk.
+    Unwritten,
 }
 
 /// The events; see the module's text.
@@ -90,6 +104,19 @@ pub(crate) struct Store {
     /// Of all events in the store and in outboxes.
     encodings: Arc<AllEncodings>,
     max_bytes: usize,
+    /// Of a store on disk.
+    rows: Option<Rows>,
+}
+
+/// What a store on disk has besides.
+#[derive(Debug)]
+struct Rows {
+    disk: Arc<Disk>,
+    cache: Cache,
+    /// The number of the next row.
+    next: u64,
+    /// Rows of events that are no more, yet to be removed.
+    removed: Vec<u64>,
 }
 
 impl Store {
@@ -105,6 +132,89 @@ impl Store {
             held_bytes: 0,
             encodings: Arc::default(),
             max_bytes,
+            rows: None,
+        }
+    }
+
+    /// Fills an empty store with what a disk holds, as if it were published again in the same order.
+    /// What has expired by `unix_seconds` is not; `None` takes it all the same.
+    ///
+    /// # Errors
+    /// When a row is malformed, or there is no memory for the indexes.
+    pub(crate) fn load(&mut self, disk: &Arc<Disk>, unix_seconds: Option<u64>) -> Result<(), StoreError> {
+        self.rows =
+            Some(Rows { disk: Arc::clone(disk), cache: Cache::default(), next: 0, removed: Vec::new() });
+        disk.rows(|number, bytes| {
+            let file = || disk.file().to_owned();
+            let event = disk.codec().decode_event(bytes).map_err(|error| StoreError::Torn {
+                file: file(),
+                why: format!("row {number} is no {} event: {error}", disk.format()),
+            })?;
+            self.rows.as_mut().expect("set above").next = number + 1;
+            let has_expired = expires_at(&event).is_some_and(|at| unix_seconds.is_some_and(|now| at <= now));
+            // A deletion that has expired still deletes, as it does in memory.
+            if has_expired && event.kind != DELETION {
+                self.forget_row(number);
+                return Ok(());
+            }
+            match self.insert_row(&event, number) {
+                Outcome::Full => Err(StoreError::TooLarge { file: file() }),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    /// The numbers for that many new rows, and the rows to be removed with them.
+    pub(crate) fn next_rows(&mut self, count: usize) -> (std::ops::Range<u64>, Vec<u64>) {
+        let rows = self.rows.as_mut().expect("only a store on disk has rows");
+        let first = rows.next;
+        rows.next += count as u64;
+        (first..rows.next, std::mem::take(&mut rows.removed))
+    }
+
+    /// Notes that a row is to be removed.
+    pub(crate) fn forget_row(&mut self, number: u64) {
+        if let Some(rows) = &mut self.rows {
+            rows.removed.push(number);
+        }
+    }
+
+    /// Takes an event that is in this row of the disk. A row whose event is not kept is to be
+    /// removed.
+    pub(crate) fn insert_row(&mut self, event: &Event<'_>, number: u64) -> Outcome {
+        let Some(rows) = &self.rows else { return Outcome::Unwritten };
+        let stored = Arc::new(StoredEvent::of_row(event, &rows.disk, number, &self.encodings));
+        let outcome = self.insert(&stored);
+        if outcome != Outcome::Stored {
+            self.forget_row(number);
+        }
+        outcome
+    }
+
+    /// Keeps an event in memory that was just inserted by [`Store::insert_row`], as one that will
+    /// soon be asked for.
+    pub(crate) fn cache(&mut self, event: &Arc<StoredEvent>) {
+        if let Some(stored) = self.events.get(&event.head().id)
+            && let Some(rows) = &mut self.rows
+        {
+            stored.is_loaded_as(event);
+            rows.cache.touch(event);
+        }
+        self.bound_cache();
+    }
+
+    /// Whether the event is stored.
+    pub(crate) fn contains(&self, id: &[u8; 32]) -> bool {
+        self.events.contains_key(id)
+    }
+
+    /// Drops what was not used for longest from the cache, until index and cache fit.
+    fn bound_cache(&mut self) {
+        let Some(rows) = &mut self.rows else { return };
+        for _ in 0..2 {
+            if self.held_bytes + self.encodings.bytes.load(Ordering::Relaxed) > self.max_bytes {
+                rows.cache.age();
+            }
         }
     }
 
@@ -141,7 +251,10 @@ impl Store {
                 return Outcome::Superseded;
             }
         }
-        let held_bytes = self.held_bytes + self.encodings.bytes.load(Ordering::Relaxed);
+        // What a store on disk has encoded is a cache, which makes room.
+        let encoded_bytes =
+            if self.rows.is_some() { 0 } else { self.encodings.bytes.load(Ordering::Relaxed) };
+        let held_bytes = self.held_bytes + encoded_bytes;
         if held_bytes + offered.held_bytes() > self.max_bytes {
             return Outcome::Full;
         }
@@ -173,7 +286,15 @@ impl Store {
     /// filter gives at most its own `limit`, which is `default_limit` when absent and never above
     /// `max_limit`.
     pub(crate) fn query(&mut self, filters: &[Filter], limits: QueryLimits) -> Vec<Arc<StoredEvent>> {
-        self.select(filters, |filter| limits.of(filter))
+        let mut found = self.select(filters, |filter| limits.of(filter));
+        if let Some(rows) = &mut self.rows {
+            for stored in &mut found {
+                *stored = stored.loaded();
+                rows.cache.touch(stored);
+            }
+            self.bound_cache();
+        }
+        found
     }
 
     /// How many stored events match any of the filters; their limits play no part (NIP-45).
@@ -213,6 +334,14 @@ impl Store {
             self.expiring.remove(&(expires_at, *id));
         }
         self.held_bytes -= stored.held_bytes();
+        if let (Some(rows), Some(number)) = (&mut self.rows, stored.row()) {
+            rows.cache.remove(id);
+            stored.keep_for_answers();
+            // What a deletion deleted stays so when it has expired itself.
+            if stored.head().kind != DELETION {
+                rows.removed.push(number);
+            }
+        }
     }
 
     /// NIP-09: a deletion reaches its author's own events, and no other deletion.

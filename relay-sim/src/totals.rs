@@ -80,12 +80,14 @@ counters! {
     deliveries_dropped,
     /// Deliveries sent with the bytes of the publisher.
     encodings_spliced,
-    /// Events encoded, each for its first delivery in a format.
+    /// Events encoded or read from disk, each for its first delivery in a format.
     encodings_cold,
     /// Deliveries of events that were encoded before, those matched but not sent included.
     encodings_cached,
     /// Deliveries skipped because the connection's format cannot hold the event.
     unencodable,
+    /// Deliveries skipped because the event cannot be read from `--store`.
+    unreadable,
     /// Deliveries left out by `--fault lose`.
     planted_lost,
     /// Deliveries sent twice by `--fault double`.

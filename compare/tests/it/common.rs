@@ -120,6 +120,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
             own: true,
             faults: Vec::new(),
             planted: None,
+            at_rest: None,
         }),
         connections: 20,
         elapsed_ns: 2_000_000_000,

@@ -7,4 +7,4 @@ mod subscriptions;
 pub use batches::BatchLimits;
 pub(crate) use batches::{Batch, Batches, Held};
 pub(crate) use outbox::{Dropped, Stop};
-pub(crate) use subscriptions::{Delivery, Outbox, Subscription, Subscriptions};
+pub(crate) use subscriptions::{Answered, Delivery, Outbox, Queued, Subscription, Subscriptions};

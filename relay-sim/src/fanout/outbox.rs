@@ -143,13 +143,11 @@ impl<T> Outbox<T> {
         }
     }
 
-    /// Ends the queue with its session, and returns how many deliveries were left in it.
-    pub(crate) fn close(&self) -> usize {
+    /// Ends the queue with its session, and returns what was left in it.
+    pub(crate) fn close(&self) -> VecDeque<T> {
         let mut state = self.lock();
         state.stopped = true;
-        let left = std::mem::take(&mut state.queue);
-        drop(state);
-        left.len()
+        std::mem::take(&mut state.queue)
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
@@ -209,7 +207,7 @@ mod tests {
         assert_eq!(outbox.push((), 1), Err(Dropped::Ended), "and reported once");
         assert_eq!(outbox.stopped().now_or_never(), Some(Stop::SlowConsumer));
         assert_eq!(outbox.stopped().now_or_never(), None, "the session heard it already");
-        assert_eq!(outbox.close(), 2);
+        assert_eq!(outbox.close().len(), 2);
     }
 
     #[test]

@@ -20,8 +20,28 @@ use codecs::{Event, Filter, Format};
 use super::outbox;
 use crate::store::StoredEvent;
 
-/// A connection's queue of live events, which count as they are encoded.
-pub(crate) type Outbox = outbox::Outbox<Delivery>;
+/// A connection's queue of what others have for it. Live events count as they are encoded.
+pub(crate) type Outbox = outbox::Outbox<Queued>;
+
+/// What waits for a connection.
+#[derive(Debug)]
+pub(crate) enum Queued {
+    Event(Delivery),
+    Answer(Answered),
+}
+
+/// The answer to an EVENT that had to reach the disk first.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) id: [u8; 32],
+    pub(crate) accepted: bool,
+    pub(crate) text: &'static str,
+}
+
+impl Answered {
+    /// What it counts in the outbox: an OK in JSON, roughly.
+    pub(crate) const BYTES: usize = 100;
+}
 
 /// A live event for one subscription.
 #[derive(Debug)]

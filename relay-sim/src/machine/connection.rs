@@ -3,22 +3,20 @@
 use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Instant, vec};
 
 use bytes::Bytes;
-use codecs::{
-    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, Format, Opcode, RelayMessage, hex,
-};
-use tracing::debug;
+use codecs::{ClientMessage, Codec, DecodeError, EoseHints, Event, Format, Opcode, RelayMessage, hex};
+use tracing::{debug, warn};
 use wire::{CloseCode, WireError};
 
 use super::{Close, Opening, Time};
 use crate::{
     config::Reencode,
-    fanout::{Batch, Batches, Delivery, Held, Outbox, Stop, Subscription},
+    fanout::{Answered, Batch, Batches, Delivery, Held, Outbox, Queued, Stop, Subscription},
     fault::{DeliveryFault, Draw, with_altered_sig},
     outgoing::{Outgoing, Shared},
     peer::{Answer, Peer},
     refused,
     relay::Relay,
-    store::StoredEvent,
+    store::{StoredEvent, Unavailable},
     totals::add,
 };
 
@@ -42,8 +40,8 @@ pub struct Connection {
     outbox: Arc<Outbox>,
     /// What goes out next, before any live event.
     due: VecDeque<Due>,
-    /// Live events that were taken from the outbox.
-    deliveries: VecDeque<Delivery>,
+    /// What was taken from the outbox.
+    deliveries: VecDeque<Queued>,
     /// Live events that wait to go out together, where batches are agreed.
     batches: Option<Batches>,
     batched: bool,
@@ -286,8 +284,8 @@ impl Connection {
         self.outbox.stop(Stop::Shutdown);
     }
 
-    /// Where the live events go that are taken from the outbox.
-    pub(crate) fn deliveries(&mut self) -> &mut VecDeque<Delivery> {
+    /// Where that goes which is taken from the outbox.
+    pub(crate) fn deliveries(&mut self) -> &mut VecDeque<Queued> {
         &mut self.deliveries
     }
 
@@ -373,9 +371,18 @@ impl Connection {
 
     fn put_out_deliveries(&mut self, now: Instant) {
         if let Some(mut batches) = self.batches.take() {
-            while let Some(Delivery { subscription, event, payload_bytes }) = self.deliveries.pop_front() {
-                let full = self.hold(&mut batches, subscription, event, payload_bytes, now);
-                self.due.extend(full.into_iter().map(Due::Batch));
+            while let Some(queued) = self.deliveries.pop_front() {
+                match queued {
+                    Queued::Event(Delivery { subscription, event, payload_bytes }) => {
+                        let full = self.hold(&mut batches, subscription, event, payload_bytes, now);
+                        self.due.extend(full.into_iter().map(Due::Batch));
+                    }
+                    Queued::Answer(answered) => {
+                        self.due.extend(batches.all().into_iter().map(Due::Batch));
+                        self.due.push_back(Due::Message(ok(&answered)));
+                        self.delivered_bytes += Answered::BYTES;
+                    }
+                }
             }
             self.batches = Some(batches);
             if self.stopping {
@@ -384,8 +391,16 @@ impl Connection {
         } else {
             let (mut sent, mut dropped) = (0, 0);
             while !self.outgoing.is_full()
-                && let Some(Delivery { subscription, event, payload_bytes }) = self.deliveries.pop_front()
+                && let Some(queued) = self.deliveries.pop_front()
             {
+                let Delivery { subscription, event, payload_bytes } = match queued {
+                    Queued::Event(delivery) => delivery,
+                    Queued::Answer(answered) => {
+                        self.delivered_bytes += Answered::BYTES;
+                        self.write(&ok(&answered));
+                        continue;
+                    }
+                };
                 self.delivered_bytes += payload_bytes;
                 if subscription.ended() {
                     dropped += 1;
@@ -440,17 +455,23 @@ impl Connection {
                 together.push(Arc::clone(event));
                 continue;
             };
+            let whole = match event.whole() {
+                Ok(whole) => whole,
+                Err(error) => {
+                    self.left_out(event, &error.into());
+                    continue;
+                }
+            };
             add(relay.counters.planted(kind), 1);
             match kind {
                 DeliveryFault::Lose => {}
                 DeliveryFault::Double => together.extend([Arc::clone(event), Arc::clone(event)]),
-                DeliveryFault::Alter => together.push(self.altered(event, draw)),
+                DeliveryFault::Alter => together.push(self.altered(&whole, draw)),
                 DeliveryFault::Invent => {
-                    let invented = relay.forged(&draw.invented(event.event().to_event()));
-                    together.extend([Arc::clone(event), invented]);
+                    together.extend([Arc::clone(event), relay.forged(&draw.invented(whole))]);
                 }
                 DeliveryFault::Misroute => {
-                    let other = self.peer.wrong_subscription(&event.event().to_event());
+                    let other = self.peer.wrong_subscription(&whole);
                     sent += self.write_events(&other, std::slice::from_ref(event));
                 }
             }
@@ -459,13 +480,12 @@ impl Connection {
     }
 
     /// The event with one field changed, in a form that the connection's format can hold.
-    fn altered(&self, event: &StoredEvent, draw: Draw) -> Arc<StoredEvent> {
-        let event = event.event();
-        let altered = self.relay.forged(&draw.altered(event.to_event()));
+    fn altered(&self, event: &Event<'_>, draw: Draw) -> Arc<StoredEvent> {
+        let altered = self.relay.forged(&draw.altered(event.clone()));
         match altered.encoded(self.format, self.codec) {
             Ok(_) => altered,
             // Every signature is as long as the one that the format can hold.
-            Err(_) => self.relay.forged(&with_altered_sig(event.to_event())),
+            Err(_) => self.relay.forged(&with_altered_sig(event.clone())),
         }
     }
 
@@ -520,10 +540,24 @@ impl Connection {
         }
     }
 
-    fn left_out(&self, event: &StoredEvent, error: &EncodeError) {
-        add(&self.relay.counters.unencodable, 1);
-        debug!(id = hex::encode(&event.head().id), %error, "an event is left out");
+    fn left_out(&self, event: &StoredEvent, error: &Unavailable) {
+        let id = hex::encode(&event.head().id);
+        match error {
+            Unavailable::Encode(error) => {
+                add(&self.relay.counters.unencodable, 1);
+                debug!(id, %error, "an event is left out");
+            }
+            Unavailable::Read(error) => {
+                add(&self.relay.counters.unreadable, 1);
+                warn!(id, %error, "an event is left out");
+            }
+        }
     }
+}
+
+fn ok(answered: &Answered) -> RelayMessage<'static> {
+    let Answered { id, accepted, text } = *answered;
+    RelayMessage::Ok { id, accepted, text: text.into() }
 }
 
 impl Drop for Connection {
@@ -532,7 +566,9 @@ impl Drop for Connection {
         self.release_batches();
         let of_a_batch = |due: &Due| if let Due::Batch(batch) = due { batch.events.len() } else { 0 };
         let held: usize = self.due.iter().map(of_a_batch).sum();
-        let dropped = self.outbox.close() + self.deliveries.len() + held;
+        let is_event = |queued: &&Queued| matches!(queued, Queued::Event(_));
+        let left = self.outbox.close();
+        let dropped = left.iter().chain(&self.deliveries).filter(is_event).count() + held;
         add(&self.relay.counters.deliveries_dropped, dropped as u64);
     }
 }

@@ -3,7 +3,11 @@ use std::{collections::VecDeque, net::Ipv4Addr, thread};
 use codecs::VerifyLevel;
 
 use super::*;
-use crate::{config::Config, fanout::Delivery, testing::event};
+use crate::{
+    config::Config,
+    fanout::{Delivery, Queued},
+    testing::event,
+};
 
 const NOW: u64 = 1_700_000_000;
 
@@ -21,9 +25,13 @@ fn peer(relay: &Arc<Relay>) -> (Peer, Arc<Outbox>) {
 }
 
 fn queued(outbox: &Outbox) -> VecDeque<Delivery> {
-    let mut deliveries = VecDeque::new();
-    outbox.take(&mut deliveries);
-    deliveries
+    let mut queued = VecDeque::new();
+    outbox.take(&mut queued);
+    let delivery = |queued| match queued {
+        Queued::Event(delivery) => delivery,
+        Queued::Answer(answered) => panic!("nothing waits for a disk here: {answered:?}"),
+    };
+    queued.into_iter().map(delivery).collect()
 }
 
 fn publish(peer: &mut Peer, event: Event<'static>) -> (bool, String) {

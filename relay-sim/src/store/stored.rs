@@ -1,16 +1,19 @@
 //! An event that the relay has, and what it is in each format.
 
 use std::{
+    borrow::Cow,
     cell::RefCell,
     cmp::Reverse,
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError, Weak,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
 use codecs::{Codec, EncodeError, Event, EventHead, FlatEvent, Format};
 use wire::SharedDeflate;
+
+use super::disk::{Disk, RowError};
 
 /// The order of every answer: newest first, ties by lowest id.
 pub(super) type Key = (Reverse<i64>, [u8; 32]);
@@ -21,7 +24,10 @@ pub(super) type Key = (Reverse<i64>, [u8; 32]);
 /// was a third of it.
 #[derive(Debug)]
 pub(crate) struct StoredEvent {
+    /// Of an event on disk, no more than is said beside `row`.
     event: FlatEvent,
+    /// Where the event is on disk, if it is read from there.
+    row: Option<Box<Row>>,
     encodings: Encodings,
     /// Tags that filters may ask for.
     indexed_tags: usize,
@@ -37,8 +43,29 @@ pub(crate) struct StoredEvent {
 pub(crate) struct AllEncodings {
     /// What those of living events hold in memory.
     pub(crate) bytes: AtomicUsize,
-    /// How often an event was encoded.
+    /// How often an event was encoded, or read from disk.
     pub(crate) cold: AtomicU64,
+}
+
+/// An event's place on disk. The store keeps of it what filters ask for; answers carry a copy that
+/// has the head alone, and the encodings that were read.
+#[derive(Debug)]
+struct Row {
+    disk: Arc<Disk>,
+    number: u64,
+    /// The copy that answers carry, as long as one does or the store's cache has it.
+    loaded: Mutex<Weak<StoredEvent>>,
+}
+
+/// Why an event cannot be sent.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unavailable {
+    /// The format cannot hold it.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// It cannot be read.
+    #[error(transparent)]
+    Read(#[from] RowError),
 }
 
 /// Encodings in the order in which they were asked for. Mostly that is one: a table of all formats
@@ -46,7 +73,7 @@ pub(crate) struct AllEncodings {
 /// done with it.
 #[derive(Debug, Default)]
 struct Encodings {
-    entry: OnceLock<(Format, Result<Encoded, EncodeError>)>,
+    entry: OnceLock<(Format, Result<Encoded, Unavailable>)>,
     next: OnceLock<Box<Encodings>>,
 }
 
@@ -54,8 +81,8 @@ impl Encodings {
     fn get(
         &self,
         format: Format,
-        encode: impl Fn() -> Result<Encoded, EncodeError>,
-    ) -> Result<&Encoded, &EncodeError> {
+        encode: impl Fn() -> Result<Encoded, Unavailable>,
+    ) -> Result<&Encoded, &Unavailable> {
         let mut node = self;
         loop {
             let (of, encoded) = node.entry.get_or_init(|| (format, encode()));
@@ -63,6 +90,18 @@ impl Encodings {
                 return encoded.as_ref();
             }
             node = node.next.get_or_init(Box::default);
+        }
+    }
+
+    /// The encoding in this format, if it was asked for before.
+    fn find(&self, format: Format) -> Option<&Encoded> {
+        let mut node = self;
+        loop {
+            let (of, encoded) = node.entry.get()?;
+            if *of == format {
+                return encoded.as_ref().ok();
+            }
+            node = node.next.get()?;
         }
     }
 }
@@ -87,15 +126,25 @@ thread_local! {
 impl StoredEvent {
     /// An event of the relay whose encodings are counted in `all`; their bytes as long as it lives.
     pub(crate) fn new(event: &Event<'_>, all: &Arc<AllEncodings>) -> Self {
+        StoredEvent::with_row(event, None, expires_at(event), all)
+    }
+
+    fn with_row(
+        event: &Event<'_>,
+        row: Option<Row>,
+        expires_at: Option<u64>,
+        all: &Arc<AllEncodings>,
+    ) -> Self {
         StoredEvent {
             event: FlatEvent::from(event),
+            row: row.map(Box::new),
             encodings: Encodings::default(),
             indexed_tags: event
                 .tags
                 .iter()
                 .filter(|tag| tag.len() > 1 && tag[0].chars().nth(1).is_none())
                 .count(),
-            expires_at: expires_at(event),
+            expires_at,
             encoded_bytes: AtomicUsize::new(0),
             all: Arc::clone(all),
         }
@@ -115,6 +164,58 @@ impl StoredEvent {
         stored
     }
 
+    /// What the store keeps of an event that is in a row of the disk: what filters, deletions and
+    /// addresses look at.
+    pub(super) fn of_row(event: &Event<'_>, disk: &Arc<Disk>, number: u64, all: &Arc<AllEncodings>) -> Self {
+        let is_letter = |name: &str| name.chars().nth(1).is_none();
+        let tags = event.tags.iter().filter(|tag| tag.first().is_some_and(|name| is_letter(name)));
+        let tags =
+            tags.map(|tag| tag.iter().take(2).map(|value| Cow::Borrowed(&**value)).collect()).collect();
+        let Event { id, pubkey, created_at, kind, .. } = *event;
+        let kept = Event { id, pubkey, created_at, kind, tags, content: "".into(), sig: [0; 64] };
+        let row = Row { disk: Arc::clone(disk), number, loaded: Mutex::default() };
+        StoredEvent::with_row(&kept, Some(row), expires_at(event), all)
+    }
+
+    /// The number of its row, if it has one.
+    pub(super) fn row(&self) -> Option<u64> {
+        Some(self.row.as_ref()?.number)
+    }
+
+    /// The event for an answer: itself, or the copy of a row that reads the rest when it is sent.
+    pub(super) fn loaded(self: &Arc<Self>) -> Arc<StoredEvent> {
+        let Some(row) = &self.row else { return Arc::clone(self) };
+        let mut loaded = row.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.upgrade().unwrap_or_else(|| {
+            let EventHead { id, pubkey, created_at, kind } = *self.head();
+            let head = Event { id, pubkey, created_at, kind, tags: vec![], content: "".into(), sig: [0; 64] };
+            let row = Row { disk: Arc::clone(&row.disk), number: row.number, loaded: Mutex::default() };
+            let copy = StoredEvent::with_row(&head, Some(row), self.expires_at, &self.all);
+            copy.count(size_of::<Self>() + size_of::<Row>());
+            let copy = Arc::new(copy);
+            *loaded = Arc::downgrade(&copy);
+            copy
+        })
+    }
+
+    /// Lets answers carry `event`, which was just published and is in memory.
+    pub(super) fn is_loaded_as(&self, event: &Arc<StoredEvent>) {
+        if let Some(row) = &self.row {
+            event.count(event.held_bytes());
+            *row.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(event);
+        }
+    }
+
+    /// Reads the row for those who will still send the event, since the row is about to go.
+    pub(super) fn keep_for_answers(&self) {
+        let Some(row) = &self.row else { return };
+        let loaded = row.loaded.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        if let Some(loaded) = loaded {
+            // A failure is told when the event is sent.
+            let _ = loaded.encoded(row.disk.format(), row.disk.codec());
+        }
+    }
+
     /// Its id, author, time and kind.
     pub(crate) fn head(&self) -> &EventHead {
         &self.event.head
@@ -125,15 +226,45 @@ impl StoredEvent {
         self.expires_at
     }
 
-    /// The event.
-    pub(crate) fn event(&self) -> &FlatEvent {
+    /// What filters ask of the event: of one in memory, all of it.
+    pub(super) fn event(&self) -> &FlatEvent {
         &self.event
+    }
+
+    /// The whole event.
+    pub(crate) fn whole(&self) -> Result<Event<'_>, RowError> {
+        match &self.row {
+            None => Ok(self.event.to_event()),
+            Some(row) => self.read(row, |event| event.into_owned()),
+        }
+    }
+
+    /// Takes the event from its row, or from what was read of it before.
+    fn read<R>(&self, row: &Row, take: impl FnOnce(Event<'_>) -> R) -> Result<R, RowError> {
+        let Row { disk, number, .. } = row;
+        let decode = |bytes: &[u8]| match disk.codec().decode_event(bytes) {
+            Ok(event) => Ok(take(event)),
+            Err(error) => Err(RowError::Malformed(*number, error)),
+        };
+        match self.encodings.find(disk.format()) {
+            Some(encoded) => decode(&encoded.bytes),
+            None => disk.read(*number, decode)?,
+        }
     }
 
     /// The event as the format's codec writes it; the first call for a format does the work, and
     /// says so.
-    pub(crate) fn encoded(&self, format: Format, codec: &dyn Codec) -> Result<&Encoded, &EncodeError> {
-        self.encodings.get(format, || self.encode(&self.event.to_event(), codec))
+    pub(crate) fn encoded(&self, format: Format, codec: &dyn Codec) -> Result<&Encoded, &Unavailable> {
+        self.encodings.get(format, || match &self.row {
+            None => self.encode(&self.event.to_event(), codec),
+            Some(row) if row.disk.format() == format => {
+                let bytes: Box<[u8]> = row.disk.read(row.number, |bytes| bytes.into())?;
+                self.count(size_of::<Encodings>() + bytes.len());
+                self.all.cold.fetch_add(1, Ordering::Relaxed);
+                Ok(Encoded { bytes, ..Encoded::default() })
+            }
+            Some(row) => self.read(row, |event| self.encode(&event, codec))?,
+        })
     }
 
     /// [`StoredEvent::encoded`] while the `event` that it was made of is still at hand.
@@ -142,11 +273,11 @@ impl StoredEvent {
         event: &Event<'_>,
         format: Format,
         codec: &dyn Codec,
-    ) -> Result<&Encoded, &EncodeError> {
+    ) -> Result<&Encoded, &Unavailable> {
         self.encodings.get(format, || self.encode(event, codec))
     }
 
-    fn encode(&self, event: &Event<'_>, codec: &dyn Codec) -> Result<Encoded, EncodeError> {
+    fn encode(&self, event: &Event<'_>, codec: &dyn Codec) -> Result<Encoded, Unavailable> {
         SCRATCH.with_borrow_mut(|scratch| {
             scratch.clear();
             scratch.shrink_to(MAX_SCRATCH_BYTES);
@@ -177,10 +308,15 @@ impl StoredEvent {
     }
 
     /// What the event itself holds in memory, roughly: enough to bound the store.
-    pub(super) fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         const INDEXES_BYTES: usize = 4 * 80;
         const TAG_BYTES: usize = 80;
-        size_of::<Self>() + INDEXES_BYTES + self.indexed_tags * TAG_BYTES + self.event.heap_bytes()
+        let row_bytes = self.row.as_ref().map_or(0, |_| size_of::<Row>());
+        size_of::<Self>()
+            + row_bytes
+            + INDEXES_BYTES
+            + self.indexed_tags * TAG_BYTES
+            + self.event.heap_bytes()
     }
 }
 

@@ -11,3 +11,4 @@ mod real_clients;
 mod reconcile;
 mod resources;
 mod sessions;
+mod store;

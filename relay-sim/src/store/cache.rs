@@ -1,0 +1,36 @@
+//! Which events of the disk are in memory? Those that were sent or published last.
+//!
+//! Two generations instead of a list in order of use: an event that is used again in the older one
+//! moves to the younger, and what makes room is the older one as a whole.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::stored::StoredEvent;
+
+/// Events by id.
+#[derive(Debug, Default)]
+pub(super) struct Cache {
+    young: HashMap<[u8; 32], Arc<StoredEvent>>,
+    old: HashMap<[u8; 32], Arc<StoredEvent>>,
+}
+
+impl Cache {
+    /// Notes that an event was used.
+    pub(super) fn touch(&mut self, event: &Arc<StoredEvent>) {
+        let id = &event.head().id;
+        if !self.young.contains_key(id) {
+            self.old.remove(id);
+            self.young.insert(*id, Arc::clone(event));
+        }
+    }
+
+    /// Drops the older generation; the younger becomes the older.
+    pub(super) fn age(&mut self) {
+        self.old = std::mem::take(&mut self.young);
+    }
+
+    pub(super) fn remove(&mut self, id: &[u8; 32]) {
+        self.young.remove(id);
+        self.old.remove(id);
+    }
+}

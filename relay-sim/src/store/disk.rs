@@ -1,0 +1,304 @@
+//! Which events outlive the relay? Those in the directory of `--store`.
+//!
+//! One redb file holds a row for each event, in the order in which the relay accepted them, as the
+//! format at rest writes it: a connection that speaks that format is sent the row as it is. Rows
+//! are all that is kept. At the start they are offered to [`super::Store`] again, one by one, so
+//! that the rules of NIP-01, 09 and 40 stand in one place (docs/decisions/store.md).
+
+use std::{
+    ffi::OsStr,
+    fmt, fs, io,
+    io::Read,
+    path::{Path, PathBuf},
+    sync::{PoisonError, RwLock},
+};
+
+use codecs::{Codec, DecodeError, Format, Implementation};
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+
+const FILE: &str = "events.redb";
+/// A file of this name has no events yet: a store appears under its own name when it is whole.
+const NEW_FILE: &str = "events.redb.new";
+/// The first bytes of every redb file.
+const MAGIC: &[u8] = b"redb";
+
+const ABOUT: TableDefinition<'_, &str, &str> = TableDefinition::new("about");
+const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("events");
+
+/// The meaning of the tables. Any change raises it.
+const LAYOUT: &str = "1";
+
+/// Pages that redb keeps besides the kernel's, in bytes: enough for the inner nodes of the trees.
+const CACHE_BYTES: usize = 16 << 20;
+
+/// Where a relay keeps its events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// A directory that holds a store or nothing. It is made where it does not exist.
+    pub directory: PathBuf,
+    /// The format of the rows; `None` for what the directory holds, and JSON in a new one.
+    pub at_rest: Option<Format>,
+}
+
+/// Why a store cannot be used. Each names the file and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The directory cannot be made or read.
+    #[error("cannot use the directory {} of --store: {source}", directory.display())]
+    Directory {
+        /// The directory.
+        directory: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The directory holds something else.
+    #[error("{} is no store of relay-sim; name an empty directory with --store", path.display())]
+    Foreign {
+        /// What is in the way.
+        path: PathBuf,
+    },
+    /// The file is damaged.
+    #[error("{} is torn ({why}); put a copy in its place, or name an empty directory with --store", file.display())]
+    Torn {
+        /// The file.
+        file: PathBuf,
+        /// Where.
+        why: String,
+    },
+    /// Another version wrote the file.
+    #[error("{} has layout {found}, and this version reads {LAYOUT}; use the version that wrote it, or name an empty \
+             directory with --store", file.display())]
+    Layout {
+        /// The file.
+        file: PathBuf,
+        /// What it states.
+        found: String,
+    },
+    /// The directory holds another format than was asked for.
+    #[error("{} holds events as {held}, not as {asked}; leave --at-rest out, or name another directory with --store",
+            file.display())]
+    AtRest {
+        /// The file.
+        file: PathBuf,
+        /// What it holds.
+        held: String,
+        /// What was asked for.
+        asked: Format,
+    },
+    /// Another relay has the file open.
+    #[error("{} is in use; stop the other relay, or name another directory with --store", file.display())]
+    InUse {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The events do not fit into memory.
+    #[error("the index of {} does not fit into --store-bytes; raise it", file.display())]
+    TooLarge {
+        /// The file.
+        file: PathBuf,
+    },
+    /// An operation on the open file failed: the disk is full, or worse.
+    #[error("{}: {why}", file.display())]
+    Failed {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Why a row cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RowError {
+    #[error("row {0} is missing")]
+    Missing(u64),
+    #[error("row {0} is malformed: {1}")]
+    Malformed(u64, DecodeError),
+    #[error(transparent)]
+    Failed(#[from] StoreError),
+}
+
+/// The open file of a store.
+pub(crate) struct Disk {
+    file: PathBuf,
+    format: Format,
+    codec: &'static dyn Codec,
+    /// `None` when it could not be opened again after a failure. redb refuses everything after one
+    /// failed write, reads included, until it is opened anew.
+    database: RwLock<Option<Database>>,
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Disk").field("file", &self.file).field("format", &self.format).finish_non_exhaustive()
+    }
+}
+
+impl Disk {
+    /// Opens the store of a directory, or makes one. Every page is checked against its checksum.
+    pub(crate) fn open(config: &StoreConfig, implementation: Implementation) -> Result<Disk, StoreError> {
+        let directory = &config.directory;
+        let file = directory.join(FILE);
+        let unusable = |source| StoreError::Directory { directory: directory.clone(), source };
+        fs::create_dir_all(directory).map_err(unusable)?;
+        if !file.exists() {
+            make(directory, config.at_rest.unwrap_or(Format::JSON))?;
+        }
+        let mut magic = Vec::new();
+        fs::File::open(&file).and_then(|f| f.take(4).read_to_end(&mut magic)).map_err(unusable)?;
+        if magic.is_empty() {
+            return Err(StoreError::Torn { file, why: "it is empty".to_owned() });
+        } else if magic != MAGIC {
+            return Err(StoreError::Foreign { path: file });
+        }
+        let database = open(&file, true)?;
+        let held = check(&file, &database, config.at_rest)?;
+        let codec = held.codec(implementation).unwrap_or(held.spec().library);
+        Ok(Disk { file, format: held, codec, database: RwLock::new(Some(database)) })
+    }
+
+    /// The format of the rows.
+    pub(crate) fn format(&self) -> Format {
+        self.format
+    }
+
+    /// The codec of the rows.
+    pub(crate) fn codec(&self) -> &'static dyn Codec {
+        self.codec
+    }
+
+    /// The file, for messages.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Reads all rows in their order.
+    pub(crate) fn rows(
+        &self,
+        mut visit: impl FnMut(u64, &[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.with(|database| {
+            let table = database.begin_read().map_err(text)?.open_table(EVENTS).map_err(text)?;
+            for row in table.iter().map_err(text)? {
+                let (number, bytes) = row.map_err(text)?;
+                if let Err(stop) = visit(number.value(), bytes.value()) {
+                    return Ok(Err(stop));
+                }
+            }
+            Ok(Ok(()))
+        })?
+    }
+
+    /// Reads one row.
+    pub(crate) fn read<R>(&self, number: u64, take: impl FnOnce(&[u8]) -> R) -> Result<R, RowError> {
+        let taken = self.with(|database| {
+            let table = database.begin_read().map_err(text)?.open_table(EVENTS).map_err(text)?;
+            Ok(table.get(number).map_err(text)?.map(|bytes| take(bytes.value())))
+        })?;
+        taken.ok_or(RowError::Missing(number))
+    }
+
+    /// Removes rows and adds others, all or none. When this returns, they have reached the disk.
+    pub(crate) fn commit(&self, removed: &[u64], added: &[(u64, &[u8])]) -> Result<(), StoreError> {
+        let done = self.with(|database| {
+            let transaction = database.begin_write().map_err(text)?;
+            {
+                let mut table = transaction.open_table(EVENTS).map_err(text)?;
+                for number in removed {
+                    table.remove(number).map_err(text)?;
+                }
+                for (number, bytes) in added {
+                    table.insert(number, bytes).map_err(text)?;
+                }
+            }
+            transaction.commit().map_err(text)
+        });
+        if done.is_err() {
+            self.reopen();
+        }
+        done
+    }
+
+    /// Opens the file again as the last commit left it.
+    fn reopen(&self) {
+        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        drop(database.take());
+        match open(&self.file, false) {
+            Ok(again) => *database = Some(again),
+            Err(error) => tracing::error!(%error, "the store is lost until the relay starts anew"),
+        }
+    }
+
+    fn with<R>(&self, work: impl FnOnce(&Database) -> Result<R, String>) -> Result<R, StoreError> {
+        let failed = |why| StoreError::Failed { file: self.file.clone(), why };
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let database = database.as_ref().ok_or_else(|| failed("it could not be opened again".to_owned()))?;
+        work(database).map_err(failed)
+    }
+}
+
+fn text(error: impl Into<redb::Error>) -> String {
+    error.into().to_string()
+}
+
+fn open(file: &Path, check: bool) -> Result<Database, StoreError> {
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(check);
+    builder.open(file).map_err(|error| match error {
+        DatabaseError::DatabaseAlreadyOpen => StoreError::InUse { file: file.to_owned() },
+        other => StoreError::Torn { file: file.to_owned(), why: other.to_string() },
+    })
+}
+
+/// Makes an empty store in an empty directory.
+fn make(directory: &Path, at_rest: Format) -> Result<(), StoreError> {
+    let unusable = |source| StoreError::Directory { directory: directory.to_owned(), source };
+    for entry in fs::read_dir(directory).map_err(unusable)? {
+        let entry = entry.map_err(unusable)?;
+        if entry.file_name() != OsStr::new(NEW_FILE) {
+            return Err(StoreError::Foreign { path: entry.path() });
+        }
+        fs::remove_file(entry.path()).map_err(unusable)?;
+    }
+    let file = directory.join(NEW_FILE);
+    let write = || {
+        let database = Database::create(&file).map_err(text)?;
+        let transaction = database.begin_write().map_err(text)?;
+        {
+            let mut about = transaction.open_table(ABOUT).map_err(text)?;
+            about.insert("layout", LAYOUT).map_err(text)?;
+            about.insert("at_rest", at_rest.name()).map_err(text)?;
+            transaction.open_table(EVENTS).map_err(text)?;
+        }
+        transaction.commit().map_err(text)?;
+        database.close().map_err(text)
+    };
+    write().map_err(|why| StoreError::Failed { file: file.clone(), why })?;
+    fs::rename(&file, directory.join(FILE)).map_err(unusable)?;
+    // The new name is durable with its directory.
+    fs::File::open(directory).and_then(|directory| directory.sync_all()).map_err(unusable)
+}
+
+/// The format that a store holds, once its layout is known and the format is the one asked for.
+fn check(file: &Path, database: &Database, asked: Option<Format>) -> Result<Format, StoreError> {
+    let foreign = || StoreError::Foreign { path: file.to_owned() };
+    let read = |name| -> Result<Option<String>, String> {
+        let table = database.begin_read().map_err(text)?.open_table(ABOUT).map_err(text)?;
+        Ok(table.get(name).map_err(text)?.map(|value| value.value().to_owned()))
+    };
+    // Another program's redb file has no such table.
+    let layout = read("layout").ok().flatten().ok_or_else(foreign)?;
+    if layout != LAYOUT {
+        return Err(StoreError::Layout { file: file.to_owned(), found: layout });
+    }
+    let held = read("at_rest").ok().flatten().ok_or_else(foreign)?;
+    match (held.parse::<Format>(), asked) {
+        (Ok(known), None) => Ok(known),
+        (Ok(known), Some(asked)) if known == asked => Ok(known),
+        (_, Some(asked)) => Err(StoreError::AtRest { file: file.to_owned(), held, asked }),
+        (Err(_), None) => {
+            Err(StoreError::Torn { file: file.to_owned(), why: format!("unknown format {held:?}") })
+        }
+    }
+}
