@@ -1,5 +1,5 @@
 //! The rules of a relay: which events it refuses, and how much one request may ask for.
-//! [`crate::doctor`] finds them, the plan of a run keeps to them.
+//! `client-sim doctor` finds them, the plan of a run keeps to them.
 
 use codecs::Event;
 use serde::{Deserialize, Serialize};

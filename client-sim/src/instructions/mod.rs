@@ -1,7 +1,7 @@
 //! What a program counts under Valgrind (`valgrind --tool=callgrind`): relay and clients in one
 //! thread, from a seed, over connections in memory.
 //!
-//! The program runs in sections. [`probe`] has the functions by which the counting side
+//! The program runs in sections. `probe` has the functions by which the counting side
 //! (`compare instructions`) tells relay from clients and one section from the next; what a section
 //! was of, the program prints as one line of JSON when the section ends. Without Valgrind it does the same work
 //! and nothing is counted.

@@ -13,8 +13,8 @@ use serde::{
 };
 
 use crate::{
-    rows::{Pass, SUBSCRIPTION, What},
     sets::EventSet,
+    what::{Pass, SUBSCRIPTION, What},
 };
 
 /// Beside serde_json, which is `library`, and tuned code.

@@ -25,6 +25,7 @@ mod sizes;
 mod statistics;
 mod tables;
 mod together;
+mod what;
 
 use std::{
     fs,

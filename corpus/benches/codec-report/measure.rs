@@ -4,10 +4,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::{
-    rows::{Row, What},
-    sets::Sets,
-};
+use crate::{rows::Row, sets::Sets, what::What};
 
 /// Columns of fewer events are gone through several times for one time.
 const MIN_EVENTS: usize = 100;

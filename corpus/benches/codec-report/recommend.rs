@@ -4,10 +4,10 @@ use codecs::{Format, Implementation};
 
 use crate::{
     report::Report,
-    rows::What,
     sizes::Sizes,
     statistics::Estimate,
     tables::{Table, columns, head, size_of, words},
+    what::What,
 };
 
 /// What a format is ranked by.

@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use crate::{
     measure::Times,
-    rows::What,
     sets::Sets,
     sizes::{Batches, Sizes},
     statistics::Estimate,
+    what::What,
 };
 
 #[derive(Debug, Serialize)]

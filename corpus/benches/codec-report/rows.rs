@@ -8,66 +8,13 @@ use crate::{
     json_libraries,
     sets::{self, EventSet, Sets},
     together::{self, Form, Groups},
+    what::{Pass, SUBSCRIPTION, What},
 };
-
-/// The subscription of every message.
-pub(crate) const SUBSCRIPTION: &str = "feed";
 
 /// How often a frame is peeked at in a row for [`What::PeekHot`].
 const HOT_PEEKS: usize = 64;
 /// Of how many events of a column: enough for a time that a clock can tell.
 const HOT_EVENTS: usize = 64;
-
-/// What is done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum What {
-    /// Copying the encoded bytes into a reused buffer.
-    Memcpy,
-    /// Writing the event into a reused buffer.
-    Encode,
-    /// Reading an event that borrows what it can.
-    Decode,
-    /// Id, author, time and kind of the next frame of the stream.
-    PeekCold,
-    /// The same of a frame that was just peeked at.
-    PeekHot,
-    /// Author, time and kind, the other fields passed over. JSON only.
-    ThreeFields,
-    /// Writing the relay's EVENT. JSON only.
-    EncodeMessage,
-    /// Reading it. JSON only.
-    DecodeMessage,
-    /// Writing EVENTS of [`together::TOGETHER`] events.
-    EncodeEvents,
-    /// Reading it.
-    DecodeEvents,
-    /// Writing a batch of as many, where the format has a layout.
-    EncodeBatch,
-    /// Reading it.
-    DecodeBatch,
-}
-
-impl What {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            What::Memcpy => "memcpy",
-            What::Encode => "encode",
-            What::Decode => "decode",
-            What::PeekCold => "peek cold",
-            What::PeekHot => "peek hot",
-            What::ThreeFields => "three fields",
-            What::EncodeMessage => "encode EVENT",
-            What::DecodeMessage => "decode EVENT",
-            What::EncodeEvents => "encode EVENTS",
-            What::DecodeEvents => "decode EVENTS",
-            What::EncodeBatch => "encode batch",
-            What::DecodeBatch => "decode batch",
-        }
-    }
-}
-
-/// Does it with the events at these places and says how many times that was, in events.
-pub(crate) type Pass<'e> = Box<dyn Fn(&mut Vec<u8>, &[usize]) -> usize + 'e>;
 
 pub(crate) struct Row<'e> {
     /// Which of [`Sets::sets`].

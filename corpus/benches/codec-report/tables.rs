@@ -7,11 +7,12 @@ use codecs::{Format, Implementation};
 use crate::{
     json_libraries::OTHERS,
     report::Report,
-    rows::{JSON_ROWS, What},
+    rows::JSON_ROWS,
     sets::KINDS,
     sizes::{BATCHES, Batches, Sizes},
     statistics::{Estimate, MIN_ROUNDS},
     together::TOGETHER,
+    what::What,
 };
 
 pub(crate) struct Table {

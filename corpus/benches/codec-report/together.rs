@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, hint::black_box};
 use codecs::{Batch, Codec, Event, RelayMessage};
 
 use crate::{
-    rows::{Pass, SUBSCRIPTION, What},
     sets::EventSet,
+    what::{Pass, SUBSCRIPTION, What},
 };
 
 /// How many events a message or batch holds: as many as fill a page of most clients.
