@@ -1,0 +1,133 @@
+//! Runs the blocks of `compare run`, and before them the pilots that decide about their number
+//! (`--precision`) and their rate (`--rates auto`).
+
+use std::{
+    env,
+    io::{self, Write},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use measure::Status;
+
+use crate::{
+    assemble::Header,
+    matrix::CellSpec,
+    plan::{self, Plan},
+    precision,
+    progress::Progress,
+    rate, report,
+    result::{Config, MAX_ROUNDS, PlannedRounds, Probe, ResultFile},
+    run::{self, Interrupt, Outcome, Request},
+    search,
+};
+
+/// Runs the pilot of `--rates auto` for each scenario and sets the rate of its cells; false after an
+/// interruption.
+pub(super) fn choose_rates(quiet: bool, config: &mut Config, cells: &mut [CellSpec]) -> Result<bool> {
+    let program = env::current_exe().context("cannot find this program's own file")?;
+    let running = tempfile::tempdir().context("cannot make a folder for records")?;
+    let tell = |line: &str| {
+        if !quiet {
+            // A closed stderr loses nothing: the result has the same.
+            let _ = writeln!(io::stderr(), "{line}");
+        }
+    };
+    for scenario in config.scenarios.clone() {
+        let seed = config.seed.wrapping_add(2 * u64::from(MAX_ROUNDS));
+        let question = rate::question(&scenario, seed, config.corpus.clone(), config.client_args.clone());
+        let own: Vec<CellSpec> = cells.iter().filter(|cell| cell.scenario == scenario).cloned().collect();
+        tell(&format!("Pilot for the rate of {scenario}, which is not counted:"));
+        let mut prober = search::Processes::new(&program, &own, &question, running.path(), None)?;
+        let mut say = |cell: &str, probe: &Probe| tell(&format!("{cell}: {}", probe.line()));
+        let Some(chosen) = rate::choose(&own, &question, &mut prober, &mut say)? else { return Ok(false) };
+        tell(&chosen.line());
+        for cell in cells.iter_mut().filter(|cell| cell.scenario == scenario) {
+            cell.rate_per_s = Some(chosen.rate_per_s);
+        }
+        config.chosen_rates.push(chosen);
+    }
+    Ok(true)
+}
+
+/// What a run's blocks have in common.
+pub(super) struct Place<'a> {
+    pub(super) client: &'a Path,
+    pub(super) cells: &'a [CellSpec],
+    pub(super) running: &'a Path,
+    pub(super) answers: Option<&'a Path>,
+    pub(super) quiet: bool,
+}
+
+impl Place<'_> {
+    /// Runs all rounds of a configuration.
+    pub(super) fn measure(&self, config: &Config) -> Result<(Plan, Outcome)> {
+        let plan = Plan::new(self.cells, config.rounds, config.seed);
+        let Place { client, cells, running: folder, answers, .. } = *self;
+        let request = Request { client, config, cells, plan: &plan, folder, answers };
+        let mut progress = Progress::new(plan.blocks(), plan::block_estimate(config.seconds), self.quiet);
+        let outcome = run_until_signal(&request, &mut progress);
+        progress.end();
+        Ok((plan, outcome?))
+    }
+
+    fn tell(&self, line: &str) {
+        if !self.quiet {
+            // A closed stderr loses nothing: the result has the same.
+            let _ = writeln!(io::stderr(), "{line}");
+        }
+    }
+}
+
+/// What came of the rounds before the counted ones.
+pub(super) enum Pilot {
+    /// None were asked for.
+    None,
+    /// The rounds that are counted follow from them.
+    Planned(PlannedRounds),
+    /// It was not finished: what it measured is what there is.
+    Stopped(Plan, Outcome),
+    /// No number of rounds follows from it, or none with an interval.
+    Refused(String),
+}
+
+/// Runs the pilot of `--precision` and plans the rounds.
+pub(super) fn pilot(
+    place: &Place<'_>,
+    header: &Header,
+    precision: f64,
+    max_time: Option<Duration>,
+) -> Result<Pilot> {
+    // Other draws than those of the counted rounds.
+    let seed = header.config.seed.wrapping_add(u64::from(MAX_ROUNDS));
+    let config = Config { rounds: precision::PILOT_ROUNDS, seed, ..header.config.clone() };
+    place.tell(&format!("Pilot of {} rounds, which are not counted:", config.rounds));
+    let began = Instant::now();
+    let (plan, mut outcome) = place.measure(&config)?;
+    let round = began.elapsed() / config.rounds;
+    if outcome.stopped.is_some() {
+        outcome.status = Status::Incomplete { reason: "it ended in the pilot of --precision".to_owned() };
+        return Ok(Pilot::Stopped(plan, outcome));
+    }
+    let header = Header { config, ..header.clone() };
+    let result = ResultFile::assemble(header, place.cells, &plan, outcome.blocks);
+    Ok(match PlannedRounds::of(report::deviations(&result), round, precision, max_time) {
+        Some(planned) if planned.is_too_few() => Pilot::Refused(planned.to_string()),
+        Some(planned) => {
+            place.tell(&planned.to_string());
+            Pilot::Planned(planned)
+        }
+        None => Pilot::Refused(
+            "the pilot has no CPU time of two rounds to plan with; --rounds N plans without".to_owned(),
+        ),
+    })
+}
+
+fn run_until_signal(request: &Request<'_>, progress: &mut Progress) -> Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start the runtime")?.block_on(async {
+        let mut interrupt = Interrupt::listen()?;
+        run::run(request, progress, interrupt.wait()).await
+    })
+}
