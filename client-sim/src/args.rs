@@ -106,8 +106,8 @@ pub struct Args {
     #[arg(long, default_value = "always", conflicts_with = "url", value_parser = ["always", "never-if-canonical"])]
     pub reencode: String,
 
-    /// What the clients check of each event that they receive: full (id and signature), id, or none.
-    /// What fails counts as altered.
+    /// What the clients check of each event that they receive: full (id and signature), id, or
+    /// none. What fails counts as altered.
     #[arg(long, default_value_t = VerifyLevel::None, value_name = "LEVEL")]
     pub client_verify: VerifyLevel,
 
@@ -120,8 +120,8 @@ pub struct Args {
     #[arg(long, conflicts_with = "url", hide_short_help = true)]
     pub no_pin: bool,
 
-    /// Let the relay keep its events on disk in this format, instead of in memory: in a new directory
-    /// in TMPDIR, which is removed after the run. Only without --url.
+    /// Let the relay keep its events on disk in this format, instead of in memory: in a new
+    /// directory in TMPDIR, which is removed after the run. Only without --url.
     #[arg(long, value_name = "FORMAT", conflicts_with_all = ["url", "floor"])]
     pub at_rest: Option<Format>,
 
@@ -169,9 +169,9 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
 
-    /// Write every delivery that was lost, doubled, altered or not owed, one line of JSON each: what
-    /// is wrong, connection, event id and kind, subscription, filter, and what the relay said. The
-    /// summary names the first five of each kind.
+    /// Write every delivery that was lost, doubled, altered or not owed, one line of JSON each:
+    /// what is wrong, connection, event id and kind, subscription, filter, and what the relay said.
+    /// The summary names the first five of each kind.
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
 

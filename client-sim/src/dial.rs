@@ -48,8 +48,8 @@ impl Target {
         }
     }
 
-    /// Compares the agreement with what was offered. A run is labelled with what was offered, so any other
-    /// agreement must not run.
+    /// Compares the agreement with what was offered. A run is labelled with what was offered, so
+    /// any other agreement must not run.
     ///
     /// # Errors
     /// Says what differs and what to try.
@@ -116,8 +116,8 @@ impl Dialer {
         &self.target
     }
 
-    /// Connects with this offer. `receive_buffer_bytes` sets the receive buffer of the socket (`SO_RCVBUF`,
-    /// socket(7)).
+    /// Connects with this offer. `receive_buffer_bytes` sets the receive buffer of the socket
+    /// (`SO_RCVBUF`, socket(7)).
     ///
     /// # Errors
     /// When the system refuses the connection or the handshake fails.

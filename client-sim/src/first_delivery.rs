@@ -19,8 +19,9 @@ use crate::{
 /// Identical passes over the events after the first: their spread is the resolution.
 const WARM_PASSES: u32 = 3;
 
-/// Requests every stored event that the plan asks for, once a pass, as a client that speaks this. Returns
-/// what the passes cost the relay, unless its CPU clock is unknown or an event did not come.
+/// Requests every stored event that the plan asks for, once a pass, as a client that speaks this.
+/// Returns what the passes cost the relay, unless its CPU clock is unknown or an event did not
+/// come.
 ///
 /// # Errors
 /// When the relay cannot be reached, refuses a request or falls silent.

@@ -1,7 +1,8 @@
 //! What a ledger that does not balance is made of: each delivery that was lost, doubled, altered or
 //! not owed, with what the relay said.
 //!
-//! Five of each are kept for the summary, every one goes into the file of `--ledger` as it is found.
+//! Five of each are kept for the summary, every one goes into the file of `--ledger` as it is
+//! found.
 
 use std::{
     borrow::Cow,

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let target = target(args, own_relay.as_ref(), compression, workload.roles.len())?;
     let options = options(args, own_relay.as_ref());
     let Played { shared, prepared, started_utc, outcome } =
-        play((args, ledger), target, workload, &plan_facts, &options, own_relay.as_mut())?;
+        play(args, ledger, target, workload, &plan_facts, &options, own_relay.as_mut())?;
     let complaint = first_complaint(&outcome);
     let mut facts = Facts {
         args,
@@ -135,7 +135,8 @@ struct Played {
 /// Stores the events that the relay must hold and has those sent that sessions ask for, then plays
 /// the plan.
 fn play(
-    (args, ledger): (&Args, Option<File>),
+    args: &Args,
+    ledger: Option<File>,
     target: Target,
     mut workload: Workload,
     plan_facts: &PlanFacts,

@@ -86,11 +86,9 @@ pub(crate) enum Command {
     },
 }
 
+/// The factors of a matrix that is not measured in rounds.
 #[derive(Debug, Args)]
-pub(crate) struct InstructionFlags {
-    /// What is sent: a scenario, by name or TOML file
-    #[arg(long, default_value = "note-stream")]
-    pub(crate) scenario: String,
+pub(crate) struct Factors {
     /// Wire formats, separated by commas, core or all; JSON without compression is always among
     /// them
     #[arg(long, value_delimiter = ',', default_value = "core")]
@@ -99,6 +97,7 @@ pub(crate) struct InstructionFlags {
     #[arg(long, value_delimiter = ',', default_value = "none")]
     pub(crate) compressions: Vec<String>,
     /// Batches, separated by commas: off, on, or on with the relay's limits
+    /// (on:ms=2:n=16:bytes=8192)
     #[arg(long, value_delimiter = ',', default_value = "off")]
     pub(crate) batching: Vec<String>,
     /// Who wrote the codecs: library or tuned
@@ -107,6 +106,30 @@ pub(crate) struct InstructionFlags {
     /// What the relay checks: full, id or none
     #[arg(long, value_delimiter = ',', default_value = "full")]
     pub(crate) verify: Vec<String>,
+}
+
+impl Factors {
+    /// One scenario by these factors, everything else as it is by default.
+    fn matrix(&self, scenario: &str) -> Matrix {
+        Matrix {
+            scenarios: vec![scenario.to_owned()],
+            formats: self.formats.clone(),
+            compressions: self.compressions.clone(),
+            batchings: self.batching.clone(),
+            implementations: self.implementation.clone(),
+            verifications: self.verify.clone(),
+            ..Matrix::default()
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstructionFlags {
+    /// What is sent: a scenario, by name or TOML file
+    #[arg(long, default_value = "note-stream")]
+    pub(crate) scenario: String,
+    #[command(flatten)]
+    pub(crate) factors: Factors,
     /// Seconds of the plan, of which the second half is counted as steady
     #[arg(long, default_value_t = 1.0)]
     pub(crate) seconds: f64,
@@ -143,15 +166,7 @@ pub(crate) struct InstructionFlags {
 
 impl InstructionFlags {
     pub(crate) fn matrix(&self) -> Matrix {
-        Matrix {
-            scenarios: vec![self.scenario.clone()],
-            formats: self.formats.clone(),
-            compressions: self.compressions.clone(),
-            batchings: self.batching.clone(),
-            implementations: self.implementation.clone(),
-            verifications: self.verify.clone(),
-            ..Matrix::default()
-        }
+        self.factors.matrix(&self.scenario)
     }
 }
 
@@ -160,23 +175,8 @@ pub(crate) struct SearchFlags {
     /// What is sent: a scenario that publishes at a rate, by name or TOML file
     #[arg(long, default_value = "note-stream")]
     pub(crate) scenario: String,
-    /// Wire formats, separated by commas, core or all; JSON without compression is always among
-    /// them
-    #[arg(long, value_delimiter = ',', default_value = "core")]
-    pub(crate) formats: Vec<String>,
-    /// Compressions, separated by commas, or all
-    #[arg(long, value_delimiter = ',', default_value = "none")]
-    pub(crate) compressions: Vec<String>,
-    /// Batches, separated by commas: off, on, or on with the relay's limits
-    /// (on:ms=2:n=16:bytes=8192)
-    #[arg(long, value_delimiter = ',', default_value = "off")]
-    pub(crate) batching: Vec<String>,
-    /// Who wrote the codecs: library or tuned
-    #[arg(long, value_delimiter = ',', default_value = "library")]
-    pub(crate) implementation: Vec<String>,
-    /// What the relay checks: full, id or none
-    #[arg(long, value_delimiter = ',', default_value = "full")]
-    pub(crate) verify: Vec<String>,
+    #[command(flatten)]
+    pub(crate) factors: Factors,
     /// Whether the relay encodes an event anew in its publisher's format: always or
     /// never-if-canonical
     #[arg(long, value_delimiter = ',', default_value = "always")]
@@ -231,20 +231,13 @@ pub(crate) struct SearchFlags {
 
 impl SearchFlags {
     pub(crate) fn matrix(&self) -> Matrix {
-        Matrix {
-            scenarios: vec![self.scenario.clone()],
-            formats: self.formats.clone(),
-            compressions: self.compressions.clone(),
-            batchings: self.batching.clone(),
-            implementations: self.implementation.clone(),
-            verifications: match self.url {
-                Some(_) => Matrix::of_a_foreign_relay().verifications,
-                None => self.verify.clone(),
-            },
-            reencodings: self.reencode.clone(),
-            client_verifications: self.client_verify.clone(),
-            rates_per_s: Vec::new(),
+        let mut matrix = self.factors.matrix(&self.scenario);
+        matrix.reencodings.clone_from(&self.reencode);
+        matrix.client_verifications.clone_from(&self.client_verify);
+        if self.url.is_some() {
+            matrix.verifications = Matrix::of_a_foreign_relay().verifications;
         }
+        matrix
     }
 
     pub(crate) fn config(&self) -> SearchConfig {

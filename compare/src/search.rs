@@ -160,8 +160,8 @@ pub struct Processes<'a> {
 }
 
 impl<'a> Processes<'a> {
-    /// `client` is this program's own file, `folder` an existing one for records, `answers` those of
-    /// a relay of others.
+    /// `client` is this program's own file, `folder` an existing one for records, `answers` those
+    /// of a relay of others.
     ///
     /// # Errors
     /// When the runtime cannot be started.

@@ -36,8 +36,8 @@ pub struct Counts {
     pub deliveries_lost: u64,
     /// Arrivals beyond the first.
     pub deliveries_duplicated: u64,
-    /// Events that came to a subscription once before its EOSE and once more after it, where that is
-    /// tolerated: NIP-01 does not say how a relay passes from stored to live events.
+    /// Events that came to a subscription once before its EOSE and once more after it, where that
+    /// is tolerated: NIP-01 does not say how a relay passes from stored to live events.
     #[serde(default)]
     pub deliveries_duplicated_at_seam: u64,
     /// Arrivals with other content than was published.

@@ -84,8 +84,8 @@ pub struct RunRecord {
     /// CPU clock can be read.
     #[serde(default)]
     pub first_delivery: Option<FirstDeliveryRecord>,
-    /// Envelope throughput: envelopes and wire bytes a second by interval; absent in older records, and where no
-    /// interval had work outstanding throughout.
+    /// Envelope throughput: envelopes and wire bytes a second by interval; absent in older records,
+    /// and where no interval had work outstanding throughout.
     #[serde(default)]
     pub throughput: Option<Throughput>,
     /// The run second by second.
@@ -223,11 +223,12 @@ pub struct Cell {
     /// Batches of events: `none`, or the relay's limits (`ms=5 n=64 bytes=65536`).
     #[serde(default = "no_batching")]
     pub batching: String,
-    /// Whether the relay encodes an event anew in its publisher's format: `always` (all that older relays could), or
-    /// `never-if-canonical`.
+    /// Whether the relay encodes an event anew in its publisher's format: `always` (all that older
+    /// relays could), or `never-if-canonical`.
     #[serde(default = "always")]
     pub reencode: String,
-    /// What clients check of each event that they receive: `none` (all that older clients could), `id` or `full`.
+    /// What clients check of each event that they receive: `none` (all that older clients could),
+    /// `id` or `full`.
     #[serde(default = "no_check")]
     pub client_verify: String,
 }
@@ -318,7 +319,8 @@ pub struct RelayProcess {
     /// How many deliveries it spoiled, because it was told to and where it is our own.
     #[serde(default)]
     pub planted: Option<Planted>,
-    /// The format of its events on disk, where it is our own and keeps them there; otherwise they were in memory.
+    /// The format of its events on disk, where it is our own and keeps them there; otherwise they
+    /// were in memory.
     #[serde(default)]
     pub at_rest: Option<String>,
 }

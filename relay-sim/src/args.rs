@@ -165,8 +165,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
 
-    /// The format of events in --store: a connection that speaks it is sent them as they are. Without
-    /// it what DIR holds, and json in a new one
+    /// The format of events in --store: a connection that speaks it is sent them as they are.
+    /// Without it what DIR holds, and json in a new one
     #[arg(long, value_name = "FORMAT", requires = "store")]
     at_rest: Option<Format>,
 

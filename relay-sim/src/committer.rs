@@ -44,8 +44,8 @@ struct State {
 }
 
 impl Committer {
-    /// Starts the thread, which calls `settle` with all that is offered, until that returns false or
-    /// the queue is closed.
+    /// Starts the thread, which calls `settle` with all that is offered, until that returns false
+    /// or the queue is closed.
     pub(crate) fn start(&self, settle: impl Fn(Vec<Offer>) -> bool + Send + 'static) -> std::io::Result<()> {
         let queue = Arc::clone(&self.queue);
         let thread = thread::Builder::new().name("committer".to_owned()).spawn(move || {

@@ -1,7 +1,8 @@
 //! What does a Nostr relay do, and what does it cost, in each wire format?
 //!
 //! [`serve`] is the relay: NIP-01 with everything in memory, or in a directory ([`StoreConfig`]),
-//! fast enough that what is measured is the format. [`Config`] says how it behaves, [`Totals`] what it did.
+//! fast enough that what is measured is the format. [`Config`] says how it behaves, [`Totals`] what
+//! it did.
 //!
 //! One task owns a connection (`session.rs`) and drives its [`machine::Connection`], which has no
 //! socket and no clock. That decodes, asks its `Peer` (`peer.rs`, no bytes) what to answer, and

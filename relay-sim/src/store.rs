@@ -136,8 +136,8 @@ impl Store {
         }
     }
 
-    /// Fills an empty store with what a disk holds, as if it were published again in the same order.
-    /// What has expired by `unix_seconds` is not; `None` takes it all the same.
+    /// Fills an empty store with what a disk holds, as if it were published again in the same
+    /// order. What has expired by `unix_seconds` is not; `None` takes it all the same.
     ///
     /// # Errors
     /// When a row is malformed, or there is no memory for the indexes.

@@ -24,7 +24,7 @@ const CHECKED_EVENTS: usize = 20;
 
 /// The scenarios that relay and clients are counted in, with seconds of each: a small event to many
 /// and large ones to each.
-const SCENARIOS: [(&str, f64); 2] = [("note-stream", 0.2), ("follow-list-burst", 2.0)];
+const PLAYED: [(&str, f64); 2] = [("note-stream", 0.2), ("follow-list-burst", 2.0)];
 
 /// Runs the sections whose names contain `only`. `plant` is a cost that is not the code's: that
 /// format encodes one event in so many twice.
@@ -71,7 +71,7 @@ pub(super) fn run(
 
 /// Plays scenarios in JSON and in the smallest of the binary formats.
 fn scenarios(corpus: &Corpus, seed: u64, wanted: &impl Fn(&str) -> bool) -> anyhow::Result<()> {
-    for (name, seconds) in SCENARIOS {
+    for (name, seconds) in PLAYED {
         let cells = ["json", "dannypack"].map(|format| (format!("play {name} {format}"), format));
         let cells: Vec<(&str, Setting)> = cells
             .iter()

@@ -1,10 +1,10 @@
 //! What a program counts under Valgrind (`valgrind --tool=callgrind`): relay and clients in one
 //! thread, from a seed, over connections in memory.
 //!
-//! The program runs in sections. `probe` has the functions by which the counting side
-//! (`compare instructions`) tells relay from clients and one section from the next; what a section
-//! was of, the program prints as one line of JSON when the section ends. Without Valgrind it does the same work
-//! and nothing is counted.
+//! The program runs in sections. `probe` has the functions by which the counting side (`compare
+//! instructions`) tells relay from clients and one section from the next; what a section was of,
+//! the program prints as one line of JSON when the section ends. Without Valgrind it does the same
+//! work and nothing is counted.
 //!
 //! Counted are real state machines, real messages, compression and WebSocket frames. Not counted
 //! are the kernel, sockets, the runtime's scheduling, handshakes and clocks.
@@ -56,7 +56,8 @@ struct Args {
     /// Hot paths: only those whose names contain this.
     #[arg(long)]
     only: Option<String>,
-    /// Plant a cost in the hot paths: this format encodes one event in so many twice, as in json=50.
+    /// Plant a cost in the hot paths: this format encodes one event in so many twice, as in
+    /// json=50.
     #[arg(long, value_parser = plant)]
     plant: Option<(Format, usize)>,
 }

@@ -160,7 +160,7 @@ fn plan_requester(plan: &mut Workload, random: &mut Random) {
             stay: milliseconds(random, 60),
             think: milliseconds(random, 5),
             follows: closed && round > 0,
-            ..session(if closed { first } else { milliseconds(random, 80) }, connection)
+            ..Session::once(if closed { first } else { milliseconds(random, 80) }, connection)
         };
         plan.sessions.push(session);
     }
@@ -191,7 +191,7 @@ fn plan_reconciler(plan: &mut Workload, random: &mut Random) {
         }
         let chunk = 1 + random.below(5);
         let reconciliation = Reconciliation { filter, has, lacks, own, frame_bytes: 4_096, chunk };
-        plan.sessions.push(Session { reconciliation: Some(reconciliation), ..session(at, connection) });
+        plan.sessions.push(Session { reconciliation: Some(reconciliation), ..Session::once(at, connection) });
     }
 }
 
@@ -217,21 +217,7 @@ fn plan_reader(plan: &mut Workload, random: &mut Random) {
     for (relay, expected) in brings.into_iter().enumerate().filter(|(_, brings)| !brings.is_empty()) {
         let ids = Some(expected.iter().map(|event| plan.events[*event as usize].id).collect());
         let request = PlannedRequest { filter: Filter { ids, ..Filter::default() }, expected };
-        plan.sessions.push(Session { steps: vec![vec![request]], ..session(at, first + relay) });
-    }
-}
-
-fn session(at: Duration, connection: usize) -> Session {
-    Session {
-        at,
-        connection,
-        steps: Vec::new(),
-        reconciliation: None,
-        live: Vec::new(),
-        stay: Duration::ZERO,
-        next: None,
-        think: Duration::ZERO,
-        follows: false,
+        plan.sessions.push(Session { steps: vec![vec![request]], ..Session::once(at, first + relay) });
     }
 }
 

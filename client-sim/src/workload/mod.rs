@@ -286,7 +286,7 @@ impl Workload {
         let publication = |event| Publication { at: Duration::ZERO, connection: 0, event, closed: true };
         let nothing = Filter { kinds: Some(vec![1]), limit: Some(limit), ..Filter::default() };
         let nothing = || {
-            let session = Session::new(Arrival::Burst { period_ms: 1 }, 0, (0, Duration::ZERO));
+            let session = Session::once(Duration::ZERO, 0);
             let request = PlannedRequest { filter: nothing.clone(), expected: Vec::new() };
             Session { steps: vec![vec![request]], ..session }
         };
@@ -312,8 +312,8 @@ impl Workload {
         asked
     }
 
-    /// A plan of `passes` sessions of one connection that speaks this, each of which requests these stored events
-    /// once, by their ids.
+    /// A plan of `passes` sessions of one connection that speaks this, each of which requests these
+    /// stored events once, by their ids.
     ///
     /// # Errors
     /// When the plan holds an event twice.
@@ -326,7 +326,7 @@ impl Workload {
             vec![PlannedRequest { filter, expected: chunk.to_vec() }]
         };
         let pass = |_| {
-            let session = Session::new(Arrival::Burst { period_ms: 1 }, 0, (0, Duration::ZERO));
+            let session = Session::once(Duration::ZERO, 0);
             Session { steps: asked.chunks(CHUNK).map(request).collect(), ..session }
         };
         let plan = Workload {
@@ -503,12 +503,8 @@ impl Workload {
 }
 
 impl Session {
-    /// Makes a session without requests, due by an arrival.
-    fn new(arrival: Arrival, connection: usize, (round, at): (usize, Duration)) -> Self {
-        let (think, follows) = match arrival {
-            Arrival::Closed { think_ms, .. } => (Duration::from_millis(think_ms), round > 0),
-            _ => (Duration::ZERO, false),
-        };
+    /// Makes a session without requests that is due once.
+    pub(crate) fn once(at: Duration, connection: usize) -> Self {
         Session {
             at,
             connection,
@@ -517,8 +513,19 @@ impl Session {
             live: Vec::new(),
             stay: Duration::ZERO,
             next: None,
-            think,
-            follows,
+            think: Duration::ZERO,
+            follows: false,
+        }
+    }
+
+    /// Makes a session without requests, due by an arrival.
+    fn new(arrival: Arrival, connection: usize, (round, at): (usize, Duration)) -> Self {
+        let session = Session::once(at, connection);
+        match arrival {
+            Arrival::Closed { think_ms, .. } => {
+                Session { think: Duration::from_millis(think_ms), follows: round > 0, ..session }
+            }
+            _ => session,
         }
     }
 }

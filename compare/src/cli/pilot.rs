@@ -23,8 +23,8 @@ use crate::{
     search,
 };
 
-/// Runs the pilot of `--rates auto` for each scenario and sets the rate of its cells; false after an
-/// interruption.
+/// Runs the pilot of `--rates auto` for each scenario and sets the rate of its cells; false after
+/// an interruption.
 pub(super) fn choose_rates(quiet: bool, config: &mut Config, cells: &mut [CellSpec]) -> Result<bool> {
     let program = env::current_exe().context("cannot find this program's own file")?;
     let running = tempfile::tempdir().context("cannot make a folder for records")?;

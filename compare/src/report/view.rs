@@ -95,10 +95,10 @@ impl<'a> LoadView<'a> {
     }
 
     /// The reference of a cell, like with like: for a format, JSON with the same compression,
-    /// batching, implementation, verification, reencoding and checks of the clients; for JSON in batches, JSON event by event with the
-    /// same compression; for any other JSON cell, JSON without compression. Without such a cell the
-    /// next simpler one, at last the anchor. `None` for the anchor and for the floor, which is
-    /// never ranked.
+    /// batching, implementation, verification, reencoding and checks of the clients; for JSON in
+    /// batches, JSON event by event with the same compression; for any other JSON cell, JSON
+    /// without compression. Without such a cell the next simpler one, at last the anchor. `None`
+    /// for the anchor and for the floor, which is never ranked.
     pub(crate) fn reference(&self, view: &CellView<'a>) -> Option<&CellView<'a>> {
         let cell = &view.cell.cell;
         if matches!(view.cell.role, Role::Anchor | Role::Floor) {

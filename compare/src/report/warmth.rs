@@ -40,8 +40,8 @@ impl LoadView<'_> {
 
 impl CellView<'_> {
     /// The relay's CPU for a first delivery beyond a later one (`<` its resolution where it is not
-    /// above it), and the shares of first deliveries, and of those with the publisher's bytes, in the
-    /// measured time.
+    /// above it), and the shares of first deliveries, and of those with the publisher's bytes, in
+    /// the measured time.
     pub(crate) fn warmth(&self) -> [String; 3] {
         let micros = |ns: f64| number::three(ns / 1e3);
         let first = self.merged.first_delivery.map(|first| match first.cpu_ns {

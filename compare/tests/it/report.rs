@@ -213,8 +213,8 @@ fn costs_are_divided_by_deliveries_and_ratios_pair_rounds() {
     assert_eq!(json["wire B/event"], "900");
     assert_eq!(fields["json-control"]["wire B/event"], "900 ×1.00");
     assert_eq!(cbor["wire B/event"], "540 ×0.60");
-    // 250 deliveries in each interval of 100 ms, in a bucket from 2,500 to 2,501; 576 intervals have
-    // too few below p1.
+    // 250 deliveries in each interval of 100 ms, in a bucket from 2,500 to 2,501; 576 intervals
+    // have too few below p1.
     assert_eq!((json["envelope throughput p50 /s"].as_str(), json["p1 /s"].as_str()), ("2,501", "–"));
     assert_eq!(fields["json-control"]["envelope throughput p50 /s"], "[2,501] ×1.00");
     // JSON drifts from 60 to 66 µs; a pairing by round gives exactly the share in every round.

@@ -61,21 +61,27 @@ pub(crate) fn dead_paths(root: &Path, file: &str, text: &str) -> Vec<String> {
     places(file, text, |line| is_told && line.split('`').skip(1).step_by(2).any(is_dead))
 }
 
-/// Lines of Markdown prose beyond [`COLUMNS`]. Tables, code, addresses and rendered reports may be
-/// longer.
+/// Lines of Markdown prose and of Rust comments beyond [`COLUMNS`]. Tables, code, addresses and
+/// rendered reports may be longer.
 pub(crate) fn long_lines(file: &str, text: &str) -> Vec<String> {
     let rendered = file.starts_with("results/published/")
         || file == "docs/codec-report.md"
         || file.contains("/snapshots/");
-    if !file.ends_with(".md") || rendered {
+    let is_rust = file.ends_with(".rs") && !text.contains("@generated");
+    if !(file.ends_with(".md") || is_rust) || rendered {
         return Vec::new();
     }
     let mut in_code = false;
     places(file, text, |line| {
-        let fence = line.trim_start().starts_with("```");
+        if is_rust && !line.trim_start().starts_with("//") {
+            in_code = false;
+            return false;
+        }
+        let said = if is_rust { line.trim_start().trim_start_matches(['/', '!']) } else { line };
+        let fence = said.trim_start().starts_with("```");
         in_code ^= fence;
-        let code = in_code || fence || line.starts_with("    ");
-        let table = line.trim_start().starts_with('|');
+        let code = in_code || fence || (!is_rust && line.starts_with("    "));
+        let table = said.trim_start().starts_with('|');
         !code && !table && without_addresses(line).chars().count() > COLUMNS
     })
 }
@@ -178,5 +184,7 @@ mod tests {
         assert_eq!(long_lines("a.md", &"ü".repeat(100)), Vec::<String>::new());
         assert_eq!(long_lines("a.md", &"ü".repeat(101)).len(), 1);
         assert_eq!(long_lines("a.rs", &text), Vec::<String>::new());
+        let rust = format!("let x; // {long}\n    /// {long}\n/// ```\n/// {long}\n/// ```\n// {long}\n");
+        assert_eq!(long_lines("a.rs", &rust).len(), 2);
     }
 }

@@ -245,7 +245,8 @@ fn store_campaign() {
     let first: u64 = std::env::var("STORE_SEED").map_or(1, |seed| seed.parse().unwrap());
     for seed in first..first + 5 {
         for at_rest in Format::all() {
-            // Formats that refuse these events (ids and tags that are no hex) have nothing to store.
+            // Formats that refuse these events (ids and tags that are no hex) have nothing to
+            // store.
             let mut out = Vec::new();
             let mut draw = Draw { random: StdRng::seed_from_u64(seed), made: Vec::new() };
             if at_rest.spec().library.encode_event(&draw.event(UNIX_SECONDS), &mut out).is_ok() {
@@ -361,7 +362,8 @@ fn a_torn_store_is_refused_by_name_wherever_it_is_torn() {
     reopen(&store, Format::JSON, UNIX_SECONDS).end(true);
 }
 
-// --- the program -------------------------------------------------------------------------------------------------
+// --- the program
+// -------------------------------------------------------------------------------------------------
 
 type Program = (Child, String, BufReader<ChildStdout>);
 

@@ -25,7 +25,7 @@ struct Peer {
     clients: usize,
 }
 
-const PEERS: [Peer; 2] = [
+const OTHERS: [Peer; 2] = [
     Peer { program: "python3", script: PYTHON, servers: 2 * 2 * 8 * 8, clients: 2 * 2 * 9 * 9 },
     Peer { program: "node", script: NODE, servers: 2 * 2 * 9 * 8, clients: 2 * 2 * 9 * 10 },
 ];
@@ -71,7 +71,7 @@ async fn check_echo(client: &mut Connection, what: &str) {
 async fn our_client_talks_to_servers_with_every_set_of_parameters() {
     let offers = offers();
     let open = ["deflate", "deflate-no-takeover", "deflate:upload_takeover=no"].map(str::to_owned);
-    for peer in PEERS {
+    for peer in OTHERS {
         let mut child = peer.start(&["server"]);
         let ports = lines(&mut child);
         assert_eq!(ports.len(), peer.servers, "{}", peer.program);
@@ -99,7 +99,7 @@ async fn our_client_talks_to_servers_with_every_set_of_parameters() {
 #[tokio::test]
 #[ignore = "needs python3 with websockets, and node with ws"]
 async fn clients_with_every_set_of_parameters_talk_to_our_relay() {
-    for peer in PEERS {
+    for peer in OTHERS {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("ws://{}/", listener.local_addr().unwrap());
         let relay = tokio::spawn(echo(listener));
