@@ -24,11 +24,14 @@ pub fn list() -> anyhow::Result<String> {
     Ok(out)
 }
 
-/// One line for each wire format: its name, whether it is a core format, its implementations.
+/// One line for each wire format: its name, whether it is a core format, its implementations and
+/// whose code the library is.
 pub fn formats() -> String {
     let line = |format: Format| {
         let group = if Format::core().any(|core| core == format) { "core" } else { "beside" };
-        let implementations = crate::known_implementations(format.name()).join(" ");
+        let code = format.code(Implementation::Library);
+        let tuned = if format.spec().tuned.is_some() { " tuned" } else { "" };
+        let implementations = format!("library ({code}){tuned}");
         format!("{:<22} {group:<7} {implementations}\n", format.name())
     };
     Format::all().map(line).collect()

@@ -86,6 +86,11 @@ pub fn compression_label(text: &str) -> Result<String, String> {
     text.parse::<Compression>().map(|compression| compression.label()).map_err(|error| error.to_string())
 }
 
+/// Each compression at its best-known setting.
+pub fn best_known_compressions() -> Vec<&'static str> {
+    Compression::BEST_KNOWN.to_vec()
+}
+
 /// Names of all compressions, in the order of every table.
 pub fn known_compressions() -> Vec<&'static str> {
     Compression::NAMES.to_vec()

@@ -162,6 +162,7 @@ fn cell(facts: &Facts<'_>) -> Cell {
         scenario: args.scenario_name().to_owned(),
         format: facts.prepared.agreement.format.to_string(),
         implementation: args.implementation.to_string(),
+        code: facts.prepared.agreement.format.code(args.implementation).to_owned(),
         compression: facts.prepared.agreement.compression.label(),
         compression_parameters: facts.prepared.agreement.compression.parameters(),
         batching: batching(facts),

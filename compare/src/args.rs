@@ -93,7 +93,7 @@ pub(crate) struct Factors {
     /// them
     #[arg(long, value_delimiter = ',', default_value = "core")]
     pub(crate) formats: Vec<String>,
-    /// Compressions, separated by commas, or all
+    /// Compressions, separated by commas, all, or best (each at its best-known setting)
     #[arg(long, value_delimiter = ',', default_value = "none")]
     pub(crate) compressions: Vec<String>,
     /// Batches, separated by commas: off, on, or on with the relay's limits
@@ -352,8 +352,9 @@ pub(crate) struct Run {
     #[arg(long, value_delimiter = ',')]
     pub(crate) formats: Option<Vec<String>>,
     /// Compressions, separated by commas, each with parameters if need be
-    /// (deflate:level=4:min_bytes=100), or all [default: none,deflate,zstd; of the quick profile
-    /// with all formats, deflate and zstd for JSON and DannyPack alone]
+    /// (deflate:level=4:min_bytes=100), all, or best (each at its best-known setting) [default:
+    /// none,deflate,zstd; of the quick profile with all formats, deflate and zstd for JSON and
+    /// DannyPack alone]
     #[arg(long, value_delimiter = ',')]
     pub(crate) compressions: Option<Vec<String>>,
     /// Batches, separated by commas: off is one event a message, on lets the relay put several

@@ -82,6 +82,7 @@ fn cell_result(spec: &CellSpec, blocks: Vec<Block>) -> CellResult {
         scenario: spec.scenario.clone(),
         format: spec.format.clone(),
         implementation: spec.implementation.clone(),
+        code: String::new(),
         compression: spec.compression.clone(),
         compression_parameters: String::new(),
         verify: spec.verify.clone(),

@@ -141,6 +141,7 @@ mod tests {
             formats: ["json", "cbor"].map(|name| (name, vec!["library"])).to_vec(),
             core_formats: vec!["json"],
             compressions: vec!["none", "deflate", "deflate-no-takeover"],
+            best_compressions: Vec::new(),
             compression_label: |text| Ok(text.to_owned()),
             too_few_bursts: |_, _| None,
         };

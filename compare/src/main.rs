@@ -24,6 +24,7 @@ fn main() -> ExitCode {
                     formats,
                     core_formats,
                     compressions,
+                    best_compressions: client_sim::best_known_compressions(),
                     compression_label: client_sim::compression_label,
                     too_few_bursts: client_sim::too_few_bursts,
                 },

@@ -131,6 +131,7 @@ mod tests {
             formats,
             core_formats: vec!["json"],
             compressions: vec!["none", "zstd"],
+            best_compressions: Vec::new(),
             compression_label: |text| Ok(text.to_owned()),
             too_few_bursts: |_, _| None,
         };
@@ -150,6 +151,7 @@ mod tests {
             formats: formats.clone().map(|name| (name, vec!["library"])).collect(),
             core_formats: formats.collect(),
             compressions: vec!["none", "deflate", "zstd"],
+            best_compressions: Vec::new(),
             compression_label: |text| Ok(text.to_owned()),
             too_few_bursts: |_, _| None,
         };

@@ -214,6 +214,9 @@ pub struct Cell {
     pub format: String,
     /// Who wrote the codec: `library` or `tuned`.
     pub implementation: String,
+    /// Whose code that is: a crate's name, or `this repository`; empty in older records.
+    #[serde(default)]
+    pub code: String,
     /// The compression's name.
     pub compression: String,
     /// Its parameters in full, because library defaults drift.

@@ -114,6 +114,18 @@ impl Compression {
     pub const NAMES: [&'static str; 7] =
         ["none", "deflate", "deflate-no-takeover", "deflate-shared", "zstd", "zstd-stream", "zstd-dict"];
 
+    /// Each compression at the setting that is best known, for a comparison beside the standing
+    /// ones (docs/transport.md says from where).
+    pub const BEST_KNOWN: [&'static str; 7] = [
+        "none",
+        "deflate:level=1",
+        "deflate-no-takeover:level=1",
+        "deflate-shared",
+        "zstd:level=3",
+        "zstd-stream:level=3",
+        "zstd-dict:level=3",
+    ];
+
     /// The compression of that name, with its default parameters.
     ///
     /// # Errors
@@ -342,6 +354,16 @@ mod tests {
             assert_eq!(compression.name(), name);
             assert_eq!(compression.spelled_out().parse(), Ok(compression), "{}", compression.spelled_out());
         }
+    }
+
+    #[test]
+    fn the_best_known_settings_are_one_of_each_name_and_spelled_as_labels() {
+        let names = Compression::BEST_KNOWN.map(|text| {
+            let compression: Compression = text.parse().unwrap();
+            assert_eq!(compression.label(), text);
+            compression.name()
+        });
+        assert_eq!(names, Compression::NAMES);
     }
 
     #[test]

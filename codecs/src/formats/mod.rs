@@ -42,6 +42,7 @@ pub static FORMATS: &[FormatSpec] = &[
         capacity: Capacity::ANY,
         one_form: OneForm::Nothing,
         batch: Some(BatchLayout::JsonArray),
+        library_crate: Some("serde_json"),
         library: &json::Json,
         tuned: Some(&Tuned(json::TunedJson)),
     },
@@ -54,6 +55,7 @@ pub static FORMATS: &[FormatSpec] = &[
         capacity: Capacity::ANY,
         one_form: OneForm::Nothing,
         batch: Some(BatchLayout::CborArray),
+        library_crate: Some("ciborium"),
         library: &cbor::Cbor::<cbor_schemaless::CborSchemaless>::NEW,
         tuned: Some(&Tuned(cbor::TunedCbor::<cbor_schemaless::CborSchemaless>::NEW)),
     },
@@ -66,6 +68,7 @@ pub static FORMATS: &[FormatSpec] = &[
         capacity: Capacity::ANY,
         one_form: OneForm::Events,
         batch: Some(BatchLayout::CborArray),
+        library_crate: Some("ciborium"),
         library: &cbor::Cbor::<cbor_packed::CborPacked>::NEW,
         tuned: Some(&Tuned(cbor::TunedCbor::<cbor_packed::CborPacked>::NEW)),
     },
@@ -78,6 +81,7 @@ pub static FORMATS: &[FormatSpec] = &[
         capacity: Capacity::ANY,
         one_form: OneForm::Nothing,
         batch: Some(BatchLayout::CborArray),
+        library_crate: Some("ciborium"),
         library: &cbor::Cbor::<cbor_intkey::CborIntkey>::NEW,
         tuned: Some(&Tuned(cbor::TunedCbor::<cbor_intkey::CborIntkey>::NEW)),
     },
@@ -90,6 +94,7 @@ pub static FORMATS: &[FormatSpec] = &[
         capacity: Capacity::ANY,
         one_form: OneForm::Nothing,
         batch: Some(BatchLayout::ProtobufField),
+        library_crate: Some("prost"),
         library: &proto_string::ProtoString,
         tuned: Some(&Tuned(protobuf::TunedProtobuf::<proto_string::ProtoString>::NEW)),
     },
@@ -102,6 +107,7 @@ pub static FORMATS: &[FormatSpec] = &[
         capacity: Capacity::ANY,
         one_form: OneForm::Nothing,
         batch: Some(BatchLayout::ProtobufField),
+        library_crate: Some("prost"),
         library: &proto_binary::ProtoBinary,
         tuned: Some(&Tuned(protobuf::TunedProtobuf::<proto_binary::ProtoBinary>::NEW)),
     },
@@ -114,6 +120,7 @@ pub static FORMATS: &[FormatSpec] = &[
         capacity: capnp::CAPACITY,
         one_form: OneForm::Nothing,
         batch: Some(BatchLayout::CapnpList),
+        library_crate: Some("capnp"),
         library: &capnp::Capnp,
         tuned: Some(&Tuned(capnp::TunedCapnp)),
     },
@@ -126,6 +133,7 @@ pub static FORMATS: &[FormatSpec] = &[
         capacity: dannypack::CAPACITY,
         one_form: OneForm::EventsAndRelayMessages,
         batch: Some(BatchLayout::CountAndLengths),
+        library_crate: None,
         library: &Common { name: "dannypack", event: dannypack::DannyPack },
         tuned: Some(&Common { name: "dannypack", event: dannypack::DannyPack }),
     },
@@ -138,6 +146,7 @@ pub static FORMATS: &[FormatSpec] = &[
         capacity: Capacity::ENVELOPE,
         one_form: OneForm::EventsAndRelayMessages,
         batch: Some(BatchLayout::CountAndLengths),
+        library_crate: Some("notepack"),
         library: &Common { name: "notepack", event: notepack::Notepack },
         tuned: Some(&Common { name: "notepack", event: notepack::TunedNotepack }),
     },
@@ -150,6 +159,7 @@ pub static FORMATS: &[FormatSpec] = &[
         capacity: capnp::CAPACITY,
         one_form: OneForm::Nothing,
         batch: Some(BatchLayout::CapnpPackedList),
+        library_crate: Some("capnp"),
         library: &capnp_packed::CapnpPacked,
         tuned: None,
     },
@@ -162,6 +172,7 @@ pub static FORMATS: &[FormatSpec] = &[
         capacity: Capacity::ANY,
         one_form: OneForm::Nothing,
         batch: Some(BatchLayout::ProtobufField),
+        library_crate: Some("prost"),
         library: &proto_compact::ProtoCompact,
         tuned: None,
     },
@@ -174,6 +185,7 @@ pub static FORMATS: &[FormatSpec] = &[
         capacity: Capacity::ENVELOPE,
         one_form: OneForm::EventsAndRelayMessages,
         batch: None,
+        library_crate: Some("rmp"),
         library: &Common { name: "msgpack", event: msgpack::MsgPack },
         tuned: None,
     },
@@ -186,6 +198,7 @@ pub static FORMATS: &[FormatSpec] = &[
         capacity: Capacity::ENVELOPE,
         one_form: OneForm::Nothing,
         batch: None,
+        library_crate: Some("flatbuffers"),
         library: &Common { name: "flatbuffers", event: flatbuffers::FlatBuffers },
         tuned: None,
     },
@@ -198,6 +211,7 @@ pub static FORMATS: &[FormatSpec] = &[
         capacity: Capacity::ANY,
         one_form: OneForm::Nothing,
         batch: None,
+        library_crate: None,
         library: &nson::Nson,
         tuned: None,
     },
@@ -210,6 +224,7 @@ pub static FORMATS: &[FormatSpec] = &[
         capacity: go_nostr::GO_NOSTR_BINARY_CAPACITY,
         one_form: OneForm::EventsAndRelayMessages,
         batch: None,
+        library_crate: None,
         library: &Common { name: "go-nostr-binary", event: go_nostr::GO_NOSTR_BINARY },
         tuned: None,
     },
@@ -222,6 +237,7 @@ pub static FORMATS: &[FormatSpec] = &[
         capacity: go_nostr::LEANER_CAPACITY,
         one_form: OneForm::EventsAndRelayMessages,
         batch: None,
+        library_crate: None,
         library: &Common { name: "leaner", event: go_nostr::LEANER },
         tuned: None,
     },
@@ -234,6 +250,7 @@ pub static FORMATS: &[FormatSpec] = &[
         capacity: tlv::CAPACITY,
         one_form: OneForm::EventsAndRelayMessages,
         batch: None,
+        library_crate: None,
         library: &Common { name: "tlv", event: tlv::Tlv },
         tuned: None,
     },
@@ -258,6 +275,9 @@ pub struct FormatSpec {
     pub one_form: OneForm,
     /// How it lays out a batch, where somebody has defined one; see [`Format::batch`].
     pub batch: Option<BatchLayout>,
+    /// The crate that reads and writes events in [`Implementation::Library`]; `None` where no crate
+    /// was taken, so that its code is this repository's.
+    pub library_crate: Option<&'static str>,
     /// [`Implementation::Library`].
     pub library: &'static dyn Codec,
     /// [`Implementation::Tuned`], where it exists.
@@ -366,6 +386,25 @@ impl Format {
         }
     }
 
+    /// Whose code an implementation is: a crate, or this repository.
+    ///
+    /// ```
+    /// use codecs::{Format, Implementation};
+    ///
+    /// assert_eq!(Format::JSON.code(Implementation::Library), "serde_json");
+    /// assert_eq!(Format::JSON.code(Implementation::Tuned), "this repository");
+    /// let dannypack: Format = "dannypack".parse()?;
+    /// assert_eq!(dannypack.code(Implementation::Library), "this repository");
+    /// # Ok::<(), codecs::UnknownName>(())
+    /// ```
+    pub fn code(self, implementation: Implementation) -> &'static str {
+        let library = match implementation {
+            Implementation::Library => self.spec().library_crate,
+            Implementation::Tuned => None,
+        };
+        library.unwrap_or("this repository")
+    }
+
     /// The codec of this format by that implementation.
     ///
     /// # Errors
@@ -408,7 +447,8 @@ impl FromStr for Format {
 /// Who wrote the code that reads and writes the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Implementation {
-    /// The ecosystem's library: what an adopter gets today.
+    /// The ecosystem's library: what an adopter gets today. For formats without one it is code of
+    /// this repository, see [`FormatSpec::library_crate`].
     Library,
     /// Code written for this format here: what the format can do.
     Tuned,

@@ -33,7 +33,7 @@ pub struct Matrix {
     pub scenarios: Vec<String>,
     /// Wire formats, `core` (those of the question) or `all`.
     pub formats: Vec<String>,
-    /// Compressions, each with parameters if need be (`deflate:level=4`), or `all`.
+    /// Compressions, each with parameters if need be (`deflate:level=4`), `all` or `best`.
     pub compressions: Vec<String>,
     /// Batches of events: `off`, `on`, or `on` with the relay's limits (`on:ms=2:n=16:bytes=8192`).
     pub batchings: Vec<String>,
@@ -292,6 +292,7 @@ mod tests {
             ],
             core_formats: vec!["json", "cbor", "proto"],
             compressions: vec!["none", "deflate", "zstd"],
+            best_compressions: vec!["none", "deflate:level=1", "zstd:level=3"],
             compression_label: |text| match text.split_once(':') {
                 Some((name, "level=6")) => Ok(name.to_owned()),
                 Some((_, parameter)) if parameter.starts_with("level=") => Ok(text.to_owned()),
@@ -341,6 +342,10 @@ mod tests {
         assert_eq!(
             ids("json", "all,deflate:level=4").unwrap(),
             "json+none json-control json+deflate json+deflate:level=4 json+zstd"
+        );
+        assert_eq!(
+            ids("json", "best,deflate").unwrap(),
+            "json+none json-control json+deflate:level=1 json+deflate json+zstd:level=3"
         );
         let error = ids("json", "deflate:colour=4").unwrap_err().to_string();
         assert_eq!(error, "compression \"deflate:colour=4\": known: level");
@@ -443,7 +448,7 @@ mod tests {
         let error = ids("xml", "none").unwrap_err().to_string();
         assert_eq!(error, "unknown format \"xml\"; known: json cbor proto tlv (or: core all)");
         let error = ids("json", "none,brotli").unwrap_err().to_string();
-        assert_eq!(error, "unknown compression \"brotli\"; known: none deflate zstd (or: all)");
+        assert_eq!(error, "unknown compression \"brotli\"; known: none deflate zstd (or: all best)");
         let tuned =
             |formats| Matrix { formats: list(formats), implementations: list("tuned"), ..Matrix::default() };
         let error = ids_of(&tuned("proto")).unwrap_err().to_string();

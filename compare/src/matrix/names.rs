@@ -27,6 +27,8 @@ pub struct Known {
     pub core_formats: Vec<&'static str>,
     /// Compressions.
     pub compressions: Vec<&'static str>,
+    /// What `best` stands for: compressions with parameters.
+    pub best_compressions: Vec<&'static str>,
     /// Normalises a compression with parameters, or says what is wrong with it.
     pub compression_label: fn(&str) -> Result<String, String>,
     /// Why blocks of so many seconds of a scenario hold too few bursts.
@@ -131,13 +133,19 @@ pub(super) fn choose(
     Ok(known.iter().copied().filter(|name| chosen.contains(name)).collect())
 }
 
-/// Compressions in the order of the known names; variants of one name in the given order.
+/// Compressions in the order of the known names; variants of one name in the given order. `best`
+/// stands for one of each name.
 pub(super) fn choose_compressions(known: &Known, wanted: &[String]) -> Result<Vec<String>, UnknownName> {
+    let expand = |text: &String| match text.trim() {
+        "best" => known.best_compressions.iter().map(|best| (*best).to_owned()).collect(),
+        _ => vec![text.clone()],
+    };
+    let wanted: Vec<String> = wanted.iter().flat_map(expand).collect();
     let names = wanted.iter().map(|text| text.trim().split(':').next().unwrap_or_default().to_owned());
     let names = choose(
         "compression",
         &known.compressions,
-        &[("all", &known.compressions)],
+        &[("all", &known.compressions), ("best", &Vec::new())],
         &names.collect::<Vec<_>>(),
     )?;
     let mut chosen: Vec<String> = Vec::new();

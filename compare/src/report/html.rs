@@ -13,6 +13,7 @@ use super::{
     comparison::Comparison,
     derived::Derived,
     figures::{self, escape},
+    likeness::{code_line, compression_line},
     limits, provenance, reading,
     slos::{slo_table, slos},
     summary,
@@ -139,6 +140,9 @@ fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
     }
     body.push_str("<h3>Ratios to the reference, with 95 % intervals</h3>\n");
     body.push_str(&table_html(&load.verdicts(&comparisons, Form::Full), &load.row_ids(true)));
+    for sentence in std::iter::once(code_line(load)).chain(compression_line(load)) {
+        add(body, format_args!("<p>{}</p>\n", escape(&sentence)));
+    }
     body.push_str("<h3>What it cost</h3>\n");
     body.push_str(&table_html(&load.costs(), &load.row_ids(false)));
     add(body, format_args!("<p>p50, p99, p99.9: {}, {}.</p>\n", load.latency.0, load.latency.1));

@@ -10,6 +10,7 @@ mod export;
 mod figures;
 mod html;
 mod instructions;
+mod likeness;
 mod limits;
 mod logs;
 mod number;

@@ -7,6 +7,7 @@ use measure::{Counts, Status, ValidityClass};
 use super::{
     answer::answer,
     comparison::{Comparison, Control, Verdict, control_of},
+    likeness::{code_line, compression_line, mixed},
     limits, number,
     provenance::{command, line, provenance, selftest_table, tested},
     reading::reading,
@@ -48,6 +49,7 @@ pub fn summary(result: &ResultFile) -> String {
             line(&mut text, format_args!("- {part}"));
         }
         let (latency, meaning) = load.latency;
+        line(&mut text, format_args!("\n{}", code_line(load)));
         line(&mut text, format_args!("\np50, p99 and p99.9 are of `{latency}`: {meaning}.\n"));
         text.push_str(&load.costs().markdown());
         line(&mut text, format_args!("\n{}", load.warmth_line()));
@@ -77,6 +79,9 @@ pub fn summary(result: &ResultFile) -> String {
         }
         line(&mut text, format_args!("\n### Verdicts\n\n{}\n", control_line(load, &comparisons)));
         text.push_str(&load.verdicts(&comparisons, Form::Full).markdown());
+        if let Some(settings) = compression_line(load) {
+            line(&mut text, format_args!("\n{settings}"));
+        }
         line(&mut text, format_args!("\n{}\n\n{}", steady_line(load), saturated_line(load)));
     }
     if let Some(slos) = slo_table(&slos(result, &loads)) {
@@ -130,6 +135,10 @@ pub fn terminal(result: &ResultFile, wide: bool) -> String {
         line(&mut text, format_args!("\n{}, × is to JSON without compression", load.name()));
         text.push_str(&if wide { load.costs() } else { load.main_costs() }.text());
         line(&mut text, format_args!("p50, p99, p99.9: {latency}, {meaning}."));
+        fold(&mut text, &code_line(load));
+        if let Some(settings) = compression_line(load) {
+            fold(&mut text, &settings);
+        }
         fold(&mut text, &load.warmth_line());
         if let Some(sessions) = load.sessions() {
             line(
@@ -292,6 +301,14 @@ pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Strin
         result.selftest.as_ref().and_then(|test| test.of_another_commit(result.git.as_ref()))
     {
         warnings.push(format!("Another commit was tested: {difference}."));
+    }
+    let across: Vec<String> = loads.iter().flat_map(mixed).collect();
+    if !across.is_empty() {
+        warnings.push(format!(
+            "Compared across implementations: {}. Such a ratio says what the code does, and nothing about a format; a \
+             format compares with JSON of the same code (add json to --formats).",
+            across.join(", ")
+        ));
     }
     let faults = result.cells.iter().flat_map(|cell| &cell.blocks).filter_map(|block| {
         Some(block.record.as_ref()?.relay.as_ref()?.faults.join(" ")).filter(|faults| !faults.is_empty())

@@ -33,6 +33,7 @@ pub(crate) fn matrix(ids: &[&str]) -> Vec<CellSpec> {
         formats: ["json", "cbor", "cbor-packed", "proto"].map(|name| (name, vec!["library"])).to_vec(),
         core_formats: vec!["json"],
         compressions: vec!["none", "deflate"],
+        best_compressions: Vec::new(),
         compression_label: |text| Ok(text.to_owned()),
         too_few_bursts: |_, _| None,
     };
@@ -96,6 +97,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
             scenario: "mixed-day".to_owned(),
             format,
             implementation: "library".to_owned(),
+            code: "serde_json".to_owned(),
             compression,
             compression_parameters: parameters.to_owned(),
             verify: "full".to_owned(),

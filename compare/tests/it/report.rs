@@ -66,6 +66,32 @@ pub(crate) fn troubled() -> ResultFile {
 }
 
 #[test]
+fn a_report_says_whose_code_it_is_about_and_warns_of_a_mix() {
+    let mut result = result("standard", 6, &CELLS, measured);
+    let settings = "Settings of the compressions: deflate: level=6 window_bits=15 takeover=true.";
+    let text = report::summary(&result);
+    assert!(text.contains("Code: library, so the verdicts are about adopting a format today."), "{text}");
+    assert!(text.contains(settings) && !text.contains("Compared across implementations"), "{text}");
+    let last = result.cells.len() - 1;
+    result.cells[last].cell.code = "this repository".to_owned();
+    let format = result.cells[last].cell.format.clone();
+    let own = format!("The library code of {format} is this repository's own, and no crate.");
+    assert!(report::summary(&result).contains(&own), "{own}");
+
+    result.cells[last].cell.implementation = "tuned".to_owned();
+    let text = report::summary(&result);
+    assert!(text.contains("Code: library cells are compared with library JSON"), "{text}");
+    let across = format!("Compared across implementations: {} with ", result.cells[last].id);
+    assert!(text.contains(&across), "{text}");
+    for cell in &mut result.cells {
+        cell.cell.implementation = "tuned".to_owned();
+    }
+    let text = report::summary(&result);
+    assert!(text.contains("Code: tuned, so the verdicts are about what a format can do."), "{text}");
+    assert!(!text.contains("Compared across implementations"), "{text}");
+}
+
+#[test]
 fn the_summary_reads_as_committed() {
     check_snapshot("standard.md", &report::summary(&result("standard", 12, &CELLS, measured)));
     check_snapshot("troubled.md", &report::summary(&troubled()));
