@@ -2,6 +2,7 @@
 //! knows.
 
 mod names;
+mod reference;
 
 use std::{fs, path::Path};
 
@@ -12,6 +13,7 @@ use crate::result::Role;
 pub(crate) use names::{ALWAYS, NO_BATCHES};
 use names::{BATCHES, REENCODINGS, choose, choose_batchings, choose_compressions, choose_implementations};
 pub use names::{Known, UnknownName};
+pub(crate) use reference::{Compared, reference};
 
 /// The format every ratio refers to.
 pub(crate) const BASE_FORMAT: &str = "json";

@@ -7,8 +7,8 @@ use super::{
     view::LoadView,
 };
 use crate::{
-    matrix::{BASE_COMPRESSION, BASE_FORMAT, CellSpec},
-    result::{Instructions, RESOLUTION, Role},
+    matrix::{self, CellSpec, Compared},
+    result::{Instructions, RESOLUTION},
 };
 
 impl Instructions {
@@ -54,12 +54,17 @@ impl Instructions {
         table
     }
 
-    /// One row a cell of a matrix, each against JSON under the same compression (JSON itself:
-    /// without compression).
+    /// One row a cell of a matrix, each against its reference.
     pub fn matrix(&self, cells: &[CellSpec]) -> Table {
-        let counted = cells.iter().filter(|cell| matches!(cell.role, Role::Anchor | Role::Cell));
-        let id = |cell: &CellSpec| reference(cell, cells).map(|reference| reference.id.as_str());
-        self.cells(counted.map(|cell| (cell.id.as_str(), id(cell))))
+        let mut pairs = Vec::new();
+        for load in cells.chunk_by(|one, other| one.load() == other.load()) {
+            let compared: Vec<_> = load.iter().map(Compared::from).collect();
+            for (index, cell) in load.iter().enumerate() {
+                let reference = matrix::reference(&compared, index).map(|found| load[found].id.as_str());
+                pairs.push((cell.id.as_str(), reference));
+            }
+        }
+        self.cells(pairs.into_iter())
     }
 
     /// What the counts are, and how well they repeat.
@@ -92,23 +97,6 @@ impl LoadView<'_> {
         let id = |view| self.reference(view).map(|reference| reference.cell.id.as_str());
         let cells = counted.cells(self.cells.iter().map(|view| (view.cell.id.as_str(), id(view))));
         (!cells.is_empty()).then(|| (cells, counted.note()))
-    }
-}
-
-/// JSON under the same compression; for JSON itself, JSON without compression.
-fn reference<'c>(cell: &CellSpec, cells: &'c [CellSpec]) -> Option<&'c CellSpec> {
-    let like = |compression: &str| {
-        cells.iter().find(|json| {
-            matches!(json.role, Role::Anchor | Role::Cell)
-                && (json.format.as_str(), json.compression.as_str()) == (BASE_FORMAT, compression)
-                && (&json.implementation, &json.verify) == (&cell.implementation, &cell.verify)
-                && (&json.batching, json.load()) == (&cell.batching, cell.load())
-                && json.id != cell.id
-        })
-    };
-    match cell.format == BASE_FORMAT {
-        true => like(BASE_COMPRESSION),
-        false => like(&cell.compression).or_else(|| like(BASE_COMPRESSION)),
     }
 }
 

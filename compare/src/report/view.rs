@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{steady::Steadiness, utilisation::Utilisation};
 use crate::{
-    matrix,
+    matrix::{self, Compared},
     merged::{Merged, Metric, latency_of},
     result::{Block, CellResult, ResultFile, Role},
     stats,
@@ -94,43 +94,11 @@ impl<'a> LoadView<'a> {
         self.cells.iter().find(|view| view.cell.role == Role::Control)
     }
 
-    /// The reference of a cell, like with like: for a format, JSON with the same compression,
-    /// batching, implementation, verification, reencoding and checks of the clients; for JSON in
-    /// batches, JSON event by event with the same compression; for any other JSON cell, JSON
-    /// without compression. Without such a cell the next simpler one, at last the anchor. `None`
-    /// for the anchor and for the floor, which is never ranked.
+    /// The reference of a cell, see [`matrix::reference`].
     pub(crate) fn reference(&self, view: &CellView<'a>) -> Option<&CellView<'a>> {
-        let cell = &view.cell.cell;
-        if matches!(view.cell.role, Role::Anchor | Role::Floor) {
-            return None;
-        }
-        let find = |format: &str, compression: &str, batching: &str, implementation: &str| {
-            self.cells.iter().find(|other| {
-                let names = &other.cell.cell;
-                !matches!(other.cell.role, Role::Control | Role::Floor)
-                    && other.cell.id != view.cell.id
-                    && (names.format.as_str(), names.compression.as_str()) == (format, compression)
-                    && names.batching == batching
-                    && names.implementation == implementation
-                    && (&names.verify, &names.reencode, &names.client_verify)
-                        == (&cell.verify, &cell.reencode, &cell.client_verify)
-            })
-        };
-        let json =
-            |compression, batching| find(matrix::BASE_FORMAT, compression, batching, &cell.implementation);
-        let singly = self.anchor().map_or("none", |anchor| anchor.cell.cell.batching.as_str());
-        let like = match cell.format == matrix::BASE_FORMAT {
-            false => json(&cell.compression, &cell.batching),
-            true if cell.batching != singly => json(&cell.compression, singly),
-            true => None,
-        };
-        // Implementations are never mixed in a ranking: a tuned format without tuned JSON is
-        // compared with its library.
-        let others = self.cells.iter().map(|other| other.cell.cell.implementation.as_str());
-        let other = others.into_iter().find(|name| *name != cell.implementation);
-        like.or_else(|| json(matrix::BASE_COMPRESSION, &cell.batching))
-            .or_else(|| find(&cell.format, &cell.compression, &cell.batching, other?))
-            .or_else(|| self.anchor())
+        let cells: Vec<_> = self.cells.iter().map(|view| Compared::from(view.cell)).collect();
+        let own = self.cells.iter().position(|other| other.cell.id == view.cell.id)?;
+        matrix::reference(&cells, own).map(|found| &self.cells[found])
     }
 
     /// Logarithms of cell ÷ reference by round, each first divided by its anchors.
