@@ -10,7 +10,7 @@ fn count(args: &[&str]) -> Output {
 
 fn cell(id: &str, format: &str, compression: &str, batch: &str) -> String {
     format!(
-        r#"{{"id":"{id}","format":"{format}","compression":"{compression}","implementation":"library","verify":"id","batch":{batch}}}"#
+        r#"{{"id":"{id}","format":"{format}","compression":"{compression}","implementation":"library","verify":"id","reencode":"always","client_verify":"none","batch":{batch}}}"#
     )
 }
 
@@ -31,7 +31,7 @@ fn sections(output: &Output) -> Vec<(String, u64)> {
 fn a_stream_is_played_in_halves_and_every_delivery_is_accounted_for() {
     let (plain, packed) = (
         cell("plain", "json", "none", "null"),
-        cell("packed", "dannypack", "deflate-shared", "[5,16,65536]"),
+        cell("packed", "dannypack", "deflate-shared", r#"{"ms":5,"n":16}"#),
     );
     let args = [
         "--scenario",
@@ -70,4 +70,18 @@ fn a_plan_without_a_second_half_is_refused() {
     assert!(!output.status.success());
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.starts_with("role:count: "), "{text}");
+}
+
+#[test]
+fn populations_speak_what_their_scenario_says() {
+    let (plain, checked) = (
+        cell("a", "dannypack", "none", "null"),
+        cell("b", "dannypack", "none", "null")
+            .replace(r#""client_verify":"none""#, r#""client_verify":"id""#),
+    );
+    let args = ["--scenario", "two-formats", "--seconds", "0.5", "--cell", &plain, "--cell", &checked];
+    let found = sections(&count(&args));
+    let of = |id: &str| found.iter().filter(|(name, _)| name.starts_with(id)).map(|(_, units)| units).sum();
+    let (plain, checked): (u64, u64) = (of("a "), of("b "));
+    assert!(plain > 0 && plain == checked, "a ledger that does not balance is an error: {found:?}");
 }

@@ -76,7 +76,8 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
 /// Searches, reports each probe, and writes a result folder.
 fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<Exit> {
     let mut cells = cells(known, &flags.matrix())?;
-    if refused(&flags.client_args) {
+    if let Some(reason) = refused(&flags.client_args, false) {
+        let _ = writeln!(io::stderr(), "error: {reason}");
         return Ok(Exit::Usage);
     }
     // A relay of others has no floor.
@@ -220,12 +221,10 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
     let matrix = flags.matrix()?;
     let mut cells = cells(known, &matrix)?;
     cells.retain(|cell| flags.measures(cell));
-    if refused(&flags.client_args) {
-        return Ok(Exit::Usage);
-    }
     let git = git::current();
     let mut config = flags.config(matrix.scenarios);
-    if let Some(reason) = refusal(flags.profile, &config, git.as_ref(), known) {
+    let arguments = || refused(&flags.client_args, flags.instructions).map(str::to_owned);
+    if let Some(reason) = arguments().or_else(|| refusal(flags.profile, &config, git.as_ref(), known)) {
         let _ = writeln!(io::stderr(), "error: {reason}");
         return Ok(Exit::Usage);
     }
@@ -376,17 +375,16 @@ fn is_of_this_commit(flags: &Run, selftest: Option<&SelfTest>, git: Option<&Git>
     !publish
 }
 
-/// Whether the client's arguments set a factor of the matrix; explains the refusal on stderr.
-fn refused(client_args: &[String]) -> bool {
-    let refused = client_args.iter().any(|arg| arg.starts_with("--batch"));
-    if refused {
-        let _ = writeln!(
-            io::stderr(),
-            "error: batches are a factor of the matrix: --batching on, off,on or on:ms=2:n=16:bytes=8192 instead of \
-             --batched and its limits behind --"
+/// Why arguments for clients are refused: they set a factor of the matrix, or are not counted.
+fn refused(client_args: &[String], instructions: bool) -> Option<&'static str> {
+    if client_args.iter().any(|arg| arg.starts_with("--batch")) {
+        return Some(
+            "batches are a factor of the matrix: --batching on, off,on or on:ms=2:n=16:bytes=8192 instead of --batched and \
+             its limits behind --",
         );
     }
-    refused
+    (instructions && !client_args.is_empty())
+        .then_some("--instructions counts without the arguments behind --: leave out either")
 }
 
 fn command_line(args: &[OsString]) -> Vec<String> {

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use anyhow::Context;
 use codecs::{Codec, Event, Format, Implementation, RelayMessage, VerifyLevel};
 use corpus::Corpus;
+use relay_sim::Reencode;
 use wire::Compression;
 
 use super::{
@@ -93,7 +94,15 @@ fn scenarios(corpus: &Corpus, seed: u64, wanted: &impl Fn(&str) -> bool) -> anyh
 /// Checks are a section of their own.
 fn setting(format: Format, compression: Compression) -> Setting {
     let (implementation, verify) = (Implementation::Library, VerifyLevel::None);
-    Setting { format, compression, implementation, verify, batch: None }
+    Setting {
+        format,
+        compression,
+        implementation,
+        verify,
+        reencode: Reencode::Always,
+        client_verify: VerifyLevel::None,
+        batch: None,
+    }
 }
 
 /// Events from all over the corpus that every format can hold.

@@ -16,16 +16,17 @@ mod world;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use codecs::{Format, Implementation, VerifyLevel};
 use corpus::Corpus;
 use measure::Exit;
+use relay_sim::Reencode;
 use serde::Deserialize;
 use wire::Compression;
 
 use crate::{
     inputs::{load, plan_over, report},
-    workload::Workload,
+    workload::{Speaks, Workload},
 };
 
 /// The first argument that makes a program count.
@@ -71,8 +72,19 @@ pub(crate) struct Cell {
     compression: String,
     implementation: String,
     verify: String,
-    /// Milliseconds, events and bytes of a batch, where batches are agreed.
-    batch: Option<(u16, u16, u32)>,
+    reencode: String,
+    client_verify: String,
+    /// The limits of a batch, where batches are agreed.
+    batch: Option<Batch>,
+}
+
+/// The limits of a batch that differ from the relay's own.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Batch {
+    ms: Option<u16>,
+    n: Option<u16>,
+    bytes: Option<u32>,
 }
 
 impl std::str::FromStr for Cell {
@@ -90,7 +102,20 @@ pub(crate) struct Setting {
     compression: Compression,
     implementation: Implementation,
     verify: VerifyLevel,
-    batch: Option<(u16, u16, u32)>,
+    reencode: Reencode,
+    client_verify: VerifyLevel,
+    batch: Option<Batch>,
+}
+
+impl Setting {
+    /// What a population speaks that states a format or a compression of its own.
+    fn of(self, speaks: Speaks) -> Setting {
+        Setting {
+            format: speaks.format.unwrap_or(self.format),
+            compression: speaks.compression.unwrap_or(self.compression),
+            ..self
+        }
+    }
 }
 
 impl Cell {
@@ -100,6 +125,8 @@ impl Cell {
             compression: self.compression.parse()?,
             implementation: self.implementation.parse()?,
             verify: self.verify.parse()?,
+            reencode: Reencode::from_str(&self.reencode, false).map_err(anyhow::Error::msg)?,
+            client_verify: self.client_verify.parse()?,
             batch: self.batch,
         };
         setting.format.codec(setting.implementation)?;

@@ -124,12 +124,18 @@ impl World {
         let timeline = workload.timeline(|_| true);
         let mut dues: Vec<_> = timeline.into_iter().map(|(at, id, due)| (nanos(at), id, due)).collect();
         dues.reverse();
-        let shared = Arc::new(Shared::new(workload));
-        let client = |id| Client::new(Arc::clone(&shared), codec, id, (URL, UNIX_S));
+        let mut shared = Shared::new(workload);
+        shared.client_verify = setting.client_verify;
+        let shared = Arc::new(shared);
+        let station = |id: usize| -> anyhow::Result<Station> {
+            let setting = setting.of(shared.workload.roles[id].speaks);
+            let codec = setting.format.codec(setting.implementation)?;
+            let client = Client::new(Arc::clone(&shared), codec, id, (URL, UNIX_S));
+            Ok(Station { client, link: None })
+        };
+        let stations = (0..shared.workload.roles.len()).map(station).collect::<anyhow::Result<Vec<_>>>()?;
         Ok(World {
-            stations: (0..shared.workload.roles.len())
-                .map(|id| Station { client: client(id), link: None })
-                .collect(),
+            stations,
             shared,
             setting: *setting,
             codec,
@@ -290,7 +296,7 @@ impl World {
             probe::client_side(&mut || wants = work(client, link, input.take(), now_ns, recorder));
             match wants? {
                 Some(Action::Connect) => {
-                    let setting = self.setting;
+                    let setting = self.setting.of(self.shared.workload.roles[id].speaks);
                     self.stations[id].link = Some(self.link(&setting)?);
                     input = Some(Input::Connected);
                 }
@@ -427,16 +433,18 @@ fn config(workload: &Workload, setting: &Setting) -> Config {
     let mut config = Config::default();
     config.implementation = setting.implementation;
     config.verify = setting.verify;
+    config.reencode = setting.reencode;
     config.keep_expired = true;
     config.auth = workload.auth;
     if let Some(bytes) = workload.frame_bytes {
         config.reconcile.frame_bytes = bytes;
     }
-    if let Some((ms, events, bytes)) = setting.batch {
+    if let Some(batch) = setting.batch {
+        let own = BatchLimits::default();
         config.batch = BatchLimits {
-            hold: Duration::from_millis(ms.into()),
-            events: events.into(),
-            bytes: bytes as usize,
+            hold: batch.ms.map_or(own.hold, |ms| Duration::from_millis(ms.into())),
+            events: batch.n.map_or(own.events, usize::from),
+            bytes: batch.bytes.map_or(own.bytes, |bytes| bytes as usize),
         };
     }
     config

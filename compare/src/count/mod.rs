@@ -7,9 +7,9 @@
 
 mod callgrind;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use measure::{SCHEMA_VERSION, Tool};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 pub use callgrind::{NotInstalled, Program};
 
@@ -93,19 +93,15 @@ fn counted(conditions: Conditions, rows: Vec<Row>) -> Instructions {
 
 /// A cell as the program reads it.
 fn described(cell: &CellSpec) -> Result<String> {
-    let mut batch = cell.batch_limits().map(|_| (5_u64, 64_u64, 64_u64 << 10));
-    for (name, value) in cell.batch_limits().into_iter().flatten() {
-        let (Some(limits), Ok(value)) = (&mut batch, value.parse()) else { continue };
-        match name {
-            "ms" => limits.0 = value,
-            "n" => limits.1 = value,
-            "bytes" => limits.2 = value,
-            other => bail!("cell {}: {other:?} is no limit of a batch", cell.id),
-        }
-    }
+    let limit = |(name, value): (&str, &str)| -> Result<(String, Value)> {
+        let value: u64 = value.parse().with_context(|| format!("cell {}: {name}={value}", cell.id))?;
+        Ok((name.to_owned(), json!(value)))
+    };
+    let limits = |given: Vec<_>| given.into_iter().map(limit).collect::<Result<Map<String, Value>>>();
     let described = json!({
         "id": cell.id, "format": cell.format, "compression": cell.compression, "verify": cell.verify,
-        "implementation": cell.implementation, "batch": batch,
+        "implementation": cell.implementation, "reencode": cell.reencode,
+        "client_verify": cell.client_verify, "batch": cell.batch_limits().map(limits).transpose()?,
     });
     Ok(described.to_string())
 }
