@@ -155,6 +155,17 @@ impl LoadView<'_> {
         self.judged().iter().flat_map(|metric| self.compare(*metric)).collect()
     }
 
+    /// Cells of the plan that have verdicts: the family of the correction.
+    pub(crate) fn family(&self) -> usize {
+        self.cells.iter().filter(|view| view.cell.role == Role::Cell).count()
+    }
+
+    /// Whether verdicts are corrected: by the plan's rounds and cells, independent of the data.
+    pub(crate) fn is_corrected(&self) -> bool {
+        let rounds = self.result.config.rounds as usize;
+        stats::wilcoxon_smallest(rounds) * self.family() as f64 <= stats::SIGNIFICANT
+    }
+
     fn compare(&self, metric: Metric) -> Vec<Comparison> {
         let mut found = Vec::new();
         for view in &self.cells {
@@ -182,9 +193,7 @@ impl LoadView<'_> {
             .filter(|(role, ..)| *role == Role::Cell)
             .map(|(.., comparison)| comparison.p)
             .collect();
-        // Decided by the plan, independent of the data.
-        let rounds = self.result.config.rounds as usize;
-        let possible = stats::wilcoxon_smallest(rounds) * family.len() as f64 <= stats::SIGNIFICANT;
+        let possible = self.is_corrected();
         let mut corrected = stats::holm(&family).into_iter();
         for (role, _, comparison) in &mut found {
             if *role == Role::Cell {
@@ -196,8 +205,8 @@ impl LoadView<'_> {
             comparison.verdict = verdict(comparison.interval, comparison.p);
         }
         let control = found.iter().find(|(role, ..)| *role == Role::Control).map(|(.., control)| control);
-        let broken = control.is_some_and(|control| control_of(control) == Control::Broken);
         let aa_interval = control.and_then(|control| control.interval);
+        let broken = control_of(aa_interval) == Control::Broken;
         let comparisons = found.into_iter().map(|(role, withheld, mut comparison)| {
             comparison.aa_interval = aa_interval;
             if broken && role == Role::Cell {
@@ -212,9 +221,9 @@ impl LoadView<'_> {
     }
 }
 
-/// The finding of the control's comparison.
-pub(crate) fn control_of(comparison: &Comparison) -> Control {
-    match comparison.interval {
+/// The finding of the control's interval.
+pub(crate) fn control_of(interval: Option<(f64, f64)>) -> Control {
+    match interval {
         Some((low, high)) if high < 1.0 - BAND || low > 1.0 + BAND => Control::Broken,
         Some((low, high)) if high < 1.0 || low > 1.0 => Control::Suspect,
         _ => Control::Calm,

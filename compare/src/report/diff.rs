@@ -2,12 +2,18 @@
 
 use std::fmt::Write as _;
 
+use measure::Cell;
+
 use super::{
-    comparison::{Comparison, Verdict, comparisons},
+    comparison::{Comparison, Control, Verdict, comparisons, control_of},
     number,
     table::Table,
 };
-use crate::{result::ResultFile, stats::BAND};
+use crate::{
+    matrix::CONTROL,
+    result::{CellResult, ResultFile},
+    stats::BAND,
+};
 
 /// What became of the cells that two results share.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,7 +59,36 @@ pub fn unlike(before: &ResultFile, after: &ResultFile) -> Vec<String> {
     check("corpus", corpus(before), corpus(after));
     check("scenarios", before.config.scenarios.join(","), after.config.scenarios.join(","));
     check("host", host(before), host(after));
+    check("seconds of a block", before.config.seconds.to_string(), after.config.seconds.to_string());
+    check("arguments of clients", before.config.client_args.join(" "), after.config.client_args.join(" "));
+    let pairs = after.cells.iter().filter_map(|cell| {
+        let earlier = before.cells.iter().find(|before| before.id == cell.id)?;
+        Some((&cell.id, setting(earlier), setting(cell)))
+    });
+    // The first says what is to be said of all.
+    if let Some((id, earlier, later)) = pairs.into_iter().find(|(_, earlier, later)| earlier != later) {
+        check(id, earlier, later);
+    }
     reasons
+}
+
+/// What a cell was measured with; its name has only the factors that varied in its run.
+fn setting(cell: &CellResult) -> String {
+    let Cell {
+        implementation,
+        verify,
+        reencode,
+        client_verify,
+        batching,
+        compression,
+        compression_parameters,
+        ..
+    } = &cell.cell;
+    let rate = cell.rate_per_s.map_or_else(String::new, |rate| format!(", {rate} events/s"));
+    format!(
+        "{implementation}, verify {verify}, reencode {reencode}, client verify {client_verify}, batching {batching}, \
+         {compression} {compression_parameters}{rate}"
+    )
 }
 
 /// Compares the ratios that two results give to the same cells.
@@ -65,7 +100,10 @@ pub fn diff(before: &ResultFile, after: &ResultFile) -> Diff {
         };
         let before = earlier.iter().find(same)?.clone();
         let interval = before.interval.zip(after.interval).map(|(b, a)| (a.0 / b.1, a.1 / b.0));
-        let withheld = |one: &Comparison| matches!(one.verdict, Verdict::Unsteady | Verdict::Saturated);
+        let withheld = |one: &Comparison| {
+            matches!(one.verdict, Verdict::Unsteady | Verdict::Saturated)
+                || control_of(one.aa_interval) == Control::Broken
+        };
         let withheld = [&before, &after].into_iter().any(withheld);
         let verdict = match interval.filter(|_| !withheld) {
             Some((_, high)) if high < 1.0 - BAND => Verdict::Better,
@@ -79,9 +117,10 @@ pub fn diff(before: &ResultFile, after: &ResultFile) -> Diff {
 }
 
 impl Diff {
-    /// True when any change is called so.
+    /// True when any change is called so, that of the control apart.
     pub fn any(&self, verdict: Verdict) -> bool {
-        self.changes.iter().any(|change| change.verdict == verdict)
+        let ranked = self.changes.iter().filter(|change| change.after.cell != CONTROL);
+        ranked.map(|change| change.verdict).any(|found| found == verdict)
     }
 
     /// For a terminal.

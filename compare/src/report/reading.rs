@@ -2,7 +2,7 @@
 
 use super::{limits, view::LoadView};
 use crate::{
-    result::{RESULT_FILE, ResultFile, Role},
+    result::{RESULT_FILE, ResultFile},
     stats::{self, BAND},
 };
 
@@ -11,13 +11,8 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
     if let Some(search) = &result.search {
         return limits::reading(&search.config);
     }
-    let cells = loads
-        .iter()
-        .map(|load| load.cells.iter().filter(|view| view.cell.role == Role::Cell).count())
-        .max()
-        .unwrap_or(0);
-    let smallest = stats::wilcoxon_smallest(result.config.rounds as usize);
-    let correction = if smallest * cells as f64 <= stats::SIGNIFICANT {
+    let cells = loads.iter().map(LoadView::family).max().unwrap_or(0);
+    let correction = if loads.iter().all(LoadView::is_corrected) {
         format!("corrected by Holm over the {cells} cells")
     } else {
         format!(

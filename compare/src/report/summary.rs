@@ -206,7 +206,7 @@ pub(crate) fn control_line(load: &LoadView<'_>, comparisons: &[Comparison]) -> S
     }
     let named = |which| {
         let names: Vec<String> = of_control()
-            .filter(|comparison| control_of(comparison) == which)
+            .filter(|comparison| control_of(comparison.interval) == which)
             .map(|comparison| format!("{} {comparison}", comparison.metric.short()))
             .collect();
         names.join(", ")

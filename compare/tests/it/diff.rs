@@ -68,3 +68,28 @@ fn unlike_results_are_refused_unless_forced() {
     let (_, text) = diff(&run(100), &other, &["--force"]);
     assert!(text.contains("not comparable") && text.contains("cbor-packed+none"), "{text}");
 }
+
+#[test]
+fn cells_that_were_measured_otherwise_are_unlike() {
+    let mut other = run(100);
+    let cell = other.cells.iter_mut().find(|cell| cell.id == "cbor-packed+none").unwrap();
+    cell.cell.implementation = "tuned".to_owned();
+    let (code, text) = diff(&run(100), &other, &[]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("cbor-packed+none: library") && text.contains("and tuned"), "{text}");
+    let mut other = run(100);
+    other.config.seconds += 1;
+    let (code, text) = diff(&run(100), &other, &[]);
+    assert!(code == Some(2) && text.contains("seconds of a block"), "{text}");
+}
+
+#[test]
+fn a_failed_control_withholds_changes_and_is_none_itself() {
+    let mut other = run(110);
+    let control = other.cells.iter_mut().find(|cell| cell.id == "json-control").unwrap();
+    for block in &mut control.blocks {
+        block.record.as_mut().unwrap().relay_cpu.as_mut().unwrap().total_ns *= 2;
+    }
+    let (code, text) = diff(&run(100), &other, &[]);
+    assert_eq!(code, Some(0), "{text}");
+}
