@@ -274,7 +274,7 @@ fn usable_cores(facts: &Facts<'_>) -> UsableCores {
     }
 }
 
-/// The offered rate and the achieved rate of publications. `None` for a closed loop, which has no
+/// The planned rate and the sent rate of publications. `None` for a closed loop, which has no
 /// rate, and for fewer than 100 publications.
 fn rate(shared: &Shared, outcome: &Outcome) -> Option<Rate> {
     let publications = &shared.workload.publications;
@@ -288,10 +288,7 @@ fn rate(shared: &Shared, outcome: &Outcome) -> Option<Rate> {
     }
     let sent = (0..publications.len()).filter(|n| shared.was_sent(*n)).count();
     let last_sent_s = shared.last_sent_ns() as f64 / 1e9 - first.as_secs_f64();
-    Some(Rate {
-        offered: publications.len() as f64 / span_s,
-        achieved: sent as f64 / last_sent_s.max(span_s),
-    })
+    Some(Rate { offered: publications.len() as f64 / span_s, sent: sent as f64 / last_sent_s.max(span_s) })
 }
 
 #[cfg(test)]

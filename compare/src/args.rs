@@ -319,8 +319,7 @@ pub(crate) struct SelftestFlags {
     /// Only the tests that take seconds, and the shorter form of each
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Only these tests, separated by commas: stall, delay, cpu, starved, bytes, workers, killed,
-    /// a-a, plus-10
+    /// Only these tests, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = selftest::names())]
     pub(crate) only: Vec<String>,
     /// Write the result as JSON, for `compare run --selftest FILE`
@@ -353,8 +352,8 @@ pub(crate) struct Run {
     pub(crate) formats: Option<Vec<String>>,
     /// Compressions, separated by commas, each with parameters if need be
     /// (deflate:level=4:min_bytes=100), all, or best (each at its best-known setting) [default:
-    /// none,deflate,zstd; of the quick profile with all formats, deflate and zstd for JSON and
-    /// DannyPack alone]
+    /// none,deflate,zstd; the quick profile, unless --formats or --matrix is given, compresses JSON
+    /// and DannyPack only]
     #[arg(long, value_delimiter = ',')]
     pub(crate) compressions: Option<Vec<String>>,
     /// Batches, separated by commas: off is one event a message, on lets the relay put several

@@ -3,7 +3,8 @@
 //! The round is the level of repetition at which the largest variation enters, so it is the one
 //! that is repeated (Kalibera and Jones, Rigorous benchmarking in reasonable time, ISMM 2013,
 //! <https://doi.org/10.1145/2464157.2464160>): n rounds whose logarithms of ratios deviate by s
-//! have an interval of ± t(n−1) s ÷ √n. The number is fixed before the first counted round, and the
+//! have an interval of ± 1.023 t(n−1) s ÷ √n, where 1.023 is what the signed-rank interval is wider
+//! than the mean's. The number is fixed before the first counted round, and the
 //! pilot's rounds are not counted: an interval that decided about its own continuation would cover
 //! less than it states.
 
@@ -119,11 +120,11 @@ pub(crate) fn pooled_deviation<'a>(samples: impl Iterator<Item = &'a [f64]>) -> 
     (freedom > 0.0).then(|| (squares / freedom).sqrt())
 }
 
-/// The fewest rounds, up to the most that are made and one more, whose interval is so narrow.
+/// The fewest rounds whose interval is so narrow; beyond [`MAX_ROUNDS`] extrapolated by their root.
 fn rounds_for(deviation: f64, precision: f64) -> u32 {
     let wanted = precision.ln_1p();
     let enough = |rounds: &u32| half_width(deviation, *rounds) <= wanted;
-    // Beyond the table of exact rounds the width falls with their root.
+    // Beyond MAX_ROUNDS the width falls with the root of the rounds.
     (FEWEST_ROUNDS..=MAX_ROUNDS).find(enough).unwrap_or_else(|| {
         #[expect(
             clippy::cast_possible_truncation,

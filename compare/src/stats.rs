@@ -8,8 +8,8 @@ const TAIL: f64 = 0.025;
 /// Level of the test, after correction.
 pub(crate) const SIGNIFICANT: f64 = 0.05;
 
-/// Differences within ±2 % are "same": half the width of an A/A interval on the machine of the
-/// published results.
+/// Differences within ±2 % are "same": a judgement (docs/bias.md). A run's own resolution is its
+/// A/A interval.
 pub(crate) const BAND: f64 = 0.02;
 
 /// The median; the mean of the two middle values when their number is even. `None` of nothing.

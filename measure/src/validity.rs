@@ -119,13 +119,13 @@ pub struct Signals {
     pub cpu_pressure_percent: Option<f64>,
 }
 
-/// Events a second, planned and achieved.
+/// Events a second, planned and sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
     /// By plan.
     pub offered: f64,
     /// As it came out.
-    pub achieved: f64,
+    pub sent: f64,
 }
 
 impl Signals {
@@ -166,10 +166,10 @@ impl Signals {
     }
 
     fn judge_generator(&self, validity: &mut Validity) {
-        if let Some(Rate { offered, achieved }) = self.rate_per_second {
-            let ratio = if offered > 0.0 { achieved / offered } else { 1.0 };
+        if let Some(Rate { offered, sent }) = self.rate_per_second {
+            let ratio = if offered > 0.0 { sent / offered } else { 1.0 };
             let reason = format!(
-                "achieved {achieved:.1} of {offered:.1} offered events/s ({ratio:.3}; suspect below \
+                "sent {sent:.1} of {offered:.1} planned events/s ({ratio:.3}; suspect below \
                  {RATE_SUSPECT_BELOW}, invalid below {RATE_INVALID_BELOW})"
             );
             // Negated, because here low is bad.
@@ -261,7 +261,7 @@ mod tests {
                 ..Counts::default()
             },
             clipped: 0,
-            rate_per_second: Some(Rate { offered: 100.0, achieved: 99.5 }),
+            rate_per_second: Some(Rate { offered: 100.0, sent: 99.5 }),
             send_lag_ns_p99: Quantile::Exact(50_000),
             burst_sends: 1,
             generator_cpu_ns: 2_000_000_000,
@@ -292,8 +292,8 @@ mod tests {
         use ValidityClass::{Invalid, Suspect};
         type Change = fn(&mut Signals);
         let cases: [(Change, ValidityClass, &str); 17] = [
-            (|s| s.rate_per_second.as_mut().unwrap().achieved = 98.0, Suspect, "achieved 98.0 of 100.0"),
-            (|s| s.rate_per_second.as_mut().unwrap().achieved = 96.9, Invalid, "achieved 96.9 of 100.0"),
+            (|s| s.rate_per_second.as_mut().unwrap().sent = 98.0, Suspect, "sent 98.0 of 100.0"),
+            (|s| s.rate_per_second.as_mut().unwrap().sent = 96.9, Invalid, "sent 96.9 of 100.0"),
             (|s| s.send_lag_ns_p99 = Quantile::Bracketed(10_100_000), Suspect, "send lag p99 10.100 ms"),
             (|s| s.send_lag_ns_p99 = Quantile::Exact(50_100_000), Invalid, "invalid above 50 ms"),
             (|s| s.generator_cpu_ns = 8_100_000_000, Suspect, "used 81 % of its 1 core"),
@@ -365,7 +365,7 @@ mod tests {
             (|s| s.generator_wait_ns = Some(2_100_000_000), true),
             (|s| s.cpu_pressure_percent = Some(60.1), true),
             (|s| s.clipped = 1, false),
-            (|s| s.rate_per_second = Some(Rate { offered: 100.0, achieved: 50.0 }), false),
+            (|s| s.rate_per_second = Some(Rate { offered: 100.0, sent: 50.0 }), false),
         ];
         for (change, blamed) in cases {
             let mut signals = calm();

@@ -113,7 +113,7 @@ fn play(cell: Cell, stretches: &[(u64, u64)]) -> Block {
             ..Counts::default()
         },
         clipped: 0,
-        rate_per_second: Some(Rate { offered: PER_SECOND as f64, achieved: PER_SECOND as f64 }),
+        rate_per_second: Some(Rate { offered: PER_SECOND as f64, sent: PER_SECOND as f64 }),
         send_lag_ns_p99: lag.quantile_ns(0.99),
         burst_sends: 1,
         generator_cpu_ns: events * cell.cpu_ns,

@@ -110,7 +110,8 @@ impl Derived {
 }
 
 fn cells(load: &LoadView<'_>) -> Vec<CellFigures> {
-    let apart = [Metric::EnvelopesPerSecond, Metric::RelayAllocations, Metric::ClientAllocations];
+    let apart =
+        [Metric::EnvelopesPerSecond, Metric::BothCpu, Metric::RelayAllocations, Metric::ClientAllocations];
     let metrics = || Metric::ALL.into_iter().chain(apart);
     let of = |view: &super::view::CellView<'_>| CellFigures {
         id: view.cell.id.clone(),

@@ -1,7 +1,7 @@
 //! Is like compared with like? Whose code the cells of a table are, which question they answer, and
 //! the parameters in which compressions differ.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::view::LoadView;
 use crate::result::{CellResult, Role};
@@ -32,13 +32,26 @@ pub(crate) fn code_line(load: &LoadView<'_>) -> String {
 
 /// The parameters of the compressions that are compared, where they have any.
 pub(crate) fn compression_line(load: &LoadView<'_>) -> Option<String> {
-    let cells = load.cells.iter().map(|view| &view.cell.cell);
-    let settings: BTreeMap<&str, &str> = cells
-        .filter(|cell| !cell.compression_parameters.is_empty())
-        .map(|cell| (cell.compression.as_str(), cell.compression_parameters.as_str()))
+    let settings = compressions(load.cells.iter().map(|view| view.cell));
+    let listed: Vec<String> = settings
+        .iter()
+        .map(|cell| format!("{}: {}", cell.cell.compression, cell.cell.compression_parameters))
         .collect();
-    let listed: Vec<String> = settings.iter().map(|(name, list)| format!("{name}: {list}")).collect();
     (!listed.is_empty()).then(|| format!("Settings of the compressions: {}.", listed.join("; ")))
+}
+
+/// The first cell of each compression and its parameters, where it has any: a dictionary is one for
+/// each format.
+pub(super) fn compressions<'c>(cells: impl Iterator<Item = &'c CellResult>) -> Vec<&'c CellResult> {
+    let mut found: Vec<&CellResult> = Vec::new();
+    let setting =
+        |cell: &CellResult| (cell.cell.compression.clone(), cell.cell.compression_parameters.clone());
+    for cell in cells.filter(|cell| !cell.cell.compression_parameters.is_empty()) {
+        if found.iter().all(|other| setting(other) != setting(cell)) {
+            found.push(cell);
+        }
+    }
+    found
 }
 
 /// Cells whose reference is of other code and another format: such a ratio mixes what the code does

@@ -88,8 +88,8 @@ pub(crate) fn remarks(search: &Search) -> Vec<String> {
         .collect();
     let floor = floor.filter(|_| !near_floor.is_empty()).map(|(low, high)| {
         format!(
-            "The floor, a relay without Nostr work, ends at {low}–{high}/s, not above {}: sockets, generator or host are \
-             what is measured there.",
+            "The capacity of the floor, a relay without Nostr work, is {low}–{high}/s, no higher than that of {}: their \
+             figures measure sockets, generator or host.",
             near_floor.join(", ")
         )
     });
@@ -187,7 +187,7 @@ pub(crate) fn reading(config: &SearchConfig) -> String {
          - A probe is open loop and has its own relay and clients. It is long enough for a hundred answers above the SLO's \
          highest quantile, up to 60 s.\n\
          - p99 against rate: at 10 to 95 % of what the weakest cell sustains. Values that the generator or the host missed are \
-         in brackets. The figure has every other probe, the median where a rate was probed several times; ● is the highest \
+         in brackets. The figure shows every probe that passed or that the relay missed, of a rate probed several times the median; ● is the highest \
          rate that passed, ✕ the lowest that did not.\n\
          - floor is a relay that does no Nostr work: what the generator and the sockets sustain by themselves.\n",
         config.precision * 100.0,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{number, table::Table};
+use super::{likeness, number, table::Table};
 use crate::result::{CellResult, ResultFile};
 
 pub(crate) fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
@@ -101,13 +101,9 @@ pub(crate) fn provenance(result: &ResultFile) -> String {
     if let Some(planned) = &result.config.planned_rounds {
         line(&mut text, format_args!("- Rounds planned with `--precision`: {planned}"));
     }
-    let mut compressions: Vec<(&str, &str)> = Vec::new();
-    for cell in &result.cells {
-        let pair = (cell.cell.compression.as_str(), cell.cell.compression_parameters.as_str());
-        if !compressions.contains(&pair) && !pair.1.is_empty() {
-            compressions.push(pair);
-            line(&mut text, format_args!("- Compression {}: {}{}", pair.0, pair.1, compressors(cell)));
-        }
+    for cell in likeness::compressions(result.cells.iter()) {
+        let (name, parameters) = (&cell.cell.compression, &cell.cell.compression_parameters);
+        line(&mut text, format_args!("- Compression {name}: {parameters}{}", compressors(cell)));
     }
     text.push_str(&made_by(result));
     text

@@ -248,19 +248,34 @@ impl LoadView<'_> {
         }
         let mut headings = self.label_headings();
         let names = headings.len();
-        headings.extend(["client µs/event", "reference µs/event", "saved %"].map(str::to_owned));
+        headings.extend(["client µs/event", "reference µs/event", "saved"].map(str::to_owned));
+        let comparisons = self.comparisons();
         let row = |view: &CellView<'_>| {
             let reference = self.reference(view).filter(|_| view.cell.role == Role::Cell)?;
-            let micros = |view: &CellView<'_>| view.value(Metric::ClientCpu, self.latency.0);
+            let of = |one: &&Comparison| one.cell == view.cell.id && one.metric == Metric::ClientCpu;
+            let percent = |ratio: f64| 100.0 * (1.0 - ratio);
             let shown = |view: &CellView<'_>| {
                 shown(Metric::ClientCpu, view.blocks_for(Metric::ClientCpu), self.latency.0)
             };
             let mut row = self.labels(view.cell);
             row.extend([shown(view), shown(reference)]);
-            row.push(match (micros(view), micros(reference)) {
-                (Some(own), Some(base)) if base > 0.0 => format!("{:.1}", 100.0 * (1.0 - own / base)),
-                _ => NOTHING.to_owned(),
-            });
+            row.push(comparisons.iter().find(of).map_or_else(
+                || NOTHING.to_owned(),
+                |one| {
+                    let saved = percent(one.ratio);
+                    match one.interval {
+                        Some((low, high)) => {
+                            format!(
+                                "{saved:.0} % [{:.0}, {:.0}] {}",
+                                percent(high),
+                                percent(low),
+                                one.verdict
+                            )
+                        }
+                        None => format!("{saved:.0} % {}", one.verdict),
+                    }
+                },
+            ));
             Some(row)
         };
         let compared = self.cells.iter().filter(|view| {

@@ -20,14 +20,14 @@ impl LoadView<'_> {
     pub(crate) const WARMTH: [&'static str; 3] =
         ["first delivery relay µs/event", "first deliveries %", "spliced %"];
 
-    /// What is young and what is steady in every table of the load, in a sentence.
+    /// What is new and what is warm in every table of the load, in a sentence.
     pub(crate) fn warmth_line(&self) -> String {
-        let young = "Young in every block: processes, connections, compression contexts and allocators";
+        let young = "New in every block: processes, connections, compression contexts and allocators";
         let shares = (self.cells.iter().filter(|view| view.cell.role != Role::Floor))
             .filter_map(|view| view.merged.encodings?.cold_share());
         match shares.max_by(f64::total_cmp) {
             Some(share) => format!(
-                "{young}. Steady: stored events, each sent before the clock starts; {} % of the measured deliveries at most \
+                "{young}. Warm: stored events, each sent before the clock starts; {} % of the measured deliveries at most \
                  are an event's first in its format.",
                 percent(share)
             ),

@@ -271,8 +271,8 @@ fn a_floor_that_does_not_rise_above_the_cells_is_told() {
         "floor".clone_into(&mut found.cells[1].cell);
         report::summary(&result(found))
     };
-    assert!(floored(910).contains("The floor, a relay without Nostr work, ends at"));
-    assert!(!floored(3_000).contains("The floor, a relay without Nostr work"));
+    assert!(floored(910).contains("The capacity of the floor, a relay without Nostr work, is"));
+    assert!(!floored(3_000).contains("The capacity of the floor"));
 }
 
 #[test]
