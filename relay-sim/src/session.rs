@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use bytes::Bytes;
 use futures::FutureExt;
 use tokio::time::{MissedTickBehavior, timeout};
 use tracing::debug;
@@ -55,6 +56,7 @@ struct Session {
     outbox: Arc<Outbox>,
     /// Messages that arrived while a flush waited for the peer.
     unread: VecDeque<Message>,
+    /// See [`held_bytes`].
     unread_bytes: usize,
 }
 
@@ -103,7 +105,7 @@ impl Session {
         }
     }
 
-    /// A session has no good end of its own.
+    /// Serves the connection; only returns `Err`.
     async fn serve(&mut self) -> Result<Infallible, End> {
         self.put_out(Instant::now()).await?;
         self.flush().await?;
@@ -200,10 +202,14 @@ impl Session {
                 Ok(Meanwhile::Stopped(stop)) => return Err(End::Stopped(stop)),
                 Ok(Meanwhile::Arrived(message)) => {
                     let message = message.ok_or(End::Left)??;
-                    self.unread_bytes += message.payload.len();
+                    // The payload may share the read buffer, which it would keep in memory.
+                    let payload = Bytes::copy_from_slice(&message.payload);
+                    let message = Message { payload, ..message };
+                    self.unread_bytes += held_bytes(&message);
                     self.unread.push_back(message);
                     if self.unread_bytes > max_unread_bytes {
-                        add(&self.relay.counters.slow_consumers, 1);
+                        let is_first = self.outbox.stop(Stop::SlowConsumer);
+                        add(&self.relay.counters.slow_consumers, u64::from(is_first));
                         return Err(End::Stopped(Stop::SlowConsumer));
                     }
                 }
@@ -266,6 +272,8 @@ impl Session {
 
     async fn finish(mut self, end: End) {
         debug!(?end, "connection ends");
+        // What is published while the Close frame waits for the peer makes no slow consumer of it.
+        self.outbox.stop(Stop::Shutdown);
         if matches!(end, End::Stopped(Stop::Shutdown))
             && timeout(FAREWELL, self.deliver_the_rest()).await.is_err()
         {
@@ -314,10 +322,15 @@ async fn read(
     unread_bytes: &mut usize,
 ) -> Result<Message, End> {
     if let Some(message) = unread.pop_front() {
-        *unread_bytes -= message.payload.len();
+        *unread_bytes -= held_bytes(&message);
         return Ok(message);
     }
     conn.next().await.ok_or(End::Left)?.map_err(End::Wire)
+}
+
+/// What a message that was read ahead takes in memory: empty messages are not free.
+fn held_bytes(message: &Message) -> usize {
+    size_of::<Message>() + message.payload.len()
 }
 
 /// The system's clocks.

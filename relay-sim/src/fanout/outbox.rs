@@ -85,12 +85,14 @@ impl<T> Outbox<T> {
         Ok(())
     }
 
-    /// Asks the session to end; the first reason counts.
-    pub(crate) fn stop(&self, reason: Stop) {
+    /// Asks the session to end; the first reason counts. Returns whether this is the first.
+    pub(crate) fn stop(&self, reason: Stop) -> bool {
         let state = self.lock();
-        if !state.stopped {
+        let is_first = !state.stopped;
+        if is_first {
             stop(state, reason);
         }
+        is_first
     }
 
     // --- for the session ---
@@ -119,7 +121,7 @@ impl<T> Outbox<T> {
         .await;
     }
 
-    /// Tells that deliveries of so many bytes went to the connection, or nowhere.
+    /// Releases `bytes` of the bound.
     pub(crate) fn written(&self, bytes: usize) {
         self.lock().unwritten_bytes -= bytes;
     }
@@ -205,6 +207,7 @@ mod tests {
         assert_eq!(outbox.push((), 40), Ok(()));
         assert_eq!(outbox.push((), 1), Err(Dropped::Overflow), "the byte too many");
         assert_eq!(outbox.push((), 1), Err(Dropped::Ended), "and reported once");
+        assert!(!outbox.stop(Stop::SlowConsumer), "the session does not count it again");
         assert_eq!(outbox.stopped().now_or_never(), Some(Stop::SlowConsumer));
         assert_eq!(outbox.stopped().now_or_never(), None, "the session heard it already");
         assert_eq!(outbox.close().len(), 2);
@@ -233,8 +236,8 @@ mod tests {
     #[test]
     fn the_first_reason_to_stop_counts() {
         let outbox = Outbox::<()>::new(100);
-        outbox.stop(Stop::Shutdown);
-        outbox.stop(Stop::SlowConsumer);
+        assert!(outbox.stop(Stop::Shutdown));
+        assert!(!outbox.stop(Stop::SlowConsumer));
         assert_eq!(outbox.stopped().now_or_never(), Some(Stop::Shutdown));
     }
 

@@ -241,6 +241,32 @@ async fn a_slow_consumer_is_closed_with_1013_and_nobody_else_notices() {
     assert!(totals.deliveries_dropped > 0);
 }
 
+/// Each frame is a sign of life and none has a byte of payload: they count all the same.
+#[tokio::test]
+async fn a_peer_that_reads_nothing_and_sends_empty_messages_is_closed() {
+    let relay = TestRelay::start(|config| config.outbox_bytes = 64 << 10).await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(16 << 10).unwrap();
+    let stream = socket.connect(relay.address.parse().unwrap()).await.unwrap();
+    let mut peer = client_async(relay.url.as_str(), stream).await.unwrap().0;
+    // Text without a payload, masked with zeros. Answers fill the socket first, then nothing is
+    // read any more.
+    let frames = [0x81, 0x80, 0, 0, 0, 0].repeat(10_000);
+    // 48 MB: more than the kernel keeps for a relay that does not read.
+    const MOST: usize = 800;
+    let mut written = 0;
+    while written < MOST {
+        let write = timeout(PATIENCE, peer.get_mut().write_all(&frames)).await;
+        if write.expect("the relay reads on or hangs up").is_err() {
+            break;
+        }
+        written += 1;
+    }
+    assert!(written < MOST, "the relay took {} frames", MOST * 10_000);
+    check_served(&relay).await;
+    assert_eq!(relay.stop().await.slow_consumers, 1);
+}
+
 #[tokio::test]
 async fn a_peer_without_a_sign_of_life_is_closed_and_one_that_answers_pings_stays() {
     let relay = TestRelay::start(|config| config.ping_interval = Duration::from_millis(200)).await;
