@@ -128,6 +128,7 @@ impl Peer {
                 add(&counters.events_rejected, 1);
                 ok(id, false, text)
             }
+            Asked::Auth(id) => ok(id, false, text),
         }
     }
 

@@ -17,6 +17,8 @@ pub(crate) enum Asked {
     Round(String),
     /// What becomes of an event with this id.
     Event([u8; 32]),
+    /// Whether an AUTH event with this id proves who the client is (NIP-42).
+    Auth([u8; 32]),
 }
 
 /// Looks for what a refused message asks.
@@ -52,7 +54,8 @@ impl Start {
     fn asked(self, limits: &Limits) -> Option<Asked> {
         let named = !self.id.is_empty() && self.id.chars().count() <= limits.max_subscription_chars;
         let request = match self.verb.as_str() {
-            "EVENT" | "AUTH" => return hex::decode_array(self.id.as_bytes()).map(Asked::Event),
+            "EVENT" => return hex::decode_array(self.id.as_bytes()).map(Asked::Event),
+            "AUTH" => return hex::decode_array(self.id.as_bytes()).map(Asked::Auth),
             "NEG-MSG" => return named.then_some(Asked::Round(self.id)),
             "REQ" => Request::Req,
             "COUNT" => Request::Count,

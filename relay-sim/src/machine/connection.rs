@@ -48,7 +48,7 @@ pub struct Connection {
     /// Whether nothing is held any more, because the relay stops.
     stopping: bool,
     outgoing: Outgoing,
-    /// Of deliveries that went into `outgoing`, or nowhere, and still count in the outbox.
+    /// Bytes of deliveries taken from the outbox and not yet credited to it.
     delivered_bytes: usize,
     /// Deliveries with the bytes of their publisher that are not counted in the totals yet.
     spliced: u64,
@@ -504,6 +504,9 @@ impl Connection {
             self.codec.wrap_events(subscription, &parts, out);
             Ok::<_, Infallible>(())
         });
+        if let Some(burner) = &self.relay.burner {
+            parts.iter().for_each(|_| burner.event());
+        }
         events.len() as u64
     }
 

@@ -3,7 +3,7 @@ use std::{borrow::Cow, thread, time::Duration};
 use codecs::{ClientMessage, Event, Filter, Implementation, OneForm, VerifyLevel};
 
 use super::*;
-use crate::{config::Config, testing::event};
+use crate::{config::Config, testing::event, totals::Totals};
 
 mod faults;
 
@@ -406,7 +406,8 @@ fn damaged(payload: &[u8]) -> Vec<Vec<u8>> {
 #[test]
 fn what_is_malformed_in_text_is_answered_where_it_can_be() {
     let id = "ab".repeat(32);
-    let mut json = Client::open(&relay(|_| {}), Format::JSON, false);
+    let relay = relay(|_| {});
+    let mut json = Client::open(&relay, Format::JSON, false);
     for (said, answer) in [
         (r#"["REQ","a","kinds"]"#.to_owned(), r#"["CLOSED","a","invalid: "#.to_owned()),
         (r#"["REQ","a",{"kinds":["x"]}]"#.to_owned(), r#"["CLOSED","a","invalid: "#.to_owned()),
@@ -430,6 +431,8 @@ fn what_is_malformed_in_text_is_answered_where_it_can_be() {
         let heard = json.hear();
         assert!(heard.len() == 1 && json_text(&heard)[0].starts_with(&answer), "{said}: {heard:?}");
     }
+    let Totals { events_received, events_rejected, .. } = relay.totals();
+    assert_eq!((events_received, events_rejected), (2, 2), "AUTH is no EVENT");
 }
 
 /// NIP-40 in every format, by the clock that is passed in.

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use codecs::TagFilter;
+use nix::time::{ClockId, clock_gettime};
 
 use super::*;
-use crate::{fault::Fault, totals::Totals};
+use crate::fault::Fault;
 
 /// Events of several shapes, half of them with a tag that some subscriptions ask for.
 fn events() -> Vec<Event<'static>> {
@@ -139,4 +140,22 @@ fn without_another_subscription_nobody_gets_what_is_misrouted() {
     reader.hear();
     Client::open(&relay, Format::JSON, false).publish(&event(1));
     assert_eq!(names(&reader.hear()), ["EVENT nobody-", "EVENT nobody-"]);
+}
+
+#[test]
+fn every_event_that_is_sent_burns_also_in_a_batch() {
+    const EVENTS: u8 = 100;
+    let spent = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap();
+    for batched in [false, true] {
+        let relay = relay(|config| config.faults = vec!["burn=1ms".parse().unwrap()]);
+        relay.preload(&(0..EVENTS).map(event).collect::<Vec<_>>());
+        let mut reader = Client::open(&relay, Format::JSON, batched);
+        reader.request("all", Filter::default());
+        let before = spent();
+        let (deliveries, messages) = reader.deliveries();
+        let burnt = spent() - before;
+        assert_eq!((deliveries.len(), messages < deliveries.len()), (EVENTS.into(), batched));
+        // A portion may still be owed.
+        assert!(burnt >= Duration::from_millis(u64::from(EVENTS) - 1), "{burnt:?}, batched: {batched}");
+    }
 }
