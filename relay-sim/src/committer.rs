@@ -10,7 +10,8 @@ use std::{
 
 use crate::{fanout::Outbox, store::StoredEvent};
 
-/// Offered events that wait for their commit, in bytes: beyond it publishers wait, too.
+/// Offered events that wait for their commit, in bytes. Beyond it a publisher's thread waits, and
+/// with it every client that the thread serves: with `--threads 1`, all.
 const MAX_WAITING_BYTES: usize = 32 << 20;
 
 /// An event for the store, and who waits for its OK.
@@ -49,7 +50,8 @@ impl Committer {
     pub(crate) fn start(&self, settle: impl Fn(Vec<Offer>) -> bool + Send + 'static) -> std::io::Result<()> {
         let queue = Arc::clone(&self.queue);
         let thread = thread::Builder::new().name("committer".to_owned()).spawn(move || {
-            while let Some(offers) = queue.next() {
+            let end = End(queue);
+            while let Some(offers) = end.0.next() {
                 if !settle(offers) {
                     break;
                 }
@@ -59,28 +61,43 @@ impl Committer {
         Ok(())
     }
 
-    /// Queues an event. Waits while too much waits already: a publisher is no faster than the disk.
-    pub(crate) fn offer(&self, offer: Offer) {
+    /// Queues an event; false when the thread ends or has ended. Waits while too much waits
+    /// already: a publisher is no faster than the disk.
+    pub(crate) fn offer(&self, offer: Offer) -> bool {
         let bytes = offer.event.held_bytes();
         let mut state = self.queue.lock();
         while state.bytes > MAX_WAITING_BYTES && !state.stopping {
             state = self.queue.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        if state.stopping {
+            return false;
+        }
         state.bytes += bytes;
         state.offers.push(offer);
         drop(state);
         self.queue.changed.notify_all();
+        true
     }
 
     /// Ends the thread behind what was offered, and waits for it.
     pub(crate) fn close(&self) {
         self.queue.stop();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread
-            && thread.join().is_err()
-        {
-            tracing::error!("the committer panicked: this is a bug");
+        // A panic was logged when it happened.
+        let _ = thread.map(JoinHandle::join);
+    }
+}
+
+/// Ends the queue with its thread: without the thread nobody would hear of what is offered.
+struct End(Arc<Queue>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            tracing::error!("the committer panicked: this is a bug; from now on every event is refused");
         }
+        self.0.stop();
+        self.0.lock().offers.clear();
     }
 }
 
@@ -114,5 +131,47 @@ impl Queue {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::testing::event;
+
+    fn offer() -> Offer {
+        let event = Arc::new(StoredEvent::new(&event(1), &Arc::default()));
+        Offer { event, unix_seconds: 0, outbox: None }
+    }
+
+    #[test]
+    fn a_panic_lets_nobody_wait() {
+        let committer = Committer::default();
+        committer.start(|_| panic!("as a bug would")).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while committer.offer(offer()) {
+            assert!(Instant::now() < deadline, "offers are taken that nobody settles");
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(committer.queue.lock().offers.is_empty());
+        committer.close();
+    }
+
+    #[test]
+    fn what_was_offered_before_the_end_is_settled_and_nothing_is_taken_behind_it() {
+        let committer = Committer::default();
+        let settled = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&settled);
+        let settle = move |offers: Vec<Offer>| {
+            *count.lock().unwrap() += offers.len();
+            true
+        };
+        committer.start(settle).unwrap();
+        assert!((0..10).all(|_| committer.offer(offer())));
+        committer.close();
+        assert_eq!(*settled.lock().unwrap(), 10);
+        assert!(!committer.offer(offer()));
     }
 }

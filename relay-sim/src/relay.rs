@@ -79,7 +79,8 @@ struct Shared {
 pub struct Preloaded {
     /// Events in the store.
     pub stored: usize,
-    /// Duplicates, older versions, deleted and ephemeral events.
+    /// Duplicates, older versions, deleted and ephemeral events, those that the format at rest
+    /// cannot hold and those beyond [`Config::store_bytes`].
     pub left_out: usize,
 }
 
@@ -130,7 +131,7 @@ impl Relay {
         Ok(relay)
     }
 
-    /// Waits until what was offered is on disk. Nothing that is published later is answered.
+    /// Waits until what was offered is on disk. What is published later is refused.
     pub fn close(&self) {
         let Some(Durable { disk, committer }) = &self.durable else { return };
         committer.close();
@@ -166,10 +167,12 @@ impl Relay {
         for group in events.chunks(GROUP) {
             let new = |event| Arc::new(StoredEvent::new(event, &self.encodings));
             if let Some(Durable { disk, .. }) = &self.durable {
-                let offers = group.iter().map(new);
-                let offers = offers.filter(|event| event.encoded(disk.format(), disk.codec()).is_ok());
-                let offer = |event| Offer { event, unix_seconds: 0, outbox: None };
-                self.settle(offers.map(offer).collect());
+                let offer = |event| {
+                    let stored = new(event);
+                    stored.encoded_for_disk(event, disk).ok()?;
+                    Some(Offer { event: stored, unix_seconds: 0, outbox: None })
+                };
+                self.settle(group.iter().filter_map(offer).collect());
             } else {
                 let mut shared = self.lock();
                 for event in group {
@@ -200,11 +203,11 @@ impl Relay {
             return Some(self.place(event, &stored, unix_seconds, |store| store.insert(&stored)));
         };
         let is_kept = KindClass::of(event.kind) != KindClass::Ephemeral;
-        if is_kept && stored.encoded_from(event, disk.format(), disk.codec()).is_err() {
+        if is_kept && stored.encoded_for_disk(event, disk).is_err() {
             return Some(Outcome::Unstorable);
         }
-        committer.offer(Offer { event: stored, unix_seconds, outbox: Some(Arc::clone(outbox)) });
-        None
+        let offer = Offer { event: stored, unix_seconds, outbox: Some(Arc::clone(outbox)) };
+        (!committer.offer(offer)).then_some(Outcome::Unwritten)
     }
 
     /// Gives an event its place in the order of all, and sends it to those whom it concerns.
@@ -235,15 +238,12 @@ impl Relay {
     fn settle(&self, mut offers: Vec<Offer>) {
         let Some(Durable { disk, .. }) = &self.durable else { return };
         while !offers.is_empty() {
+            self.refuse_what_does_not_fit(&mut offers);
             // Between the look and the insertion, what was stored may expire: such an event has no
             // row and waits for the next commit.
             let (has_row, numbers, removed) = {
                 let mut shared = self.lock();
-                let new = |offer: &Offer| {
-                    let head = offer.event.head();
-                    KindClass::of(head.kind) != KindClass::Ephemeral && !shared.store.contains(&head.id)
-                };
-                let has_row: Vec<_> = offers.iter().map(new).collect();
+                let has_row: Vec<_> = offers.iter().map(|o| shared.store.needs_row(&o.event)).collect();
                 let (numbers, removed) =
                     shared.store.next_rows(has_row.iter().filter(|has_row| **has_row).count());
                 (has_row, numbers, removed)
@@ -276,6 +276,23 @@ impl Relay {
             }
             offers = again;
         }
+    }
+
+    /// Refuses events beyond the bound of memory: their rows would keep the relay from its next
+    /// start.
+    fn refuse_what_does_not_fit(&self, offers: &mut Vec<Offer>) {
+        let shared = self.lock();
+        let store = &shared.store;
+        let mut taken_bytes = 0;
+        let is_full = |offer: &mut Offer| {
+            let bytes = if store.needs_row(&offer.event) { Store::max_row_bytes(&offer.event) } else { 0 };
+            let is_full = bytes > 0 && !store.has_room(taken_bytes + bytes);
+            taken_bytes += if is_full { 0 } else { bytes };
+            is_full
+        };
+        let full: Vec<_> = offers.extract_if(.., is_full).collect();
+        drop(shared);
+        full.iter().for_each(|offer| self.answer(offer, Outcome::Full));
     }
 
     /// What becomes of an event whose row was written, or which has none; `None` when it needs one

@@ -29,8 +29,8 @@ const REPORT: Duration = Duration::from_secs(10);
 /// what was accepted, and closes with 1001.
 ///
 /// # Errors
-/// Only before the first connection: a format without the chosen implementation, or a listener
-/// without an address. Afterwards an error ends at most one connection.
+/// Only before the first connection: a format without the chosen implementation, or a store that
+/// cannot be used. Afterwards an error ends at most one connection.
 pub async fn serve(
     listener: TcpListener,
     config: Config,
@@ -51,7 +51,8 @@ pub(crate) fn open(mut config: Config) -> anyhow::Result<Arc<Relay>> {
         info!(
             stored = preloaded.stored,
             left_out = preloaded.left_out,
-            "preloaded, unverified; left out are duplicates, older versions, deleted and ephemeral events"
+            "preloaded, unverified; left out are duplicates, older versions, deleted and ephemeral events, \
+             those that --at-rest cannot hold and those beyond --store-bytes"
         );
     }
     Ok(relay)

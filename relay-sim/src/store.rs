@@ -208,6 +208,27 @@ impl Store {
         self.events.contains_key(id)
     }
 
+    /// Whether so many bytes more fit.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        // What a store on disk has encoded is a cache, which makes room.
+        let encoded_bytes =
+            if self.rows.is_some() { 0 } else { self.encodings.bytes.load(Ordering::Relaxed) };
+        self.held_bytes + encoded_bytes + bytes <= self.max_bytes
+    }
+
+    /// Whether the event needs a row of a store on disk.
+    pub(crate) fn needs_row(&self, event: &StoredEvent) -> bool {
+        let EventHead { id, kind, .. } = event.head();
+        KindClass::of(*kind) != KindClass::Ephemeral && !self.contains(id)
+    }
+
+    /// Upper bound on the memory that a store on disk takes for the event.
+    pub(crate) fn max_row_bytes(event: &StoredEvent) -> usize {
+        // What a deletion names is remembered besides, in less than its tags take.
+        let times = if event.head().kind == DELETION { 2 } else { 1 };
+        times * event.max_row_bytes()
+    }
+
     /// Drops what was not used for longest from the cache, until index and cache fit.
     fn bound_cache(&mut self) {
         let Some(rows) = &mut self.rows else { return };
@@ -251,11 +272,7 @@ impl Store {
                 return Outcome::Superseded;
             }
         }
-        // What a store on disk has encoded is a cache, which makes room.
-        let encoded_bytes =
-            if self.rows.is_some() { 0 } else { self.encodings.bytes.load(Ordering::Relaxed) };
-        let held_bytes = self.held_bytes + encoded_bytes;
-        if held_bytes + offered.held_bytes() > self.max_bytes {
+        if !self.has_room(offered.held_bytes()) {
             return Outcome::Full;
         }
         if let Some(address) = address

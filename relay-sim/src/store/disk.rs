@@ -14,7 +14,7 @@ use std::{
 };
 
 use codecs::{Codec, DecodeError, Format, Implementation};
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 const FILE: &str = "events.redb";
 /// A file of this name has no events yet: a store appears under its own name when it is whole.
@@ -98,8 +98,8 @@ pub enum StoreError {
         /// The file.
         file: PathBuf,
     },
-    /// An operation on the open file failed: the disk is full, or worse.
-    #[error("{}: {why}", file.display())]
+    /// The system refused an operation: the disk is full, writing is not permitted, or worse.
+    #[error("cannot read or write {}: {why}; check free space and permissions", file.display())]
     Failed {
         /// The file.
         file: PathBuf,
@@ -245,10 +245,31 @@ fn text(error: impl Into<redb::Error>) -> String {
 fn open(file: &Path, check: bool) -> Result<Database, StoreError> {
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(check);
-    builder.open(file).map_err(|error| match error {
-        DatabaseError::DatabaseAlreadyOpen => StoreError::InUse { file: file.to_owned() },
-        other => StoreError::Torn { file: file.to_owned(), why: other.to_string() },
-    })
+    builder.open(file).map_err(|error| unreadable(file, error))
+}
+
+/// What an error says of a file that was not read yet.
+fn unreadable(file: &Path, error: impl Into<redb::Error>) -> StoreError {
+    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    use redb::Error;
+    let file = file.to_owned();
+    match error.into() {
+        Error::DatabaseAlreadyOpen | Error::LockProtocolMismatch => StoreError::InUse { file },
+        Error::UpgradeRequired(version) => {
+            StoreError::Layout { file, found: format!("redb file format {version}") }
+        }
+        // Another program's redb file has no such table.
+        Error::TableDoesNotExist(_)
+        | Error::TableTypeMismatch { .. }
+        | Error::TableIsMultimap(_)
+        | Error::TypeDefinitionChanged { .. } => StoreError::Foreign { path: file },
+        Error::Io(why)
+            if matches!(why.kind(), PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull) =>
+        {
+            StoreError::Failed { file, why: why.to_string() }
+        }
+        other => StoreError::Torn { file, why: other.to_string() },
+    }
 }
 
 /// Makes an empty store in an empty directory.
@@ -282,23 +303,69 @@ fn make(directory: &Path, at_rest: Format) -> Result<(), StoreError> {
 
 /// The format that a store holds, once its layout is known and the format is the one asked for.
 fn check(file: &Path, database: &Database, asked: Option<Format>) -> Result<Format, StoreError> {
-    let foreign = || StoreError::Foreign { path: file.to_owned() };
-    let read = |name| -> Result<Option<String>, String> {
-        let table = database.begin_read().map_err(text)?.open_table(ABOUT).map_err(text)?;
-        Ok(table.get(name).map_err(text)?.map(|value| value.value().to_owned()))
+    let read = |name: &str| -> Result<String, StoreError> {
+        let read = || -> Result<_, redb::Error> {
+            let table = database.begin_read()?.open_table(ABOUT)?;
+            Ok(table.get(name)?.map(|value| value.value().to_owned()))
+        };
+        let value = read().map_err(|error| unreadable(file, error))?;
+        value.ok_or_else(|| StoreError::Foreign { path: file.to_owned() })
     };
-    // Another program's redb file has no such table.
-    let layout = read("layout").ok().flatten().ok_or_else(foreign)?;
+    let layout = read("layout")?;
     if layout != LAYOUT {
         return Err(StoreError::Layout { file: file.to_owned(), found: layout });
     }
-    let held = read("at_rest").ok().flatten().ok_or_else(foreign)?;
+    let held = read("at_rest")?;
     match (held.parse::<Format>(), asked) {
         (Ok(known), None) => Ok(known),
         (Ok(known), Some(asked)) if known == asked => Ok(known),
         (_, Some(asked)) => Err(StoreError::AtRest { file: file.to_owned(), held, asked }),
         (Err(_), None) => {
             Err(StoreError::Torn { file: file.to_owned(), why: format!("unknown format {held:?}") })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redb::DatabaseError;
+
+    use super::*;
+
+    #[test]
+    fn only_a_damaged_file_is_called_torn() {
+        let io = |kind: io::ErrorKind| DatabaseError::from(io::Error::from(kind));
+        let cases = [
+            (DatabaseError::DatabaseAlreadyOpen, "is in use; stop the other relay"),
+            (DatabaseError::LockProtocolMismatch, "is in use; stop the other relay"),
+            (DatabaseError::UpgradeRequired(2), "has layout redb file format 2, and this version reads"),
+            (io(io::ErrorKind::PermissionDenied), "check free space and permissions"),
+            (io(io::ErrorKind::ReadOnlyFilesystem), "check free space and permissions"),
+            (io(io::ErrorKind::StorageFull), "check free space and permissions"),
+            (io(io::ErrorKind::UnexpectedEof), "is torn"),
+            (DatabaseError::RepairAborted, "is torn"),
+        ];
+        for (error, says) in cases {
+            let error = unreadable(Path::new("events.redb"), error).to_string();
+            assert!(error.contains(says) && error.contains("events.redb"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_redb_file_of_another_program_is_foreign() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(FILE);
+        let table: TableDefinition<'_, u64, u64> = TableDefinition::new("others");
+        let of_another_type: TableDefinition<'_, u64, u64> = TableDefinition::new("about");
+        for table in [table, of_another_type] {
+            let database = Database::create(&file).unwrap();
+            let transaction = database.begin_write().unwrap();
+            transaction.open_table(table).unwrap();
+            transaction.commit().unwrap();
+            drop(database);
+            let config = StoreConfig { directory: directory.path().to_owned(), at_rest: None };
+            let error = Disk::open(&config, Implementation::Library).unwrap_err();
+            assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
         }
     }
 }

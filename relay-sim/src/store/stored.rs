@@ -43,7 +43,7 @@ pub(crate) struct StoredEvent {
 pub(crate) struct AllEncodings {
     /// What those of living events hold in memory.
     pub(crate) bytes: AtomicUsize,
-    /// How often an event was encoded, or read from disk.
+    /// How often an event was encoded or read from disk to be sent.
     pub(crate) cold: AtomicU64,
 }
 
@@ -256,14 +256,14 @@ impl StoredEvent {
     /// says so.
     pub(crate) fn encoded(&self, format: Format, codec: &dyn Codec) -> Result<&Encoded, &Unavailable> {
         self.encodings.get(format, || match &self.row {
-            None => self.encode(&self.event.to_event(), codec),
+            None => self.encode_cold(&self.event.to_event(), codec),
             Some(row) if row.disk.format() == format => {
                 let bytes: Box<[u8]> = row.disk.read(row.number, |bytes| bytes.into())?;
                 self.count(size_of::<Encodings>() + bytes.len());
                 self.all.cold.fetch_add(1, Ordering::Relaxed);
                 Ok(Encoded { bytes, ..Encoded::default() })
             }
-            Some(row) => self.read(row, |event| self.encode(&event, codec))?,
+            Some(row) => self.read(row, |event| self.encode_cold(&event, codec))?,
         })
     }
 
@@ -274,7 +274,19 @@ impl StoredEvent {
         format: Format,
         codec: &dyn Codec,
     ) -> Result<&Encoded, &Unavailable> {
-        self.encodings.get(format, || self.encode(event, codec))
+        self.encodings.get(format, || self.encode_cold(event, codec))
+    }
+
+    /// The row of the `event` that this was made of. Encoding it is no part of any delivery.
+    pub(crate) fn encoded_for_disk(&self, event: &Event<'_>, disk: &Disk) -> Result<&Encoded, &Unavailable> {
+        self.encodings.get(disk.format(), || self.encode(event, disk.codec()))
+    }
+
+    /// Encodes for a first delivery.
+    fn encode_cold(&self, event: &Event<'_>, codec: &dyn Codec) -> Result<Encoded, Unavailable> {
+        let encoded = self.encode(event, codec)?;
+        self.all.cold.fetch_add(1, Ordering::Relaxed);
+        Ok(encoded)
     }
 
     fn encode(&self, event: &Event<'_>, codec: &dyn Codec) -> Result<Encoded, Unavailable> {
@@ -284,7 +296,6 @@ impl StoredEvent {
             codec.encode_event(event, scratch)?;
             let bytes: Box<[u8]> = scratch.as_slice().into();
             self.count(size_of::<Encodings>() + bytes.len());
-            self.all.cold.fetch_add(1, Ordering::Relaxed);
             Ok(Encoded { bytes, ..Encoded::default() })
         })
     }
@@ -317,6 +328,11 @@ impl StoredEvent {
             + INDEXES_BYTES
             + self.indexed_tags * TAG_BYTES
             + self.event.heap_bytes()
+    }
+
+    /// At least what [`StoredEvent::of_row`] of the same event would hold in memory.
+    pub(super) fn max_row_bytes(&self) -> usize {
+        self.held_bytes() + size_of::<Row>() - self.event.content().len()
     }
 }
 

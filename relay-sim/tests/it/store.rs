@@ -35,9 +35,18 @@ struct Side {
 
 impl Side {
     fn open(store: Option<StoreConfig>, format: Format, unix_seconds: u64) -> Result<Side, StartError> {
+        Side::open_within(Config::default().store_bytes, store, format, unix_seconds)
+    }
+
+    fn open_within(
+        store_bytes: usize,
+        store: Option<StoreConfig>,
+        format: Format,
+        unix_seconds: u64,
+    ) -> Result<Side, StartError> {
         let mut config = Config::default();
         config.verify = VerifyLevel::None;
-        config.store = store;
+        (config.store, config.store_bytes) = (store, store_bytes);
         let relay = Relay::open(config, unix_seconds)?;
         Ok(Side { client: relay.connect(&Opening::new(format)), relay, format })
     }
@@ -92,9 +101,13 @@ fn at(directory: &Path, at_rest: Format) -> StoreConfig {
 
 /// Opens what another relay of this process may be about to let go.
 fn reopen(store: &StoreConfig, format: Format, unix_seconds: u64) -> Side {
+    reopen_within(Config::default().store_bytes, store, format, unix_seconds)
+}
+
+fn reopen_within(store_bytes: usize, store: &StoreConfig, format: Format, unix_seconds: u64) -> Side {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match Side::open(Some(store.clone()), format, unix_seconds) {
+        match Side::open_within(store_bytes, Some(store.clone()), format, unix_seconds) {
             Ok(side) => return side,
             Err(StartError::Store(StoreError::InUse { .. })) if Instant::now() < deadline => {
                 thread::sleep(Duration::from_millis(1));
@@ -277,6 +290,65 @@ fn events_of_every_format_at_rest_are_served_in_every_format() {
             side.end(true);
         }
     }
+}
+
+#[test]
+fn a_full_store_refuses_events_and_starts_again() {
+    const STORE_BYTES: usize = 64 << 10;
+    let directory = tempfile::tempdir().unwrap();
+    let store = at(directory.path(), Format::JSON);
+    // Deletions take memory besides: for the ids that they name.
+    let deletion = |n: u8| {
+        let id = |m: u8| vec!["e".into(), hex::encode(&[n, m].repeat(16)).into()];
+        let tags = (0..40).map(id).collect();
+        Event { id: [n; 32], kind: 5, tags, content: "".into(), ..note(0, 1_000) }
+    };
+    let longer = |n: u8| Event { id: [n; 32], content: "x".repeat(9_000).into(), ..note(0, 1_000) };
+    for make in [deletion as fn(u8) -> Event<'static>, longer] {
+        let mut side = reopen_within(STORE_BYTES, &store, Format::JSON, UNIX_SECONDS);
+        let mut accepted = 0;
+        loop {
+            let answer = String::from_utf8(side.publish(&make(accepted), UNIX_SECONDS).remove(0)).unwrap();
+            if answer.contains("the store is full") {
+                break;
+            }
+            assert!(answer.contains("true"), "{answer}");
+            accepted += 1;
+        }
+        assert!(accepted > 3, "{accepted} events fit");
+        // As a crash does, before the next commit.
+        side.end(false);
+        let mut side = reopen_within(STORE_BYTES, &store, Format::JSON, UNIX_SECONDS);
+        assert_eq!(side.request("a", vec![Filter::default()], UNIX_SECONDS).len(), usize::from(accepted) + 1);
+        side.end(true);
+        fs::remove_file(directory.path().join("events.redb")).unwrap();
+    }
+}
+
+#[test]
+fn only_deliveries_count_as_encodings() {
+    let directory = tempfile::tempdir().unwrap();
+    for (at_rest, cold, cached) in [("json", 0, 3), ("dannypack", 3, 0)] {
+        let store = at(&directory.path().join(at_rest), at_rest.parse().unwrap());
+        let mut side = reopen(&store, Format::JSON, UNIX_SECONDS);
+        for n in 0..3 {
+            side.publish(&note(n, 1_000), UNIX_SECONDS);
+        }
+        assert_eq!(side.relay.totals().encodings_cold, 0, "nobody reads");
+        side.request("a", kinds(&[1]), UNIX_SECONDS);
+        let totals = side.relay.totals();
+        assert_eq!((totals.encodings_cold, totals.encodings_cached), (cold, cached), "{at_rest} at rest");
+        side.end(true);
+    }
+}
+
+#[test]
+fn a_relay_that_was_closed_refuses_events() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut side = reopen(&at(directory.path(), Format::JSON), Format::JSON, UNIX_SECONDS);
+    side.relay.close();
+    let answer = String::from_utf8(side.publish(&note(1, 1_000), UNIX_SECONDS).remove(0)).unwrap();
+    assert!(answer.contains("false") && answer.contains("cannot be written"), "{answer}");
 }
 
 fn start_error(store: &StoreConfig) -> (StoreError, String) {
