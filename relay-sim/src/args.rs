@@ -72,9 +72,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LEVEL", default_value_t = VerifyLevel::Full)]
     verify: VerifyLevel,
 
-    /// Whether an event is encoded anew in its publisher's format, or passed on as it came where
-    /// its bytes are those that the codec would write (json, cbor-packed, dannypack and others
-    /// with one form)
+    /// When to encode an event anew for readers of its publisher's format: always, or never if the
+    /// published bytes are those that the codec would write
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     reencode: Reencode,
 
@@ -95,12 +94,11 @@ pub(crate) struct Args {
     #[arg(long)]
     auth: bool,
 
-    /// Take, keep and send events whose time is over (NIP-40), as a load test of old events needs
-    /// it
+    /// Accept, keep and send expired events (NIP-40), for load tests with old events
     #[arg(long)]
     keep_expired: bool,
 
-    /// A certificate chain (PEM): clients then come by wss:// and by nothing else
+    /// Certificate chain (PEM); the relay then serves wss:// only
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
 
@@ -161,12 +159,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 10, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     batch_bytes: u32,
 
-    /// Keep events in this directory, which is made if need be; OK is said when an event is on disk
+    /// Keep events in this directory, which is created if missing; OK is sent once an event is on
+    /// disk
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
 
-    /// The format of events in --store: a connection that speaks it is sent them as they are.
-    /// Without it what DIR holds, and json in a new one
+    /// Format of the events in --store: connections that speak it get the stored bytes. Default:
+    /// the format that DIR holds, json for a new DIR
     #[arg(long, value_name = "FORMAT", requires = "store")]
     at_rest: Option<Format>,
 

@@ -32,8 +32,8 @@ use crate::{
     totals::Totals,
 };
 
-/// The line with which a relay started with `--announce` says that it listens. When it stopped, it
-/// prints its [`Totals`].
+/// The line that a relay started with `--announce` prints once it listens. The last line it prints
+/// is its [`Totals`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
     /// Its URL.

@@ -45,8 +45,7 @@ pub struct Config {
     /// Send a NIP-42 challenge to every client, and let authors who answered publish protected
     /// events (NIP-70).
     pub auth: bool,
-    /// Take, keep and send events whose time is over (NIP-40), as a load test of old events needs
-    /// it.
+    /// Accept, keep and send expired events (NIP-40), for load tests with old events.
     pub keep_expired: bool,
     /// Host names besides the listening address that an AUTH event's `relay` tag may name.
     pub hosts: Vec<String>,

@@ -5,6 +5,9 @@
 //! condition that chose the bucket holds there by construction and is left out of the check that
 //! follows. So 500 feeds of 200 authors each cost an event one lookup by its author, not 500 scans
 //! of 200 keys.
+//!
+//! What waits for a connection stands here, too: a delivery has its subscription, and a
+//! subscription its connection's queue.
 
 use std::{
     collections::HashMap,
