@@ -48,6 +48,11 @@ const GRACE: Duration = Duration::from_millis(300);
 /// How long clients read on after the measured span.
 const LINGER: Duration = Duration::from_millis(100);
 
+/// Why a worker ends that waited for the start.
+#[derive(Debug, thiserror::Error)]
+#[error("another worker could not connect")]
+struct NotStarted;
+
 /// Why a run that the user ended is incomplete.
 pub const INTERRUPTED: &str = "interrupted";
 
@@ -131,6 +136,8 @@ pub async fn run(
         start.0.send_replace(true);
         incomplete = watch_run(&shared, options).await;
     }
+    // Workers that still wait for the start end.
+    drop(start);
     let cost = meters.stop(&mut own_relay)?;
     let wall = shared.start().elapsed();
     // Reads on after the measured span: what comes twice or unasked after the last delivery is
@@ -157,14 +164,26 @@ pub async fn run(
 
 /// Joins the workers: their timings together, and what each client brought back, in the order of
 /// the plan.
+///
+/// # Errors
+/// The first failure that is a cause; [`NotStarted`] follows from another.
 async fn collect(workers: Vec<Worker>) -> anyhow::Result<(Recorder, Vec<ClientOutcome>)> {
     let mut recorder = Recorder::default();
     let mut clients = Vec::new();
+    let mut failures = Vec::new();
     for worker in workers {
         let joined = tokio::task::spawn_blocking(|| worker.thread.join()).await?;
-        let (recorded, reports) = joined.map_err(|_| anyhow::anyhow!("a worker panicked"))??;
-        recorder.merge(&recorded);
-        clients.extend(reports);
+        match joined.unwrap_or_else(|_| Err(anyhow::anyhow!("a worker panicked"))) {
+            Ok((recorded, reports)) => {
+                recorder.merge(&recorded);
+                clients.extend(reports);
+            }
+            Err(failure) => failures.push(failure),
+        }
+    }
+    failures.sort_by_key(|failure| failure.is::<NotStarted>());
+    if let Some(cause) = failures.into_iter().next() {
+        return Err(cause);
     }
     clients.sort_unstable_by_key(|(id, _)| *id);
     Ok((recorder, clients.into_iter().map(|(_, report)| report).collect()))
@@ -252,7 +271,7 @@ async fn work(
     let pacer = Pacer::new()?;
     ready.send(()).ok();
     if start.wait_for(|start| *start).await.is_err() {
-        anyhow::bail!("another worker could not connect");
+        return Err(NotStarted.into());
     }
     let telling = tokio::task::spawn_local(tell(Arc::clone(&shared), Rc::clone(&recorder)));
     for (id, client, receiver) in receivers {

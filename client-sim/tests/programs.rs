@@ -212,6 +212,54 @@ fn an_unreachable_relay_is_named() {
     assert!(stderr(&output).contains(&format!("cannot connect to {url}")), "{}", stderr(&output));
 }
 
+/// A relay in a process of its own, and its URL.
+fn start_relay(flags: &[&str]) -> (Child, String) {
+    let mut relay = Command::new(env!("CARGO_BIN_EXE_client-sim"))
+        .args(["role:relay", "--listen", "127.0.0.1:0", "--announce", "--keep-expired"])
+        .args(flags)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(relay.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    (relay, line.split('"').find(|part| part.starts_with("ws://")).unwrap().to_owned())
+}
+
+fn stop(mut relay: Child) {
+    drop(relay.stdin.take());
+    assert!(relay.wait().unwrap().success());
+}
+
+#[test]
+fn a_worker_that_cannot_connect_ends_the_run_with_its_reason() {
+    let setup = Setup::new();
+    // The second worker has the connection that the relay does not agree to.
+    let speaks = "[[subscribe]]\nconnections = 1\nformat = \"dannypack\"\n";
+    let plan = SMALL.split("[[request]]").next().unwrap();
+    let plan = plan.replace("connections = 2", "connections = 1");
+    let plan = plan.replace("[[subscribe]]\nconnections = 3\n", speaks);
+    assert!(plan.contains(speaks));
+    fs::write(setup.path("small.toml"), plan).unwrap();
+    fs::write(setup.path("unasked.json"), "{}").unwrap();
+    let (relay, url) = start_relay(&["--format", "json"]);
+    let unasked = setup.path("unasked.json");
+    let flags = ["--url", &url, "--workers", "2", "--doctor", unasked.to_str().unwrap()];
+    let mut child = setup.command(&flags).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let output = child.wait_with_output().unwrap();
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("connection 1: ") && text.contains("does not speak dannypack"), "{text}");
+    stop(relay);
+}
+
 /// Starts a run long enough to be disturbed and waits until it has had deliveries.
 fn start_long(setup: &Setup) -> Child {
     let child = setup.command(&["--seconds", "30"]).spawn().unwrap();
@@ -299,22 +347,6 @@ fn a_relay_behind_tls_is_measured_like_any_other_and_checked() {
 #[test]
 fn a_relay_is_asked_what_it_takes_before_a_run_depends_on_it() {
     let setup = Setup::new();
-    let start = |flags: &[&str]| {
-        let mut relay = Command::new(env!("CARGO_BIN_EXE_client-sim"))
-            .args(["role:relay", "--listen", "127.0.0.1:0", "--announce", "--keep-expired"])
-            .args(flags)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(relay.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        (relay, line.split('"').find(|part| part.starts_with("ws://")).unwrap().to_owned())
-    };
-    let stop = |mut relay: Child| {
-        drop(relay.stdin.take());
-        assert!(relay.wait().unwrap().success());
-    };
     let doctor = |url: &str, extra: &[&str]| {
         Command::new(env!("CARGO_BIN_EXE_client-sim"))
             .args(["doctor", "--url", url, "--scenario", setup.path("small.toml").to_str().unwrap()])
@@ -324,7 +356,7 @@ fn a_relay_is_asked_what_it_takes_before_a_run_depends_on_it() {
             .unwrap()
     };
 
-    let (relay, url) = start(&["--max-message-bytes", "3000"]);
+    let (relay, url) = start_relay(&["--max-message-bytes", "3000"]);
     let output = doctor(&url, &["--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     fs::write(setup.path("doctor.json"), &output.stdout).unwrap();
@@ -342,7 +374,7 @@ fn a_relay_is_asked_what_it_takes_before_a_run_depends_on_it() {
     }
     stop(relay);
 
-    let (relay, url) = start(&["--max-subscriptions", "1"]);
+    let (relay, url) = start_relay(&["--max-subscriptions", "1"]);
     let output = doctor(&url, &[]);
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{table}");
