@@ -85,3 +85,20 @@ fn populations_speak_what_their_scenario_says() {
     let (plain, checked): (u64, u64) = (of("a "), of("b "));
     assert!(plain > 0 && plain == checked, "a ledger that does not balance is an error: {found:?}");
 }
+
+/// A batch brings several events, and a greeting (AUTH) none.
+#[test]
+fn stored_events_are_counted_as_events_however_they_come() {
+    for scenario in ["follow-list-burst", "dm-inbox-sync"] {
+        let (single, batched) =
+            (cell("single", "json", "none", "null"), cell("batched", "json", "none", r#"{"ms":5}"#));
+        let found = sections(&count(&["--scenario", scenario, "--cell", &single, "--cell", &batched]));
+        let stored = |id: &str| {
+            let of_stored = |(name, _): &&(String, u64)| name.starts_with(id) && name.ends_with("_delivery");
+            found.iter().filter(of_stored).map(|(_, units)| *units).collect::<Vec<_>>()
+        };
+        let expected = stored("single");
+        assert!(expected.len() == 2 && expected[0] > 10 && expected[0] == expected[1], "{found:?}");
+        assert_eq!(stored("batched"), expected, "{scenario}");
+    }
+}

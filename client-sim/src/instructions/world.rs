@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow, bail};
-use codecs::{ClientMessage, Codec, Filter};
+use codecs::{ClientMessage, Codec, Filter, RelayMessage};
 use relay_sim::{
     BatchLimits, Config,
     machine::{self, Opening, Relay, Time},
@@ -184,12 +184,16 @@ impl World {
             feed(&mut link.client, payload.into())?;
             flush(&mut link.client)?;
             link.relay_works(time)?;
-            while next(&mut link.client)?.is_some() {
-                sent += 1;
+            while let Some(message) = next(&mut link.client)? {
+                sent += match self.codec.decode_relay(&message.payload)? {
+                    RelayMessage::Event { .. } => 1,
+                    RelayMessage::Events { events, .. } => events.len(),
+                    _ => 0,
+                };
             }
-            sent -= 1; // EOSE
         }
-        Ok((sent > 0).then_some(sent))
+        anyhow::ensure!(sent == ids.len(), "the relay sent {sent} of {} stored events", ids.len());
+        Ok((sent > 0).then_some(sent as u64))
     }
 
     /// The middle of the plan.
