@@ -10,7 +10,7 @@ use measure::{CpuClock, FirstDeliveryRecord};
 use crate::{
     dial::{Dialer, Target},
     driver::Driver,
-    prepare::turn,
+    prepare::Progress,
     recorder::Recorder,
     shared::Shared,
     workload::{Due, Speaks, Workload},
@@ -24,7 +24,7 @@ const WARM_PASSES: u32 = 3;
 /// come.
 ///
 /// # Errors
-/// When the relay cannot be reached, refuses a request or falls silent.
+/// When the relay cannot be reached, or sends nothing of what it owes for too long.
 pub(crate) async fn warm(
     target: &Target,
     workload: &Workload,
@@ -44,12 +44,14 @@ pub(crate) async fn warm(
     let mut driver = Driver::open(Arc::clone(&shared), recorder, dialer, 0).await?;
     driver.start(Instant::now());
     let read = || clock.as_ref().and_then(|clock| clock.read().ok()).map(|cpu| cpu.total_ns);
+    let doing = "while the relay sent each event once before the start";
+    let mut progress = Progress::new(&shared, doing);
     let mut passes_ns = Vec::new();
     for pass in 0..=WARM_PASSES {
         let before = read();
         driver.on_due(Due::Session(pass)).await?;
         while shared.outstanding() > i64::from(WARM_PASSES - pass) {
-            turn(&mut driver).await.context("while the relay sent each event once before the start")?;
+            progress.turn(&mut driver).await?;
         }
         passes_ns.extend(before.zip(read()).map(|(before, after)| after.saturating_sub(before)));
     }

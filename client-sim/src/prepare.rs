@@ -4,7 +4,7 @@
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use wire::Agreement;
 
 use crate::{
@@ -69,15 +69,17 @@ async fn prepare_with(
         judge_first_answer(driver.report(), &agreement)?;
     }
     driver.on_due(Due::Flood(0)).await?;
-    let mut progress = Progress::new(&shared);
+    let mut progress = Progress::new(&shared, "while the relay was given the events to ask for");
     while shared.outstanding() > 1 {
         progress.turn(&mut driver).await?;
+        judge_complaint(driver.report())?;
     }
     // A relay may put off the indexing of what it stored until somebody asks: before the clock
     // starts.
     driver.on_due(Due::Session(1)).await?;
     while !shared.is_done() {
         progress.turn(&mut driver).await?;
+        judge_complaint(driver.report())?;
     }
     let report = driver.finish().await.report;
     let publications = shared.workload.publications.len();
@@ -91,44 +93,52 @@ async fn prepare_with(
     Ok(agreement)
 }
 
-/// Waits for answers while the stored events go to the relay. Only answers that were owed extend
-/// the wait.
-struct Progress<'s> {
+/// Waits for what the relay owes a client before the clock starts. Only what is owed extends the
+/// wait.
+pub(crate) struct Progress<'s> {
     shared: &'s Shared,
-    outstanding: i64,
+    /// What the wait is for, as an error says it.
+    doing: &'static str,
+    patience: Duration,
+    /// What came of what is owed, less what is outstanding.
+    came: i64,
     deadline: Instant,
 }
 
 impl<'s> Progress<'s> {
-    fn new(shared: &'s Shared) -> Self {
-        Progress { shared, outstanding: shared.outstanding(), deadline: Instant::now() + PATIENCE }
+    pub(crate) fn new(shared: &'s Shared, doing: &'static str) -> Self {
+        let (patience, deadline) = (PATIENCE, Instant::now() + PATIENCE);
+        Progress { shared, doing, patience, came: -shared.outstanding(), deadline }
     }
 
     /// Handles one message.
-    async fn turn(&mut self, driver: &mut Driver) -> anyhow::Result<()> {
-        let (seconds, open) = (PATIENCE.as_secs(), self.outstanding);
-        let silence = || format!("for {seconds} s the relay sent none of {open} answers that it owed");
+    ///
+    /// # Errors
+    /// When the connection ends, or nothing of what the relay owes came for 30 s.
+    pub(crate) async fn turn(&mut self, driver: &mut Driver) -> anyhow::Result<()> {
+        let seconds = self.patience.as_secs();
+        let silence = || format!("for {seconds} s the relay sent nothing of what it owes");
         let turn = timeout_at(self.deadline, driver.turn()).await.with_context(silence);
-        turn.and_then(|turn| turn).context("while the relay was given the events to ask for")?;
-        let outstanding = self.shared.outstanding();
-        if outstanding < self.outstanding {
-            self.outstanding = outstanding;
-            self.deadline = Instant::now() + PATIENCE;
+        turn.and_then(|turn| turn).context(self.doing)?;
+        let counts = &driver.report().counts;
+        let answers = i64::try_from(counts.deliveries + counts.requests_completed)?;
+        let came = answers - self.shared.outstanding();
+        if came > self.came {
+            self.came = came;
+            self.deadline = Instant::now() + self.patience;
         }
-        let report = driver.report();
-        match &report.complaint {
-            Some(complaint) if report.counts.decode_errors > 0 || complaint.starts_with("NOTICE ") => {
-                bail!("the relay was given the events to ask for and answered: {complaint}")
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 }
 
-/// Handles one answer, for which the relay has [`PATIENCE`].
-pub(crate) async fn turn(driver: &mut Driver) -> anyhow::Result<()> {
-    let silence = || format!("the relay was silent for {} s", PATIENCE.as_secs());
-    timeout(PATIENCE, driver.turn()).await.with_context(silence)?
+/// Fails when the relay answers events by a notice, or by what does not decode.
+fn judge_complaint(report: &Report) -> anyhow::Result<()> {
+    match &report.complaint {
+        Some(complaint) if report.counts.decode_errors > 0 || complaint.starts_with("NOTICE ") => {
+            bail!("the relay was given the events to ask for and answered: {complaint}")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Fails unless the first message decodes: a server that echoes any subprotocol token may know none
@@ -144,5 +154,110 @@ fn judge_first_answer(report: &Report, agreement: &Agreement) -> anyhow::Result<
             bail!("the relay's first message is not {format}")
         }
         (Some(complaint), _) => bail!("the relay refused the first request: {complaint}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use codecs::{Event, Format, Implementation, RelayMessage};
+    use tokio::net::TcpListener;
+    use wire::{Accepted, Compression, Offer, ServerConfig, Support, WireLimits};
+
+    use super::*;
+    use crate::{inputs::plan_over, scenario::Scenario, workload::Speaks};
+
+    /// A plan of one pass over some stored events.
+    fn pass(events: usize) -> Workload {
+        let scenario = Scenario::load("follow-list-burst").unwrap();
+        let corpus = corpus::Corpus::bundled();
+        let workload = plan_over(&scenario, &corpus, 1, &[Format::JSON]).unwrap();
+        workload.passes(&workload.asked()[..events], 1, Speaks::default()).unwrap()
+    }
+
+    /// A relay that answers the first message by these, each after a pause, and the last of them
+    /// again and again.
+    async fn relay(listener: TcpListener, pause: Duration, answers: Vec<RelayMessage<'static>>) {
+        let support = Support { formats: vec![], compressions: vec![], batched: false, strict: false };
+        let config =
+            ServerConfig { support, limits: WireLimits::default(), relay_info: String::new(), tls: None };
+        let (stream, _) = listener.accept().await.unwrap();
+        let Ok(Accepted::WebSocket(mut peer)) = wire::accept(stream, &config).await else {
+            panic!("a client connects")
+        };
+        peer.next().await.unwrap().unwrap();
+        let last = answers.last().unwrap().clone();
+        for answer in answers.into_iter().chain(std::iter::repeat(last)) {
+            tokio::time::sleep(pause).await;
+            let mut bytes = Vec::new();
+            Format::JSON.spec().library.encode_relay(&answer, &mut bytes).unwrap();
+            peer.feed(bytes.into()).await.unwrap();
+            peer.flush().await.unwrap();
+        }
+    }
+
+    /// Lets a client pass over events until it has what it is owed, or lost its patience of a
+    /// second.
+    async fn pass_over(
+        workload: Workload,
+        pause_ms: u64,
+        answers: Vec<RelayMessage<'static>>,
+    ) -> anyhow::Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let target = Target {
+            url: format!("ws://{}", listener.local_addr().unwrap()),
+            tls: None,
+            offer: Offer { formats: vec![Format::JSON], batched: false, compression: Compression::None },
+            limits: WireLimits::default(),
+            implementation: Implementation::Library,
+        };
+        let shared = Arc::new(Shared::new(workload));
+        let client = async {
+            let (recorder, dialer) = (Rc::default(), Arc::new(Dialer::new(target, 1)));
+            let mut driver = Driver::open(Arc::clone(&shared), recorder, dialer, 0).await?;
+            driver.start(std::time::Instant::now());
+            driver.on_due(Due::Session(0)).await?;
+            let patience = Duration::from_secs(1);
+            let deadline = Instant::now() + patience;
+            let mut progress = Progress { patience, deadline, ..Progress::new(&shared, "in a test") };
+            while !shared.is_done() {
+                progress.turn(&mut driver).await?;
+            }
+            anyhow::Ok(())
+        };
+        tokio::select! {
+            done = client => done,
+            () = relay(listener, Duration::from_millis(pause_ms), answers) => unreachable!("it answers for ever"),
+        }
+    }
+
+    fn delivery(event: &Event<'_>) -> RelayMessage<'static> {
+        let event = std::borrow::Cow::Owned(event.clone().into_owned());
+        RelayMessage::Event { subscription: "s0-0-0".into(), event }
+    }
+
+    #[tokio::test]
+    async fn a_relay_that_talks_and_does_not_answer_is_given_up() {
+        let workload = pass(5);
+        let asked = workload.asked();
+        let stray = workload.events.iter().zip(0..).find(|(_, n)| !asked.contains(n)).unwrap().0;
+        for answers in [
+            vec![RelayMessage::Notice { text: "patience".into() }],
+            vec![delivery(stray)],
+            vec![delivery(&workload.events[asked[0] as usize])],
+        ] {
+            let error = pass_over(workload.clone(), 20, answers).await.unwrap_err();
+            assert!(format!("{error:#}").contains("in a test: for 1 s the relay sent nothing"), "{error:#}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_slow_relay_that_sends_what_it_owes_is_waited_for() {
+        let workload = pass(5);
+        let mut answers: Vec<_> =
+            workload.asked().iter().map(|event| delivery(&workload.events[*event as usize])).collect();
+        answers
+            .push(RelayMessage::Eose { subscription: "s0-0-0".into(), hints: codecs::EoseHints::default() });
+        // Longer than the patience in all.
+        pass_over(workload, 300, answers).await.unwrap();
     }
 }
