@@ -366,6 +366,7 @@ async fn next(link: Option<&mut Connection>) -> Option<Result<Message, WireError
     }
 }
 
-fn unix_s() -> u64 {
+/// Seconds since 1970.
+pub(crate) fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

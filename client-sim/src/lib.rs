@@ -6,13 +6,14 @@
 //! [`ledger`] proves that every planned event and every expected delivery is accounted for, and a
 //! [`measure::RunRecord`] holds the measurements. The words are those of `docs/glossary.md`.
 //!
-//! To add a scenario, add a TOML file to `scenarios/`. To measure something else, add a field to
-//! [`recorder::Recorder`].
+//! To add a scenario, add a TOML file to `scenarios/`. To time something else, add a variant to
+//! [`recorder::Timing`].
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("client-sim paces with timerfd and reads other processes' CPU clocks: it needs Linux");
 
 pub mod args;
+mod auth;
 pub mod bits;
 mod cli;
 mod client;

@@ -5,7 +5,7 @@ use std::{borrow::Cow, time::Duration};
 use codecs::{ClientMessage, Event};
 
 use super::{Action, Client, Failure, Owed, Subscription, Wake};
-use crate::{bits::Bits, incidents, recorder::Timing, schedule::nanos};
+use crate::{auth, bits::Bits, incidents, recorder::Timing, schedule::nanos};
 
 /// How long the relay may be silent while a connection is set up.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -19,9 +19,6 @@ const TIMER_STEP_NS: u64 = 1_000_000;
 
 /// How often a slow reader that catches up checks whether it has everything.
 const CATCH_UP_POLL: Duration = Duration::from_millis(50);
-
-/// Kind of the event that answers a challenge (NIP-42).
-const CLIENT_AUTH: u16 = 22_242;
 
 /// The contents of AUTH events (NIP-42): the URL of the relay, and the time.
 #[derive(Debug)]
@@ -149,19 +146,8 @@ impl Client {
             return;
         }
         let now_s = self.identity.unix_s + now_ns / 1_000_000_000;
-        let url = self.identity.url.clone();
-        let mut event = Event {
-            id: [0; 32],
-            pubkey: [0; 32],
-            created_at: i64::try_from(now_s).unwrap_or(i64::MAX),
-            kind: CLIENT_AUTH,
-            tags: vec![
-                vec!["relay".into(), url.into()],
-                vec!["challenge".into(), challenge.to_owned().into()],
-            ],
-            content: Cow::Borrowed(""),
-            sig: [0; 64],
-        };
+        let created_at = i64::try_from(now_s).unwrap_or(i64::MAX);
+        let mut event = auth::proof(&self.identity.url, challenge, created_at);
         corpus::sign_as(&mut event, &format!("client {}", self.id));
         self.proof = Some(event);
     }

@@ -1,16 +1,14 @@
 //! A conversation with a relay in plain NIP-01 JSON: one message, its answer, and a bound on how
 //! long to wait.
 
-use std::{
-    borrow::Cow,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{borrow::Cow, time::Duration};
 
 use codecs::{ClientMessage, Codec, Event, Filter, Format, KindClass, RelayMessage};
 use tokio::time::{Instant, timeout_at};
 use wire::{CloseCode, Compression, Connection, Offer, WireLimits};
 
 use super::answers::{Answer, Spent};
+use crate::{auth, driver};
 
 /// How long the relay may take for one answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -20,9 +18,6 @@ const AFTER_NOTICE: Duration = Duration::from_millis(300);
 
 /// Deliveries that are kept.
 const MAX_HEARD: usize = 1_000;
-
-/// Kind of the event that answers a challenge (NIP-42).
-const CLIENT_AUTH: u16 = 22_242;
 
 /// The relay to talk to.
 #[derive(Debug, Clone)]
@@ -191,9 +186,7 @@ impl Talk {
     /// Answers the relay's challenge (NIP-42); [`Answer::NotAsked`] without one.
     pub(super) async fn authenticate(&mut self) -> Answer {
         let Some(challenge) = self.challenge.clone() else { return Answer::NotAsked };
-        let relay = self.peer.url.clone();
-        let tags = vec![vec!["relay".into(), relay.into()], vec!["challenge".into(), challenge.into()]];
-        let mut event = event(CLIENT_AUTH, now_s(), tags, String::new());
+        let mut event = auth::proof(&self.peer.url, &challenge, now_s());
         self.sign(&mut event, "one");
         match self.send(&ClientMessage::Auth(Cow::Borrowed(&event))).await {
             Ok(()) => self.answer_to(&event.id).await,
@@ -303,6 +296,5 @@ pub(super) fn event(
 
 /// Seconds since 1970.
 pub(super) fn now_s() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    i64::try_from(since).unwrap_or(i64::MAX)
+    i64::try_from(driver::unix_s()).unwrap_or(i64::MAX)
 }

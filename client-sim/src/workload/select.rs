@@ -36,7 +36,9 @@ pub(super) fn select<'c>(
         let newest = newest.get(&(event.pubkey, event.kind, event.address()));
         let reason = if newest.is_some_and(|best| best.id != event.id) {
             "a newer version of it is in the corpus"
-        } else if event.kind == 22_242 || event.tags.iter().any(|t| t.first().is_some_and(|n| n == "-")) {
+        } else if event.kind == crate::auth::CLIENT_AUTH
+            || event.tags.iter().any(|t| t.first().is_some_and(|n| n == "-"))
+        {
             "relays take it only from its author (NIP-42, NIP-70)"
         } else if event.kind == 5 && deletes_another(event, &ids) {
             "it deletes an event of the corpus, or whatever has an address"

@@ -1,0 +1,20 @@
+//! What answers a relay's challenge (NIP-42).
+
+use codecs::Event;
+
+/// Kind of the event that answers a challenge.
+pub(crate) const CLIENT_AUTH: u16 = 22_242;
+
+/// The answer to a challenge of the relay at this URL, without author and signature.
+pub(crate) fn proof(url: &str, challenge: &str, created_at: i64) -> Event<'static> {
+    let tag = |name: &'static str, value: &str| vec![name.into(), value.to_owned().into()];
+    Event {
+        id: [0; 32],
+        pubkey: [0; 32],
+        created_at,
+        kind: CLIENT_AUTH,
+        tags: vec![tag("relay", url), tag("challenge", challenge)],
+        content: "".into(),
+        sig: [0; 64],
+    }
+}
