@@ -41,8 +41,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     dial::raise_descriptor_limit(workload.roles.len()).map_err(UsageError)?;
     let environment = Environment::collect();
     let pinned = pinned(args)?;
-    let store =
-        args.at_rest.map(|_| tempfile::tempdir()).transpose().context("no directory for --at-rest")?;
+    let store = args
+        .at_rest
+        .map(|_| tempfile::tempdir())
+        .transpose()
+        .context("cannot make a directory in TMPDIR for --at-rest")?;
     let store = store.as_ref().map(tempfile::TempDir::path);
     let mut own_relay = start_relay(args, &workload, pinned.as_ref(), store)?;
     let target = target(args, own_relay.as_ref(), compression, workload.roles.len())?;
@@ -236,7 +239,7 @@ fn plan_within_rules(
     if let Some(url) = &args.url {
         let needs = Needs::of(&workload);
         let answers = match &args.doctor {
-            Some(file) => doctor::read(file).map_err(UsageError)?,
+            Some(file) => doctor::read(file, url).map_err(UsageError)?,
             None => doctor::before_a_run(url, args.ca.as_deref(), &needs)?,
         };
         let reasons = doctor::table::reasons(&answers, &needs);

@@ -131,7 +131,8 @@ pub(crate) struct Spent {
     pub(crate) connections: u64,
     /// Ephemeral events, which no relay stores.
     pub(crate) ephemeral_events: u64,
-    /// Events that may be stored, and are deleted at the end (NIP-09).
+    /// Events that may be stored. They ask to expire (NIP-40), and deletions of them are published
+    /// at the end (NIP-09), which count, too.
     pub(crate) stored_events: u64,
     /// Requests.
     pub(crate) requests: u64,
@@ -143,7 +144,7 @@ pub(crate) struct Spent {
 pub(crate) struct Answers {
     /// The relay.
     pub(crate) url: String,
-    /// NIP-11, or why it cannot be had.
+    /// The NIP-11 document, if the relay sent one.
     pub(crate) info: Option<Info>,
     /// Why there is no NIP-11 document.
     pub(crate) no_info: Option<String>,

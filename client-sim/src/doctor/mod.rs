@@ -90,7 +90,7 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
         compressions: args.compressions.clone(),
         batched: true,
     };
-    inputs::report(&format!("asks {} what it takes, for two minutes at most", args.url));
+    inputs::report(&format!("asks {} what it takes, for {} s at most", args.url, PATIENCE.as_secs()));
     let answers = ask(&args.url, args.ca.as_deref(), &needs, Some(&offers))?;
     let refused = table::refused(&answers, &corpus.events);
     let verdicts: Vec<_> = scenarios
@@ -115,11 +115,12 @@ pub(crate) fn before_a_run(url: &str, ca: Option<&Path>, needs: &Needs) -> anyho
     ask(url, ca, needs, None)
 }
 
-/// Reads what `client-sim doctor --json` wrote.
+/// Reads what `client-sim doctor --json` wrote of the relay at `url`. Answers that name no relay
+/// are taken, too.
 ///
 /// # Errors
-/// When the file is not that.
-pub(crate) fn read(file: &Path) -> anyhow::Result<Answers> {
+/// When the file is not that, or is of another relay.
+pub(crate) fn read(file: &Path, url: &str) -> anyhow::Result<Answers> {
     #[derive(Deserialize)]
     struct Written {
         #[serde(flatten)]
@@ -128,6 +129,12 @@ pub(crate) fn read(file: &Path) -> anyhow::Result<Answers> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let written: Written = serde_json::from_str(&text)
         .with_context(|| format!("{} is not what client-sim doctor --json writes", file.display()))?;
+    let of = &written.answers.url;
+    anyhow::ensure!(
+        of.is_empty() || of.trim_end_matches('/') == url.trim_end_matches('/'),
+        "--doctor {} is about {of}, not {url}; write it anew: client-sim doctor --url {url} --json",
+        file.display()
+    );
     Ok(written.answers)
 }
 
@@ -159,7 +166,7 @@ fn ask(
         };
         let ended = tokio::time::timeout(PATIENCE, probing).await.is_err();
         if ended {
-            answers.stopped = Some(format!("they were not through within {} s", PATIENCE.as_secs()));
+            answers.stopped = Some(format!("the probes did not end within {} s", PATIENCE.as_secs()));
         }
         answers.spent = talk.close().await;
         Ok(answers)

@@ -1,6 +1,9 @@
 //! The probes. Each asks for the largest first, which a relay without that bound takes at once.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 
 use codecs::{ClientMessage, Event, Filter, RelayMessage, Tag, TagFilter};
 use negentropy::{Negentropy, NegentropyStorageVector};
@@ -16,6 +19,12 @@ const EPHEMERAL: u16 = 29_999;
 
 /// A regular kind that no scenario asks for.
 const STORED: u16 = 9_997;
+
+/// NIP-09.
+const DELETION: u16 = 5;
+
+/// An event that may be stored: its author's name in [`Talk::sign`], and its id.
+type Stored = (&'static str, [u8; 32]);
 
 /// Steps of a bisection, each one message.
 const STEPS: usize = 8;
@@ -95,20 +104,22 @@ async fn log_in(talk: &mut Talk) -> Answer {
 
 /// The bounds on events.
 async fn events(talk: &mut Talk, needs: &Needs, answers: &mut Answers) {
-    let bytes = largest(talk, json_bytes(&small(talk, "one")), needs.event_bytes, |talk, bytes| {
+    let least = json_bytes(&small(talk, "one"));
+    let bytes = largest(least, needs.event_bytes, async |bytes| {
         let own = json_bytes(&small(talk, "one"));
         let content = "x".repeat(usize::try_from(bytes.saturating_sub(own)).unwrap_or(0));
-        signed(talk, EPHEMERAL, now_s(), vec![], content)
+        talk.publish(&signed(talk, EPHEMERAL, now_s(), vec![], content)).await.refusal()
     });
     answers.note(Demand::EventBytes, bytes.await, |rules, bound| rules.event_bytes = bound);
-    let tags = largest(talk, 1, needs.event_tags, |talk, count| {
+    let tags = largest(1, needs.event_tags, async |count| {
         let tags = (0..count).map(|n| vec!["t".into(), n.to_string().into()]).collect();
-        signed(talk, EPHEMERAL, now_s(), tags, String::new())
+        talk.publish(&signed(talk, EPHEMERAL, now_s(), tags, String::new())).await.refusal()
     });
     answers.note(Demand::EventTags, tags.await, |rules, bound| rules.event_tags = bound);
-    let value = largest(talk, 1, needs.tag_value_bytes, |talk, bytes| {
+    let value = largest(1, needs.tag_value_bytes, async |bytes| {
         let value = "x".repeat(usize::try_from(bytes).unwrap_or(0));
-        signed(talk, EPHEMERAL, now_s(), vec![vec!["t".into(), value.into()]], String::new())
+        let tags = vec![vec!["t".into(), value.into()]];
+        talk.publish(&signed(talk, EPHEMERAL, now_s(), tags, String::new())).await.refusal()
     });
     answers.note(Demand::TagValueBytes, value.await, |rules, bound| rules.tag_value_bytes = bound);
     if needs.odd_references > 0 {
@@ -130,17 +141,15 @@ async fn events(talk: &mut Talk, needs: &Needs, answers: &mut Answers) {
 async fn age(talk: &mut Talk, oldest_s: i64, answers: &mut Answers) {
     let most = u64::try_from(now_s() - oldest_s).unwrap_or(0);
     let young = short_lived(talk, "one", 0);
-    let mut stored = vec![young.id];
+    let mut stored = vec![("one", young.id)];
     if talk.publish(&young).await != Answer::Taken {
         return;
     }
-    let found = largest(talk, 60, most, |talk, age_s| {
+    let found = largest(60, most, async |age_s| {
         let created_at = now_s() - i64::try_from(age_s).unwrap_or(0);
-        let expires = (now_s() + LIFETIME_S).to_string();
-        let tags = vec![vec!["expiration".into(), expires.into()]];
-        let event = signed(talk, STORED, created_at, tags, String::new());
-        stored.push(event.id);
-        event
+        let event = signed(talk, STORED, created_at, vec![expiration(now_s())], String::new());
+        stored.push(("one", event.id));
+        talk.publish(&event).await.refusal()
     })
     .await;
     delete(talk, &stored).await;
@@ -151,24 +160,12 @@ async fn age(talk: &mut Talk, oldest_s: i64, answers: &mut Answers) {
 
 /// The bounds on requests.
 async fn requests(talk: &mut Talk, needs: &Needs, answers: &mut Answers) {
-    let mut most = needs.filter_values.max(1);
-    let (mut taken, mut refused) = (1, None);
-    for _ in 0..STEPS {
-        let authors = Some((0..most).map(key_of_nobody).collect());
+    let values = largest(1, needs.filter_values, async |values| {
+        let authors = Some((0..values).map(key_of_nobody).collect());
         let filter = Filter { kinds: Some(vec![EPHEMERAL]), authors, limit: Some(1), ..Filter::default() };
-        match talk.request(filter).await.answer.refusal() {
-            None if refused.is_none() => break,
-            None => taken = most,
-            Some(said) => refused = Some((most, said)),
-        }
-        let Some((over, _)) = &refused else { break };
-        if over - taken <= (taken / PRECISION).max(1) {
-            break;
-        }
-        most = taken + (over - taken) / 2;
-    }
-    let found = refused.map(|(_, said)| (taken, said));
-    answers.note(Demand::FilterValues, found, |rules, bound| rules.filter_values = bound);
+        talk.request(filter).await.answer.refusal()
+    });
+    answers.note(Demand::FilterValues, values.await, |rules, bound| rules.filter_values = bound);
     subscriptions(talk, needs.subscriptions.min(MAX_SUBSCRIPTIONS), answers).await;
     for kind in needs.kinds.iter().take(MAX_KINDS) {
         if let Some(said) = talk.request(nothing(Some(*kind))).await.answer.refusal() {
@@ -227,7 +224,7 @@ async fn reconcile(talk: &mut Talk) -> Answer {
 }
 
 /// Three stored events of one second, of which two are asked for.
-async fn ties(talk: &mut Talk, stored: &mut Vec<[u8; 32]>) -> Ties {
+async fn ties(talk: &mut Talk, stored: &mut Vec<Stored>) -> Ties {
     let mut ids = Vec::new();
     for n in 0..3 {
         let event = short_lived(talk, "ties", n);
@@ -235,14 +232,13 @@ async fn ties(talk: &mut Talk, stored: &mut Vec<[u8; 32]>) -> Ties {
             return Ties::Unknown;
         }
         ids.push(event.id);
-        stored.push(event.id);
+        stored.push(("ties", event.id));
     }
     ids.sort_unstable();
     let author = short_lived(talk, "ties", 0).pubkey;
     let filter = Filter { authors: Some(vec![author]), kinds: Some(vec![STORED]), ..Filter::default() };
     let reply = talk.request(Filter { limit: Some(2), ..filter }).await;
-    let found: Vec<_> = reply.events.iter().map(|event| event.id).collect();
-    match found.as_slice() {
+    match reply.ids.as_slice() {
         [] => Ties::Unknown,
         found if *found == ids[..2] => Ties::LowestIdFirst,
         _ => Ties::Other,
@@ -250,7 +246,7 @@ async fn ties(talk: &mut Talk, stored: &mut Vec<[u8; 32]>) -> Ties {
 }
 
 /// Publishes on one connection while another opens subscriptions to the same events.
-async fn seam(talk: &mut Talk, peer: &Peer, stored: &mut Vec<[u8; 32]>) -> Option<Seam> {
+async fn seam(talk: &mut Talk, peer: &Peer, stored: &mut Vec<Stored>) -> Option<Seam> {
     let mut reader = Talk::open(peer).await.ok()?;
     let events: Vec<_> = (0..SEAM_EVENTS).map(|n| short_lived(talk, "seam", n)).collect();
     let filter =
@@ -272,7 +268,7 @@ async fn seam(talk: &mut Talk, peer: &Peer, stored: &mut Vec<[u8; 32]>) -> Optio
     published?;
     let mut accepted = 0;
     for event in &events {
-        stored.push(event.id);
+        stored.push(("seam", event.id));
         match talk.answer_to(&event.id).await {
             Answer::Taken => accepted += 1,
             Answer::Refused(_) => {}
@@ -318,42 +314,47 @@ async fn burst(talk: &mut Talk, answers: &mut Answers) {
     answers.burst = Some((accepted, BURST));
 }
 
-/// Deletes what the probes may have stored (NIP-09), by the authors of the events.
-async fn delete(talk: &mut Talk, stored: &[[u8; 32]]) {
-    for author in ["one", "ties", "seam"] {
-        let tags: Vec<Tag<'_>> =
-            stored.iter().map(|id| vec!["e".into(), codecs::hex::encode(id).into()]).collect();
-        if tags.is_empty() {
-            return;
-        }
-        let mut deletion = event(5, now_s(), tags, String::new());
-        talk.sign(&mut deletion, author);
-        // Not every relay deletes; the events also ask to expire (NIP-40).
+/// Deletes what the probes may have stored. Not every relay deletes: events and deletions also ask
+/// to expire (NIP-40).
+async fn delete(talk: &mut Talk, stored: &[Stored]) {
+    for deletion in deletions(talk, stored) {
         talk.publish(&deletion).await;
     }
 }
 
+/// The deletions of these events (NIP-09), one for each author.
+pub(super) fn deletions(talk: &Talk, stored: &[Stored]) -> Vec<Event<'static>> {
+    let mut tags_of: BTreeMap<&'static str, Vec<Tag<'static>>> = BTreeMap::new();
+    for &(author, id) in stored {
+        let tags = tags_of.entry(author).or_insert_with(|| vec![expiration(now_s())]);
+        tags.push(vec!["e".into(), codecs::hex::encode(&id).into()]);
+    }
+    let deletion = |(author, tags)| {
+        let mut deletion = event(DELETION, now_s(), tags, String::new());
+        talk.sign(&mut deletion, author);
+        deletion
+    };
+    tags_of.into_iter().map(deletion).collect()
+}
+
 /// The largest size that the relay takes, and its words at the next; `None` when it takes `most`.
-/// `least` is known to be taken.
+/// `least` is known to be taken. `probe` returns why the relay refuses a size.
 async fn largest(
-    talk: &mut Talk,
     least: u64,
     most: u64,
-    mut make: impl FnMut(&Talk, u64) -> Event<'static>,
+    mut probe: impl AsyncFnMut(u64) -> Option<String>,
 ) -> Option<(u64, String)> {
     let (mut taken, mut over) = (least, most);
     if over <= taken {
         return None;
     }
-    let mut event = make(talk, over);
-    let mut said = talk.publish(&event).await.refusal()?;
+    let mut said = probe(over).await?;
     for _ in 0..STEPS {
         if over - taken <= (taken / PRECISION).max(1) {
             break;
         }
         let middle = taken + (over - taken) / 2;
-        event = make(talk, middle);
-        match talk.publish(&event).await.refusal() {
+        match probe(middle).await {
             None => taken = middle,
             Some(words) => (over, said) = (middle, words),
         }
@@ -384,11 +385,15 @@ fn small(talk: &Talk, words: &str) -> Event<'static> {
 
 /// A small event that asks to expire soon (NIP-40).
 fn short_lived(talk: &Talk, author: &str, n: usize) -> Event<'static> {
-    let tags = vec![vec!["expiration".into(), (talk.began_s + LIFETIME_S).to_string().into()]];
     // One second for all, whenever they are made.
-    let mut event = event(STORED, talk.began_s, tags, format!("probe {n}"));
+    let mut event = event(STORED, talk.began_s, vec![expiration(talk.began_s)], format!("probe {n}"));
     talk.sign(&mut event, author);
     event
+}
+
+/// Asks to expire a while after `from_s` (NIP-40).
+fn expiration(from_s: i64) -> Tag<'static> {
+    vec!["expiration".into(), (from_s + LIFETIME_S).to_string().into()]
 }
 
 fn signed(

@@ -16,8 +16,11 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How long an answer may follow a NOTICE, which names nothing that it answers.
 const AFTER_NOTICE: Duration = Duration::from_millis(300);
 
-/// Deliveries that are kept.
-const MAX_HEARD: usize = 1_000;
+/// Deliveries that are noted: more than the probes cause.
+pub(super) const MAX_HEARD: usize = 1_000;
+
+/// What the names of subscriptions begin with, before a number.
+const NAME: &str = "doctor-";
 
 /// The relay to talk to.
 #[derive(Debug, Clone)]
@@ -31,7 +34,8 @@ pub(super) struct Peer {
 /// What came for a request.
 #[derive(Debug, Default)]
 pub(super) struct Reply {
-    pub(super) events: Vec<Event<'static>>,
+    /// Ids of the first events, at most [`MAX_HEARD`].
+    pub(super) ids: Vec<[u8; 32]>,
     pub(super) answer: Answer,
 }
 
@@ -46,8 +50,8 @@ pub(super) struct Talk {
     /// When the conversation began, in seconds since 1970.
     pub(super) began_s: i64,
     pub(super) challenged: bool,
-    /// Deliveries so far, by subscription and event.
-    pub(super) heard: Vec<(String, [u8; 32])>,
+    /// Deliveries so far, at most [`MAX_HEARD`], by the number of their subscription and their id.
+    pub(super) heard: Vec<(u64, [u8; 32])>,
     pub(super) spent: Spent,
 }
 
@@ -119,11 +123,10 @@ impl Talk {
 
     /// Asks for stored events, waits for EOSE or CLOSED, and ends the subscription.
     pub(super) async fn request(&mut self, filter: Filter) -> Reply {
-        let (name, mut reply) = self.subscribe(filter).await;
+        let (name, reply) = self.subscribe(filter).await;
         if reply.answer == Answer::Taken {
             self.unsubscribe(&name).await;
         }
-        reply.events.truncate(1_000);
         reply
     }
 
@@ -131,18 +134,20 @@ impl Talk {
     pub(super) async fn subscribe(&mut self, filter: Filter) -> (String, Reply) {
         self.subscriptions += 1;
         self.spent.requests += 1;
-        let name = format!("doctor-{}", self.subscriptions);
+        let name = format!("{NAME}{}", self.subscriptions);
         let mut reply = Reply::default();
         let request = ClientMessage::Req { subscription: Cow::Owned(name.clone()), filters: vec![filter] };
         if let Err(answer) = self.send(&request).await {
             reply.answer = answer;
             return (name, reply);
         }
-        let mut events = Vec::new();
+        let mut ids = Vec::new();
         reply.answer = self
             .wait(|message| match message {
                 RelayMessage::Event { subscription, event } if *subscription == name => {
-                    events.push(event.clone().into_owned().into_owned());
+                    if ids.len() < MAX_HEARD {
+                        ids.push(event.id);
+                    }
                     None
                 }
                 RelayMessage::Eose { subscription, .. } if *subscription == name => Some(Answer::Taken),
@@ -152,7 +157,7 @@ impl Talk {
                 _ => None,
             })
             .await;
-        reply.events = events;
+        reply.ids = ids;
         (name, reply)
     }
 
@@ -266,8 +271,9 @@ impl Talk {
                 Ok(message) => {
                     if let RelayMessage::Event { subscription, event } = &message
                         && self.heard.len() < MAX_HEARD
+                        && let Some(Ok(number)) = subscription.strip_prefix(NAME).map(str::parse)
                     {
-                        self.heard.push((subscription.clone().into_owned(), event.id));
+                        self.heard.push((number, event.id));
                     }
                     if let Some(answer) = is(&message) {
                         return answer;

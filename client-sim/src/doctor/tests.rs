@@ -229,3 +229,78 @@ fn an_ephemeral_event_that_nobody_listens_to_is_taken() {
     let answers = ask(&server.url, None, &needs, None).unwrap();
     assert_eq!(table::reasons(&answers, &needs), Vec::<String>::new());
 }
+
+#[test]
+fn answers_of_another_relay_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("doctor.json");
+    let written = |url: &str| {
+        std::fs::write(&file, serde_json::json!({ "url": url }).to_string()).unwrap();
+        read(&file, "ws://127.0.0.1:7777")
+    };
+    assert!(written("ws://127.0.0.1:7777").is_ok() && written("ws://127.0.0.1:7777/").is_ok());
+    assert!(written("").is_ok(), "answers that name no relay");
+    let error = written("ws://127.0.0.1:8888").unwrap_err().to_string();
+    for says in ["doctor.json is about ws://127.0.0.1:8888, not ws://127.0.0.1:7777", "--json"] {
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+/// A conversation with the server, about which it is asked `what`.
+fn talk_to<R>(server: &Server, what: impl AsyncFnOnce(&mut Talk) -> R) -> R {
+    let peer = Peer { url: server.url.clone(), tls: None, words: "a test".to_owned() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut talk = Talk::open(&peer).await.unwrap();
+        what(&mut talk).await
+    })
+}
+
+#[test]
+fn a_relay_that_sends_events_without_end_is_not_remembered_without_end() {
+    let server = Server::answering(|message| {
+        let parsed: serde_json::Value = serde_json::from_str(message).unwrap();
+        if parsed[0] != "REQ" {
+            return vec![];
+        }
+        let event = |n: usize| {
+            let name = if n.is_multiple_of(2) { parsed[1].as_str().unwrap() } else { "another" };
+            let (hex, sig) = (format!("{n:064x}"), "ab".repeat(64));
+            serde_json::json!(["EVENT", name, {
+                "id": hex, "pubkey": hex, "created_at": 1, "kind": 1, "tags": [], "content": "", "sig": sig,
+            }])
+        };
+        let events = (0..4 * talk::MAX_HEARD).map(|n| event(n).to_string());
+        events.chain([serde_json::json!(["EOSE", parsed[1]]).to_string()]).collect()
+    });
+    talk_to(&server, async |talk| {
+        let reply = talk.request(codecs::Filter::default()).await;
+        assert_eq!(reply.answer, Answer::Taken);
+        assert_eq!((reply.ids.len(), talk.heard.len()), (talk::MAX_HEARD, talk::MAX_HEARD));
+        assert!(talk.heard.iter().all(|(number, _)| *number == 1), "only its own subscriptions");
+    });
+}
+
+#[test]
+fn each_author_deletes_its_own_events_and_deletions_ask_to_expire() {
+    let server = Server::relay(Config::default());
+    let offers = handshakes::Offers { formats: vec![], compressions: vec![], batched: false };
+    ask(&server.url, None, &needs(), Some(&offers)).unwrap();
+    talk_to(&server, async |talk| {
+        // Of the probe of age, of ties and of the seam.
+        let reply = talk.request(codecs::Filter::default()).await;
+        assert_eq!(reply.ids.len(), 3, "one deletion for each author, and nothing else");
+        let ids = [[1; 32], [2; 32], [3; 32]];
+        let found = probes::deletions(talk, &[("seam", ids[0]), ("one", ids[1]), ("seam", ids[2])]);
+        let named = |deletion: &codecs::Event<'_>| -> Vec<_> {
+            let of_events = deletion.tags.iter().filter(|tag| tag[0] == "e");
+            of_events.filter_map(|tag| codecs::hex::decode_array::<32>(tag[1].as_bytes())).collect()
+        };
+        assert_eq!(found.iter().map(named).collect::<Vec<_>>(), [vec![ids[1]], vec![ids[0], ids[2]]]);
+        assert_ne!(found[0].pubkey, found[1].pubkey);
+        for deletion in &found {
+            let at: i64 = deletion.first_tag_value("expiration").unwrap().parse().unwrap();
+            assert!(deletion.kind == 5 && at > deletion.created_at, "{deletion:?}");
+        }
+    });
+}
