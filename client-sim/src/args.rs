@@ -171,7 +171,7 @@ pub struct Args {
 
     /// Write every delivery that was lost, doubled, altered or not owed, one line of JSON each:
     /// what is wrong, connection, event id and kind, subscription, filter, and what the relay said.
-    /// The summary names the first five of each kind.
+    /// The first five of each kind are named on standard error.
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
 
@@ -181,9 +181,14 @@ pub struct Args {
     #[arg(long, requires = "url")]
     pub strict_seam: bool,
 
-    /// Print a line of JSON on standard output each second, for programs that show progress:
-    /// second, of, samples, latency_ns_p99.
-    #[arg(long, hide_short_help = true)]
+    /// Print the full result on standard output instead of the summary: the JSON that --record
+    /// writes. Progress, messages and logs go to standard error.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Print a line of JSON on standard output each second instead of the summary, for programs
+    /// that show progress: second, of, samples, latency_ns_p99.
+    #[arg(long, hide_short_help = true, conflicts_with = "json")]
     pub progress_json: bool,
 
     /// Print errors only, no progress and no summary.
@@ -305,6 +310,9 @@ Examples:
   client-sim --scenario publish-flood --set publish.flood.window=16
   client-sim explain mixed-day
   client-sim --scenario note-stream --url ws://127.0.0.1:7777 --relay-pid $(pidof strfry)
+  client-sim --scenario note-stream --json | jq .counts
+
+The summary goes to standard output, everything else to standard error.
 
 Exit codes: 0 fine, 1 failed before the start, 2 usage, 3 invalid measurement, 4 events lost or altered,
 5 relay lost, 6 not possible with --floor, 99 a latency beyond what the scenario demands, 130 interrupted.

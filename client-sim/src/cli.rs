@@ -13,7 +13,7 @@ use measure::{Exit, RunRecord, Status, ValidityClass};
 use crate::{
     args::{Args, Command, Doctor, Explain},
     doctor, explain, floor,
-    inputs::{UsageError, load, plan_over, report},
+    inputs::{UsageError, load, plan_over, print, report},
     run, swarm,
 };
 
@@ -63,22 +63,18 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 /// Runs `client-sim doctor`: exit code 1 when a scenario that was asked for cannot be played.
 fn examine(args: &Doctor) -> ExitCode {
-    match doctor::run(args) {
-        Ok((fine, text)) => {
-            print(&text);
-            if fine || args.scenario.is_empty() { Exit::Success } else { Exit::Error }.into()
-        }
+    let examined = doctor::run(args).and_then(|(fine, text)| {
+        print(&text)?;
+        Ok(fine || args.scenario.is_empty())
+    });
+    match examined {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => Exit::Error.into(),
         Err(error) => {
             report(&format!("client-sim: {error:#}"));
             if error.is::<UsageError>() { Exit::Usage } else { Exit::Error }.into()
         }
     }
-}
-
-/// Prints to standard output.
-fn print(text: &str) {
-    // A pipe that its reader closed is no error.
-    std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()).ok();
 }
 
 /// Runs a command other than a run.
@@ -94,8 +90,7 @@ fn say(command: &Command) -> anyhow::Result<()> {
             explain::explain(&scenario, &corpus, &workload, *seed)?
         }
     };
-    print(&text);
-    Ok(())
+    print(&text)
 }
 
 /// The exit code of a run. An early end comes before all other reasons, because it unbalances the

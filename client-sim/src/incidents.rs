@@ -1,7 +1,7 @@
 //! What a ledger that does not balance is made of: each delivery that was lost, doubled, altered or
 //! not owed, with what the relay said.
 //!
-//! Five of each are kept for the summary, every one goes into the file of `--ledger` as it is
+//! Five of each are kept to be named, every one goes into the file of `--ledger` as it is
 //! found.
 
 use std::{
@@ -16,7 +16,7 @@ use std::{
 use codecs::{ClientMessage, Filter, Format, Implementation, hex};
 use serde::Serialize;
 
-/// Incidents of one kind that the summary names.
+/// Incidents of one kind that are named on standard error.
 const NAMED: usize = 5;
 
 /// Texts of the relay that are kept, each cut to [`TEXT_CHARS`].

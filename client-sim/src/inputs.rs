@@ -1,6 +1,9 @@
 //! What a run and `client-sim doctor` read before anything starts: scenario, corpus, certificates.
 
-use std::path::Path;
+use std::{
+    io::{ErrorKind, Write, stdout},
+    path::Path,
+};
 
 use anyhow::Context;
 use codecs::Format;
@@ -52,8 +55,19 @@ pub(crate) fn trusted(ca: Option<&Path>, url: &str) -> anyhow::Result<Option<Cli
     Ok(Some(trusted.context("cannot check the relay's certificate")?))
 }
 
-/// Prints to standard error: standard output is for machine-readable output.
+/// Prints a line to standard error: standard output is for results.
 #[expect(clippy::print_stderr, reason = "messages for people go to standard error")]
 pub(crate) fn report(text: &str) {
     eprintln!("{text}");
+}
+
+/// Prints a result to standard output. A pipe that its reader closed is no error.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(()),
+    }
 }

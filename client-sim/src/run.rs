@@ -18,7 +18,7 @@ use crate::{
     },
     expect, first_delivery, floor,
     incidents::Incidents,
-    inputs::{UsageError, load, plan_over, report, trusted},
+    inputs::{UsageError, load, plan_over, print, report, trusted},
     own_relay::OwnRelay,
     plan_facts::PlanFacts,
     prepare,
@@ -389,7 +389,8 @@ fn relay_flags(args: &Args, workload: &Workload, store: Option<&Path>) -> Vec<Os
     flags.chain(workload.auth.then(|| "--auth".into())).chain(faults).chain(frame).collect()
 }
 
-/// Writes the record and prints the summary, also of an incomplete run.
+/// Writes the record, prints it or the summary, and reports what is wrong; also of an incomplete
+/// run.
 fn finish(
     args: &Args,
     record: &RunRecord,
@@ -401,8 +402,10 @@ fn finish(
     if let Some(path) = &args.record {
         record.write(path)?;
     }
-    if !args.quiet {
-        report(&summary::summary(record));
+    match () {
+        () if args.json => print(&record.to_json())?,
+        () if args.quiet || args.progress_json => {}
+        () => print(&summary::summary(record))?,
     }
     if let Some(complaint) = complaint {
         report(&format!("the relay's first complaint: {complaint}"));

@@ -1,4 +1,4 @@
-//! The summary that is printed after a run.
+//! The summary that is printed to standard output after a run.
 
 use std::fmt::Write;
 

@@ -92,6 +92,10 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 #[test]
 fn every_format_and_compression_plays_with_a_balanced_ledger() {
     let setup = Setup::new();
@@ -545,7 +549,7 @@ fn a_latency_beyond_what_the_scenario_demands_is_exit_code_99_and_no_invalid_run
 fn progress_for_programs_is_a_line_of_json_a_second() {
     let setup = Setup::new();
     let output = setup.run(&["--seconds", "2.5", "--progress-json"]);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = stdout(&output);
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!((2..=4).contains(&lines.len()), "{text}");
@@ -560,6 +564,54 @@ fn progress_for_programs_is_a_line_of_json_a_second() {
         slices.seconds.iter().all(|slice| slice.samples > 0 && slice.latency_ns_p50.is_some()),
         "{slices:?}"
     );
+}
+
+#[test]
+fn the_summary_or_the_record_is_on_standard_output_and_everything_else_on_standard_error() {
+    const SUMMARY: &str = "small over json (library), compression none";
+    const PROGRESS: &str = " s of 1 s, ";
+    let setup = Setup::new();
+    for (flags, summary, record, progress) in [
+        (&[][..], true, false, true),
+        (&["--quiet"], false, false, false),
+        (&["--json"], false, true, true),
+        (&["--json", "--quiet"], false, true, false),
+    ] {
+        let output = setup.run(&[&["--seconds", "1.4"], flags].concat());
+        let (out, said) = (stdout(&output), stderr(&output));
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{flags:?}: {said}");
+        assert_eq!((out.starts_with(SUMMARY), said.contains(SUMMARY)), (summary, false), "{flags:?}: {out}");
+        let written = fs::read_to_string(setup.path("record.json")).unwrap();
+        assert_eq!(out == written, record, "{flags:?}: {out}");
+        assert_eq!(out.is_empty(), !summary && !record, "{flags:?}: {out}");
+        assert_eq!((out.contains(PROGRESS), said.contains(PROGRESS)), (false, progress), "{flags:?}: {said}");
+    }
+
+    let spoilt = setup.run(&["--relay-fault", "lose=20%:seed=3", "--drain-seconds", "1"]);
+    assert_eq!(spoilt.status.code(), Some(4), "{}", stderr(&spoilt));
+    assert!(stdout(&spoilt).starts_with(SUMMARY), "{}", stdout(&spoilt));
+    for part in ["(--ledger FILE names all)", "lost 1 of "] {
+        assert!(!stdout(&spoilt).contains(part) && stderr(&spoilt).contains(part), "{}", stderr(&spoilt));
+    }
+}
+
+#[test]
+fn a_result_that_cannot_be_printed_is_an_error_and_a_reader_that_left_is_none() {
+    let setup = Setup::new();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = setup.command(&["--json"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("cannot write to standard output"), "{}", stderr(&output));
+    setup.record().counts.balanced().unwrap();
+
+    let mut child = setup.command(&[]).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+
+    let refused = setup.run(&["--json", "--progress-json"]);
+    assert_eq!((refused.status.code(), stdout(&refused).as_str()), (Some(2), ""));
+    assert!(stderr(&refused).contains("cannot be used with"), "{}", stderr(&refused));
 }
 
 #[test]

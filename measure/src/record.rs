@@ -120,14 +120,17 @@ impl RunRecord {
         })
     }
 
+    /// The record as indented JSON, with a newline at its end.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("records are maps with string keys") + "\n"
+    }
+
     /// Writes the record as indented JSON.
     ///
     /// # Errors
     /// [`RecordError::Write`].
     pub fn write(&self, path: &Path) -> Result<(), RecordError> {
-        let mut text = serde_json::to_string_pretty(self).expect("records are maps with string keys");
-        text.push('\n');
-        fs::write(path, text)
+        fs::write(path, self.to_json())
             .map_err(|source| RecordError::Write { name: path.display().to_string(), source })
     }
 }
