@@ -90,9 +90,9 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Factors {
     /// Wire formats, separated by commas, core or all; JSON without compression is always among
-    /// them
-    #[arg(long, value_delimiter = ',', default_value = "core")]
-    pub(crate) formats: Vec<String>,
+    /// them [default: core]
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) formats: Option<Vec<String>>,
     /// Compressions, separated by commas, all, or best (each at its best-known setting)
     #[arg(long, value_delimiter = ',', default_value = "none")]
     pub(crate) compressions: Vec<String>,
@@ -109,16 +109,16 @@ pub(crate) struct Factors {
 }
 
 impl Factors {
-    /// One scenario by these factors, everything else as it is by default.
-    fn matrix(&self, scenario: &str) -> Matrix {
+    /// One scenario by these factors, everything else as it is in `standing`.
+    fn matrix(&self, scenario: &str, standing: Matrix) -> Matrix {
         Matrix {
             scenarios: vec![scenario.to_owned()],
-            formats: self.formats.clone(),
+            formats: self.formats.clone().unwrap_or(standing.formats),
             compressions: self.compressions.clone(),
             batchings: self.batching.clone(),
             implementations: self.implementation.clone(),
             verifications: self.verify.clone(),
-            ..Matrix::default()
+            ..standing
         }
     }
 }
@@ -166,7 +166,7 @@ pub(crate) struct InstructionFlags {
 
 impl InstructionFlags {
     pub(crate) fn matrix(&self) -> Matrix {
-        self.factors.matrix(&self.scenario)
+        self.factors.matrix(&self.scenario, Matrix::default())
     }
 }
 
@@ -207,8 +207,8 @@ pub(crate) struct SearchFlags {
     #[arg(long)]
     pub(crate) corpus: Option<String>,
     /// Search the limit of this relay (ws://host:port or wss://host:port) instead of fresh ones of
-    /// our own. What is published stays in it
-    #[arg(long, conflicts_with = "verify")]
+    /// our own; then formats are json when nothing else is said. What is published stays in it
+    #[arg(long, conflicts_with_all = ["verify", "reencode"])]
     pub(crate) url: Option<String>,
     /// Root certificates (PEM) to trust for wss:// instead of the platform's
     #[arg(long, requires = "url", value_name = "FILE")]
@@ -231,11 +231,12 @@ pub(crate) struct SearchFlags {
 
 impl SearchFlags {
     pub(crate) fn matrix(&self) -> Matrix {
-        let mut matrix = self.factors.matrix(&self.scenario);
+        let foreign = self.url.is_some().then(Matrix::of_a_foreign_relay);
+        let mut matrix = self.factors.matrix(&self.scenario, foreign.clone().unwrap_or_default());
         matrix.reencodings.clone_from(&self.reencode);
         matrix.client_verifications.clone_from(&self.client_verify);
-        if self.url.is_some() {
-            matrix.verifications = Matrix::of_a_foreign_relay().verifications;
+        if let Some(Matrix { verifications, reencodings, .. }) = foreign {
+            (matrix.verifications, matrix.reencodings) = (verifications, reencodings);
         }
         matrix
     }

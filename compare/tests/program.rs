@@ -122,7 +122,7 @@ fn nothing_is_published_from_a_tree_with_local_changes() {
 }
 
 #[test]
-fn any_relay_can_be_compared_with_itself_compressed() {
+fn any_relay_can_be_compared_with_itself_compressed_and_its_limit_searched() {
     let out = TempDir::new().unwrap();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (cert, key) = (out.path().join("cert.pem"), out.path().join("key.pem"));
@@ -156,6 +156,21 @@ fn any_relay_can_be_compared_with_itself_compressed() {
         record.counts.balanced().unwrap();
         assert_eq!((record.counts.deliveries, record.cell.verify.as_str()), (800, "unknown"));
     }
+
+    let searches = out.path().join("searches");
+    let search = Command::new(env!("CARGO_BIN_EXE_compare"))
+        .args(["search", "--url", &url, "--ca", cert.to_str().unwrap(), "--compressions", "none,deflate"])
+        .args(["--slo", "p50<30s, lost=0", "--start", "20", "--limit", "20", "--probe-seconds", "1"])
+        .args(["--no-curve", "--out", searches.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let (table, said) = (String::from_utf8_lossy(&search.stdout), String::from_utf8_lossy(&search.stderr));
+    assert_eq!(search.status.code(), Some(0), "{said}");
+    let folder = fs::read_dir(&searches).unwrap().next().unwrap().unwrap().path();
+    let searched = ResultFile::read(&folder).unwrap().search.unwrap();
+    let ids: Vec<&str> = searched.cells.iter().map(|cell| cell.cell.as_str()).collect();
+    assert_eq!(ids, ["json+none", "json+deflate"], "{table}");
+    assert_eq!(searched.config.url, Some(url));
     drop(relay.stdin.take());
     assert!(relay.wait().unwrap().success());
 }
@@ -197,6 +212,16 @@ fn a_search_finds_what_real_processes_sustain() {
         fs::read_to_string(folder.join("summary.md")).unwrap().contains("the highest rate under p50<30s")
     );
     assert!(folder.join("report.html").exists());
+}
+
+#[test]
+fn a_search_of_another_relay_takes_no_flag_that_only_our_own_obeys() {
+    for flag in [["--verify", "none"], ["--reencode", "always"]] {
+        let args = ["search", "--url", "ws://127.0.0.1:9", flag[0], flag[1]];
+        let run = Command::new(env!("CARGO_BIN_EXE_compare")).args(args).output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.code() == Some(2) && said.contains("cannot be used with"), "{said}");
+    }
 }
 
 #[test]
