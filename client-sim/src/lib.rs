@@ -39,7 +39,6 @@ mod prepare;
 mod progress;
 mod record;
 pub mod recorder;
-pub mod rules;
 mod run;
 pub mod scenario;
 mod schedule;

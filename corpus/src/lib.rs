@@ -25,6 +25,7 @@ mod keys;
 mod nip19;
 mod origin;
 mod random;
+pub mod rules;
 mod sampler;
 
 pub use census::{Census, Counted, MAX_IDS};
@@ -36,4 +37,5 @@ pub use fingerprint::Fingerprint;
 pub use keys::sign_as;
 pub use origin::Origin;
 pub use random::Random;
+pub use rules::Rules;
 pub use sampler::{Reservoir, Sampler};

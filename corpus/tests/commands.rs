@@ -36,6 +36,25 @@ fn generated_converted_and_verified_events_are_the_same() {
 }
 
 #[test]
+fn generate_strict_makes_other_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = |name: &str, extra: &[&str]| {
+        let args = [&["generate", "--events", "1000", "--out", name], extra].concat();
+        let output = run(&args, folder.path());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        Corpus::read(&folder.path().join(name)).unwrap()
+    };
+    let (usual, strict) = (made("a.jsonl", &[]), made("b.jsonl", &["--strict"]));
+    let refused = |corpus: &Corpus| {
+        let odd = |event: &codecs::Event<'_>| corpus::rules::has_odd_reference(event);
+        corpus.events.iter().filter(|event| odd(event)).count()
+    };
+    assert_eq!(strict.events.len(), usual.events.len());
+    assert_ne!(strict.fingerprint, usual.fingerprint);
+    assert_eq!(refused(&strict), 0);
+}
+
+#[test]
 fn convert_writes_and_reads_batches_and_notepack_text() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

@@ -2,11 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use codecs::{Event, VerifyLevel};
+use codecs::{Event, Format, VerifyLevel};
 use corpus::{
-    Corpus, Fingerprint, Origin,
+    Corpus, Fingerprint, Origin, Rules,
     generate::{self, GenerateError, Generator, Mix},
 };
 
@@ -118,6 +118,46 @@ fn events_of_a_seed_never_change() {
     assert_eq!(small, fingerprint(200, 1));
     assert_ne!(small, fingerprint(200, 2));
     assert_eq!(small, "475a57710736ff22a3dc4e10f0dcab4d0a4a1c5cabf441fcf2a5b12b1b14c9e1");
+}
+
+#[test]
+fn strict_events_are_taken_by_common_relays_and_otherwise_as_many_and_as_varied() {
+    let all = |generator: &Generator| {
+        let mut events = Vec::new();
+        let done: Result<(), std::convert::Infallible> = generator.stream(|block| {
+            events.extend(block);
+            Ok(())
+        });
+        done.unwrap();
+        events
+    };
+    let refused = |events: &[Event<'_>]| {
+        let why = |event: &Event<'_>| Rules::COMMON.refuses(event, json_bytes(event));
+        events.iter().filter_map(why).collect::<BTreeSet<_>>()
+    };
+    let usual = all(&Generator::new(&Mix::audit(), 3_000, 1).unwrap());
+    let strict = all(&Generator::new(&Mix::audit(), 3_000, 1).unwrap().strict());
+    assert_eq!(refused(&usual).len(), 2, "large events and odd references: {:?}", refused(&usual));
+    assert_eq!(refused(&strict), BTreeSet::new());
+    assert_eq!(
+        Corpus::from_events(String::new(), usual.clone()).kinds(),
+        Corpus::from_events(String::new(), strict.clone()).kinds()
+    );
+    let largest = strict.iter().map(json_bytes).max().unwrap();
+    assert!((55_000..=65_536).contains(&largest), "cut to what is taken and no further: {largest}");
+    assert_eq!(Origin::of(&strict), Origin::Generated);
+    strict.iter().for_each(|event| event.verify(VerifyLevel::Full).unwrap());
+    check_that_a_relay_keeps_all(&strict);
+    assert_eq!(
+        Fingerprint::of(&all(&Generator::new(&Mix::audit(), 3_000, 1).unwrap().strict())),
+        Fingerprint::of(&strict)
+    );
+}
+
+fn json_bytes(event: &Event<'_>) -> u64 {
+    let mut bytes = Vec::new();
+    Format::JSON.spec().library.encode_event(event, &mut bytes).unwrap();
+    bytes.len() as u64
 }
 
 #[test]

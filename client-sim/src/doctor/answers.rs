@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use corpus::Rules;
 use serde::{Deserialize, Serialize};
-
-use crate::rules::Rules;
 
 /// The answer to one probe.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

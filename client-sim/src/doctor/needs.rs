@@ -3,11 +3,9 @@
 use std::collections::BTreeSet;
 
 use codecs::{Event, Filter, Format};
+use corpus::rules::{has_odd_reference, longest_tag_value};
 
-use crate::{
-    rules::{has_odd_reference, longest_tag_value},
-    workload::Workload,
-};
+use crate::workload::Workload;
 
 /// The largest of each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

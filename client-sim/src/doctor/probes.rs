@@ -6,6 +6,7 @@ use std::{
 };
 
 use codecs::{ClientMessage, Event, Filter, RelayMessage, Tag, TagFilter};
+use corpus::Rules;
 use negentropy::{Negentropy, NegentropyStorageVector};
 
 use super::{
@@ -368,7 +369,7 @@ impl Answers {
         &mut self,
         demand: Demand,
         found: Option<(u64, String)>,
-        set: impl FnOnce(&mut crate::rules::Rules, Option<u64>),
+        set: impl FnOnce(&mut Rules, Option<u64>),
     ) {
         let (bound, said) = found.unzip();
         set(&mut self.rules, bound);

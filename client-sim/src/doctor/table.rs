@@ -243,8 +243,10 @@ fn bounds(answers: &Answers) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use corpus::Rules;
+
     use super::*;
-    use crate::{doctor::answers::Info, rules::Rules};
+    use crate::doctor::answers::Info;
 
     fn fine() -> Answers {
         Answers { write: Answer::Taken, read: Answer::Taken, ..Answers::default() }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use codecs::Limits;
+use corpus::Rules;
 use relay_sim::Config;
 use tokio::{net::TcpListener, sync::oneshot};
 use wire::{Accepted, ServerConfig, Support, WireLimits};
@@ -102,7 +103,7 @@ fn a_relay_without_bounds_answers_every_probe_as_nip_01_has_it() {
     };
     let answers = ask(&server.url, None, &needs(), Some(&offers)).unwrap();
     assert_eq!(answers.stopped, None);
-    assert_eq!(answers.rules, crate::rules::Rules::default(), "{:?}", answers.said);
+    assert_eq!(answers.rules, Rules::default(), "{:?}", answers.said);
     for answer in [&answers.write, &answers.read, &answers.limit_zero, &answers.reconcile] {
         assert_eq!(*answer, Answer::Taken);
     }

@@ -4,10 +4,9 @@
 use std::{collections::BTreeMap, fmt::Display, str::FromStr, time::Duration};
 
 use codecs::Format;
+use corpus::Rules;
 use serde::{Deserialize, Deserializer, de};
 use wire::Compression;
-
-use crate::rules::Rules;
 
 /// A scenario file. Unknown keys are errors.
 #[derive(Debug, Clone, Deserialize)]

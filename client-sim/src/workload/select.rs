@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use codecs::{Event, Format, KindClass};
-use corpus::Corpus;
-
-use crate::rules::Rules;
+use corpus::{Corpus, Rules};
 
 /// Most bytes of an event: below a relay's message limit of 1 MiB, with room for the message around
 /// it.

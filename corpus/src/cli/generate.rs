@@ -22,6 +22,10 @@ pub(crate) struct Args {
     /// Which kinds of events in which shares.
     #[arg(long, value_enum, default_value_t = KindMix::Audit)]
     mix: KindMix,
+    /// Make no event that common relays refuse by their defaults: none over 64 KiB as JSON, and
+    /// only `e` and `p` tags of 64 hex digits. Follow lists over some 850 entries become shorter.
+    #[arg(long)]
+    strict: bool,
     /// Where to; the name decides the format. An existing file is replaced.
     #[arg(long)]
     out: PathBuf,
@@ -42,6 +46,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         KindMix::Live => Mix::live(),
     };
     let generator = Generator::new(&mix, args.events, args.seed)?;
+    let generator = if args.strict { generator.strict() } else { generator };
     let mut writer = EventWriter::create(&args.out)?;
     let mut progress = Progress::new("made", Some(args.events), "events");
     let mut census = Census::default();

@@ -14,7 +14,7 @@ use super::{
     calibration::{Calibration, Reuse, Shape},
     plan::{Author, Planned},
 };
-use crate::{keys, random::Random};
+use crate::{Rules, keys, random::Random};
 
 /// Keys that follow lists and mentions choose from; the first [`keys::AUTHOR_KEYS`] are the
 /// authors.
@@ -23,6 +23,13 @@ pub(super) const TARGETS: usize = 40_000;
 /// How many authors, keys and ids of a kind are remembered: conversations are between few and soon
 /// over.
 const REMEMBERED: usize = 24;
+
+/// Real follow lists reach 6,165 tags, one in forty more than this. A few of those would be most of
+/// a small corpus.
+const MAX_TAGS: usize = 2_000;
+
+/// All of an event's tags and content, as measured.
+const WHOLE: usize = 1_000;
 
 /// An event of a five-digit kind without tags and content, as JSON.
 const EMPTY_BYTES: usize = 346;
@@ -106,32 +113,15 @@ impl<'g> Builder<'g> {
     }
 
     pub(super) fn build(&mut self, planned: &Planned) {
-        let shape = self.calibration.shape(planned.kind);
-        let mut context = self.context(planned, shape);
-        let tag_count = self.calibration.tags(shape, planned.tags_place);
-        // Relay maps are from the older clients, whose lists are longer.
-        let follows = planned.kind == 3 && self.random.chance(0.5);
-        let content_place = if follows { planned.tags_place } else { planned.content_place };
-        let mut content_bytes = self.calibration.content_bytes(shape, content_place);
-        if planned.kind == 6 || planned.kind == 16 {
-            self.choose_repost(&mut context, content_bytes);
-        }
-        let tags = self.tags(&mut context, shape, tag_count);
-        if planned.kind == 30_023
-            && let Some(size) = self.calibration.json_bytes(shape, planned.content_place)
-        {
-            // Real articles keep text in long tags and in escapes; here all of it is content.
-            content_bytes = size.saturating_sub(EMPTY_BYTES + tags.iter().map(tag_json_bytes).sum::<usize>());
-        }
-        let content = self.content(&context, content_bytes);
-        let mut event = Event {
-            id: [0; 32],
-            pubkey: [0; 32],
-            created_at: planned.created_at,
-            kind: planned.kind,
-            tags,
-            content: content.into(),
-            sig: [0; 64],
+        let mut kept = WHOLE;
+        let (mut event, context) = loop {
+            let (event, context) = self.draft(planned, kept);
+            let refused = || Rules::COMMON.refuses(&event, json(&event).len() as u64);
+            if !self.generator.strict || refused().is_none() {
+                break (event, context);
+            }
+            kept = kept * 9 / 10;
+            assert!(kept > 0, "a relay takes an event of a kind's necessary tags without content");
         };
         match context.author {
             Some(author) => keys::sign(&mut event, &author_keys()[author]),
@@ -149,6 +139,39 @@ impl<'g> Builder<'g> {
             remember(&mut recent.lists, context.list);
         }
         self.events.push(event);
+    }
+
+    /// An event that is not signed, with so many of [`WHOLE`] parts of its tags and content.
+    fn draft(&mut self, planned: &Planned, kept: usize) -> (Event<'static>, Context) {
+        let shape = self.calibration.shape(planned.kind);
+        let mut context = self.context(planned, shape);
+        let tag_count = self.calibration.tags(shape, planned.tags_place).min(MAX_TAGS) * kept / WHOLE;
+        // Relay maps are from the older clients, whose lists are longer.
+        let follows = planned.kind == 3 && self.random.chance(0.5);
+        let content_place = if follows { planned.tags_place } else { planned.content_place };
+        let mut content_bytes = self.calibration.content_bytes(shape, content_place) * kept / WHOLE;
+        if planned.kind == 6 || planned.kind == 16 {
+            self.choose_repost(&mut context, content_bytes);
+        }
+        let tags = self.tags(&mut context, shape, tag_count);
+        if planned.kind == 30_023
+            && let Some(size) = self.calibration.json_bytes(shape, planned.content_place)
+        {
+            // Real articles keep text in long tags and in escapes; here all of it is content.
+            let rest = size.saturating_sub(EMPTY_BYTES + tags.iter().map(tag_json_bytes).sum::<usize>());
+            content_bytes = rest * kept / WHOLE;
+        }
+        let content = self.content(&context, content_bytes);
+        let event = Event {
+            id: [0; 32],
+            pubkey: [0; 32],
+            created_at: planned.created_at,
+            kind: planned.kind,
+            tags,
+            content: content.into(),
+            sig: [0; 64],
+        };
+        (event, context)
     }
 
     fn context(&mut self, planned: &Planned, shape: &Shape) -> Context {

@@ -71,6 +71,8 @@ pub struct Generator {
     vocabulary: Vocabulary,
     relays: Relays,
     by_popularity: Weighted,
+    /// Whether every event keeps to [`Rules::COMMON`](crate::Rules::COMMON).
+    strict: bool,
 }
 
 impl Generator {
@@ -88,7 +90,16 @@ impl Generator {
             by_popularity: Weighted::new(
                 (0..builder::TARGETS).map(|rank| 1.0 / power((rank + 81) as f64, 0.9)),
             ),
+            strict: false,
         })
+    }
+
+    /// Makes only events that relays take by their defaults
+    /// ([`Rules::COMMON`](crate::Rules::COMMON)): a larger one has fewer tags and less content, and
+    /// every `e` and `p` tag names an id or a key.
+    #[must_use]
+    pub fn strict(self) -> Generator {
+        Generator { strict: true, ..self }
     }
 
     /// Gives every block to `take`, oldest first, until it fails. Blocks are made on all cores

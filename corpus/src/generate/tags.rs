@@ -9,10 +9,6 @@ use super::{
 };
 use crate::{keys, random::Weighted};
 
-/// Real follow lists reach 6,165 tags, one in forty more than this. A few of those would be most of
-/// a small corpus.
-const MAX_TAGS: usize = 2_000;
-
 /// A name in at least this share of events is in all of them.
 const REQUIRED: f64 = 0.9;
 
@@ -48,7 +44,6 @@ impl Builder<'_> {
     /// `count` tags of the names this kind has; more where the kind needs more, fewer where it has
     /// no more.
     pub(super) fn tags(&mut self, context: &mut Context, shape: &Shape, count: usize) -> Vec<Tag<'static>> {
-        let count = count.min(MAX_TAGS);
         let addressable = (30_000..40_000).contains(&context.kind);
         let mut names = Vec::new();
         for name in &shape.tag_names {
@@ -84,7 +79,11 @@ impl Builder<'_> {
     }
 
     fn tag(&mut self, context: &mut Context, name: &TagName) -> Tag<'static> {
-        let shape = name.draw_shape(&mut self.random);
+        let mut shape = name.draw_shape(&mut self.random);
+        let refers = matches!(name.name.as_str(), "e" | "p");
+        if self.generator.strict && refers && !shape.starts_with("H64") {
+            shape = "H64";
+        }
         let mut tag = vec![name.name.clone().into()];
         for (position, element) in shape.split(',').enumerate() {
             tag.push(self.value(context, &name.name, position, element).into());

@@ -1,5 +1,8 @@
 //! The rules of a relay: which events it refuses, and how much one request may ask for.
-//! `client-sim doctor` finds them, the plan of a run keeps to them.
+//!
+//! `client-sim doctor` finds them, the plan of a run keeps to them, and
+//! [`Generator::strict`](crate::generate::Generator::strict) makes only events that common ones let
+//! pass.
 
 use codecs::Event;
 use serde::{Deserialize, Serialize};
@@ -27,6 +30,21 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// The rules on events of strfry's defaults, the strictest of the common relays:
+    /// `events.maxEventSize`, `events.maxNumTags` and `events.maxTagValSize` of strfry.conf, and
+    /// `e` and `p` tags of 32 bytes in hex (`src/events.cpp`; <https://github.com/hoytech/strfry>).
+    /// Left out is the age, which depends on the day.
+    pub const COMMON: Rules = Rules {
+        event_bytes: Some(65_536),
+        event_tags: Some(2_000),
+        tag_value_bytes: Some(1_024),
+        hex_references: true,
+        oldest_s: None,
+        filter_values: None,
+        subscriptions: None,
+        stored_events: None,
+    };
+
     /// Why the relay refuses an event of so many bytes of JSON.
     pub fn refuses(&self, event: &Event<'_>, json_bytes: u64) -> Option<&'static str> {
         let over = |bound: Option<u64>, found: u64| bound.is_some_and(|bound| found > bound);
@@ -70,7 +88,7 @@ mod tests {
 
     #[test]
     fn an_event_is_refused_by_the_first_rule_that_it_breaks_and_by_none_without_rules() {
-        let mut event = corpus::Corpus::bundled().events.swap_remove(0);
+        let mut event = crate::Corpus::bundled().events.swap_remove(0);
         event.tags = vec![vec!["e".into(), "ab".repeat(32).into()], vec!["t".into(), "x".repeat(300).into()]];
         event.created_at = 1_000;
         let refused = |rules: &Rules| rules.refuses(&event, 500);
