@@ -1,0 +1,42 @@
+//! Questions about links that a process of its own answers, because it moves to other namespaces.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::Context;
+use serde::de::DeserializeOwned;
+
+use crate::{check::Finding, network::TcpSettings, protocol::LINK_ROLE};
+
+/// Tries in a process of its own whether this host can emulate links. `program` is a program that
+/// calls [`crate::main`] in the role of an emulator.
+///
+/// # Errors
+/// The inner one is the reason with its remedy; the outer one, that no process could be started.
+pub fn probe(program: &Path) -> anyhow::Result<Result<TcpSettings, String>> {
+    apart(program, "probe")
+}
+
+/// Times transfers over a link, in a process of its own.
+///
+/// # Errors
+/// As [`probe`].
+pub fn check(program: &Path) -> anyhow::Result<Result<Vec<Finding>, String>> {
+    apart(program, "check")
+}
+
+/// Starts a program in the role of an emulator, for one answer.
+fn apart<T: DeserializeOwned>(program: &Path, task: &str) -> anyhow::Result<Result<T, String>> {
+    let output = Command::new(program)
+        .args([LINK_ROLE, task])
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start a process for the {task} of links"))?;
+    if !output.status.success() {
+        return Ok(Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(Ok(serde_json::from_str(&text).with_context(|| format!("not an answer: {text}"))?))
+}

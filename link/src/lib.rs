@@ -1,0 +1,36 @@
+//! What would a user wait for over a real access link?
+//!
+//! A [`Link`] has rates, a round trip, a queue, loss and jitter; [`PROFILES`] are links with a
+//! name. [`Emulator`] carries the packets of all users as a state machine without device and clock.
+//! [`enter`] and [`Emulation`] put the kernel's own TCP at both ends: relay and users each have a
+//! network namespace, and the emulator, a process of its own, carries every packet between them
+//! (docs/links.md).
+//!
+//! To add a profile, add an entry to [`PROFILES`], with its source.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("links need network namespaces: Linux");
+
+mod addresses;
+mod apart;
+mod check;
+mod emulation;
+mod emulator;
+mod host;
+mod network;
+mod process;
+mod profile;
+mod protocol;
+mod trace;
+
+pub use addresses::{MOST_LINKS, MOST_USERS, RELAY, UNSHAPED, user_address};
+pub use apart::{check, probe};
+pub use check::Finding;
+pub use emulation::Emulation;
+pub use emulator::{Due, Emulator, Way, WayCounts};
+pub use host::{NotPossible, enter};
+pub use network::TcpSettings;
+pub use process::main;
+pub use profile::{Capacity, Direction, Link, LinkError, PROFILES, Profile};
+pub use protocol::{LINK_ROLE, Report};
+pub use trace::{MTU, Trace, TraceError};

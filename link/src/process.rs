@@ -1,0 +1,333 @@
+//! The emulator as a process of its own: it reads packets from the device of one namespace, keeps
+//! them as long as their link demands, and writes them to the device of the other.
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    net::Ipv4Addr,
+    os::fd::{AsFd, OwnedFd},
+    process::ExitCode,
+    time::Instant,
+};
+
+use anyhow::Context;
+use measure::{CpuClock, Latency, runnable_wait_ns};
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, ppoll},
+    sys::{prctl::set_timerslack, time::TimeSpec},
+    unistd,
+};
+use serde::Serialize;
+
+use crate::{
+    addresses::{link_of, user_of},
+    check,
+    emulator::{Emulator, Way, WayCounts},
+    host,
+    network::{End, KernelCounts, TcpSettings},
+    profile::Link,
+    protocol::{Order, Ready, Report},
+    trace::MTU,
+};
+
+/// Most packets read from a device in a row, so that what is due meanwhile leaves on time: half a
+/// millisecond of work.
+const BATCH: usize = 32;
+
+/// Runs the emulator as its first argument says: an order as JSON, which [`crate::Emulation`]
+/// gives; `probe`, which only sets both namespaces up; or `check`, which times transfers over a
+/// link.
+pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    let order = args.next().and_then(|order| order.into_string().ok()).unwrap_or_default();
+    let outcome = match order.as_str() {
+        "probe" => probe(),
+        "check" => check::run().map(|findings| say(&findings)),
+        order => serve(order),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody is left to hear when the stream is closed.
+            let _ = writeln!(io::stderr(), "{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn probe() -> anyhow::Result<()> {
+    host::enter()?;
+    let (_, _, tcp) = namespaces("cubic")?;
+    say(&tcp);
+    Ok(())
+}
+
+/// Equips this namespace for the relay, and a new one for the users, in which the thread stays.
+fn namespaces(congestion: &str) -> anyhow::Result<(End, End, TcpSettings)> {
+    let relay = End::of_relay(congestion).context("the relay's namespace")?;
+    host::leave().map_err(|error| host::NotPossible::of("a second network namespace", &error))?;
+    let users = End::of_users(congestion).context("the users' namespace")?;
+    Ok((relay, users, TcpSettings::read(congestion)))
+}
+
+fn serve(order: &str) -> anyhow::Result<()> {
+    let order: Order = serde_json::from_str(order).context("expected an order as JSON, or probe")?;
+    let links = order.links.iter().map(|text| text.parse::<Link>()).collect::<Result<Vec<_>, _>>()?;
+    let (relay, users, tcp) = namespaces(&order.congestion)?;
+    // Without this the kernel may wake the process 50 µs late (prctl(2), PR_SET_TIMERSLACK).
+    set_timerslack(1).context("cannot ask for timers that are on time")?;
+    let questions = io::stdin().as_fd().try_clone_to_owned().context("standard input")?;
+    let mut process = Process {
+        emulator: Emulator::new(links, link_of, order.seed),
+        ends: [relay, users],
+        start: Instant::now(),
+        questions,
+        line: Vec::new(),
+        tally: Tally::default(),
+        begun: Begun::default(),
+    };
+    process.begun = process.begin()?;
+    say(&Ready { pid: std::process::id(), tcp });
+    process.run()
+}
+
+fn say(line: &impl Serialize) {
+    // The program that started this one may be gone, which its standard input tells.
+    let _ = serde_json::to_writer(io::stdout(), line);
+    let _ = writeln!(io::stdout());
+}
+
+struct Process {
+    emulator: Emulator<Vec<u8>>,
+    /// Of the relay and of the users.
+    ends: [End; 2],
+    start: Instant,
+    questions: OwnedFd,
+    /// The beginning of a question.
+    line: Vec<u8>,
+    tally: Tally,
+    begun: Begun,
+}
+
+/// What is counted since the emulator was told to begin.
+#[derive(Default)]
+struct Tally {
+    lateness: Latency,
+    queued_down: Latency,
+    queued_up: Latency,
+    refused: u64,
+    foreign: u64,
+}
+
+/// Running counts at the moment when the emulator was told to begin.
+#[derive(Default)]
+struct Begun {
+    down: WayCounts,
+    up: WayCounts,
+    kernel: [KernelCounts; 2],
+    cpu_ns: u64,
+    wait_ns: Option<u64>,
+    refused: u64,
+    foreign: u64,
+}
+
+/// The end that a way begins at, and the one that it leads to.
+fn ends(way: Way) -> (usize, usize) {
+    match way {
+        Way::Down => (0, 1),
+        Way::Up => (1, 0),
+    }
+}
+
+impl Process {
+    /// Forwards packets until standard input ends.
+    fn run(&mut self) -> anyhow::Result<()> {
+        let mut buffer = [0; MTU];
+        loop {
+            self.forward();
+            let [relay, users, questions] = self.wait()?;
+            for (way, readable) in [(Way::Down, relay), (Way::Up, users)] {
+                if readable {
+                    self.take(way, &mut buffer)?;
+                }
+            }
+            if questions && !self.answer()? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Waits for a packet, a question, or the time at which a packet is due.
+    fn wait(&self) -> anyhow::Result<[bool; 3]> {
+        let wait = self.emulator.next_ns().map(|at| at.saturating_sub(self.now_ns()));
+        let wait = wait.map(|ns| TimeSpec::from_duration(std::time::Duration::from_nanos(ns)));
+        let mut polled = [self.ends[0].as_fd(), self.ends[1].as_fd(), self.questions.as_fd()]
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        match ppoll(&mut polled, wait, None) {
+            Ok(_) => Ok(polled.map(|one| one.any().unwrap_or(true))),
+            Err(Errno::EINTR) => Ok([false; 3]),
+            Err(errno) => Err(errno).context("cannot wait for packets"),
+        }
+    }
+
+    /// Takes what came to the beginning of a way.
+    fn take(&mut self, way: Way, buffer: &mut [u8]) -> anyhow::Result<()> {
+        let (from, _) = ends(way);
+        for _ in 0..BATCH {
+            let Some(bytes) = self.ends[from].read(buffer).context("cannot read a packet")? else { break };
+            match user(way, &buffer[..bytes]) {
+                Some(user) => {
+                    let packet = buffer[..bytes].to_vec();
+                    self.emulator.on_packet(self.now_ns(), way, user, bytes, packet);
+                }
+                None => self.tally.foreign += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands on everything that is due.
+    fn forward(&mut self) {
+        while let Some(due) = self.emulator.poll(self.now_ns()) {
+            let (_, to) = ends(due.way);
+            if self.ends[to].write(&due.packet).is_err() {
+                self.tally.refused += 1;
+            }
+            self.tally.lateness.record(self.now_ns().saturating_sub(due.at_ns));
+            match due.way {
+                Way::Down => self.tally.queued_down.record(due.queued_ns),
+                Way::Up => self.tally.queued_up.record(due.queued_ns),
+            }
+        }
+    }
+
+    /// Answers the questions that came; false when no more will come.
+    fn answer(&mut self) -> anyhow::Result<bool> {
+        let mut bytes = [0; 256];
+        let count = match unistd::read(&self.questions, &mut bytes) {
+            Ok(0) => return Ok(false),
+            Ok(count) => count,
+            Err(Errno::EINTR | Errno::EAGAIN) => return Ok(true),
+            Err(errno) => return Err(errno).context("cannot read a question"),
+        };
+        for byte in &bytes[..count] {
+            if *byte != b'\n' {
+                self.line.push(*byte);
+                continue;
+            }
+            match std::mem::take(&mut self.line).as_slice() {
+                b"begin" => {
+                    self.begun = self.begin()?;
+                    say(&true);
+                }
+                b"report" => {
+                    let report = self.report()?;
+                    say(&report);
+                }
+                other => anyhow::bail!("unknown question {:?}", String::from_utf8_lossy(other)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Counts from now on.
+    fn begin(&mut self) -> anyhow::Result<Begun> {
+        let (refused, foreign) =
+            (self.begun.refused + self.tally.refused, self.begun.foreign + self.tally.foreign);
+        self.tally = Tally::default();
+        Ok(Begun {
+            down: self.emulator.counts(Way::Down),
+            up: self.emulator.counts(Way::Up),
+            kernel: [self.ends[0].counts()?, self.ends[1].counts()?],
+            cpu_ns: CpuClock::this_process().read()?.total_ns,
+            wait_ns: runnable_wait_ns().ok(),
+            refused,
+            foreign,
+        })
+    }
+
+    fn report(&mut self) -> anyhow::Result<Report> {
+        let kernel = [self.ends[0].counts()?, self.ends[1].counts()?];
+        let (begun, tally) = (&self.begun, &self.tally);
+        let since = |count: fn(&KernelCounts) -> u64, end: usize| {
+            count(&kernel[end]).saturating_sub(count(&begun.kernel[end]))
+        };
+        Ok(Report {
+            down: self.emulator.counts(Way::Down).since(begun.down),
+            up: self.emulator.counts(Way::Up).since(begun.up),
+            lateness: tally.lateness.clone(),
+            queued_down: tally.queued_down.clone(),
+            queued_up: tally.queued_up.clone(),
+            device_dropped: since(|counts| counts.dropped, 0) + since(|counts| counts.dropped, 1),
+            refused: tally.refused,
+            foreign: tally.foreign,
+            retransmitted_down: since(|counts| counts.retransmitted, 0),
+            retransmitted_up: since(|counts| counts.retransmitted, 1),
+            cpu_ns: CpuClock::this_process().read()?.total_ns.saturating_sub(begun.cpu_ns),
+            wait_ns: runnable_wait_ns().ok().zip(begun.wait_ns).map(|(now, then)| now.saturating_sub(then)),
+            unbalanced: self.unbalanced(&kernel),
+        })
+    }
+
+    /// Where a packet is missing: what the kernel handed over came in, and what went on came back
+    /// to the kernel.
+    fn unbalanced(&self, kernel: &[KernelCounts; 2]) -> Option<String> {
+        let (down, up) = (self.emulator.counts(Way::Down), self.emulator.counts(Way::Up));
+        let refused = self.begun.refused + self.tally.refused;
+        let foreign = self.begun.foreign + self.tally.foreign;
+        let in_flight = self.emulator.in_flight(Way::Down) + self.emulator.in_flight(Way::Up);
+        let sums = [
+            ("read from the devices", kernel[0].read + kernel[1].read, down.sent + up.sent + foreign),
+            (
+                "forwarded, dropped or under way",
+                down.sent + up.sent,
+                down.settled() + up.settled() + in_flight,
+            ),
+            ("forwarded", down.forwarded + up.forwarded, kernel[0].written + kernel[1].written + refused),
+        ];
+        let wrong = sums.into_iter().find(|(_, one, other)| one != other);
+        wrong.map(|(what, one, other)| format!("packets {what}: {one} by one count, {other} by the other"))
+    }
+}
+
+/// The user whose packet this is, by the source of what a user sends and the destination of what a
+/// relay sends (RFC 791 §3.1).
+fn user(way: Way, packet: &[u8]) -> Option<u32> {
+    let header: &[u8; 20] = packet.first_chunk()?;
+    let address = match way {
+        Way::Up => header[12..16].first_chunk(),
+        Way::Down => header[16..20].first_chunk(),
+    };
+    let octets: [u8; 4] = *address?;
+    user_of(Ipv4Addr::from(octets)).filter(|_| header[0] >> 4 == 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addresses::{RELAY, user_address};
+
+    #[test]
+    fn a_packet_belongs_to_its_user_in_both_directions() {
+        let of_user = user_address(2, 5).unwrap();
+        let packet = |version: u8, from: Ipv4Addr, to: Ipv4Addr| {
+            let mut packet = vec![0; 40];
+            packet[0] = version << 4 | 5;
+            packet[12..16].copy_from_slice(&from.octets());
+            packet[16..20].copy_from_slice(&to.octets());
+            packet
+        };
+        let number = user_of(of_user);
+        assert!(number.is_some());
+        assert_eq!(user(Way::Up, &packet(4, of_user, RELAY)), number);
+        assert_eq!(user(Way::Down, &packet(4, RELAY, of_user)), number);
+        assert_eq!(user(Way::Down, &packet(4, of_user, RELAY)), None, "the relay is no user");
+        assert_eq!(user(Way::Up, &packet(6, of_user, RELAY)), None, "IPv6");
+        assert_eq!(user(Way::Up, &packet(4, of_user, RELAY)[..19]), None, "shorter than a header");
+        assert_eq!(user(Way::Up, &[]), None);
+    }
+}

@@ -1,0 +1,429 @@
+//! Access links by name or by their parameters: rates, round trip, queue, loss and jitter.
+
+use std::{fmt, fs, path::PathBuf, str::FromStr, sync::Arc};
+
+use crate::trace::{MTU, Trace};
+
+/// Where the rates of most profiles stand.
+const WEBPAGETEST: &str = "WebPageTest connectivity list (github.com/catchpoint/WebPageTest, \
+                           www/settings/connectivity.ini.sample)";
+
+/// The profiles of Lighthouse.
+const LIGHTHOUSE: &str = "Lighthouse throttling (github.com/GoogleChrome/lighthouse, docs/throttling.md)";
+
+/// Rates and round trip of a link that has a name.
+#[derive(Debug)]
+pub struct Profile {
+    /// Its name behind `--link`.
+    pub name: &'static str,
+    /// Bits a second from relay to user.
+    pub down_bits_per_s: u64,
+    /// Bits a second from user to relay.
+    pub up_bits_per_s: u64,
+    /// The round trip, queues apart.
+    pub rtt_ms: u64,
+    /// Where the figures are published, or that they are an assumption of this repository.
+    pub source: &'static str,
+}
+
+const fn profile(
+    name: &'static str,
+    (down_kbit, up_kbit): (u64, u64),
+    rtt_ms: u64,
+    source: &'static str,
+) -> Profile {
+    let (down_bits_per_s, up_bits_per_s) = (down_kbit * 1_000, up_kbit * 1_000);
+    Profile { name, down_bits_per_s, up_bits_per_s, rtt_ms, source }
+}
+
+/// The profiles, fastest first.
+pub static PROFILES: &[Profile] = &[
+    profile("datacenter", (1_000_000, 1_000_000), 10, "an assumption of this repository: relay to relay"),
+    profile("wifi", (20_000, 5_000), 30, "an assumption of this repository"),
+    profile("lte", (12_000, 12_000), 70, WEBPAGETEST),
+    profile("4g", (9_000, 9_000), 170, WEBPAGETEST),
+    profile("cable", (5_000, 1_000), 28, WEBPAGETEST),
+    profile("slow-4g", (1_600, 750), 150, LIGHTHOUSE),
+    profile("regular-3g", (700, 700), 300, LIGHTHOUSE),
+    profile("slow-3g", (400, 400), 400, WEBPAGETEST),
+    profile("edge", (240, 200), 840, WEBPAGETEST),
+];
+
+/// How fast a direction carries bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Capacity {
+    /// As fast as they come: the unshaped addresses.
+    Unlimited,
+    /// A constant rate, of IP packets with their headers.
+    BitsPerSecond(u64),
+    /// As a trace of a radio link says.
+    Trace(Arc<Trace>),
+}
+
+/// One direction of a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Direction {
+    /// How fast it carries bytes.
+    pub capacity: Capacity,
+    /// Propagation delay.
+    pub delay_ns: u64,
+    /// Upper bound on the extra delay of a packet, drawn evenly from zero; packets keep their
+    /// order.
+    pub jitter_ns: u64,
+    /// Bytes of IP packets that wait or are on their way out; a packet beyond is dropped (drop
+    /// tail).
+    pub queue_bytes: u64,
+    /// Share of packets that are lost behind the queue, in millionths.
+    pub loss_ppm: u32,
+}
+
+impl Direction {
+    /// A direction that delays nothing and drops nothing.
+    pub const UNSHAPED: Direction = Direction {
+        capacity: Capacity::Unlimited,
+        delay_ns: 0,
+        jitter_ns: 0,
+        queue_bytes: u64::MAX,
+        loss_ppm: 0,
+    };
+}
+
+/// An access link of a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// From relay to user.
+    pub down: Direction,
+    /// From user to relay.
+    pub up: Direction,
+    given: Given,
+}
+
+/// What the text of a link says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Given {
+    profile: Option<&'static str>,
+    down: Option<Speed>,
+    up: Option<Speed>,
+    rtt_ns: Option<u64>,
+    jitter_ns: Option<u64>,
+    queue_ns: Option<u64>,
+    loss_ppm: Option<u32>,
+}
+
+/// A rate as it is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Speed {
+    BitsPerSecond(u64),
+    Trace(PathBuf, Arc<Trace>),
+}
+
+/// Why a text is no link.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("link {text:?}: {why}")]
+pub struct LinkError {
+    text: String,
+    why: String,
+}
+
+impl LinkError {
+    /// The reason without the text.
+    pub fn why(&self) -> &str {
+        &self.why
+    }
+}
+
+const KEYS: &str = "down=1.6mbit, up=750kbit, rtt=150ms, loss=1%, jitter=5ms and queue=100ms, separated by commas or \
+                    colons; down=@FILE and up=@FILE take a trace in mahimahi's format";
+
+/// Between these a timer of tens of microseconds and a histogram of a minute still resolve a
+/// packet.
+const RATES: std::ops::RangeInclusive<u64> = 1_000..=10_000_000_000;
+
+/// Longer than any round trip of an access link, shorter than every timeout of a run.
+const LONGEST_NS: u64 = 10_000_000_000;
+
+/// The most bytes in one queue: ten times the bandwidth-delay product of `datacenter`.
+const MOST_QUEUE_BYTES: u64 = 16 << 20;
+
+/// The initial window of a connection (RFC 6928: ten segments), in full packets.
+const INITIAL_WINDOW_BYTES: u64 = 10 * MTU as u64;
+
+impl FromStr for Link {
+    type Err = LinkError;
+
+    /// Reads a profile's name, parameters (`down=…,up=…,rtt=…`), or a name with parameters that
+    /// differ from it.
+    fn from_str(text: &str) -> Result<Link, LinkError> {
+        let bad = |why: String| LinkError { text: text.to_owned(), why };
+        let mut given = Given::default();
+        for (place, part) in text.split([',', ':']).map(str::trim).enumerate() {
+            match part.split_once('=') {
+                Some((key, value)) => given.set(key, value).map_err(bad)?,
+                None if place == 0 => {
+                    let profile = PROFILES.iter().find(|profile| profile.name == part);
+                    let names: Vec<_> = PROFILES.iter().map(|profile| profile.name).collect();
+                    let unknown = || bad(format!("unknown profile; known: {}; or {KEYS}", names.join(" ")));
+                    given.profile = Some(profile.ok_or_else(unknown)?.name);
+                }
+                None => return Err(bad(format!("{part:?} has no value; known: {KEYS}"))),
+            }
+        }
+        Link::of(given).map_err(bad)
+    }
+}
+
+impl Given {
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let twice = match key {
+            "down" => self.down.replace(speed(value)?).is_some(),
+            "up" => self.up.replace(speed(value)?).is_some(),
+            "rtt" => self.rtt_ns.replace(duration_ns(value)?).is_some(),
+            "jitter" => self.jitter_ns.replace(duration_ns(value)?).is_some(),
+            "queue" => self.queue_ns.replace(duration_ns(value)?).is_some(),
+            "loss" => self.loss_ppm.replace(share_ppm(value)?).is_some(),
+            _ => return Err(format!("unknown parameter {key:?}; known: {KEYS}")),
+        };
+        if twice { Err(format!("{key} is given twice")) } else { Ok(()) }
+    }
+}
+
+impl Link {
+    fn of(given: Given) -> Result<Link, String> {
+        let profile = PROFILES.iter().find(|profile| Some(profile.name) == given.profile);
+        let missing = |key: &str| format!("{key} is missing; needed without a profile: down, up and rtt");
+        let speed = |own: &Option<Speed>, key, of: fn(&Profile) -> u64| {
+            own.clone()
+                .or_else(|| profile.map(|profile| Speed::BitsPerSecond(of(profile))))
+                .ok_or_else(|| missing(key))
+        };
+        let down = speed(&given.down, "down", |profile| profile.down_bits_per_s)?;
+        let up = speed(&given.up, "up", |profile| profile.up_bits_per_s)?;
+        let rtt_ns = given.rtt_ns.or_else(|| profile.map(|profile| profile.rtt_ms * 1_000_000));
+        let rtt_ns = rtt_ns.ok_or_else(|| missing("rtt"))?;
+        let one_way = |speed: Speed, delay_ns| {
+            let bits_per_s = match &speed {
+                Speed::BitsPerSecond(rate) => *rate,
+                Speed::Trace(_, trace) => trace.mean_bits_per_s(),
+            };
+            let queue_bytes = match given.queue_ns {
+                Some(queue_ns) => bytes_in(bits_per_s, queue_ns),
+                None => bytes_in(bits_per_s, rtt_ns).max(INITIAL_WINDOW_BYTES),
+            };
+            if !(MTU as u64..=MOST_QUEUE_BYTES).contains(&queue_bytes) {
+                return Err(format!(
+                    "a queue of {queue_bytes} bytes; allowed: {MTU} to {MOST_QUEUE_BYTES}, set queue=…ms"
+                ));
+            }
+            Ok(Direction {
+                capacity: match speed {
+                    Speed::BitsPerSecond(rate) => Capacity::BitsPerSecond(rate),
+                    Speed::Trace(_, trace) => Capacity::Trace(trace),
+                },
+                delay_ns,
+                jitter_ns: given.jitter_ns.unwrap_or(0),
+                queue_bytes,
+                loss_ppm: given.loss_ppm.unwrap_or(0),
+            })
+        };
+        let up_delay_ns = rtt_ns / 2;
+        Ok(Link { down: one_way(down, rtt_ns - up_delay_ns)?, up: one_way(up, up_delay_ns)?, given })
+    }
+
+    /// The name of the link in results: the profile, the parameters that differ from it, and of a
+    /// trace its file's name.
+    pub fn label(&self) -> String {
+        self.text(|path| {
+            path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+        })
+    }
+
+    /// The text that makes the same link in another process.
+    pub fn spelled_out(&self) -> String {
+        self.text(|path| path.display().to_string())
+    }
+
+    fn text(&self, file: fn(&std::path::Path) -> String) -> String {
+        let Given { profile, down, up, rtt_ns, jitter_ns, queue_ns, loss_ppm } = &self.given;
+        let speed = |key: &str, speed: &Speed| match speed {
+            Speed::BitsPerSecond(rate) => format!("{key}={}", Bits(*rate)),
+            Speed::Trace(path, _) => format!("{key}=@{}", file(path)),
+        };
+        let time = |key: &str, ns: &u64| format!("{key}={}", Nanoseconds(*ns));
+        let parts = [
+            profile.map(str::to_owned),
+            down.as_ref().map(|down| speed("down", down)),
+            up.as_ref().map(|up| speed("up", up)),
+            rtt_ns.as_ref().map(|ns| time("rtt", ns)),
+            loss_ppm.map(|ppm| format!("loss={}%", f64::from(ppm) / 10_000.0)),
+            jitter_ns.as_ref().map(|ns| time("jitter", ns)),
+            queue_ns.as_ref().map(|ns| time("queue", ns)),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(":")
+    }
+
+    /// Everything that the emulator goes by, in words.
+    pub fn parameters(&self) -> String {
+        let way = |way: &Direction| {
+            let rate = match &way.capacity {
+                Capacity::Unlimited => "unlimited".to_owned(),
+                Capacity::BitsPerSecond(rate) => Bits(*rate).to_string(),
+                Capacity::Trace(trace) => format!("a trace of {trace}"),
+            };
+            format!("{rate}, {} one way, queue {} bytes", Nanoseconds(way.delay_ns), way.queue_bytes)
+        };
+        let mut text = format!("down {}; up {}", way(&self.down), way(&self.up));
+        if self.down.loss_ppm > 0 {
+            text.push_str(&format!("; loss {} %", f64::from(self.down.loss_ppm) / 10_000.0));
+        }
+        if self.down.jitter_ns > 0 {
+            text.push_str(&format!("; jitter {}", Nanoseconds(self.down.jitter_ns)));
+        }
+        text
+    }
+}
+
+/// A rate with the unit of tc(8) that needs the fewest digits.
+struct Bits(u64);
+
+impl fmt::Display for Bits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = self.0 as f64;
+        match self.0 {
+            1_000_000.. => write!(f, "{}mbit", rate / 1e6),
+            1_000.. => write!(f, "{}kbit", rate / 1e3),
+            _ => write!(f, "{rate}bit"),
+        }
+    }
+}
+
+/// A duration in the largest unit that leaves it whole.
+struct Nanoseconds(u64);
+
+impl fmt::Display for Nanoseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ns if ns % 1_000_000 == 0 => write!(f, "{}ms", ns / 1_000_000),
+            ns if ns % 1_000 == 0 => write!(f, "{}us", ns / 1_000),
+            ns => write!(f, "{}ms", ns as f64 / 1e6),
+        }
+    }
+}
+
+/// The bytes that a rate carries in a span.
+fn bytes_in(bits_per_s: u64, ns: u64) -> u64 {
+    let bytes = u128::from(bits_per_s) * u128::from(ns) / 8_000_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+fn speed(value: &str) -> Result<Speed, String> {
+    if let Some(path) = value.strip_prefix('@') {
+        let text =
+            fs::read_to_string(path).map_err(|error| format!("cannot read the trace {path}: {error}"))?;
+        let trace = text.parse::<Trace>().map_err(|error| format!("trace {path}, {error}"))?;
+        return Ok(Speed::Trace(path.into(), Arc::new(trace)));
+    }
+    let units = [("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3), ("bit", 1.0)];
+    let rate = number(value, &units).ok_or_else(|| format!("{value:?} is no rate, as 1.6mbit or 750kbit"))?;
+    if !RATES.contains(&rate) {
+        return Err(format!("{value} is out of range; allowed: 1kbit to 10gbit"));
+    }
+    Ok(Speed::BitsPerSecond(rate))
+}
+
+fn duration_ns(value: &str) -> Result<u64, String> {
+    let units = [("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+    let ns = number(value, &units).ok_or_else(|| format!("{value:?} is no duration, as 150ms"))?;
+    if ns > LONGEST_NS {
+        return Err(format!("{value} is too long; allowed: up to 10s"));
+    }
+    Ok(ns)
+}
+
+fn share_ppm(value: &str) -> Result<u32, String> {
+    let ppm = number(value, &[("%", 10_000.0)]).filter(|ppm| *ppm < 1_000_000);
+    let ppm = ppm.and_then(|ppm| u32::try_from(ppm).ok());
+    ppm.ok_or_else(|| format!("{value:?} is no share below 100%, as 0.5%"))
+}
+
+/// A number of at least zero with one of the units, in the base unit.
+fn number(text: &str, units: &[(&str, f64)]) -> Option<u64> {
+    let (digits, factor) =
+        units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)))?;
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let value = digits.parse::<f64>().ok().filter(|_| plain)? * factor;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float saturates, and digits have no sign"
+    )]
+    Some(value.round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(text: &str) -> Link {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn every_profile_is_a_link_with_a_source() {
+        for profile in PROFILES {
+            let found = link(profile.name);
+            assert_eq!(found.down.capacity, Capacity::BitsPerSecond(profile.down_bits_per_s));
+            assert_eq!(found.up.capacity, Capacity::BitsPerSecond(profile.up_bits_per_s));
+            assert_eq!(found.down.delay_ns + found.up.delay_ns, profile.rtt_ms * 1_000_000);
+            assert_eq!(found.label(), profile.name);
+            assert!((found.down.loss_ppm, found.down.jitter_ns) == (0, 0), "published profiles lose nothing");
+            assert!(profile.source.len() > 10, "{}", profile.name);
+        }
+    }
+
+    #[test]
+    fn parameters_make_a_link_of_their_own_or_change_a_profile() {
+        let own = link("down=1.6mbit,up=750kbit,rtt=150ms,loss=1%,jitter=2ms,queue=100ms");
+        assert_eq!(own.down.capacity, Capacity::BitsPerSecond(1_600_000));
+        assert_eq!((own.down.queue_bytes, own.up.queue_bytes), (20_000, 9_375));
+        assert_eq!((own.down.loss_ppm, own.up.loss_ppm, own.up.jitter_ns), (10_000, 10_000, 2_000_000));
+        assert_eq!(own.label(), "down=1.6mbit:up=750kbit:rtt=150ms:loss=1%:jitter=2ms:queue=100ms");
+        assert_eq!(link(&own.spelled_out()), own);
+        let changed = link("slow-4g:loss=0.5%");
+        assert_eq!((changed.label().as_str(), changed.up.loss_ppm), ("slow-4g:loss=0.5%", 5_000));
+        assert_eq!(link("slow-4g").down.capacity, changed.down.capacity);
+        assert_eq!(link("down=1mbit:up=1mbit:rtt=1.001ms").up.delay_ns, 500_500);
+    }
+
+    #[test]
+    fn the_queue_holds_a_bandwidth_delay_product_and_an_initial_window() {
+        assert_eq!(link("4g").down.queue_bytes, 9_000_000 * 170 / 8_000);
+        assert_eq!(link("cable").up.queue_bytes, 15_000);
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_what_is_known() {
+        for (text, says) in [
+            ("5g", "unknown profile; known: datacenter wifi lte 4g cable"),
+            ("", "unknown profile"),
+            ("down=1mbit,up=1mbit", "rtt is missing"),
+            ("rtt=1ms", "down is missing"),
+            ("slow-4g,colour=red", "unknown parameter \"colour\"; known: down=1.6mbit"),
+            ("slow-4g,4g", "\"4g\" has no value"),
+            ("slow-4g,rtt=1ms,rtt=2ms", "rtt is given twice"),
+            ("slow-4g,rtt=-1ms", "no duration"),
+            ("slow-4g,rtt=1e3ms", "no duration"),
+            ("slow-4g,rtt=20s", "too long"),
+            ("slow-4g,down=0bit", "out of range"),
+            ("slow-4g,down=11gbit", "out of range"),
+            ("slow-4g,down=fast", "no rate"),
+            ("slow-4g,loss=100%", "no share below 100%"),
+            ("slow-4g,loss=1", "no share"),
+            ("slow-4g,queue=1us", "a queue of 0 bytes"),
+            ("down=10gbit,up=1mbit,rtt=10s", "allowed: 1500 to 16777216"),
+            ("slow-4g,down=@/no/such/file", "cannot read the trace /no/such/file"),
+        ] {
+            let error = text.parse::<Link>().unwrap_err().to_string();
+            assert!(error.contains(says) && error.starts_with("link "), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What the emulator's process and the program that started it say to each other, a line of JSON
+//! each.
+
+use measure::Latency;
+use serde::{Deserialize, Serialize};
+
+use crate::{emulator::WayCounts, network::TcpSettings};
+
+/// The first argument that makes a program an emulator.
+pub const LINK_ROLE: &str = "role:link";
+
+/// What the emulator is started with, as its second argument.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Order {
+    /// The links, each as a text that makes it.
+    pub(crate) links: Vec<String>,
+    /// The seed of loss and jitter.
+    pub(crate) seed: u64,
+    /// The congestion control of every connection.
+    pub(crate) congestion: String,
+}
+
+/// What the emulator says when both namespaces are ready.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Ready {
+    pub(crate) pid: u32,
+    pub(crate) tcp: TcpSettings,
+}
+
+/// What the emulator did since it was told to begin.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// From relay to users.
+    pub down: WayCounts,
+    /// From users to relay.
+    pub up: WayCounts,
+    /// How much later than due packets left.
+    pub lateness: Latency,
+    /// How long packets waited before the link began to carry them, from relay to users.
+    pub queued_down: Latency,
+    /// The same, from users to relay.
+    pub queued_up: Latency,
+    /// Packets that the kernel dropped before the emulator read them.
+    pub device_dropped: u64,
+    /// Packets that the kernel did not take back.
+    pub refused: u64,
+    /// Packets that are not of a user's connection.
+    pub foreign: u64,
+    /// TCP segments that the relay sent again.
+    pub retransmitted_down: u64,
+    /// TCP segments that users sent again.
+    pub retransmitted_up: u64,
+    /// CPU time of the emulator.
+    pub cpu_ns: u64,
+    /// How long the emulator was runnable without running, where the kernel keeps `schedstat`.
+    pub wait_ns: Option<u64>,
+    /// Why the counts of kernel and emulator disagree, from the start of the process on.
+    pub unbalanced: Option<String>,
+}
