@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use codecs::{Format, Implementation, VerifyLevel};
+use link::Link;
 use wire::Compression;
 
 use crate::scenario::Scenario;
@@ -111,6 +112,16 @@ pub struct Args {
     #[arg(long, default_value_t = VerifyLevel::None, value_name = "LEVEL")]
     pub client_verify: VerifyLevel,
 
+    /// Give each user an emulated access link: a profile (client-sim links lists them), parameters
+    /// as in down=1.6mbit,up=750kbit,rtt=150ms,loss=1%, or both. Needs network namespaces. Only
+    /// without --url.
+    #[arg(long, value_name = "LINK", conflicts_with = "url")]
+    pub link: Option<Link>,
+
+    /// TCP's congestion control on links, as the kernel names it: cubic, bbr, reno.
+    #[arg(long, default_value = "cubic", value_name = "NAME", requires = "link", hide_short_help = true)]
+    pub congestion: String,
+
     /// Threads of the relay. Only without --url.
     #[arg(long, default_value_t = 1, conflicts_with = "url", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub relay_threads: u16,
@@ -203,6 +214,13 @@ pub enum Command {
     Scenarios,
     /// List the wire formats. The core ones are compared by default.
     Formats,
+    /// List the access links with their sources, and try whether this host can emulate them.
+    Links {
+        /// Time transfers over a link and compare them with what its rates and delays demand: ten
+        /// seconds, on a host that is otherwise quiet. Exit code 3 when one is off.
+        #[arg(long)]
+        check: bool,
+    },
     /// Print the plan of a scenario without a run: numbers of clients, events, bytes and
     /// deliveries.
     Explain(Explain),
@@ -308,6 +326,7 @@ Examples:
   client-sim --scenario follow-list-burst
   client-sim --scenario follow-list-burst --format proto-binary --compression zstd
   client-sim --scenario publish-flood --set publish.flood.window=16
+  client-sim --scenario home-feed-cold-start --link slow-4g
   client-sim explain mixed-day
   client-sim --scenario note-stream --url ws://127.0.0.1:7777 --relay-pid $(pidof strfry)
   client-sim --scenario note-stream --json | jq .counts
@@ -315,7 +334,7 @@ Examples:
 The summary goes to standard output, everything else to standard error.
 
 Exit codes: 0 fine, 1 failed before the start, 2 usage, 3 invalid measurement, 4 events lost or altered,
-5 relay lost, 6 not possible with --floor, 99 a latency beyond what the scenario demands, 130 interrupted.
+5 relay lost, 6 not possible with --floor or --link here, 99 a latency beyond what the scenario demands, 130 interrupted.
 After 3, 4, 5, 99 and 130 the result is kept and says what is wrong with it.",
         scenarios.join("\n"),
         formats.join("\n")

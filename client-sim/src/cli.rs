@@ -14,7 +14,7 @@ use crate::{
     args::{Args, Command, Doctor, Explain},
     doctor, explain, floor,
     inputs::{UsageError, load, plan_over, print, report},
-    run, swarm,
+    links, run, swarm,
 };
 
 /// Runs the program. `args` are the arguments after its name and role.
@@ -38,6 +38,9 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     if let Some(Command::Doctor(args)) = &args.command {
         return examine(args);
     }
+    if let Some(Command::Links { check: true }) = &args.command {
+        return check_links();
+    }
     if let Some(command) = &args.command {
         return match say(command) {
             Ok(()) => ExitCode::SUCCESS,
@@ -53,7 +56,9 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
             report(&format!("client-sim: {error:#}"));
             let exit = match () {
                 () if error.is::<UsageError>() => Exit::Usage,
-                () if error.is::<floor::NotPossible>() => Exit::NotPossible,
+                () if error.is::<floor::NotPossible>() || error.is::<link::NotPossible>() => {
+                    Exit::NotPossible
+                }
                 () => Exit::Error,
             };
             exit.into()
@@ -77,11 +82,24 @@ fn examine(args: &Doctor) -> ExitCode {
     }
 }
 
+/// Runs `client-sim links --check`.
+fn check_links() -> ExitCode {
+    match links::check().and_then(|(holds, text)| print(&text).map(|()| holds)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => Exit::Invalid.into(),
+        Err(error) => {
+            report(&format!("client-sim: {error:#}"));
+            Exit::NotPossible.into()
+        }
+    }
+}
+
 /// Runs a command other than a run.
 fn say(command: &Command) -> anyhow::Result<()> {
     let text = match command {
         Command::Scenarios => explain::list()?,
         Command::Formats => explain::formats(),
+        Command::Links { .. } => links::list()?,
         Command::Doctor(args) => doctor::run(args)?.1,
         Command::Explain(Explain { scenario, set, corpus, seed, seconds }) => {
             let (scenario, corpus) = load(scenario, set, *seconds, corpus.as_deref())?;

@@ -12,7 +12,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::{TcpSocket, TcpStream};
 use wire::{Agreement, ClientTls, Connection, Dictionary, Offer, WireError, WireLimits};
 
-use crate::workload::Speaks;
+use crate::workload::{Role, Speaks, Task};
 
 /// Connections from one source address. Linux has 28,232 ephemeral ports by default (ip(7),
 /// `ip_local_port_range`); after a connection closes, its port stays in TIME-WAIT for a minute (RFC
@@ -36,6 +36,8 @@ pub struct Target {
     pub limits: WireLimits,
     /// The implementation of the format.
     pub implementation: Implementation,
+    /// Whether the relay is reached over emulated links.
+    pub over_links: bool,
 }
 
 impl Target {
@@ -91,19 +93,34 @@ pub struct Dialer {
     local: Option<SocketAddr>,
     sources: usize,
     made: AtomicUsize,
+    /// The address of each client's user, where users have links.
+    users: Vec<Ipv4Addr>,
 }
 
 impl Dialer {
     /// Makes a dialer for `connections` over the whole run, including reconnections.
     pub fn new(target: Target, connections: usize) -> Self {
         let sources = connections.div_ceil(CONNECTIONS_PER_SOURCE).max(1);
-        let local = loopback(&target.url);
+        let local = numbered(&target.url).filter(|relay| relay.ip().is_loopback());
         Dialer {
             sources: if local.is_some() { sources } else { 1 },
             target,
             local,
             made: AtomicUsize::new(0),
+            users: Vec::new(),
         }
+    }
+
+    /// Gives each client the link of its user, where the relay is reached over links. Without this
+    /// its packets cross no link, as before the clock starts.
+    ///
+    /// # Errors
+    /// When there are more users than addresses.
+    pub fn with_users(mut self, roles: &[Role], readers: usize) -> anyhow::Result<Dialer> {
+        if self.target.over_links {
+            self.users = users(roles, readers)?;
+        }
+        Ok(self)
     }
 
     /// The number of source addresses.
@@ -116,51 +133,72 @@ impl Dialer {
         &self.target
     }
 
-    /// Connects with this offer. `receive_buffer_bytes` sets the receive buffer of the socket
-    /// (`SO_RCVBUF`, socket(7)).
+    /// Connects a client with this offer. `receive_buffer_bytes` sets the receive buffer of the
+    /// socket (`SO_RCVBUF`, socket(7)).
     ///
     /// # Errors
     /// When the system refuses the connection or the handshake fails.
     pub async fn dial(
         &self,
+        client: usize,
         offer: &Offer,
         receive_buffer_bytes: Option<u32>,
     ) -> Result<Connection, WireError> {
-        let Target { url, limits, tls, .. } = &self.target;
+        let Target { url, limits, tls, over_links, .. } = &self.target;
         let made = self.made.fetch_add(1, Ordering::Relaxed);
-        match self.local {
-            Some(relay) if self.sources > 1 || receive_buffer_bytes.is_some() => {
-                let stream = self.stream(relay, made, receive_buffer_bytes).await?;
+        let source = match (over_links, self.sources) {
+            (true, _) => Some(self.users.get(client).copied().unwrap_or(link::UNSHAPED)),
+            (false, 1) => None,
+            (false, sources) => {
+                let host = u32::try_from(made % sources).unwrap_or(0);
+                Some(Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + host))
+            }
+        };
+        let relay = if *over_links { numbered(url) } else { self.local };
+        match relay.filter(|_| source.is_some() || receive_buffer_bytes.is_some()) {
+            Some(relay) => {
+                let stream = stream(relay, source, receive_buffer_bytes).await?;
                 wire::connect_over(stream, url, offer, limits).await
             }
-            _ => wire::connect_with(url, offer, limits, tls.as_ref()).await,
+            None => wire::connect_with(url, offer, limits, tls.as_ref()).await,
         }
-    }
-
-    async fn stream(
-        &self,
-        relay: SocketAddr,
-        made: usize,
-        receive_buffer_bytes: Option<u32>,
-    ) -> std::io::Result<TcpStream> {
-        let socket = TcpSocket::new_v4()?;
-        if let Some(bytes) = receive_buffer_bytes {
-            socket.set_recv_buffer_size(bytes)?;
-        }
-        if self.sources > 1 {
-            let host = u32::try_from(made % self.sources).unwrap_or(0);
-            let source = Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + host);
-            socket.bind(SocketAddr::new(IpAddr::V4(source), 0))?;
-        }
-        socket.connect(relay).await
     }
 }
 
-/// The loopback address in a URL that gives it by number.
-fn loopback(url: &str) -> Option<SocketAddr> {
+async fn stream(
+    relay: SocketAddr,
+    source: Option<Ipv4Addr>,
+    receive_buffer_bytes: Option<u32>,
+) -> std::io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    if let Some(bytes) = receive_buffer_bytes {
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    if let Some(source) = source {
+        socket.bind(SocketAddr::new(IpAddr::V4(source), 0))?;
+    }
+    socket.connect(relay).await
+}
+
+/// The address of each client's user: connections of one client that reads from several relays
+/// share it.
+fn users(roles: &[Role], readers: usize) -> anyhow::Result<Vec<Ipv4Addr>> {
+    let mut others = readers..;
+    let user = |role: &Role| match role.task {
+        Task::Reader(reading) => Some(reading.reader),
+        _ => others.next(),
+    };
+    let addresses = roles.iter().map(user).map(|user| link::user_address(0, user?));
+    addresses.collect::<Option<Vec<_>>>().with_context(|| {
+        format!("--link has addresses for {} users; connect fewer with --set", link::MOST_USERS)
+    })
+}
+
+/// The IPv4 address in a URL that gives it by number.
+fn numbered(url: &str) -> Option<SocketAddr> {
     let authority = url.strip_prefix("ws://")?.split('/').next()?;
     let address: SocketAddr = authority.parse().ok()?;
-    (address.is_ipv4() && address.ip().is_loopback()).then_some(address)
+    address.is_ipv4().then_some(address)
 }
 
 /// Raises the limit of open descriptors to its maximum.
@@ -182,15 +220,28 @@ pub fn raise_descriptor_limit(connections: usize) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::Reading;
 
     #[test]
-    fn only_a_numbered_loopback_address_gets_chosen_sources() {
-        assert!(loopback("ws://127.0.0.1:7777").is_some());
-        assert!(loopback("ws://127.9.9.9:7777/path").is_some());
-        for url in
-            ["ws://localhost:7777", "ws://10.0.0.1:80", "ws://[::1]:80", "wss://127.0.0.1:1", "nonsense"]
-        {
-            assert_eq!(loopback(url), None, "{url}");
+    fn only_a_numbered_address_gets_chosen_sources() {
+        assert!(numbered("ws://127.0.0.1:7777").is_some());
+        assert!(numbered("ws://10.64.0.1:7777/path").is_some());
+        for url in ["ws://localhost:7777", "ws://[::1]:80", "wss://127.0.0.1:1", "nonsense"] {
+            assert_eq!(numbered(url), None, "{url}");
         }
+    }
+
+    #[test]
+    fn connections_of_one_reader_share_a_link_and_all_others_have_their_own() {
+        let role = |task| Role { label: None, speaks: Speaks::default(), task };
+        let reader = |reader| role(Task::Reader(Reading { reader, peeks: false }));
+        let roles =
+            [role(Task::Publisher { window: 1 }), reader(0), reader(1), reader(0), role(Task::Reconciler)];
+        let users = users(&roles, 2).unwrap();
+        assert_eq!(users[1], users[3]);
+        let distinct: std::collections::HashSet<_> = users.iter().collect();
+        assert_eq!(distinct.len(), 4);
+        let many = vec![role(Task::Reconciler); link::MOST_USERS + 1];
+        assert!(super::users(&many, 0).unwrap_err().to_string().contains("--set"));
     }
 }

@@ -56,6 +56,7 @@ pub(crate) struct Driver {
     client: Client,
     recorder: Rc<RefCell<Recorder>>,
     dialer: Arc<Dialer>,
+    id: usize,
     /// The format and compression of this client.
     offer: Offer,
     link: Option<Connection>,
@@ -97,6 +98,7 @@ impl Driver {
             client,
             recorder,
             dialer,
+            id,
             offer,
             link: None,
             before: Traffic::default(),
@@ -302,7 +304,7 @@ impl Driver {
     async fn connect(&mut self) -> anyhow::Result<()> {
         let receive_buffer_bytes = self.client.reads_slowly().then_some(SLOW_RECEIVE_BUFFER_BYTES);
         let target = self.dialer.target();
-        let connection = self.dialer.dial(&self.offer, receive_buffer_bytes).await;
+        let connection = self.dialer.dial(self.id, &self.offer, receive_buffer_bytes).await;
         let connection = connection.with_context(|| format!("cannot connect to {}", target.url))?;
         target.check(&self.offer, connection.agreement())?;
         self.link = Some(connection);

@@ -30,6 +30,7 @@ pub mod incidents;
 mod inputs;
 pub mod instructions;
 pub mod ledger;
+mod links;
 mod memory;
 mod meters;
 pub mod own_relay;
@@ -84,6 +85,14 @@ pub fn known_implementations(format: &str) -> Vec<&'static str> {
 /// Says what is wrong with the text and what is allowed.
 pub fn compression_label(text: &str) -> Result<String, String> {
     text.parse::<Compression>().map(|compression| compression.label()).map_err(|error| error.to_string())
+}
+
+/// The canonical spelling of an access link: a profile, and the parameters that differ from it.
+///
+/// # Errors
+/// Says what is wrong with the text and what is allowed.
+pub fn link_label(text: &str) -> Result<String, String> {
+    text.parse::<link::Link>().map(|link| link.spelled_out()).map_err(|error| error.why().to_owned())
 }
 
 /// Each compression at its best-known setting.

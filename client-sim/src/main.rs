@@ -1,15 +1,19 @@
 //! The `client-sim` program. With `role:relay` as its first argument it is `relay-sim`, so that a
-//! run can start a relay process from the same file; with `role:count` it plays for a counter of
-//! instructions.
+//! run can start a relay process from the same file; with `role:link` it emulates access links, and
+//! with `role:count` it plays for a counter of instructions.
 
 use std::process::ExitCode;
 
 use client_sim::{instructions::COUNT_ROLE, own_relay::RELAY_ROLE};
+use link::LINK_ROLE;
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1).peekable();
     if args.next_if(|role| role == RELAY_ROLE).is_some() {
         return relay_sim::main(args);
+    }
+    if args.next_if(|role| role == LINK_ROLE).is_some() {
+        return link::main(args);
     }
     if args.next_if(|role| role == COUNT_ROLE).is_some() {
         return client_sim::instructions::main(args);

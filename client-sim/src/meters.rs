@@ -14,6 +14,7 @@ pub(crate) struct Cost {
     pub(crate) relay_cpu: Option<CpuTime>,
     pub(crate) client_wait_ns: Option<u64>,
     pub(crate) allocations: Option<AllocationsRecord>,
+    pub(crate) links: Option<link::Report>,
 }
 
 /// The CPU clocks of both processes.
@@ -45,15 +46,21 @@ impl Clocks {
     }
 
     /// Reads everything once; allocations first, so that asking the relay for them is not measured.
-    pub(crate) fn start(self, own_relay: &mut Option<&mut OwnRelay>) -> Meters {
+    ///
+    /// # Errors
+    /// When the emulator of links has ended.
+    pub(crate) fn start(self, own_relay: &mut Option<&mut OwnRelay>) -> anyhow::Result<Meters> {
         let allocated = allocations(own_relay);
-        Meters {
+        if let Some(links) = own_relay.as_mut().and_then(|relay| relay.links.as_mut()) {
+            links.emulation.begin()?;
+        }
+        Ok(Meters {
             client: self.client.read(),
             relay: self.relay.as_ref().map(CpuClock::read),
             wait_ns: measure::runnable_wait_ns().ok(),
             allocated,
             clocks: self,
-        }
+        })
     }
 }
 
@@ -62,8 +69,8 @@ impl Meters {
     /// workers live: `/proc/self/task` (proc(5)) has no waiting time of a thread that ended.
     ///
     /// # Errors
-    /// When the clock of this process cannot be read. The CPU time of a relay that is gone is
-    /// unknown, not zero.
+    /// When the clock of this process cannot be read, or the emulator of links has ended. The CPU
+    /// time of a relay that is gone is unknown, not zero.
     pub(crate) fn stop(self, own_relay: &mut Option<&mut OwnRelay>) -> anyhow::Result<Cost> {
         let relay_cpu = self
             .clocks
@@ -73,7 +80,9 @@ impl Meters {
         let client_cpu = self.clocks.client.read()?.since(self.client?);
         let allocations = self.allocated.zip(allocations(own_relay));
         let wait_ns = measure::runnable_wait_ns().ok().zip(self.wait_ns);
+        let links = own_relay.as_mut().and_then(|relay| relay.links.as_mut());
         Ok(Cost {
+            links: links.map(|links| links.emulation.report()).transpose()?,
             client_cpu,
             relay_cpu,
             client_wait_ns: wait_ns.map(|(after, before)| after.saturating_sub(before)),

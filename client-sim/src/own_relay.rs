@@ -4,6 +4,7 @@
 use std::{
     ffi::OsString,
     io::{BufRead, BufReader, Read, Write},
+    net::Ipv4Addr,
     os::unix::process::CommandExt,
     process::{Child, ChildStdout, Command, Stdio},
     thread,
@@ -15,7 +16,7 @@ use measure::{Allocations, PinnedCores};
 use relay_sim::{Announcement, Totals};
 use serde::de::DeserializeOwned;
 
-use crate::cores;
+use crate::{cores, links::Links};
 
 /// The first argument that makes a program a relay.
 pub const RELAY_ROLE: &str = "role:relay";
@@ -36,28 +37,44 @@ pub struct OwnRelay {
     pub faults: Vec<String>,
     /// The format of its events on disk; `None` for memory.
     pub at_rest: Option<String>,
+    /// The links that clients reach it over.
+    pub(crate) links: Option<Links>,
 }
 
 impl OwnRelay {
     /// Starts a relay on a free port with relay-sim's flags, and waits until it listens. `pinned`
     /// pins the relay to its cores, and the calling thread, with the threads that it starts later,
-    /// to those of the clients.
+    /// to those of the clients. With `links` the relay is at their one end, and the calling thread
+    /// moves to the other.
     ///
     /// # Errors
     /// When the relay does not start; its own message is on standard error.
-    pub fn start(flags: &[OsString], pinned: Option<&PinnedCores>) -> anyhow::Result<OwnRelay> {
-        let Some(cores) = pinned else { return OwnRelay::spawn(flags) };
-        cores::keep_to(&cores.relay).context("cannot pin the relay (--no-pin avoids this)")?;
-        let relay = OwnRelay::spawn(flags);
-        cores::keep_to(&cores.clients).context("cannot pin the clients (--no-pin avoids this)")?;
-        relay
+    pub(crate) fn start(
+        flags: &[OsString],
+        pinned: Option<&PinnedCores>,
+        links: Option<Links>,
+    ) -> anyhow::Result<OwnRelay> {
+        let address = if links.is_some() { link::RELAY } else { Ipv4Addr::LOCALHOST };
+        if let Some(cores) = pinned {
+            cores::keep_to(&cores.relay).context("cannot pin the relay (--no-pin avoids this)")?;
+        }
+        let relay = OwnRelay::spawn(flags, address);
+        if let Some(cores) = pinned {
+            cores::keep_to(&cores.clients).context("cannot pin the clients (--no-pin avoids this)")?;
+        }
+        let mut relay = relay?;
+        if let Some(links) = &links {
+            links.emulation.join_users()?;
+        }
+        relay.links = links;
+        Ok(relay)
     }
 
-    fn spawn(flags: &[OsString]) -> anyhow::Result<OwnRelay> {
+    fn spawn(flags: &[OsString], address: Ipv4Addr) -> anyhow::Result<OwnRelay> {
         let program = std::env::current_exe().context("cannot find the file of this program")?;
         let mut child = Command::new(program)
             .arg(RELAY_ROLE)
-            .args(["--listen", "127.0.0.1:0", "--announce"])
+            .args(["--listen", &format!("{address}:0"), "--announce"])
             .args(flags)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -75,7 +92,7 @@ impl OwnRelay {
         let announcement: Announcement =
             serde_json::from_str(&line).with_context(|| format!("not an announcement: {line}"))?;
         let Announcement { listening: url, pid, faults, at_rest } = announcement;
-        Ok(OwnRelay { child, output, url, pid, faults, at_rest })
+        Ok(OwnRelay { child, output, url, pid, faults, at_rest, links: None })
     }
 
     /// Allocations of the relay since it started; `None` in builds without `count-allocations`, and

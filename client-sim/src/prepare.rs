@@ -209,6 +209,7 @@ mod tests {
             offer: Offer { formats: vec![Format::JSON], batched: false, compression: Compression::None },
             limits: WireLimits::default(),
             implementation: Implementation::Library,
+            over_links: false,
         };
         let shared = Arc::new(Shared::new(workload));
         let client = async {

@@ -3,16 +3,19 @@
 use std::time::Duration;
 
 use corpus::Corpus;
+use link::{Link, TcpSettings};
 use measure::{
     AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, EncodingsRecord, Environment,
-    FirstDeliveryRecord, FlowRecord, PinnedCores, Planted, PopulationRecord, Quantile, Rate, RelayProcess,
-    RunRecord, SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord, UsableCores, Validity, ValidityClass,
+    FirstDeliveryRecord, FlowRecord, LinkRecord, NO_LINK, PinnedCores, Planted, PopulationRecord, Quantile,
+    Rate, RelayProcess, RunRecord, SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord, UsableCores,
+    Validity, ValidityClass,
 };
 use relay_sim::Totals;
 use wire::{Agreement, Compression, Flow, Traffic};
 
 use crate::{
-    args::Args, client::Report, ledger, recorder::Timing, shared::Shared, swarm::Outcome, workload::Speaks,
+    args::Args, client::Report, ledger, links, recorder::Timing, shared::Shared, swarm::Outcome,
+    workload::Speaks,
 };
 
 /// Everything about a run except its outcome.
@@ -38,6 +41,8 @@ pub(crate) struct Facts<'a> {
     pub environment: Environment,
     /// The cores of relay and clients.
     pub pinned: Option<PinnedCores>,
+    /// The link of each user, and the settings of TCP at its ends.
+    pub link: Option<(&'a Link, TcpSettings)>,
 }
 
 /// What is known before the clock starts.
@@ -68,6 +73,10 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         let reason =
             "allocations were counted, which slows both ends: latencies and CPU times are no evidence";
         validity.add(ValidityClass::Suspect, reason.to_owned());
+    }
+    let link = link_record(&outcome, facts);
+    if let Some(link) = &link {
+        link.judge(&mut validity);
     }
     let status = match &outcome.incomplete {
         None => Status::Complete,
@@ -108,13 +117,15 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         relay_cpu: outcome.relay_cpu,
         populations,
         validity,
+        link,
         memory: outcome.memory,
         compression_memory: compression_memory(&outcome, facts),
         pinned: facts.pinned.clone(),
         usable_cores: Some(usable_cores(facts)),
         allocations: outcome.allocations,
         encodings: encodings(facts),
-        first_delivery: facts.prepared.first_delivery.clone(),
+        // Packets cost CPU that loopback does not take.
+        first_delivery: facts.prepared.first_delivery.clone().filter(|_| facts.link.is_none()),
         latency_bounds: Vec::new(),
         throughput: outcome.recorder.throughput.within(&spans, interval_ns),
         slices: outcome.recorder.slices(u64::try_from(facts.window.as_nanos()).unwrap_or(u64::MAX)),
@@ -170,7 +181,14 @@ fn cell(facts: &Facts<'_>) -> Cell {
         verify: if args.url.is_some() { "unknown".to_owned() } else { args.verify.to_string() },
         client_verify: args.client_verify.to_string(),
         reencode: if args.url.is_some() { "unknown".to_owned() } else { args.reencode.clone() },
+        link: args.link.as_ref().map_or_else(|| NO_LINK.to_owned(), Link::label),
     }
+}
+
+/// What the emulator of links did in the measured time.
+fn link_record(outcome: &Outcome, facts: &Facts<'_>) -> Option<LinkRecord> {
+    let (link, tcp) = facts.link.as_ref()?;
+    Some(links::record(link, tcp, outcome.links.as_ref()?))
 }
 
 /// The batch limits; those of a relay behind `--url` are unknown.
@@ -258,7 +276,9 @@ fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Fa
         // A run ends when everything is answered; the pause after its last burst belongs to the
         // load like those before.
         elapsed_ns: u64::try_from(outcome.wall.max(facts.window).as_nanos()).unwrap_or(u64::MAX),
-        cpu_pressure_percent: measure::cpu_pressure_percent(),
+        // Relay, clients and emulator are three processes, and a host of two cores is under
+        // pressure by them alone: over links the emulator's lateness says what that did.
+        cpu_pressure_percent: measure::cpu_pressure_percent().filter(|_| facts.link.is_none()),
     }
     .judge()
 }

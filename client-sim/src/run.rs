@@ -19,6 +19,7 @@ use crate::{
     expect, first_delivery, floor,
     incidents::Incidents,
     inputs::{UsageError, load, plan_over, print, report, trusted},
+    links::{self, Links},
     own_relay::OwnRelay,
     plan_facts::PlanFacts,
     prepare,
@@ -32,6 +33,10 @@ use crate::{
 
 /// Plans, prepares, runs and writes the record.
 pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
+    if args.link.is_some() {
+        // Before the first thread: only a process of one thread may enter a user namespace.
+        link::enter()?;
+    }
     let (mut scenario, corpus, seed) = inputs(args).map_err(UsageError)?;
     let mut workload = plan_within_rules(args, &mut scenario, &corpus, seed)?;
     workload.tolerates_seam = args.url.is_some() && !args.strict_seam;
@@ -47,7 +52,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         .transpose()
         .context("cannot make a directory in TMPDIR for --at-rest")?;
     let store = store.as_ref().map(tempfile::TempDir::path);
-    let mut own_relay = start_relay(args, &workload, pinned.as_ref(), store)?;
+    let start = |link| Links::start(link, seed, &args.congestion);
+    let links = args.link.as_ref().map(start).transpose()?;
+    let tcp = links.as_ref().map(|links| links.emulation.tcp.clone());
+    let mut own_relay = start_relay(args, &workload, pinned.as_ref(), store, links)?;
     let target = target(args, own_relay.as_ref(), compression, workload.roles.len())?;
     let options = options(args, own_relay.as_ref());
     let Played { shared, prepared, started_utc, outcome } =
@@ -64,6 +72,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         window: Duration::from_secs_f64(scenario.seconds),
         environment,
         pinned,
+        link: args.link.as_ref().zip(tcp),
     };
     // Stops the relay before the record is made, which holds the relay's totals. A relay that ends
     // badly is an error only after the record is written.
@@ -85,6 +94,7 @@ fn start_relay(
     workload: &Workload,
     pinned: Option<&PinnedCores>,
     store: Option<&Path>,
+    links: Option<Links>,
 ) -> anyhow::Result<Option<OwnRelay>> {
     if args.url.is_some() {
         return Ok(None);
@@ -94,7 +104,7 @@ fn start_relay(
         || relay_flags(args, workload, store),
         |script| vec!["--floor".into(), script.path().into()],
     );
-    let relay = OwnRelay::start(&flags, pinned).context("the relay of our own did not start")?;
+    let relay = OwnRelay::start(&flags, pinned, links).context("the relay of our own did not start")?;
     Ok(Some(relay))
 }
 
@@ -113,6 +123,7 @@ fn target(
         offer: Offer { batched: args.batched, formats: vec![args.format], compression },
         limits: limits(connections),
         implementation: args.implementation,
+        over_links: args.link.is_some(),
     })
 }
 
@@ -147,7 +158,9 @@ fn play(
     mut own_relay: Option<&mut OwnRelay>,
 ) -> anyhow::Result<Played> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let links = own_relay.as_mut().and_then(|relay| relay.links.as_mut());
+    let ended = links.and_then(Links::ended);
+    runtime.block_on(links::unless_ended(ended, async {
         let (agreement, live_limit) = prepare::prepare(&target, &workload).await?;
         if live_limit > 0 && !args.quiet {
             report("the relay sends no EOSE to limit 0: live subscriptions ask with limit 1");
@@ -168,7 +181,8 @@ fn play(
         };
         let totals = own_relay.as_mut().filter(|_| !args.floor).and_then(|relay| relay.totals());
         let prepared = Prepared { agreement, first_delivery, totals };
-        let dialer = Arc::new(Dialer::new(target, usize::try_from(plan_facts.connections_made)?));
+        let dialer = Dialer::new(target, usize::try_from(plan_facts.connections_made)?);
+        let dialer = Arc::new(dialer.with_users(&workload.roles, workload.readers).map_err(UsageError)?);
         let mut shared = Shared::new(workload);
         shared.client_verify = options.client_verify;
         let shared = Arc::new(shared);
@@ -178,7 +192,7 @@ fn play(
         let started_utc = measure::utc::format(std::time::SystemTime::now());
         let outcome = swarm::run(Arc::clone(&shared), &dialer, options, own_relay).await?;
         Ok(Played { shared, prepared, started_utc, outcome })
-    })
+    }))
 }
 
 /// The relay's first notice or refusal, or else why it ended the connection of a slow reader.

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use measure::{
-    Allocations, AllocationsRecord, CpuTime, EncodingsRecord, FirstDelivery, FlowRecord, Quantile, RunRecord,
-    Status, ValidityClass,
+    Allocations, AllocationsRecord, CpuTime, EncodingsRecord, FirstDelivery, FlowRecord, LinkRecord,
+    Quantile, RunRecord, Status, ValidityClass,
 };
 
 /// A few lines: the cell, the amounts, the latencies, the cost, and the validity.
@@ -76,6 +76,9 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
             "  {name:<16} {wire_bytes:>12} bytes in {messages} messages, {each:.1} bytes an envelope"
         )?;
     }
+    if let Some(link) = &record.link {
+        write_link(out, record, link)?;
+    }
     let cpu = |cpu: &CpuTime| format!("{:.2} µs an envelope", per_envelope(cpu.total_ns) / 1e3);
     if let Some(memory) = record.memory.as_ref().filter(|memory| memory.connections > 0) {
         let here = memory.client_bytes_per_connection() / 1024;
@@ -131,8 +134,12 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
             "  encodings        {cold} encoded for a first delivery, {cached} sent from the cache, {spliced} as published"
         )?;
     }
-    writeln!(out, "  relay CPU        {}", record.relay_cpu.as_ref().map_or("unknown".to_owned(), cpu))?;
-    writeln!(out, "  client CPU       {}", cpu(&record.client_cpu))?;
+    if record.link.is_some() {
+        writeln!(out, "  CPU              no evidence: packets over a link cost what loopback does not")?;
+    } else {
+        writeln!(out, "  relay CPU        {}", record.relay_cpu.as_ref().map_or("unknown".to_owned(), cpu))?;
+        writeln!(out, "  client CPU       {}", cpu(&record.client_cpu))?;
+    }
     writeln!(
         out,
         "  published        {} planned = {} accepted + {} refused + {} unanswered + {} unknown + {} dropped here",
@@ -193,6 +200,30 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
         ValidityClass::Valid => writeln!(out, "  valid"),
         class => writeln!(out, "  {class}: {}", record.validity.reasons.join("; ")),
     }
+}
+
+/// The link of each user, and what crossed all of them.
+fn write_link(out: &mut String, record: &RunRecord, link: &LinkRecord) -> std::fmt::Result {
+    writeln!(out, "  link             {}: {}; {}", record.cell.link, link.parameters, link.congestion)?;
+    for (name, flow) in [("link to clients", &link.down), ("link to relay", &link.up)] {
+        writeln!(
+            out,
+            "  {name:<16} {:>12} bytes in {} packets, {} dropped by the queue, {} lost, {} sent again, queueing p50 {} p99 {}",
+            flow.forwarded_bytes,
+            flow.forwarded,
+            flow.tail_dropped,
+            flow.lost,
+            flow.retransmitted,
+            milliseconds(flow.queued.quantile_ns(0.5)),
+            milliseconds(flow.queued.quantile_ns(0.99))
+        )?;
+    }
+    writeln!(
+        out,
+        "  emulator         late by p50 {} p99 {}",
+        milliseconds(link.lateness.quantile_ns(0.5)),
+        milliseconds(link.lateness.quantile_ns(0.99))
+    )
 }
 
 /// Formats a quantile. `[…]` marks one with few samples above it, `–` one with too few.

@@ -91,6 +91,8 @@ pub struct Outcome {
     pub client_wait_ns: Option<u64>,
     /// Wall time from start to end.
     pub wall: Duration,
+    /// What the emulator of links did from start to end.
+    pub links: Option<link::Report>,
     /// Resident memory before and after the connections are open.
     pub memory: Option<MemoryRecord>,
     /// Why the run is incomplete.
@@ -130,7 +132,7 @@ pub async fn run(
     let memory = memory_before.and_then(|before| memory::after(before, options.relay_pid, connected));
     let clocks = Clocks::of(options.relay_pid)?;
     shared.set_start(Instant::now());
-    let meters = clocks.start(&mut own_relay);
+    let meters = clocks.start(&mut own_relay)?;
     let mut incomplete = None;
     if all_ready {
         start.0.send_replace(true);
@@ -156,6 +158,7 @@ pub async fn run(
         relay_cpu: cost.relay_cpu,
         allocations: cost.allocations,
         client_wait_ns: cost.client_wait_ns,
+        links: cost.links,
         wall,
         memory,
         incomplete,

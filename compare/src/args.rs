@@ -340,7 +340,7 @@ pub(crate) struct SelftestFlags {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// A TOML file that states any of scenarios, formats, compressions, batchings, implementations,
-    /// verifications, reencodings, client_verifications, rates_per_s;
+    /// verifications, reencodings, client_verifications, links, rates_per_s;
     /// flags replace what it says
     #[arg(long, value_name = "FILE")]
     pub(crate) matrix: Option<PathBuf>,
@@ -379,6 +379,11 @@ pub(crate) struct Run {
     /// of the event's canonical JSON, NIP-01) or full (the signature, too) [default: none]
     #[arg(long, value_delimiter = ',')]
     pub(crate) client_verify: Option<Vec<String>>,
+    /// Emulated access links of the users, separated by commas: profiles (client-sim links lists
+    /// them), parameters behind colons (down=1.6mbit:up=750kbit:rtt=150ms:loss=1%), or none for
+    /// loopback. CPU times of such runs are no evidence [default: none]
+    #[arg(long, value_delimiter = ',', conflicts_with_all = ["url", "instructions"])]
+    pub(crate) link: Option<Vec<String>>,
     /// Events published per second, separated by commas, instead of the scenario's rate; several
     /// draw p99 against rate. auto: 60 % of what the weakest cell sustains, found by a pilot that
     /// is not counted, so that no latency is the length of a queue
@@ -468,6 +473,7 @@ impl Run {
         replace(&mut matrix.verifications, &self.verify);
         replace(&mut matrix.reencodings, &self.reencode);
         replace(&mut matrix.client_verifications, &self.client_verify);
+        replace(&mut matrix.links, &self.link);
         if let Some(rates) = &self.rates {
             let given = rates.iter().filter_map(|rate| match rate {
                 Rate::PerSecond(rate) => Some(*rate),

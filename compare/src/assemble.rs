@@ -88,6 +88,7 @@ fn cell_result(spec: &CellSpec, blocks: Vec<Block>) -> CellResult {
         verify: spec.verify.clone(),
         reencode: spec.reencode.clone(),
         client_verify: spec.client_verify.clone(),
+        link: spec.link.clone(),
         batching: if spec.batch_limits().is_some() { spec.batching.clone() } else { "none".to_owned() },
     });
     CellResult { id: spec.id.clone(), role: spec.role, rate_per_s: spec.rate_per_s, cell, blocks }

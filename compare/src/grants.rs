@@ -143,6 +143,7 @@ mod tests {
             compressions: vec!["none", "deflate", "deflate-no-takeover"],
             best_compressions: Vec::new(),
             compression_label: |text| Ok(text.to_owned()),
+            link_label: |text| Ok(text.to_owned()),
             too_few_bursts: |_, _| None,
         };
         let all = || vec!["all".to_owned()];

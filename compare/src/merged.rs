@@ -25,6 +25,8 @@ pub struct Merged {
     pub counts: Counts,
     /// The sums of the traffic.
     pub traffic: TrafficRecord,
+    /// Whether users had emulated access links: CPU times are no evidence then.
+    pub over_links: bool,
     /// Time with work outstanding.
     pub active_ns: u64,
     /// CPU time that the relays could have used, when every block knows their cores.
@@ -81,6 +83,7 @@ impl Merged {
             merged.counts += record.counts;
             merged.traffic = merged.traffic + record.traffic;
             merged.active_ns += record.active_ns;
+            merged.over_links |= record.link.is_some();
             let (relay, clients) = usable_cores(record);
             let add = |sum: Option<u64>, cores: Option<u64>| Some(sum? + cores? * record.elapsed_ns);
             merged.relay_capacity_ns = add(merged.relay_capacity_ns, relay);
@@ -280,6 +283,10 @@ impl Metric {
     /// `latency` names the metric of the latency columns.
     pub(crate) fn value(self, measured: &Merged, latency: &str) -> Option<f64> {
         let envelopes = Some(measured.counts.envelopes()).filter(|envelopes| *envelopes > 0)? as f64;
+        let is_cpu = matches!(self, Metric::RelayCpu | Metric::ClientCpu | Metric::BothCpu);
+        if is_cpu && measured.over_links {
+            return None;
+        }
         match self {
             Metric::EnvelopesPerSecond => {
                 let seconds = measured.active_ns as f64 / 1e9;

@@ -133,6 +133,7 @@ mod tests {
             compressions: vec!["none", "zstd"],
             best_compressions: Vec::new(),
             compression_label: |text| Ok(text.to_owned()),
+            link_label: |text| Ok(text.to_owned()),
             too_few_bursts: |_, _| None,
         };
         let all = || vec!["all".to_owned()];
@@ -153,6 +154,7 @@ mod tests {
             compressions: vec!["none", "deflate", "zstd"],
             best_compressions: Vec::new(),
             compression_label: |text| Ok(text.to_owned()),
+            link_label: |text| Ok(text.to_owned()),
             too_few_bursts: |_, _| None,
         };
         let all = cells(&known, &Matrix::default()).unwrap();

@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use measure::{Exit, RunRecord, Status, ValidityClass};
+use measure::{Exit, NO_LINK, RunRecord, Status, ValidityClass};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -246,6 +246,9 @@ fn command(request: &Request<'_>, cell: &CellSpec, seed: u64, record: &Path) -> 
     for fault in &cell.faults {
         command.args(["--relay-fault", fault]);
     }
+    if cell.link != NO_LINK {
+        command.args(["--link", &cell.link]);
+    }
     if let Some(rate) = cell.rate_per_s {
         command.args(["--rate", &rate.to_string()]);
     }
@@ -427,9 +430,19 @@ fn add_failure(block: &mut Block, text: String) {
     });
 }
 
+/// A link as a record names it: of a trace the file without its folder.
+fn stated_link(link: &str) -> String {
+    let part = |part: &str| match part.split_once("=@") {
+        Some((key, path)) => format!("{key}=@{}", path.rsplit('/').next().unwrap_or(path)),
+        None => part.to_owned(),
+    };
+    link.split(':').map(part).collect::<Vec<_>>().join(":")
+}
+
 /// Why a record is not about the block that asked for it.
 fn difference(cell: &CellSpec, seed: u64, record: &RunRecord) -> Option<String> {
     let (asked_seed, found_seed) = (seed.to_string(), record.seed.to_string());
+    let link = stated_link(&cell.link);
     let pairs = [
         ("format", &cell.format, &record.cell.format),
         ("compression", &cell.compression, &record.cell.compression),
@@ -437,6 +450,7 @@ fn difference(cell: &CellSpec, seed: u64, record: &RunRecord) -> Option<String> 
         ("verify", &cell.verify, &record.cell.verify),
         ("reencode", &cell.reencode, &record.cell.reencode),
         ("client verify", &cell.client_verify, &record.cell.client_verify),
+        ("link", &link, &record.cell.link),
         ("seed", &asked_seed, &found_seed),
     ];
     // A relay with faults never passes for one without.

@@ -123,6 +123,7 @@ impl Measured {
             Figure::Lost => Some(self.lost as f64),
             Figure::Rejected => Some(counts.rejected as f64),
             Figure::Achieved => self.achieved(),
+            Figure::RelayCpu if self.merged.over_links => None,
             Figure::RelayCpu => each(self.merged.relay_cpu?.total_ns),
             Figure::WireBytes => each(self.merged.traffic.wire_bytes()),
         }

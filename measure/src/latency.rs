@@ -102,6 +102,11 @@ impl Latency {
         self.clipped
     }
 
+    /// The shortest sample in nanoseconds (to three digits, rounded down), 0 when there is none.
+    pub fn min_ns(&self) -> u64 {
+        self.histogram.min()
+    }
+
     /// The longest sample in nanoseconds (to three digits), 0 when there is none.
     pub fn max_ns(&self) -> u64 {
         self.histogram.max()

@@ -16,6 +16,7 @@ mod encodings;
 mod environment;
 mod exit;
 mod latency;
+mod link;
 pub mod log;
 mod record;
 mod slices;
@@ -31,10 +32,11 @@ pub use encodings::{EncodingsRecord, FirstDelivery, FirstDeliveryRecord};
 pub use environment::Environment;
 pub use exit::Exit;
 pub use latency::{Latency, LatencyError, Quantile};
+pub use link::{LinkFlow, LinkRecord};
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,
-    LatencyBound, MemoryRecord, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess, RunRecord,
-    SCHEMA_VERSION, Status, Tool, TrafficRecord, UsableCores, read_versioned,
+    LatencyBound, MemoryRecord, NO_LINK, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess,
+    RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, UsableCores, read_versioned,
 };
 pub use slices::{Slice, SliceRecorder, Slices};
 pub use throughput::{Throughput, ThroughputRecorder};

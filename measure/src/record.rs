@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    Allocations, Counts, CpuTime, EncodingsRecord, Environment, FirstDeliveryRecord, Latency, Slices,
-    Throughput, Validity, unpack,
+    Allocations, Counts, CpuTime, EncodingsRecord, Environment, FirstDeliveryRecord, Latency, LinkRecord,
+    Slices, Throughput, Validity, unpack,
 };
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
@@ -59,6 +59,10 @@ pub struct RunRecord {
     pub populations: Vec<PopulationRecord>,
     /// Whether the numbers may be used.
     pub validity: Validity,
+    /// The emulated access links, in a run over links. CPU times of such a run are no evidence
+    /// (docs/links.md).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkRecord>,
     /// What connections take, where it was looked at.
     #[serde(default)]
     pub memory: Option<MemoryRecord>,
@@ -208,6 +212,9 @@ pub struct Tool {
     pub version: String,
 }
 
+/// The name of no emulated link in a [`Cell`].
+pub const NO_LINK: &str = "none";
+
 /// What one number of the table belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
@@ -237,6 +244,14 @@ pub struct Cell {
     /// `id` or `full`.
     #[serde(default = "no_check")]
     pub client_verify: String,
+    /// The emulated access link of each user: a profile, or its parameters; `none` for loopback, or
+    /// the network that is there.
+    #[serde(default = "no_link")]
+    pub link: String,
+}
+
+fn no_link() -> String {
+    NO_LINK.to_owned()
 }
 
 fn no_check() -> String {

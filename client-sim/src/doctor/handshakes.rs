@@ -54,6 +54,7 @@ async fn one(peer: &Peer, format: Format, compression: Compression, batched: boo
             offer: Offer { formats: vec![format], batched, compression: offered },
             limits: WireLimits::default(),
             implementation: Implementation::Library,
+            over_links: false,
         };
         match agreed(target).await {
             Ok(Compression::Deflate(params)) if Compression::Deflate(params).label() != offered.label() => {
@@ -72,7 +73,7 @@ async fn one(peer: &Peer, format: Format, compression: Compression, batched: boo
 async fn agreed(target: Target) -> Result<Compression, String> {
     let dialer = Dialer::new(target, 1);
     let mut connection =
-        dialer.dial(&dialer.target().offer, None).await.map_err(|error| error.to_string())?;
+        dialer.dial(0, &dialer.target().offer, None).await.map_err(|error| error.to_string())?;
     let agreement = connection.agreement().clone();
     let offer = &dialer.target().offer;
     let deflate = |compression: Compression| matches!(compression, Compression::Deflate(_));

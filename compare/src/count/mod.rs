@@ -66,7 +66,7 @@ pub fn count_cells(
     }
     let (mut conditions, mut rows) = (None, Vec::new());
     for load in loads {
-        let (scenario, rate_per_s) = load[0].load();
+        let (scenario, rate_per_s, _) = load[0].load();
         let mut args = vec!["--scenario".to_owned(), scenario.to_owned()];
         args.extend(["--seconds".to_owned(), play.seconds.to_string()]);
         args.extend(["--seed".to_owned(), play.seed.to_string()]);

@@ -9,9 +9,13 @@ use std::{fs, path::Path};
 use anyhow::Context;
 use serde::Deserialize;
 
+use measure::NO_LINK;
+
 use crate::result::Role;
 pub(crate) use names::{ALWAYS, NO_BATCHES};
-use names::{BATCHES, REENCODINGS, choose, choose_batchings, choose_compressions, choose_implementations};
+use names::{
+    BATCHES, REENCODINGS, choose, choose_batchings, choose_compressions, choose_implementations, choose_links,
+};
 pub use names::{Known, UnknownName};
 pub(crate) use reference::{Compared, reference};
 
@@ -48,6 +52,9 @@ pub struct Matrix {
     pub reencodings: Vec<String>,
     /// What clients check of each event that they receive: `none`, `id`, `full`.
     pub client_verifications: Vec<String>,
+    /// Emulated access links, each a profile or its parameters (`slow-4g`,
+    /// `down=1mbit:up=1mbit:rtt=50ms`), or `none` for loopback.
+    pub links: Vec<String>,
     /// Events published per second; empty for the scenario's own rate.
     pub rates_per_s: Vec<u32>,
 }
@@ -64,6 +71,7 @@ impl Default for Matrix {
             verifications: one("full"),
             reencodings: one(ALWAYS),
             client_verifications: one("none"),
+            links: one(NO_LINK),
             rates_per_s: Vec::new(),
         }
     }
@@ -118,14 +126,16 @@ pub struct CellSpec {
     pub reencode: String,
     /// What clients check of each event that they receive.
     pub client_verify: String,
+    /// The access link of each user, or `none`.
+    pub link: String,
     /// How the relay misbehaves, for tests of the instrument; no matrix has such cells.
     pub faults: Vec<String>,
 }
 
 impl CellSpec {
     /// The load; cells compare only under the same one.
-    pub(crate) fn load(&self) -> (&str, Option<u32>) {
-        (&self.scenario, self.rate_per_s)
+    pub(crate) fn load(&self) -> (&str, Option<u32>, &str) {
+        (&self.scenario, self.rate_per_s, &self.link)
     }
 
     /// The limits of its batches that differ from the standing ones, as (`ms`, `2`); `None` without
@@ -157,6 +167,7 @@ pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownNam
         [] => vec![None],
         rates => rates.iter().copied().map(Some).collect(),
     };
+    let links = choose_links(known, &matrix.links)?;
     let naming = Naming {
         implementation: implementations.len() > 1,
         verify: matrix.verifications.len() > 1,
@@ -164,6 +175,7 @@ pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownNam
         client_verify: matrix.client_verifications.len() > 1,
         scenario: matrix.scenarios.len() > 1,
         rate: rates.len() > 1,
+        link: links.len() > 1,
     };
     let anchor_implementation = implementations.iter().copied().find(|name| known.has(BASE_FORMAT, name));
     let anchor = Wire {
@@ -204,11 +216,11 @@ pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownNam
     wires.retain(|wire| *wire != anchor);
     let mut cells = Vec::new();
     for scenario in &matrix.scenarios {
-        for rate in &rates {
+        for (rate, link) in rates.iter().flat_map(|rate| links.iter().map(move |link| (rate, link))) {
             let anchors = [Role::Anchor, Role::Control, Role::Floor].map(|role| (role, anchor));
             let others = wires.iter().map(|wire| (Role::Cell, *wire));
             let all = anchors.into_iter().chain(others);
-            cells.extend(all.map(|(role, wire)| naming.cell(role, wire, scenario, *rate)));
+            cells.extend(all.map(|(role, wire)| naming.cell(role, wire, (scenario, *rate, link))));
         }
     }
     Ok(cells)
@@ -234,10 +246,16 @@ struct Naming {
     client_verify: bool,
     scenario: bool,
     rate: bool,
+    link: bool,
 }
 
 impl Naming {
-    fn cell(&self, role: Role, wire: Wire<'_>, scenario: &str, rate_per_s: Option<u32>) -> CellSpec {
+    fn cell(
+        &self,
+        role: Role,
+        wire: Wire<'_>,
+        (scenario, rate_per_s, link): (&str, Option<u32>, &str),
+    ) -> CellSpec {
         let Wire { format, compression, batching, implementation, verify, reencode, client_verify } = wire;
         let mut id = match (role, batching.strip_prefix(BATCHES)) {
             (Role::Control, _) => CONTROL.to_owned(),
@@ -259,6 +277,7 @@ impl Naming {
         also(self.client_verify, &format!("clients-{client_verify}"));
         also(self.scenario, scenario);
         also(self.rate, &format!("{}-per-s", rate_per_s.unwrap_or_default()));
+        also(self.link, link);
         CellSpec {
             id,
             role,
@@ -271,6 +290,7 @@ impl Naming {
             verify: verify.to_owned(),
             reencode: reencode.to_owned(),
             client_verify: client_verify.to_owned(),
+            link: link.to_owned(),
             faults: Vec::new(),
         }
     }
@@ -299,6 +319,10 @@ mod tests {
                 Some((name, "level=6")) => Ok(name.to_owned()),
                 Some((_, parameter)) if parameter.starts_with("level=") => Ok(text.to_owned()),
                 _ => Err("known: level".to_owned()),
+            },
+            link_label: |text| match text {
+                "wifi" | "4g:loss=1%" => Ok(text.to_owned()),
+                _ => Err("known: wifi".to_owned()),
             },
             too_few_bursts: |_, _| None,
         };
@@ -443,6 +467,24 @@ mod tests {
             "json+none+clients-none json-control+clients-none json+none+clients-full cbor+none+clients-none \
              cbor+none+clients-full"
         );
+    }
+
+    #[test]
+    fn a_link_is_part_of_the_load_and_has_its_own_anchor() {
+        let matrix = |links: &str| Matrix {
+            formats: list("json,cbor"),
+            compressions: list("none"),
+            links: list(links),
+            ..Matrix::default()
+        };
+        assert_eq!(
+            ids_of(&matrix("wifi,none,4g:loss=1%,wifi")).unwrap(),
+            "json+none+wifi json-control+wifi cbor+none+wifi json+none+none json-control+none cbor+none+none \
+             json+none+4g:loss=1% json-control+4g:loss=1% cbor+none+4g:loss=1%"
+        );
+        assert_eq!(ids_of(&matrix("wifi")).unwrap(), "json+none json-control cbor+none");
+        let error = ids_of(&matrix("5g")).unwrap_err().to_string();
+        assert_eq!(error, "link \"5g\": known: wifi");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use measure::NO_LINK;
+
 /// Each event is a message of its own.
 pub(crate) const NO_BATCHES: &str = "off";
 
@@ -31,6 +33,8 @@ pub struct Known {
     pub best_compressions: Vec<&'static str>,
     /// Normalises a compression with parameters, or says what is wrong with it.
     pub compression_label: fn(&str) -> Result<String, String>,
+    /// Normalises an access link, or says what is wrong with it.
+    pub link_label: fn(&str) -> Result<String, String>,
     /// Why blocks of so many seconds of a scenario hold too few bursts.
     pub too_few_bursts: fn(&str, u32) -> Option<String>,
 }
@@ -198,6 +202,28 @@ pub(super) fn choose_batchings(wanted: &[String]) -> Result<Vec<String>, Unknown
         }
         if !chosen.iter().any(|one| one == text) {
             chosen.push(text.to_owned());
+        }
+    }
+    Ok(chosen)
+}
+
+/// Links in the given order, each once.
+pub(super) fn choose_links(known: &Known, wanted: &[String]) -> Result<Vec<String>, UnknownName> {
+    let mut chosen: Vec<String> = Vec::new();
+    for text in wanted.iter().map(|text| text.trim()) {
+        let label = match text {
+            NO_LINK => Ok(NO_LINK.to_owned()),
+            text => (known.link_label)(text),
+        };
+        let label = label.map_err(|why| UnknownName {
+            what: "link".to_owned(),
+            name: text.to_owned(),
+            known: Vec::new(),
+            groups: Vec::new(),
+            why: Some(why),
+        })?;
+        if !chosen.contains(&label) {
+            chosen.push(label);
         }
     }
     Ok(chosen)

@@ -82,12 +82,13 @@ fn setting(cell: &CellResult) -> String {
         batching,
         compression,
         compression_parameters,
+        link,
         ..
     } = &cell.cell;
     let rate = cell.rate_per_s.map_or_else(String::new, |rate| format!(", {rate} events/s"));
     format!(
         "{implementation}, verify {verify}, reencode {reencode}, client verify {client_verify}, batching {batching}, \
-         {compression} {compression_parameters}{rate}"
+         {compression} {compression_parameters}, link {link}{rate}"
     )
 }
 

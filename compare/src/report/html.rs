@@ -151,6 +151,11 @@ fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
         body.push_str("<h3>Sessions, from the instant each was due by plan</h3>\n");
         body.push_str(&table_html(&sessions, &load.row_ids(false)));
     }
+    if let Some((links, note)) = load.links() {
+        body.push_str("<h3>Links</h3>\n");
+        body.push_str(&table_html(&links, &load.row_ids(false)));
+        add(body, format_args!("<p>{}</p>\n", escape(&note)));
+    }
     body.push_str("<h3>CPU, handshakes and first deliveries apart</h3>\n");
     body.push_str(&table_html(&load.apart(), &load.row_ids(false)));
     if let Some((checks, ids)) = load.beside_checks() {

@@ -12,6 +12,7 @@ mod html;
 mod instructions;
 mod likeness;
 mod limits;
+mod links;
 mod logs;
 mod number;
 mod provenance;

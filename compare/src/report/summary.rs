@@ -56,6 +56,9 @@ pub fn summary(result: &ResultFile) -> String {
         if let Some(sessions) = load.sessions() {
             line(&mut text, format_args!("\n### Sessions\n\n{}", sessions.markdown().trim_end()));
         }
+        if let Some((links, note)) = load.links() {
+            line(&mut text, format_args!("\n### Links\n\n{note}\n\n{}", links.markdown().trim_end()));
+        }
         line(
             &mut text,
             format_args!(
@@ -148,6 +151,10 @@ pub fn terminal(result: &ResultFile, wide: bool) -> String {
                     sessions.text().trim_end()
                 ),
             );
+        }
+        if let Some((links, note)) = load.links() {
+            line(&mut text, format_args!("\n{}", links.text().trim_end()));
+            fold(&mut text, &note);
         }
         if let Some(allocations) = load.allocations() {
             line(&mut text, format_args!("\n{}", allocations.text().trim_end()));

@@ -71,7 +71,7 @@ impl LoadView<'_> {
         shown.map(|view| view.cell.id.as_str()).collect()
     }
 
-    fn label_headings(&self) -> Vec<String> {
+    pub(crate) fn label_headings(&self) -> Vec<String> {
         let mut headings = vec!["format", "compression"];
         headings.extend(self.varies(|cell| &cell.cell.batching).then_some("batches"));
         headings.extend(self.varies(|cell| &cell.cell.implementation).then_some("code"));
@@ -151,7 +151,7 @@ impl LoadView<'_> {
             let mut row = self.labels(view.cell);
             let envelopes = view.merged.counts.envelopes();
             let micros = |ns: Option<u64>| {
-                let ns = ns.filter(|_| envelopes > 0);
+                let ns = ns.filter(|_| envelopes > 0 && !view.merged.over_links);
                 ns.map_or_else(|| NOTHING.to_owned(), |ns| number::three(ns as f64 / envelopes as f64 / 1e3))
             };
             let (relay, client) = (view.merged.relay_cpu, view.merged.client_cpu);

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use measure::NO_LINK;
+
 use super::{steady::Steadiness, utilisation::Utilisation};
 use crate::{
     matrix::{self, Compared},
@@ -14,7 +16,7 @@ use crate::{
 /// Logarithms of ratios by round.
 pub(crate) type LogRatios = BTreeMap<u32, f64>;
 
-/// The cells of one scenario at one rate.
+/// The cells of one scenario at one rate over one link.
 pub(crate) struct LoadView<'a> {
     pub(crate) result: &'a ResultFile,
     /// In the order of every table.
@@ -66,11 +68,17 @@ impl<'a> LoadView<'a> {
         LoadView { result, cells: cells.iter().map(view).collect(), latency }
     }
 
-    /// The load as a heading: the scenario and, where the matrix sets it, the rate.
+    /// The load as a heading: the scenario and, where the matrix sets them, the rate and the link.
     pub(crate) fn name(&self) -> String {
         let cell = self.cells[0].cell;
         let rate = cell.rate_per_s.map_or_else(String::new, |rate| format!(" at {rate} events/s"));
-        format!("{}{rate}", cell.cell.scenario)
+        let link = if self.is_over_links() { format!(" over {}", cell.cell.link) } else { String::new() };
+        format!("{}{rate}{link}", cell.cell.scenario)
+    }
+
+    /// Whether users have emulated access links, so that CPU times are no evidence.
+    pub(crate) fn is_over_links(&self) -> bool {
+        self.cells[0].cell.cell.link != NO_LINK
     }
 
     /// Whether allocations were counted, so that latencies and CPU times are no evidence.
@@ -204,7 +212,7 @@ impl Anchors {
 }
 
 impl CellResult {
-    fn load(&self) -> (&str, Option<u32>) {
-        (&self.cell.scenario, self.rate_per_s)
+    fn load(&self) -> (&str, Option<u32>, &str) {
+        (&self.cell.scenario, self.rate_per_s, &self.cell.link)
     }
 }

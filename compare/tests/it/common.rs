@@ -35,6 +35,7 @@ pub(crate) fn matrix(ids: &[&str]) -> Vec<CellSpec> {
         compressions: vec!["none", "deflate"],
         best_compressions: Vec::new(),
         compression_label: |text| Ok(text.to_owned()),
+        link_label: |text| Ok(text.to_owned()),
         too_few_bursts: |_, _| None,
     };
     let all = || vec!["all".to_owned()];
@@ -104,6 +105,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
             batching: batching.to_owned(),
             reencode: "always".to_owned(),
             client_verify: "none".to_owned(),
+            link: measure::NO_LINK.to_owned(),
         },
         seed,
         corpus: CorpusRecord {
@@ -144,6 +146,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
         relay_cpu: Some(cpu(run.relay_us_per_event)),
         populations: Vec::new(),
         validity: Validity::default(),
+        link: None,
         memory: None,
         compression_memory: None,
         pinned: None,
@@ -233,4 +236,31 @@ pub(crate) fn check_snapshot(path: &Path, text: &str) {
     let committed = fs::read_to_string(path).unwrap_or_default();
     let name = path.display();
     assert!(committed == text, "{name} differs; run with UPDATE_SNAPSHOTS=1 and review the change:\n{text}");
+}
+
+/// A link that carried so many bytes each way.
+pub(crate) fn link(forwarded_bytes: u64) -> measure::LinkRecord {
+    let flow = || measure::LinkFlow {
+        packets: 1_000,
+        forwarded: 1_000,
+        forwarded_bytes,
+        tail_dropped: 0,
+        lost: 0,
+        retransmitted: 0,
+        queued: Latency::new(),
+    };
+    measure::LinkRecord {
+        parameters: "down 1.6mbit, 75ms one way, queue 30000 bytes".to_owned(),
+        congestion: "cubic".to_owned(),
+        tcp: "no_metrics_save=1".to_owned(),
+        down: flow(),
+        up: flow(),
+        lateness: Latency::new(),
+        device_dropped: 0,
+        refused: 0,
+        foreign: 0,
+        unbalanced: None,
+        emulator_cpu_ns: 0,
+        emulator_wait_ns: None,
+    }
 }

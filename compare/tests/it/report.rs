@@ -795,3 +795,36 @@ fn the_tables_of_the_readme_are_those_of_the_published_results() {
         );
     }
 }
+
+#[test]
+fn over_links_there_are_bytes_of_packets_and_no_cpu_times() {
+    let over = |name: &str| {
+        let mut result = result("standard", 6, &CELLS, measured);
+        for cell in &mut result.cells {
+            cell.cell.link = name.to_owned();
+            for record in cell.blocks.iter_mut().filter_map(|block| block.record.as_mut()) {
+                record.cell.link = name.to_owned();
+                record.link = Some(common::link(1_234 * record.counts.deliveries));
+            }
+        }
+        result
+    };
+    let result = over("slow-4g");
+    let text = report::summary(&result);
+    for says in ["### Links", "CPU times are left out", "down 1.6mbit", "cubic", "IP B/event", "2,468"] {
+        assert!(text.contains(says), "{says}: {text}");
+    }
+    let derived = Derived::of(&result);
+    let cpu = [Metric::RelayCpu, Metric::ClientCpu, Metric::BothCpu];
+    assert!(derived.cells.iter().all(|cell| cpu.iter().all(|metric| !cell.figures.contains_key(metric))));
+    assert!(derived.comparisons.iter().all(|one| !cpu.contains(&one.metric)));
+    assert!(derived.comparisons.iter().any(|one| one.metric == Metric::LatencyP50));
+    report::html(&result).unwrap();
+    // Each link is a load of its own, with its own anchor.
+    let mut both = over("wifi");
+    both.cells.extend(result.cells);
+    let text = report::summary(&both);
+    assert!(text.contains("## mixed-day over wifi") && text.contains("## mixed-day over slow-4g"), "{text}");
+    let unlike = report::unlike(&over("wifi"), &over("slow-4g"));
+    assert!(unlike[0].contains(", link wifi") && unlike[0].contains(", link slow-4g"), "{unlike:?}");
+}

@@ -1,0 +1,290 @@
+//! Tests of runs over emulated access links, with real processes and the kernel's own TCP.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use measure::{Exit, RunRecord, Status};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tempfile::TempDir;
+
+/// Each of ten clients requests stored events at once and stays for the live ones.
+const SMALL: &str = r#"
+question = "Does it work?"
+learn = "Whether it works."
+seconds = 1.0
+
+[[publish]]
+connections = 2
+arrival = { shape = "poisson", rate_per_s = 20 }
+kinds = [1, 7]
+
+[[subscribe]]
+connections = 3
+
+[[subscribe.filter]]
+kinds = [1, 7]
+
+[[request]]
+connections = 10
+arrival = { shape = "spread", over_ms = 200 }
+connect = "per-session"
+
+[[request.step]]
+kinds = [1]
+authors = 200
+known = 100
+limit = 100
+"#;
+
+struct Setup {
+    folder: TempDir,
+}
+
+impl Setup {
+    fn new() -> Setup {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("small.toml"), SMALL).unwrap();
+        Setup { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn arguments(&self, extra: &[&str]) -> Vec<String> {
+        let path = |name| self.path(name).display().to_string();
+        let own = ["--scenario".to_owned(), path("small.toml"), "--record".to_owned(), path("record.json")];
+        own.into_iter().chain(extra.iter().map(|one| (*one).to_owned())).collect()
+    }
+
+    fn run(&self, extra: &[&str]) -> (Output, RunRecord) {
+        let output = client_sim(&self.arguments(extra)).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        // Allows 3: a busy machine may make the emulator late, but never the ledger wrong.
+        assert!([Exit::Success, Exit::Invalid].iter().any(|exit| exit.is(output.status.code())), "{text}");
+        (output, RunRecord::read(&self.path("record.json")).unwrap())
+    }
+}
+
+fn client_sim(arguments: &[String]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_client-sim"));
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn links_are_listed_with_their_sources_and_what_this_host_needs() {
+    let output = client_sim(&["links".to_owned()]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success());
+    for says in ["slow-4g", "1.6 / 0.75", "150 ms", "Lighthouse", "WebPageTest", "an assumption"] {
+        assert!(text.contains(says), "{text}");
+    }
+    assert!(
+        text.contains("This host can emulate links") || text.contains("cannot emulate links: "),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_link_that_does_not_exist_is_answered_with_those_that_do() {
+    let setup = Setup::new();
+    let no_relay = ["--link", "wifi", "--url", "ws://127.0.0.1:1"];
+    for (extra, says) in
+        [(&["--link", "5g"][..], "known: datacenter wifi"), (&no_relay, "cannot be used with")]
+    {
+        let output = client_sim(&setup.arguments(extra)).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(Exit::Usage.is(output.status.code()) && text.contains(says), "{text}");
+    }
+}
+
+#[test]
+#[ignore = "needs network namespaces and /dev/net/tun"]
+fn a_scenario_balances_and_takes_its_time_over_a_link() {
+    let setup = Setup::new();
+    let (output, record) = setup.run(&["--link", "down=9mbit,up=9mbit,rtt=80ms", "--congestion", "reno"]);
+    record.counts.balanced().unwrap();
+    assert_eq!(record.status, Status::Complete);
+    assert_eq!(record.cell.link, "down=9mbit:up=9mbit:rtt=80ms");
+    let link = record.link.as_ref().unwrap();
+    assert_eq!((link.unbalanced.as_deref(), link.congestion.as_str()), (None, "reno"));
+    assert!(link.parameters.contains("down 9mbit, 40ms one way"), "{}", link.parameters);
+    let wire = (record.traffic.to_client.wire_bytes, record.traffic.to_relay.wire_bytes);
+    let crossed = (link.down.forwarded_bytes, link.up.forwarded_bytes);
+    assert!(crossed.0 > wire.0 && crossed.1 > wire.1, "packets have headers: {crossed:?} {wire:?}");
+    assert!(wire.0 > 10_000, "{wire:?}");
+    // A link is never faster than it should be: a request takes a round trip, and a session a
+    // handshake of TCP and one of WebSocket before that.
+    let quickest = |metric: &str| record.latency[metric].min_ns();
+    assert!(quickest("eose") >= 79_000_000, "{}", quickest("eose"));
+    assert!(quickest("session") >= 239_000_000, "{}", quickest("session"));
+    assert!(quickest("response") >= 79_000_000, "{}", quickest("response"));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("link to clients") && text.contains("CPU              no evidence"), "{text}");
+    assert!(record.first_delivery.is_none(), "no CPU times of a run over links");
+}
+
+#[test]
+#[ignore = "needs network namespaces and /dev/net/tun"]
+fn users_do_not_share_their_links_over_a_link() {
+    let setup = Setup::new();
+    let (_, record) =
+        setup.run(&["--link", "down=400kbit,up=400kbit,rtt=20ms", "--set", "publish.arrival.rate_per_s=1"]);
+    record.counts.balanced().unwrap();
+    let link = record.link.as_ref().unwrap();
+    // Over one link in common this would take as long as the bytes of all.
+    let shared_ns = link.down.forwarded_bytes * 8 * 1_000_000 / 400;
+    let longest_ns = record.latency["session"].max_ns();
+    assert!(longest_ns < shared_ns / 3, "{longest_ns} ns, {shared_ns} ns over one link");
+    // And no session is faster than its own bytes: ten sessions of as many.
+    let most_ns = record.latency["session"].max_ns();
+    assert!(most_ns > shared_ns / 20, "{most_ns} of {shared_ns}");
+}
+
+#[test]
+#[ignore = "needs network namespaces and /dev/net/tun"]
+fn what_is_lost_is_sent_again_over_a_link() {
+    let setup = Setup::new();
+    let (_, record) = setup.run(&["--link", "wifi,loss=5%", "--seed", "7"]);
+    record.counts.balanced().unwrap();
+    let link = record.link.as_ref().unwrap();
+    assert!(link.down.lost > 0 && link.down.retransmitted > 0, "{link:?}");
+    assert_eq!(link.unbalanced, None);
+}
+
+/// The children of a process whose command line has this role.
+fn child_with_role(parent: u32, role: &str) -> Option<i32> {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    let has_role = |pid: &&str| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).nth(1) == Some(role.as_bytes())
+    };
+    children.split_whitespace().find(has_role)?.parse().ok()
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether a process runs: one that ended and was not waited for does not.
+fn runs(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+fn start(setup: &Setup) -> (Child, [i32; 2]) {
+    let mut child = client_sim(&setup.arguments(&["--link", "wifi", "--seconds", "60"]))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let find = |role| child_with_role(child.id(), role);
+    wait_until("relay and emulator start", || find("role:relay").is_some() && find("role:link").is_some());
+    let pids = ["role:relay", "role:link"].map(|role| find(role).unwrap());
+    // Beyond the preparation, as far as can be told from outside.
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(child.try_wait().unwrap(), None, "the run has ended too early");
+    (child, pids)
+}
+
+#[test]
+#[ignore = "needs network namespaces and /dev/net/tun"]
+fn whichever_process_is_killed_none_is_left_over_a_link() {
+    for victim in ["client", "relay", "emulator"] {
+        let setup = Setup::new();
+        let (mut child, [relay, emulator]) = start(&setup);
+        let client = i32::try_from(child.id()).unwrap();
+        let pid = match victim {
+            "client" => client,
+            "relay" => relay,
+            _ => emulator,
+        };
+        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+        wait_until(victim, || child.try_wait().unwrap().is_some());
+        wait_until(victim, || [client, relay, emulator].iter().all(|pid| !runs(*pid)));
+        assert!(!child.wait().unwrap().success(), "{victim}");
+    }
+}
+
+/// Runs a command in a user namespace of its own, as its root.
+fn inside(script: &str, setup: &Setup) -> Output {
+    let program = env!("CARGO_BIN_EXE_client-sim");
+    let script =
+        script.replace("PROGRAM", program).replace("FOLDER", &setup.folder.path().display().to_string());
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-ec", &script]);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+#[ignore = "needs user namespaces, and unshare and setpriv of util-linux"]
+fn a_host_that_allows_no_namespaces_is_told_which_setting_over_a_link() {
+    let setup = Setup::new();
+    let output = inside(
+        "echo 0 > /proc/sys/user/max_user_namespaces
+         exec setpriv --bounding-set=-all --inh-caps=-all PROGRAM --scenario FOLDER/small.toml --link wifi",
+        &setup,
+    );
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(Exit::NotPossible.is(output.status.code()), "{text}");
+    assert!(text.contains("sudo sysctl user.max_user_namespaces"), "{text}");
+    // Without a link the same program works on that host.
+    let output = inside(
+        "echo 0 > /proc/sys/user/max_user_namespaces
+         exec setpriv --bounding-set=-all --inh-caps=-all PROGRAM --scenario FOLDER/small.toml",
+        &setup,
+    );
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!([Exit::Success, Exit::Invalid].iter().any(|exit| exit.is(output.status.code())), "{text}");
+}
+
+#[test]
+#[ignore = "needs root, and unshare and setpriv of util-linux"]
+fn a_user_without_privileges_plays_over_a_link() {
+    let setup = Setup::new();
+    fs::set_permissions(setup.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    // The device as udev makes it on most systems: open to everyone.
+    let script = "mount -t tmpfs tmpfs /dev/net
+         mknod -m 666 /dev/net/tun c 10 200
+         cp PROGRAM FOLDER/program
+         exec setpriv --reuid 65534 --regid 65534 --clear-groups FOLDER/program --scenario FOLDER/small.toml \
+         --link wifi --record FOLDER/record.json";
+    let program = env!("CARGO_BIN_EXE_client-sim");
+    let script =
+        script.replace("PROGRAM", program).replace("FOLDER", &setup.folder.path().display().to_string());
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-ec", &script])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!([Exit::Success, Exit::Invalid].iter().any(|exit| exit.is(output.status.code())), "{text}");
+    let record = RunRecord::read(Path::new(&setup.path("record.json"))).unwrap();
+    record.counts.balanced().unwrap();
+    assert_eq!(record.link.unwrap().unbalanced, None);
+}
+
+/// Round trips, goodput and transfers against what the link demands: true on a quiet host alone.
+#[test]
+#[ignore = "a campaign of ten seconds on a quiet host: client-sim links --check"]
+fn campaign_of_transfers_over_a_link() {
+    let output = client_sim(&["links".to_owned(), "--check".to_owned()]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(text.lines().filter(|line| line.starts_with("pass")).count(), 6, "{text}");
+}

@@ -1,0 +1,169 @@
+//! What an emulated access link did in a run, and whether it kept to its own times.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Latency, Validity, ValidityClass};
+
+/// p99 of how late packets left the emulator: a tenth of the shortest step that a round trip of a
+/// profile makes.
+const LATE_INVALID_ABOVE_NS: u64 = 1_000_000;
+
+/// The emulated access link of each user, over the measured time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LinkRecord {
+    /// Rates, delays, queues, loss and jitter, in words.
+    pub parameters: String,
+    /// Congestion control of every connection.
+    pub congestion: String,
+    /// Other settings of TCP that decide times, as the kernel states them (tcp(7)).
+    pub tcp: String,
+    /// From relay to users.
+    pub down: LinkFlow,
+    /// From users to relay.
+    pub up: LinkFlow,
+    /// How much later than due packets left the emulator.
+    pub lateness: Latency,
+    /// Packets that the kernel dropped before the emulator read them.
+    pub device_dropped: u64,
+    /// Packets that the kernel did not take back from the emulator.
+    pub refused: u64,
+    /// Packets that are not of a user's connection.
+    pub foreign: u64,
+    /// Why the packets of kernel and emulator do not add up.
+    pub unbalanced: Option<String>,
+    /// CPU time of the emulator: how much of a core the links took.
+    pub emulator_cpu_ns: u64,
+    /// How long the emulator was runnable without running, where the kernel tells.
+    pub emulator_wait_ns: Option<u64>,
+}
+
+/// Packets of one direction, over all users. Bytes are those of IP packets, with the headers of IP
+/// and TCP.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LinkFlow {
+    /// Packets that came to the link.
+    pub packets: u64,
+    /// Packets that crossed it.
+    pub forwarded: u64,
+    /// Bytes of those.
+    pub forwarded_bytes: u64,
+    /// Packets that found its queue full.
+    pub tail_dropped: u64,
+    /// Packets that were lost by its share.
+    pub lost: u64,
+    /// TCP segments that were sent again (RFC 4022, `tcpRetransSegs`).
+    pub retransmitted: u64,
+    /// How long packets waited before the link began to carry them.
+    pub queued: Latency,
+}
+
+impl LinkRecord {
+    /// How late 99 % of the packets left at most; the latest of all where there are too few to
+    /// tell.
+    pub fn late_ns_p99(&self) -> u64 {
+        self.lateness.quantile_ns(0.99).ns().unwrap_or(self.lateness.max_ns())
+    }
+
+    /// Adds what is wrong with the emulation: it measures the host then, and no link.
+    pub fn judge(&self, validity: &mut Validity) {
+        let late_ns = self.late_ns_p99();
+        if late_ns > LATE_INVALID_ABOVE_NS {
+            let reason = format!(
+                "the emulator of links was late: p99 {:.3} ms (invalid above {:.0} ms)",
+                late_ns as f64 / 1e6,
+                LATE_INVALID_ABOVE_NS as f64 / 1e6
+            );
+            validity.add_timing(ValidityClass::Invalid, reason);
+        }
+        if self.device_dropped + self.refused > 0 {
+            let reason = format!(
+                "the kernel dropped {} packets that the link would have carried",
+                self.device_dropped + self.refused
+            );
+            validity.add_timing(ValidityClass::Invalid, reason);
+        }
+        if let Some(why) = &self.unbalanced {
+            validity.add(ValidityClass::Invalid, format!("the link's packets do not add up: {why}"));
+        }
+        if !self.tcp.contains("no_metrics_save=1") {
+            let reason =
+                "tcp_no_metrics_save is not set, so a connection begins with what an earlier one learnt";
+            validity.add_timing(ValidityClass::Suspect, reason.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(late_ns: &[u64]) -> LinkRecord {
+        let flow = || LinkFlow {
+            packets: 1,
+            forwarded: 1,
+            forwarded_bytes: 40,
+            tail_dropped: 0,
+            lost: 0,
+            retransmitted: 0,
+            queued: Latency::new(),
+        };
+        let mut lateness = Latency::new();
+        late_ns.iter().for_each(|ns| lateness.record(*ns));
+        LinkRecord {
+            parameters: String::new(),
+            congestion: "cubic".to_owned(),
+            tcp: "no_metrics_save=1".to_owned(),
+            down: flow(),
+            up: flow(),
+            lateness,
+            device_dropped: 0,
+            refused: 0,
+            foreign: 0,
+            unbalanced: None,
+            emulator_cpu_ns: 0,
+            emulator_wait_ns: None,
+        }
+    }
+
+    #[test]
+    fn a_late_or_lossy_emulation_is_invalid_and_never_a_slow_format() {
+        type Change = fn(&mut LinkRecord);
+        let cases: [(Change, ValidityClass, &str); 6] = [
+            (|_| {}, ValidityClass::Valid, ""),
+            (|link| link.lateness.record(3_000_000), ValidityClass::Valid, ""),
+            (
+                |link| (0..20).for_each(|_| link.lateness.record(3_000_000)),
+                ValidityClass::Invalid,
+                "late: p99 3.0",
+            ),
+            (|link| link.device_dropped = 2, ValidityClass::Invalid, "dropped 2 packets"),
+            (|link| link.refused = 1, ValidityClass::Invalid, "dropped 1 packets"),
+            (|link| link.tcp = "no_metrics_save=0".to_owned(), ValidityClass::Suspect, "tcp_no_metrics_save"),
+        ];
+        for (change, class, says) in cases {
+            let mut link = record(&[100_000; 1_500]);
+            change(&mut link);
+            let mut validity = Validity::default();
+            link.judge(&mut validity);
+            assert_eq!((validity.class, validity.counts), (class, ValidityClass::Valid), "{says}");
+            assert_eq!(validity.reasons.len(), usize::from(!says.is_empty()));
+            assert!(validity.reasons.iter().all(|reason| reason.contains(says)), "{:?}", validity.reasons);
+        }
+    }
+
+    #[test]
+    fn few_packets_are_judged_by_the_latest() {
+        let mut validity = Validity::default();
+        record(&[2_000_000, 10]).judge(&mut validity);
+        assert_eq!(validity.class, ValidityClass::Invalid);
+    }
+
+    #[test]
+    fn missing_packets_take_the_counts_away_too() {
+        let mut validity = Validity::default();
+        LinkRecord { unbalanced: Some("3 and 4".to_owned()), ..record(&[]) }.judge(&mut validity);
+        assert_eq!(validity.counts, ValidityClass::Invalid);
+        assert!(validity.reasons[0].contains("do not add up: 3 and 4"), "{:?}", validity.reasons);
+    }
+}
