@@ -8,6 +8,7 @@
 mod bench;
 mod finding;
 mod ledger;
+mod links;
 mod oracles;
 mod proxy;
 mod tcp_info;
@@ -30,7 +31,7 @@ type Test = fn(&mut Bench<'_>) -> Result<Finding>;
 
 /// The tests that take seconds, in the order they run. The busy loops come first, because CPU
 /// pressure averages over ten seconds and would invalidate the trials.
-const TESTS: [(&str, Test); 8] = [
+const TESTS: [(&str, Test); 10] = [
     ("starved", |bench| bench.starved()),
     ("stall", |bench| bench.stall()),
     ("delay", |bench| bench.delay()),
@@ -39,6 +40,8 @@ const TESTS: [(&str, Test); 8] = [
     ("workers", |bench| bench.workers()),
     ("killed", |bench| bench.killed()),
     ("ledger", |bench| bench.ledger()),
+    ("links", |bench| bench.links()),
+    ("late-link", |bench| bench.late_link()),
 ];
 
 /// The two that take minutes, measured as one experiment.

@@ -116,6 +116,7 @@ impl Bench<'_> {
             verify: VERIFY.to_owned(),
             reencode: ALWAYS.to_owned(),
             client_verify: "none".to_owned(),
+            link: measure::NO_LINK.to_owned(),
             faults,
         };
         let cells = [

@@ -1,0 +1,109 @@
+//! Do emulated access links take the time that they should, and is a late emulator noticed?
+
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use link::LINK_ROLE;
+use measure::ValidityClass;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use super::{
+    bench::{Bench, Running},
+    finding::Finding,
+};
+
+/// How long the emulator stands still, of the seconds of a run: a sixth of its packets are late.
+const STALL: Duration = Duration::from_millis(500);
+const SECONDS: f64 = 3.0;
+
+/// Upper bound on the start of an emulator.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Bench<'_> {
+    /// Round trips, transfers and goodput over a link, beside what its rates and delays demand.
+    pub(super) fn links(&mut self) -> Result<Finding> {
+        let findings = match link::check(self.program)? {
+            Ok(findings) => findings,
+            Err(why) => return Ok(not_possible(&why)),
+        };
+        let wrong: Vec<_> = findings.iter().filter(|finding| !finding.holds()).collect();
+        let shown = |finding: &link::Finding| {
+            format!("{} {:.2} for {:.2}", finding.what, finding.measured, finding.expected)
+        };
+        let worst = |finding: &&link::Finding| (finding.measured - finding.expected) / finding.tolerance;
+        let share = findings.iter().map(|finding| worst(&finding).abs()).fold(0.0, f64::max);
+        Ok(Finding {
+            done:
+                "round trips, 14 kB, 100 kB, 1 MB and a bulk transfer over a link of 9/1.5 Mbit/s and 60 ms"
+                    .to_owned(),
+            limit: "1 ms of the round trip, 3 % of slow start's time, 2 % of the rate".to_owned(),
+            measured: findings.iter().map(shown).collect::<Vec<_>>().join("; "),
+            values: vec![("share_of_tolerance", share)],
+            passed: wrong.is_empty(),
+        })
+    }
+
+    /// A late emulator makes a block invalid: it is never a slow format.
+    pub(super) fn late_link(&mut self) -> Result<Finding> {
+        if let Err(why) = link::probe(self.program)? {
+            return Ok(not_possible(&why));
+        }
+        let running = self.start(SECONDS, &["--link", "wifi", "--rate", "300", "--verify", "none"])?;
+        let emulator = running.emulator()?;
+        // The measured time begins when the clients are connected.
+        thread::sleep(Duration::from_secs(1));
+        kill(emulator, Signal::SIGSTOP).context("cannot stop the emulator")?;
+        thread::sleep(STALL);
+        kill(emulator, Signal::SIGCONT).context("cannot let the emulator go on")?;
+        let run = running.finish()?;
+        let link = run.record.link.as_ref().context("the record has no link")?;
+        let noticed =
+            run.record.validity.reasons.iter().any(|reason| reason.contains("emulator of links was late"));
+        let late_ms = link.late_ns_p99() as f64 / 1e6;
+        Ok(Finding {
+            done: format!("the emulator of links stands still for {} ms of {SECONDS} s", STALL.as_millis()),
+            limit: "the block is invalid, and the reason is the emulator".to_owned(),
+            measured: format!("lateness p99 {late_ms:.1} ms; {}", run.record.validity.reasons.join("; ")),
+            values: vec![("late_ms_p99", late_ms)],
+            passed: noticed && run.record.validity.class == ValidityClass::Invalid,
+        })
+    }
+}
+
+/// Where links cannot be emulated no run has any, and there is nothing to test.
+fn not_possible(why: &str) -> Finding {
+    Finding {
+        done: "whether this host can emulate links".to_owned(),
+        limit: "runs over links are true, or refused".to_owned(),
+        measured: format!("refused: {why}"),
+        values: Vec::new(),
+        passed: true,
+    }
+}
+
+impl Running {
+    /// Waits for the emulator that this client starts.
+    fn emulator(&self) -> Result<Pid> {
+        let parent = self.child.id();
+        let is_emulator = |pid: &&str| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split(|byte| *byte == 0).nth(1) == Some(LINK_ROLE.as_bytes())
+        };
+        let began = Instant::now();
+        loop {
+            let children =
+                fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+            if let Some(pid) = children.split_whitespace().find(is_emulator) {
+                return Ok(Pid::from_raw(pid.parse().context("a process id is a number")?));
+            }
+            ensure!(began.elapsed() < PATIENCE, "the client started no emulator");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
