@@ -160,7 +160,7 @@ fn judge_first_answer(report: &Report, agreement: &Agreement) -> anyhow::Result<
 #[cfg(test)]
 mod tests {
     use codecs::{Event, Format, Implementation, RelayMessage};
-    use tokio::net::TcpListener;
+    use tokio::{net::TcpListener, time::timeout};
     use wire::{Accepted, Compression, Offer, ServerConfig, Support, WireLimits};
 
     use super::*;
@@ -225,10 +225,15 @@ mod tests {
             }
             anyhow::Ok(())
         };
-        tokio::select! {
-            done = client => done,
-            () = relay(listener, Duration::from_millis(pause_ms), answers) => unreachable!("it answers for ever"),
-        }
+        let talk = async {
+            tokio::select! {
+                done = client => done,
+                () = relay(listener, Duration::from_millis(pause_ms), answers) => {
+                    unreachable!("it answers for ever")
+                }
+            }
+        };
+        timeout(Duration::from_secs(30), talk).await.expect("the wait ends")
     }
 
     fn delivery(event: &Event<'_>) -> RelayMessage<'static> {
