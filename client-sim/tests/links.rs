@@ -130,7 +130,7 @@ fn a_scenario_balances_and_takes_its_time_over_a_link() {
     assert!(quickest("eose") >= 79_000_000, "{}", quickest("eose"));
     assert!(quickest("session") >= 239_000_000, "{}", quickest("session"));
     assert!(quickest("response") >= 79_000_000, "{}", quickest("response"));
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("link to clients") && text.contains("CPU              no evidence"), "{text}");
     assert!(record.first_delivery.is_none(), "no CPU times of a run over links");
 }
