@@ -61,7 +61,7 @@ fn play(fault: &str) -> Played {
         .arg(&record)
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let text = String::from_utf8_lossy(&[output.stderr, output.stdout].concat()).into_owned();
     let record = RunRecord::read(&record).unwrap_or_else(|error| panic!("{error}: {text}"));
     let ledger = std::fs::read_to_string(folder.path().join("ledger.jsonl")).unwrap();
     let ledger = ledger.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
