@@ -35,22 +35,20 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         .with_writer(stderr)
         .with_ansi(stderr().is_terminal())
         .init();
-    if let Some(Command::Doctor(args)) = &args.command {
-        return examine(args);
+    match &args.command {
+        None => play(&args),
+        Some(Command::Doctor(args)) => examine(args),
+        Some(Command::Links { check: true }) => check_links(),
+        Some(Command::Links { check: false }) => say(links::list()),
+        Some(Command::Scenarios) => say(explain::list()),
+        Some(Command::Formats) => say(Ok(explain::formats())),
+        Some(Command::Explain(args)) => say(plan(args)),
     }
-    if let Some(Command::Links { check: true }) = &args.command {
-        return check_links();
-    }
-    if let Some(command) = &args.command {
-        return match say(command) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                report(&format!("client-sim: {error:#}"));
-                Exit::Usage.into()
-            }
-        };
-    }
-    match run::run(&args) {
+}
+
+/// Plays a scenario.
+fn play(args: &Args) -> ExitCode {
+    match run::run(args) {
         Ok(record) => exit(&record).into(),
         Err(error) => {
             report(&format!("client-sim: {error:#}"));
@@ -94,21 +92,24 @@ fn check_links() -> ExitCode {
     }
 }
 
-/// Runs a command other than a run.
-fn say(command: &Command) -> anyhow::Result<()> {
-    let text = match command {
-        Command::Scenarios => explain::list()?,
-        Command::Formats => explain::formats(),
-        Command::Links { .. } => links::list()?,
-        Command::Doctor(args) => doctor::run(args)?.1,
-        Command::Explain(Explain { scenario, set, corpus, seed, seconds }) => {
-            let (scenario, corpus) = load(scenario, set, *seconds, corpus.as_deref())?;
-            let formats: Vec<_> = Format::core().collect();
-            let workload = plan_over(&scenario, &corpus, *seed, &formats)?;
-            explain::explain(&scenario, &corpus, &workload, *seed)?
+/// Prints what a command says, or why it cannot.
+fn say(text: anyhow::Result<String>) -> ExitCode {
+    match text.and_then(|text| print(&text)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(&format!("client-sim: {error:#}"));
+            Exit::Usage.into()
         }
-    };
-    print(&text)
+    }
+}
+
+/// The plan of a scenario.
+fn plan(args: &Explain) -> anyhow::Result<String> {
+    let Explain { scenario, set, corpus, seed, seconds } = args;
+    let (scenario, corpus) = load(scenario, set, *seconds, corpus.as_deref())?;
+    let formats: Vec<_> = Format::core().collect();
+    let workload = plan_over(&scenario, &corpus, *seed, &formats)?;
+    explain::explain(&scenario, &corpus, &workload, *seed)
 }
 
 /// The exit code of a run. An early end comes before all other reasons, because it unbalances the

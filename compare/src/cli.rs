@@ -153,6 +153,9 @@ fn test_instrument(flags: &SelftestFlags, known: &Known) -> Result<Exit> {
         // A closed pipe still leaves the exit code.
         let _ = writeln!(io::stdout(), "{}", oracle.line());
     })?;
+    if let Some(untested) = &found.untested {
+        let _ = writeln!(io::stderr(), "not tested: {untested}");
+    }
     if let Some(file) = &flags.out {
         found.write(file)?;
     }

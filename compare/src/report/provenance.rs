@@ -160,11 +160,13 @@ pub(crate) fn tested(result: &ResultFile) -> String {
         Some(test) => {
             let passed = test.oracles.iter().filter(|oracle| oracle.passed).count();
             let commit = test.git.as_ref().and_then(|git| git.commit.get(..8)).unwrap_or("unknown");
+            let untested = test.untested.as_ref().map(|why| format!(" Not tested: {why}"));
             format!(
-                "{passed} of {} passed ({}, commit {commit}, {}).",
+                "{passed} of {} passed ({}, commit {commit}, {}).{}",
                 test.oracles.len(),
                 if test.quick { "the short form" } else { "the long form" },
-                test.started_utc
+                test.started_utc,
+                untested.unwrap_or_default()
             )
         }
     }

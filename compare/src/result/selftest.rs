@@ -26,6 +26,9 @@ pub struct SelfTest {
     pub quick: bool,
     /// In the order they ran.
     pub oracles: Vec<Oracle>,
+    /// Which tests the host cannot run, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untested: Option<String>,
 }
 
 /// One test of the instrument.

@@ -76,6 +76,7 @@ mod tests {
             started_utc: String::new(),
             quick: false,
             oracles: vec![oracle],
+            untested: None,
         };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("selftest.json");

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, ensure};
 use link::LINK_ROLE;
 use measure::ValidityClass;
 use nix::{
@@ -28,10 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 impl Bench<'_> {
     /// Round trips, transfers and goodput over a link, beside what its rates and delays demand.
     pub(super) fn links(&mut self) -> Result<Finding> {
-        let findings = match link::check(self.program)? {
-            Ok(findings) => findings,
-            Err(why) => return Ok(not_possible(&why)),
-        };
+        let findings = link::check(self.program)?.map_err(Error::msg)?;
         let wrong: Vec<_> = findings.iter().filter(|finding| !finding.holds()).collect();
         let shown = |finding: &link::Finding| {
             format!("{} {:.2} for {:.2}", finding.what, finding.measured, finding.expected)
@@ -51,9 +48,6 @@ impl Bench<'_> {
 
     /// A late emulator makes a block invalid: it is never a slow format.
     pub(super) fn late_link(&mut self) -> Result<Finding> {
-        if let Err(why) = link::probe(self.program)? {
-            return Ok(not_possible(&why));
-        }
         let running = self.start(SECONDS, &["--link", "wifi", "--rate", "300", "--verify", "none"])?;
         let emulator = running.emulator()?;
         // The measured time begins when the clients are connected.
@@ -73,17 +67,6 @@ impl Bench<'_> {
             values: vec![("late_ms_p99", late_ms)],
             passed: noticed && run.record.validity.class == ValidityClass::Invalid,
         })
-    }
-}
-
-/// Where links cannot be emulated no run has any, and there is nothing to test.
-fn not_possible(why: &str) -> Finding {
-    Finding {
-        done: "whether this host can emulate links".to_owned(),
-        limit: "runs over links are true, or refused".to_owned(),
-        measured: format!("refused: {why}"),
-        values: Vec::new(),
-        passed: true,
     }
 }
 

@@ -16,7 +16,7 @@ mod trials;
 
 use std::{path::Path, time::Instant, time::SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use measure::{Environment, SCHEMA_VERSION, Tool, utc};
 
 use crate::{
@@ -44,6 +44,9 @@ const TESTS: [(&str, Test); 10] = [
     ("late-link", |bench| bench.late_link()),
 ];
 
+/// Those that need network namespaces. Where the host has none, no run is over links.
+const OVER_LINKS: [&str; 2] = ["links", "late-link"];
+
 /// The two that take minutes, measured as one experiment.
 const TRIALS: [&str; 2] = ["a-a", "plus-10"];
 
@@ -56,14 +59,24 @@ pub fn names() -> Vec<&'static str> {
 /// also plays relay and clients.
 ///
 /// # Errors
-/// When a process cannot be started or leaves no record.
+/// When a process cannot be started or leaves no record; when a test was asked for by name that
+/// this host cannot run.
 pub fn run(program: &Path, options: &Options, mut tell: impl FnMut(&Oracle)) -> Result<SelfTest> {
     let started_utc = utc::format(SystemTime::now());
     let folder = tempfile::tempdir().context("cannot make a folder for the records")?;
     let mut bench = Bench::new(program, folder.path(), options)?;
     let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
+    let over_links = |name: &str| OVER_LINKS.contains(&name);
+    let forbidden = match OVER_LINKS.into_iter().any(wanted) {
+        true => link::probe(program)?.err(),
+        false => None,
+    };
+    if let Some(why) = forbidden.as_ref().filter(|_| !options.only.is_empty()) {
+        bail!("{}: {why}", OVER_LINKS.join(", "));
+    }
     let mut oracles = Vec::new();
-    for (name, test) in TESTS.into_iter().filter(|(name, _)| wanted(name)) {
+    let possible = |name: &str| forbidden.is_none() || !over_links(name);
+    for (name, test) in TESTS.into_iter().filter(|(name, _)| wanted(name) && possible(name)) {
         let began = Instant::now();
         let found = test(&mut bench).with_context(|| format!("test {name}"))?;
         oracles.push(found.named(name, began));
@@ -85,5 +98,6 @@ pub fn run(program: &Path, options: &Options, mut tell: impl FnMut(&Oracle)) -> 
         started_utc,
         quick: options.quick,
         oracles,
+        untested: forbidden.map(|why| format!("{}: {why}", OVER_LINKS.join(", "))),
     })
 }

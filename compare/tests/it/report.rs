@@ -417,6 +417,7 @@ fn a_failed_test_of_the_instrument_stands_before_every_number() {
         started_utc: result.started_utc.clone(),
         quick: true,
         oracles: vec![oracle("stall", true), oracle("cpu", false)],
+        untested: Some("links: this host has no namespaces".to_owned()),
     });
     for text in [report::summary(&result), report::html(&result).unwrap()] {
         let (warning, first) =
@@ -424,6 +425,7 @@ fn a_failed_test_of_the_instrument_stands_before_every_number() {
         assert!(warning < first);
         assert!(text.contains("1 of 2 passed (the short form, commit 01234567"), "{text}");
         assert!(text.contains("what had to be seen"));
+        assert!(text.contains("Not tested: links: this host has no namespaces"), "{text}");
         assert!(!text.contains("Another commit was tested"), "{text}");
     }
     let tested = result.selftest.as_mut().unwrap();
