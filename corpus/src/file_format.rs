@@ -14,7 +14,7 @@ pub const MAX_BATCH_BYTES: usize = 64 << 20;
 /// How events are laid out in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileFormat {
-    /// One NIP-01 object a line.
+    /// One NIP-01 object a line; read also as NIP-01's EVENT message of a relay.
     Jsonl,
     /// [`FileFormat::Jsonl`] in gzip, one member or several.
     JsonlGzip,

@@ -54,6 +54,20 @@ fn file_of(format: FileFormat, events: &[Event<'_>]) -> Vec<u8> {
 }
 
 #[test]
+fn a_log_of_event_messages_is_a_corpus() {
+    let events = some_events();
+    let lines = String::from_utf8(file_of(FileFormat::Jsonl, &events)).unwrap();
+    let log: String = lines.lines().map(|event| format!("[\"EVENT\",\"mine\", {event}]\n")).collect();
+    assert_eq!(read_bytes("log.jsonl", log.as_bytes()).unwrap().events, events);
+
+    let eose = format!("{log}[\"EOSE\",\"mine\"]\n");
+    let error = read_bytes("log.jsonl", eose.as_bytes()).unwrap_err().to_string();
+    let line = format!("line {}", events.len() + 1);
+    assert!(error.contains(&line) && error.contains("other than EVENT"), "{error}");
+    assert!(read_bytes("log.jsonl", b"[\"EVENT\",\"mine\",{}]\n").is_err());
+}
+
+#[test]
 fn every_format_gives_the_same_events_back() {
     let events = some_events();
     for format in FileFormat::all() {

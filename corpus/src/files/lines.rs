@@ -1,8 +1,8 @@
-//! One event a line: a NIP-01 object, or Notepack's text form.
+//! One event a line: a NIP-01 object or EVENT message, or Notepack's text form.
 
 use std::io::{BufRead, Read, Write};
 
-use codecs::{DecodeError, Event, Format, notepack_text};
+use codecs::{DecodeError, Event, Format, RelayMessage, notepack_text};
 
 use super::{Damage, WriteError};
 use crate::{MAX_RECORD_BYTES, RecordError};
@@ -17,9 +17,18 @@ pub(super) enum Form {
 impl Form {
     fn read(self, text: &[u8]) -> Result<Event<'static>, DecodeError> {
         match self {
+            Form::Json if text.starts_with(b"[") => event_of_message(text),
             Form::Json => Format::JSON.spec().library.decode_event(text).map(Event::into_owned),
             Form::NotepackText => notepack_text::decode(text),
         }
+    }
+}
+
+/// The event of `["EVENT",subscription,event]`, of which logs of a relay's messages consist.
+fn event_of_message(text: &[u8]) -> Result<Event<'static>, DecodeError> {
+    match Format::JSON.spec().library.decode_relay(text)? {
+        RelayMessage::Event { event, .. } => Ok(event.into_owned().into_owned()),
+        _ => Err(DecodeError::Malformed("event: a relay's message other than EVENT")),
     }
 }
 
