@@ -50,11 +50,11 @@ impl<'a> Bench<'a> {
         self.start(seconds, flags)?.finish()
     }
 
-    /// Plays another scenario, of this text, with its own length.
-    pub(super) fn play(&mut self, name: &str, text: &str, flags: &[&str]) -> Result<Run> {
+    /// Starts another scenario, of this text, with its own length.
+    pub(super) fn play(&mut self, name: &str, text: &str, flags: &[&str]) -> Result<Running> {
         let scenario = self.folder.join(format!("{name}.toml"));
         fs::write(&scenario, text).with_context(|| format!("cannot write {}", scenario.display()))?;
-        self.spawn(&scenario, flags)?.finish()
+        self.spawn(&scenario, flags)
     }
 
     /// Plays it against a relay of our own that verifies nothing and has these faults.

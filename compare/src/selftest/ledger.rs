@@ -1,9 +1,14 @@
 //! The ledger's own test: what a relay spoils must be counted, each delivery as what became of it.
 
+use std::fmt;
+
 use anyhow::{Context, Result};
 use measure::{Counts, Exit, Planted};
 
-use super::{bench::Bench, bench::Run, finding::Finding};
+use super::{
+    bench::{Bench, Run, Running},
+    finding::Finding,
+};
 
 const SCENARIO: &str = include_str!("ledger.toml");
 
@@ -13,6 +18,29 @@ const RATE: &str = "3%";
 /// What the relay is told to do to deliveries, all at once.
 const FAULTS: [&str; 5] = ["lose", "double", "alter", "invent", "misroute"];
 
+/// Clients that run at a time.
+const AT_ONCE: usize = 2;
+
+/// A combination that is tried.
+struct Cell {
+    format: String,
+    compression: String,
+    batched: bool,
+}
+
+impl Cell {
+    fn new(format: &str, compression: &str, batched: bool) -> Cell {
+        Cell { format: format.to_owned(), compression: compression.to_owned(), batched }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let batched = if self.batched { ", batched" } else { "" };
+        write!(f, "{}+{}{batched}", self.format, self.compression)
+    }
+}
+
 impl Bench<'_> {
     /// The relay loses, doubles, alters, invents and misroutes deliveries and counts what it did.
     /// The ledger must find each one and nothing else, in every format and compression, event by
@@ -21,19 +49,18 @@ impl Bench<'_> {
         let cells = self.ledger_cells();
         let mut sum = Planted::default();
         let mut wrong = Vec::new();
-        for (n, (format, compression, batched)) in cells.iter().enumerate() {
-            let faults: Vec<String> = FAULTS.iter().map(|fault| format!("{fault}={RATE}:seed={n}")).collect();
-            let mut flags = vec!["--format", format, "--compression", compression, "--verify", "none"];
-            flags.extend(["--drain-seconds", "1"]);
-            flags.extend(batched.then_some("--batched"));
-            faults.iter().for_each(|fault| flags.extend(["--relay-fault", fault]));
-            let run = self.play("ledger", SCENARIO, &flags)?;
-            let name = format!("{format}+{compression}{}", if *batched { ", batched" } else { "" });
-            let planted = run.record.relay.as_ref().and_then(|relay| relay.planted);
-            let planted =
-                planted.with_context(|| format!("{name}: the relay did not say what it spoiled"))?;
-            wrong.extend(difference(&run, &planted).map(|difference| format!("{name}: {difference}")));
-            sum = sum + planted;
+        // Runs mostly wait, and counts do not depend on time.
+        for (first, together) in (0..).step_by(AT_ONCE).zip(cells.chunks(AT_ONCE)) {
+            let start = |(seed, cell)| self.start_cell(cell, seed);
+            let started = (first..).zip(together).map(start).collect::<Result<Vec<Running>>>()?;
+            for (cell, running) in together.iter().zip(started) {
+                let run = running.finish()?;
+                let planted = run.record.relay.as_ref().and_then(|relay| relay.planted);
+                let planted =
+                    planted.with_context(|| format!("{cell}: the relay did not say what it spoiled"))?;
+                wrong.extend(difference(&run, &planted).map(|difference| format!("{cell}: {difference}")));
+                sum = sum + planted;
+            }
         }
         let Planted { lost, doubled, altered, invented, misrouted } = sum;
         let each = [lost, doubled, altered, invented, misrouted];
@@ -57,20 +84,29 @@ impl Bench<'_> {
         })
     }
 
+    fn start_cell(&mut self, cell: &Cell, seed: usize) -> Result<Running> {
+        let faults: Vec<String> = FAULTS.iter().map(|fault| format!("{fault}={RATE}:seed={seed}")).collect();
+        let mut flags = vec!["--format", &cell.format, "--compression", &cell.compression];
+        flags.extend(["--verify", "none", "--drain-seconds", "1"]);
+        flags.extend(cell.batched.then_some("--batched"));
+        faults.iter().for_each(|fault| flags.extend(["--relay-fault", fault]));
+        self.play("ledger", SCENARIO, &flags)
+    }
+
     /// The combinations that are tried: all, or in the short form each format and each compression
     /// once.
-    fn ledger_cells(&self) -> Vec<(String, String, bool)> {
+    fn ledger_cells(&self) -> Vec<Cell> {
         let (formats, compressions) = (&self.options.formats, &self.options.compressions);
         let mut cells = Vec::new();
         for format in formats {
             for compression in compressions {
                 let once = format == &formats[0] || compression == &compressions[0];
                 if once || !self.options.quick {
-                    cells.push((format.clone(), compression.clone(), false));
+                    cells.push(Cell::new(format, compression, false));
                 }
             }
             if format == &formats[0] || !self.options.quick {
-                cells.push((format.clone(), compressions[0].clone(), true));
+                cells.push(Cell::new(format, &compressions[0], true));
             }
         }
         cells
