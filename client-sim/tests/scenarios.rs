@@ -2,15 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-use std::{
-    collections::HashMap,
-    fs,
-    io::{BufRead, BufReader},
-    path::PathBuf,
-    process::{Child, Command, Output, Stdio},
-};
+mod common;
+
+use std::{collections::HashMap, fs, path::PathBuf, process::Output};
 
 use codecs::KindClass;
+use common::{Relay, program};
 use corpus::Corpus;
 use measure::{Counts, RunRecord, Status, ValidityClass};
 use tempfile::TempDir;
@@ -71,10 +68,6 @@ impl Setup {
         let output = command.arg("--record").arg(&record).args(extra).output().unwrap();
         (output, RunRecord::read(&record).ok())
     }
-}
-
-fn program() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_client-sim"))
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -287,31 +280,6 @@ fn a_run_that_misses_what_its_scenario_expects_is_no_evidence() {
     let (output, record) = setup.run("note-stream", &["--set", "publish.arrival.rate=100"]);
     assert_eq!((output.status.code(), record), (Some(2), None));
     assert!(text(&output.stderr).contains("unknown field `rate`"), "{}", text(&output.stderr));
-}
-
-/// A relay process from the same program, with other flags.
-struct Relay {
-    child: Child,
-    url: String,
-}
-
-impl Relay {
-    fn start(flags: &[&str]) -> Self {
-        let mut command = program();
-        command.args(["role:relay", "--listen", "127.0.0.1:0", "--announce", "--verify", "none"]).args(flags);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url = line.split('"').find(|part| part.starts_with("ws://")).unwrap().to_owned();
-        Relay { child, url }
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
 }
 
 #[test]

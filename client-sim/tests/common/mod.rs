@@ -1,0 +1,35 @@
+//! A relay for tests that must know it, tell it something or outlive it.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+};
+
+pub(crate) fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_client-sim"))
+}
+
+/// A relay process from the same program, with flags of its own.
+pub(crate) struct Relay {
+    child: Child,
+    pub(crate) url: String,
+}
+
+impl Relay {
+    pub(crate) fn start(flags: &[&str]) -> Relay {
+        let mut command = program();
+        command.args(["role:relay", "--listen", "127.0.0.1:0", "--announce", "--verify", "none"]).args(flags);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let url = line.split('"').find(|part| part.starts_with("ws://")).unwrap().to_owned();
+        Relay { child, url }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
