@@ -1,8 +1,11 @@
 """A relay of another language that spoils some deliveries: NIP-01 over `websockets`, nothing more.
 
-`lying_relay.py FAULT COUNT` listens on a free port of 127.0.0.1, prints its URL, and spoils COUNT live deliveries
-in one way: none, lose, double, alter, invent, misroute. `mute` never answers a REQ with `limit: 0`;
-`close` ends COUNT live subscriptions (CLOSED).
+`lying_relay.py FAULT COUNT [DEFLATE]` listens on a free port of 127.0.0.1, prints its URL, and spoils COUNT live
+deliveries in one way: none, lose, double, alter, invent, misroute. `mute` never answers a REQ with `limit: 0`;
+`close` ends COUNT live subscriptions (CLOSED); `slow` takes 20 ms for each EVENT.
+
+DEFLATE is what it grants of permessage-deflate: `own`, what the library grants by default; `narrow`, a window of 12
+bits and no takeover for clients; `none`.
 """
 
 import asyncio
@@ -10,8 +13,15 @@ import json
 import sys
 
 from websockets.asyncio.server import serve
+from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 
 fault, left = sys.argv[1], int(sys.argv[2])
+narrow = ServerPerMessageDeflateFactory(client_no_context_takeover=True, server_max_window_bits=12)
+deflate = {
+    "own": {},
+    "narrow": {"compression": None, "extensions": [narrow]},
+    "none": {"compression": None},
+}[sys.argv[3] if len(sys.argv) > 3 else "own"]
 subscriptions = {}
 delivered = 0
 
@@ -29,7 +39,7 @@ def deliveries(name, event):
     global delivered, left
     honest = ["EVENT", name, event]
     delivered += 1
-    if delivered % 10 or not left or fault in ("none", "mute"):
+    if delivered % 10 or not left or fault in ("none", "mute", "slow"):
         return [honest]
     left -= 1
     return {
@@ -56,8 +66,10 @@ async def client(socket):
                 own.pop(rest[0], None)
             elif kind == "EVENT":
                 event = rest[0]
+                if fault == "slow":
+                    await asyncio.sleep(0.02)
                 await socket.send(json.dumps(["OK", event["id"], True, ""]))
-                for peer, names in subscriptions.items():
+                for peer, names in list(subscriptions.items()):
                     for name, conditions in list(names.items()):
                         if any(matches(event, condition) for condition in conditions):
                             for message in deliveries(name, event):
@@ -69,7 +81,7 @@ async def client(socket):
 
 
 async def main():
-    async with serve(client, "127.0.0.1", 0) as server:
+    async with serve(client, "127.0.0.1", 0, **deflate) as server:
         port = server.sockets[0].getsockname()[1]
         print(f"ws://127.0.0.1:{port}", flush=True)
         # Ends with whoever started it.

@@ -1,0 +1,151 @@
+//! The real program against relays in Python that grant less than they are offered.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use compare::{
+    ResultFile,
+    bracket::{End, Limit},
+    result::{Probe, ProbeOutcome},
+};
+
+/// The relay's process, which ends with its standard input, and its URL.
+struct Relay(Child, String);
+
+impl Relay {
+    /// Both are arguments of the script.
+    fn start(fault: &str, deflate: &str) -> Relay {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../client-sim/tests/peers/lying_relay.py");
+        let mut child = Command::new("python3")
+            .arg(script)
+            .args([fault, "0", deflate])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Clients that break off are no news.
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("python3 starts");
+        let mut url = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        assert!(url.starts_with("ws://"), "the relay needs python3 with websockets: {url:?}");
+        Relay(child, url.trim().to_owned())
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// Runs a command with and without deflate over a relay; returns what it said on standard error,
+/// and its result.
+fn compare(command: &str, relay: &Relay, args: &[&str]) -> (String, ResultFile) {
+    let out = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_compare"))
+        .args([command, "--url", &relay.1, "--compressions", "none,deflate", "--scenario", "note-stream"])
+        .arg("--out")
+        .arg(out.path())
+        .args(args)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    // Allows 3: on a busy machine every block may be invalid.
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
+    let folder = fs::read_dir(&out).unwrap().next().unwrap().unwrap().path();
+    (said, ResultFile::read(&folder).unwrap())
+}
+
+const ONE_ROUND: [&str; 7] = ["--rounds", "1", "--seconds", "1", "--", "--rate", "100"];
+
+/// Asserts that a note is said once, before the first round or probe.
+fn assert_said_first(said: &str, note: &str, first: &str) {
+    let at: Vec<usize> = said.match_indices(note).map(|(at, _)| at).collect();
+    assert_eq!(at.len(), 1, "{note:?} once in: {said}");
+    assert!(said.find(first).is_some_and(|first| at[0] < first), "{note:?} before {first:?} in: {said}");
+}
+
+fn ids(result: &ResultFile) -> Vec<&str> {
+    result.cells.iter().map(|cell| cell.id.as_str()).collect()
+}
+
+#[test]
+#[ignore = "needs python3 with websockets"]
+fn what_a_python_relay_grants_of_deflate_is_the_name_of_what_is_measured() {
+    let relay = Relay::start("none", "narrow");
+    let (said, result) = compare("run", &relay, &ONE_ROUND);
+    let granted = "deflate:window_bits=12:upload_takeover=no";
+    let note = format!("json+deflate is measured as json+{granted}, which the relay grants");
+    assert_said_first(&said, &note, "blocks, about");
+    assert_eq!(ids(&result), ["json+none", "json-control", &format!("json+{granted}")]);
+    assert_eq!(result.config.foreign.as_ref().unwrap().declined, [note]);
+    for cell in &result.cells {
+        for block in &cell.blocks {
+            let record = block.record.as_ref().unwrap_or_else(|| panic!("{:?}", block.failure));
+            record.counts.balanced().unwrap();
+            assert_eq!(record.counts.deliveries, 800, "{}", cell.id);
+        }
+    }
+    let deflated = &result.cells[2];
+    assert_eq!(deflated.cell.compression, granted);
+    let agreement = &deflated.blocks[0].record.as_ref().unwrap().agreement;
+    let extensions = agreement.extensions.as_deref().unwrap();
+    assert!(extensions.contains("client_no_context_takeover"), "{extensions}");
+    assert!(extensions.contains("server_max_window_bits=12"), "{extensions}");
+}
+
+#[test]
+#[ignore = "needs python3 with websockets"]
+fn deflate_that_a_python_relay_declines_is_left_out_before_the_first_round() {
+    let relay = Relay::start("none", "none");
+    let (said, result) = compare("run", &relay, &ONE_ROUND);
+    let note = "json+deflate is not measured: it agreed on compression none";
+    assert_said_first(&said, note, "blocks, about");
+    assert_eq!(ids(&result), ["json+none", "json-control"]);
+    assert_eq!(result.config.foreign.unwrap().declined, [note]);
+    assert!(result.schedule.iter().flatten().all(|cell| !cell.contains("deflate")), "{:?}", result.schedule);
+}
+
+/// Such a relay takes 50 notes a second at most. A second of 80 is answered after 0.3 s in the
+/// median.
+#[test]
+#[ignore = "needs python3 with websockets"]
+fn a_search_finds_what_a_slow_python_relay_sustains() {
+    let relay = Relay::start("slow", "none");
+    let args = [
+        "--slo",
+        "p50<100ms, lost=0",
+        "--start",
+        "20",
+        "--limit",
+        "320",
+        "--probe-seconds",
+        "1",
+        "--precision",
+        "0.3",
+        "--no-curve",
+    ];
+    let (said, result) = compare("search", &relay, &args);
+    assert_said_first(&said, "json+deflate is not measured: it agreed on compression none", "/s for ");
+    let search = result.search.unwrap();
+    assert_eq!(search.config.url.as_ref(), Some(&relay.1));
+    let [cell] = &search.cells[..] else { panic!("{:?}", search.cells) };
+    assert_eq!(cell.cell, "json+none");
+    let passes = |probe: &&Probe| probe.outcome == ProbeOutcome::Pass;
+    let highest = cell.probes.iter().filter(passes).map(|probe| probe.rate_per_s).max();
+    assert!(highest.is_none_or(|rate| rate < 80), "{said}");
+    let limit = Limit::of(&search.config, cell);
+    // A busy machine may make every probe invalid, which is said and is not the relay's failure.
+    match limit.end {
+        End::Slo => assert!((20..80).contains(&limit.capacity_per_s.unwrap()), "{limit:?}: {said}"),
+        End::GeneratorLimit | End::Disturbed => {}
+        End::RateLimit | End::NothingPassed | End::Unfinished => panic!("{limit:?}: {said}"),
+    }
+}
