@@ -30,7 +30,7 @@ use crate::{
         compare selftest --quick         is the instrument right?\n  \
         compare report results/20261121T080509Z-1a2b3c4d-1\n\n\
         Exit codes: 0 fine, 1 error, 2 usage, 3 a cell has no valid block or a test of the instrument failed, 4 events lost or altered, 5 relay lost, \
-        99 an SLO was missed, 100 diff found a regression, 101 diff --strict is inconclusive, 130 interrupted (what was measured is kept)."
+        99 an SLO was missed, 100 diff or --check found a regression, 101 diff --strict is inconclusive or --check compares nothing, 130 interrupted (what was measured is kept)."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -145,7 +145,8 @@ pub(crate) struct InstructionFlags {
     /// Only the hot paths whose names contain this, as in 'codec json'
     #[arg(long, requires = "hot_paths", value_name = "TEXT")]
     pub(crate) only: Option<String>,
-    /// Compare with these counts; exit with 100 when a path costs over 3 % more
+    /// Compare with these counts; exit with 100 when a path costs over 3 % more, and with 101 when
+    /// another compiler, Valgrind, C library or processor made them
     #[arg(long, requires = "hot_paths", value_name = "FILE")]
     pub(crate) check: Option<PathBuf>,
     /// Write what was counted to the file of --check instead

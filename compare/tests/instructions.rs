@@ -8,7 +8,7 @@ use std::{
 };
 
 use compare::{
-    report::{Verdict, check},
+    report::{FAILS, Verdict, check},
     result::{Instructions, RESOLUTION},
 };
 
@@ -55,10 +55,74 @@ fn campaign_a_cost_of_two_per_cent_in_one_codec_is_found() {
     let (before, now) =
         (Instructions::read(&committed).unwrap(), Instructions::read(&file("dearer.json")).unwrap());
     assert!(before.repeat_difference() <= RESOLUTION && now.repeat_difference() <= RESOLUTION);
+    let relay = |counts: &Instructions| counts.row("codec json library").unwrap().relay;
+    assert!((1.01..1.03).contains(&(relay(&now) / relay(&before))), "about 2 %: {text}");
     let found = check(&before, &now, Some("codec json library"));
     assert_eq!(found.verdict("codec json library, relay"), Some(Verdict::Worse), "{text}");
     assert_eq!(found.verdict("codec json library, client"), Some(Verdict::Same), "{text}");
     assert!(text.contains("worse"), "{text}");
+}
+
+#[test]
+#[ignore = "needs valgrind and minutes: cargo test --release -p compare --test instructions -- --ignored"]
+fn campaign_a_path_that_costs_more_fails_and_counts_of_another_compiler_are_not_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("committed.json");
+    let count = |args: &[&str]| {
+        let only = ["--hot-paths", "--only", "verify full"];
+        let output = instructions().args(only).args(args).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let written = file.to_str().unwrap();
+    let (code, said) = count(&["--out", written]);
+    assert_eq!(code, Some(0), "{said}");
+    let counted = Instructions::read(&file).unwrap();
+    assert_eq!(count(&["--check", written]).0, Some(0), "the same again");
+
+    let mut cheaper = counted.clone();
+    cheaper.rows[0].relay /= 1.04;
+    cheaper.write(&file).unwrap();
+    let (code, said) = count(&["--check", written]);
+    assert_eq!(code, Some(100), "{said}");
+    assert!(said.contains("verify full, relay: more than 3 % above") && said.contains("--accept"), "{said}");
+
+    let mut foreign = cheaper;
+    foreign.conditions.rustc = Some("rustc 1.0.0".to_owned());
+    foreign.write(&file).unwrap();
+    let (code, said) = count(&["--check", written]);
+    let here = counted.conditions.rustc.unwrap();
+    assert_eq!(code, Some(101), "{said}");
+    assert!(said.contains("NOT CHECKED"), "{said}");
+    assert!(said.contains(&format!("compiler: {here} here, rustc 1.0.0 in the table")), "{said}");
+}
+
+#[test]
+fn a_table_that_is_missing_is_named_before_anything_is_counted() {
+    let output = instructions().args(["--hot-paths", "--check", "absent.json"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{said}");
+    // Without Valgrind that is said first.
+    assert!(said.contains("absent.json") || said.contains("not installed"), "{said}");
+}
+
+#[test]
+fn the_committed_counts_and_their_table_agree() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let counts = Instructions::read(&docs.join("instructions.json")).unwrap();
+    let table = std::fs::read_to_string(docs.join("instructions.md")).unwrap();
+    assert_eq!(table, counts.page(), "--accept writes both");
+    assert!(counts.conditions.optimised);
+    for row in &counts.rows {
+        let most = if row.name.starts_with("play ") { FAILS } else { RESOLUTION };
+        assert!(row.repeat_difference < most, "a gate needs counts that repeat: {row:?}");
+    }
+    for path in ["codec json library", "codec dannypack tuned", "wire zstd", "verify full"] {
+        assert!(counts.row(path).is_some(), "{path}");
+    }
+    for path in ["play note-stream json steady", "play follow-list-burst dannypack steady"] {
+        let row = counts.row(path).unwrap();
+        assert!(row.relay > 0.0 && row.client > 0.0, "{row:?}");
+    }
 }
 
 #[test]

@@ -22,9 +22,9 @@ pub enum Exit {
     NotPossible = 6,
     /// A bound of the scenario or of `--slo` was missed.
     BoundMissed = 99,
-    /// `compare diff` found a metric that became worse.
+    /// `compare diff` found a metric that became worse, or `compare instructions --check` a path.
     Regression = 100,
-    /// `compare diff --strict` could not tell.
+    /// `compare diff --strict` or `compare instructions --check` could not tell.
     Inconclusive = 101,
     /// Ctrl-C: what was measured until then is kept.
     Interrupted = 130,

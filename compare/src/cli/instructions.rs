@@ -13,29 +13,13 @@ use crate::{
     args::InstructionFlags,
     count::{self, NotInstalled, Play, Program},
     matrix::{CellSpec, Known, cells},
-    report::{self, FAILS},
+    report::{self, FAILS, Outcome},
     result::{INSTRUCTIONS_FILE, Instructions, ResultFile},
 };
 
 /// Seconds of a plan whose cells are counted beside what is measured: two bursts of every bundled
 /// scenario, or two periods of it.
 const SECONDS: f64 = 2.0;
-
-/// What stands above the committed table.
-const HEAD: &str = "\
-# Instructions of the hot paths
-
-Made by `compare instructions --hot-paths --check FILE --accept`
-([how, and what changes counts](decisions/instructions.md)); compiler, Valgrind, C library and
-processor are in `instructions.json`. Instructions in user space for each event, message or
-delivery: not time.
-
-- `codec`: the relay's side encodes an event, the client's decodes its EVENT message; 300 events
-  from all over the bundled corpus.
-- `wire`: the relay's side sends such a message in JSON, the client's receives it.
-- `verify`: the check of an event (NIP-01): SHA-256 of its id and BIP-340.
-- `play`: a scenario at both ends, without verification; `steady` is the second half of its plan.
-";
 
 /// Counts, prints the table, and writes or checks what was counted.
 pub(super) fn count(flags: &InstructionFlags, known: &Known) -> Result<Exit> {
@@ -50,6 +34,8 @@ pub(super) fn count(flags: &InstructionFlags, known: &Known) -> Result<Exit> {
         }
         program => program?,
     };
+    // Before minutes of counting.
+    let committed = flags.check.as_deref().filter(|_| !flags.accept).map(Instructions::read).transpose()?;
     let (counted, table) = if flags.hot_paths {
         let (only, plant) = (flags.only.as_deref(), flags.plant.as_deref());
         let counted = count::count_hot_paths(&program, only, plant, &tell)?;
@@ -66,10 +52,10 @@ pub(super) fn count(flags: &InstructionFlags, known: &Known) -> Result<Exit> {
     if let Some(file) = &flags.out {
         counted.write(file)?;
     }
-    match &flags.check {
-        Some(file) if flags.accept => accept(&counted, file),
-        Some(file) => check(&counted, file, flags.only.as_deref()),
-        None => Ok(Exit::Success),
+    match (&flags.check, committed) {
+        (Some(file), Some(committed)) => check(&committed, &counted, file, flags.only.as_deref()),
+        (Some(file), None) => accept(&counted, file),
+        (None, _) => Ok(Exit::Success),
     }
 }
 
@@ -91,36 +77,41 @@ pub(super) fn count_for(
 fn accept(counted: &Instructions, file: &Path) -> Result<Exit> {
     counted.write(file)?;
     let table = file.with_extension("md");
-    let text = format!("{}\n{}", HEAD, counted.paths().markdown());
-    fs::write(&table, text).with_context(|| format!("cannot write {}", table.display()))?;
+    fs::write(&table, counted.page()).with_context(|| format!("cannot write {}", table.display()))?;
     let _ = writeln!(io::stderr(), "accepted: {}", file.display());
     Ok(Exit::Success)
 }
 
 /// Compares with the committed counts.
-fn check(counted: &Instructions, file: &Path, only: Option<&str>) -> Result<Exit> {
-    let found = report::check(&Instructions::read(file)?, counted, only);
+fn check(committed: &Instructions, counted: &Instructions, file: &Path, only: Option<&str>) -> Result<Exit> {
+    let found = report::check(committed, counted, only);
     if !found.changed.is_empty() {
         print(&format!("\nAgainst {}:\n{}", file.display(), found.changed.text()))?;
     }
-    for difference in &found.differs {
-        print(&format!("not compared with {}: {difference}\n", file.display()))?;
+    let complain = |text: &str| {
+        let _ = writeln!(io::stderr(), "{text}");
+    };
+    match found.outcome() {
+        Outcome::Passed => return Ok(Exit::Success),
+        Outcome::NotComparable => {
+            complain(&format!("NOT CHECKED, for these counts are not comparable with {}:", file.display()));
+            found.differs.iter().for_each(|difference| complain(&format!("  {difference}")));
+            return Ok(Exit::Inconclusive);
+        }
+        Outcome::Failed => {}
     }
-    if found.passed() {
-        return Ok(Exit::Success);
-    }
-    let limit = FAILS * 100.0;
     for side in &found.failed {
-        let _ = writeln!(io::stderr(), "error: {side}: more than {limit:.0} % above {}", file.display());
+        complain(&format!("error: {side}: more than {:.0} % above {}", FAILS * 100.0, file.display()));
     }
-    for path in &found.unmatched {
-        let _ = writeln!(io::stderr(), "error: {path}");
+    found.unmatched.iter().for_each(|path| complain(&format!("error: {path}")));
+    let command: Vec<_> = env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    match only {
+        None => complain(&format!(
+            "Where that is wanted, commit what this writes:\n  {} --accept",
+            command.join(" ")
+        )),
+        Some(_) => complain("Where that is wanted: without --only, --accept writes what is committed"),
     }
-    let _ = writeln!(
-        io::stderr(),
-        "Where that is wanted: the same command with --accept writes {}, which is committed with the change",
-        file.display()
-    );
     Ok(Exit::Regression)
 }
 

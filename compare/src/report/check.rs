@@ -3,14 +3,15 @@
 use super::{comparison::Verdict, table::Table};
 use crate::result::{Instructions, RESOLUTION, Row};
 
-/// A path that costs more than this share above its committed count fails.
+/// A path that costs more than this share above its committed count fails; where two counts of it
+/// differ, this and their difference.
 pub const FAILS: f64 = 0.03;
 
 /// Counts beside the committed ones.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Check {
     /// Why the counts do not compare, where another compiler, Valgrind, C library or processor made
-    /// them; then nothing fails.
+    /// them.
     pub differs: Vec<String>,
     /// One row a side that is not the same: what it was, what it is, and what that means.
     pub changed: Table,
@@ -21,10 +22,25 @@ pub struct Check {
     verdicts: Vec<(String, Verdict)>,
 }
 
+/// Whether a change may go in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It may.
+    Passed,
+    /// A path costs too much, or only one of both counts has it.
+    Failed,
+    /// Nobody knows: the counts were made under other conditions.
+    NotComparable,
+}
+
 impl Check {
     /// Whether the change may go in.
-    pub fn passed(&self) -> bool {
-        !self.differs.is_empty() || (self.failed.is_empty() && self.unmatched.is_empty())
+    pub fn outcome(&self) -> Outcome {
+        match () {
+            () if !self.differs.is_empty() => Outcome::NotComparable,
+            () if self.failed.is_empty() && self.unmatched.is_empty() => Outcome::Passed,
+            () => Outcome::Failed,
+        }
     }
 
     /// What became of a side: `codec json library, relay`.
@@ -57,6 +73,7 @@ pub fn check(committed: &Instructions, now: &Instructions, only: Option<&str>) -
 
 impl Check {
     fn compare(&mut self, before: &Row, now: &Row) {
+        let repeats = before.repeat_difference.max(now.repeat_difference);
         for (side, before, now_at) in
             [("relay", before.relay, now.relay), ("client", before.client, now.client)]
         {
@@ -64,12 +81,12 @@ impl Check {
                 continue;
             }
             let change = now_at / before - 1.0;
-            let verdict = verdict(1.0 + change);
+            let verdict = verdict(1.0 + change, repeats);
             self.verdicts.push((format!("{}, {side}", now.name), verdict));
             if verdict == Verdict::Same {
                 continue;
             }
-            let fails = change > FAILS;
+            let fails = change > FAILS + repeats;
             let meaning = if fails { "fails".to_owned() } else { verdict.to_string() };
             self.changed.rows.push(vec![
                 now.name.clone(),
@@ -86,11 +103,12 @@ impl Check {
     }
 }
 
-/// What a ratio of two counts says.
-pub(crate) fn verdict(ratio: f64) -> Verdict {
+/// What a ratio of two counts says, where two counts of the same differed by the share `repeats`.
+pub(crate) fn verdict(ratio: f64, repeats: f64) -> Verdict {
+    let resolution = RESOLUTION.max(repeats);
     match () {
-        () if ratio > 1.0 + RESOLUTION => Verdict::Worse,
-        () if ratio < 1.0 - RESOLUTION => Verdict::Better,
+        () if ratio > 1.0 + resolution => Verdict::Worse,
+        () if ratio < 1.0 - resolution => Verdict::Better,
         () => Verdict::Same,
     }
 }
@@ -109,7 +127,7 @@ fn differences(committed: &Instructions, now: &Instructions) -> Vec<String> {
     ]
     .into_iter()
     .filter(|(_, before, now)| before != now)
-    .map(|(what, before, now)| format!("{what}: {before} was committed, this is {now}"))
+    .map(|(what, before, now)| format!("{what}: {now} here, {before} in the table"))
     .collect()
 }
 
@@ -145,16 +163,16 @@ mod tests {
     #[test]
     fn three_per_cent_fail_and_a_fifth_of_one_is_seen() {
         let committed = counted(&[("a", 1_000.0, 1_000.0), ("b", 1_000.0, 0.0)]);
-        for (relay, verdict, passed) in [
-            (1_000.0, Verdict::Same, true),
-            (1_001.9, Verdict::Same, true),
-            (1_002.1, Verdict::Worse, true),
-            (1_020.0, Verdict::Worse, true),
-            (1_031.0, Verdict::Worse, false),
-            (990.0, Verdict::Better, true),
+        for (relay, verdict, outcome) in [
+            (1_000.0, Verdict::Same, Outcome::Passed),
+            (1_001.9, Verdict::Same, Outcome::Passed),
+            (1_002.1, Verdict::Worse, Outcome::Passed),
+            (1_020.0, Verdict::Worse, Outcome::Passed),
+            (1_031.0, Verdict::Worse, Outcome::Failed),
+            (990.0, Verdict::Better, Outcome::Passed),
         ] {
             let found = check(&committed, &counted(&[("a", relay, 1_000.0), ("b", 1_000.0, 0.0)]), None);
-            assert_eq!((found.verdict("a, relay"), found.passed()), (Some(verdict), passed), "{relay}");
+            assert_eq!((found.verdict("a, relay"), found.outcome()), (Some(verdict), outcome), "{relay}");
             assert_eq!(found.verdict("a, client"), Some(Verdict::Same));
         }
     }
@@ -164,17 +182,34 @@ mod tests {
         let committed = counted(&[("a", 1.0, 1.0), ("b", 1.0, 1.0)]);
         let found = check(&committed, &counted(&[("a", 1.0, 1.0), ("c", 1.0, 1.0)]), None);
         assert_eq!(found.unmatched, ["c is new", "b is gone"]);
-        assert!(!found.passed());
-        assert!(check(&committed, &counted(&[("a", 1.0, 1.0)]), Some("a")).passed(), "b was not asked for");
+        assert_eq!(found.outcome(), Outcome::Failed);
+        let of_a = check(&committed, &counted(&[("a", 1.0, 1.0)]), Some("a"));
+        assert_eq!(of_a.outcome(), Outcome::Passed, "b was not asked for");
     }
 
     #[test]
-    fn counts_of_another_compiler_are_reported_and_do_not_fail() {
-        let (committed, mut now) = (counted(&[("a", 1.0, 1.0)]), counted(&[("a", 2.0, 2.0)]));
-        assert!(!check(&committed, &now, None).passed());
-        now.conditions.rustc = Some("rustc 2.0".to_owned());
+    fn what_two_counts_of_the_same_differ_by_is_no_change_and_no_failure() {
+        let (mut committed, now) = (counted(&[("a", 1_000.0, 0.0)]), counted(&[("a", 1_007.0, 0.0)]));
+        assert_eq!(check(&committed, &now, None).verdict("a, relay"), Some(Verdict::Worse));
+        committed.rows[0].repeat_difference = 0.008;
         let found = check(&committed, &now, None);
-        assert_eq!(found.differs, ["compiler: rustc 1.0 was committed, this is rustc 2.0"]);
-        assert!(found.passed());
+        assert_eq!(found.verdict("a, relay"), Some(Verdict::Same));
+        assert!(found.changed.is_empty());
+        for (relay, outcome) in [(1_037.0, Outcome::Passed), (1_039.0, Outcome::Failed)] {
+            assert_eq!(check(&committed, &counted(&[("a", relay, 0.0)]), None).outcome(), outcome, "{relay}");
+        }
+    }
+
+    #[test]
+    fn counts_of_another_compiler_neither_pass_nor_fail() {
+        let committed = counted(&[("a", 1.0, 1.0)]);
+        for (cost, outcome) in [(1.0, Outcome::Passed), (2.0, Outcome::Failed)] {
+            let mut now = counted(&[("a", cost, cost)]);
+            assert_eq!(check(&committed, &now, None).outcome(), outcome);
+            now.conditions.rustc = Some("rustc 2.0".to_owned());
+            let found = check(&committed, &now, None);
+            assert_eq!(found.differs, ["compiler: rustc 2.0 here, rustc 1.0 in the table"]);
+            assert_eq!(found.outcome(), Outcome::NotComparable);
+        }
     }
 }

@@ -8,10 +8,37 @@ use super::{
 };
 use crate::{
     matrix::{self, CellSpec, Compared},
-    result::{Instructions, RESOLUTION},
+    result::{Conditions, Instructions, RESOLUTION, Row},
 };
 
+/// What stands above a committed table.
+const HEAD: &str = "\
+# Instructions of the hot paths
+
+Made by `compare instructions --hot-paths --check FILE --accept`, which writes this table beside
+FILE ([how, and what changes counts](decisions/instructions.md)). Instructions in user space for
+each event, message or delivery: not time.
+
+- `codec`: the relay's side encodes an event, the client's decodes its EVENT message; 300 events
+  from all over the bundled corpus.
+- `wire`: the relay's side sends such a message in JSON, the client's receives it.
+- `verify`: the check of an event (NIP-01): SHA-256 of its id and BIP-340.
+- `play`: a scenario at both ends, without verification; `steady` is the second half of its plan.
+";
+
 impl Instructions {
+    /// The page of a committed count of hot paths, in Markdown.
+    pub fn page(&self) -> String {
+        let Conditions { rustc, optimised, valgrind, libc, processor } = &self.conditions;
+        let rustc = rustc.as_deref().unwrap_or("an unknown compiler");
+        let optimised = if *optimised { "optimised" } else { "NOT optimised" };
+        let table = self.paths().markdown();
+        format!(
+            "{HEAD}\n{table}\nOther counts compare with these only when made under the same conditions:\n\n\
+             - {rustc}, {optimised}\n- {valgrind}\n- {libc}\n- {processor}\n"
+        )
+    }
+
     /// One row a path.
     pub fn paths(&self) -> Table {
         let mut table = Table::new(1, &["path", "units", "relay side", "client side"]);
@@ -36,17 +63,21 @@ impl Instructions {
             let of = |id: &str, part: &str| self.row(&format!("{id} {part}"));
             let Some(own) = of(id, "steady") else { continue };
             let reference = reference.and_then(|reference| of(reference, "steady"));
-            let against = |own: f64, reference: Option<f64>| {
-                let said = |other: f64| format!("{} {}", ratio(own / other), verdict(own / other));
+            let against = |of: fn(&Row) -> f64| {
+                let said = |other: &Row| {
+                    let repeats = own.repeat_difference.max(other.repeat_difference);
+                    let against = of(own) / of(other);
+                    format!("{} {}", ratio(against), verdict(against, repeats))
+                };
                 reference.map_or_else(|| NOTHING.to_owned(), said)
             };
             let sent = |part| of(id, part).map_or_else(|| NOTHING.to_owned(), |row| count(row.relay));
             table.rows.push(vec![
                 id.to_owned(),
                 count(own.relay),
-                against(own.relay, reference.map(|row| row.relay)),
+                against(|row| row.relay),
                 count(own.client),
-                against(own.client, reference.map(|row| row.client)),
+                against(|row| row.client),
                 sent("first_delivery"),
                 sent("later_delivery"),
             ]);
@@ -72,7 +103,7 @@ impl Instructions {
         let differ = self.repeat_difference();
         let repeats = match differ <= RESOLUTION {
             true => "a verdict needs 0.2 %",
-            false => "MORE than the 0.2 % that a verdict needs",
+            false => "a verdict needs 0.2 %, and more than what two counts of its path differ by",
         };
         format!(
             "Instructions in user space, counted by {} in one process: not time. Kernel, sockets and the waiting of \

@@ -26,7 +26,7 @@ mod utilisation;
 mod view;
 mod warmth;
 
-pub use check::{Check, FAILS, check};
+pub use check::{Check, FAILS, Outcome, check};
 pub(crate) use comparison::deviations;
 pub use comparison::{Comparison, Verdict, comparisons};
 pub use derived::{CellFigures, DERIVED_FILE, DERIVED_SCHEMA_VERSION, Derived};

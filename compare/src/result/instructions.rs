@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 /// The name of the file in the folder of a result.
 pub const INSTRUCTIONS_FILE: &str = "instructions.json";
 
-/// What two counts of the same may differ by, as a share: smaller differences have no verdict.
+/// The smallest difference that has a verdict, as a share, where two counts of the same differ by
+/// less.
 pub const RESOLUTION: f64 = 0.002;
 
 /// What was counted, and where.
