@@ -113,14 +113,19 @@ pub struct Args {
     pub client_verify: VerifyLevel,
 
     /// Give each user an emulated access link: a profile (client-sim links lists them), parameters
-    /// as in down=1.6mbit,up=750kbit,rtt=150ms,loss=1%, or both. Needs network namespaces. Only
-    /// without --url.
+    /// as in down=1.6mbit,up=750kbit,rtt=150ms,loss=1%, or both. A population of the scenario may
+    /// have another. Needs network namespaces. Only without --url.
     #[arg(long, value_name = "LINK", conflicts_with = "url")]
     pub link: Option<Link>,
 
     /// TCP's congestion control on links, as the kernel names it: cubic, bbr, reno.
-    #[arg(long, default_value = "cubic", value_name = "NAME", requires = "link", hide_short_help = true)]
+    #[arg(long, default_value = "cubic", value_name = "NAME", hide_short_help = true)]
     pub congestion: String,
+
+    /// Packets a second that this host emulates on time, as client-sim links --capacity prints it.
+    /// Without it that is measured before a run over links that asks for many, in four seconds.
+    #[arg(long, value_name = "PACKETS_PER_S", hide_short_help = true)]
+    pub link_capacity: Option<u32>,
 
     /// Threads of the relay. Only without --url.
     #[arg(long, default_value_t = 1, conflicts_with = "url", value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -216,10 +221,18 @@ pub enum Command {
     Formats,
     /// List the access links with their sources, and try whether this host can emulate them.
     Links {
-        /// Time transfers over a link and compare them with what its rates and delays demand: ten
-        /// seconds, on a host that is otherwise quiet. Exit code 3 when one is off.
+        /// Time transfers over a link and compare them with what its rates and delays demand, and
+        /// lost packets with the link's share: fifteen seconds, on a host that is otherwise quiet.
+        /// Exit code 1 when one is off, 3 when the host was too busy to tell.
         #[arg(long)]
         check: bool,
+        /// Check so many users of 1.6 Mbit/s at once, too.
+        #[arg(long, value_name = "USERS", requires = "check", value_parser = clap::value_parser!(u16).range(1..=2_000))]
+        links: Option<u16>,
+        /// Print how many packets a second this host emulates on time: four seconds, on a host that
+        /// is otherwise quiet. Exit code 3 when it was too busy to tell.
+        #[arg(long, conflicts_with = "check")]
+        capacity: bool,
     },
     /// Print the plan of a scenario without a run: numbers of clients, events, bytes and
     /// deliveries.
@@ -334,7 +347,7 @@ Examples:
 The summary goes to standard output, everything else to standard error.
 
 Exit codes: 0 fine, 1 failed before the start, 2 usage, 3 invalid measurement, 4 events lost or altered,
-5 relay lost, 6 not possible with --floor or --link here, 99 a latency beyond what the scenario demands, 130 interrupted.
+5 relay lost, 6 not possible with --floor or over links here, 99 a latency beyond what the scenario demands, 130 interrupted.
 After 3, 4, 5, 99 and 130 the result is kept and says what is wrong with it.",
         scenarios.join("\n"),
         formats.join("\n")

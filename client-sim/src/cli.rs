@@ -38,8 +38,11 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     match &args.command {
         None => play(&args),
         Some(Command::Doctor(args)) => examine(args),
-        Some(Command::Links { check: true }) => check_links(),
-        Some(Command::Links { check: false }) => say(links::list()),
+        Some(Command::Links { check: true, links, .. }) => check_links(*links),
+        Some(Command::Links { capacity: true, .. }) => {
+            ask_links(links::capacity().map(|text| (links::Outcome::Right, text)))
+        }
+        Some(Command::Links { .. }) => say(links::list()),
         Some(Command::Scenarios) => say(explain::list()),
         Some(Command::Formats) => say(Ok(explain::formats())),
         Some(Command::Explain(args)) => say(plan(args)),
@@ -54,7 +57,10 @@ fn play(args: &Args) -> ExitCode {
             report(&format!("client-sim: {error:#}"));
             let exit = match () {
                 () if error.is::<UsageError>() => Exit::Usage,
-                () if error.is::<floor::NotPossible>() || error.is::<link::NotPossible>() => {
+                () if error.is::<floor::NotPossible>()
+                    || error.is::<link::NotPossible>()
+                    || error.is::<links::TooMuch>() =>
+                {
                     Exit::NotPossible
                 }
                 () => Exit::Error,
@@ -81,13 +87,19 @@ fn examine(args: &Doctor) -> ExitCode {
 }
 
 /// Runs `client-sim links --check`.
-fn check_links() -> ExitCode {
-    match links::check().and_then(|(holds, text)| print(&text).map(|()| holds)) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => Exit::Invalid.into(),
+fn check_links(users: Option<u16>) -> ExitCode {
+    ask_links(links::check(users.map(usize::from)))
+}
+
+/// Prints what a measurement of links came to, or why there is none.
+fn ask_links(asked: anyhow::Result<(links::Outcome, String)>) -> ExitCode {
+    match asked.and_then(|(outcome, text)| print(&text).map(|()| outcome)) {
+        Ok(links::Outcome::Right) => ExitCode::SUCCESS,
+        Ok(links::Outcome::Wrong) => Exit::Error.into(),
+        Ok(links::Outcome::Untested) => Exit::Invalid.into(),
         Err(error) => {
             report(&format!("client-sim: {error:#}"));
-            Exit::NotPossible.into()
+            if error.is::<links::TooBusy>() { Exit::Invalid } else { Exit::NotPossible }.into()
         }
     }
 }

@@ -12,7 +12,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::{TcpSocket, TcpStream};
 use wire::{Agreement, ClientTls, Connection, Dictionary, Offer, WireError, WireLimits};
 
-use crate::workload::{Role, Speaks, Task};
+use crate::workload::{Over, Role, Speaks, Workload};
 
 /// Connections from one source address. Linux has 28,232 ephemeral ports by default (ip(7),
 /// `ip_local_port_range`); after a connection closes, its port stays in TIME-WAIT for a minute (RFC
@@ -93,7 +93,7 @@ pub struct Dialer {
     local: Option<SocketAddr>,
     sources: usize,
     made: AtomicUsize,
-    /// The address of each client's user, where users have links.
+    /// The address of each client's user, where there are links.
     users: Vec<Ipv4Addr>,
 }
 
@@ -111,14 +111,15 @@ impl Dialer {
         }
     }
 
-    /// Gives each client the link of its user, where the relay is reached over links. Without this
-    /// its packets cross no link, as before the clock starts.
+    /// Gives each client the link of its user, where the relay is reached over links.
+    /// `run_has_link` says whether the first one is the run's; those of populations follow. Without
+    /// this its packets cross no link, as before the clock starts.
     ///
     /// # Errors
-    /// When there are more users than addresses.
-    pub fn with_users(mut self, roles: &[Role], readers: usize) -> anyhow::Result<Dialer> {
+    /// When there are more users than addresses, or more links.
+    pub fn with_users(mut self, workload: &Workload, run_has_link: bool) -> anyhow::Result<Dialer> {
         if self.target.over_links {
-            self.users = users(roles, readers)?;
+            self.users = users(workload, run_has_link)?;
         }
         Ok(self)
     }
@@ -180,17 +181,20 @@ async fn stream(
     socket.connect(relay).await
 }
 
-/// The address of each client's user: connections of one client that reads from several relays
-/// share it.
-fn users(roles: &[Role], readers: usize) -> anyhow::Result<Vec<Ipv4Addr>> {
-    let mut others = readers..;
-    let user = |role: &Role| match role.task {
-        Task::Reader(reading) => Some(reading.reader),
-        _ => others.next(),
+/// The address of each client's user, which says which link it has: connections of one client that
+/// reads from several relays share it.
+fn users(workload: &Workload, run_has_link: bool) -> anyhow::Result<Vec<Ipv4Addr>> {
+    let own = usize::from(run_has_link);
+    let most = link::MOST_LINKS;
+    ensure!(workload.links.len() + own <= most, "a run has at most {most} links; let populations share some");
+    let address = |(role, user): (&Role, usize)| match role.speaks.over {
+        Over::Run if run_has_link => link::user_address(0, user),
+        Over::Run | Over::Nothing => Some(link::UNSHAPED),
+        Over::Own(place) => link::user_address(place + own, user),
     };
-    let addresses = roles.iter().map(user).map(|user| link::user_address(0, user?));
+    let addresses = workload.roles.iter().zip(workload.users()).map(address);
     addresses.collect::<Option<Vec<_>>>().with_context(|| {
-        format!("--link has addresses for {} users; connect fewer with --set", link::MOST_USERS)
+        format!("a link has addresses for {} users; connect fewer with --set", link::MOST_USERS)
     })
 }
 
@@ -220,7 +224,7 @@ pub fn raise_descriptor_limit(connections: usize) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Reading;
+    use crate::workload::{Reading, Task};
 
     #[test]
     fn only_a_numbered_address_gets_chosen_sources() {
@@ -231,17 +235,36 @@ mod tests {
         }
     }
 
+    fn role(task: Task, over: Over) -> Role {
+        Role { label: None, speaks: Speaks { over, ..Speaks::default() }, task }
+    }
+
     #[test]
     fn connections_of_one_reader_share_a_link_and_all_others_have_their_own() {
-        let role = |task| Role { label: None, speaks: Speaks::default(), task };
-        let reader = |reader| role(Task::Reader(Reading { reader, peeks: false }));
-        let roles =
-            [role(Task::Publisher { window: 1 }), reader(0), reader(1), reader(0), role(Task::Reconciler)];
-        let users = users(&roles, 2).unwrap();
+        let reader = |reader| role(Task::Reader(Reading { reader, peeks: false }), Over::Run);
+        let publisher = role(Task::Publisher { window: 1 }, Over::Run);
+        let roles = vec![publisher, reader(0), reader(1), reader(0), role(Task::Reconciler, Over::Run)];
+        let workload = Workload { roles, readers: 2, ..Workload::default() };
+        let users = users(&workload, true).unwrap();
         assert_eq!(users[1], users[3]);
         let distinct: std::collections::HashSet<_> = users.iter().collect();
         assert_eq!(distinct.len(), 4);
-        let many = vec![role(Task::Reconciler); link::MOST_USERS + 1];
-        assert!(super::users(&many, 0).unwrap_err().to_string().contains("--set"));
+        let many = vec![role(Task::Reconciler, Over::Run); link::MOST_USERS + 1];
+        let many = Workload { roles: many, ..Workload::default() };
+        assert!(super::users(&many, true).unwrap_err().to_string().contains("--set"));
+    }
+
+    #[test]
+    fn a_population_has_its_own_link_that_of_the_run_or_none() {
+        let of = |over| role(Task::Reconciler, over);
+        let roles = vec![of(Over::Run), of(Over::Nothing), of(Over::Own(0)), of(Over::Own(1))];
+        let links = ["wifi", "slow-4g"].map(|link| link.parse().unwrap()).to_vec();
+        let workload = Workload { roles, links, ..Workload::default() };
+        let text = |has| users(&workload, has).unwrap().iter().map(Ipv4Addr::to_string).collect::<Vec<_>>();
+        assert_eq!(text(true), ["10.81.0.1", "10.80.0.1", "10.82.0.3", "10.83.0.4"]);
+        assert_eq!(text(false), ["10.80.0.1", "10.80.0.1", "10.81.0.3", "10.82.0.4"]);
+        let links = vec!["wifi".parse().unwrap(); link::MOST_LINKS];
+        let error = users(&Workload { links, ..workload }, true).unwrap_err().to_string();
+        assert!(error.contains("at most 15 links"), "{error}");
     }
 }

@@ -18,6 +18,7 @@ pub mod bits;
 mod cli;
 mod client;
 mod cores;
+mod demand;
 pub mod dial;
 mod doctor;
 mod driver;
@@ -93,6 +94,34 @@ pub fn compression_label(text: &str) -> Result<String, String> {
 /// Says what is wrong with the text and what is allowed.
 pub fn link_label(text: &str) -> Result<String, String> {
     text.parse::<link::Link>().map(|link| link.spelled_out()).map_err(|error| error.why().to_owned())
+}
+
+/// What a block of a scenario asks of its users' links, in JSON without compression: how long it
+/// lasts and how many packets a second; `None` without links. `set`, `rate_per_s` and `corpus` are
+/// as behind `--set`, `--rate` and `--corpus`, `link` as behind `--link`, or `none`.
+///
+/// # Errors
+/// When there is no such scenario or corpus, or the plan cannot be made.
+pub fn link_demand(
+    scenario: &str,
+    set: &[String],
+    seconds: u32,
+    rate_per_s: Option<u32>,
+    corpus: Option<&str>,
+    link: &str,
+) -> anyhow::Result<Option<link::Demand>> {
+    let run = if link == measure::NO_LINK { None } else { Some(link.parse::<link::Link>()?) };
+    if run.is_none() && !scenario::Scenario::load_with(scenario, set)?.has_links() {
+        return Ok(None);
+    }
+    let (mut scenario, corpus) =
+        inputs::load(scenario, set, Some(f64::from(seconds)), corpus.map(std::path::Path::new))?;
+    if let Some(rate) = rate_per_s {
+        scenario.set_publish_rate(f64::from(rate))?;
+    }
+    let formats: Vec<_> = Format::core().collect();
+    let workload = inputs::plan_over(&scenario, &corpus, 1, &formats)?;
+    Ok(Some(demand::of(&workload, run.as_ref())))
 }
 
 /// Each compression at its best-known setting.

@@ -3,9 +3,19 @@
 use std::{fmt::Write, future::Future, path::PathBuf};
 
 use anyhow::{Context, bail};
-use link::{Emulation, Finding, Link, PROFILES, Report, TcpSettings, WayCounts};
-use measure::{Latency, LinkFlow, LinkRecord};
+use link::{Carries, CheckOrder, Demand, Emulation, Finding, Link, PROFILES, Report, TcpSettings, WayCounts};
+use measure::{Latency, LinkFlow, LinkPart, LinkRecord, PartFlow};
 use tokio::sync::oneshot;
+
+/// A plan that asks for more packets a second than this host emulates on time.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct TooMuch(String);
+
+/// The host is too busy to tell how many packets it emulates on time.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct TooBusy(String);
 
 /// The emulator of a run.
 #[derive(Debug)]
@@ -20,13 +30,13 @@ impl Links {
     ///
     /// # Errors
     /// When the host forbids it; the emulator's own message is on standard error.
-    pub(crate) fn start(link: &Link, seed: u64, congestion: &str) -> anyhow::Result<Links> {
+    pub(crate) fn start(links: &[Link], seed: u64, congestion: &str) -> anyhow::Result<Links> {
         let (sender, ended) = oneshot::channel();
         let tell = move || {
             // Fails when the run is over already.
             let _ = sender.send(());
         };
-        let emulation = Emulation::start(std::slice::from_ref(link), seed, congestion, tell)
+        let emulation = Emulation::start(links, seed, congestion, tell)
             .context("cannot emulate the link (client-sim links says what this host needs)")?;
         Ok(Links { emulation, ended: Some(ended) })
     }
@@ -57,8 +67,73 @@ pub(crate) async fn unless_ended<T>(
     }
 }
 
-/// What the emulator did, for the record.
-pub(crate) fn record(link: &Link, tcp: &TcpSettings, report: &Report) -> LinkRecord {
+/// Refuses a plan that asks for more packets than this host emulates on time: no block of it could
+/// count. `packets_per_s` is what the host carries; without it that is measured, of which `tell`
+/// hears.
+///
+/// # Errors
+/// [`TooMuch`], or when the host is too busy to be measured.
+pub(crate) fn within_capacity(
+    demand: &Demand,
+    packets_per_s: Option<u32>,
+    tell: impl Fn(&str),
+) -> anyhow::Result<()> {
+    if demand.is_little() {
+        return Ok(());
+    }
+    let most = match packets_per_s {
+        Some(packets_per_s) => f64::from(packets_per_s),
+        None => {
+            tell(
+                "measuring for four seconds how many packets a second this host emulates (--link-capacity spares that)",
+            );
+            let carries = measured_capacity()?;
+            tell(carried(&carries).trim_end());
+            carries.packets_per_s
+        }
+    };
+    if !demand.exceeds(most) {
+        return Ok(());
+    }
+    let (peak, share) = (demand.peak_packets_per_s(), demand.share_beyond(most) * 100.0);
+    Err(TooMuch(format!(
+        "the links would carry {peak:.0} packets a second at most, and this host emulates {most:.0} on time (client-sim \
+         links --capacity): {share:.0} % of the packets would be late, where 1 % makes a run invalid. Connect fewer clients \
+         with --set, or take a slower link"
+    ))
+    .into())
+}
+
+/// What the emulator did, for the record. `links` are those of the run, each with how many
+/// connections use it; `run` is that of the command line.
+pub(crate) fn record(
+    links: &[(Link, u64)],
+    run: Option<&Link>,
+    tcp: &TcpSettings,
+    report: &Report,
+) -> LinkRecord {
+    let part = |counts: WayCounts, queued: &Latency| PartFlow {
+        packets: counts.sent,
+        forwarded: counts.forwarded,
+        forwarded_bytes: counts.forwarded_bytes,
+        tail_dropped: counts.tail_dropped,
+        lost: counts.lost,
+        queued: queued.clone(),
+    };
+    let parts = links.iter().zip(&report.parts).map(|((link, connections), one)| LinkPart {
+        link: link.label(),
+        parameters: link.parameters(),
+        connections: *connections,
+        down: part(one.down, &one.queued_down),
+        up: part(one.up, &one.queued_up),
+    });
+    let parameters = match links {
+        [(link, _)] if run.is_some() => link.parameters(),
+        several => {
+            let named = several.iter().map(|(link, _)| format!("{} ({})", link.label(), link.parameters()));
+            named.collect::<Vec<_>>().join(", ")
+        }
+    };
     let flow = |counts: WayCounts, retransmitted, queued: &Latency| LinkFlow {
         packets: counts.sent,
         forwarded: counts.forwarded,
@@ -69,7 +144,8 @@ pub(crate) fn record(link: &Link, tcp: &TcpSettings, report: &Report) -> LinkRec
         queued: queued.clone(),
     };
     LinkRecord {
-        parameters: link.parameters(),
+        parameters,
+        parts: parts.collect(),
         congestion: tcp.congestion.clone(),
         tcp: format!(
             "no_metrics_save={} slow_start_after_idle={} rmem={} wmem={}",
@@ -115,20 +191,77 @@ pub(crate) fn list() -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Times transfers over a link: whether all took what they should, and a line for each.
+/// What a check of links came to.
+pub(crate) enum Outcome {
+    /// Every figure is as it should be.
+    Right,
+    /// A figure is off, with an emulator that was on time.
+    Wrong,
+    /// The host was too busy to tell.
+    Untested,
+}
+
+/// Times transfers over a link, and of so many users at once: what came of it, and a line for each
+/// figure.
 ///
 /// # Errors
 /// When this host cannot emulate links.
-pub(crate) fn check() -> anyhow::Result<(bool, String)> {
-    let findings = link::check(&own_file()?)?.map_err(anyhow::Error::msg)?;
-    let mut text = String::new();
-    for finding in &findings {
-        let mark = if finding.holds() { "pass" } else { "FAIL" };
-        let Finding { what, expected, measured, tolerance } = finding;
-        writeln!(text, "{mark}  {what}: {measured:.2}, expected {expected:.2} ± {tolerance:.2}")
-            .expect("writing into a String cannot fail");
+pub(crate) fn check(users: Option<usize>) -> anyhow::Result<(Outcome, String)> {
+    let program = own_file()?;
+    let carries = measured_capacity()?;
+    let mut text = carried(&carries);
+    let mut worst = Outcome::Right;
+    let order = CheckOrder { packets_per_s: carries.packets_per_s, ..CheckOrder::default() };
+    let many = users.map(|users| CheckOrder { users: Some(users), ..order.clone() });
+    for order in std::iter::once(order).chain(many) {
+        let checked = link::check(&program, &order)?.map_err(anyhow::Error::msg)?;
+        let busy = checked.busy();
+        for finding in &checked.findings {
+            let mark = match (&busy, finding.holds()) {
+                (Some(_), _) => "????",
+                (None, true) => "pass",
+                (None, false) => "FAIL",
+            };
+            let Finding { what, expected, measured, tolerance, .. } = finding;
+            writeln!(text, "{mark}  {what}: {measured:.2}, expected {expected:.2} ± {tolerance:.2}")
+                .expect("writing into a String cannot fail");
+        }
+        worst = match (busy, worst) {
+            (_, Outcome::Wrong) => Outcome::Wrong,
+            (Some(why), _) => {
+                writeln!(text, "not tested: {why}").expect("writing into a String cannot fail");
+                Outcome::Untested
+            }
+            (None, _) if !checked.holds() => Outcome::Wrong,
+            (None, other) => other,
+        };
     }
-    Ok((findings.iter().all(Finding::holds), text))
+    Ok((worst, text))
+}
+
+/// How many packets a second this host emulates on time.
+///
+/// # Errors
+/// When this host cannot emulate links, or is too busy to tell.
+pub(crate) fn capacity() -> anyhow::Result<String> {
+    Ok(carried(&measured_capacity()?))
+}
+
+fn measured_capacity() -> anyhow::Result<Carries> {
+    let program = own_file()?;
+    link::probe(&program)?.map_err(anyhow::Error::msg)?;
+    // The host can emulate links, so what is left is that it does something else.
+    link::capacity(&program)?.map_err(|why| TooBusy(why).into())
+}
+
+fn carried(carries: &Carries) -> String {
+    let Carries { packets_per_s, ns_per_packet, late_ns_p99 } = carries;
+    format!(
+        "This host emulates {packets_per_s:.0} packets a second on time: {:.1} µs of the emulator's CPU each, lateness p99 \
+         {:.2} ms\n",
+        ns_per_packet / 1e3,
+        *late_ns_p99 as f64 / 1e6
+    )
 }
 
 fn own_file() -> anyhow::Result<PathBuf> {

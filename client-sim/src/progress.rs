@@ -19,23 +19,28 @@ pub(crate) struct Progress<'a> {
     quiet: bool,
     json: bool,
     seconds: u64,
+    /// What the run takes, in seconds.
+    total: f64,
     terminal: bool,
 }
 
 impl<'a> Progress<'a> {
     /// Makes the progress of a run that has just started.
-    pub(crate) fn new(shared: &'a Shared, quiet: bool, json: bool) -> Self {
+    /// `expected` is how long it takes, where that is longer than its plan.
+    pub(crate) fn new(shared: &'a Shared, quiet: bool, json: bool, expected: Option<Duration>) -> Self {
+        let last = shared.workload.last_due();
+        let total = expected.map_or(last, |expected| expected.max(last)).as_secs_f64();
         let mut interval = interval(PERIOD);
         interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
         interval.reset();
-        Progress { shared, interval, quiet, json, seconds: 0, terminal: stderr().is_terminal() }
+        Progress { shared, interval, quiet, json, seconds: 0, total, terminal: stderr().is_terminal() }
     }
 
     /// Waits for the next second and prints its line; cancel-safe.
     pub(crate) async fn tick(&mut self) {
         self.interval.tick().await;
         self.seconds += 1;
-        let total = self.shared.workload.last_due().as_secs_f64();
+        let total = self.total;
         if self.json {
             let (samples, p99) = self.shared.last_second();
             let line = serde_json::json!({

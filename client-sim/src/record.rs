@@ -14,8 +14,13 @@ use relay_sim::Totals;
 use wire::{Agreement, Compression, Flow, Traffic};
 
 use crate::{
-    args::Args, client::Report, ledger, links, recorder::Timing, shared::Shared, swarm::Outcome,
-    workload::Speaks,
+    args::Args,
+    client::Report,
+    ledger, links,
+    recorder::Timing,
+    shared::Shared,
+    swarm::Outcome,
+    workload::{Over, Speaks},
 };
 
 /// Everything about a run except its outcome.
@@ -41,8 +46,8 @@ pub(crate) struct Facts<'a> {
     pub environment: Environment,
     /// The cores of relay and clients.
     pub pinned: Option<PinnedCores>,
-    /// The link of each user, and the settings of TCP at its ends.
-    pub link: Option<(&'a Link, TcpSettings)>,
+    /// The links, each with how many connections use it, and the settings of TCP at their ends.
+    pub links: Option<(Vec<(Link, u64)>, TcpSettings)>,
 }
 
 /// What is known before the clock starts.
@@ -125,7 +130,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         allocations: outcome.allocations,
         encodings: encodings(facts),
         // Packets cost CPU that loopback does not take.
-        first_delivery: facts.prepared.first_delivery.clone().filter(|_| facts.link.is_none()),
+        first_delivery: facts.prepared.first_delivery.clone().filter(|_| facts.links.is_none()),
         latency_bounds: Vec::new(),
         throughput: outcome.recorder.throughput.within(&spans, interval_ns),
         slices: outcome.recorder.slices(u64::try_from(facts.window.as_nanos()).unwrap_or(u64::MAX)),
@@ -187,8 +192,8 @@ fn cell(facts: &Facts<'_>) -> Cell {
 
 /// What the emulator of links did in the measured time.
 fn link_record(outcome: &Outcome, facts: &Facts<'_>) -> Option<LinkRecord> {
-    let (link, tcp) = facts.link.as_ref()?;
-    Some(links::record(link, tcp, outcome.links.as_ref()?))
+    let (links, tcp) = facts.links.as_ref()?;
+    Some(links::record(links, facts.args.link.as_ref(), tcp, outcome.links.as_ref()?))
 }
 
 /// The batch limits; those of a relay behind `--url` are unknown.
@@ -201,7 +206,8 @@ fn batching(facts: &Facts<'_>) -> String {
     }
 }
 
-/// The ledger and the bytes of each population, where one speaks something of its own.
+/// The ledger and the bytes of each population, where one speaks something of its own, or has
+/// another link.
 fn populations(
     shared: &Shared,
     outcome: &Outcome,
@@ -209,9 +215,15 @@ fn populations(
     facts: &Facts<'_>,
 ) -> Vec<PopulationRecord> {
     let workload = &shared.workload;
-    if workload.spoken().iter().all(|speaks| *speaks == Speaks::default()) {
+    if workload.roles.iter().all(|role| role.speaks == Speaks::default()) {
         return Vec::new();
     }
+    let several_links = workload.roles.iter().any(|role| role.speaks.over != Over::Run);
+    let link = |over| match over {
+        Over::Run => facts.args.link.as_ref(),
+        Over::Nothing => None,
+        Over::Own(place) => workload.links.get(place),
+    };
     let mut groups: Vec<(Option<usize>, Speaks)> = Vec::new();
     for role in &workload.roles {
         if !groups.contains(&(role.label, role.speaks)) {
@@ -227,6 +239,7 @@ fn populations(
             name: label.map(|label| workload.labels[label].clone()),
             format: speaks.format.unwrap_or(agreement.format).to_string(),
             compression: speaks.compression.unwrap_or(agreement.compression).label(),
+            link: several_links.then(|| link(speaks.over).map_or_else(|| NO_LINK.to_owned(), Link::label)),
             connections: ones().count() as u64,
             counts: ledger::close_of(shared, reports, outcome.incomplete.is_none(), is_one),
             to_relay: flow(traffic.sent),
@@ -278,7 +291,7 @@ fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Fa
         elapsed_ns: u64::try_from(outcome.wall.max(facts.window).as_nanos()).unwrap_or(u64::MAX),
         // Relay, clients and emulator are three processes, and a host of two cores is under
         // pressure by them alone: over links the emulator's lateness says what that did.
-        cpu_pressure_percent: measure::cpu_pressure_percent().filter(|_| facts.link.is_none()),
+        cpu_pressure_percent: measure::cpu_pressure_percent().filter(|_| facts.links.is_none()),
     }
     .judge()
 }

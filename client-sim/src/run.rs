@@ -5,12 +5,13 @@ use std::{collections::HashMap, ffi::OsString, fs::File, path::Path, sync::Arc, 
 use anyhow::{Context, bail};
 use codecs::Format;
 use corpus::Corpus;
+use link::Link;
 use measure::{Environment, PinnedCores, RelayProcess, RunRecord};
 use wire::{Compression, Dictionary, Offer, WireLimits};
 
 use crate::{
     args::Args,
-    cores,
+    cores, demand,
     dial::{self, Dialer, Target},
     doctor::{
         self,
@@ -28,12 +29,13 @@ use crate::{
     shared::Shared,
     summary,
     swarm::{self, Outcome},
-    workload::{Speaks, Workload},
+    workload::{Over, Speaks, Workload},
 };
 
 /// Plans, prepares, runs and writes the record.
 pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
-    if args.link.is_some() {
+    let over_links = over_links(args).map_err(UsageError)?;
+    if over_links {
         // Before the first thread: only a process of one thread may enter a user namespace.
         link::enter()?;
     }
@@ -52,12 +54,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         .transpose()
         .context("cannot make a directory in TMPDIR for --at-rest")?;
     let store = store.as_ref().map(tempfile::TempDir::path);
-    let start = |link| Links::start(link, seed, &args.congestion);
-    let links = args.link.as_ref().map(start).transpose()?;
+    let all_links = links_of(args, &workload);
+    let expected = over_links.then(|| sized(args, &workload)).transpose()?;
+    let start = || {
+        let links: Vec<Link> = all_links.iter().map(|(link, _)| link.clone()).collect();
+        Links::start(&links, seed, &args.congestion)
+    };
+    let links = over_links.then(start).transpose()?;
     let tcp = links.as_ref().map(|links| links.emulation.tcp.clone());
     let mut own_relay = start_relay(args, &workload, pinned.as_ref(), store, links)?;
     let target = target(args, own_relay.as_ref(), compression, workload.roles.len())?;
-    let options = options(args, own_relay.as_ref());
+    let options = swarm::Options { expected, ..options(args, own_relay.as_ref()) };
     let Played { shared, prepared, started_utc, outcome } =
         play(args, ledger, target, workload, &plan_facts, &options, own_relay.as_mut())?;
     let complaint = first_complaint(&outcome);
@@ -72,7 +79,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         window: Duration::from_secs_f64(scenario.seconds),
         environment,
         pinned,
-        link: args.link.as_ref().zip(tcp),
+        links: tcp.map(|tcp| (all_links, tcp)),
     };
     // Stops the relay before the record is made, which holds the relay's totals. A relay that ends
     // badly is an error only after the record is written.
@@ -123,7 +130,7 @@ fn target(
         offer: Offer { batched: args.batched, formats: vec![args.format], compression },
         limits: limits(connections),
         implementation: args.implementation,
-        over_links: args.link.is_some(),
+        over_links: own_relay.is_some_and(|relay| relay.links.is_some()),
     })
 }
 
@@ -135,7 +142,40 @@ fn options(args: &Args, own_relay: Option<&OwnRelay>) -> swarm::Options {
         client_verify: args.client_verify,
         quiet: args.quiet,
         progress_json: args.progress_json,
+        expected: None,
     }
+}
+
+/// Whether users have links, by the command line or by the scenario.
+fn over_links(args: &Args) -> anyhow::Result<bool> {
+    let name = args.scenario.as_deref().context("--scenario is required")?;
+    let of_populations = Scenario::load_with(name, &args.set)?.has_links();
+    anyhow::ensure!(
+        !(of_populations && args.url.is_some()),
+        "populations of {name} have links, which are emulated for a relay of our own: leave out --url, or set their link to \
+         none"
+    );
+    Ok(of_populations || args.link.is_some())
+}
+
+/// How long a run over links lasts, unless the plan asks for more than this host emulates.
+fn sized(args: &Args, workload: &Workload) -> anyhow::Result<Duration> {
+    let demand = demand::of(workload, args.link.as_ref());
+    let tell = |line: &str| {
+        if !args.quiet {
+            report(line);
+        }
+    };
+    links::within_capacity(&demand, args.link_capacity, tell)?;
+    Ok(demand.lasts)
+}
+
+/// The links of a run, that of the command line first, each with how many connections use it.
+fn links_of(args: &Args, workload: &Workload) -> Vec<(Link, u64)> {
+    let count = |over: Over| workload.roles.iter().filter(|role| role.speaks.over == over).count() as u64;
+    let run = args.link.iter().map(|link| (link.clone(), count(Over::Run)));
+    let own = workload.links.iter().enumerate().map(|(n, link)| (link.clone(), count(Over::Own(n))));
+    run.chain(own).collect()
 }
 
 /// The results of the load.
@@ -182,7 +222,7 @@ fn play(
         let totals = own_relay.as_mut().filter(|_| !args.floor).and_then(|relay| relay.totals());
         let prepared = Prepared { agreement, first_delivery, totals };
         let dialer = Dialer::new(target, usize::try_from(plan_facts.connections_made)?);
-        let dialer = Arc::new(dialer.with_users(&workload.roles, workload.readers).map_err(UsageError)?);
+        let dialer = Arc::new(dialer.with_users(&workload, args.link.is_some()).map_err(UsageError)?);
         let mut shared = Shared::new(workload);
         shared.client_verify = options.client_verify;
         let shared = Arc::new(shared);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use measure::{
-    Allocations, AllocationsRecord, CpuTime, EncodingsRecord, FirstDelivery, FlowRecord, LinkRecord,
+    Allocations, AllocationsRecord, CpuTime, EncodingsRecord, FirstDelivery, FlowRecord, LinkRecord, NO_LINK,
     Quantile, RunRecord, Status, ValidityClass,
 };
 
@@ -105,10 +105,11 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
         let counts = &population.counts;
         writeln!(
             out,
-            "  {:<16} {} over {}: {} published, {} delivered, {} bytes to clients, {} to the relay",
+            "  {:<16} {} over {}{}: {} published, {} delivered, {} bytes to clients, {} to the relay",
             population.name.as_deref().unwrap_or("unnamed"),
             population.format,
             population.compression,
+            population.link.as_ref().map_or_else(String::new, |link| format!(", link {link}")),
             counts.acked,
             counts.deliveries,
             population.to_client.wire_bytes,
@@ -204,7 +205,9 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
 
 /// The link of each user, and what crossed all of them.
 fn write_link(out: &mut String, record: &RunRecord, link: &LinkRecord) -> std::fmt::Result {
-    writeln!(out, "  link             {}: {}; {}", record.cell.link, link.parameters, link.congestion)?;
+    let is_of_all = link.parts.is_empty() && record.cell.link != NO_LINK;
+    let name = if is_of_all { format!("{}: ", record.cell.link) } else { String::new() };
+    writeln!(out, "  link             {name}{}; {}", link.parameters, link.congestion)?;
     for (name, flow) in [("link to clients", &link.down), ("link to relay", &link.up)] {
         writeln!(
             out,
@@ -216,6 +219,20 @@ fn write_link(out: &mut String, record: &RunRecord, link: &LinkRecord) -> std::f
             flow.retransmitted,
             milliseconds(flow.queued.quantile_ns(0.5)),
             milliseconds(flow.queued.quantile_ns(0.99))
+        )?;
+    }
+    for part in &link.parts {
+        writeln!(
+            out,
+            "  {:<16} {} bytes to {} clients and {} from them, queueing p50 {} p99 {}, {} and {} dropped or lost",
+            part.link,
+            part.down.forwarded_bytes,
+            part.connections,
+            part.up.forwarded_bytes,
+            milliseconds(part.down.queued.quantile_ns(0.5)),
+            milliseconds(part.down.queued.quantile_ns(0.99)),
+            part.down.tail_dropped + part.down.lost,
+            part.up.tail_dropped + part.up.lost
         )?;
     }
     writeln!(

@@ -71,6 +71,8 @@ pub struct Options {
     pub quiet: bool,
     /// Whether to print progress as JSON on standard output.
     pub progress_json: bool,
+    /// How long the run takes, for progress, where that is longer than the plan: over links.
+    pub expected: Option<Duration>,
 }
 
 /// The outcome of a run.
@@ -198,7 +200,7 @@ async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
     let last = shared.workload.last_due();
     let mut deadline = tokio::time::Instant::from_std(shared.start() + last + options.drain);
     let mut so_far = (shared.outstanding(), shared.deliveries());
-    let mut progress = Progress::new(shared, options.quiet, options.progress_json);
+    let mut progress = Progress::new(shared, options.quiet, options.progress_json, options.expected);
     let mut interrupted = Box::pin(tokio::signal::ctrl_c());
     loop {
         tokio::select! {

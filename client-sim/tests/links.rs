@@ -46,6 +46,10 @@ known = 100
 limit = 100
 "#;
 
+/// States what the host carries, which is not what most tests are about: a busy host carries
+/// little, and links are never faster than they should be.
+const CAPACITY: &str = "--link-capacity";
+
 struct Setup {
     folder: TempDir,
 }
@@ -63,7 +67,11 @@ impl Setup {
 
     fn arguments(&self, extra: &[&str]) -> Vec<String> {
         let path = |name| self.path(name).display().to_string();
-        let own = ["--scenario".to_owned(), path("small.toml"), "--record".to_owned(), path("record.json")];
+        let mut own =
+            vec!["--scenario".to_owned(), path("small.toml"), "--record".to_owned(), path("record.json")];
+        if !extra.contains(&CAPACITY) {
+            own.extend([CAPACITY, "1000000"].map(str::to_owned));
+        }
         own.into_iter().chain(extra.iter().map(|one| (*one).to_owned())).collect()
     }
 
@@ -150,6 +158,114 @@ fn users_do_not_share_their_links_over_a_link() {
     // And no session is faster than its own bytes: ten sessions of as many.
     let most_ns = record.latency["session"].max_ns();
     assert!(most_ns > shared_ns / 20, "{most_ns} of {shared_ns}");
+}
+
+/// Half of the readers on a fast link and half on a slow one; publishers have none.
+const HALVES: &str = r#"
+question = "Who waits?"
+learn = "Who waits."
+seconds = 1.0
+
+[[publish]]
+connections = 2
+arrival = { shape = "poisson", rate_per_s = 20 }
+kinds = [1, 7]
+
+[[request]]
+name = "fast"
+link = "wifi"
+connections = 4
+arrival = { shape = "spread", over_ms = 200 }
+connect = "per-session"
+
+[[request.step]]
+kinds = [1]
+authors = 200
+known = 100
+limit = 100
+
+[[request]]
+name = "slow"
+link = "slow-4g"
+connections = 4
+arrival = { shape = "spread", over_ms = 200 }
+connect = "per-session"
+
+[[request.step]]
+kinds = [1]
+authors = 200
+known = 100
+limit = 100
+"#;
+
+#[test]
+#[ignore = "needs network namespaces and /dev/net/tun"]
+fn each_population_has_its_own_round_trip_and_bytes_over_a_link() {
+    let setup = Setup::new();
+    fs::write(setup.path("small.toml"), HALVES).unwrap();
+    let (output, record) = setup.run(&[]);
+    record.counts.balanced().unwrap();
+    assert_eq!((record.cell.link.as_str(), &record.status), ("none", &Status::Complete));
+    let quickest = |metric: &str| record.latency[metric].min_ns();
+    // Three round trips: TCP, WebSocket, the request. A link is never faster than it should be.
+    assert!(quickest("session.slow") >= 449_000_000, "{}", quickest("session.slow"));
+    assert!(quickest("session.fast") >= 89_000_000, "{}", quickest("session.fast"));
+    let link = record.link.as_ref().unwrap();
+    assert_eq!(link.unbalanced, None);
+    let names: Vec<_> = link.parts.iter().map(|part| (part.link.as_str(), part.connections)).collect();
+    assert_eq!(names, [("wifi", 4), ("slow-4g", 4)]);
+    let of = |link: Option<&str>| {
+        let mut of = record.populations.iter().filter(move |one| one.link.as_deref() == link);
+        of.next().unwrap().to_client.wire_bytes
+    };
+    for part in &link.parts {
+        assert!(part.down.forwarded_bytes > of(Some(&part.link)), "packets have headers: {part:?}");
+    }
+    assert!(of(Some("none")) > 0, "publishers have no link");
+    let parts: u64 = link.parts.iter().map(|part| part.down.forwarded_bytes).sum();
+    assert!(parts < link.down.forwarded_bytes, "what publishers get crosses no link");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("slow             json over none, link slow-4g"), "{text}");
+}
+
+#[test]
+fn links_of_populations_need_a_relay_of_our_own() {
+    let setup = Setup::new();
+    fs::write(setup.path("small.toml"), HALVES).unwrap();
+    let output = client_sim(&setup.arguments(&["--url", "ws://127.0.0.1:1"])).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(Exit::Usage.is(output.status.code()) && text.contains("leave out --url"), "{text}");
+}
+
+#[test]
+#[ignore = "needs network namespaces and /dev/net/tun"]
+fn more_packets_than_the_host_emulates_are_refused_before_the_run_over_a_link() {
+    let setup = Setup::new();
+    let many = ["--set", "request.connections=400", "--set", "request.step.0.limit=500"];
+    let extra = [&["--link", "datacenter", CAPACITY, "3000"][..], &many[..]].concat();
+    let output = client_sim(&setup.arguments(&extra)).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(Exit::NotPossible.is(output.status.code()), "{text}");
+    assert!(
+        text.contains("this host emulates 3000 on time") && text.contains("packets would be late"),
+        "{text}"
+    );
+    assert!(!setup.path("record.json").exists(), "nothing ran");
+}
+
+/// A check of the links on this host, as its process answers it; `emulated` may differ from what
+/// the check's model is of.
+fn checked(emulated: Option<&str>) -> link::Checked {
+    let order = link::CheckOrder { emulated: emulated.map(str::to_owned), ..link::CheckOrder::default() };
+    link::check(Path::new(env!("CARGO_BIN_EXE_client-sim")), &order).unwrap().unwrap()
+}
+
+#[test]
+#[ignore = "a campaign of fifteen seconds on a quiet host: compare selftest --only wrong-link"]
+fn campaign_of_a_wrong_link() {
+    let checked = checked(Some("down=8.1mbit,up=1.35mbit,rtt=66ms,queue=1s"));
+    assert_eq!(checked.busy(), None);
+    assert!(checked.findings.iter().all(|finding| !finding.holds()), "{checked:?}");
 }
 
 #[test]
@@ -263,7 +379,7 @@ fn a_user_without_privileges_plays_over_a_link() {
          mknod -m 666 /dev/net/tun c 10 200
          cp PROGRAM FOLDER/program
          exec setpriv --reuid 65534 --regid 65534 --clear-groups FOLDER/program --scenario FOLDER/small.toml \
-         --link wifi --record FOLDER/record.json";
+         --link wifi --link-capacity 1000000 --record FOLDER/record.json";
     let program = env!("CARGO_BIN_EXE_client-sim");
     let script =
         script.replace("PROGRAM", program).replace("FOLDER", &setup.folder.path().display().to_string());
@@ -279,12 +395,19 @@ fn a_user_without_privileges_plays_over_a_link() {
     assert_eq!(record.link.unwrap().unbalanced, None);
 }
 
-/// Round trips, goodput and transfers against what the link demands: true on a quiet host alone.
+/// Round trips, goodput, transfers and losses against what the link demands: true on a quiet host
+/// alone. Elsewhere no figure passes.
 #[test]
-#[ignore = "a campaign of ten seconds on a quiet host: client-sim links --check"]
+#[ignore = "a campaign of half a minute on a quiet host: client-sim links --check --links 500"]
 fn campaign_of_transfers_over_a_link() {
-    let output = client_sim(&["links".to_owned(), "--check".to_owned()]).output().unwrap();
+    let arguments = ["links", "--check", "--links", "500"].map(str::to_owned);
+    let output = client_sim(&arguments).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if Exit::Invalid.is(output.status.code()) {
+        let said = format!("{text}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(said.contains("host too busy"), "{said}");
+        panic!("not tested: {said}");
+    }
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(text.lines().filter(|line| line.starts_with("pass")).count(), 6, "{text}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("pass")).count(), 9, "{text}");
 }

@@ -30,7 +30,8 @@ use crate::{
         compare selftest --quick         is the instrument right?\n  \
         compare report results/20261121T080509Z-1a2b3c4d-1\n\n\
         Exit codes: 0 fine, 1 error, 2 usage, 3 a cell has no valid block or a test of the instrument failed, 4 events lost or altered, 5 relay lost, \
-        99 an SLO was missed, 100 diff or --check found a regression, 101 diff --strict is inconclusive or --check compares nothing, 130 interrupted (what was measured is kept)."
+        6 this host cannot emulate the links, 99 an SLO was missed, 100 diff or --check found a regression, 101 diff --strict \
+        is inconclusive or --check compares nothing, 130 interrupted (what was measured is kept)."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

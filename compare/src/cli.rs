@@ -1,6 +1,7 @@
 //! The program's main: runs the chosen command and maps its outcome to an exit code.
 
 mod instructions;
+mod links;
 mod pilot;
 
 use std::{
@@ -159,6 +160,10 @@ fn test_instrument(flags: &SelftestFlags, known: &Known) -> Result<Exit> {
     if let Some(file) = &flags.out {
         found.write(file)?;
     }
+    if found.oracles.is_empty() {
+        // What was asked for by name could not be tested: that is no success.
+        return Ok(Exit::Invalid);
+    }
     Ok(if found.passed() { Exit::Success } else { Exit::Invalid })
 }
 
@@ -253,6 +258,16 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
         let question =
             Question { client: &client, url, ca: flags.ca.as_deref(), corpus: flags.corpus.as_deref() };
         (config.foreign, answers) = asked(&question, &mut cells, answering.path())?;
+    }
+    let note = |line: &str| {
+        if !flags.quiet {
+            // A closed stderr loses nothing that the result needs.
+            let _ = writeln!(io::stderr(), "{line}");
+        }
+    };
+    if let Some(reason) = links::size(flags.seconds, &mut config, &mut cells, known, note)? {
+        let _ = writeln!(io::stderr(), "error: {reason}");
+        return Ok(Exit::NotPossible);
     }
     let selftest = selftest_for(flags, known)?;
     if !is_of_this_commit(flags, selftest.as_ref(), git.as_ref()) {

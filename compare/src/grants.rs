@@ -144,6 +144,7 @@ mod tests {
             best_compressions: Vec::new(),
             compression_label: |text| Ok(text.to_owned()),
             link_label: |text| Ok(text.to_owned()),
+            link_demand: |_, _, _, _, _, _| Ok(None),
             too_few_bursts: |_, _| None,
         };
         let all = || vec!["all".to_owned()];

@@ -31,6 +31,6 @@ pub mod slo;
 mod stats;
 
 pub use assemble::Header;
-pub use matrix::{CellSpec, Known, Matrix, UnknownName, cells};
+pub use matrix::{CellSpec, Known, LinkDemand, Matrix, OverLinks, UnknownName, cells};
 pub use plan::{Plan, Profile};
 pub use result::{Block, CellResult, Config, Foreign, Git, PlannedRounds, RESULT_FILE, ResultFile, Role};

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
                     best_compressions: client_sim::best_known_compressions(),
                     compression_label: client_sim::compression_label,
                     link_label: client_sim::link_label,
+                    link_demand: client_sim::link_demand,
                     too_few_bursts: client_sim::too_few_bursts,
                 },
             )

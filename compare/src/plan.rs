@@ -98,6 +98,11 @@ impl Plan {
         Plan { rounds: (0..rounds).map(round).collect() }
     }
 
+    /// What all blocks take, before one was measured.
+    pub(crate) fn estimate(&self, cells: &[CellSpec], seconds: u32) -> Duration {
+        self.rounds.iter().flatten().map(|cell| cell_estimate(&cells[*cell], seconds)).sum()
+    }
+
     /// How many blocks there are in all.
     pub fn blocks(&self) -> usize {
         self.rounds.iter().map(Vec::len).sum()
@@ -107,6 +112,13 @@ impl Plan {
 /// What a block takes, before one was measured.
 pub(crate) fn block_estimate(seconds: u32) -> Duration {
     Duration::from_secs(u64::from(seconds)) + BLOCK_OVERHEAD
+}
+
+/// What a block of a cell takes, before one was measured: over links as long as these carry what
+/// the plan sends.
+pub(crate) fn cell_estimate(cell: &CellSpec, seconds: u32) -> Duration {
+    let lasts = cell.over_links.map_or(Duration::ZERO, |over| over.lasts + BLOCK_OVERHEAD);
+    block_estimate(seconds).max(lasts)
 }
 
 /// Whether the quick profile measures a cell when neither formats nor compressions are given.
@@ -123,7 +135,7 @@ pub(crate) fn round_seed(seed: u64, round: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matrix::{Known, Matrix, cells};
+    use crate::matrix::{Known, Matrix, OverLinks, cells};
 
     fn matrix(scenarios: &[&str]) -> Vec<CellSpec> {
         let formats = ["json", "a", "b", "c", "d"].map(|name| (name, vec!["library"])).to_vec();
@@ -134,6 +146,7 @@ mod tests {
             best_compressions: Vec::new(),
             compression_label: |text| Ok(text.to_owned()),
             link_label: |text| Ok(text.to_owned()),
+            link_demand: |_, _, _, _, _, _| Ok(None),
             too_few_bursts: |_, _| None,
         };
         let all = || vec!["all".to_owned()];
@@ -155,6 +168,7 @@ mod tests {
             best_compressions: Vec::new(),
             compression_label: |text| Ok(text.to_owned()),
             link_label: |text| Ok(text.to_owned()),
+            link_demand: |_, _, _, _, _, _| Ok(None),
             too_few_bursts: |_, _| None,
         };
         let all = cells(&known, &Matrix::default()).unwrap();
@@ -165,6 +179,19 @@ mod tests {
         let plan = Plan::new(&quick, rounds, 1);
         let estimate = block_estimate(seconds) * u32::try_from(plan.blocks()).unwrap();
         assert!(rounds >= 6 && estimate < Duration::from_mins(5), "{rounds} {estimate:?}");
+    }
+
+    #[test]
+    fn a_block_over_links_takes_as_long_as_the_links_carry_its_bytes() {
+        let mut cells = matrix(&["one"]);
+        let plan = Plan::new(&cells, 2, 1);
+        let blocks = u32::try_from(plan.blocks()).unwrap();
+        assert_eq!(plan.estimate(&cells, 2), block_estimate(2) * blocks);
+        let lasts = |seconds| OverLinks { lasts: Duration::from_secs(seconds), packets_per_s: None };
+        cells.iter_mut().for_each(|cell| cell.over_links = Some(lasts(1)));
+        assert_eq!(plan.estimate(&cells, 2), block_estimate(2) * blocks);
+        cells.iter_mut().for_each(|cell| cell.over_links = Some(lasts(20)));
+        assert_eq!(plan.estimate(&cells, 2), block_estimate(20) * blocks);
     }
 
     #[test]

@@ -45,7 +45,8 @@ const CLIENT_STOPS_ALONE: Duration = Duration::from_secs(1);
 /// Time for a client to write its record and stop its relay after SIGTERM.
 const CLIENT_STOPS_ASKED: Duration = Duration::from_secs(10);
 
-/// Upper bound on a block beyond three times its seconds: start, corpus, signatures, timeouts.
+/// Upper bound on a block beyond three times what it should take: start, corpus, signatures,
+/// timeouts.
 const BLOCK_EXTRA: Duration = Duration::from_secs(120);
 
 /// A plan with its cells.
@@ -199,7 +200,7 @@ async fn run_block(
     }
     let child =
         command.spawn().with_context(|| format!("cannot start the client {}", request.client.display()))?;
-    let limit = Duration::from_secs(u64::from(request.config.seconds)) * 3 + BLOCK_EXTRA;
+    let limit = plan::cell_estimate(place.cell, request.config.seconds) * 3 + BLOCK_EXTRA;
     let ending = attend(child, limit, progress, interrupt).await?;
     let mut block = Block {
         round: u32::try_from(place.round).context("more rounds than the flag allows")?,
@@ -248,6 +249,9 @@ fn command(request: &Request<'_>, cell: &CellSpec, seed: u64, record: &Path) -> 
     }
     if cell.link != NO_LINK {
         command.args(["--link", &cell.link]);
+    }
+    if let Some(packets_per_s) = cell.over_links.and_then(|over| over.packets_per_s) {
+        command.args(["--link-capacity", &packets_per_s.to_string()]);
     }
     if let Some(rate) = cell.rate_per_s {
         command.args(["--rate", &rate.to_string()]);

@@ -258,3 +258,22 @@ fn what_a_pilot_decides_is_not_given_beside_it() {
         assert!(run.status.code() == Some(2) && said.contains(says), "{args:?}: {said}");
     }
 }
+
+#[test]
+#[ignore = "needs user namespaces, and unshare and setpriv of util-linux"]
+fn a_host_that_allows_no_namespaces_is_told_before_anything_runs_over_a_link() {
+    let out = TempDir::new().unwrap();
+    let script = format!(
+        "echo 0 > /proc/sys/user/max_user_namespaces
+         exec setpriv --bounding-set=-all --inh-caps=-all {} run --scenario note-stream --link slow-4g --out {}",
+        env!("CARGO_BIN_EXE_compare"),
+        out.path().display()
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-ec", &script]);
+    let run = command.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(6), "{said}");
+    assert!(said.contains("sudo sysctl user.max_user_namespaces") && !said.contains("panicked"), "{said}");
+    assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0, "nothing was measured");
+}

@@ -8,7 +8,12 @@ use std::{
 use anyhow::Context;
 use serde::de::DeserializeOwned;
 
-use crate::{check::Finding, network::TcpSettings, protocol::LINK_ROLE};
+use crate::{
+    capacity::Carries,
+    check::{Checked, Order},
+    network::TcpSettings,
+    protocol::LINK_ROLE,
+};
 
 /// Tries in a process of its own whether this host can emulate links. `program` is a program that
 /// calls [`crate::main`] in the role of an emulator.
@@ -16,24 +21,33 @@ use crate::{check::Finding, network::TcpSettings, protocol::LINK_ROLE};
 /// # Errors
 /// The inner one is the reason with its remedy; the outer one, that no process could be started.
 pub fn probe(program: &Path) -> anyhow::Result<Result<TcpSettings, String>> {
-    apart(program, "probe")
+    apart(program, &["probe"])
 }
 
 /// Times transfers over a link, in a process of its own.
 ///
 /// # Errors
 /// As [`probe`].
-pub fn check(program: &Path) -> anyhow::Result<Result<Vec<Finding>, String>> {
-    apart(program, "check")
+pub fn check(program: &Path, order: &Order) -> anyhow::Result<Result<Checked, String>> {
+    apart(program, &["check", &serde_json::to_string(order)?])
+}
+
+/// Finds in a process of its own how many packets a second this host emulates, in four seconds.
+///
+/// # Errors
+/// As [`probe`].
+pub fn capacity(program: &Path) -> anyhow::Result<Result<Carries, String>> {
+    apart(program, &["capacity"])
 }
 
 /// Starts a program in the role of an emulator, for one answer.
-fn apart<T: DeserializeOwned>(program: &Path, task: &str) -> anyhow::Result<Result<T, String>> {
+fn apart<T: DeserializeOwned>(program: &Path, task: &[&str]) -> anyhow::Result<Result<T, String>> {
     let output = Command::new(program)
-        .args([LINK_ROLE, task])
+        .arg(LINK_ROLE)
+        .args(task)
         .stdin(Stdio::null())
         .output()
-        .with_context(|| format!("cannot start a process for the {task} of links"))?;
+        .with_context(|| format!("cannot start a process for the {} of links", task[0]))?;
     if !output.status.success() {
         return Ok(Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
     }

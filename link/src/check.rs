@@ -1,16 +1,17 @@
 //! Does a link on this host take the time that it should? Transfers over the kernel's TCP are
-//! compared with what the link's rates and delays demand.
+//! compared with what the link's rates and delays demand, and lost packets with the link's share.
 
 use std::{
     io::{Read, Write},
-    net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket},
     os::fd::AsRawFd,
-    sync::mpsc,
+    sync::{Arc, Barrier, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
+use measure::runnable_wait_ns;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
 use serde::{Deserialize, Serialize};
 
@@ -19,11 +20,35 @@ use crate::{
     emulation::Emulation,
     host,
     profile::{Capacity, Link},
+    protocol::Report,
     trace::MTU,
 };
 
 /// The link that is checked: a queue that holds every transfer, so that nothing is sent twice.
 const LINK: &str = "down=9mbit,up=1.5mbit,rtt=60ms,queue=1s";
+
+/// The link of each of many users: `slow-4g` with such a queue.
+const LINK_OF_MANY: &str = "down=1.6mbit,up=750kbit,rtt=150ms,queue=1s";
+
+/// The link whose lost packets are counted: fast, with room for every datagram.
+const LOSSY: &str = "down=1gbit,up=1gbit,rtt=2ms,queue=100ms,loss=2%";
+
+/// Datagrams sent over it, and bytes of each.
+const DATAGRAMS: u64 = 20_000;
+const DATAGRAM: [u8; 16] = [0; 16];
+
+/// Standard deviations of a binomial count that one in a thousand exceeds.
+const ONE_IN_A_THOUSAND: f64 = 3.29;
+
+/// p99 of the emulator's lateness beyond which nothing is known about its links.
+pub const LATE_NS: u64 = 1_000_000;
+
+/// Bytes that each of many users asks for, and the share of the host's capacity that they use.
+const BYTES_OF_MANY: u64 = 100_000;
+const LOAD_OF_MANY: f64 = 0.6;
+
+/// Bytes of stack of a thread that only transfers.
+const STACK: usize = 128 << 10;
 
 /// Round trips of one byte.
 const ECHOES: usize = 50;
@@ -58,6 +83,10 @@ pub struct Finding {
     pub measured: f64,
     /// How far it may be off.
     pub tolerance: f64,
+    /// Of what is timed: milliseconds of all transfers together.
+    pub took_ms: Option<f64>,
+    /// How long this process and the emulator waited for a core meanwhile.
+    pub waited_ms: f64,
 }
 
 impl Finding {
@@ -65,49 +94,228 @@ impl Finding {
     pub fn holds(&self) -> bool {
         (self.measured - self.expected).abs() <= self.tolerance
     }
+
+    /// Whether waiting for a core is as long as what it is off by: then the host is what was
+    /// measured.
+    fn is_of_the_host(&self) -> bool {
+        let off = (self.measured - self.expected).abs() - self.tolerance;
+        let off_ms = self.took_ms.map(|took_ms| took_ms * off / self.expected);
+        off > 0.0 && off_ms.is_some_and(|off_ms| self.waited_ms >= off_ms)
+    }
+}
+
+/// What a check found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Checked {
+    /// Every figure.
+    pub findings: Vec<Finding>,
+    /// p99 of the emulator's lateness over the transfers.
+    pub late_ns_p99: u64,
+}
+
+impl Checked {
+    /// Why the host cannot tell whether its links are right; `None` when it can.
+    pub fn busy(&self) -> Option<String> {
+        let late_ms = self.late_ns_p99 as f64 / 1e6;
+        if self.late_ns_p99 > LATE_NS {
+            return Some(format!("host too busy (lateness p99 {late_ms:.2} ms)"));
+        }
+        let disturbed = self.findings.iter().find(|finding| finding.is_of_the_host())?;
+        Some(format!(
+            "host too busy (lateness p99 {late_ms:.2} ms; {}: waited {:.1} ms for a core)",
+            disturbed.what, disturbed.waited_ms
+        ))
+    }
+
+    /// Whether every figure is near enough. It says nothing on a host that was too busy.
+    pub fn holds(&self) -> bool {
+        self.findings.iter().all(Finding::holds)
+    }
+}
+
+/// What is checked.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Order {
+    /// The link that is emulated, instead of the standing one.
+    pub emulated: Option<String>,
+    /// Users of a link each that transfer at the same time, instead of one after the other.
+    pub users: Option<usize>,
+    /// Packets a second that the host carries, by which many users are spread over time.
+    pub packets_per_s: f64,
 }
 
 /// Checks a link. Call it in a process of one thread; the process stays in the link's namespaces.
 ///
 /// # Errors
 /// When the host forbids links, or a transfer fails.
-pub(crate) fn run() -> anyhow::Result<Vec<Finding>> {
-    let link: Link = LINK.parse()?;
+pub(crate) fn run(order: &str) -> anyhow::Result<Checked> {
+    let order: Order = serde_json::from_str(order).context("expected what to check, as JSON")?;
+    let claimed: Link = if order.users.is_some() { LINK_OF_MANY } else { LINK }.parse()?;
+    let emulated = order.emulated.as_ref().map(|text| text.parse()).transpose()?;
+    let links = [emulated.unwrap_or_else(|| claimed.clone()), LOSSY.parse()?];
     host::enter()?;
-    let mut emulation = Emulation::start(std::slice::from_ref(&link), 1, "cubic", || {})?;
+    let mut emulation = Emulation::start(&links, 1, "cubic", || {})?;
     let relay = serve()?;
+    let void = echo_datagrams()?;
     emulation.join_users()?;
     emulation.begin()?;
-    let mut connection = dial(user_address(0, 0).context("the first user has an address")?, relay)?;
-    let mut findings = vec![echo(&mut connection, &link)?];
-    for (user, bytes) in (1..).zip(TRANSFERS) {
-        let user = user_address(0, user).context("so many users have addresses")?;
-        // A connection of its own begins with the initial window.
-        findings.push(transfer(&mut dial(user, relay)?, &link, bytes)?);
-    }
-    let user = user_address(0, 9).context("so many users have addresses")?;
-    findings.push(bulk(&mut dial(user, relay)?, &link)?);
+    let mut checked = match order.users {
+        Some(users) => many(users, order.packets_per_s, &claimed, relay, &mut emulation)?,
+        None => one_by_one(&claimed, relay, &mut emulation)?,
+    };
     let report = emulation.report()?;
     ensure!(report.unbalanced.is_none(), "packets are missing: {:?}", report.unbalanced);
-    let late_ns = report.lateness.quantile_ns(0.99).ns().unwrap_or(report.lateness.max_ns());
-    findings.push(Finding {
-        what: "lateness of the emulator, p99 in ms".to_owned(),
-        expected: 0.0,
-        measured: late_ns as f64 / 1e6,
-        tolerance: 1.0,
+    checked.late_ns_p99 = late_ns(&report);
+    if order.users.is_none() && order.emulated.is_none() {
+        checked.findings.extend(losses(&links[1], void, &mut emulation)?);
+    }
+    Ok(checked)
+}
+
+/// How late 99 % of the packets left at most; the latest of all where there are too few to tell.
+pub(crate) fn late_ns(report: &Report) -> u64 {
+    report.lateness.quantile_ns(0.99).ns().unwrap_or(report.lateness.max_ns())
+}
+
+/// The transfers of users one after the other.
+fn one_by_one(link: &Link, relay: SocketAddrV4, emulation: &mut Emulation) -> anyhow::Result<Checked> {
+    let user = |user| user_address(0, user).context("so many users have addresses");
+    let mut findings = Vec::new();
+    let mut find = |measure: &dyn Fn() -> anyhow::Result<Finding>| {
+        let before = waited_ns(emulation)?;
+        let found = measure()?;
+        let waited_ms = (waited_ns(emulation)? - before) / 1e6;
+        findings.push(Finding { waited_ms, ..found });
+        anyhow::Ok(())
+    };
+    let connection = dial(user(0)?, relay)?;
+    find(&|| echo(&connection, link))?;
+    for (one, bytes) in (1..).zip(TRANSFERS) {
+        // A connection of its own begins with the initial window.
+        let connection = dial(user(one)?, relay)?;
+        find(&|| transfer(&connection, link, bytes))?;
+    }
+    let connection = dial(user(9)?, relay)?;
+    find(&|| bulk(&connection, link))?;
+    Ok(Checked { findings, late_ns_p99: 0 })
+}
+
+/// How long the threads of this process and the emulator waited for a core so far, where the kernel
+/// tells.
+fn waited_ns(emulation: &mut Emulation) -> anyhow::Result<f64> {
+    let emulator = emulation.report()?.wait_ns.unwrap_or(0);
+    Ok(runnable_wait_ns().unwrap_or(0) as f64 + emulator as f64)
+}
+
+/// Transfers of many users, of whom so many begin in a second that the host carries their packets.
+fn many(
+    users: usize,
+    packets_per_s: f64,
+    link: &Link,
+    relay: SocketAddrV4,
+    emulation: &mut Emulation,
+) -> anyhow::Result<Checked> {
+    let expected_ms = Model::of(link)?.transfer_s(BYTES_OF_MANY) * 1e3;
+    // In slow start each segment may be acknowledged by itself.
+    let packets = 2 * BYTES_OF_MANY.div_ceil(SEGMENT);
+    let apart = Duration::from_secs_f64(packets as f64 / (packets_per_s * LOAD_OF_MANY).max(1.0));
+    let together = Arc::new(Barrier::new(users));
+    // Threads stay until their waiting has been read: what ended is not in it.
+    let done = Arc::new(Barrier::new(users + 1));
+    let threads = (0..users).map(|user| {
+        let address = user_address(0, user).context("so many users have addresses")?;
+        let (together, done, user) = (Arc::clone(&together), Arc::clone(&done), u32::try_from(user)?);
+        let transfer = move || {
+            // Also without a connection: the others wait here.
+            let connection = dial(address, relay);
+            together.wait();
+            thread::sleep(apart * user);
+            let took = connection.and_then(|one| Ok(ask(&one, BYTES_OF_MANY, BYTES_OF_MANY)?.1));
+            done.wait();
+            done.wait();
+            took
+        };
+        Ok(thread::Builder::new().stack_size(STACK).spawn(transfer)?)
     });
-    Ok(findings)
+    let threads = threads.collect::<anyhow::Result<Vec<_>>>()?;
+    done.wait();
+    let waited_ms = waited_ns(emulation)? / 1e6;
+    done.wait();
+    let ended = threads.into_iter().map(|one| one.join().map_err(|_| anyhow!("a user's thread panicked"))?);
+    let mut times = ended.collect::<anyhow::Result<Vec<_>>>()?;
+    times.sort_unstable();
+    let finding = |what: &str, place: usize| Finding {
+        what: format!("{what} of {users} users with links of their own: 100 kB in ms"),
+        expected: expected_ms,
+        measured: times[place.min(times.len() - 1)].as_secs_f64() * 1e3,
+        tolerance: expected_ms * 0.03,
+        took_ms: Some(expected_ms),
+        waited_ms: waited_ms / users as f64,
+    };
+    let findings = vec![finding("median", users / 2), finding("p99", users * 99 / 100)];
+    Ok(Checked { findings, late_ns_p99: 0 })
+}
+
+/// Sends datagrams over a link with loss, and compares what did not arrive with the link's share.
+/// The seed is fixed, so the counts are the same each time.
+fn losses(link: &Link, to: SocketAddrV4, emulation: &mut Emulation) -> anyhow::Result<Vec<Finding>> {
+    emulation.begin()?;
+    let user = UdpSocket::bind((user_address(1, 0).context("the first user has an address")?, 0))?;
+    for _ in 0..DATAGRAMS {
+        user.send_to(&DATAGRAM, to).context("a datagram over the link")?;
+    }
+    // The relay's end sends back what it can: how much that is, shows when no more comes.
+    let deadline = Instant::now() + PATIENCE;
+    let mut before = 0;
+    let report = loop {
+        thread::sleep(Duration::from_millis(50));
+        let report = emulation.report()?;
+        let part = report.parts.get(1).context("there are two links")?;
+        let settled = part.down.settled();
+        if (part.up.settled() >= DATAGRAMS && settled == before) || Instant::now() > deadline {
+            break report;
+        }
+        before = settled;
+    };
+    ensure!(report.unbalanced.is_none(), "packets are missing: {:?}", report.unbalanced);
+    let part = report.parts.get(1).context("there are two links")?;
+    let share = f64::from(link.up.loss_ppm) / 1e6;
+    let finding = |what: &str, lost: u64, sent: u64| Finding {
+        what: format!("{what} lost of {sent} datagrams in %"),
+        expected: share * 100.0,
+        measured: lost as f64 / sent.max(1) as f64 * 100.0,
+        tolerance: ONE_IN_A_THOUSAND * (share * (1.0 - share) / sent.max(1) as f64).sqrt() * 100.0,
+        took_ms: None,
+        waited_ms: 0.0,
+    };
+    Ok(vec![finding("up:", part.up.lost, part.up.sent), finding("down:", part.down.lost, part.down.sent)])
+}
+
+/// Sends each datagram back, on a thread in this namespace.
+fn echo_datagrams() -> anyhow::Result<SocketAddrV4> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let Ok(socket) = UdpSocket::bind((RELAY, 0)) else { return };
+        let Ok(address) = socket.local_addr() else { return };
+        sender.send(address.port()).ok();
+        let mut buffer = [0; MTU];
+        while let Ok((bytes, user)) = socket.recv_from(&mut buffer) {
+            socket.send_to(&buffer[..bytes], user).ok();
+        }
+    });
+    let port = receiver.recv().context("cannot take datagrams in the relay's namespace")?;
+    Ok(SocketAddrV4::new(RELAY, port))
 }
 
 /// Answers each 8 bytes with as many bytes as they say, on a thread in this namespace.
-fn serve() -> anyhow::Result<SocketAddrV4> {
+pub(crate) fn serve() -> anyhow::Result<SocketAddrV4> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let Ok(listener) = TcpListener::bind((RELAY, 0)) else { return };
         let Ok(address) = listener.local_addr() else { return };
         sender.send(address.port()).ok();
         for connection in listener.incoming().map_while(Result::ok) {
-            thread::spawn(move || answer(connection));
+            thread::Builder::new().stack_size(STACK).spawn(move || answer(connection)).ok();
         }
     });
     let port = receiver.recv().context("cannot listen in the relay's namespace")?;
@@ -125,7 +333,7 @@ fn answer(mut connection: TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-fn dial(user: Ipv4Addr, relay: SocketAddrV4) -> anyhow::Result<TcpStream> {
+pub(crate) fn dial(user: Ipv4Addr, relay: SocketAddrV4) -> anyhow::Result<TcpStream> {
     let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     bind(fd.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(user, 0)))
         .with_context(|| format!("cannot bind {user}"))?;
@@ -138,7 +346,7 @@ fn dial(user: Ipv4Addr, relay: SocketAddrV4) -> anyhow::Result<TcpStream> {
 }
 
 /// Asks for so many bytes; how long until the first so many, and until all of them, are here.
-fn ask(connection: &mut TcpStream, bytes: u64, first: u64) -> anyhow::Result<(Duration, Duration)> {
+fn ask(mut connection: &TcpStream, bytes: u64, first: u64) -> anyhow::Result<(Duration, Duration)> {
     let start = Instant::now();
     connection.write_all(&bytes.to_be_bytes())?;
     let mut buffer = vec![0; 1 << 16];
@@ -155,7 +363,7 @@ fn ask(connection: &mut TcpStream, bytes: u64, first: u64) -> anyhow::Result<(Du
     Ok((early.unwrap_or(all), all))
 }
 
-fn echo(connection: &mut TcpStream, link: &Link) -> anyhow::Result<Finding> {
+fn echo(connection: &TcpStream, link: &Link) -> anyhow::Result<Finding> {
     let mut times = (0..ECHOES).map(|_| Ok(ask(connection, 1, 1)?.1)).collect::<anyhow::Result<Vec<_>>>()?;
     times.sort_unstable();
     let model = Model::of(link)?;
@@ -165,10 +373,12 @@ fn echo(connection: &mut TcpStream, link: &Link) -> anyhow::Result<Finding> {
         expected: expected * 1e3,
         measured: times[times.len() / 2].as_secs_f64() * 1e3,
         tolerance: 1.0,
+        took_ms: Some(expected * 1e3 * ECHOES as f64),
+        waited_ms: 0.0,
     })
 }
 
-fn transfer(connection: &mut TcpStream, link: &Link, bytes: u64) -> anyhow::Result<Finding> {
+fn transfer(connection: &TcpStream, link: &Link, bytes: u64) -> anyhow::Result<Finding> {
     let expected = Model::of(link)?.transfer_s(bytes);
     let (_, all) = ask(connection, bytes, bytes)?;
     Ok(Finding {
@@ -176,10 +386,12 @@ fn transfer(connection: &mut TcpStream, link: &Link, bytes: u64) -> anyhow::Resu
         expected: expected * 1e3,
         measured: all.as_secs_f64() * 1e3,
         tolerance: expected * 1e3 * 0.03,
+        took_ms: Some(expected * 1e3),
+        waited_ms: 0.0,
     })
 }
 
-fn bulk(connection: &mut TcpStream, link: &Link) -> anyhow::Result<Finding> {
+fn bulk(connection: &TcpStream, link: &Link) -> anyhow::Result<Finding> {
     let (bytes, first) = BULK;
     let (early, all) = ask(connection, bytes, first)?;
     let expected = Model::of(link)?.down_bits_per_s * SEGMENT as f64 / MTU as f64;
@@ -188,6 +400,8 @@ fn bulk(connection: &mut TcpStream, link: &Link) -> anyhow::Result<Finding> {
         expected: expected / 1e3,
         measured: (bytes - first) as f64 * 8.0 / (all - early).as_secs_f64() / 1e3,
         tolerance: expected / 1e3 * 0.02,
+        took_ms: Some((all - early).as_secs_f64() * 1e3),
+        waited_ms: 0.0,
     })
 }
 
@@ -266,8 +480,38 @@ mod tests {
 
     #[test]
     fn a_finding_holds_within_its_tolerance() {
-        let finding = |measured| Finding { what: String::new(), expected: 100.0, measured, tolerance: 3.0 };
+        let finding = |measured| finding(measured, 0.0);
         assert!(finding(97.0).holds() && finding(103.0).holds());
         assert!(!finding(96.9).holds() && !finding(103.1).holds() && !finding(f64::NAN).holds());
+    }
+
+    /// A transfer that should take 100 ms, give or take 3.
+    fn finding(measured: f64, waited_ms: f64) -> Finding {
+        Finding {
+            what: "a transfer".to_owned(),
+            expected: 100.0,
+            measured,
+            tolerance: 3.0,
+            took_ms: Some(100.0),
+            waited_ms,
+        }
+    }
+
+    #[test]
+    fn a_busy_host_is_not_tested_and_a_wrong_link_on_a_punctual_emulator_fails() {
+        let checked = |late_ns_p99, finding| Checked { findings: vec![finding], late_ns_p99 };
+        let busy = checked(1_700_000, finding(100.0, 0.0)).busy().unwrap();
+        assert_eq!(busy, "host too busy (lateness p99 1.70 ms)");
+        // 5 ms beyond the tolerance, and less than that spent waiting: the link is wrong.
+        let wrong = checked(LATE_NS, finding(108.0, 4.9));
+        assert!(wrong.busy().is_none() && !wrong.holds());
+        let disturbed = checked(LATE_NS, finding(108.0, 5.1)).busy().unwrap();
+        assert!(disturbed.contains("a transfer: waited 5.1 ms for a core"), "{disturbed}");
+        // Waiting that did no harm excuses nothing.
+        let right = checked(LATE_NS, finding(102.0, 50.0));
+        assert!(right.busy().is_none() && right.holds());
+        // A count does not depend on a core.
+        let lost = Finding { took_ms: None, ..finding(108.0, 50.0) };
+        assert!(checked(LATE_NS, lost.clone()).busy().is_none() && !checked(LATE_NS, lost).holds());
     }
 }

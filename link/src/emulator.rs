@@ -31,6 +31,13 @@ pub enum Way {
     Up,
 }
 
+impl Way {
+    /// Down is 0, up is 1.
+    pub(crate) fn place(self) -> usize {
+        usize::from(self == Way::Up)
+    }
+}
+
 /// What became of the packets of one direction, over all users. Bytes are those of IP packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WayCounts {
@@ -93,6 +100,8 @@ pub struct Emulator<P> {
     heads: BinaryHeap<Reverse<(u64, usize)>>,
     down: WayCounts,
     up: WayCounts,
+    /// The same for each link, down and up.
+    by_link: Vec<[WayCounts; 2]>,
 }
 
 impl<P> Emulator<P> {
@@ -100,6 +109,7 @@ impl<P> Emulator<P> {
     /// for users whose packets pass at once.
     pub fn new(links: Vec<Link>, link_of: fn(u32) -> Option<usize>, seed: u64) -> Emulator<P> {
         Emulator {
+            by_link: vec![Default::default(); links.len()],
             link_of,
             links,
             seed,
@@ -116,14 +126,15 @@ impl<P> Emulator<P> {
     pub fn on_packet(&mut self, now_ns: u64, way: Way, user: u32, bytes: usize, packet: P) -> bool {
         let place = self.lane(way, user);
         let lane = &mut self.lanes[place];
-        let was_empty = lane.packets.is_empty();
+        let (was_empty, link) = (lane.packets.is_empty(), lane.link);
         let fits = lane.take(now_ns, bytes as u64, packet);
         if let Some(first) = lane.packets.front().filter(|_| was_empty) {
             self.heads.push(Reverse((first.arrives_ns, place)));
         }
-        let counts = self.counts_mut(way);
-        counts.sent += 1;
-        counts.tail_dropped += u64::from(!fits);
+        self.count(way, link, |counts| {
+            counts.sent += 1;
+            counts.tail_dropped += u64::from(!fits);
+        });
         fits
     }
 
@@ -136,18 +147,19 @@ impl<P> Emulator<P> {
             }
             self.heads.pop();
             let lane = &mut self.lanes[place];
-            let (way, user) = (lane.way, lane.user);
+            let (way, user, link) = (lane.way, lane.user, lane.link);
             let packet = lane.release().expect("a lane among the heads has a packet");
             if let Some(next) = lane.packets.front() {
                 self.heads.push(Reverse((next.arrives_ns, place)));
             }
-            let counts = self.counts_mut(way);
             if packet.lost {
-                counts.lost += 1;
+                self.count(way, link, |counts| counts.lost += 1);
                 continue;
             }
-            counts.forwarded += 1;
-            counts.forwarded_bytes += packet.bytes;
+            self.count(way, link, |counts| {
+                counts.forwarded += 1;
+                counts.forwarded_bytes += packet.bytes;
+            });
             return Some(Due { at_ns, queued_ns: packet.queued_ns, way, user, packet: packet.packet });
         }
     }
@@ -165,15 +177,23 @@ impl<P> Emulator<P> {
         }
     }
 
+    /// What became of the packets of one link, by its place, in a direction so far.
+    pub fn counts_of(&self, link: usize, way: Way) -> WayCounts {
+        self.by_link.get(link).map_or_else(WayCounts::default, |both| both[way.place()])
+    }
+
     /// Packets of a direction that wait, are being carried, or are on the way.
     pub fn in_flight(&self, way: Way) -> u64 {
         self.lanes.iter().filter(|lane| lane.way == way).map(|lane| lane.packets.len() as u64).sum()
     }
 
-    fn counts_mut(&mut self, way: Way) -> &mut WayCounts {
-        match way {
+    fn count(&mut self, way: Way, link: Option<usize>, change: impl Fn(&mut WayCounts)) {
+        change(match way {
             Way::Down => &mut self.down,
             Way::Up => &mut self.up,
+        });
+        if let Some(both) = link.and_then(|link| self.by_link.get_mut(link)) {
+            change(&mut both[way.place()]);
         }
     }
 
@@ -181,7 +201,8 @@ impl<P> Emulator<P> {
         if let Some(place) = self.lane_of.get(&(way, user)) {
             return *place;
         }
-        let direction = match (self.link_of)(user).and_then(|link| self.links.get(link)) {
+        let link = (self.link_of)(user).filter(|link| *link < self.links.len());
+        let direction = match link.map(|link| &self.links[link]) {
             None => Direction::UNSHAPED,
             Some(link) if way == Way::Down => link.down.clone(),
             Some(link) => link.up.clone(),
@@ -190,7 +211,7 @@ impl<P> Emulator<P> {
         // One stream of random numbers for each user and direction (ChaCha's nonce).
         let mut luck = ChaCha8Rng::seed_from_u64(self.seed);
         luck.set_stream(u64::from(user) << 1 | u64::from(way == Way::Up));
-        self.lanes.push(Lane::new(way, user, direction, luck));
+        self.lanes.push(Lane::new(way, (user, link), direction, luck));
         self.lane_of.insert((way, user), place);
         place
     }
@@ -201,6 +222,8 @@ impl<P> Emulator<P> {
 struct Lane<P> {
     way: Way,
     user: u32,
+    /// The place of the user's link.
+    link: Option<usize>,
     direction: Direction,
     luck: ChaCha8Rng,
     /// Waiting, being carried, or on the way.
@@ -269,10 +292,11 @@ impl Carrier {
 }
 
 impl<P> Lane<P> {
-    fn new(way: Way, user: u32, direction: Direction, luck: ChaCha8Rng) -> Lane<P> {
+    fn new(way: Way, (user, link): (u32, Option<usize>), direction: Direction, luck: ChaCha8Rng) -> Lane<P> {
         Lane {
             way,
             user,
+            link,
             direction,
             luck,
             packets: VecDeque::new(),

@@ -13,7 +13,9 @@ compile_error!("links need network namespaces: Linux");
 
 mod addresses;
 mod apart;
+mod capacity;
 mod check;
+mod demand;
 mod emulation;
 mod emulator;
 mod host;
@@ -24,13 +26,15 @@ mod protocol;
 mod trace;
 
 pub use addresses::{MOST_LINKS, MOST_USERS, RELAY, UNSHAPED, user_address};
-pub use apart::{check, probe};
-pub use check::Finding;
+pub use apart::{capacity, check, probe};
+pub use capacity::Carries;
+pub use check::{Checked, Finding, LATE_NS, Order as CheckOrder};
+pub use demand::Demand;
 pub use emulation::Emulation;
 pub use emulator::{Due, Emulator, Way, WayCounts};
 pub use host::{NotPossible, enter};
 pub use network::TcpSettings;
 pub use process::main;
 pub use profile::{Capacity, Direction, Link, LinkError, PROFILES, Profile};
-pub use protocol::{LINK_ROLE, Report};
+pub use protocol::{LINK_ROLE, Part, Report};
 pub use trace::{MTU, Trace, TraceError};

@@ -22,12 +22,12 @@ use serde::Serialize;
 
 use crate::{
     addresses::{link_of, user_of},
-    check,
+    capacity, check,
     emulator::{Emulator, Way, WayCounts},
     host,
     network::{End, KernelCounts, TcpSettings},
     profile::Link,
-    protocol::{Order, Ready, Report},
+    protocol::{Order, Part, Ready, Report},
     trace::MTU,
 };
 
@@ -36,13 +36,17 @@ use crate::{
 const BATCH: usize = 32;
 
 /// Runs the emulator as its first argument says: an order as JSON, which [`crate::Emulation`]
-/// gives; `probe`, which only sets both namespaces up; or `check`, which times transfers over a
-/// link.
+/// gives; `probe`, which only sets both namespaces up; `capacity`, which finds how many packets a
+/// second this host emulates; or `check`, which times transfers as its second argument says.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let order = args.next().and_then(|order| order.into_string().ok()).unwrap_or_default();
     let outcome = match order.as_str() {
         "probe" => probe(),
-        "check" => check::run().map(|findings| say(&findings)),
+        "capacity" => capacity::run().map(|found| say(&found)),
+        "check" => {
+            let order = args.next().and_then(|order| order.into_string().ok()).unwrap_or_default();
+            check::run(&order).map(|checked| say(&checked))
+        }
         order => serve(order),
     };
     match outcome {
@@ -78,6 +82,7 @@ fn serve(order: &str) -> anyhow::Result<()> {
     set_timerslack(1).context("cannot ask for timers that are on time")?;
     let questions = io::stdin().as_fd().try_clone_to_owned().context("standard input")?;
     let mut process = Process {
+        links: links.len(),
         emulator: Emulator::new(links, link_of, order.seed),
         ends: [relay, users],
         start: Instant::now(),
@@ -98,6 +103,8 @@ fn say(line: &impl Serialize) {
 }
 
 struct Process {
+    /// How many links there are.
+    links: usize,
     emulator: Emulator<Vec<u8>>,
     /// Of the relay and of the users.
     ends: [End; 2],
@@ -115,6 +122,8 @@ struct Tally {
     lateness: Latency,
     queued_down: Latency,
     queued_up: Latency,
+    /// The same for each link, down and up, where there are several.
+    queued: Vec<[Latency; 2]>,
     refused: u64,
     foreign: u64,
 }
@@ -124,6 +133,7 @@ struct Tally {
 struct Begun {
     down: WayCounts,
     up: WayCounts,
+    by_link: Vec<[WayCounts; 2]>,
     kernel: [KernelCounts; 2],
     cpu_ns: u64,
     wait_ns: Option<u64>,
@@ -202,6 +212,9 @@ impl Process {
                 Way::Down => self.tally.queued_down.record(due.queued_ns),
                 Way::Up => self.tally.queued_up.record(due.queued_ns),
             }
+            if let Some(both) = link_of(due.user).and_then(|link| self.tally.queued.get_mut(link)) {
+                both[due.way.place()].record(due.queued_ns);
+            }
         }
     }
 
@@ -238,8 +251,11 @@ impl Process {
     fn begin(&mut self) -> anyhow::Result<Begun> {
         let (refused, foreign) =
             (self.begun.refused + self.tally.refused, self.begun.foreign + self.tally.foreign);
-        self.tally = Tally::default();
+        let several = if self.links > 1 { self.links } else { 0 };
+        let queued = vec![<[Latency; 2]>::default(); several];
+        self.tally = Tally { queued, ..Tally::default() };
         Ok(Begun {
+            by_link: (0..several).map(|link| self.counts_of(link)).collect(),
             down: self.emulator.counts(Way::Down),
             up: self.emulator.counts(Way::Up),
             kernel: [self.ends[0].counts()?, self.ends[1].counts()?],
@@ -248,6 +264,20 @@ impl Process {
             refused,
             foreign,
         })
+    }
+
+    /// What became of the packets of a link so far, down and up.
+    fn counts_of(&self, link: usize) -> [WayCounts; 2] {
+        [Way::Down, Way::Up].map(|way| self.emulator.counts_of(link, way))
+    }
+
+    /// What each of several links did.
+    fn parts(&self) -> Vec<Part> {
+        let part = |(link, (begun, queued)): (usize, (&[WayCounts; 2], &[Latency; 2]))| {
+            let ([down, up], [queued_down, queued_up]) = (self.counts_of(link), queued.clone());
+            Part { down: down.since(begun[0]), up: up.since(begun[1]), queued_down, queued_up }
+        };
+        self.begun.by_link.iter().zip(&self.tally.queued).enumerate().map(part).collect()
     }
 
     fn report(&mut self) -> anyhow::Result<Report> {
@@ -259,6 +289,7 @@ impl Process {
         Ok(Report {
             down: self.emulator.counts(Way::Down).since(begun.down),
             up: self.emulator.counts(Way::Up).since(begun.up),
+            parts: self.parts(),
             lateness: tally.lateness.clone(),
             queued_down: tally.queued_down.clone(),
             queued_up: tally.queued_up.clone(),

@@ -60,6 +60,17 @@ pub enum Capacity {
     Trace(Arc<Trace>),
 }
 
+impl Capacity {
+    /// Bits a second, of a trace the mean; `None` without a limit.
+    pub fn mean_bits_per_s(&self) -> Option<u64> {
+        match self {
+            Capacity::Unlimited => None,
+            Capacity::BitsPerSecond(rate) => Some(*rate),
+            Capacity::Trace(trace) => Some(trace.mean_bits_per_s()),
+        }
+    }
+}
+
 /// One direction of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Direction {

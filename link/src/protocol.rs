@@ -34,6 +34,8 @@ pub struct Report {
     pub down: WayCounts,
     /// From users to relay.
     pub up: WayCounts,
+    /// Each link apart, in the order in which the links were given; empty where there is one.
+    pub parts: Vec<Part>,
     /// How much later than due packets left.
     pub lateness: Latency,
     /// How long packets waited before the link began to carry them, from relay to users.
@@ -56,4 +58,17 @@ pub struct Report {
     pub wait_ns: Option<u64>,
     /// Why the counts of kernel and emulator disagree, from the start of the process on.
     pub unbalanced: Option<String>,
+}
+
+/// What one of several links did.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// From relay to its users.
+    pub down: WayCounts,
+    /// From its users to the relay.
+    pub up: WayCounts,
+    /// How long packets waited before the link began to carry them, from relay to users.
+    pub queued_down: Latency,
+    /// The same, from users to relay.
+    pub queued_up: Latency,
 }

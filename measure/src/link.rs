@@ -14,6 +14,9 @@ const LATE_INVALID_ABOVE_NS: u64 = 1_000_000;
 pub struct LinkRecord {
     /// Rates, delays, queues, loss and jitter, in words.
     pub parameters: String,
+    /// Each link apart, where populations have several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<LinkPart>,
     /// Congestion control of every connection.
     pub congestion: String,
     /// Other settings of TCP that decide times, as the kernel states them (tcp(7)).
@@ -58,11 +61,49 @@ pub struct LinkFlow {
     pub queued: Latency,
 }
 
+/// One of several links of a run, over all its users.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LinkPart {
+    /// A profile, or its parameters.
+    pub link: String,
+    /// Rates, delays, queues, loss and jitter, in words.
+    pub parameters: String,
+    /// Client connections over it.
+    pub connections: u64,
+    /// From relay to its users.
+    pub down: PartFlow,
+    /// From its users to the relay.
+    pub up: PartFlow,
+}
+
+/// Packets of one direction of one of several links. The kernel does not tell segments that were
+/// sent again apart by link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PartFlow {
+    /// Packets that came to the link.
+    pub packets: u64,
+    /// Packets that crossed it.
+    pub forwarded: u64,
+    /// Bytes of those, with the headers of IP and TCP.
+    pub forwarded_bytes: u64,
+    /// Packets that found its queue full.
+    pub tail_dropped: u64,
+    /// Packets that were lost by its share.
+    pub lost: u64,
+    /// How long packets waited before the link began to carry them.
+    pub queued: Latency,
+}
+
 impl LinkRecord {
     /// How late 99 % of the packets left at most; the latest of all where there are too few to
     /// tell.
     pub fn late_ns_p99(&self) -> u64 {
         self.lateness.quantile_ns(0.99).ns().unwrap_or(self.lateness.max_ns())
+    }
+
+    /// Bytes of IP packets that crossed links, both ways.
+    pub fn packet_bytes(&self) -> u64 {
+        self.down.forwarded_bytes + self.up.forwarded_bytes
     }
 
     /// Adds what is wrong with the emulation: it measures the host then, and no link.
@@ -112,6 +153,7 @@ mod tests {
         late_ns.iter().for_each(|ns| lateness.record(*ns));
         LinkRecord {
             parameters: String::new(),
+            parts: Vec::new(),
             congestion: "cubic".to_owned(),
             tcp: "no_metrics_save=1".to_owned(),
             down: flow(),

@@ -54,7 +54,8 @@ pub struct RunRecord {
     pub client_cpu: CpuTime,
     /// What the relay process spent during the run, where its clock can be read.
     pub relay_cpu: Option<CpuTime>,
-    /// The populations apart, where they do not all speak the cell's format and compression.
+    /// The populations apart, where they do not all speak the cell's format and compression, or do
+    /// not all have its link.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub populations: Vec<PopulationRecord>,
     /// Whether the numbers may be used.
@@ -294,7 +295,7 @@ pub enum Status {
     },
 }
 
-/// Clients of a scenario that speak the same.
+/// Clients of a scenario that speak the same, over links that are alike.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PopulationRecord {
     /// Its name in the scenario; those without one that speak the same count together.
@@ -303,6 +304,10 @@ pub struct PopulationRecord {
     pub format: String,
     /// The compression's name, with the parameters that differ from its standing ones.
     pub compression: String,
+    /// The access link of its users, where the run's populations have different ones; `none`
+    /// without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
     /// Its connections.
     pub connections: u64,
     /// Its part of the ledger.

@@ -17,8 +17,8 @@ use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 
 pub use self::schema::{
-    Arrival, Bound, Connect, Draw, FanIn, Hot, LiveFilter, OnDuplicate, Phase, Publish, Reconcile, Request,
-    Scenario, Shares, Span, Step, Subscribe, TagChoice,
+    Access, Arrival, Bound, Connect, Draw, FanIn, Hot, LiveFilter, OnDuplicate, Phase, Publish, Reconcile,
+    Request, Scenario, Shares, Span, Step, Subscribe, TagChoice,
 };
 
 static BUILT_IN: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../scenarios");
@@ -161,6 +161,24 @@ mod tests {
         assert!(Scenario::parse("x", &typo).is_err());
         let typo = base.replace("rate_per_s = 2000", "rate_per_s = 2000, rtae = 1");
         assert!(Scenario::parse("x", &typo).is_err());
+    }
+
+    #[test]
+    fn a_population_has_a_link_of_its_own_or_none_and_a_mistake_is_named() {
+        let base = BUILT_IN.get_file("follow-list-burst.toml").unwrap().contents_utf8().unwrap();
+        let with = |link: &str| {
+            Scenario::parse("x", &base.replace("[[request]]", &format!("[[request]]\nlink = {link:?}")))
+        };
+        let own = with("slow-4g,loss=1%").unwrap();
+        assert_eq!(own.request[0].link, Some(Access::Link(Box::new("slow-4g:loss=1%".parse().unwrap()))));
+        assert!(own.has_links());
+        let none = with("none").unwrap();
+        assert_eq!(none.request[0].link, Some(Access::None));
+        assert!(!none.has_links() && !Scenario::load("follow-list-burst").unwrap().has_links());
+        let error = format!("{:#}", with("5g").unwrap_err());
+        assert!(error.contains("known: datacenter wifi lte") && error.contains("line "), "{error}");
+        let error = format!("{:#}", with("slow-4g,rtt=20s").unwrap_err());
+        assert!(error.contains("too long"), "{error}");
     }
 
     #[test]

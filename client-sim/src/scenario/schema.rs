@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, fmt::Display, str::FromStr, time::Duration};
 
 use codecs::Format;
 use corpus::Rules;
+use link::{Link, LinkError};
+use measure::NO_LINK;
 use serde::{Deserialize, Deserializer, de};
 use wire::Compression;
 
@@ -90,6 +92,9 @@ pub struct Request {
     /// Their compression, instead of the run's.
     #[serde(default, deserialize_with = "parsed")]
     pub compression: Option<Compression>,
+    /// The link of these clients' users, instead of the run's.
+    #[serde(default, deserialize_with = "parsed")]
+    pub link: Option<Access>,
     /// How many clients.
     pub connections: usize,
     /// When sessions start.
@@ -187,6 +192,9 @@ pub struct Publish {
     /// Their compression, instead of the run's.
     #[serde(default, deserialize_with = "parsed")]
     pub compression: Option<Compression>,
+    /// The link of these clients' users, instead of the run's.
+    #[serde(default, deserialize_with = "parsed")]
+    pub link: Option<Access>,
     /// How many clients share the rate.
     pub connections: usize,
     /// When events are due.
@@ -201,6 +209,26 @@ pub struct Publish {
     pub hot: Option<Hot>,
     /// With closed arrivals, how many events of a client may be unanswered.
     pub window: Option<usize>,
+}
+
+/// How the users of a population reach the relay: over a link of their own each, or over none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// No emulated link: `none`.
+    None,
+    /// An emulated link, as behind `--link`.
+    Link(Box<Link>),
+}
+
+impl FromStr for Access {
+    type Err = LinkError;
+
+    fn from_str(text: &str) -> Result<Access, LinkError> {
+        match text {
+            NO_LINK => Ok(Access::None),
+            text => text.parse().map(|link| Access::Link(Box::new(link))),
+        }
+    }
 }
 
 /// A value that is written as its name.
@@ -250,6 +278,9 @@ pub struct Subscribe {
     /// Their compression, instead of the run's.
     #[serde(default, deserialize_with = "parsed")]
     pub compression: Option<Compression>,
+    /// The link of these clients' users, instead of the run's.
+    #[serde(default, deserialize_with = "parsed")]
+    pub link: Option<Access>,
     /// How many clients.
     pub connections: usize,
     /// The filters, each a subscription of its own.
@@ -271,6 +302,9 @@ pub struct FanIn {
     /// Their compression, instead of the run's.
     #[serde(default, deserialize_with = "parsed")]
     pub compression: Option<Compression>,
+    /// The link of these clients' users, instead of the run's.
+    #[serde(default, deserialize_with = "parsed")]
+    pub link: Option<Access>,
     /// How many clients.
     pub clients: usize,
     /// Connections of each client.
@@ -320,6 +354,9 @@ pub struct Reconcile {
     /// Their compression, instead of the run's.
     #[serde(default, deserialize_with = "parsed")]
     pub compression: Option<Compression>,
+    /// The link of these clients' users, instead of the run's.
+    #[serde(default, deserialize_with = "parsed")]
+    pub link: Option<Access>,
     /// How many clients.
     pub connections: usize,
     /// When reconciliations start; each client has another part.
@@ -446,6 +483,17 @@ impl Scenario {
         let fan_in = self.fan_in.iter().map(|fan_in| fan_in.format);
         let reconcile = self.reconcile.iter().map(|reconcile| reconcile.format);
         request.chain(publish).chain(subscribe).chain(fan_in).chain(reconcile).flatten()
+    }
+
+    /// Whether users of a population have links of their own.
+    pub fn has_links(&self) -> bool {
+        let request = self.request.iter().map(|request| &request.link);
+        let publish = self.publish.iter().map(|publish| &publish.link);
+        let subscribe = self.subscribe.iter().map(|subscribe| &subscribe.link);
+        let fan_in = self.fan_in.iter().map(|fan_in| &fan_in.link);
+        let reconcile = self.reconcile.iter().map(|reconcile| &reconcile.link);
+        let all = request.chain(publish).chain(subscribe).chain(fan_in).chain(reconcile);
+        all.flatten().any(|access| matches!(access, Access::Link(_)))
     }
 
     /// The most clients connected at one time.

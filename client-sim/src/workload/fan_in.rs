@@ -5,7 +5,7 @@ use anyhow::ensure;
 use codecs::{Event, Filter};
 use corpus::Random;
 
-use super::{PlannedRequest, Reading, Role, Session, Speaks, Task, Workload};
+use super::{PlannedRequest, Reading, Role, Session, Task, Workload};
 use crate::{
     scenario::{FanIn, OnDuplicate, Scenario},
     schedule,
@@ -44,8 +44,9 @@ impl Workload {
                     eligible.len()
                 );
                 let first = self.roles.len();
-                let task = || Task::Reader(Reading { reader: self.readers, peeks });
-                let speaks = Speaks { format: fan_in.format, compression: fan_in.compression };
+                let reader = self.readers;
+                let task = || Task::Reader(Reading { reader, peeks });
+                let speaks = self.speaks(fan_in.format, fan_in.compression, fan_in.link.as_ref());
                 let roles: Vec<_> = (0..fan_in.relays).map(|_| Role::new(label, speaks, task())).collect();
                 self.roles.extend(roles);
                 self.readers += 1;

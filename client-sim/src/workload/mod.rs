@@ -19,11 +19,12 @@ use std::{
 use anyhow::ensure;
 use codecs::{Event, Filter, Format, KindClass};
 use corpus::Corpus;
+use link::Link;
 use wire::Compression;
 
 use crate::{
     bits::Bits,
-    scenario::{Arrival, Connect, Request, Scenario},
+    scenario::{Access, Arrival, Connect, Request, Scenario},
     schedule,
     workload::{
         live::{LivePlanner, Published},
@@ -45,6 +46,8 @@ pub struct Workload {
     pub roles: Vec<Role>,
     /// The names of the populations that have one.
     pub labels: Vec<String>,
+    /// The links of populations that have one of their own, each once.
+    pub links: Vec<Link>,
     /// Publications, in the order in which they are due.
     pub publications: Vec<Publication>,
     /// Closed-loop publications, connection by connection.
@@ -80,19 +83,33 @@ pub struct Workload {
 pub struct Role {
     /// The place of its population's name in [`Workload::labels`].
     pub label: Option<usize>,
-    /// What it speaks instead of the run's format and compression.
+    /// What it speaks, and over which link, instead of the run's.
     pub speaks: Speaks,
     /// The task.
     pub task: Task,
 }
 
-/// What a population speaks; `None` is what the run is played with.
+/// What a population speaks, and over which link; `None` is what the run is played with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Speaks {
     /// The wire format.
     pub format: Option<Format>,
     /// The compression.
     pub compression: Option<Compression>,
+    /// The link.
+    pub over: Over,
+}
+
+/// Which link the users of a population have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Over {
+    /// That of the run, if it has one.
+    #[default]
+    Run,
+    /// None, also in a run over links.
+    Nothing,
+    /// One of [`Workload::links`], by its place.
+    Own(usize),
 }
 
 /// A connection of a client that reads from several relays.
@@ -340,15 +357,58 @@ impl Workload {
         plan.indexed()
     }
 
-    /// What populations speak, each once; the run's own format and compression are the default.
+    /// What populations speak, each once, whatever their links; the run's own format and
+    /// compression are the default.
     pub fn spoken(&self) -> Vec<Speaks> {
         let mut spoken = Vec::new();
         for role in &self.roles {
-            if !spoken.contains(&role.speaks) {
-                spoken.push(role.speaks);
+            let speaks = Speaks { over: Over::Run, ..role.speaks };
+            if !spoken.contains(&speaks) {
+                spoken.push(speaks);
             }
         }
         spoken
+    }
+
+    /// What a population speaks, and over which link; [`Workload::links`] gains a new one.
+    pub(crate) fn speaks(
+        &mut self,
+        format: Option<Format>,
+        compression: Option<Compression>,
+        access: Option<&Access>,
+    ) -> Speaks {
+        let over = match access {
+            None => Over::Run,
+            Some(Access::None) => Over::Nothing,
+            Some(Access::Link(link)) => {
+                let place = self.links.iter().position(|known| known == &**link);
+                Over::Own(place.unwrap_or_else(|| {
+                    self.links.push(Link::clone(link));
+                    self.links.len() - 1
+                }))
+            }
+        };
+        Speaks { format, compression, over }
+    }
+
+    /// The link of a connection's user, where the run has this one.
+    pub(crate) fn link_of<'l>(&'l self, connection: usize, run: Option<&'l Link>) -> Option<&'l Link> {
+        match self.roles[connection].speaks.over {
+            Over::Run => run,
+            Over::Nothing => None,
+            Over::Own(place) => self.links.get(place),
+        }
+    }
+
+    /// The number of each connection's user: connections of one client that reads from several
+    /// relays are of one user.
+    pub(crate) fn users(&self) -> Vec<usize> {
+        let mut others = self.readers..;
+        let user = |role: &Role| match role.task {
+            Task::Reader(reading) => reading.reader,
+            _ => others.next().unwrap_or(usize::MAX),
+        };
+        self.roles.iter().map(user).collect()
     }
 
     /// The event with this id.
@@ -436,7 +496,7 @@ impl Workload {
         let published = Published::of(self);
         for (population, subscribe) in scenario.subscribe.iter().enumerate() {
             let label = self.label(subscribe.name.as_deref());
-            let speaks = Speaks { format: subscribe.format, compression: subscribe.compression };
+            let speaks = self.speaks(subscribe.format, subscribe.compression, subscribe.link.as_ref());
             let mut planner = LivePlanner::new(&published, &subscribe.filter);
             for c in 0..subscribe.connections {
                 let mut random = schedule::stream(seed, &format!("subscribe {population}"), c);
@@ -475,7 +535,7 @@ impl Workload {
     ) -> anyhow::Result<()> {
         let spans = scenario.spans(request.phases.as_deref());
         let label = self.label(request.name.as_deref());
-        let speaks = Speaks { format: request.format, compression: request.compression };
+        let speaks = self.speaks(request.format, request.compression, request.link.as_ref());
         for c in 0..request.connections {
             let connection = self.roles.len();
             self.roles.push(Role::new(label, speaks, Task::Requester { connect: request.connect }));

@@ -11,7 +11,7 @@ use anyhow::ensure;
 use codecs::Event;
 use corpus::{Random, fresh};
 
-use super::{Flood, Publication, Role, Speaks, Task, Workload, sessions::position, stored};
+use super::{Flood, Publication, Role, Task, Workload, sessions::position, stored};
 use crate::{
     scenario::{Arrival, Hot, Publish, Scenario, Shares},
     schedule,
@@ -83,7 +83,7 @@ impl Workload {
             let times = schedule::arrivals(publish.arrival, publish.connections, c, &spans, &mut random);
             due.extend(times.into_iter().map(|at| (at, self.roles.len())));
             let window = publish.window.unwrap_or(DEFAULT_WINDOW);
-            let speaks = Speaks { format: publish.format, compression: publish.compression };
+            let speaks = self.speaks(publish.format, publish.compression, publish.link.as_ref());
             self.roles.push(Role::new(label, speaks, Task::Publisher { window }));
         }
         due.sort_unstable();

@@ -7,7 +7,7 @@ use anyhow::ensure;
 use codecs::{Event, Filter, KindClass};
 use corpus::fresh;
 
-use super::{Publication, Reconciliation, Role, Session, Speaks, Task, Workload, sessions::position};
+use super::{Publication, Reconciliation, Role, Session, Task, Workload, sessions::position};
 use crate::{scenario::Scenario, schedule};
 
 /// Kind of deletions (NIP-09), after which no new events are made.
@@ -41,7 +41,7 @@ impl Workload {
             let label = self.label(reconcile.name.as_deref());
             for c in 0..reconcile.connections {
                 let connection = self.roles.len();
-                let speaks = Speaks { format: reconcile.format, compression: reconcile.compression };
+                let speaks = self.speaks(reconcile.format, reconcile.compression, reconcile.link.as_ref());
                 self.roles.push(Role::new(label, speaks, Task::Reconciler));
                 let mut random = schedule::stream(seed, &format!("reconcile {population}"), c);
                 let spans = scenario.spans(reconcile.phases.as_deref());

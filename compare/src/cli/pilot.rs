@@ -14,7 +14,7 @@ use measure::Status;
 use crate::{
     assemble::Header,
     matrix::CellSpec,
-    plan::{self, Plan},
+    plan::Plan,
     precision,
     progress::Progress,
     rate, report,
@@ -66,7 +66,9 @@ impl Place<'_> {
         let plan = Plan::new(self.cells, config.rounds, config.seed);
         let Place { client, cells, running: folder, answers, .. } = *self;
         let request = Request { client, config, cells, plan: &plan, folder, answers };
-        let mut progress = Progress::new(plan.blocks(), plan::block_estimate(config.seconds), self.quiet);
+        let blocks = u32::try_from(plan.blocks()).context("a plan has few blocks")?.max(1);
+        let guess = plan.estimate(cells, config.seconds) / blocks;
+        let mut progress = Progress::new(plan.blocks(), guess, self.quiet);
         let outcome = run_until_signal(&request, &mut progress);
         progress.end();
         Ok((plan, outcome?))

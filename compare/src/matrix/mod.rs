@@ -4,7 +4,7 @@
 mod names;
 mod reference;
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use anyhow::Context;
 use serde::Deserialize;
@@ -16,7 +16,7 @@ pub(crate) use names::{ALWAYS, NO_BATCHES};
 use names::{
     BATCHES, REENCODINGS, choose, choose_batchings, choose_compressions, choose_implementations, choose_links,
 };
-pub use names::{Known, UnknownName};
+pub use names::{Known, LinkDemand, UnknownName};
 pub(crate) use reference::{Compared, reference};
 
 /// The format every ratio refers to.
@@ -128,6 +128,8 @@ pub struct CellSpec {
     pub client_verify: String,
     /// The access link of each user, or `none`.
     pub link: String,
+    /// What the plan asks of the users' links, where there are any.
+    pub over_links: Option<OverLinks>,
     /// How the relay misbehaves, for tests of the instrument; no matrix has such cells.
     pub faults: Vec<String>,
 }
@@ -217,13 +219,24 @@ pub fn cells(known: &Known, matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownNam
     let mut cells = Vec::new();
     for scenario in &matrix.scenarios {
         for (rate, link) in rates.iter().flat_map(|rate| links.iter().map(move |link| (rate, link))) {
-            let anchors = [Role::Anchor, Role::Control, Role::Floor].map(|role| (role, anchor));
+            // A floor is a cost in CPU, of which a run over links knows nothing.
+            let floor = (*link == NO_LINK).then_some(Role::Floor);
+            let anchors = [Role::Anchor, Role::Control].into_iter().chain(floor).map(|role| (role, anchor));
             let others = wires.iter().map(|wire| (Role::Cell, *wire));
             let all = anchors.into_iter().chain(others);
             cells.extend(all.map(|(role, wire)| naming.cell(role, wire, (scenario, *rate, link))));
         }
     }
     Ok(cells)
+}
+
+/// What the plan of a cell over links asks for, in JSON without compression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OverLinks {
+    /// How long a block lasts.
+    pub lasts: Duration,
+    /// Packets a second that the host emulates on time, where that was measured.
+    pub packets_per_s: Option<u32>,
 }
 
 /// The factors of a cell apart from its load.
@@ -291,6 +304,7 @@ impl Naming {
             reencode: reencode.to_owned(),
             client_verify: client_verify.to_owned(),
             link: link.to_owned(),
+            over_links: None,
             faults: Vec::new(),
         }
     }
@@ -324,15 +338,15 @@ mod tests {
                 "wifi" | "4g:loss=1%" => Ok(text.to_owned()),
                 _ => Err("known: wifi".to_owned()),
             },
+            link_demand: |_, _, _, _, _, _| Ok(None),
             too_few_bursts: |_, _| None,
         };
         let cells = cells(&known, matrix)?;
-        let floors = cells.iter().filter(|cell| cell.role == Role::Floor).count();
-        assert_eq!(
-            floors,
-            cells.iter().filter(|cell| cell.role == Role::Anchor).count(),
-            "one for each load"
-        );
+        let loads = |role, any_link: bool| {
+            let of_role = cells.iter().filter(move |cell| cell.role == role);
+            of_role.filter(|cell| any_link || cell.link == NO_LINK).map(CellSpec::load).collect::<Vec<_>>()
+        };
+        assert_eq!(loads(Role::Floor, true), loads(Role::Anchor, false), "one for each load without links");
         let cells = cells.iter().filter(|cell| cell.role != Role::Floor);
         Ok(cells.map(|cell| cell.id.as_str()).collect::<Vec<_>>().join(" "))
     }

@@ -20,6 +20,10 @@ pub(super) const REENCODINGS: [&str; 2] = [ALWAYS, "never-if-canonical"];
 /// The limits of a batch, as they stand in a cell and behind `--batch-` of the client.
 const BATCH_LIMITS: [&str; 3] = ["ms", "n", "bytes"];
 
+/// What a block asks of links: see [`Known::link_demand`].
+pub type LinkDemand =
+    fn(&str, &[String], u32, Option<u32>, Option<&str>, &str) -> anyhow::Result<Option<link::Demand>>;
+
 /// The names the client side knows, in the order of every table.
 #[derive(Debug, Clone)]
 pub struct Known {
@@ -35,6 +39,9 @@ pub struct Known {
     pub compression_label: fn(&str) -> Result<String, String>,
     /// Normalises an access link, or says what is wrong with it.
     pub link_label: fn(&str) -> Result<String, String>,
+    /// What a block of a scenario asks of its users' links, by scenario, changes of it, seconds,
+    /// rate, corpus and link; `None` without links.
+    pub link_demand: LinkDemand,
     /// Why blocks of so many seconds of a scenario hold too few bursts.
     pub too_few_bursts: fn(&str, u32) -> Option<String>,
 }

@@ -24,13 +24,15 @@ pub struct Options {
 }
 
 /// An oracle's result before it is named.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Finding {
     pub(super) done: String,
     pub(super) limit: String,
     pub(super) measured: String,
     pub(super) values: Vec<(&'static str, f64)>,
     pub(super) passed: bool,
+    /// Why nothing was tested: neither passed nor failed.
+    pub(super) untested: Option<String>,
 }
 
 impl Finding {
@@ -65,6 +67,7 @@ mod tests {
             measured: "nothing".to_owned(),
             values: vec![("worse", 0.0), ("median_ratio", f64::NAN)],
             passed: false,
+            untested: None,
         };
         let oracle = found.named("plus-10", Instant::now());
         assert_eq!(oracle.values.keys().collect::<Vec<_>>(), ["worse"]);

@@ -81,6 +81,7 @@ impl Bench<'_> {
             },
             values: vec![("planted", each.iter().sum::<u64>() as f64), ("wrong", wrong.len() as f64)],
             passed: wrong.is_empty() && each.iter().all(|planted| *planted > 0),
+            untested: None,
         })
     }
 

@@ -31,7 +31,7 @@ type Test = fn(&mut Bench<'_>) -> Result<Finding>;
 
 /// The tests that take seconds, in the order they run. The busy loops come first, because CPU
 /// pressure averages over ten seconds and would invalidate the trials.
-const TESTS: [(&str, Test); 10] = [
+const TESTS: [(&str, Test); 11] = [
     ("starved", |bench| bench.starved()),
     ("stall", |bench| bench.stall()),
     ("delay", |bench| bench.delay()),
@@ -41,11 +41,12 @@ const TESTS: [(&str, Test); 10] = [
     ("killed", |bench| bench.killed()),
     ("ledger", |bench| bench.ledger()),
     ("links", |bench| bench.links()),
+    ("wrong-link", |bench| bench.wrong_link()),
     ("late-link", |bench| bench.late_link()),
 ];
 
 /// Those that need network namespaces. Where the host has none, no run is over links.
-const OVER_LINKS: [&str; 2] = ["links", "late-link"];
+const OVER_LINKS: [&str; 3] = ["links", "wrong-link", "late-link"];
 
 /// The two that take minutes, measured as one experiment.
 const TRIALS: [&str; 2] = ["a-a", "plus-10"];
@@ -75,10 +76,16 @@ pub fn run(program: &Path, options: &Options, mut tell: impl FnMut(&Oracle)) -> 
         bail!("{}: {why}", OVER_LINKS.join(", "));
     }
     let mut oracles = Vec::new();
+    let mut untested: Vec<String> =
+        forbidden.iter().map(|why| format!("{}: {why}", OVER_LINKS.join(", "))).collect();
     let possible = |name: &str| forbidden.is_none() || !over_links(name);
     for (name, test) in TESTS.into_iter().filter(|(name, _)| wanted(name) && possible(name)) {
         let began = Instant::now();
         let found = test(&mut bench).with_context(|| format!("test {name}"))?;
+        if let Some(why) = found.untested {
+            untested.push(format!("{name}: {why}"));
+            continue;
+        }
         oracles.push(found.named(name, began));
         oracles.last().into_iter().for_each(&mut tell);
     }
@@ -98,6 +105,6 @@ pub fn run(program: &Path, options: &Options, mut tell: impl FnMut(&Oracle)) -> 
         started_utc,
         quick: options.quick,
         oracles,
-        untested: forbidden.map(|why| format!("{}: {why}", OVER_LINKS.join(", "))),
+        untested: (!untested.is_empty()).then(|| untested.join("; ")),
     })
 }

@@ -71,6 +71,7 @@ impl Bench<'_> {
             measured: show(|v| v.1),
             passed: values.iter().all(|(_, seen, must)| (seen / must - 1.0).abs() <= STALL_TOLERANCE),
             values: values.into_iter().map(|(name, seen, _)| (name, seen)).collect(),
+            untested: None,
         })
     }
 
@@ -88,6 +89,7 @@ impl Bench<'_> {
             measured: format!("p50 {delayed:.2} ms, {:+.1} %", (delayed / expected - 1.0) * 100.0),
             values: vec![("base_ms_p50", base), ("delayed_ms_p50", delayed)],
             passed: (delayed / expected - 1.0).abs() <= DELAY_TOLERANCE,
+            untested: None,
         })
     }
 
@@ -110,6 +112,7 @@ impl Bench<'_> {
             measured: format!("{:.1} µs, {:+.1} %", rise / 1e3, (rise / BURN_NS - 1.0) * 100.0),
             values: vec![("rise_ns", rise)],
             passed: (rise / BURN_NS - 1.0).abs() <= BURN_TOLERANCE,
+            untested: None,
         })
     }
 
@@ -143,6 +146,7 @@ impl Bench<'_> {
             measured: format!("{invalid} invalid; of the first: {reasons}"),
             values: vec![("blocks", f64::from(runs)), ("invalid", invalid as f64)],
             passed: invalid == played.len(),
+            untested: None,
         })
     }
 
@@ -206,6 +210,7 @@ impl Bench<'_> {
                 ("formula_bytes", (formula.0 + formula.1) as f64),
             ],
             passed,
+            untested: None,
         })
     }
 
@@ -242,6 +247,7 @@ impl Bench<'_> {
             ),
             values: vec![("planned", planned as f64), ("deliveries", deliveries as f64)],
             passed: same,
+            untested: None,
         })
     }
 
@@ -264,6 +270,7 @@ impl Bench<'_> {
             measured: format!("exit code {:?}; the record says: {why}", run.exit_code.unwrap_or(-1)),
             values: vec![("deliveries_before", run.record.counts.deliveries as f64)],
             passed: incomplete && told,
+            untested: None,
         })
     }
 }

@@ -117,6 +117,7 @@ impl Bench<'_> {
             reencode: ALWAYS.to_owned(),
             client_verify: "none".to_owned(),
             link: measure::NO_LINK.to_owned(),
+            over_links: None,
             faults,
         };
         let cells = [
@@ -169,6 +170,7 @@ fn false_alarms(comparisons: &[Comparison], repeats: usize, size: &str) -> Findi
             ("false_alarms_of_one_metric", most as f64),
         ],
         passed: most <= allowed && verdicts > 0,
+        untested: None,
     }
 }
 
@@ -193,6 +195,7 @@ fn differences(comparisons: &[Comparison], repeats: usize, burn_ns: u32, size: &
             ("burn_ns", f64::from(burn_ns)),
         ],
         passed: found >= required,
+        untested: None,
     }
 }
 

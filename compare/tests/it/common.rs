@@ -36,6 +36,7 @@ pub(crate) fn matrix(ids: &[&str]) -> Vec<CellSpec> {
         best_compressions: Vec::new(),
         compression_label: |text| Ok(text.to_owned()),
         link_label: |text| Ok(text.to_owned()),
+        link_demand: |_, _, _, _, _, _| Ok(None),
         too_few_bursts: |_, _| None,
     };
     let all = || vec!["all".to_owned()];
@@ -250,6 +251,7 @@ pub(crate) fn link(forwarded_bytes: u64) -> measure::LinkRecord {
         queued: Latency::new(),
     };
     measure::LinkRecord {
+        parts: Vec::new(),
         parameters: "down 1.6mbit, 75ms one way, queue 30000 bytes".to_owned(),
         congestion: "cubic".to_owned(),
         tcp: "no_metrics_save=1".to_owned(),

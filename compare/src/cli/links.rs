@@ -1,0 +1,260 @@
+//! Sizes a plan over links before anything runs: whether this host can emulate it, how long its
+//! blocks must be, and how long they last.
+
+use std::{env, time::Duration};
+
+use anyhow::{Context, Result};
+use link::Demand;
+
+use crate::{
+    matrix::{CellSpec, Known, OverLinks},
+    result::Config,
+};
+
+/// The longest block that is chosen for a slow link, in seconds: beyond it somebody has to say so.
+const LONGEST_SECONDS: u32 = 120;
+
+/// What each cell asks of links; `None` without any.
+type Demands = Vec<Option<Demand>>;
+
+/// Makes blocks as long as a session over the slowest link, unless `seconds` were given, and notes
+/// in each cell how long a block lasts and what the host carries; `note` hears what was chosen.
+/// Returns why this host cannot measure the plan.
+///
+/// # Errors
+/// When a plan cannot be made, or no process can be started.
+pub(super) fn size(
+    seconds: Option<u32>,
+    config: &mut Config,
+    cells: &mut [CellSpec],
+    known: &Known,
+    note: impl Fn(&str),
+) -> Result<Option<String>> {
+    let demands = lengthened(seconds, config, cells, known, &note)?;
+    if demands.iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    let packets_per_s = match carried(&demands, note)? {
+        Ok(packets_per_s) => packets_per_s,
+        Err(why) => return Ok(Some(why)),
+    };
+    for (cell, demand) in cells.iter_mut().zip(&demands) {
+        let Some(demand) = demand else { continue };
+        if let Some(carried) = packets_per_s.filter(|carried| demand.exceeds(*carried)) {
+            return Ok(Some(refusal(cell, demand, carried)));
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a rate of packets is small"
+        )]
+        let packets_per_s = packets_per_s.map(|carried| carried as u32);
+        cell.over_links = Some(OverLinks { lasts: demand.lasts, packets_per_s });
+    }
+    Ok(None)
+}
+
+/// What each cell asks of links, with blocks as long as sessions take.
+fn lengthened(
+    seconds: Option<u32>,
+    config: &mut Config,
+    cells: &[CellSpec],
+    known: &Known,
+    note: impl Fn(&str),
+) -> Result<Demands> {
+    let mut demands = demands(config, cells, known)?;
+    let Some((name, session)) = longest(cells, &demands) else { return Ok(demands) };
+    let needed = u32::try_from(session.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
+    let session_s = session.as_secs_f64();
+    match seconds {
+        _ if needed <= config.seconds => {}
+        Some(seconds) => note(&format!(
+            "warning: a session of {name} takes up to {session_s:.1} s in JSON, longer than blocks of {seconds} s in which \
+             others publish; --seconds {needed} would do"
+        )),
+        None => {
+            config.seconds = needed.min(LONGEST_SECONDS);
+            note(&format!(
+                "Blocks of {} s, because a session of {name} takes up to {session_s:.1} s in JSON (--seconds chooses \
+                 another length)",
+                config.seconds
+            ));
+            demands = self::demands(config, cells, known)?;
+        }
+    }
+    Ok(demands)
+}
+
+/// The load with the longest session, by name, and that session; `None` without links.
+fn longest(cells: &[CellSpec], demands: &Demands) -> Option<(String, Duration)> {
+    let all = cells.iter().zip(demands).filter_map(|(cell, demand)| Some((cell, demand.as_ref()?.session)));
+    let (cell, session) = all.max_by_key(|(_, session)| *session)?;
+    Some((place(cell), session))
+}
+
+/// Packets a second that this host carries on time, where the plan asks for many; or why it carries
+/// none.
+fn carried(demands: &Demands, note: impl Fn(&str)) -> Result<Result<Option<f64>, String>> {
+    let program = env::current_exe().context("cannot find this program's own file")?;
+    if demands.iter().flatten().all(Demand::is_little) {
+        return Ok(link::probe(&program)?.map(|_| None));
+    }
+    note("Measuring for four seconds how many packets a second this host emulates");
+    let carries = match link::capacity(&program)? {
+        Ok(carries) => carries,
+        Err(why) => return Ok(Err(why)),
+    };
+    let busiest = demands.iter().flatten().map(Demand::peak_packets_per_s).fold(0.0, f64::max);
+    note(&format!(
+        "This host emulates {:.0} packets a second on time ({:.1} µs each); the plan asks for {busiest:.0} at most",
+        carries.packets_per_s,
+        carries.ns_per_packet / 1e3
+    ));
+    Ok(Ok(Some(carries.packets_per_s)))
+}
+
+fn demands(config: &Config, cells: &[CellSpec], known: &Known) -> Result<Demands> {
+    let set = changes(&config.client_args);
+    let mut by_load: Vec<(&CellSpec, Option<Demand>)> = Vec::new();
+    let mut demands = Vec::new();
+    for cell in cells {
+        let found = by_load.iter().find(|(other, _)| other.load() == cell.load());
+        let demand = match found {
+            Some((_, demand)) => demand.clone(),
+            None => {
+                let corpus = config.corpus.as_deref();
+                let (seconds, rate) = (config.seconds, cell.rate_per_s);
+                let demand = (known.link_demand)(&cell.scenario, &set, seconds, rate, corpus, &cell.link)
+                    .with_context(|| format!("cannot plan {}", place(cell)))?;
+                by_load.push((cell, demand.clone()));
+                demand
+            }
+        };
+        demands.push(demand);
+    }
+    Ok(demands)
+}
+
+/// The changes of a scenario among the arguments for every client.
+fn changes(client_args: &[String]) -> Vec<String> {
+    let after = client_args.windows(2).filter(|pair| pair[0] == "--set").map(|pair| pair[1].clone());
+    let within = client_args.iter().filter_map(|arg| arg.strip_prefix("--set=")).map(str::to_owned);
+    after.chain(within).collect()
+}
+
+/// The scenario and the link of a cell.
+fn place(cell: &CellSpec) -> String {
+    match cell.link.as_str() {
+        measure::NO_LINK => cell.scenario.clone(),
+        link => format!("{} over {link}", cell.scenario),
+    }
+}
+
+fn refusal(cell: &CellSpec, demand: &Demand, carried: f64) -> String {
+    format!(
+        "{} asks for {:.0} packets a second, and this host emulates {carried:.0} on time: {:.0} % of the packets would be \
+         late, where 1 % makes a block invalid. Connect fewer clients (-- --set KEY=VALUE), or take a slower link",
+        place(cell),
+        demand.peak_packets_per_s(),
+        demand.share_beyond(carried) * 100.0
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::{Matrix, cells};
+
+    /// A session of 8 s over `slow`, of one over `fast`, whatever the block's length.
+    fn demand(link: &str) -> Option<Demand> {
+        let seconds = match link {
+            "slow" => 8,
+            "fast" => 1,
+            _ => return None,
+        };
+        let mut demand = Demand::default();
+        demand.add(1_448_000, 0.0, seconds as f64);
+        demand.session = Duration::from_millis(seconds * 1_000 - 100);
+        demand.lasts = demand.session * 2;
+        Some(demand)
+    }
+
+    fn sized(seconds: Option<u32>, links: &[&str]) -> (u32, Vec<CellSpec>, Vec<String>) {
+        let known = Known {
+            formats: vec![("json", vec!["library"])],
+            core_formats: vec!["json"],
+            compressions: vec!["none"],
+            best_compressions: Vec::new(),
+            compression_label: |text| Ok(text.to_owned()),
+            link_label: |text| Ok(text.to_owned()),
+            link_demand: |_, _, _, _, _, link| Ok(demand(link)),
+            too_few_bursts: |_, _| None,
+        };
+        let one = |text: &str| vec![text.to_owned()];
+        let links = links.iter().map(|link| (*link).to_owned()).collect();
+        let matrix = Matrix { formats: one("json"), compressions: one("none"), links, ..Matrix::default() };
+        let mut cells = cells(&known, &matrix).unwrap();
+        let mut config = Config {
+            scenarios: Vec::new(),
+            profile: "quick".to_owned(),
+            rounds: 6,
+            seconds: seconds.unwrap_or(1),
+            seed: 1,
+            corpus: None,
+            url: None,
+            foreign: None,
+            client_args: Vec::new(),
+            slo: None,
+            planned_rounds: None,
+            chosen_rates: Vec::new(),
+        };
+        let notes = std::cell::RefCell::new(Vec::new());
+        let note = |line: &str| notes.borrow_mut().push(line.to_owned());
+        let demands = lengthened(seconds, &mut config, &cells, &known, note).unwrap();
+        for (cell, demand) in cells.iter_mut().zip(demands) {
+            cell.over_links = demand.map(|demand| OverLinks { lasts: demand.lasts, packets_per_s: None });
+        }
+        (config.seconds, cells, notes.into_inner())
+    }
+
+    #[test]
+    fn blocks_are_as_long_as_a_session_over_the_slowest_link_unless_seconds_are_given() {
+        let (seconds, cells, notes) = sized(None, &["fast", "slow", "none"]);
+        assert_eq!(seconds, 8);
+        assert!(notes[0].contains("over slow takes up to 7.9 s in JSON"), "{notes:?}");
+        for cell in &cells {
+            let lasts = cell.over_links.map(|over| over.lasts.as_millis());
+            let expected = match cell.link.as_str() {
+                "slow" => Some(15_800),
+                "fast" => Some(1_800),
+                _ => None,
+            };
+            assert_eq!(lasts, expected, "{}", cell.id);
+        }
+        let (seconds, _, notes) = sized(Some(3), &["slow"]);
+        assert_eq!(seconds, 3);
+        assert!(notes[0].starts_with("warning: ") && notes[0].ends_with("--seconds 8 would do"), "{notes:?}");
+        assert_eq!(sized(Some(8), &["slow"]).2, Vec::<String>::new());
+        assert_eq!(sized(None, &["none"]).0, 1);
+    }
+
+    #[test]
+    fn changes_of_the_scenario_behind_the_dashes_count() {
+        let args =
+            ["--set", "request.connections=3", "--verbose", "--set=publish.window=2"].map(str::to_owned);
+        assert_eq!(changes(&args), ["request.connections=3", "publish.window=2"]);
+        assert_eq!(changes(&[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_plan_beyond_the_host_is_refused_with_what_it_asks_for() {
+        let (_, cells, _) = sized(None, &["slow"]);
+        let demand = demand("slow").unwrap();
+        assert!(demand.exceeds(100.0) && !demand.exceeds(1_000.0));
+        let text = refusal(&cells[0], &demand, 100.0);
+        assert!(
+            text.contains("over slow asks for") && text.contains("emulates 100 on time: 100 %"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,196 @@
+//! How many packets a second does this host emulate on time?
+//!
+//! Fifty users transfer over links whose rates, step by step, ask for more packets a second. The
+//! highest step whose p99 of lateness keeps its limit is the capacity: of the emulator and of the
+//! kernel's TCP at both ends, without the work of a relay and its clients.
+
+use std::{
+    io::{self, Read, Write},
+    net::{SocketAddrV4, TcpStream},
+    os::fd::AsFd,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail, ensure};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    addresses::{MOST_LINKS, user_address},
+    check::{LATE_NS, dial, late_ns, serve},
+    emulation::Emulation,
+    host,
+    profile::Link,
+    protocol::Report,
+    trace::MTU,
+};
+
+/// Users of each step.
+const USERS: u64 = 50;
+
+/// Full packets a second of the first step, and by how much each next one asks for more.
+const FIRST_PACKETS_PER_S: f64 = 1_000.0;
+const STEP: f64 = 1.35;
+
+/// How long a step runs before it counts, so that slow start is over, and how long it counts.
+const WARM: Duration = Duration::from_millis(200);
+const COUNTED: Duration = Duration::from_millis(350);
+
+/// How long packets of a step may be under way after it.
+const DRAINED: Duration = Duration::from_millis(120);
+
+/// How often a step is tried: a hiccup of the host is no limit.
+const TRIES: usize = 2;
+
+/// What this host emulates on time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Carries {
+    /// Packets a second, both ways together.
+    pub packets_per_s: f64,
+    /// CPU time of the emulator for each.
+    pub ns_per_packet: f64,
+    /// p99 of its lateness then.
+    pub late_ns_p99: u64,
+}
+
+/// One try of one step.
+struct Step {
+    carries: Carries,
+    holds: bool,
+}
+
+/// Searches the steps by halves. Call it in a process of one thread; the process stays in the
+/// namespaces.
+///
+/// # Errors
+/// When the host forbids links, or is so busy that not even the first step is on time.
+pub(crate) fn run() -> anyhow::Result<Carries> {
+    host::enter()?;
+    let links = links()?;
+    let mut emulation = Emulation::start(&links, 1, "cubic", || {})?;
+    let relay = serve()?;
+    emulation.join_users()?;
+    let (mut low, mut high) = (None, links.len());
+    let mut best: Option<Carries> = None;
+    while low.map_or(0, |low: usize| low + 1) < high {
+        let place = low.map_or(0, |low: usize| low + 1).midpoint(high - 1);
+        let mut holds = false;
+        for _ in 0..TRIES {
+            let step = step(&mut emulation, relay, &links[place], place)?;
+            if step.holds {
+                holds = true;
+                best = best
+                    .filter(|best| best.packets_per_s > step.carries.packets_per_s)
+                    .or(Some(step.carries));
+                break;
+            }
+        }
+        if holds { low = Some(place) } else { high = place }
+    }
+    match best {
+        Some(best) => Ok(best),
+        None => bail!(
+            "host too busy: the emulator of links was late with {FIRST_PACKETS_PER_S} packets a second. End other \
+             programs, or take a quiet host"
+        ),
+    }
+}
+
+/// A link for each step: short and with a queue that does not overflow, so that only its rate
+/// matters.
+fn links() -> anyhow::Result<Vec<Link>> {
+    let link = |step: usize| {
+        let exponent = i32::try_from(step).context("there are few steps")?;
+        let packets_per_s = FIRST_PACKETS_PER_S * STEP.powi(exponent) / USERS as f64;
+        let kbit = packets_per_s * MTU as f64 * 8.0 / 1e3;
+        Ok(format!("down={kbit:.0}kbit,up={kbit:.0}kbit,rtt=10ms,queue=100ms").parse()?)
+    };
+    (0..MOST_LINKS).map(link).collect()
+}
+
+/// Lets all users of a link transfer as much as it carries.
+fn step(emulation: &mut Emulation, relay: SocketAddrV4, link: &Link, place: usize) -> anyhow::Result<Step> {
+    let bits_per_s = link.down.capacity.mean_bits_per_s().context("each step has a rate")?;
+    let span_s = (WARM + COUNTED).as_secs_f64();
+    // Twice what the link carries meanwhile, so that nobody is done early.
+    let bytes = bits_per_s as f64 / 8.0 * span_s * 2.0;
+    let user = |user| user_address(place, user).context("so many users have addresses");
+    let users = usize::try_from(USERS).context("there are few users")?;
+    let mut connections =
+        (0..users).map(|one| dial(user(one)?, relay)).collect::<anyhow::Result<Vec<_>>>()?;
+    for connection in &mut connections {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "at most some megabytes"
+        )]
+        connection.write_all(&(bytes as u64).to_be_bytes()).context("a request of the capacity's step")?;
+        connection.set_nonblocking(true)?;
+    }
+    read_for(&mut connections, WARM)?;
+    emulation.begin()?;
+    let began = Instant::now();
+    read_for(&mut connections, COUNTED)?;
+    let report = emulation.report()?;
+    let elapsed_s = began.elapsed().as_secs_f64();
+    drop(connections);
+    thread::sleep(DRAINED);
+    ensure!(report.unbalanced.is_none(), "packets are missing: {:?}", report.unbalanced);
+    Ok(Step { carries: carries(&report, elapsed_s), holds: holds(&report) })
+}
+
+fn carries(report: &Report, elapsed_s: f64) -> Carries {
+    let packets = report.down.forwarded + report.up.forwarded;
+    Carries {
+        packets_per_s: packets as f64 / elapsed_s,
+        ns_per_packet: report.cpu_ns as f64 / packets.max(1) as f64,
+        late_ns_p99: late_ns(report),
+    }
+}
+
+fn holds(report: &Report) -> bool {
+    late_ns(report) <= LATE_NS && report.device_dropped + report.refused == 0
+}
+
+/// Reads what comes for so long.
+fn read_for(connections: &mut [TcpStream], span: Duration) -> anyhow::Result<()> {
+    let end = Instant::now() + span;
+    let mut buffer = vec![0; 1 << 16];
+    while let Some(left) = end.checked_duration_since(Instant::now()) {
+        let left = PollTimeout::try_from(left).context("a step is short")?;
+        let readable = {
+            let mut polled: Vec<_> =
+                connections.iter().map(|one| PollFd::new(one.as_fd(), PollFlags::POLLIN)).collect();
+            match poll(&mut polled, left) {
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(errno) => return Err(errno).context("cannot wait for the transfers"),
+            }
+            polled.iter().map(|one| one.any().unwrap_or(false)).collect::<Vec<_>>()
+        };
+        for (connection, _) in connections.iter_mut().zip(readable).filter(|(_, readable)| *readable) {
+            match connection.read(&mut buffer) {
+                Ok(0) => bail!("a transfer of the capacity's step ended early"),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error).context("a transfer of the capacity's step"),
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_step_asks_for_more_than_the_one_before() {
+        let rates: Vec<u64> =
+            links().unwrap().iter().map(|link| link.down.capacity.mean_bits_per_s().unwrap()).collect();
+        assert_eq!((rates.len(), rates[0]), (MOST_LINKS, 240_000));
+        assert!(rates.windows(2).all(|pair| pair[1] as f64 > pair[0] as f64 * 1.3), "{rates:?}");
+        // Beyond what an emulator in one thread carries: 60,000 full packets a second.
+        assert!(rates[MOST_LINKS - 1] * USERS > 60_000 * 12_000, "{rates:?}");
+    }
+}
