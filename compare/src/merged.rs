@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use measure::{
-    Allocations, Counts, CpuTime, EncodingsRecord, FirstDelivery, Latency, Quantile, RunRecord, Throughput,
-    TrafficRecord,
+    Allocations, Counts, CpuTime, EncodingsRecord, FirstDelivery, Latency, LinkRecord, Quantile, RunRecord,
+    Throughput, TrafficRecord,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,10 @@ const LATENCIES: [(&str, &str); 3] = [
     ("publish_ok", "from the instant an event was due to the relay's OK"),
     ("eose", "from the instant a request was due to the end of its stored events"),
 ];
+
+/// The latency that a user with an access link waits for first: the whole session.
+const SESSION: (&str, &str) =
+    ("session", "from the instant a session was due to the end of its last step, its handshake included");
 
 /// Several blocks of one cell as one.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -27,6 +31,8 @@ pub struct Merged {
     pub traffic: TrafficRecord,
     /// Whether users had emulated access links: CPU times are no evidence then.
     pub over_links: bool,
+    /// Bytes of IP packets that crossed the links, both ways.
+    pub packet_bytes: u64,
     /// Time with work outstanding.
     pub active_ns: u64,
     /// CPU time that the relays could have used, when every block knows their cores.
@@ -84,6 +90,7 @@ impl Merged {
             merged.traffic = merged.traffic + record.traffic;
             merged.active_ns += record.active_ns;
             merged.over_links |= record.link.is_some();
+            merged.packet_bytes += record.link.as_ref().map_or(0, LinkRecord::packet_bytes);
             let (relay, clients) = usable_cores(record);
             let add = |sum: Option<u64>, cores: Option<u64>| Some(sum? + cores? * record.elapsed_ns);
             merged.relay_capacity_ns = add(merged.relay_capacity_ns, relay);
@@ -123,14 +130,23 @@ impl Merged {
 }
 
 /// The latency of the columns, with its meaning: the first candidate that any record has samples
-/// of.
+/// of; over links that of sessions comes first.
 pub(crate) fn latency_of<'a>(
     records: impl IntoIterator<Item = &'a RunRecord>,
 ) -> (&'static str, &'static str) {
     let has =
         |record: &RunRecord, name: &str| record.latency.get(name).is_some_and(|found| !found.is_empty());
-    let best = |record| LATENCIES.iter().position(|(name, _)| has(record, name));
-    LATENCIES[records.into_iter().filter_map(best).min().unwrap_or(0)]
+    let candidates = || std::iter::once(SESSION).chain(LATENCIES);
+    let best = |record: &RunRecord| {
+        let skipped = usize::from(record.link.is_none());
+        candidates()
+            .enumerate()
+            .skip(skipped)
+            .find(|(_, (name, _))| has(record, name))
+            .map(|(place, _)| place)
+    };
+    let place = records.into_iter().filter_map(best).min().unwrap_or(1);
+    candidates().nth(place).unwrap_or(SESSION)
 }
 
 fn utilisation(cpu: CpuTime, capacity_ns: Option<u64>) -> Option<f64> {
@@ -168,6 +184,17 @@ pub enum Metric {
     LatencyP99,
     /// The latency that 0.1 % exceed.
     LatencyP999,
+    /// Median time to the first event of a step. This one and the next three are of runs over
+    /// links.
+    FirstEventP50,
+    /// Median time to the fiftieth event of a step: a first screen.
+    FiftiethEventP50,
+    /// Median time to the end of the stored events of a request.
+    EoseP50,
+    /// Median time of the handshakes of TCP and WebSocket.
+    HandshakeP50,
+    /// Bytes of the IP packets that crossed the users' links, both ways, for each envelope.
+    PacketBytes,
     /// Bytes at the socket, both ways, for each envelope.
     WireBytes,
     /// Nanoseconds of the relay's CPU for each envelope.
@@ -200,6 +227,29 @@ impl Metric {
     pub const JUDGED: [Metric; 5] =
         [Metric::WireBytes, Metric::RelayCpu, Metric::ClientCpu, Metric::LatencyP50, Metric::LatencyP99];
 
+    /// The order of the columns over links: what a user waits for, and the bytes that cross a link.
+    pub const OVER_LINKS: [Metric; 8] = [
+        Metric::LatencyP50,
+        Metric::LatencyP99,
+        Metric::FirstEventP50,
+        Metric::FiftiethEventP50,
+        Metric::EoseP50,
+        Metric::HandshakeP50,
+        Metric::PacketBytes,
+        Metric::WireBytes,
+    ];
+
+    /// The metrics with verdicts over links; a narrow table shows the first five.
+    pub const JUDGED_OVER_LINKS: [Metric; 7] = [
+        Metric::LatencyP50,
+        Metric::FirstEventP50,
+        Metric::FiftiethEventP50,
+        Metric::EoseP50,
+        Metric::PacketBytes,
+        Metric::LatencyP99,
+        Metric::HandshakeP50,
+    ];
+
     /// The metrics with verdicts where allocations were counted, which distorts latencies and CPU
     /// times.
     pub const JUDGED_COUNTING: [Metric; 3] =
@@ -214,6 +264,11 @@ impl Metric {
             Metric::LatencyP50 => "p50",
             Metric::LatencyP99 => "p99",
             Metric::LatencyP999 => "p99.9",
+            Metric::FirstEventP50 => "first event p50",
+            Metric::FiftiethEventP50 => "50th event p50",
+            Metric::EoseP50 => "EOSE p50",
+            Metric::HandshakeP50 => "handshake p50",
+            Metric::PacketBytes => "IP bytes",
             Metric::WireBytes => "wire bytes",
             Metric::RelayCpu => "relay CPU",
             Metric::ClientCpu => "client CPU",
@@ -232,6 +287,11 @@ impl Metric {
             Metric::LatencyP50 => "p50 ms",
             Metric::LatencyP99 => "p99 ms",
             Metric::LatencyP999 => "p99.9 ms",
+            Metric::FirstEventP50 => "first ms",
+            Metric::FiftiethEventP50 => "50th ms",
+            Metric::EoseP50 => "EOSE ms",
+            Metric::HandshakeP50 => "handshake ms",
+            Metric::PacketBytes => "IP B/event",
             Metric::WireBytes => "wire B/event",
             Metric::RelayCpu => "relay µs/event",
             Metric::ClientCpu => "client µs/event",
@@ -244,11 +304,18 @@ impl Metric {
     /// Base units in one of the column's.
     pub(crate) fn unit(self) -> f64 {
         match self {
-            Metric::LatencyP50 | Metric::LatencyP99 | Metric::LatencyP999 => 1e6,
+            Metric::LatencyP50
+            | Metric::LatencyP99
+            | Metric::LatencyP999
+            | Metric::FirstEventP50
+            | Metric::FiftiethEventP50
+            | Metric::EoseP50
+            | Metric::HandshakeP50 => 1e6,
             Metric::RelayCpu | Metric::ClientCpu | Metric::BothCpu => 1e3,
             Metric::EnvelopesPerSecond
             | Metric::ThroughputP50
             | Metric::ThroughputP1
+            | Metric::PacketBytes
             | Metric::WireBytes
             | Metric::RelayAllocations
             | Metric::ClientAllocations => 1.0,
@@ -257,7 +324,10 @@ impl Metric {
 
     /// Whether it needs a punctual generator and a quiet host; others need a balanced ledger alone.
     pub fn needs_quiet(self) -> bool {
-        !matches!(self, Metric::WireBytes | Metric::RelayAllocations | Metric::ClientAllocations)
+        !matches!(
+            self,
+            Metric::PacketBytes | Metric::WireBytes | Metric::RelayAllocations | Metric::ClientAllocations
+        )
     }
 
     /// The quantile of a latency column.
@@ -266,8 +336,27 @@ impl Metric {
             Metric::LatencyP50 => Some(0.5),
             Metric::LatencyP99 => Some(0.99),
             Metric::LatencyP999 => Some(0.999),
+            Metric::FirstEventP50 | Metric::FiftiethEventP50 | Metric::EoseP50 | Metric::HandshakeP50 => {
+                Some(0.5)
+            }
             _ => None,
         }
+    }
+
+    /// The metric of records that a latency is of: `column` names that of the latency columns.
+    pub(crate) fn latency(self, column: &str) -> &str {
+        match self {
+            Metric::FirstEventP50 => "first_event",
+            Metric::FiftiethEventP50 => "fiftieth_event",
+            Metric::EoseP50 => "eose",
+            Metric::HandshakeP50 => "handshake",
+            _ => column,
+        }
+    }
+
+    /// Whether it is of runs over links alone.
+    fn is_of_links(self) -> bool {
+        self == Metric::PacketBytes || !self.latency("").is_empty()
     }
 
     /// The quantile of a throughput column, whose slow tail is the low one.
@@ -284,7 +373,7 @@ impl Metric {
     pub(crate) fn value(self, measured: &Merged, latency: &str) -> Option<f64> {
         let envelopes = Some(measured.counts.envelopes()).filter(|envelopes| *envelopes > 0)? as f64;
         let is_cpu = matches!(self, Metric::RelayCpu | Metric::ClientCpu | Metric::BothCpu);
-        if is_cpu && measured.over_links {
+        if (is_cpu && measured.over_links) || (self.is_of_links() && !measured.over_links) {
             return None;
         }
         match self {
@@ -303,8 +392,15 @@ impl Metric {
             }
             Metric::RelayAllocations => Some(measured.relay_allocations?.count as f64 / envelopes),
             Metric::ClientAllocations => Some(measured.client_allocations?.count as f64 / envelopes),
-            Metric::LatencyP50 | Metric::LatencyP99 | Metric::LatencyP999 => {
-                Some(measured.quantile(latency, self.quantile()?).ns()? as f64)
+            Metric::PacketBytes => Some(measured.packet_bytes as f64 / envelopes),
+            Metric::LatencyP50
+            | Metric::LatencyP99
+            | Metric::LatencyP999
+            | Metric::FirstEventP50
+            | Metric::FiftiethEventP50
+            | Metric::EoseP50
+            | Metric::HandshakeP50 => {
+                Some(measured.quantile(self.latency(latency), self.quantile()?).ns()? as f64)
             }
         }
     }

@@ -21,8 +21,9 @@ const FEWEST_ROUNDS: u32 = 6;
 
 /// One line for each cost, then one about what is not decided.
 pub(crate) fn answer(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<String> {
-    // One latency stands for both.
-    let judged = load.judged().iter().copied().filter(|metric| *metric != Metric::LatencyP50);
+    // One quantile stands for both; over links a block has too few sessions for their p99.
+    let other = if load.is_over_links() { Metric::LatencyP99 } else { Metric::LatencyP50 };
+    let judged = load.judged().iter().copied().filter(|metric| *metric != other);
     let mut lines: Vec<String> = judged.filter_map(|metric| of_metric(load, comparisons, metric)).collect();
     let of_cells: Vec<&Comparison> = comparisons.iter().filter(|c| is_cell(load, &c.cell)).collect();
     if !of_cells.is_empty() {

@@ -112,7 +112,8 @@ impl Derived {
 fn cells(load: &LoadView<'_>) -> Vec<CellFigures> {
     let apart =
         [Metric::EnvelopesPerSecond, Metric::BothCpu, Metric::RelayAllocations, Metric::ClientAllocations];
-    let metrics = || Metric::ALL.into_iter().chain(apart);
+    let over_links = Metric::OVER_LINKS.into_iter().filter(|metric| !Metric::ALL.contains(metric));
+    let metrics = || Metric::ALL.into_iter().chain(apart).chain(over_links.clone());
     let of = |view: &super::view::CellView<'_>| CellFigures {
         id: view.cell.id.clone(),
         blocks: view.cell.blocks.len() as u64,

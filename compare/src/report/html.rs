@@ -156,8 +156,14 @@ fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
         body.push_str(&table_html(&links, &load.row_ids(false)));
         add(body, format_args!("<p>{}</p>\n", escape(&note)));
     }
-    body.push_str("<h3>CPU, handshakes and first deliveries apart</h3>\n");
-    body.push_str(&table_html(&load.apart(), &load.row_ids(false)));
+    if let Some((apart, ids)) = load.links_apart() {
+        body.push_str("<h3>Links apart</h3>\n");
+        body.push_str(&table_html(&apart, &ids));
+    }
+    if let Some(apart) = load.apart() {
+        body.push_str("<h3>CPU, handshakes and first deliveries apart</h3>\n");
+        body.push_str(&table_html(&apart, &load.row_ids(false)));
+    }
     if let Some((checks, ids)) = load.beside_checks() {
         body.push_str("<h3>What a format saves a client beside the client's own checks</h3>\n");
         body.push_str(&table_html(&checks, &ids));
@@ -178,7 +184,8 @@ fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
     }
     body.push_str(&figures::legend(load));
     body.push_str("<div class=\"figures\">\n");
-    for (cpu, who) in [(Metric::RelayCpu, "relay"), (Metric::ClientCpu, "client")] {
+    let who = [(Metric::RelayCpu, "relay"), (Metric::ClientCpu, "client")];
+    for (cpu, who) in who.into_iter().filter(|_| !load.is_over_links()) {
         let caption = format!("Wire bytes against {who} CPU, frontier drawn (lower left is better)");
         body.push_str(&figure(&caption, &figures::pareto(load, cpu)?));
     }

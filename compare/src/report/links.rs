@@ -1,6 +1,6 @@
 //! What crossed the emulated access links, with the headers of IP and TCP.
 
-use measure::{Latency, LinkFlow, LinkRecord};
+use measure::{Latency, LinkFlow, LinkPart, LinkRecord, NO_LINK};
 
 use super::{
     number,
@@ -10,33 +10,81 @@ use super::{
 use crate::result::Block;
 
 impl LoadView<'_> {
-    /// One row a cell: bytes of IP packets, what was sent again, and what waited; with a paragraph
+    /// One row a cell: packets, what was sent again, and what waited; with a paragraph
     /// about the link. `None` of a load without links.
     pub(crate) fn links(&self) -> Option<(Table, String)> {
         let first = self.cells.iter().flat_map(records).next()?;
         let mut headings = self.label_headings();
         let names = headings.len();
-        let columns = [
-            "IP B/event",
-            "packets/event",
-            "sent again %",
-            "queueing p50 ms",
-            "p99 ms",
-            "emulator late p99 ms",
-        ];
+        let columns = ["packets/event", "sent again %", "queueing p50 ms", "p99 ms", "emulator late p99 ms"];
         headings.extend(columns.map(str::to_owned));
         let rows = self.cells.iter().map(|view| {
             let mut row = self.labels(view.cell);
             row.extend(figures(view));
             row
         });
+        let name = match self.cells[0].cell.cell.link.as_str() {
+            link if link != NO_LINK && first.parts.is_empty() => format!("{link}: {}", first.parameters),
+            _ => format!("by population: {}", first.parameters),
+        };
         let note = format!(
-            "Each user has an access link of its own, {}: {}; {}. Bytes are those of IP packets, both ways. CPU times \
-             are left out: packets of 1,500 bytes through a TUN device cost what loopback does not.",
-            self.cells[0].cell.cell.link, first.parameters, first.congestion
+            "Each user has an access link of its own, {name}; {}. IP bytes are those of packets with their headers, both \
+             ways. CPU times are left out: packets of 1,500 bytes through a TUN device cost what loopback does not.",
+            first.congestion
         );
         Some((Table { names, headings, rows: rows.collect() }, note))
     }
+}
+
+impl LoadView<'_> {
+    /// One row for each link of a cell whose populations have several, behind it the ids of the
+    /// cells; `None` where all users have the same.
+    pub(crate) fn links_apart(&self) -> Option<(Table, Vec<&str>)> {
+        let mut headings = self.label_headings();
+        headings.push("link".to_owned());
+        let names = headings.len();
+        let columns =
+            ["connections", "kB to a client", "kB from it", "dropped or lost %", "queueing p50 ms", "p99 ms"];
+        headings.extend(columns.map(str::to_owned));
+        let (mut rows, mut ids) = (Vec::new(), Vec::new());
+        for view in &self.cells {
+            let Some(first) = records(view).next() else { continue };
+            for (place, part) in first.parts.iter().enumerate() {
+                let parts: Vec<_> = records(view).filter_map(|link| link.parts.get(place)).collect();
+                let mut row = self.labels(view.cell);
+                row.push(part.link.clone());
+                row.extend(part_figures(&parts));
+                rows.push(row);
+                ids.push(view.cell.id.as_str());
+            }
+        }
+        (!rows.is_empty()).then_some((Table { names, headings, rows }, ids))
+    }
+}
+
+fn part_figures(parts: &[&LinkPart]) -> Vec<String> {
+    let sum = |count: fn(&LinkPart) -> u64| parts.iter().map(|part| count(part)).sum::<u64>();
+    let connections = sum(|part| part.connections);
+    let kilobytes = |bytes: u64| match connections {
+        0 => NOTHING.to_owned(),
+        connections => number::three(bytes as f64 / connections as f64 / 1e3),
+    };
+    let packets = sum(|part| part.down.packets + part.up.packets).max(1);
+    let gone = sum(|part| part.down.tail_dropped + part.down.lost + part.up.tail_dropped + part.up.lost);
+    let mut queued = Latency::new();
+    parts.iter().for_each(|part| queued.merge(&part.down.queued));
+    vec![
+        parts[0].connections.to_string(),
+        kilobytes(sum(|part| part.down.forwarded_bytes)),
+        kilobytes(sum(|part| part.up.forwarded_bytes)),
+        number::three(gone as f64 * 100.0 / packets as f64),
+        milliseconds(&queued, 0.5),
+        milliseconds(&queued, 0.99),
+    ]
+}
+
+fn milliseconds(latency: &Latency, q: f64) -> String {
+    latency.quantile_ns(q).ns().map_or_else(|| NOTHING.to_owned(), |ns| number::three(ns as f64 / 1e6))
 }
 
 fn records<'a>(view: &'a CellView<'_>) -> impl Iterator<Item = &'a LinkRecord> {
@@ -57,16 +105,12 @@ fn figures(view: &CellView<'_>) -> Vec<String> {
         records(view).for_each(|link| all.merge(of(link)));
         all
     };
-    let ms = |latency: &Latency, q: f64| {
-        latency.quantile_ns(q).ns().map_or_else(|| NOTHING.to_owned(), |ns| number::three(ns as f64 / 1e6))
-    };
     let queued = merged(|link| &link.down.queued);
     vec![
-        share(sum(|flow| flow.forwarded_bytes), envelopes, 1.0),
         share(sum(|flow| flow.forwarded), envelopes, 1.0),
         share(sum(|flow| flow.retransmitted), sum(|flow| flow.packets), 100.0),
-        ms(&queued, 0.5),
-        ms(&queued, 0.99),
-        ms(&merged(|link| &link.lateness), 0.99),
+        milliseconds(&queued, 0.5),
+        milliseconds(&queued, 0.99),
+        milliseconds(&merged(|link| &link.lateness), 0.99),
     ]
 }

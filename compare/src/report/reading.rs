@@ -26,8 +26,17 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
         true => "; batches with JSON in batches, and that with JSON event by event",
         false => "",
     };
+    let over_links = match loads.iter().any(LoadView::is_over_links) {
+        true => {
+            "- Over links: first, 50th (a first screen) and EOSE are medians from the instant at which a step was due, which \
+             of a first step is before the handshake; handshake is that of TCP and WebSocket. IP bytes are those of packets \
+             with the headers of IP and TCP, acknowledgements and what was sent again included. Queueing is what packets to \
+             users waited before their link carried them.\n"
+        }
+        false => "",
+    };
     format!(
-        "- An envelope is one event delivered to one subscriber (an acknowledged publish where nothing is delivered). \
+        "{over_links}- An envelope is one event delivered to one subscriber (an acknowledged publish where nothing is delivered). \
          Envelope throughput is the envelopes that came in each interval (100 ms, 10 ms where sessions alone make \
          short bursts, longer where they are rare) as a rate: its median, and p1, which one interval in a hundred stays below. \
          Intervals that begin or end outside of the time with work outstanding are left out. In open-loop scenarios the plan \

@@ -59,13 +59,13 @@ pub fn summary(result: &ResultFile) -> String {
         if let Some((links, note)) = load.links() {
             line(&mut text, format_args!("\n### Links\n\n{note}\n\n{}", links.markdown().trim_end()));
         }
-        line(
-            &mut text,
-            format_args!(
-                "\n### CPU, handshakes and first deliveries apart\n\n{}",
-                load.apart().markdown().trim_end()
-            ),
-        );
+        if let Some((apart, _)) = load.links_apart() {
+            line(&mut text, format_args!("\n### Links apart\n\n{}", apart.markdown().trim_end()));
+        }
+        if let Some(apart) = load.apart() {
+            let heading = "### CPU, handshakes and first deliveries apart";
+            line(&mut text, format_args!("\n{heading}\n\n{}", apart.markdown().trim_end()));
+        }
         if let Some((checks, _)) = load.beside_checks() {
             let heading = "### What a format saves a client beside the client's own checks";
             line(&mut text, format_args!("\n{heading}\n\n{}", checks.markdown().trim_end()));
@@ -155,6 +155,9 @@ pub fn terminal(result: &ResultFile, wide: bool) -> String {
         if let Some((links, note)) = load.links() {
             line(&mut text, format_args!("\n{}", links.text().trim_end()));
             fold(&mut text, &note);
+        }
+        if let Some((apart, _)) = load.links_apart() {
+            line(&mut text, format_args!("\n{}", apart.text().trim_end()));
         }
         if let Some(allocations) = load.allocations() {
             line(&mut text, format_args!("\n{}", allocations.text().trim_end()));

@@ -1,6 +1,6 @@
 //! Tables of cells, aligned for a terminal or as Markdown.
 
-use measure::{Counts, Quantile};
+use measure::{Counts, Quantile, RunRecord};
 
 use super::{
     comparison::Comparison,
@@ -26,6 +26,11 @@ pub(crate) enum Form {
     Words,
     /// Marks, for a terminal of 120 columns.
     Marks,
+}
+
+impl Form {
+    /// Metrics that a terminal of 120 columns has room for.
+    const NARROW: usize = 5;
 }
 
 /// Rows of text under headings; the first columns are names, the others numbers.
@@ -89,7 +94,7 @@ impl LoadView<'_> {
     pub(crate) fn costs(&self) -> Table {
         let mut headings = self.label_headings();
         let names = headings.len();
-        headings.extend(Metric::ALL.map(|metric| metric.heading().to_owned()));
+        headings.extend(self.columns().iter().map(|metric| metric.heading().to_owned()));
         headings.extend(["valid".to_owned(), "ledger".to_owned()]);
         Table { names, headings, rows: self.cells.iter().map(|view| self.cost_row(view)).collect() }
     }
@@ -97,7 +102,10 @@ impl LoadView<'_> {
     /// The columns of [`LoadView::costs`] that decide between formats.
     pub(crate) fn main_costs(&self) -> Table {
         let throughput = [Metric::ThroughputP50, Metric::ThroughputP1].map(Metric::heading);
-        let left_out = [throughput[0], throughput[1], "p99.9 ms", "ledger"];
+        let mut left_out = vec![throughput[0], throughput[1], "p99.9 ms", "ledger"];
+        if self.is_over_links() {
+            left_out.push(Metric::WireBytes.heading());
+        }
         let mut table = self.costs();
         let kept = |line: &[String], headings: &[String]| -> Vec<String> {
             let of = headings.iter().zip(line).filter(|(heading, _)| !left_out.contains(&heading.as_str()));
@@ -110,7 +118,7 @@ impl LoadView<'_> {
 
     fn cost_row(&self, view: &CellView<'_>) -> Vec<String> {
         let mut row = self.labels(view.cell);
-        for metric in Metric::ALL {
+        for metric in self.columns().iter().copied() {
             let value = shown(metric, view.blocks_for(metric), self.latency.0);
             // No ratio beside a missing value.
             row.push(match self.ratio_to_anchor(view, metric).filter(|_| value != NOTHING) {
@@ -124,8 +132,12 @@ impl LoadView<'_> {
     }
 
     /// One row a cell: CPU in user mode and in the kernel, what a connection costs before its first
-    /// message, what the first delivery of an event costs, and the most memory that the relay had.
-    pub(crate) fn apart(&self) -> Table {
+    /// message, what the first delivery of an event costs, and the most memory that the relay had;
+    /// `None` over links, where CPU times are no evidence.
+    pub(crate) fn apart(&self) -> Option<Table> {
+        if self.is_over_links() {
+            return None;
+        }
         let mut headings = self.label_headings();
         let names = headings.len();
         headings.extend(
@@ -151,7 +163,7 @@ impl LoadView<'_> {
             let mut row = self.labels(view.cell);
             let envelopes = view.merged.counts.envelopes();
             let micros = |ns: Option<u64>| {
-                let ns = ns.filter(|_| envelopes > 0 && !view.merged.over_links);
+                let ns = ns.filter(|_| envelopes > 0);
                 ns.map_or_else(|| NOTHING.to_owned(), |ns| number::three(ns as f64 / envelopes as f64 / 1e3))
             };
             let (relay, client) = (view.merged.relay_cpu, view.merged.client_cpu);
@@ -172,7 +184,7 @@ impl LoadView<'_> {
             row.extend(memory.then(|| peak(view).map_or_else(|| NOTHING.to_owned(), number::three)));
             row
         };
-        Table { names, headings, rows: self.cells.iter().map(row).collect() }
+        Some(Table { names, headings, rows: self.cells.iter().map(row).collect() })
     }
 
     /// One row a cell: sessions from the instant each was due by plan to the end of its last step,
@@ -211,9 +223,16 @@ impl LoadView<'_> {
     pub(crate) fn populations(&self) -> Option<(Table, Vec<&str>)> {
         let mut headings = self.label_headings();
         headings.extend(["population", "speaks", "over"].map(str::to_owned));
+        let has_link = |record: &RunRecord| record.populations.iter().any(|one| one.link.is_some());
+        let over_links =
+            self.cells.iter().flat_map(|view| &view.cell.blocks).filter_map(Block::counted).any(has_link);
+        headings.extend(over_links.then(|| "link".to_owned()));
         let names = headings.len();
         let numbers = ["connections", "published", "delivered", "B/event to clients", "ledger"];
         headings.extend(numbers.map(str::to_owned));
+        headings.extend(
+            ["session p50 ms", "response p50 ms"].map(str::to_owned).into_iter().filter(|_| over_links),
+        );
         let (mut rows, mut ids) = (Vec::new(), Vec::new());
         for view in &self.cells {
             let records: Vec<_> = view.cell.blocks.iter().filter_map(Block::counted).collect();
@@ -224,7 +243,13 @@ impl LoadView<'_> {
                 let bytes: u64 = all().map(|one| one.to_client.wire_bytes).sum();
                 let name = population.name.clone().unwrap_or_else(|| "unnamed".to_owned());
                 let mut row = self.labels(view.cell);
+                let waits = ["session", "response"].map(|metric| match &population.name {
+                    Some(name) => shown(Metric::LatencyP50, &view.merged, &format!("{metric}.{name}")),
+                    None => NOTHING.to_owned(),
+                });
                 row.extend([name, population.format.clone(), population.compression.clone()]);
+                let link = population.link.clone().unwrap_or_else(|| NOTHING.to_owned());
+                row.extend(over_links.then_some(link));
                 row.extend([population.connections, counts.acked, counts.deliveries].map(|n| n.to_string()));
                 row.push(match counts.deliveries {
                     0 => NOTHING.to_owned(),
@@ -232,6 +257,7 @@ impl LoadView<'_> {
                 });
                 let is_off = all().any(|one| one.counts.balanced().is_err());
                 row.push(if is_off { "off" } else { "balanced" }.to_owned());
+                row.extend(waits.into_iter().filter(|_| over_links));
                 rows.push(row);
                 ids.push(view.cell.id.as_str());
             }
@@ -337,8 +363,11 @@ impl LoadView<'_> {
         let mut headings = self.label_headings();
         let names = headings.len() + usize::from(full);
         let of = |metric: Metric| comparisons.iter().find(move |c| c.metric == metric);
-        let judged: Vec<Metric> =
-            self.judged().iter().copied().filter(|metric| of(*metric).is_some()).collect();
+        let narrow = form == Form::Marks && self.is_over_links();
+        let judged: Vec<Metric> = (self.judged().iter().copied())
+            .filter(|metric| of(*metric).is_some())
+            .take(if narrow { Form::NARROW } else { usize::MAX })
+            .collect();
         headings.extend(full.then(|| "against".to_owned()));
         headings.extend(judged.iter().map(|metric| {
             match of(*metric).and_then(|c| c.aa_interval).filter(|_| form != Form::Marks) {
@@ -367,7 +396,7 @@ pub(crate) fn shown(metric: Metric, merged: &Merged, latency: &str) -> String {
     let nothing = || NOTHING.to_owned();
     if let Some(q) = metric.quantile() {
         let ms = |ns: u64| number::three(ns as f64 / 1e6);
-        return match merged.quantile(latency, q) {
+        return match merged.quantile(metric.latency(latency), q) {
             Quantile::Exact(ns) => ms(ns),
             Quantile::Bracketed(ns) => format!("[{}]", ms(ns)),
             Quantile::Missing => nothing(),

@@ -72,13 +72,16 @@ impl<'a> LoadView<'a> {
     pub(crate) fn name(&self) -> String {
         let cell = self.cells[0].cell;
         let rate = cell.rate_per_s.map_or_else(String::new, |rate| format!(" at {rate} events/s"));
-        let link = if self.is_over_links() { format!(" over {}", cell.cell.link) } else { String::new() };
+        let link = match cell.cell.link.as_str() {
+            NO_LINK => String::new(),
+            link => format!(" over {link}"),
+        };
         format!("{}{rate}{link}", cell.cell.scenario)
     }
 
     /// Whether users have emulated access links, so that CPU times are no evidence.
     pub(crate) fn is_over_links(&self) -> bool {
-        self.cells[0].cell.cell.link != NO_LINK
+        self.cells.iter().any(|view| view.merged.over_links || view.cell.cell.link != NO_LINK)
     }
 
     /// Whether allocations were counted, so that latencies and CPU times are no evidence.
@@ -89,7 +92,16 @@ impl<'a> LoadView<'a> {
 
     /// The metrics with verdicts.
     pub(crate) fn judged(&self) -> &'static [Metric] {
-        if self.counts_allocations() { &Metric::JUDGED_COUNTING } else { &Metric::JUDGED }
+        match () {
+            () if self.counts_allocations() => &Metric::JUDGED_COUNTING,
+            () if self.is_over_links() => &Metric::JUDGED_OVER_LINKS,
+            () => &Metric::JUDGED,
+        }
+    }
+
+    /// The columns of the table of costs.
+    pub(crate) fn columns(&self) -> &'static [Metric] {
+        if self.is_over_links() { &Metric::OVER_LINKS } else { &Metric::ALL }
     }
 
     /// JSON without compression, to which the ratios of the table refer.
@@ -170,7 +182,7 @@ fn values(block: &Block, latency: &str) -> Values {
         let measured = if metric.needs_quiet() { usable.as_ref() } else { counted.as_ref() };
         Some((metric, metric.value(measured?, latency).filter(|value| *value > 0.0)?))
     };
-    let also = Metric::JUDGED_COUNTING.into_iter().chain([Metric::BothCpu]);
+    let also = Metric::JUDGED_COUNTING.into_iter().chain(Metric::JUDGED_OVER_LINKS).chain([Metric::BothCpu]);
     Metric::ALL.into_iter().chain(also).filter_map(known).collect()
 }
 

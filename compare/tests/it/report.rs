@@ -11,7 +11,7 @@ use compare::{
     result::{Oracle, SelfTest},
 };
 use flate2::{Compression, write::GzEncoder};
-use measure::{Quantile, Status, ValidityClass};
+use measure::{Quantile, RunRecord, Status, ValidityClass};
 
 pub(crate) const CELLS: [&str; 5] =
     ["json+none", "json+deflate", "cbor-packed+none", "cbor-packed+deflate", "proto+none"];
@@ -798,35 +798,109 @@ fn the_tables_of_the_readme_are_those_of_the_published_results() {
     }
 }
 
-#[test]
-fn over_links_there_are_bytes_of_packets_and_no_cpu_times() {
-    let over = |name: &str| {
-        let mut result = result("standard", 6, &CELLS, measured);
-        for cell in &mut result.cells {
-            cell.cell.link = name.to_owned();
-            for record in cell.blocks.iter_mut().filter_map(|block| block.record.as_mut()) {
-                record.cell.link = name.to_owned();
-                record.link = Some(common::link(1_234 * record.counts.deliveries));
+/// The blocks of the standard result, over a link.
+fn over(link: &str, change: impl Fn(&mut RunRecord)) -> ResultFile {
+    let mut result = result("standard", 6, &CELLS, measured);
+    for cell in &mut result.cells {
+        cell.cell.link = link.to_owned();
+        for record in cell.blocks.iter_mut().filter_map(|block| block.record.as_mut()) {
+            record.cell.link = link.to_owned();
+            record.link = Some(common::link(1_234 * record.counts.deliveries));
+            let waited = record.latency["response"].clone();
+            for metric in ["session", "first_event", "fiftieth_event", "eose", "handshake"] {
+                record.latency.insert(metric.to_owned(), waited.clone());
             }
+            change(record);
         }
-        result
-    };
-    let result = over("slow-4g");
-    let text = report::summary(&result);
-    for says in ["### Links", "CPU times are left out", "down 1.6mbit", "cubic", "IP B/event", "2,468"] {
+    }
+    result
+}
+
+#[test]
+fn over_links_there_are_waits_and_bytes_of_packets_and_no_cpu_times() {
+    let result = over("slow-4g", |_| {});
+    let (text, shown) = (report::summary(&result), report::terminal(&result, false));
+    for says in ["### Links", "CPU times are left out", "down 1.6mbit", "cubic", "2,468", "are of `session`"]
+    {
         assert!(text.contains(says), "{says}: {text}");
     }
+    for heading in ["p50 ms", "first ms", "50th ms", "EOSE ms", "handshake ms", "IP B/event"] {
+        assert!(
+            text.contains(&format!("| {heading} |")) && shown.contains(heading),
+            "{heading}: {text}{shown}"
+        );
+    }
+    for judged in ["p50", "first event p50", "50th event p50", "EOSE p50", "IP bytes", "handshake p50"] {
+        assert!(text.contains(&format!("| {judged} (A/A")), "{judged}: {text}");
+    }
+    assert!(
+        !text.contains("relay µs") && !text.contains("### CPU") && !shown.contains("µs/event"),
+        "{text}{shown}"
+    );
+    let widest = shown.lines().map(|line| line.chars().count()).max().unwrap();
+    assert!(widest <= 120, "{widest} columns: {shown}");
     let derived = Derived::of(&result);
     let cpu = [Metric::RelayCpu, Metric::ClientCpu, Metric::BothCpu];
     assert!(derived.cells.iter().all(|cell| cpu.iter().all(|metric| !cell.figures.contains_key(metric))));
     assert!(derived.comparisons.iter().all(|one| !cpu.contains(&one.metric)));
-    assert!(derived.comparisons.iter().any(|one| one.metric == Metric::LatencyP50));
+    for metric in Metric::JUDGED_OVER_LINKS {
+        assert!(derived.comparisons.iter().any(|one| one.metric == metric), "{metric:?}");
+    }
     report::html(&result).unwrap();
     // Each link is a load of its own, with its own anchor.
-    let mut both = over("wifi");
+    let mut both = over("wifi", |_| {});
     both.cells.extend(result.cells);
     let text = report::summary(&both);
     assert!(text.contains("## mixed-day over wifi") && text.contains("## mixed-day over slow-4g"), "{text}");
-    let unlike = report::unlike(&over("wifi"), &over("slow-4g"));
+    let unlike = report::unlike(&over("wifi", |_| {}), &over("slow-4g", |_| {}));
     assert!(unlike[0].contains(", link wifi") && unlike[0].contains(", link slow-4g"), "{unlike:?}");
+}
+
+#[test]
+fn links_of_populations_have_rows_of_their_own() {
+    let result = over(measure::NO_LINK, |record| {
+        let flow = || measure::PartFlow {
+            packets: 100,
+            forwarded: 98,
+            forwarded_bytes: 50_000,
+            tail_dropped: 1,
+            lost: 1,
+            queued: measure::Latency::new(),
+        };
+        let part = |link: &str| measure::LinkPart {
+            link: link.to_owned(),
+            parameters: format!("as {link}"),
+            connections: 10,
+            down: flow(),
+            up: flow(),
+        };
+        let link = record.link.as_mut().unwrap();
+        link.parts = vec![part("wifi"), part("slow-4g")];
+        link.parameters = "wifi (as wifi), slow-4g (as slow-4g)".to_owned();
+        let population = |name: &str, link: &str| measure::PopulationRecord {
+            name: Some(name.to_owned()),
+            format: "json".to_owned(),
+            compression: "none".to_owned(),
+            link: Some(link.to_owned()),
+            connections: 10,
+            counts: record.counts,
+            to_relay: record.traffic.to_relay,
+            to_client: record.traffic.to_client,
+        };
+        record.populations = vec![population("home", "wifi"), population("road", "slow-4g")];
+    });
+    let text = report::summary(&result);
+    for says in [
+        "by population: wifi (as wifi), slow-4g (as slow-4g)",
+        "### Links apart",
+        "| json | none | slow-4g | 10 | 5.00 | 5.00 | 2.00 |",
+        "| population | speaks | over | link |",
+        "| home | json | none | wifi |",
+        "| road | json | none | slow-4g |",
+    ] {
+        assert!(text.contains(says), "{says}: {text}");
+    }
+    assert!(text.contains("session p50 ms"), "{text}");
+    assert!(!text.contains("relay µs"), "no CPU times where populations have links: {text}");
+    report::html(&result).unwrap();
 }
