@@ -11,6 +11,9 @@ use crate::{
     result::Config,
 };
 
+/// The share of its packets a second that a plan of twice the seconds may still ask for.
+const WORTH_IT: f64 = 0.9;
+
 /// The longest block that is chosen for a slow link, in seconds: beyond it somebody has to say so.
 const LONGEST_SECONDS: u32 = 120;
 
@@ -30,28 +33,60 @@ pub(super) fn size(
     known: &Known,
     note: impl Fn(&str),
 ) -> Result<Option<String>> {
-    let demands = lengthened(seconds, config, cells, known, &note)?;
+    let mut demands = lengthened(seconds, config, cells, known, &note)?;
     if demands.iter().all(Option::is_none) {
         return Ok(None);
     }
-    let packets_per_s = match carried(&demands, note)? {
-        Ok(packets_per_s) => packets_per_s,
-        Err(why) => return Ok(Some(why)),
+    let carried = match given_capacity(&config.client_args) {
+        Some(packets_per_s) => Some(packets_per_s),
+        None => match measured_capacity(&demands, &note)? {
+            Ok(packets_per_s) => packets_per_s,
+            Err(why) => return Ok(Some(why)),
+        },
     };
-    for (cell, demand) in cells.iter_mut().zip(&demands) {
-        let Some(demand) = demand else { continue };
-        if let Some(carried) = packets_per_s.filter(|carried| demand.exceeds(*carried)) {
-            return Ok(Some(refusal(cell, demand, carried)));
+    if let Some(carried) = carried {
+        while let Some((place, reason)) = beyond(cells, &demands, carried) {
+            let before = peak(&demands, place);
+            if seconds.is_some() || config.seconds * 2 > LONGEST_SECONDS {
+                return Ok(Some(reason));
+            }
+            config.seconds *= 2;
+            demands = self::demands(config, cells, known)?;
+            // A rate does not depend on how long it lasts; sessions that begin apart do not meet.
+            if peak(&demands, place) > before * WORTH_IT {
+                return Ok(Some(reason));
+            }
+            note(&format!(
+                "Blocks of {} s, so that fewer sessions meet than this host cannot emulate at once",
+                config.seconds
+            ));
         }
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a rate of packets is small"
-        )]
-        let packets_per_s = packets_per_s.map(|carried| carried as u32);
-        cell.over_links = Some(OverLinks { lasts: demand.lasts, packets_per_s });
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate of packets is small")]
+    let packets_per_s =
+        carried.filter(|_| given_capacity(&config.client_args).is_none()).map(|one| one as u32);
+    for (cell, demand) in cells.iter_mut().zip(&demands) {
+        cell.over_links = demand.as_ref().map(|demand| OverLinks { lasts: demand.lasts, packets_per_s });
     }
     Ok(None)
+}
+
+/// The first cell that asks for more packets a second than the host carries, and why that cannot
+/// be.
+fn beyond(cells: &[CellSpec], demands: &Demands, carried: f64) -> Option<(usize, String)> {
+    let of = |place: usize| demands[place].as_ref().filter(|demand| demand.exceeds(carried));
+    let place = (0..cells.len()).find(|place| of(*place).is_some())?;
+    Some((place, refusal(&cells[place], of(place)?, carried)))
+}
+
+/// The most packets a second that a cell asks for.
+fn peak(demands: &Demands, place: usize) -> f64 {
+    demands[place].as_ref().map_or(0.0, Demand::peak_packets_per_s)
+}
+
+/// What the arguments for every client say that the host carries.
+fn given_capacity(client_args: &[String]) -> Option<f64> {
+    values(client_args, "--link-capacity").last()?.parse().ok()
 }
 
 /// What each cell asks of links, with blocks as long as sessions take.
@@ -94,7 +129,7 @@ fn longest(cells: &[CellSpec], demands: &Demands) -> Option<(String, Duration)> 
 
 /// Packets a second that this host carries on time, where the plan asks for many; or why it carries
 /// none.
-fn carried(demands: &Demands, note: impl Fn(&str)) -> Result<Result<Option<f64>, String>> {
+fn measured_capacity(demands: &Demands, note: impl Fn(&str)) -> Result<Result<Option<f64>, String>> {
     let program = env::current_exe().context("cannot find this program's own file")?;
     if demands.iter().flatten().all(Demand::is_little) {
         return Ok(link::probe(&program)?.map(|_| None));
@@ -114,7 +149,7 @@ fn carried(demands: &Demands, note: impl Fn(&str)) -> Result<Result<Option<f64>,
 }
 
 fn demands(config: &Config, cells: &[CellSpec], known: &Known) -> Result<Demands> {
-    let set = changes(&config.client_args);
+    let set = values(&config.client_args, "--set");
     let mut by_load: Vec<(&CellSpec, Option<Demand>)> = Vec::new();
     let mut demands = Vec::new();
     for cell in cells {
@@ -135,11 +170,11 @@ fn demands(config: &Config, cells: &[CellSpec], known: &Known) -> Result<Demands
     Ok(demands)
 }
 
-/// The changes of a scenario among the arguments for every client.
-fn changes(client_args: &[String]) -> Vec<String> {
-    let after = client_args.windows(2).filter(|pair| pair[0] == "--set").map(|pair| pair[1].clone());
-    let within = client_args.iter().filter_map(|arg| arg.strip_prefix("--set=")).map(str::to_owned);
-    after.chain(within).collect()
+/// The values of a flag among the arguments for every client.
+fn values(client_args: &[String], flag: &str) -> Vec<String> {
+    let after = client_args.windows(2).filter(|pair| pair[0] == flag).map(|pair| pair[1].clone());
+    let within = client_args.iter().filter_map(|arg| arg.strip_prefix(flag)?.strip_prefix('='));
+    after.chain(within.map(str::to_owned)).collect()
 }
 
 /// The scenario and the link of a cell.
@@ -153,7 +188,8 @@ fn place(cell: &CellSpec) -> String {
 fn refusal(cell: &CellSpec, demand: &Demand, carried: f64) -> String {
     format!(
         "{} asks for {:.0} packets a second, and this host emulates {carried:.0} on time: {:.0} % of the packets would be \
-         late, where 1 % makes a block invalid. Connect fewer clients (-- --set KEY=VALUE), or take a slower link",
+         late, where 1 % makes a block invalid. Let sessions begin over a longer time (--seconds), connect fewer clients \
+         (-- --set KEY=VALUE), or take a slower link",
         place(cell),
         demand.peak_packets_per_s(),
         demand.share_beyond(carried) * 100.0
@@ -165,21 +201,28 @@ mod tests {
     use super::*;
     use crate::matrix::{Matrix, cells};
 
-    /// A session of 8 s over `slow`, of one over `fast`, whatever the block's length.
-    fn demand(link: &str) -> Option<Demand> {
-        let seconds = match link {
-            "slow" => 8,
-            "fast" => 1,
+    /// A session of 8 s over `slow`, of one over the others, whatever the block's length. What all
+    /// send is spread over the block, over `rate` at a rate.
+    fn demand(link: &str, block: u32) -> Option<Demand> {
+        let (seconds, times) = match link {
+            "slow" => (8, 1),
+            "fast" => (1, 1),
+            "rate" => (1, u64::from(block)),
             _ => return None,
         };
         let mut demand = Demand::default();
-        demand.add(1_448_000, 0.0, seconds as f64);
+        demand.add(1_448_000 * times, 0.0, f64::from(block) - 0.01);
         demand.session = Duration::from_millis(seconds * 1_000 - 100);
         demand.lasts = demand.session * 2;
         Some(demand)
     }
 
-    fn sized(seconds: Option<u32>, links: &[&str]) -> (u32, Vec<CellSpec>, Vec<String>) {
+    /// Sizes a plan for a host that carries so many packets a second.
+    fn sized_for(
+        capacity: &str,
+        seconds: Option<u32>,
+        links: &[&str],
+    ) -> (u32, Vec<CellSpec>, Vec<String>, Option<String>) {
         let known = Known {
             formats: vec![("json", vec!["library"])],
             core_formats: vec!["json"],
@@ -187,7 +230,7 @@ mod tests {
             best_compressions: Vec::new(),
             compression_label: |text| Ok(text.to_owned()),
             link_label: |text| Ok(text.to_owned()),
-            link_demand: |_, _, _, _, _, link| Ok(demand(link)),
+            link_demand: |_, _, seconds, _, _, link| Ok(demand(link, seconds)),
             too_few_bursts: |_, _| None,
         };
         let one = |text: &str| vec![text.to_owned()];
@@ -203,18 +246,21 @@ mod tests {
             corpus: None,
             url: None,
             foreign: None,
-            client_args: Vec::new(),
+            client_args: vec!["--link-capacity".to_owned(), capacity.to_owned()],
             slo: None,
             planned_rounds: None,
             chosen_rates: Vec::new(),
         };
         let notes = std::cell::RefCell::new(Vec::new());
         let note = |line: &str| notes.borrow_mut().push(line.to_owned());
-        let demands = lengthened(seconds, &mut config, &cells, &known, note).unwrap();
-        for (cell, demand) in cells.iter_mut().zip(demands) {
-            cell.over_links = demand.map(|demand| OverLinks { lasts: demand.lasts, packets_per_s: None });
-        }
-        (config.seconds, cells, notes.into_inner())
+        let refused = size(seconds, &mut config, &mut cells, &known, note).unwrap();
+        (config.seconds, cells, notes.into_inner(), refused)
+    }
+
+    fn sized(seconds: Option<u32>, links: &[&str]) -> (u32, Vec<CellSpec>, Vec<String>) {
+        let (seconds, cells, notes, refused) = sized_for("1000000", seconds, links);
+        assert_eq!(refused, None);
+        (seconds, cells, notes)
     }
 
     #[test]
@@ -242,19 +288,31 @@ mod tests {
     fn changes_of_the_scenario_behind_the_dashes_count() {
         let args =
             ["--set", "request.connections=3", "--verbose", "--set=publish.window=2"].map(str::to_owned);
-        assert_eq!(changes(&args), ["request.connections=3", "publish.window=2"]);
-        assert_eq!(changes(&[]), Vec::<String>::new());
+        assert_eq!(values(&args, "--set"), ["request.connections=3", "publish.window=2"]);
+        assert_eq!(values(&[], "--set"), Vec::<String>::new());
+        let given =
+            |args: &[&str]| given_capacity(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>());
+        assert_eq!(given(&["--link-capacity", "9000"]), Some(9_000.0));
+        assert_eq!(given(&["--link-capacity=8000", "--quiet"]), Some(8_000.0));
+        assert_eq!(given(&["--set", "x=1"]), None);
     }
 
     #[test]
-    fn a_plan_beyond_the_host_is_refused_with_what_it_asks_for() {
-        let (_, cells, _) = sized(None, &["slow"]);
-        let demand = demand("slow").unwrap();
-        assert!(demand.exceeds(100.0) && !demand.exceeds(1_000.0));
-        let text = refusal(&cells[0], &demand, 100.0);
+    fn a_plan_beyond_the_host_has_longer_blocks_or_is_refused_with_what_it_asks_for() {
+        // 1,500 packets over a block: 188 a second in 8 s, 94 in 16.
+        let (seconds, cells, notes, refused) = sized_for("100", None, &["slow"]);
+        assert_eq!((seconds, refused), (16, None));
+        assert!(notes.last().unwrap().starts_with("Blocks of 16 s, so that"), "{notes:?}");
+        assert!(cells.iter().all(|cell| cell.over_links.is_some_and(|over| over.packets_per_s.is_none())));
+        let (_, cells, _, refused) = sized_for("100", Some(8), &["slow"]);
+        let text = refused.unwrap();
         assert!(
-            text.contains("over slow asks for") && text.contains("emulates 100 on time: 100 %"),
+            text.contains("over slow asks for 188") && text.contains("emulates 100 on time: 100 %"),
             "{text}"
         );
+        assert!(cells.iter().all(|cell| cell.over_links.is_none()));
+        // What comes at a rate comes at it for twice as long, too.
+        let (seconds, _, _, refused) = sized_for("100", None, &["rate"]);
+        assert!(refused.unwrap().contains("over rate asks for 1500"), "{seconds}");
     }
 }
