@@ -1,14 +1,17 @@
 //! The command line and its help.
 
+mod search;
+
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use self::search::{SearchFlags, SearchMetric};
 use crate::{
     matrix::{CellSpec, Matrix},
     plan::{self, Profile},
-    result::{Config, MAX_ROUNDS, Role, SearchConfig},
+    result::{Config, MAX_ROUNDS, Role},
     selftest,
     slo::Slo,
 };
@@ -42,8 +45,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Measure, write a result folder, show the table
     Run(Box<Run>),
-    /// Show the table of a result folder again and rewrite its summary.md, report.html,
-    /// bytes-and-cpu.svg, derived.json and hgrm, from result.json alone
+    /// Show the table of a result folder again and rewrite its summary.md, report.html, pictures,
+    /// derived.json and hgrm, from result.json alone
     Report {
         /// The folder that `compare run` wrote
         dir: PathBuf,
@@ -59,7 +62,7 @@ pub(crate) enum Command {
     /// and look for it in the result
     Selftest(SelftestFlags),
     /// Find the highest rate that each cell sustains under an SLO, or say that the generator is
-    /// what ends it
+    /// what ends it; or the bandwidth of an access link at which two cells take equally long
     Search(Box<SearchFlags>),
     /// Count the instructions of relay and clients in user space by Valgrind: a cost that repeats,
     /// and is not time
@@ -172,94 +175,6 @@ impl InstructionFlags {
     }
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct SearchFlags {
-    /// What is sent: a scenario that publishes at a rate, by name or TOML file
-    #[arg(long, default_value = "note-stream")]
-    pub(crate) scenario: String,
-    #[command(flatten)]
-    pub(crate) factors: Factors,
-    /// Whether the relay encodes an event anew in its publisher's format: always or
-    /// never-if-canonical
-    #[arg(long, value_delimiter = ',', default_value = "always")]
-    pub(crate) reencode: Vec<String>,
-    /// What clients check of each event that they receive: none, id or full
-    #[arg(long, value_delimiter = ',', default_value = "none")]
-    pub(crate) client_verify: Vec<String>,
-    /// What must hold: bounds separated by commas, on p50, p90, p99, p99.9, lost, rejected,
-    /// achieved, relay_cpu, wire_bytes
-    #[arg(long, default_value = "p99<10ms, lost=0, achieved>=0.99")]
-    pub(crate) slo: Slo,
-    /// The first rate, in events published per second
-    #[arg(long, default_value_t = 250, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) start: u32,
-    /// No probe goes beyond this rate
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    pub(crate) limit: u32,
-    /// Seconds of a probe at least; up to 60 where the SLO's quantile takes more answers
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
-    pub(crate) probe_seconds: u32,
-    /// How far apart two searches may be, as a share
-    #[arg(long, default_value_t = 0.05, value_parser = precision)]
-    pub(crate) precision: f64,
-    /// Leave out p99 at 10 to 95 % of the lowest capacity
-    #[arg(long)]
-    pub(crate) no_curve: bool,
-    /// Events to send [default: the bundled sample]
-    #[arg(long)]
-    pub(crate) corpus: Option<String>,
-    /// Search the limit of this relay (ws://host:port or wss://host:port) instead of fresh ones of
-    /// our own; then formats are json when nothing else is said. What is published stays in it
-    #[arg(long, conflicts_with_all = ["verify", "reencode"])]
-    pub(crate) url: Option<String>,
-    /// Root certificates (PEM) to trust for wss:// instead of the platform's
-    #[arg(long, requires = "url", value_name = "FILE")]
-    pub(crate) ca: Option<String>,
-    /// Process id of the relay behind --url, when it runs on this machine: its CPU time is then
-    /// reported
-    #[arg(long, requires = "url", value_name = "PID")]
-    pub(crate) relay_pid: Option<u32>,
-    /// Decides the order of the probes and everything random in the load [default: 1, with --url
-    /// one drawn at random]
-    #[arg(long)]
-    pub(crate) seed: Option<u64>,
-    /// Where the result folder is made
-    #[arg(long, default_value = "results")]
-    pub(crate) out: PathBuf,
-    /// Arguments for every client, after --
-    #[arg(last = true)]
-    pub(crate) client_args: Vec<String>,
-}
-
-impl SearchFlags {
-    pub(crate) fn matrix(&self) -> Matrix {
-        let foreign = self.url.is_some().then(Matrix::of_a_foreign_relay);
-        let mut matrix = self.factors.matrix(&self.scenario, foreign.clone().unwrap_or_default());
-        matrix.reencodings.clone_from(&self.reencode);
-        matrix.client_verifications.clone_from(&self.client_verify);
-        if let Some(Matrix { verifications, reencodings, .. }) = foreign {
-            (matrix.verifications, matrix.reencodings) = (verifications, reencodings);
-        }
-        matrix
-    }
-
-    pub(crate) fn config(&self) -> SearchConfig {
-        SearchConfig {
-            scenario: self.scenario.clone(),
-            slo: self.slo.to_string(),
-            start_per_s: self.start,
-            limit_per_s: self.limit,
-            probe_seconds: self.probe_seconds,
-            precision: self.precision,
-            curve: !self.no_curve,
-            seed: self.seed.unwrap_or_else(|| seed(self.url.is_some())),
-            corpus: self.corpus.clone(),
-            url: self.url.clone(),
-            client_args: client_args(self.ca.as_deref(), self.relay_pid, &self.client_args),
-        }
-    }
-}
-
 /// A relay that stays has the events of earlier runs, and drops what it has.
 fn seed(relay_stays: bool) -> u64 {
     if relay_stays { rand::random::<u32>().into() } else { 1 }
@@ -270,11 +185,6 @@ fn client_args(ca: Option<&str>, relay_pid: Option<u32>, others: &[String]) -> V
     let ca = ca.into_iter().flat_map(|file| ["--ca".to_owned(), file.to_owned()]);
     let pid = relay_pid.into_iter().flat_map(|pid| ["--relay-pid".to_owned(), pid.to_string()]);
     ca.chain(pid).chain(others.iter().cloned()).collect()
-}
-
-fn precision(text: &str) -> Result<f64, String> {
-    let share = text.parse::<f64>().ok().filter(|share| (0.001..=1.0).contains(share));
-    share.ok_or_else(|| "expected a share from 0.001 to 1, as in 0.05".to_owned())
 }
 
 /// A rate of the matrix.

@@ -5,7 +5,9 @@ use measure::{Cell, CorpusRecord, Environment, SCHEMA_VERSION, Status, Tool};
 use crate::{
     matrix::CellSpec,
     plan::Plan,
-    result::{Block, CellProbes, CellResult, Config, Git, ResultFile, Search, SearchConfig, SelfTest},
+    result::{
+        Block, BreakEven, CellProbes, CellResult, Config, Git, ResultFile, Search, SearchConfig, SelfTest,
+    },
 };
 
 /// A result without its blocks.
@@ -58,6 +60,7 @@ impl ResultFile {
             schedule,
             cells,
             search: None,
+            break_even: None,
             instructions: None,
         }
     }
@@ -71,6 +74,12 @@ impl ResultFile {
     ) -> ResultFile {
         let empty = ResultFile::assemble(header, &[], &Plan { rounds: Vec::new() }, Vec::new());
         ResultFile { corpus, search: Some(Search { config, cells }), ..empty }
+    }
+
+    /// The result of a search for break-even bandwidths, which has medians instead of records.
+    pub fn of_break_even(header: Header, found: BreakEven, corpus: Option<CorpusRecord>) -> ResultFile {
+        let empty = ResultFile::assemble(header, &[], &Plan { rounds: Vec::new() }, Vec::new());
+        ResultFile { corpus, break_even: Some(found), ..empty }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The program's main: runs the chosen command and maps its outcome to an exit code.
 
+mod break_even;
 mod instructions;
 mod links;
 mod pilot;
@@ -20,7 +21,7 @@ use measure::{Environment, Exit, Status, utc};
 
 use self::pilot::{Pilot, Place, choose_rates, pilot};
 use crate::{
-    args::{Cli, Command, Run, SearchFlags, SelftestFlags},
+    args::{Cli, Command, Run, SearchFlags, SearchMetric, SelftestFlags},
     assemble::Header,
     count::{NotInstalled, Program},
     git,
@@ -56,7 +57,7 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
     let done = match cli.command {
         Command::Run(flags) => measure(&flags, &args, known),
         Command::Selftest(flags) => test_instrument(&flags, known),
-        Command::Search(flags) => find_limits(&flags, &args, known),
+        Command::Search(flags) => look_for(&flags, &args, known),
         Command::Instructions(flags) => instructions::count(&flags, known),
         Command::Export { dir, github_action_benchmark } => export(&dir, &github_action_benchmark),
         Command::Report { dir, readme, wide } => {
@@ -74,23 +75,32 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
     }
 }
 
-/// Searches, reports each probe, and writes a result folder.
-fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<Exit> {
-    let mut cells = cells(known, &flags.matrix())?;
-    if let Some(reason) = refused(&flags.client_args, false) {
+/// Searches what the metric asks for.
+fn look_for(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<Exit> {
+    let reason = flags.refusal().or_else(|| refused(&flags.client_args, false).map(str::to_owned));
+    if let Some(reason) = reason {
         let _ = writeln!(io::stderr(), "error: {reason}");
         return Ok(Exit::Usage);
     }
+    match flags.metric {
+        SearchMetric::Capacity => find_limits(flags, args, known),
+        SearchMetric::BreakEvenBandwidth => break_even::find(flags, args, known),
+    }
+}
+
+/// Searches capacities, reports each probe, and writes a result folder.
+fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<Exit> {
+    let mut cells = cells(known, &flags.matrix())?;
+    let (url, ca) = (&flags.capacity.url, flags.capacity.ca.as_deref());
     // A relay of others has no floor.
-    cells.retain(|cell| cell.role != Role::Control && (flags.url.is_none() || cell.role != Role::Floor));
+    cells.retain(|cell| cell.role != Role::Control && (url.is_none() || cell.role != Role::Floor));
     let config = flags.config();
     let started = SystemTime::now();
     let program = env::current_exe().context("cannot find this program's own file")?;
     let running = tempfile::tempdir().context("cannot make a folder for records")?;
-    let (foreign, answers) = match &flags.url {
+    let (foreign, answers) = match url {
         Some(url) => {
-            let (ca, corpus) = (flags.ca.as_deref(), flags.corpus.as_deref());
-            let question = Question { client: &program, url, ca, corpus };
+            let question = Question { client: &program, url, ca, corpus: flags.corpus.as_deref() };
             asked(&question, &mut cells, running.path())?
         }
         None => (None, None),
@@ -100,7 +110,7 @@ fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<
     let mut tell = |cell: &str, probe: &Probe| {
         let _ = writeln!(io::stderr(), "{cell}: {}", probe.line());
     };
-    let found = search::search(&cells, &config, &flags.slo, &mut prober, &mut tell)?;
+    let found = search::search(&cells, &config, &flags.slo(), &mut prober, &mut tell)?;
     let corpus = prober.corpus();
     if found.cells.iter().all(|cell| cell.probes.is_empty()) {
         let _ = writeln!(io::stderr(), "error: nothing was measured, so no result was written");

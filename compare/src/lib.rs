@@ -10,9 +10,11 @@
 
 mod args;
 mod assemble;
+pub mod bandwidths;
 pub mod bracket;
 pub mod cli;
 pub mod count;
+pub mod crossing;
 mod git;
 mod grants;
 mod matrix;

@@ -4,12 +4,13 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read, Write},
     path::Path,
     process::{Command, Output, Stdio},
 };
 
 use compare::ResultFile;
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use tempfile::TempDir;
 
 fn compare(out: &Path, args: &[&str]) -> Output {
@@ -212,6 +213,124 @@ fn a_search_finds_what_real_processes_sustain() {
         fs::read_to_string(folder.join("summary.md")).unwrap().contains("the highest rate under p50<30s")
     );
     assert!(folder.join("report.html").exists());
+}
+
+/// Users that request a screen of notes, of which every cell sends the same.
+const SCREENS: &str = r#"
+question = "Does it work?"
+learn = "Whether it works."
+seconds = 1.0
+
+[[request]]
+connections = 24
+arrival = { shape = "spread", over_ms = 1000 }
+connect = "per-session"
+
+[[request.step]]
+kinds = [1]
+authors = 200
+known = 100
+limit = 40
+"#;
+
+/// Writes the first 500 events of the bundled sample, so that blocks of a debug build start soon.
+fn write_few_events(file: &Path) {
+    let sample = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../data/sample.pb.gz")).unwrap();
+    let mut all = Vec::new();
+    GzDecoder::new(sample.as_slice()).read_to_end(&mut all).unwrap();
+    // Each event stands behind its length, a varint.
+    let mut end = 0;
+    for _ in 0..500 {
+        let (mut length, mut shift) = (0, 0);
+        loop {
+            let byte = usize::from(all[end]);
+            (length, shift, end) = (length | (byte & 0x7f) << shift, shift + 7, end + 1);
+            if byte < 0x80 {
+                break;
+            }
+        }
+        end += length;
+    }
+    let mut packed = GzEncoder::new(fs::File::create(file).unwrap(), Compression::fast());
+    packed.write_all(&all[..end]).unwrap();
+    packed.finish().unwrap();
+}
+
+#[test]
+#[ignore = "needs network namespaces and /dev/net/tun"]
+fn a_break_even_is_searched_over_a_link() {
+    let out = TempDir::new().unwrap();
+    let (scenario, corpus) = (out.path().join("screens.toml"), out.path().join("few.pb.gz"));
+    fs::write(&scenario, SCREENS).unwrap();
+    write_few_events(&corpus);
+    let results = out.path().join("results");
+    let run = Command::new(env!("CARGO_BIN_EXE_compare"))
+        .args(["search", "--metric", "break-even-bandwidth", "--formats", "json,dannypack", "--scenario"])
+        .arg(&scenario)
+        .arg("--corpus")
+        .arg(&corpus)
+        .args([
+            "--bandwidths",
+            "1mbit,250kbit",
+            "--rtts",
+            "20ms",
+            "--uplink",
+            "1",
+            "--rounds",
+            "1",
+            "--probe-seconds",
+            "1",
+        ])
+        .arg("--out")
+        .arg(&results)
+        .output()
+        .unwrap();
+    let (table, said) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    // A busy machine may make every block invalid, which is said.
+    assert!(matches!(run.status.code(), Some(0 | 3)), "{said}");
+    assert!(said.contains("4 blocks, about "), "{said}");
+    assert!(table.contains("dannypack+none ÷ json+none"), "{table}");
+    let folder = fs::read_dir(&results).unwrap().next().unwrap().unwrap().path();
+    let found = ResultFile::read(&folder).unwrap().break_even.unwrap();
+    assert_eq!(
+        (found.latency.as_str(), found.config.down_bits_per_s.as_slice()),
+        ("session", &[250_000, 1_000_000][..])
+    );
+    assert_eq!(found.config.client_args, ["--drain-seconds", "90"]);
+    let ids: Vec<&str> = found.cells.iter().map(|cell| cell.cell.as_str()).collect();
+    assert_eq!(ids, ["json+none", "dannypack+none"]);
+    for cell in &found.cells {
+        let at = |down: u64| cell.blocks.iter().find(|block| block.down_bits_per_s == down).unwrap();
+        let (slow, quick) = (at(250_000), at(1_000_000));
+        assert_eq!((cell.blocks.len(), slow.link.as_str()), (2, "down=250kbit:up=250kbit:rtt=20ms"));
+        assert!(slow.down_bytes > 24 * 10_000, "{slow:?}");
+        let Some((slow, quick)) = slow.time_ns_p50.zip(quick.time_ns_p50) else { continue };
+        // A handshake of TCP, one of WebSocket and a request.
+        assert!(quick >= 59_000_000 && slow > quick, "{slow} {quick}");
+    }
+    // The same requests: the smaller format carries fewer bytes.
+    let bytes = |cell: usize| found.cells[cell].blocks.iter().map(|block| block.down_bytes).sum::<u64>();
+    assert!(bytes(1) < bytes(0), "{} {}", bytes(0), bytes(1));
+}
+
+#[test]
+fn a_search_takes_only_the_flags_of_its_metric() {
+    let even = ["--metric", "break-even-bandwidth"];
+    for (args, says) in [
+        (vec!["--rounds", "3"], "--rounds is only for --metric break-even-bandwidth"),
+        (vec!["--bandwidths", "1mbit"], "--bandwidths is only for --metric break-even-bandwidth"),
+        ([&even[..], &["--slo", "lost=0"]].concat(), "--slo is only for --metric capacity"),
+        ([&even[..], &["--url", "ws://127.0.0.1:9"]].concat(), "--url is only for --metric capacity"),
+        ([&even[..], &["--formats", "json"]].concat(), "a break-even is of two cells"),
+        ([&even[..], &["--bandwidths", "1mbit"]].concat(), "takes two bandwidths or more"),
+        ([&even[..], &["--bandwidths", "fast"]].concat(), "is no rate"),
+        ([&even[..], &["--rtts", "30ms:loss=1%"]].concat(), "expected a single value"),
+        ([&even[..], &["--uplink", "2"]].concat(), "a share from 0.01 to 1"),
+    ] {
+        let run = Command::new(env!("CARGO_BIN_EXE_compare")).arg("search").args(&args).output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.code() == Some(2) && said.contains(says), "{args:?}: {said}");
+    }
 }
 
 #[test]

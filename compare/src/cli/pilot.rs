@@ -126,7 +126,8 @@ pub(super) fn pilot(
     })
 }
 
-fn run_until_signal(request: &Request<'_>, progress: &mut Progress) -> Result<Outcome> {
+/// Runs the blocks of a plan until Ctrl-C or SIGTERM.
+pub(super) fn run_until_signal(request: &Request<'_>, progress: &mut Progress) -> Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(async {
         let mut interrupt = Interrupt::listen()?;

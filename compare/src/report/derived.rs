@@ -16,13 +16,19 @@ use super::{
     utilisation::Utilisation,
     view::{LoadView, views},
 };
-use crate::{bracket::Limit, merged::Metric, result::ResultFile, slo::SloResult};
+use crate::{
+    bracket::Limit,
+    crossing::{self, Versus},
+    merged::Metric,
+    result::ResultFile,
+    slo::SloResult,
+};
 
 /// The name of the file beside the result.
 pub const DERIVED_FILE: &str = "derived.json";
 
 /// The layout of [`Derived`]. An added field raises the second number, any other change the first.
-pub const DERIVED_SCHEMA_VERSION: &str = "1.1";
+pub const DERIVED_SCHEMA_VERSION: &str = "1.2";
 
 /// What follows from a result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -43,6 +49,9 @@ pub struct Derived {
     pub slos: Vec<SloResult>,
     /// The highest rate of each cell, of a search.
     pub limits: Vec<Limit>,
+    /// Where two cells take equally long, of a search for break-even bandwidths.
+    #[serde(default)]
+    pub break_even: Vec<Versus>,
 }
 
 /// One cell over its usable blocks.
@@ -88,6 +97,7 @@ impl Derived {
             cells: loads.iter().flat_map(cells).collect(),
             comparisons: loads.iter().flat_map(LoadView::comparisons).collect(),
             slos: slos(result, &loads),
+            break_even: result.break_even.as_ref().map_or_else(Vec::new, crossing::versus),
             limits: result.search.as_ref().map_or_else(Vec::new, limits::limits),
         }
     }

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     answer::answer,
+    break_even,
     comparison::Comparison,
     derived::Derived,
     figures::{self, escape},
@@ -22,7 +23,7 @@ use super::{
 };
 use crate::{
     merged::Metric,
-    result::{ResultFile, Role, Search},
+    result::{BreakEven, ResultFile, Role, Search},
 };
 
 const STYLE: &str = include_str!("page.css");
@@ -46,6 +47,9 @@ pub fn html(result: &ResultFile) -> Result<String> {
     add(&mut body, format_args!("<p>{}</p>\n", escape(&summary::headline(result))));
     if let Some(search) = &result.search {
         limits_section(&mut body, search)?;
+    }
+    if let Some(found) = &result.break_even {
+        break_even_section(&mut body, found);
     }
     for load in &loads {
         section(&mut body, load)?;
@@ -117,6 +121,28 @@ fn limits_section(body: &mut String, search: &Search) -> Result<()> {
         body.push_str(&table_html(&curve, &ids));
     }
     Ok(())
+}
+
+/// What was found, time against bandwidth, and both tables.
+fn break_even_section(body: &mut String, found: &BreakEven) {
+    body.push_str("<h2>Break-even bandwidths</h2>\n<ul>\n");
+    for finding in break_even::findings(found).into_iter().chain(break_even::remark(found)) {
+        add(body, format_args!("<li>{}</li>\n", escape(&finding)));
+    }
+    body.push_str("</ul>\n");
+    if let Some(svg) = figures::time_against_bandwidth(found) {
+        body.push_str(&figure("Time against bandwidth (a ring is a break-even, with its interval)", &svg));
+    }
+    let tables = [break_even::times(found), break_even::ratios(found)];
+    for (caption, table) in break_even::captions(found).iter().zip(tables) {
+        add(body, format_args!("<h3>{}</h3>\n", escape(caption)));
+        let ids: Vec<&str> = table.rows.iter().map(|row| row[1].as_str()).collect();
+        body.push_str(&table_html(&table, &ids));
+    }
+    let left_out = break_even::left_out(found);
+    if !left_out.is_empty() {
+        body.push_str(&list("Blocks left out", &left_out.join("\n")));
+    }
 }
 
 fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {

@@ -13,7 +13,7 @@ use measure::{
     log::{self, IntervalLog, Unit},
 };
 
-use super::{figures, view::views};
+use super::{break_even::PICTURE, figures, view::views};
 use crate::result::ResultFile;
 
 /// Envelopes a second.
@@ -72,11 +72,17 @@ pub fn write_percentiles(result: &ResultFile, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes `bytes-and-cpu.svg`, or one for each load where there are several.
+/// Writes `bytes-and-cpu.svg`, or one for each load where there are several; of a search for
+/// break-even bandwidths `time-against-bandwidth.svg`.
 ///
 /// # Errors
 /// When a file cannot be written.
 pub fn write_pictures(result: &ResultFile, folder: &Path) -> Result<()> {
+    let drawn = result.break_even.as_ref().and_then(figures::time_against_bandwidth);
+    if let Some(svg) = drawn {
+        let path = folder.join(PICTURE);
+        fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+    }
     let loads = views(result);
     for load in &loads {
         let Some(svg) = figures::picture(load) else { continue };

@@ -2,6 +2,7 @@
 //! file.
 
 mod answer;
+mod break_even;
 mod check;
 mod comparison;
 mod derived;

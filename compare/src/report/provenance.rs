@@ -92,6 +92,9 @@ pub(crate) fn provenance(result: &ResultFile) -> String {
         let (seed, precision) = (search.config.seed, search.config.precision * 100.0);
         let seconds = search.config.probe_seconds;
         line(&mut text, format_args!("- Seed: {seed}. Probes of {seconds} s, precision {precision:.0} %"));
+    } else if result.break_even.is_some() {
+        let (seed, arguments) = (result.config.seed, result.config.client_args.join(" "));
+        line(&mut text, format_args!("- Seed: {seed}. Arguments of every client: {arguments}"));
     } else {
         line(&mut text, format_args!("{}", measured(result)));
     }

@@ -1,6 +1,6 @@
 //! How to read a report, as list items: what each figure means and how a verdict comes about.
 
-use super::{limits, view::LoadView};
+use super::{break_even, limits, view::LoadView};
 use crate::{
     result::{RESULT_FILE, ResultFile},
     stats::{self, BAND},
@@ -10,6 +10,9 @@ use crate::{
 pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
     if let Some(search) = &result.search {
         return limits::reading(&search.config);
+    }
+    if let Some(found) = &result.break_even {
+        return break_even::reading(found);
     }
     let cells = loads.iter().map(LoadView::family).max().unwrap_or(0);
     let correction = if loads.iter().all(LoadView::is_corrected) {

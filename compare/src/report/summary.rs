@@ -6,6 +6,7 @@ use measure::{Counts, Status, ValidityClass};
 
 use super::{
     answer::answer,
+    break_even,
     comparison::{Comparison, Control, Verdict, control_of},
     likeness::{code_line, compression_line, mixed},
     limits, number,
@@ -38,6 +39,9 @@ pub fn summary(result: &ResultFile) -> String {
     line(&mut text, format_args!("\n{}", headline(result)));
     if let Some(search) = &result.search {
         text.push_str(&limits::markdown(search));
+    }
+    if let Some(found) = &result.break_even {
+        text.push_str(&break_even::markdown(found));
     }
     for load in &loads {
         let comparisons = load.comparisons();
@@ -105,9 +109,10 @@ pub fn summary(result: &ResultFile) -> String {
 /// What the result is about.
 pub(crate) fn title(result: &ResultFile) -> String {
     let scenarios = result.config.scenarios.join(", ");
-    match &result.search {
-        Some(search) => format!("{scenarios}: the highest rate under {}", search.config.slo),
-        None => format!("{scenarios}: wire formats compared"),
+    match (&result.search, &result.break_even) {
+        (Some(search), _) => format!("{scenarios}: the highest rate under {}", search.config.slo),
+        (None, Some(_)) => format!("{scenarios}: break-even bandwidths"),
+        (None, None) => format!("{scenarios}: wire formats compared"),
     }
 }
 
@@ -122,6 +127,12 @@ pub fn terminal(result: &ResultFile, wide: bool) -> String {
     fold(&mut text, &headline(result));
     if let Some(search) = &result.search {
         text.push_str(&limits::terminal(search));
+    }
+    if let Some(found) = &result.break_even {
+        for finding in break_even::findings(found).into_iter().chain(break_even::remark(found)) {
+            fold(&mut text, &finding);
+        }
+        line(&mut text, format_args!("\n{}", break_even::terminal(found).trim_end()));
     }
     let slos = slos(result, &loads);
     let loads: Vec<_> = loads.iter().map(|load| (load, load.comparisons())).collect();
@@ -368,6 +379,9 @@ fn busy_host(result: &ResultFile) -> Option<String> {
 pub(crate) fn headline(result: &ResultFile) -> String {
     if let Some(search) = &result.search {
         return limits::headline(search);
+    }
+    if let Some(found) = &result.break_even {
+        return break_even::headline(found);
     }
     let blocks: Vec<&Block> = result.cells.iter().flat_map(|cell| &cell.blocks).collect();
     let scheduled: usize = result.schedule.iter().map(Vec::len).sum();

@@ -1,6 +1,7 @@
 //! `result.json`: measured data only. Figures and verdicts are derived from it anew and stand in
 //! `derived.json`.
 
+mod break_even;
 mod git;
 mod instructions;
 mod planned;
@@ -14,6 +15,7 @@ use measure::{Cell, CorpusRecord, Environment, RunRecord, Status, Tool, Validity
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use break_even::{BreakEven, BreakEvenConfig, CellTimes, TimedBlock};
 pub use git::Git;
 pub use instructions::{Conditions, INSTRUCTIONS_FILE, Instructions, RESOLUTION, Row};
 pub use planned::{ChosenRate, PlannedRounds};
@@ -58,6 +60,10 @@ pub struct ResultFile {
     /// What `compare search` was asked for and measured; absent in other results.
     #[serde(default)]
     pub search: Option<Search>,
+    /// What `compare search --metric break-even-bandwidth` was asked for and measured; absent in
+    /// other results.
+    #[serde(default)]
+    pub break_even: Option<BreakEven>,
     /// What was counted of the same cells: a file of its own beside the result's.
     #[serde(skip)]
     pub instructions: Option<Instructions>,

@@ -2,6 +2,8 @@
 //! few lines.
 
 #[cfg(test)]
+mod break_even;
+#[cfg(test)]
 mod common;
 #[cfg(test)]
 mod diff;

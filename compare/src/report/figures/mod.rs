@@ -5,14 +5,17 @@
 //! other and no text shrinks. Colours are the constants below; the page's style sheet replaces
 //! those of ink and paper in dark mode.
 
+mod bandwidths;
 mod cells;
 mod costs;
 mod draw;
 mod picture;
 mod rates;
+mod svg;
 mod throughput;
 mod time;
 
+pub(super) use bandwidths::time_against_bandwidth;
 pub(super) use cells::{legend, packings};
 pub(super) use costs::{forest, pareto};
 pub(super) use draw::escape;

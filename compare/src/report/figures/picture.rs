@@ -1,14 +1,9 @@
-//! Bytes against CPU in one picture that stands by itself: light or dark as its reader prefers, and
-//! every cell named.
-//!
-//! Written as text, because plotters knows neither classes nor styles, by which one file is both
-//! light and dark.
-
-use std::fmt::Write as _;
+//! Bytes against CPU in one picture that stands by itself, every cell named.
 
 use super::{
     cells::{packing, packings},
     draw::{escape, ticks},
+    svg::{Box, CHARACTER, COLOURS, LINE, PLOT, Svg},
 };
 use crate::{
     merged::Metric,
@@ -19,60 +14,11 @@ use crate::{
     result::Role,
 };
 
-const WIDTH: f64 = 860.0;
-const HEIGHT: f64 = 560.0;
-
-/// Left, top, right and bottom of the plot.
-const PLOT: Box = Box { left: 62.0, top: 46.0, right: WIDTH - 16.0, bottom: HEIGHT - 52.0 };
-
-/// Height of a label, and width of one of its characters at 12 px; most sans-serif fonts are
-/// narrower.
-const LINE: f64 = 14.0;
-const CHARACTER: f64 = 6.9;
-
 /// Half the size of a mark with the room around it.
 const MARK: f64 = 7.0;
 
 /// Room between the outermost marks and the edge of the plot, as a factor.
 const ROOM: f64 = 1.15;
-
-/// Colours that read on white and on near black, by packing.
-const COLOURS: [&str; 6] = ["#2f7fd0", "#d96b0b", "#c44e9b", "#1f9e77", "#8e6fd8", "#b88a00"];
-
-const STYLE: &str = "\
-.bc-paper{fill:#fff}.bc-ink{fill:#1a1a19}.bc-axis{stroke:#1a1a19;fill:none}.bc-grid{stroke:#ddddda}\
-.bc-halo{stroke:#fff;stroke-width:3px;paint-order:stroke}\
-@media (prefers-color-scheme:dark){.bc-paper{fill:#161615}.bc-ink{fill:#e9e9e4}.bc-axis{stroke:#e9e9e4}\
-.bc-grid{stroke:#3b3b38}.bc-halo{stroke:#161615}}";
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Box {
-    left: f64,
-    top: f64,
-    right: f64,
-    bottom: f64,
-}
-
-impl Box {
-    fn overlaps(&self, other: &Box) -> bool {
-        self.left < other.right
-            && other.left < self.right
-            && self.top < other.bottom
-            && other.top < self.bottom
-    }
-
-    fn holds(&self, other: &Box) -> bool {
-        self.left <= other.left
-            && other.right <= self.right
-            && self.top <= other.top
-            && other.bottom <= self.bottom
-    }
-
-    /// The nearest point of the box.
-    fn nearest(&self, (x, y): (f64, f64)) -> (f64, f64) {
-        (x.clamp(self.left, self.right), y.clamp(self.top, self.bottom))
-    }
-}
 
 /// A ratio to JSON without compression, with its interval.
 type Ratio = (f64, Option<(f64, f64)>);
@@ -113,9 +59,10 @@ pub(in crate::report) fn picture(load: &LoadView<'_>) -> Option<String> {
     let up = |value: f64| PLOT.bottom - (PLOT.bottom - PLOT.top) * share(value, &y);
 
     let name = format!("{}: wire bytes against CPU, each divided by JSON without compression", load.name());
-    let mut svg = Svg::begin(&name);
-    svg.axes(ticks(x.start, x.end, 8).iter().map(|tick| (across(*tick), *tick)), true);
-    svg.axes(ticks(y.start, y.end, 8).iter().map(|tick| (up(*tick), *tick)), false);
+    let (bottom, left) = ("wire bytes per envelope, × JSON", "relay + client CPU per envelope, × JSON");
+    let mut svg = Svg::begin(&name, bottom, left);
+    svg.axes(ticks(x.start, x.end, 8).iter().map(|tick| (across(*tick), *tick)), true, Some(1.0));
+    svg.axes(ticks(y.start, y.end, 8).iter().map(|tick| (up(*tick), *tick)), false, Some(1.0));
     svg.legend(&packings);
     for point in &points {
         let (at_x, at_y) = (across(point.bytes.0), up(point.cpu.0));
@@ -225,58 +172,8 @@ fn nearest_free((x, y): (f64, f64), width: f64, taken: &[Box]) -> Option<Box> {
     best.map(|(_, place)| place)
 }
 
-/// The picture under way.
-struct Svg(String);
-
+/// What this picture has beside the axes.
 impl Svg {
-    fn begin(name: &str) -> Svg {
-        let name = escape(name);
-        let mut svg = Svg(String::new());
-        svg.add(format_args!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
-             class=\"picture\" role=\"img\" aria-label=\"{name}\" font-family=\"sans-serif\" font-size=\"12\">\n\
-             <style>{STYLE}</style>\n<rect class=\"bc-paper\" width=\"{WIDTH}\" height=\"{HEIGHT}\"/>"
-        ));
-        svg.add(format_args!(
-            "<text class=\"bc-ink\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">wire bytes per envelope, × JSON</text>",
-            f64::midpoint(PLOT.left, PLOT.right),
-            HEIGHT - 14.0
-        ));
-        svg.add(format_args!(
-            "<text class=\"bc-ink\" transform=\"translate(16 {}) rotate(-90)\" text-anchor=\"middle\">relay + client CPU per \
-             envelope, × JSON</text>",
-            f64::midpoint(PLOT.top, PLOT.bottom)
-        ));
-        svg
-    }
-
-    fn add(&mut self, line: std::fmt::Arguments<'_>) {
-        writeln!(self.0, "{line}").expect("writing to a string does not fail");
-    }
-
-    /// Ticks with their lines, along the bottom or the left; JSON's own is drawn as the axis.
-    fn axes(&mut self, ticks: impl Iterator<Item = (f64, f64)>, bottom: bool) {
-        for (at, value) in ticks {
-            let (from, to) = match bottom {
-                true => ((at, PLOT.top), (at, PLOT.bottom)),
-                false => ((PLOT.left, at), (PLOT.right, at)),
-            };
-            let class = if (value - 1.0).abs() < 1e-9 { "bc-axis" } else { "bc-grid" };
-            self.add(format_args!(
-                "<line class=\"{class}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke-width=\"0.8\"/>",
-                from.0, from.1, to.0, to.1
-            ));
-            let (x, y, anchor) = match bottom {
-                true => (at, PLOT.bottom + 16.0, "middle"),
-                false => (PLOT.left - 6.0, at + 4.0, "end"),
-            };
-            self.add(format_args!(
-                "<text class=\"bc-ink\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>",
-                number::short(value)
-            ));
-        }
-    }
-
     fn legend(&mut self, packings: &[String]) {
         let mut x = PLOT.left + 8.0;
         for (place, packing) in packings.iter().enumerate() {
@@ -288,26 +185,6 @@ impl Svg {
             ));
             x += 34.0 + CHARACTER * packing.chars().count() as f64;
         }
-    }
-
-    fn whisker(&mut self, from: (f64, f64), to: (f64, f64), colour: &str) {
-        self.add(format_args!(
-            "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{colour}\" stroke-opacity=\"0.45\" \
-             stroke-width=\"1.5\"/>",
-            from.0, from.1, to.0, to.1
-        ));
-    }
-
-    fn shape(&mut self, place: usize, (x, y): (f64, f64), large: bool) {
-        let colour = COLOURS[place % COLOURS.len()];
-        let r = if large { 6.0 } else { 4.5 };
-        let path = match place % 4 {
-            0 => format!("M{:.1} {y:.1}a{r} {r} 0 1 0 {} 0a{r} {r} 0 1 0 -{} 0z", x - r, 2.0 * r, 2.0 * r),
-            1 => format!("M{x:.1} {:.1}l{r} {}h-{}z", y - r, 1.8 * r, 2.0 * r),
-            2 => format!("M{:.1} {:.1}h{d}v{d}h-{d}z", x - 0.85 * r, y - 0.85 * r, d = 1.7 * r),
-            _ => format!("M{x:.1} {:.1}l{r} {r}l-{r} {r}l-{r} -{r}z", y - r),
-        };
-        self.add(format_args!("<path d=\"{path}\" fill=\"{colour}\"/>"));
     }
 
     /// The name, and a line to its mark where it stands away from it.
@@ -341,11 +218,6 @@ impl Svg {
         self.add(format_args!("<g><title>{}</title>", escape(&says)));
         self.shape(point.packing, at, point.is_base);
         self.add(format_args!("</g>"));
-    }
-
-    fn end(mut self) -> String {
-        self.add(format_args!("</svg>"));
-        self.0
     }
 }
 

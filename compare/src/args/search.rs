@@ -1,0 +1,275 @@
+//! The command line of `compare search`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use link::{Capacity, Link};
+
+use super::{Factors, client_args, seed};
+use crate::{
+    matrix::Matrix,
+    result::{BreakEvenConfig, MAX_ROUNDS, SearchConfig},
+    slo::Slo,
+};
+
+/// What `compare search` looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SearchMetric {
+    /// The highest rate that each cell sustains under an SLO
+    Capacity,
+    /// The downlink of the users' access links at which two cells take equally long: p50 of
+    /// sessions, or of the latency of the tables where there are none. Takes cells over emulated
+    /// links of every bandwidth and round trip (docs/links.md)
+    BreakEvenBandwidth,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    compare search --scenario note-stream --formats json,dannypack --slo 'p99<10ms, lost=0'\n  \
+    compare search --scenario home-feed-cold-start --metric break-even-bandwidth --formats json,dannypack\n  \
+    compare search --scenario home-feed-cold-start --metric break-even-bandwidth --formats json,dannypack \
+    --compressions none,deflate --rtts 60ms --rounds 6 -- --set request.connections=20")]
+pub(crate) struct SearchFlags {
+    /// What is sent: a scenario, by name or TOML file; for capacity one that publishes at a rate
+    #[arg(long, default_value = "note-stream")]
+    pub(crate) scenario: String,
+    /// What is looked for
+    #[arg(long, value_enum, default_value = "capacity")]
+    pub(crate) metric: SearchMetric,
+    #[command(flatten)]
+    pub(crate) factors: Factors,
+    /// Whether the relay encodes an event anew in its publisher's format: always or
+    /// never-if-canonical
+    #[arg(long, value_delimiter = ',', default_value = "always")]
+    pub(crate) reencode: Vec<String>,
+    /// What clients check of each event that they receive: none, id or full
+    #[arg(long, value_delimiter = ',', default_value = "none")]
+    pub(crate) client_verify: Vec<String>,
+    /// Seconds of a probe at least; up to 60 where the SLO's quantile takes more answers [default:
+    /// 10, for a break-even 5]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=60))]
+    pub(crate) probe_seconds: Option<u32>,
+    /// Events to send [default: the bundled sample]
+    #[arg(long)]
+    pub(crate) corpus: Option<String>,
+    /// Decides the order of the probes and everything random in the load [default: 1, with --url
+    /// one drawn at random]
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Where the result folder is made
+    #[arg(long, default_value = "results")]
+    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) capacity: CapacityFlags,
+    #[command(flatten)]
+    pub(crate) break_even: BreakEvenFlags,
+    /// Arguments for every client, after --
+    #[arg(last = true)]
+    pub(crate) client_args: Vec<String>,
+}
+
+/// What only a search for capacities takes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Only for --metric capacity")]
+pub(crate) struct CapacityFlags {
+    /// What must hold: bounds separated by commas, on p50, p90, p99, p99.9, lost, rejected,
+    /// achieved, relay_cpu, wire_bytes [default: p99<10ms, lost=0, achieved>=0.99]
+    #[arg(long)]
+    pub(crate) slo: Option<Slo>,
+    /// The first rate, in events published per second [default: 250]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) start: Option<u32>,
+    /// No probe goes beyond this rate [default: 1000000]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) limit: Option<u32>,
+    /// How far apart two searches may be, as a share [default: 0.05]
+    #[arg(long, value_parser = precision)]
+    pub(crate) precision: Option<f64>,
+    /// Leave out p99 at 10 to 95 % of the lowest capacity
+    #[arg(long)]
+    pub(crate) no_curve: bool,
+    /// Search the limit of this relay (ws://host:port or wss://host:port) instead of fresh ones of
+    /// our own; then formats are json when nothing else is said. What is published stays in it
+    #[arg(long, conflicts_with_all = ["verify", "reencode"])]
+    pub(crate) url: Option<String>,
+    /// Root certificates (PEM) to trust for wss:// instead of the platform's
+    #[arg(long, requires = "url", value_name = "FILE")]
+    pub(crate) ca: Option<String>,
+    /// Process id of the relay behind --url, when it runs on this machine: its CPU time is then
+    /// reported
+    #[arg(long, requires = "url", value_name = "PID")]
+    pub(crate) relay_pid: Option<u32>,
+}
+
+/// What only a search for break-even bandwidths takes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Only for --metric break-even-bandwidth")]
+pub(crate) struct BreakEvenFlags {
+    /// Downlinks of the grid, separated by commas [default:
+    /// 250kbit,500kbit,1mbit,2.5mbit,5mbit,10mbit,25mbit,50mbit,100mbit]
+    #[arg(long, value_delimiter = ',', value_name = "RATES", value_parser = rate_bits_per_s)]
+    pub(crate) bandwidths: Option<Vec<u64>>,
+    /// Round trips without queues, separated by commas [default: 30ms,150ms]
+    #[arg(long, value_delimiter = ',', value_name = "TIMES", value_parser = rtt_ns)]
+    pub(crate) rtts: Option<Vec<u64>>,
+    /// Uplink as a share of the downlink, up to 1 [default: 0.25, that of the profile wifi]
+    #[arg(long, value_name = "SHARE", value_parser = uplink)]
+    pub(crate) uplink: Option<f64>,
+    /// Rounds, in each of which every cell runs once over every link. Intervals need 6 or more; 9
+    /// bandwidths take 9 for Holm's correction to leave something to find [default: 9]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
+    pub(crate) rounds: Option<u32>,
+}
+
+/// The grid of a search for break-even bandwidths: a decade in three steps, 0.25 to 100 Mbit/s.
+const BANDWIDTHS: [u64; 9] =
+    [250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000, 25_000_000, 50_000_000, 100_000_000];
+
+/// Its round trips: of a fast access link (`wifi`) and of a slow one (`slow-4g`).
+const RTTS_NS: [u64; 2] = [30_000_000, 150_000_000];
+
+/// Its uplink ÷ downlink: that of `wifi`. Of the other asymmetric profiles it is 0.2 to 0.83.
+const UPLINK_SHARE: f64 = 0.25;
+
+/// Its rounds: the fewest with which Holm's correction over nine bandwidths can find anything.
+const BREAK_EVEN_ROUNDS: u32 = 9;
+
+/// Its seconds of a block in which work starts.
+const BREAK_EVEN_SECONDS: u32 = 5;
+
+/// Its patience with a relay that is silent: a megabyte and a half over 250 kbit/s take 48 s, in
+/// which no session ends.
+const DRAIN: [&str; 2] = ["--drain-seconds", "90"];
+
+/// What a capacity must keep unless told otherwise.
+const SLO: &str = "p99<10ms, lost=0, achieved>=0.99";
+
+impl SearchFlags {
+    /// Why the flags do not go with the metric.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let CapacityFlags { slo, start, limit, precision, no_curve, url, .. } = &self.capacity;
+        let BreakEvenFlags { bandwidths, rtts, uplink, rounds } = &self.break_even;
+        let first =
+            |given: &[(&'static str, bool)]| given.iter().find(|(_, given)| *given).map(|(name, _)| *name);
+        let (name, metric) = match self.metric {
+            SearchMetric::Capacity => (
+                first(&[
+                    ("--bandwidths", bandwidths.is_some()),
+                    ("--rtts", rtts.is_some()),
+                    ("--uplink", uplink.is_some()),
+                    ("--rounds", rounds.is_some()),
+                ])?,
+                "break-even-bandwidth",
+            ),
+            SearchMetric::BreakEvenBandwidth => (
+                first(&[
+                    ("--slo", slo.is_some()),
+                    ("--start", start.is_some()),
+                    ("--limit", limit.is_some()),
+                    ("--precision", precision.is_some()),
+                    ("--no-curve", *no_curve),
+                    ("--url", url.is_some()),
+                ])?,
+                "capacity",
+            ),
+        };
+        Some(format!("{name} is only for --metric {metric}"))
+    }
+
+    pub(crate) fn matrix(&self) -> Matrix {
+        let foreign = self.capacity.url.is_some().then(Matrix::of_a_foreign_relay);
+        let mut matrix = self.factors.matrix(&self.scenario, foreign.clone().unwrap_or_default());
+        matrix.reencodings.clone_from(&self.reencode);
+        matrix.client_verifications.clone_from(&self.client_verify);
+        if let Some(Matrix { verifications, reencodings, .. }) = foreign {
+            (matrix.verifications, matrix.reencodings) = (verifications, reencodings);
+        }
+        matrix
+    }
+
+    /// The bounds of a capacity.
+    pub(crate) fn slo(&self) -> Slo {
+        let standing = || SLO.parse().expect("the bounds are a constant that was tried");
+        self.capacity.slo.clone().unwrap_or_else(standing)
+    }
+
+    pub(crate) fn config(&self) -> SearchConfig {
+        let CapacityFlags { start, limit, precision, no_curve, url, ca, relay_pid, .. } = &self.capacity;
+        SearchConfig {
+            scenario: self.scenario.clone(),
+            slo: self.slo().to_string(),
+            start_per_s: start.unwrap_or(250),
+            limit_per_s: limit.unwrap_or(1_000_000),
+            probe_seconds: self.probe_seconds.unwrap_or(10),
+            precision: precision.unwrap_or(0.05),
+            curve: !no_curve,
+            seed: self.seed.unwrap_or_else(|| seed(url.is_some())),
+            corpus: self.corpus.clone(),
+            url: url.clone(),
+            client_args: client_args(ca.as_deref(), *relay_pid, &self.client_args),
+        }
+    }
+
+    /// The question of a search for break-even bandwidths.
+    pub(crate) fn break_even(&self) -> BreakEvenConfig {
+        let BreakEvenFlags { bandwidths, rtts, uplink, rounds } = &self.break_even;
+        let ascending = |given: &Option<Vec<u64>>, standing: &[u64]| {
+            let mut all = given.clone().unwrap_or_else(|| standing.to_vec());
+            all.sort_unstable();
+            all.dedup();
+            all
+        };
+        BreakEvenConfig {
+            scenario: self.scenario.clone(),
+            down_bits_per_s: ascending(bandwidths, &BANDWIDTHS),
+            uplink_share: uplink.unwrap_or(UPLINK_SHARE),
+            rtts_ns: ascending(rtts, &RTTS_NS),
+            rounds: rounds.unwrap_or(BREAK_EVEN_ROUNDS),
+            seconds: self.probe_seconds.unwrap_or(BREAK_EVEN_SECONDS),
+            seed: self.seed.unwrap_or_else(|| seed(false)),
+            corpus: self.corpus.clone(),
+            client_args: patient(&self.client_args),
+        }
+    }
+}
+
+/// Arguments of every client, which waits for slow links unless they say for how long.
+fn patient(client_args: &[String]) -> Vec<String> {
+    let own = client_args.iter().any(|arg| arg.starts_with(DRAIN[0]));
+    let drain = DRAIN.iter().filter(|_| !own).map(|word| (*word).to_owned());
+    drain.chain(client_args.iter().cloned()).collect()
+}
+
+/// A rate as in a link: `1.6mbit`.
+fn rate_bits_per_s(text: &str) -> Result<u64, String> {
+    match part_of_a_link("down", text)?.down.capacity {
+        Capacity::BitsPerSecond(rate) => Ok(rate),
+        _ => Err("expected a constant rate, as in 1.6mbit".to_owned()),
+    }
+}
+
+/// A round trip as in a link: `30ms`.
+fn rtt_ns(text: &str) -> Result<u64, String> {
+    let link = part_of_a_link("rtt", text)?;
+    Ok(link.down.delay_ns + link.up.delay_ns)
+}
+
+fn part_of_a_link(key: &str, value: &str) -> Result<Link, String> {
+    if value.contains([':', '=']) {
+        return Err("expected a single value, as in 1.6mbit or 30ms".to_owned());
+    }
+    let others = [("down", "1mbit"), ("up", "1mbit"), ("rtt", "10ms")];
+    let parts =
+        others.map(|(other, standing)| format!("{other}={}", if other == key { value } else { standing }));
+    parts.join(":").parse().map_err(|error: link::LinkError| error.why().to_owned())
+}
+
+fn uplink(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.01..=1.0).contains(share));
+    share.ok_or_else(|| "expected a share from 0.01 to 1, as in 0.25".to_owned())
+}
+
+fn precision(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.001..=1.0).contains(share));
+    share.ok_or_else(|| "expected a share from 0.001 to 1, as in 0.05".to_owned())
+}

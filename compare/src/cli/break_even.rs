@@ -1,0 +1,105 @@
+//! `compare search --metric break-even-bandwidth`: the grid is measured in rounds, and a result
+//! folder is written.
+
+use std::{
+    env,
+    ffi::OsString,
+    io::{self, Write},
+    time::SystemTime,
+};
+
+use anyhow::{Context, Result};
+use measure::{Environment, Exit, Status, utc};
+
+use super::{command_line, links, make_folder, pilot::run_until_signal, show, stopped_code, write_reports};
+use crate::{
+    args::SearchFlags,
+    assemble::Header,
+    bandwidths::Grid,
+    git,
+    matrix::{Known, cells},
+    progress::Progress,
+    result::{ResultFile, Role},
+    run::{Outcome, Request},
+};
+
+/// Measures the grid and writes a result folder.
+pub(super) fn find(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<Exit> {
+    let mut cells = cells(known, &flags.matrix())?;
+    cells.retain(|cell| !matches!(cell.role, Role::Control | Role::Floor));
+    let config = flags.break_even();
+    let refused = if cells.len() < 2 {
+        Some(
+            "a break-even is of two cells; give --formats or --compressions more, as in --formats json,dannypack",
+        )
+    } else {
+        (config.down_bits_per_s.len() < 2)
+            .then_some("a break-even takes two bandwidths or more; give --bandwidths more")
+    };
+    let grid = refused.map_or_else(|| Grid::new(known, &config, &cells), |reason| Err(reason.to_owned()));
+    let mut grid = match grid {
+        Ok(grid) => grid,
+        Err(reason) => {
+            say(&format!("error: {reason}"));
+            return Ok(Exit::Usage);
+        }
+    };
+    let mut as_run = config.as_run();
+    // Advice is for the flag that this search has.
+    let note = |line: &str| say(&line.replace("--seconds", "--probe-seconds"));
+    if let Some(reason) = links::size(Some(config.seconds), &mut as_run, &mut grid.blocks, known, note)? {
+        say(&format!("error: {reason}"));
+        return Ok(Exit::NotPossible);
+    }
+    let started = SystemTime::now();
+    let program = env::current_exe().context("cannot find this program's own file")?;
+    let running = tempfile::tempdir().context("cannot make a folder for records")?;
+    let (git, host) = (git::current(), Environment::collect());
+    let plan = grid.plan();
+    let guess = plan.estimate(&grid.blocks, config.seconds) / u32::try_from(plan.blocks())?.max(1);
+    let mut progress = Progress::new(plan.blocks(), guess, false);
+    let request = Request {
+        client: &program,
+        config: &as_run,
+        cells: &grid.blocks,
+        plan: &plan,
+        folder: running.path(),
+        answers: None,
+    };
+    let outcome = run_until_signal(&request, &mut progress);
+    progress.end();
+    let Outcome { blocks, status, stopped } = outcome?;
+    if blocks.iter().all(|(_, block)| block.record.is_none()) {
+        say("error: nothing was measured, so no result was written");
+        return Ok(stopped_code(stopped).unwrap_or(Exit::Error));
+    }
+    let corpus = blocks.iter().find_map(|(_, block)| Some(block.record.as_ref()?.corpus.clone()));
+    let found = grid.found(&blocks);
+    let counted = found.cells.iter().flat_map(|cell| &cell.blocks).any(|block| block.time_ns_p50.is_some());
+    let header = Header {
+        command: command_line(args),
+        git,
+        host,
+        started_utc: utc::format(started),
+        status: status.clone(),
+        config: as_run,
+        selftest: None,
+    };
+    let result = ResultFile::of_break_even(header, found, corpus);
+    let folder = make_folder(&flags.out, &format!("{}-break-even-{}", utc::compact(started), config.seed))?;
+    result.write(&folder)?;
+    write_reports(&result, &folder)?;
+    show(&result, false)?;
+    say(&format!("\nwritten to {}", folder.display()));
+    Ok(match stopped_code(stopped) {
+        Some(exit) => exit,
+        None if status != Status::Complete => Exit::Error,
+        None if !counted => Exit::Invalid,
+        None => Exit::Success,
+    })
+}
+
+fn say(line: &str) {
+    // A closed stderr loses nothing: the result has the same.
+    let _ = writeln!(io::stderr(), "{line}");
+}
