@@ -12,7 +12,7 @@ use measure::{Exit, RunRecord, Status, ValidityClass};
 
 use crate::{
     args::{Args, Command, Doctor, Explain},
-    doctor, explain, floor,
+    doctor, explain, floor, handshakes,
     inputs::{UsageError, load, plan_over, print, report},
     links, run, swarm,
 };
@@ -42,6 +42,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Some(Command::Links { capacity: true, .. }) => {
             ask_links(links::capacity().map(|text| (links::Outcome::Right, text)))
         }
+        Some(Command::Links { handshakes: true, .. }) => count_handshakes(),
         Some(Command::Links { .. }) => say(links::list()),
         Some(Command::Scenarios) => say(explain::list()),
         Some(Command::Formats) => say(Ok(explain::formats())),
@@ -100,6 +101,17 @@ fn ask_links(asked: anyhow::Result<(links::Outcome, String)>) -> ExitCode {
         Err(error) => {
             report(&format!("client-sim: {error:#}"));
             if error.is::<links::TooBusy>() { Exit::Invalid } else { Exit::NotPossible }.into()
+        }
+    }
+}
+
+/// Runs `client-sim links --handshakes`.
+fn count_handshakes() -> ExitCode {
+    match handshakes::table().and_then(|text| print(&text)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(&format!("client-sim: {error:#}"));
+            if error.is::<link::NotPossible>() { Exit::NotPossible } else { Exit::Error }.into()
         }
     }
 }

@@ -159,7 +159,7 @@ impl Dialer {
         match relay.filter(|_| source.is_some() || receive_buffer_bytes.is_some()) {
             Some(relay) => {
                 let stream = stream(relay, source, receive_buffer_bytes).await?;
-                wire::connect_over(stream, url, offer, limits).await
+                wire::connect_over(stream, url, offer, limits, tls.as_ref()).await
             }
             None => wire::connect_with(url, offer, limits, tls.as_ref()).await,
         }

@@ -27,6 +27,7 @@ pub mod explain;
 mod figure;
 mod first_delivery;
 mod floor;
+mod handshakes;
 pub mod incidents;
 mod inputs;
 pub mod instructions;

@@ -70,7 +70,8 @@ impl OwnRelay {
         Ok(relay)
     }
 
-    fn spawn(flags: &[OsString], address: Ipv4Addr) -> anyhow::Result<OwnRelay> {
+    /// Starts a relay at this address, in the network namespace of the calling thread.
+    pub(crate) fn spawn(flags: &[OsString], address: Ipv4Addr) -> anyhow::Result<OwnRelay> {
         let program = std::env::current_exe().context("cannot find the file of this program")?;
         let mut child = Command::new(program)
             .arg(RELAY_ROLE)

@@ -58,11 +58,7 @@ pub async fn connect_with(
     limits: &WireLimits,
     tls: Option<&ClientTls>,
 ) -> Result<Connection, WireError> {
-    let mut target = Target::parse(url)?;
-    if target.secure {
-        let tls = tls.cloned().map_or_else(ClientTls::platform, Ok);
-        target.tls = Some(tls.map_err(|error| WireError::handshake(error.to_string()))?);
-    }
+    let target = Target::parse(url)?.trusting(tls)?;
     match attempt(url, &target, offer, Tokens::Offered, limits).await {
         Err(WireError::Handshake { reason, status: Some(status) }) if may_be_about_tokens(status) => {
             attempt(url, &target, offer, Tokens::LeftOut, limits).await.map_err(|again| {
@@ -99,8 +95,8 @@ async fn attempt(
         .map_err(|_| WireError::handshake(format!("no complete handshake with {url} within {timeout:?}")))?
 }
 
-/// [`connect`] over the caller's TCP stream, for instance one that is bound to an address. `url`
-/// begins with `ws://`. A refusal is final, because a second request needs a second stream.
+/// [`connect_with`] over the caller's TCP stream, for instance one that is bound to an address. A
+/// refusal is final, because a second request needs a second stream.
 ///
 /// # Errors
 /// As [`connect`].
@@ -109,11 +105,9 @@ pub async fn connect_over(
     url: &str,
     offer: &Offer,
     limits: &WireLimits,
+    tls: Option<&ClientTls>,
 ) -> Result<Connection, WireError> {
-    let target = Target::parse(url)?;
-    if target.secure {
-        return Err(WireError::handshake("a stream of the caller's carries ws://, not wss://"));
-    }
+    let target = Target::parse(url)?.trusting(tls)?;
     let timeout = limits.handshake_timeout;
     time::timeout(timeout, handshake_over(stream, &target, offer, Tokens::Offered, limits))
         .await
@@ -223,6 +217,15 @@ impl Target {
             authority: authority.as_str().to_owned(),
             path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
         })
+    }
+
+    /// Takes the roots that a secure connection trusts; `None` stands for the platform's.
+    fn trusting(mut self, tls: Option<&ClientTls>) -> Result<Target, WireError> {
+        if self.secure {
+            let tls = tls.cloned().map_or_else(ClientTls::platform, Ok);
+            self.tls = Some(tls.map_err(|error| WireError::handshake(error.to_string()))?);
+        }
+        Ok(self)
     }
 
     fn request(&self, key: &str, offer: &negotiate::Request, tokens: Tokens) -> String {
