@@ -33,8 +33,9 @@ const LINK_OF_MANY: &str = "down=1.6mbit,up=750kbit,rtt=150ms,queue=1s";
 /// The link whose lost packets are counted: fast, with room for every datagram.
 const LOSSY: &str = "down=1gbit,up=1gbit,rtt=2ms,queue=100ms,loss=2%";
 
-/// Datagrams sent over it, and bytes of each.
+/// Datagrams sent over it, how many at once, and bytes of each.
 const DATAGRAMS: u64 = 20_000;
+const AT_ONCE: u64 = 100;
 const DATAGRAM: [u8; 16] = [0; 16];
 
 /// Standard deviations of a binomial count that one in a thousand exceeds.
@@ -257,15 +258,22 @@ fn many(
 }
 
 /// Sends datagrams over a link with loss, and compares what did not arrive with the link's share.
-/// The seed is fixed, so the counts are the same each time.
+/// The seed is fixed: of so many the same are lost each time.
 fn losses(link: &Link, to: SocketAddrV4, emulation: &mut Emulation) -> anyhow::Result<Vec<Finding>> {
     emulation.begin()?;
     let user = UdpSocket::bind((user_address(1, 0).context("the first user has an address")?, 0))?;
-    for _ in 0..DATAGRAMS {
-        user.send_to(&DATAGRAM, to).context("a datagram over the link")?;
+    let deadline = Instant::now() + PATIENCE;
+    for sent in (AT_ONCE..=DATAGRAMS).step_by(usize::try_from(AT_ONCE).context("few at once")?) {
+        for _ in 0..AT_ONCE {
+            user.send_to(&DATAGRAM, to).context("a datagram over the link")?;
+        }
+        // A TUN device takes what it is given and drops what its queue has no room for.
+        while emulation.report()?.parts.get(1).is_none_or(|part| part.up.sent < sent) {
+            ensure!(Instant::now() < deadline, "datagrams did not reach the link, of the first {sent}");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
     // The relay's end sends back what it can: how much that is, shows when no more comes.
-    let deadline = Instant::now() + PATIENCE;
     let mut before = 0;
     let report = loop {
         thread::sleep(Duration::from_millis(50));
