@@ -16,8 +16,8 @@ const LATENCIES: [(&str, &str); 3] = [
     ("eose", "from the instant a request was due to the end of its stored events"),
 ];
 
-/// The latency that a user with an access link waits for first: the whole session.
-const SESSION: (&str, &str) =
+/// What a user with an access link waits for: the whole session.
+pub(crate) const SESSION: (&str, &str) =
     ("session", "from the instant a session was due to the end of its last step, its handshake included");
 
 /// Several blocks of one cell as one.

@@ -244,6 +244,9 @@ pub(crate) fn control_line(load: &LoadView<'_>, comparisons: &[Comparison]) -> S
 
 /// Which cells were the same from the beginning of their blocks to the end, in a sentence.
 pub(crate) fn steady_line(load: &LoadView<'_>) -> String {
+    if load.is_of_sessions() {
+        return "Steady state: not looked for; sessions begin apart, each over a link of its own.".to_owned();
+    }
     let known: Vec<(&str, &Steadiness)> = (load.cells.iter().filter(|view| view.cell.role != Role::Floor))
         .filter_map(|view| Some((view.cell.id.as_str(), view.steady.as_ref()?)))
         .collect();

@@ -8,7 +8,7 @@ use measure::NO_LINK;
 use super::{steady::Steadiness, utilisation::Utilisation};
 use crate::{
     matrix::{self, Compared},
-    merged::{Merged, Metric, latency_of},
+    merged::{Merged, Metric, SESSION, latency_of},
     result::{Block, CellResult, ResultFile, Role},
     stats,
 };
@@ -56,7 +56,7 @@ impl<'a> LoadView<'a> {
         let anchors = Anchors::of(cells.iter().copied().find(|cell| cell.role == Role::Anchor), latency.0);
         let view = |cell: &&'a CellResult| CellView {
             cell,
-            steady: Steadiness::of(cell),
+            steady: Steadiness::of(cell).filter(|_| latency != SESSION),
             merged: Merged::of(cell.blocks.iter().filter_map(Block::usable)),
             counted: Merged::of_counts(cell.blocks.iter().filter_map(Block::counted)),
             to_anchor: if cell.role == Role::Anchor {
@@ -82,6 +82,12 @@ impl<'a> LoadView<'a> {
     /// Whether users have emulated access links, so that CPU times are no evidence.
     pub(crate) fn is_over_links(&self) -> bool {
         self.cells.iter().any(|view| view.merged.over_links || view.cell.cell.link != NO_LINK)
+    }
+
+    /// Whether the latency is of sessions, each over its user's own link: they begin when they
+    /// begin, and have no steady state.
+    pub(crate) fn is_of_sessions(&self) -> bool {
+        self.latency == SESSION
     }
 
     /// Whether allocations were counted, so that latencies and CPU times are no evidence.

@@ -818,7 +818,13 @@ fn over(link: &str, change: impl Fn(&mut RunRecord)) -> ResultFile {
 
 #[test]
 fn over_links_there_are_waits_and_bytes_of_packets_and_no_cpu_times() {
-    let result = over("slow-4g", |_| {});
+    // Seconds of a block in which sessions begin early: no trend, since none waits for another.
+    let result = over("slow-4g", |record| {
+        let latency_ns_p50 = |n: u64| Some(1_000_000_000 / (n + 1));
+        let second = |n| measure::Slice { samples: 100, latency_ns_p50: latency_ns_p50(n), in_flight: 5 };
+        let seconds = (0..12).map(second).collect();
+        record.slices = Some(measure::Slices { of: "response".to_owned(), seconds });
+    });
     let (text, shown) = (report::summary(&result), report::terminal(&result, false));
     for says in ["### Links", "CPU times are left out", "down 1.6mbit", "cubic", "2,468", "are of `session`"]
     {
@@ -837,6 +843,7 @@ fn over_links_there_are_waits_and_bytes_of_packets_and_no_cpu_times() {
         !text.contains("relay µs") && !text.contains("### CPU") && !shown.contains("µs/event"),
         "{text}{shown}"
     );
+    assert!(text.contains("Steady state: not looked for; sessions") && !text.contains("unsteady)"), "{text}");
     let widest = shown.lines().map(|line| line.chars().count()).max().unwrap();
     assert!(widest <= 120, "{widest} columns: {shown}");
     let derived = Derived::of(&result);
