@@ -129,7 +129,7 @@ fn a_search_finds_what_a_slow_python_relay_sustains() {
         "--probe-seconds",
         "1",
         "--precision",
-        "0.3",
+        "0.5",
         "--no-curve",
     ];
     let (said, result) = compare("search", &relay, &args);
