@@ -449,3 +449,83 @@ fn round_trips_of_handshakes_are_those_of_the_document_over_a_link() {
     }
     panic!("{wrong}");
 }
+
+/// Answers `GET /N` with N bytes, head and body at once.
+const SERVER: &str = r#"
+import socket
+server = socket.create_server(("10.64.0.1", 8080))
+print("listening", flush=True)
+while True:
+    connection, _ = server.accept()
+    size = int(connection.recv(4096).split()[1][1:])
+    head = b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n" % size
+    connection.sendall(head + bytes(size))
+    connection.close()
+"#;
+
+/// Bytes of the answers; each has a connection of its own.
+const SIZES: [u64; 2] = [100_000, 1_000_000];
+
+/// Python serves and curl fetches: how long the connections and each transfer took, in seconds.
+fn fetched(link: &str) -> (link::Heard, Vec<f64>, Vec<f64>) {
+    let fetch = |(user, size): (usize, u64)| {
+        let address = link::user_address(0, user).unwrap();
+        format!(
+            "curl --silent --show-error --fail --noproxy '*' --interface 'host!{address}' --output /dev/null --write-out \
+             '%{{time_connect}} %{{time_pretransfer}} %{{time_total}} %{{size_download}}\\n' http://10.64.0.1:8080/{size}"
+        )
+    };
+    let fetches: Vec<String> = (0..).zip(SIZES).map(fetch).collect();
+    let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect();
+    let programs = link::Programs {
+        link: link.to_owned(),
+        relay: words(&["python3", "-c", SERVER]),
+        user: words(&["sh", "-ec", &fetches.join("\n")]),
+    };
+    let heard = link::between(Path::new(env!("CARGO_BIN_EXE_client-sim")), &programs).unwrap().unwrap();
+    let (mut connects, mut transfers) = (Vec::new(), Vec::new());
+    for (line, size) in heard.output.lines().zip(SIZES) {
+        let [connect, begin, end, bytes]: [f64; 4] =
+            line.split(' ').map(|one| one.parse().unwrap()).collect::<Vec<f64>>().try_into().unwrap();
+        assert!((bytes - size as f64).abs() < 0.5, "{line}");
+        connects.push(connect);
+        transfers.push(end - begin);
+    }
+    assert_eq!(transfers.len(), SIZES.len(), "{}", heard.output);
+    (heard, connects, transfers)
+}
+
+#[test]
+#[ignore = "needs python3 and curl, network namespaces and /dev/net/tun"]
+fn python_and_curl_find_the_configured_round_trip_and_rate_over_a_link() {
+    const LINK: &str = "down=9mbit,up=1.5mbit,rtt=60ms,queue=1s";
+    let model = link::Model::of(&LINK.parse().unwrap()).unwrap();
+    let head = |size: u64| format!("HTTP/1.0 200 OK\r\nContent-Length: {size}\r\n\r\n").len() as u64;
+    let expected: Vec<f64> = std::iter::once(model.connect_s())
+        .chain(SIZES.map(|size| model.transfer_s(size + head(size))))
+        .collect();
+    // The tolerances of links --check.
+    let tolerance: Vec<f64> =
+        std::iter::once(0.001).chain(expected[1..].iter().map(|expected_s| expected_s * 0.03)).collect();
+    // A host without a core to spare makes packets late and none early, so the quickest counts.
+    let mut quickest = vec![f64::INFINITY; expected.len()];
+    let mut late = Vec::new();
+    for _ in 0..3 {
+        let (heard, connects, transfers) = fetched(LINK);
+        assert_eq!(heard.report.unbalanced, None);
+        assert!(heard.report.down.forwarded_bytes > SIZES.iter().sum::<u64>(), "{:?}", heard.report);
+        let connect = connects.into_iter().fold(f64::INFINITY, f64::min);
+        let found = std::iter::once(connect).chain(transfers);
+        quickest.iter_mut().zip(found).for_each(|(quickest, found)| *quickest = quickest.min(found));
+        late.push((heard.report.lateness.quantile_ns(0.99).ns(), heard.report.wait_ns));
+        let off = |at: usize| (quickest[at] - expected[at]) / tolerance[at];
+        assert!((0..expected.len()).all(|at| off(at) >= -1.0), "faster than the link: {quickest:?}");
+        if (0..expected.len()).all(|at| off(at) <= 1.0) {
+            return;
+        }
+    }
+    panic!(
+        "connection and transfers took {quickest:?} s, expected {expected:?} ± {tolerance:?} s; the emulator was late by \
+         (p99) and waited for a core (ns): {late:?}"
+    );
+}

@@ -9,6 +9,7 @@ use anyhow::Context;
 use serde::de::DeserializeOwned;
 
 use crate::{
+    between::{Heard, Programs},
     capacity::Carries,
     check::{Checked, Order},
     network::TcpSettings,
@@ -38,6 +39,16 @@ pub fn check(program: &Path, order: &Order) -> anyhow::Result<Result<Checked, St
 /// As [`probe`].
 pub fn capacity(program: &Path) -> anyhow::Result<Result<Carries, String>> {
     apart(program, &["capacity"])
+}
+
+/// Runs programs of others at both ends of a link, in a process of its own: a test of the link by
+/// who knows nothing of it.
+///
+/// # Errors
+/// As [`probe`]; the inner one is also the failure of a program.
+pub fn between(program: &Path, programs: &Programs) -> anyhow::Result<Result<Heard, String>> {
+    let programs = serde_json::to_string(programs).context("two programs serialize")?;
+    apart(program, &["between", &programs])
 }
 
 /// Starts a program in the role of an emulator, for one answer.

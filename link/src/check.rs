@@ -414,7 +414,8 @@ fn bulk(connection: &TcpStream, link: &Link) -> anyhow::Result<Finding> {
 }
 
 /// What a link without loss takes, in seconds.
-struct Model {
+#[derive(Debug)]
+pub struct Model {
     down_bits_per_s: f64,
     up_bits_per_s: f64,
     down_delay_s: f64,
@@ -422,7 +423,11 @@ struct Model {
 }
 
 impl Model {
-    fn of(link: &Link) -> anyhow::Result<Model> {
+    /// The model of a link.
+    ///
+    /// # Errors
+    /// When its rates are not constant.
+    pub fn of(link: &Link) -> anyhow::Result<Model> {
         let rate = |capacity: &Capacity| match capacity {
             Capacity::BitsPerSecond(rate) => Ok(*rate as f64),
             _ => anyhow::bail!("the check is for links of a constant rate"),
@@ -445,10 +450,17 @@ impl Model {
         (HEADERS + payload) as f64 * 8.0 / self.down_bits_per_s + self.down_delay_s
     }
 
-    /// Until an answer is at the user, on a connection that has sent nothing yet. In slow start
-    /// each acknowledged segment lets two more go (RFC 5681 §3.1), and each is acknowledged by
-    /// itself.
-    fn transfer_s(&self, bytes: u64) -> f64 {
+    /// Until a connection is open for the user: a packet each way without payload, with the 60
+    /// bytes of headers that SYN has by its options (RFC 9293 §3.1, RFC 7323).
+    pub fn connect_s(&self) -> f64 {
+        const SYN_BITS: f64 = 60.0 * 8.0;
+        SYN_BITS / self.up_bits_per_s + self.up_delay_s + SYN_BITS / self.down_bits_per_s + self.down_delay_s
+    }
+
+    /// From a request of a few bytes until an answer of so many is at the user, on a connection
+    /// that has sent nothing yet. In slow start each acknowledged segment lets two more go
+    /// (RFC 5681 §3.1), and each is acknowledged by itself.
+    pub fn transfer_s(&self, bytes: u64) -> f64 {
         let ack_s = HEADERS as f64 * 8.0 / self.up_bits_per_s + self.up_delay_s;
         let segments = usize::try_from(bytes.div_ceil(SEGMENT)).unwrap_or(usize::MAX);
         let mut acked: Vec<f64> = Vec::new();

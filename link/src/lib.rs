@@ -4,7 +4,7 @@
 //! name. [`Emulator`] carries the packets of all users as a state machine without device and clock.
 //! [`enter`] and [`Emulation`] put the kernel's own TCP at both ends: relay and users each have a
 //! network namespace, and the emulator, a process of its own, carries every packet between them
-//! (docs/links.md).
+//! (docs/links.md). [`between`] runs programs of others at both ends.
 //!
 //! To add a profile, add an entry to [`PROFILES`], with its source.
 
@@ -13,6 +13,7 @@ compile_error!("links need network namespaces: Linux");
 
 mod addresses;
 mod apart;
+mod between;
 mod capacity;
 mod check;
 mod demand;
@@ -26,9 +27,10 @@ mod protocol;
 mod trace;
 
 pub use addresses::{MOST_LINKS, MOST_USERS, RELAY, UNSHAPED, user_address};
-pub use apart::{capacity, check, probe};
+pub use apart::{between, capacity, check, probe};
+pub use between::{Heard, Programs};
 pub use capacity::Carries;
-pub use check::{Checked, Finding, LATE_NS, Order as CheckOrder};
+pub use check::{Checked, Finding, LATE_NS, Model, Order as CheckOrder};
 pub use demand::Demand;
 pub use emulation::Emulation;
 pub use emulator::{Due, Emulator, Way, WayCounts};

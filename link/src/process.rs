@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::{
     addresses::{link_of, user_of},
-    capacity, check,
+    between, capacity, check,
     emulator::{Emulator, Way, WayCounts},
     host,
     network::{End, KernelCounts, TcpSettings},
@@ -37,7 +37,8 @@ const BATCH: usize = 32;
 
 /// Runs the emulator as its first argument says: an order as JSON, which [`crate::Emulation`]
 /// gives; `probe`, which only sets both namespaces up; `capacity`, which finds how many packets a
-/// second this host emulates; or `check`, which times transfers as its second argument says.
+/// second this host emulates; `check`, which times transfers as its second argument says; or
+/// `between` with two programs, which run at its ends.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let order = args.next().and_then(|order| order.into_string().ok()).unwrap_or_default();
     let outcome = match order.as_str() {
@@ -47,6 +48,7 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
             let order = args.next().and_then(|order| order.into_string().ok()).unwrap_or_default();
             check::run(&order).map(|checked| say(&checked))
         }
+        "between" => meet(args.next()),
         order => serve(order),
     };
     match outcome {
@@ -64,6 +66,12 @@ fn probe() -> anyhow::Result<()> {
     let (_, _, tcp) = namespaces("cubic")?;
     say(&tcp);
     Ok(())
+}
+
+fn meet(programs: Option<OsString>) -> anyhow::Result<()> {
+    let programs = programs.and_then(|programs| programs.into_string().ok()).unwrap_or_default();
+    let programs = serde_json::from_str(&programs).context("expected two programs as JSON")?;
+    between::run(&programs).map(|heard| say(&heard))
 }
 
 /// Equips this namespace for the relay, and a new one for the users, in which the thread stays.
