@@ -123,7 +123,7 @@ pub struct Args {
     pub congestion: String,
 
     /// Packets a second that this host emulates on time, as client-sim links --capacity prints it.
-    /// Without it that is measured before a run over links that asks for many, in four seconds.
+    /// Without it that is measured before a run over links that asks for many, in some seconds.
     #[arg(long, value_name = "PACKETS_PER_S", hide_short_help = true)]
     pub link_capacity: Option<u32>,
 
@@ -229,7 +229,7 @@ pub enum Command {
         /// Check so many users of 1.6 Mbit/s at once, too.
         #[arg(long, value_name = "USERS", requires = "check", value_parser = clap::value_parser!(u16).range(1..=2_000))]
         links: Option<u16>,
-        /// Print how many packets a second this host emulates on time: four seconds, on a host that
+        /// Print how many packets a second this host emulates on time: some seconds, on a host that
         /// is otherwise quiet. Exit code 3 when it was too busy to tell.
         #[arg(long, conflicts_with = "check")]
         capacity: bool,

@@ -84,9 +84,7 @@ pub(crate) fn within_capacity(
     let most = match packets_per_s {
         Some(packets_per_s) => f64::from(packets_per_s),
         None => {
-            tell(
-                "measuring for four seconds how many packets a second this host emulates (--link-capacity spares that)",
-            );
+            tell("measuring how many packets a second this host emulates (--link-capacity spares that)");
             let carries = measured_capacity()?;
             tell(carried(&carries).trim_end());
             carries.packets_per_s

@@ -33,7 +33,7 @@ pub fn check(program: &Path, order: &Order) -> anyhow::Result<Result<Checked, St
     apart(program, &["check", &serde_json::to_string(order)?])
 }
 
-/// Finds in a process of its own how many packets a second this host emulates, in four seconds.
+/// Finds in a process of its own how many packets a second this host emulates, in some seconds.
 ///
 /// # Errors
 /// As [`probe`].

@@ -134,7 +134,7 @@ fn measured_capacity(demands: &Demands, note: impl Fn(&str)) -> Result<Result<Op
     if demands.iter().flatten().all(Demand::is_little) {
         return Ok(link::probe(&program)?.map(|_| None));
     }
-    note("Measuring for four seconds how many packets a second this host emulates");
+    note("Measuring how many packets a second this host emulates");
     let carries = match link::capacity(&program)? {
         Ok(carries) => carries,
         Err(why) => return Ok(Err(why)),
