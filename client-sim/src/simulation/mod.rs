@@ -101,7 +101,7 @@ fn a_seed_repeats_its_run() {
 /// --nocapture`. `SIMULATION_STEPS` sets the number of steps (default ten million),
 /// `SIMULATION_SEED` the first seed.
 #[test]
-#[ignore = "a campaign of minutes; see the command above"]
+#[ignore = "a campaign of minutes: CONTRIBUTING.md has the command"]
 fn simulation_campaign() {
     let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
     let first_seed = number("SIMULATION_SEED").unwrap_or(1);
