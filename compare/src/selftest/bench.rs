@@ -52,7 +52,8 @@ impl<'a> Bench<'a> {
 
     /// Starts another scenario, of this text, with its own length.
     pub(super) fn play(&mut self, name: &str, text: &str, flags: &[&str]) -> Result<Running> {
-        let scenario = self.folder.join(format!("{name}.toml"));
+        // Each run reads a file of its own: writing again would cut off one that another run reads.
+        let scenario = self.folder.join(format!("{name}-{}.toml", self.runs + 1));
         fs::write(&scenario, text).with_context(|| format!("cannot write {}", scenario.display()))?;
         self.spawn(&scenario, flags)
     }
