@@ -93,7 +93,8 @@ impl Limit {
 }
 
 /// The search of one cell, without the measuring. The rate doubles until a probe misses, or halves
-/// until one passes; from then on each probe goes to the median of the capacity's distribution.
+/// until one passes; from then on each probe goes to the median of the capacity's distribution, and
+/// to no more than twice what passed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Bracket {
     start: u32,
@@ -128,9 +129,11 @@ impl Bracket {
             (None, None) => Some(self.start),
             (Some(pass), None) => Some(pass.saturating_mul(2).min(self.limit)).filter(|rate| *rate > pass),
             (None, Some(miss)) => Some(miss / 2).filter(|rate| *rate > 0),
-            (Some(_), Some(_)) => {
+            (Some(pass), Some(_)) => {
                 let [low, median, high] = self.belief.quantiles([TAIL, 0.5, 1.0 - TAIL]);
-                (!self.is_narrow(low, high)).then(|| self.rate(median))
+                // Misses among passes leave everything above as likely; far above the capacity a
+                // probe takes minutes to end.
+                (!self.is_narrow(low, high)).then(|| self.rate(median).min(pass.saturating_mul(2)))
             }
         }
     }
@@ -366,6 +369,21 @@ mod tests {
         });
         let capacity = bracket.capacity_per_s().unwrap();
         assert!((3_800..=4_200).contains(&capacity), "{capacity}");
+    }
+
+    #[test]
+    fn no_probe_goes_beyond_twice_what_passed() {
+        for seed in 0..50 {
+            // Chance decides over a wide range of rates.
+            let mut relay = noisy(2_000.0, 0.5, seed);
+            let mut passed = 100;
+            found(100, 1_000_000, |rate| {
+                assert!(rate <= 2 * passed, "{rate} after {passed}");
+                let outcome = relay(rate);
+                passed = passed.max(if outcome == ProbeOutcome::Pass { rate } else { 0 });
+                outcome
+            });
+        }
     }
 
     #[test]
