@@ -131,8 +131,9 @@ pub async fn run(
     let mut in_a_row = 0;
     for (round, order) in request.plan.rounds.iter().enumerate() {
         for (position, &cell) in order.iter().enumerate() {
-            let place = Place { round, position, cell: &request.cells[cell], started };
-            progress.block(round, request.plan.rounds.len(), &place.cell.id);
+            let rounds = request.plan.rounds.len();
+            let place = Place { round, rounds, position, cell: &request.cells[cell], started };
+            progress.block(round, rounds, &place.cell.id);
             let (block, interrupted) = run_block(request, &place, progress, interrupt.as_mut()).await?;
             progress.finish_block(&block);
             if !interrupted {
@@ -161,6 +162,7 @@ pub async fn run(
 /// Where in the plan a block stands.
 struct Place<'a> {
     round: usize,
+    rounds: usize,
     position: usize,
     cell: &'a CellSpec,
     started: Instant,
@@ -168,14 +170,18 @@ struct Place<'a> {
 
 fn report_trouble(progress: &Progress, place: &Place<'_>, block: &Block) {
     let id = &place.cell.id;
-    let round = place.round + 1;
+    // A single round is a probe, which is not counted.
+    let place = match place.rounds {
+        1 => id.clone(),
+        _ => format!("round {}, {id}", place.round + 1),
+    };
     if let Some(failure) = &block.failure {
-        progress.note(&format!("round {round}, {id}: {failure}"));
+        progress.note(&format!("{place}: {failure}"));
     }
     if let Some(record) =
         block.record.as_ref().filter(|record| record.validity.class == ValidityClass::Invalid)
     {
-        progress.note(&format!("round {round}, {id}: invalid: {}", record.validity.reasons.join("; ")));
+        progress.note(&format!("{place}: invalid: {}", record.validity.reasons.join("; ")));
     }
 }
 

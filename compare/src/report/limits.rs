@@ -184,13 +184,18 @@ pub(crate) fn reading(config: &SearchConfig) -> String {
          - A miss is the relay's when its cores were full (more than 90 %), its queue grew, events were lost, or a bound \
          would have been missed by a punctual generator, too. Otherwise it is the generator's, and the relay sustains more.\n\
          - A disturbed probe says nothing (the host was busy, or there were too few answers) and is repeated.\n\
-         - A probe is open loop and has its own relay and clients. It is long enough for a hundred answers above the SLO's \
+         - A probe is open loop and has {}. It is long enough for a hundred answers above the SLO's \
          highest quantile, up to 60 s.\n\
          - p99 against rate: at 10 to 95 % of what the weakest cell sustains. Values that the generator or the host missed are \
          in brackets. The figure shows every probe that passed or that the relay missed, of a rate probed several times the median; ● is the highest \
          rate that passed, ✕ the lowest that did not.\n\
          - floor is a relay that does no Nostr work: what the generator and the sockets sustain by themselves.\n",
         config.precision * 100.0,
+        if config.url.is_some() {
+            "its own clients; the relay has stored what probes before it published"
+        } else {
+            "its own relay and clients"
+        },
     )
 }
 
