@@ -1,0 +1,223 @@
+use codecs::TagFilter;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use super::*;
+use crate::testing::event;
+
+fn matched(subscriptions: &mut Subscriptions, event: &Event<'_>) -> Vec<String> {
+    let mut names = Vec::new();
+    subscriptions.matching(event, |subscription| names.push(subscription.name.clone()));
+    names.sort();
+    names
+}
+
+fn filters() -> Vec<Filter> {
+    let tags = |values: &[&str]| {
+        let values = values.iter().map(|value| (*value).to_owned()).collect();
+        vec![TagFilter { letter: 't', values }]
+    };
+    vec![
+        Filter::default(),
+        Filter { kinds: Some(vec![1, 7]), ..Filter::default() },
+        Filter { kinds: Some(vec![]), ..Filter::default() },
+        Filter { authors: Some(vec![[7; 32], [8; 32]]), kinds: Some(vec![1]), ..Filter::default() },
+        Filter { authors: Some(vec![[9; 32]]), ..Filter::default() },
+        Filter { ids: Some(vec![event(1).id]), authors: Some(vec![[7; 32]]), ..Filter::default() },
+        Filter { tags: tags(&["a", "b", "a"]), ..Filter::default() },
+        Filter { tags: tags(&["a"]), kinds: Some(vec![7]), ..Filter::default() },
+        Filter { since: Some(1_001), ..Filter::default() },
+        Filter { limit: Some(0), until: Some(1_000), ..Filter::default() },
+    ]
+}
+
+#[test]
+fn an_event_finds_exactly_the_filters_that_match_it() {
+    let outbox = Outbox::new(0);
+    let mut subscriptions = Subscriptions::default();
+    let added: Vec<_> = (0..)
+        .zip(filters())
+        .map(|(n, filter): (u8, _)| {
+            subscriptions.add(n.to_string(), Format::JSON, Arc::clone(&outbox), vec![filter])
+        })
+        .collect();
+    let tag = |value: &'static str| vec!["t".into(), value.into()];
+    for event in [
+        event(1),
+        event(2),
+        Event { kind: 7, ..event(3) },
+        Event { pubkey: [9; 32], ..event(1) },
+        Event { tags: vec![tag("b"), tag("a"), tag("a")], ..event(4) },
+        Event { tags: vec![tag("a"), vec![], vec!["t".into()]], kind: 7, ..event(5) },
+        Event { created_at: 2_000, ..event(6) },
+    ] {
+        let expected: Vec<_> = filters()
+            .iter()
+            .enumerate()
+            .filter(|(_, filter)| filter.matches(&event))
+            .map(|(n, _)| n.to_string())
+            .collect();
+        assert_eq!(matched(&mut subscriptions, &event), expected, "{event:?}");
+        let one_by_one = added.iter().filter(|added| subscriptions.matches(added, &event));
+        assert_eq!(one_by_one.map(|s| s.name.clone()).collect::<Vec<_>>(), expected, "{event:?}");
+    }
+}
+
+#[test]
+fn ended_subscriptions_leave_nothing_behind() {
+    let outbox = Outbox::new(0);
+    let mut subscriptions = Subscriptions::default();
+    let added: Vec<_> = (0..3)
+        .map(|n| subscriptions.add(n.to_string(), Format::JSON, Arc::clone(&outbox), filters()))
+        .collect();
+    subscriptions.remove(&added[0]);
+    let successor = subscriptions.add("3".into(), Format::JSON, Arc::clone(&outbox), filters());
+    subscriptions.remove(&added[0]); // a second time, when its slot is the successor's
+    assert_eq!(matched(&mut subscriptions, &event(1)), ["1", "2", "3"]);
+    for subscription in [&added[1], &added[2], &successor] {
+        subscriptions.remove(subscription);
+        assert!(subscription.ended());
+    }
+    assert_nothing_is_left(&subscriptions);
+}
+
+fn assert_nothing_is_left(subscriptions: &Subscriptions) {
+    let Subscriptions { slots, free, index, .. } = subscriptions;
+    let Index { by_id, by_author, by_tag, by_kind, unindexed } = index;
+    assert!(by_id.is_empty() && by_author.is_empty() && by_tag.is_empty() && by_kind.is_empty());
+    assert!(unindexed.is_empty() && slots.iter().all(Option::is_none));
+    assert_eq!(free.len(), slots.len());
+}
+
+#[test]
+fn the_index_finds_what_looking_at_every_filter_finds() {
+    for seed in 0..10 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let outbox = Outbox::new(0);
+        let mut subscriptions = Subscriptions::default();
+        let mut open: Vec<(Arc<Subscription>, Vec<Filter>)> = Vec::new();
+        let mut found = 0;
+        for step in 0..1_000 {
+            match random.random_range(0..5) {
+                0 if !open.is_empty() => {
+                    let (closed, _) = open.swap_remove(random.random_range(0..open.len()));
+                    subscriptions.remove(&closed);
+                }
+                0..3 => {
+                    let filters: Vec<_> =
+                        (0..random.random_range(1..4)).map(|_| random_filter(&mut random)).collect();
+                    let name = step.to_string();
+                    let added = subscriptions.add(name, Format::JSON, Arc::clone(&outbox), filters.clone());
+                    open.push((added, filters));
+                }
+                _ => {
+                    let event = random_event(&mut random);
+                    let matches = |filters: &[Filter]| filters.iter().any(|filter| filter.matches(&event));
+                    let mut expected: Vec<_> = open
+                        .iter()
+                        .filter(|(_, filters)| matches(filters))
+                        .map(|(subscription, _)| subscription.name.clone())
+                        .collect();
+                    expected.sort();
+                    found += expected.len();
+                    let context = format!("seed {seed}, step {step}: {event:?}");
+                    assert_eq!(matched(&mut subscriptions, &event), expected, "{context}");
+                    for (subscription, filters) in &open {
+                        let alone = subscriptions.matches(subscription, &event);
+                        assert_eq!(alone, matches(filters), "{context}: {filters:?}");
+                    }
+                }
+            }
+        }
+        assert!(found > 1_000, "seed {seed}: so few matches ({found}) prove nothing");
+        open.iter().for_each(|(subscription, _)| subscriptions.remove(subscription));
+        assert_nothing_is_left(&subscriptions);
+    }
+}
+
+/// A filter whose conditions are of few values, some of them twice, so that they are often met.
+fn random_filter(random: &mut StdRng) -> Filter {
+    let key = |n: u8| [n; 32];
+    let times = 999..1_002;
+    Filter {
+        ids: random.random_bool(0.2).then(|| few(random).into_iter().map(key).collect()),
+        authors: random.random_bool(0.4).then(|| few(random).into_iter().map(key).collect()),
+        kinds: random.random_bool(0.4).then(|| few(random).into_iter().map(u16::from).collect()),
+        since: random.random_bool(0.2).then(|| random.random_range(times.clone())),
+        until: random.random_bool(0.2).then(|| random.random_range(times)),
+        tags: ['p', 't', 'é']
+            .into_iter()
+            .filter(|_| random.random_bool(0.2))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .map(|letter| {
+                let values = few(random).into_iter().map(|n| n.to_string()).collect();
+                TagFilter { letter, values }
+            })
+            .collect(),
+        ..Filter::default()
+    }
+}
+
+fn few(random: &mut StdRng) -> Vec<u8> {
+    (0..random.random_range(0..5)).map(|_| random.random_range(0..4)).collect()
+}
+
+fn random_event(random: &mut StdRng) -> Event<'static> {
+    let names = ["p", "t", "é", "pp", ""];
+    let tags = (0..random.random_range(0..4)).map(|_| {
+        let name = names[random.random_range(0..names.len())];
+        let values = few(random).into_iter().map(|n| n.to_string().into());
+        std::iter::once(name.into()).chain(values).skip(usize::from(random.random_bool(0.1))).collect()
+    });
+    let tags = tags.collect();
+    Event {
+        id: [random.random_range(0..4); 32],
+        pubkey: [random.random_range(0..4); 32],
+        kind: random.random_range(0..4),
+        created_at: random.random_range(999..1_002),
+        tags,
+        ..event(0)
+    }
+}
+
+#[test]
+fn an_event_looks_at_the_feeds_that_have_its_author_however_many_there_are() {
+    const AUTHORS_OF_A_FEED: usize = 200;
+    let key = |author: usize| {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&author.to_le_bytes());
+        key
+    };
+    for feeds in [1_000, 10_000] {
+        let outbox = Outbox::new(0);
+        let mut subscriptions = Subscriptions::default();
+        // As many authors as feeds, so that each author is in 200 of them.
+        let step = feeds / AUTHORS_OF_A_FEED;
+        let feed = |n: usize| {
+            let authors = (0..AUTHORS_OF_A_FEED).map(|k| key((n + k * step) % feeds)).collect();
+            Filter { authors: Some(authors), kinds: Some(vec![1, 6]), ..Filter::default() }
+        };
+        let mut open: Vec<_> = (0..feeds)
+            .map(|n| subscriptions.add(n.to_string(), Format::JSON, Arc::clone(&outbox), vec![feed(n)]))
+            .collect();
+        let cost = |subscriptions: &mut Subscriptions, event: &Event<'_>| {
+            (matched(subscriptions, event).len(), subscriptions.take_looked_at())
+        };
+        let note = Event { pubkey: key(7), ..event(1) };
+        assert_eq!(cost(&mut subscriptions, &note), (200, 200), "{feeds} feeds");
+        let other_kind = Event { kind: 7, ..note.clone() };
+        assert_eq!(cost(&mut subscriptions, &other_kind), (0, 200), "{feeds} feeds");
+        let stranger = Event { pubkey: [0xff; 32], ..note.clone() };
+        assert_eq!(cost(&mut subscriptions, &stranger), (0, 0), "{feeds} feeds");
+        // Half of the feeds that have author 7 end: those of the other half are looked at.
+        open.retain(|feed| {
+            let n: usize = feed.name.parse().unwrap();
+            let ends = (n + feeds - 7) % (2 * step) == 0;
+            if ends {
+                subscriptions.remove(feed);
+            }
+            !ends
+        });
+        assert_eq!(cost(&mut subscriptions, &note), (100, 100), "{feeds} feeds");
+    }
+}
