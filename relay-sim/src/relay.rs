@@ -8,7 +8,7 @@
 //! sees it, and nobody hears OK (`committer.rs`).
 //!
 //! The lock covers that order alone: what an event costs in a format is spent outside of it, once
-//! for each format, and so are the outboxes. The events that one connection publishes reach every
+//! for each format, and so are the outboxes and all that is read from disk. The events that one connection publishes reach every
 //! subscription in the order in which they were published. Events of two connections may reach a
 //! subscription in another order than the store has them, and in another order than the next
 //! subscription: NIP-01 demands none of live events.
@@ -26,7 +26,7 @@ use crate::{
     config::Config,
     fanout::{Answered, Delivery, Dropped, Outbox, Queued, Subscription, Subscriptions},
     fault::{Burner, DeliveryFaults},
-    store::{AllEncodings, Disk, Outcome, Store, StoreError, StoredEvent},
+    store::{AllEncodings, Disk, NextRows, Outcome, Store, StoreError, StoredEvent},
     totals::{Counters, Totals, add},
 };
 
@@ -106,6 +106,13 @@ impl Relay {
         })
     }
 
+    /// The relay with another codec for a format, to see when events are encoded.
+    #[cfg(test)]
+    pub(crate) fn with_codec(mut self, format: Format, codec: &'static dyn Codec) -> Relay {
+        self.codecs[format.index()] = Some(codec);
+        self
+    }
+
     /// A relay with the events of [`Config::store`], if there is one, that have not expired by
     /// `unix_seconds`. [`Relay::close`] ends it.
     ///
@@ -135,9 +142,10 @@ impl Relay {
     pub fn close(&self) {
         let Some(Durable { disk, committer }) = &self.durable else { return };
         committer.close();
-        let (_, removed) = self.lock().store.next_rows(0);
-        if !removed.is_empty()
-            && let Err(error) = disk.commit(&removed, &[])
+        let next = self.lock().store.next_rows(0);
+        next.keep_for_answers();
+        if !next.removed.is_empty()
+            && let Err(error) = disk.commit(&next.removed, &[])
         {
             // The next start finds them superseded, deleted or expired once more.
             error!(%error, "rows that are no longer needed stay");
@@ -241,13 +249,14 @@ impl Relay {
             self.refuse_what_does_not_fit(&mut offers);
             // Between the look and the insertion, what was stored may expire: such an event has no
             // row and waits for the next commit.
-            let (has_row, numbers, removed) = {
+            let (has_row, next) = {
                 let mut shared = self.lock();
                 let has_row: Vec<_> = offers.iter().map(|o| shared.store.needs_row(&o.event)).collect();
-                let (numbers, removed) =
-                    shared.store.next_rows(has_row.iter().filter(|has_row| **has_row).count());
-                (has_row, numbers, removed)
+                let next = shared.store.next_rows(has_row.iter().filter(|has_row| **has_row).count());
+                (has_row, next)
             };
+            next.keep_for_answers();
+            let NextRows { mut numbers, removed, .. } = next;
             let with_row = offers.iter().zip(&has_row).filter(|(_, has_row)| **has_row);
             let bytes = with_row.filter_map(|(offer, _)| {
                 let encoded = offer.event.encoded(disk.format(), disk.codec()).ok()?;
@@ -265,7 +274,6 @@ impl Relay {
                 true
             };
             drop(rows);
-            let mut numbers = numbers;
             let mut again = Vec::new();
             for (offer, has_row) in offers.into_iter().zip(has_row) {
                 let number = if has_row { numbers.next() } else { None };

@@ -8,7 +8,8 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet, hash_map::Entry},
-    sync::{Arc, atomic::Ordering},
+    ops::Range,
+    sync::{Arc, Weak, atomic::Ordering},
 };
 
 use codecs::{Event, EventHead, Filter, KindClass, hex};
@@ -117,6 +118,27 @@ struct Rows {
     next: u64,
     /// Rows of events that are no more, yet to be removed.
     removed: Vec<u64>,
+    /// Copies of such events that answers carried when the events went.
+    carried: Vec<Weak<StoredEvent>>,
+}
+
+/// What the next commit is to do.
+#[derive(Debug)]
+pub(crate) struct NextRows {
+    /// The numbers for new rows.
+    pub(crate) numbers: Range<u64>,
+    /// Rows to be removed with them.
+    pub(crate) removed: Vec<u64>,
+    /// Answers that still need some of these.
+    carried: Vec<Weak<StoredEvent>>,
+}
+
+impl NextRows {
+    /// Reads the rows that go for those who will still send their events. Reads the disk: to be
+    /// called without a lock.
+    pub(crate) fn keep_for_answers(&self) {
+        self.carried.iter().filter_map(Weak::upgrade).for_each(|copy| copy.keep_for_answers());
+    }
 }
 
 impl Store {
@@ -142,8 +164,13 @@ impl Store {
     /// # Errors
     /// When a row is malformed, or there is no memory for the indexes.
     pub(crate) fn load(&mut self, disk: &Arc<Disk>, unix_seconds: Option<u64>) -> Result<(), StoreError> {
-        self.rows =
-            Some(Rows { disk: Arc::clone(disk), cache: Cache::default(), next: 0, removed: Vec::new() });
+        self.rows = Some(Rows {
+            disk: Arc::clone(disk),
+            cache: Cache::default(),
+            next: 0,
+            removed: Vec::new(),
+            carried: Vec::new(),
+        });
         disk.rows(|number, bytes| {
             let file = || disk.file().to_owned();
             let event = disk.codec().decode_event(bytes).map_err(|error| StoreError::Torn {
@@ -164,12 +191,16 @@ impl Store {
         })
     }
 
-    /// The numbers for that many new rows, and the rows to be removed with them.
-    pub(crate) fn next_rows(&mut self, count: usize) -> (std::ops::Range<u64>, Vec<u64>) {
+    /// What a commit of that many new rows is to do.
+    pub(crate) fn next_rows(&mut self, count: usize) -> NextRows {
         let rows = self.rows.as_mut().expect("only a store on disk has rows");
         let first = rows.next;
         rows.next += count as u64;
-        (first..rows.next, std::mem::take(&mut rows.removed))
+        NextRows {
+            numbers: first..rows.next,
+            removed: std::mem::take(&mut rows.removed),
+            carried: std::mem::take(&mut rows.carried),
+        }
     }
 
     /// Notes that a row is to be removed.
@@ -353,7 +384,7 @@ impl Store {
         self.held_bytes -= stored.held_bytes();
         if let (Some(rows), Some(number)) = (&mut self.rows, stored.row()) {
             rows.cache.remove(id);
-            stored.keep_for_answers();
+            rows.carried.extend(stored.carried());
             // What a deletion deleted stays so when it has expired itself.
             if stored.head().kind != DELETION {
                 rows.removed.push(number);

@@ -71,9 +71,13 @@ pub(crate) enum Unavailable {
 /// Encodings in the order in which they were asked for. Mostly that is one: a table of all formats
 /// would take more memory than the event, and filling it more time than everything else that is
 /// done with it.
+///
+/// A thread claims the place of a format before it encodes: others that want the event in this
+/// format wait for it, those that want another format go on to the next place.
 #[derive(Debug, Default)]
 struct Encodings {
-    entry: OnceLock<(Format, Result<Encoded, Unavailable>)>,
+    format: OnceLock<Format>,
+    encoded: OnceLock<Result<Encoded, Unavailable>>,
     next: OnceLock<Box<Encodings>>,
 }
 
@@ -85,9 +89,8 @@ impl Encodings {
     ) -> Result<&Encoded, &Unavailable> {
         let mut node = self;
         loop {
-            let (of, encoded) = node.entry.get_or_init(|| (format, encode()));
-            if *of == format {
-                return encoded.as_ref();
+            if *node.format.get_or_init(|| format) == format {
+                return node.encoded.get_or_init(encode).as_ref();
             }
             node = node.next.get_or_init(Box::default);
         }
@@ -97,9 +100,8 @@ impl Encodings {
     fn find(&self, format: Format) -> Option<&Encoded> {
         let mut node = self;
         loop {
-            let (of, encoded) = node.entry.get()?;
-            if *of == format {
-                return encoded.as_ref().ok();
+            if *node.format.get()? == format {
+                return node.encoded.get()?.as_ref().ok();
             }
             node = node.next.get()?;
         }
@@ -159,7 +161,8 @@ impl StoredEvent {
     ) -> Self {
         let encoded = Encoded { bytes: bytes.into(), is_received: true, ..Encoded::default() };
         let mut stored = StoredEvent::new(event, all);
-        stored.encodings.entry = OnceLock::from((format, Ok(encoded)));
+        stored.encodings.format = OnceLock::from(format);
+        stored.encodings.encoded = OnceLock::from(Ok(encoded));
         stored.count(size_of::<Encodings>() + bytes.len());
         stored
     }
@@ -206,13 +209,17 @@ impl StoredEvent {
         }
     }
 
+    /// The copy that answers carry of an event on disk, if one does.
+    pub(super) fn carried(&self) -> Option<Weak<StoredEvent>> {
+        let loaded = self.row.as_ref()?.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        (loaded.strong_count() > 0).then(|| Weak::clone(&loaded))
+    }
+
     /// Reads the row for those who will still send the event, since the row is about to go.
-    pub(super) fn keep_for_answers(&self) {
-        let Some(row) = &self.row else { return };
-        let loaded = row.loaded.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-        if let Some(loaded) = loaded {
+    pub(crate) fn keep_for_answers(&self) {
+        if let Some(row) = &self.row {
             // A failure is told when the event is sent.
-            let _ = loaded.encoded(row.disk.format(), row.disk.codec());
+            let _ = self.encoded(row.disk.format(), row.disk.codec());
         }
     }
 

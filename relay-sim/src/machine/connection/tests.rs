@@ -5,6 +5,7 @@ use codecs::{ClientMessage, Event, Filter, Implementation, OneForm, VerifyLevel}
 use super::*;
 use crate::{config::Config, testing::event, totals::Totals};
 
+mod encoding;
 mod faults;
 
 const UNIX_SECONDS: u64 = 1_700_000_000;
