@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, slice, sync::Arc};
 
-use codecs::{ClientMessage, Event, Filter, Format, Limit, OverLimit, RelayMessage, Request};
+use codecs::{ClientMessage, Event, Filter, Format, Limit, OverLimit, RelayMessage, Request, VerifyLevel};
 use serde::Deserialize;
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     reconcile::Reconciliations,
     refused::Asked,
     relay::Relay,
-    store::{StoredEvent, expires_at},
+    store::{Outcome, StoredEvent, expires_at},
     totals::add,
 };
 
@@ -168,20 +168,35 @@ impl Peer {
         let counters = &self.relay.counters;
         add(&counters.events_received, 1);
         let id = event.id;
-        if let Err(reason) = self.may_publish(event, unix_seconds) {
+        // A check of the signature costs a hundred times what the look for the id does.
+        let level = self.relay.config.verify;
+        let is_known = level != VerifyLevel::None && self.relay.has(&id, unix_seconds);
+        let checked = if is_known { VerifyLevel::None } else { level };
+        if let Err(reason) = self.may_publish(event, checked, unix_seconds) {
             add(&counters.events_rejected, 1);
             return ok(id, false, reason);
         }
-        let received = received.map(|bytes| (self.format, bytes));
-        let Some(outcome) = self.relay.publish(event, received, unix_seconds, &self.outbox) else {
+        let outcome = if is_known {
+            // Not offered to the store, which may lose the event it knows before it takes another.
+            Some(Outcome::Duplicate)
+        } else {
+            let received = received.map(|bytes| (self.format, bytes));
+            self.relay.publish(event, received, unix_seconds, &self.outbox)
+        };
+        let Some(outcome) = outcome else {
             return Answer::Silence; // until it is on disk
         };
         let (accepted, text) = self.relay.verdict(outcome);
         ok(id, accepted, text)
     }
 
-    fn may_publish(&self, event: &Event<'_>, unix_seconds: u64) -> Result<(), Cow<'static, str>> {
-        event.verify(self.relay.config.verify).map_err(|error| format!("invalid: {error}"))?;
+    fn may_publish(
+        &self,
+        event: &Event<'_>,
+        level: VerifyLevel,
+        unix_seconds: u64,
+    ) -> Result<(), Cow<'static, str>> {
+        event.verify(level).map_err(|error| format!("invalid: {error}"))?;
         if event.kind == CLIENT_AUTH {
             return Err("invalid: kind 22242 belongs into AUTH, not EVENT (NIP-42)".into());
         }

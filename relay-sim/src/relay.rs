@@ -387,6 +387,11 @@ impl Relay {
         self.lock().subscriptions.matches(subscription, event)
     }
 
+    /// Whether the event is stored.
+    pub(crate) fn has(&self, id: &[u8; 32], unix_seconds: u64) -> bool {
+        self.at(unix_seconds).store.contains(id)
+    }
+
     /// An event that is sent and never stored.
     pub(crate) fn forged(&self, event: &Event<'_>) -> Arc<StoredEvent> {
         Arc::new(StoredEvent::new(event, &self.encodings))

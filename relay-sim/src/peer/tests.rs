@@ -1,12 +1,12 @@
 use std::{collections::VecDeque, net::Ipv4Addr, thread};
 
-use codecs::VerifyLevel;
+use codecs::hex;
 
 use super::*;
 use crate::{
     config::Config,
     fanout::{Delivery, Queued},
-    testing::event,
+    testing::{event, signed},
 };
 
 const NOW: u64 = 1_700_000_000;
@@ -79,6 +79,26 @@ fn a_bad_id_is_refused_unless_nothing_is_verified() {
         let (accepted, text) = publish(&mut peer, event(1));
         assert_eq!(accepted, accepts, "{level}: {text}");
         assert!(accepted || text == "invalid: event id does not match", "{text}");
+    }
+}
+
+#[test]
+fn what_the_relay_has_is_a_duplicate_before_it_is_verified() {
+    for level in [VerifyLevel::Id, VerifyLevel::Full] {
+        let relay = relay(|config| config.verify = level);
+        let (mut peer, _outbox) = peer(&relay);
+        let known = signed(event(1));
+        assert_eq!(publish(&mut peer, known.clone()), (true, String::new()), "{level}");
+        // That a broken copy passes shows that nothing was verified; what is stored stays as it was.
+        let broken = Event { content: "broken".into(), sig: [0; 64], ..known.clone() };
+        let (accepted, text) = publish(&mut peer, broken.clone());
+        assert!(accepted && text.starts_with("duplicate: "), "{level}: {text}");
+        assert_eq!(relay.totals().events_duplicate, 1);
+        let deletion =
+            Event { kind: 5, tags: vec![vec!["e".into(), hex::encode(&known.id).into()]], ..event(2) };
+        assert_eq!(publish(&mut peer, signed(deletion)), (true, String::new()), "{level}");
+        let (accepted, text) = publish(&mut peer, broken);
+        assert!(!accepted && text.starts_with("invalid: "), "{level}: what is not there is verified: {text}");
     }
 }
 
