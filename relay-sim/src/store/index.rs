@@ -46,7 +46,7 @@ pub(super) struct Index {
     unindexed: Vec<Arc<StoredEvent>>,
     by_time: BTreeMap<Key, Arc<StoredEvent>>,
     by_kind: BTreeMap<(u16, Key), Arc<StoredEvent>>,
-    by_author: BTreeMap<([u8; 32], u16, Key), Arc<StoredEvent>>,
+    by_author: BTreeMap<(Words, u16, Key), Arc<StoredEvent>>,
     /// By [`tag_hash`]: tags of one hash are told apart when their events are looked at.
     by_tag: BTreeMap<(u64, Key), Arc<StoredEvent>>,
     /// Candidates that were looked at so far: what filters cost.
@@ -66,7 +66,7 @@ impl Index {
         let (key, event) = (stored.key(), stored.head());
         self.by_time.remove(&key);
         self.by_kind.remove(&(event.kind, key));
-        self.by_author.remove(&(event.pubkey, event.kind, key));
+        self.by_author.remove(&(words(&event.pubkey), event.kind, key));
         for tag in tag_hashes(stored) {
             self.by_tag.remove(&(tag, key));
         }
@@ -122,6 +122,7 @@ impl Index {
         }
         let tags = || Filter { tags: filter.tags.clone(), ..Filter::default() };
         let of_author = move |author: [u8; 32], kind: u16| {
+            let author = words(&author);
             let (newest, oldest) = ((author, kind, bounds.newest), (author, kind, bounds.oldest));
             Candidates::Author(self.by_author.range(newest..=oldest))
         };
@@ -169,6 +170,7 @@ impl Index {
 
     /// The kinds that an author's stored events have, each found by one step into the tree.
     fn kinds_of(&self, author: [u8; 32]) -> impl Iterator<Item = u16> {
+        let author = words(&author);
         let first_from = move |kind: u16| {
             let (&(found, kind, _), _) = self.by_author.range((author, kind, NEWEST)..).next()?;
             (found == author).then_some(kind)
@@ -181,27 +183,54 @@ impl Index {
     /// that is done with a new event.
     fn catch_up(&mut self) {
         let Index { unindexed, by_time, by_kind, by_author, by_tag, .. } = self;
-        let mut tags = Vec::new();
-        for stored in unindexed.iter() {
-            tags.extend(tag_hashes(stored).map(|tag| ((tag, stored.key()), Arc::clone(stored))));
+        let mut tags: Vec<(u64, u32)> = Vec::new();
+        let mut add_tags = |tags: &mut Vec<(u64, u32)>| {
+            tags.sort_unstable();
+            by_tag.extend(tags.drain(..).map(|(tag, place)| {
+                let stored = &unindexed[place as usize];
+                ((tag, stored.key()), Arc::clone(stored))
+            }));
+        };
+        for (place, stored) in (0..).zip(&*unindexed) {
+            tags.extend(tag_hashes(stored).map(|tag| (tag, place)));
             if tags.len() >= TAGS_TOGETHER {
-                tags.sort_unstable_by_key(|(key, _)| *key);
-                by_tag.extend(tags.drain(..));
+                add_tags(&mut tags);
             }
         }
-        tags.sort_unstable_by_key(|(key, _)| *key);
-        by_tag.extend(tags);
-        unindexed.sort_unstable_by_key(|stored| stored.key());
-        by_time.extend(unindexed.iter().map(|stored| (stored.key(), Arc::clone(stored))));
-        unindexed.sort_by_key(|stored| stored.head().kind);
-        by_kind
-            .extend(unindexed.iter().map(|stored| ((stored.head().kind, stored.key()), Arc::clone(stored))));
-        unindexed.sort_by_key(|stored| stored.head().pubkey);
-        by_author.extend(unindexed.drain(..).map(|stored| {
-            let EventHead { pubkey, kind, .. } = *stored.head();
-            ((pubkey, kind, stored.key()), stored)
+        add_tags(&mut tags);
+        by_time.extend(
+            in_order_of(unindexed, |stored| stored.key().0).map(|stored| (stored.key(), Arc::clone(stored))),
+        );
+        by_kind.extend(
+            in_order_of(unindexed, |stored| stored.head().kind)
+                .map(|stored| ((stored.head().kind, stored.key()), Arc::clone(stored))),
+        );
+        by_author.extend(in_order_of(unindexed, |stored| words(&stored.head().pubkey)[0]).map(|stored| {
+            let EventHead { pubkey, kind, .. } = stored.head();
+            ((words(pubkey), *kind, stored.key()), Arc::clone(stored))
         }));
+        unindexed.clear();
     }
+}
+
+/// Events in the order of a value that is mostly another for each, so that neighbours in a tree come
+/// together. Numbers are sorted in place of the events, which are looked at once.
+fn in_order_of<T: Ord>(
+    events: &[Arc<StoredEvent>],
+    value: impl Fn(&StoredEvent) -> T,
+) -> impl Iterator<Item = &Arc<StoredEvent>> {
+    let mut order: Vec<(T, u32)> = events.iter().map(|stored| value(stored)).zip(0..).collect();
+    order.sort_unstable();
+    order.into_iter().map(|(_, place)| &events[place as usize])
+}
+
+/// A key in words that compare as its bytes do. The first tells two authors apart by one
+/// instruction, where a comparison of bytes is a call.
+type Words = [u64; 4];
+
+fn words(key: &[u8; 32]) -> Words {
+    let (words, _) = key.as_chunks::<8>();
+    std::array::from_fn(|n| u64::from_be_bytes(words[n]))
 }
 
 /// The filter with each author, kind and tag value once, in order: a range for each pair of 2,000
@@ -244,7 +273,7 @@ enum Candidates<'i> {
     Named(vec::IntoIter<&'i Arc<StoredEvent>>),
     Time(Range<'i, Key, Arc<StoredEvent>>),
     Kind(Range<'i, (u16, Key), Arc<StoredEvent>>),
-    Author(Range<'i, ([u8; 32], u16, Key), Arc<StoredEvent>>),
+    Author(Range<'i, (Words, u16, Key), Arc<StoredEvent>>),
     Tag(Range<'i, (u64, Key), Arc<StoredEvent>>),
 }
 
@@ -323,13 +352,12 @@ fn tag_hash(letter: char, value: &str) -> u64 {
 
 /// The tags of an event that filters may ask for.
 fn tag_hashes(stored: &StoredEvent) -> impl Iterator<Item = u64> {
-    let tags = stored.event().tags().filter_map(|mut values| {
+    stored.event().tags().filter_map(|mut values| {
         let (name, value) = (values.next()?, values.next()?);
         let mut letters = name.chars();
         let letter = letters.next().filter(|_| letters.next().is_none())?;
         Some(tag_hash(letter, value))
-    });
-    tags.collect::<Vec<_>>().into_iter()
+    })
 }
 
 /// Brings events in the order of answers, each once.
