@@ -3,6 +3,7 @@
 
 use std::{
     cell::RefCell,
+    pin::pin,
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -175,12 +176,14 @@ impl Driver {
         stop: &mut watch::Receiver<bool>,
     ) -> anyhow::Result<()> {
         let mut batch = Vec::with_capacity(BATCH);
+        // Once for all steps: the wait enters a list behind a lock, and leaves it when it is dropped.
+        let mut stopped = pin!(stop.wait_for(|stop| *stop));
         loop {
             // A relay that reads nothing blocks a step for ever, and must not block the end of the
             // run.
             tokio::select! {
                 biased;
-                _ = stop.wait_for(|stop| *stop) => return Ok(()),
+                _ = &mut stopped => return Ok(()),
                 done = self.step(due, &mut batch) => done?,
             }
         }
@@ -210,11 +213,13 @@ impl Driver {
     async fn ready(&mut self) -> Ready {
         let wake = self.client.next_wake_ns().map(|at| self.epoch + Duration::from_nanos(at));
         let reads = self.client.may_read();
+        let link = self.link.as_mut().filter(|_| reads);
+        // Most readers have no timer, and a timer that never fires costs a wait as much as another.
+        let Some(wake) = wake else { return Ready::Message(next(link).await) };
         tokio::select! {
             biased;
-            () = sleep_until(wake.unwrap_or(self.epoch).into()), if wake.is_some() => Ready::Timer,
-            message = next(self.link.as_mut()), if reads => Ready::Message(message),
-            else => std::future::pending().await,
+            () = sleep_until(wake.into()) => Ready::Timer,
+            message = next(link) => Ready::Message(message),
         }
     }
 
