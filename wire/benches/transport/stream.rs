@@ -32,17 +32,20 @@ enum Carrier {
     /// tungstenite with buffers of 16 KiB (read) and 32 KiB (write).
     Tungstenite,
     Wire,
+    /// `wire` with the small read buffer of a relay: it reads up to 64 KiB in one call and copies.
+    WireAhead,
     /// `wire` with permessage-deflate agreed and every message below `min_bytes`: the cost of the
     /// tap.
     WireTapped,
 }
 
-const CARRIERS: [Carrier; 4] = [Carrier::Raw, Carrier::Tungstenite, Carrier::Wire, Carrier::WireTapped];
+const CARRIERS: [Carrier; 5] =
+    [Carrier::Raw, Carrier::Tungstenite, Carrier::Wire, Carrier::WireTapped, Carrier::WireAhead];
 
 pub(crate) fn measure(rounds: usize) -> anyhow::Result<()> {
-    let mut each: Vec<[f64; 4]> = Vec::new();
+    let mut each: Vec<[f64; 5]> = Vec::new();
     for _ in 0..rounds {
-        let mut round = [0.0; 4];
+        let mut round = [0.0; 5];
         for (n, carrier) in CARRIERS.into_iter().enumerate() {
             round[n] = play(carrier).with_context(|| format!("{carrier:?}"))? as f64 / MESSAGES as f64;
         }
@@ -52,13 +55,19 @@ pub(crate) fn measure(rounds: usize) -> anyhow::Result<()> {
     let ratio = |a: usize, b: usize| median(each.iter().map(|round| round[a] / round[b]));
     say(&format!(
         "stream, {MESSAGE_BYTES} B, {BATCH} a flush, CPU ns a message at both ends: raw {:.0}, tungstenite {:.0}, wire {:.0}, \
-         with the tap {:.0}",
+         with the tap {:.0}, reading ahead {:.0}",
         ns(0),
         ns(1),
         ns(2),
-        ns(3)
+        ns(3),
+        ns(4)
     ));
-    say(&format!("stream: wire {:.2} x raw (tungstenite {:.2} x)", ratio(2, 0), ratio(1, 0)));
+    say(&format!(
+        "stream: wire {:.2} x raw (tungstenite {:.2} x), reading ahead {:.2} x wire",
+        ratio(2, 0),
+        ratio(1, 0),
+        ratio(4, 2)
+    ));
     say(&format!(
         "tap: wire with the tap {:.2} x plain tungstenite, {:.2} x wire without",
         ratio(3, 1),
@@ -100,7 +109,7 @@ async fn send(carrier: Carrier, stream: TcpStream) -> anyhow::Result<u64> {
         Carrier::Tungstenite => {
             send_tungstenite(accept_async_with_config(stream, Some(tungstenite_config())).await?).await
         }
-        Carrier::Wire | Carrier::WireTapped => {
+        Carrier::Wire | Carrier::WireTapped | Carrier::WireAhead => {
             send_wire(accepted(stream, &server_config(compression(carrier)?)).await?).await
         }
     }
@@ -120,10 +129,12 @@ async fn receive(carrier: Carrier, address: SocketAddr) -> anyhow::Result<u64> {
                 client_async_with_config(&url, connect().await?, Some(tungstenite_config())).await?;
             receive_tungstenite(websocket).await
         }
-        Carrier::Wire | Carrier::WireTapped => {
+        Carrier::Wire | Carrier::WireTapped | Carrier::WireAhead => {
             let offer = Offer { batched: false, formats: vec![], compression: compression(carrier)? };
-            // For an end with few connections, as in client-sim.
-            let limits = WireLimits { read_buffer_bytes: 16 << 10, ..WireLimits::default() };
+            let mut limits = WireLimits::default();
+            if carrier != Carrier::WireAhead {
+                limits.read_buffer_bytes = 16 << 10; // for an end with few connections, as in client-sim
+            }
             receive_wire(wire::connect(&url, &offer, &limits).await?).await
         }
     }
