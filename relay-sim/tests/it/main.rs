@@ -10,5 +10,6 @@ mod processes;
 mod real_clients;
 mod reconcile;
 mod resources;
+mod scale;
 mod sessions;
 mod store;
