@@ -1,9 +1,10 @@
 //! What each path costs for itself: codecs, compressions, the check of an event, relay and client.
 //!
 //! In a section of a codec the relay's side encodes and the clients' decodes; in one of a
-//! compression the relay's side sends and the clients' receives.
+//! compression the relay's side sends and the clients' receives; in the one of the corpus clients
+//! find and compare what they have decoded.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap};
 
 use anyhow::Context;
 use codecs::{Codec, Event, Format, Implementation, RelayMessage, VerifyLevel};
@@ -13,6 +14,7 @@ use wire::Compression;
 
 use super::{
     Setting, play_all, probe,
+    publish::publish,
     wires::{feed, flush, next, pair},
 };
 use crate::{inputs::plan_over, scenario::Scenario};
@@ -27,14 +29,17 @@ const CHECKED_EVENTS: usize = 20;
 /// and large ones to each.
 const PLAYED: [(&str, f64); 2] = [("note-stream", 0.2), ("follow-list-burst", 2.0)];
 
-/// Runs the sections whose names contain `only`. `plant` is a cost that is not the code's: that
-/// format encodes one event in so many twice.
-pub(super) fn run(
-    corpus: &Corpus,
-    seed: u64,
-    only: Option<&str>,
-    plant: Option<(Format, usize)>,
-) -> anyhow::Result<()> {
+/// What sections have that is not the code's.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Planted {
+    /// A format that encodes one event in so many twice.
+    pub(super) codec: Option<(Format, usize)>,
+    /// Subscriptions of `publish json feeds`.
+    pub(super) feeds: usize,
+}
+
+/// Runs the sections whose names contain `only`.
+pub(super) fn run(corpus: &Corpus, seed: u64, only: Option<&str>, planted: Planted) -> anyhow::Result<()> {
     let wanted = |name: &str| only.is_none_or(|only| name.contains(only));
     let formats: Vec<Format> = Format::core().collect();
     let events = sample(corpus, &formats);
@@ -45,11 +50,15 @@ pub(super) fn run(
             let name = format!("codec {format} {implementation}");
             let Ok(codec) = format.codec(implementation) else { continue };
             if wanted(&name) {
-                let twice = plant.filter(|(planted, _)| planted == format).map(|(_, one_in)| one_in);
+                let twice = planted.codec.filter(|(planted, _)| planted == format).map(|(_, one_in)| one_in);
                 encode_and_decode(codec, &events, twice).with_context(|| name.clone())?;
                 probe::end_section(&name, events.len() as u64)?;
             }
         }
+    }
+    if wanted("compare corpus") {
+        find_and_compare(&events)?;
+        probe::end_section("compare corpus", events.len() as u64)?;
     }
     for name in Compression::NAMES {
         let section = format!("wire {name}");
@@ -67,7 +76,27 @@ pub(super) fn run(
         anyhow::ensure!(valid, "an event of the corpus is not valid");
         probe::end_section("verify full", checked.len() as u64)?;
     }
+    publications(corpus, &wanted, planted.feeds)?;
     scenarios(corpus, seed, &wanted)
+}
+
+/// Publishes where nobody is sent anything: alone, and beside subscriptions that ask for the authors
+/// and for another kind.
+fn publications(corpus: &Corpus, wanted: &impl Fn(&str) -> bool, feeds: usize) -> anyhow::Result<()> {
+    let formats = [
+        (Format::JSON, "json", 0),
+        ("dannypack".parse()?, "dannypack", 0),
+        (Format::JSON, "json feeds", feeds),
+    ];
+    for (format, name, feeds) in formats {
+        let name = format!("publish {name}");
+        if wanted(&name) {
+            probe::end_preparation()?;
+            let events = publish(corpus, &setting(format, Compression::None), feeds).context(name.clone())?;
+            probe::end_section(&name, events)?;
+        }
+    }
+    Ok(())
 }
 
 /// Plays scenarios in JSON and in the smallest of the binary formats.
@@ -147,6 +176,29 @@ fn encode_and_decode(
     Ok(())
 }
 
+/// Finds each event among all by its id and compares the two, as a client does with what it has
+/// decoded.
+fn find_and_compare(events: &[&Event<'static>]) -> anyhow::Result<()> {
+    let json = Format::JSON.spec().library;
+    let mut messages = Vec::new();
+    for event in events {
+        let mut bytes = Vec::new();
+        json.encode_event(event, &mut bytes)?;
+        messages.push(bytes);
+    }
+    let decoded = messages.iter().map(|bytes| json.decode_event(bytes)).collect::<Result<Vec<_>, _>>()?;
+    let index: HashMap<[u8; 32], usize> =
+        events.iter().enumerate().map(|(place, event)| (event.id, place)).collect();
+    let mut known = 0;
+    probe::client_side(&mut || {
+        let is_known =
+            |event: &&Event<'_>| index.get(&event.id).is_some_and(|place| events[*place] == *event);
+        known = decoded.iter().filter(is_known).count();
+    });
+    anyhow::ensure!(known == events.len(), "{known} of {} events were recognised", events.len());
+    Ok(())
+}
+
 /// Sends each event as its JSON message, flushed by itself, over a connection that has sent them
 /// all before.
 fn send_and_receive(compression: Compression, events: &[&Event<'static>]) -> anyhow::Result<()> {
@@ -170,7 +222,7 @@ fn send_and_receive(compression: Compression, events: &[&Event<'static>]) -> any
             }
             sent?;
             let mut received = Ok(None);
-            let mut receive = || received = next(&mut client);
+            let mut receive = || received = next(&mut client, &relay);
             if counts {
                 probe::client_side(&mut receive);
             } else {

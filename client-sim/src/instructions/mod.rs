@@ -11,6 +11,7 @@
 
 mod hot_paths;
 mod probe;
+mod publish;
 mod wires;
 mod world;
 
@@ -57,6 +58,9 @@ struct Args {
     /// Hot paths: only those whose names contain this.
     #[arg(long)]
     only: Option<String>,
+    /// Subscriptions of 200 authors each in the path `publish json feeds`.
+    #[arg(long, default_value_t = publish::FEEDS)]
+    feeds: usize,
     /// Plant a cost in the hot paths: this format encodes one event in so many twice, as in
     /// json=50.
     #[arg(long, value_parser = plant)]
@@ -159,7 +163,8 @@ fn play(args: &Args) -> anyhow::Result<()> {
             Some(path) => Corpus::read(path)?,
             None => Corpus::bundled(),
         };
-        return hot_paths::run(&corpus, args.seed, args.only.as_deref(), args.plant);
+        let planted = hot_paths::Planted { codec: args.plant, feeds: args.feeds };
+        return hot_paths::run(&corpus, args.seed, args.only.as_deref(), planted);
     };
     let cells = args.cell.iter().map(|cell| Ok((cell.id.as_str(), cell.setting()?)));
     let cells = cells.collect::<anyhow::Result<Vec<_>>>()?;

@@ -3,9 +3,10 @@
 
 use std::future::Future;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use futures::FutureExt;
+use relay_sim::machine::{self, Time};
 use wire::{Connection, Message, Offer, Support, WireLimits};
 
 use super::Setting;
@@ -21,8 +22,12 @@ pub(super) fn pair(setting: &Setting, clients: usize) -> anyhow::Result<(Connect
     Ok(at_once(wire::in_memory(&offer, &support, limits))??)
 }
 
-/// The next message, if there is one.
-pub(super) fn next(connection: &mut Connection) -> anyhow::Result<Option<Message>> {
+/// The next message of `peer`, the other end, if there is one.
+pub(super) fn next(connection: &mut Connection, peer: &Connection) -> anyhow::Result<Option<Message>> {
+    // A socket says that it has nothing before it is read; a pipe in memory does not.
+    if connection.traffic().received.messages == peer.traffic().sent.messages {
+        return Ok(None);
+    }
     match connection.next().now_or_never() {
         None => Ok(None),
         Some(Some(message)) => Ok(Some(message?)),
@@ -38,6 +43,24 @@ pub(super) fn feed(connection: &mut Connection, payload: Bytes) -> anyhow::Resul
 /// Flushes what was sent.
 pub(super) fn flush(connection: &mut Connection) -> anyhow::Result<()> {
     Ok(at_once(connection.flush())??)
+}
+
+/// A relay's turn on one connection: reads what `client` sent, and says what it has to say.
+pub(super) fn serve(
+    connection: &mut Connection,
+    client: &Connection,
+    machine: &mut machine::Connection,
+    time: Time,
+) -> anyhow::Result<()> {
+    while let Some(message) = next(connection, client)? {
+        let taken = machine.receive(&message.payload, message.opcode, time);
+        taken.map_err(|close| anyhow!("the relay ends a connection: {}", close.reason))?;
+    }
+    at_once(machine.transmit(connection, time))??;
+    match machine.poll_stop() {
+        Some(close) => bail!("the relay ends a connection: {}", close.reason),
+        None => Ok(()),
+    }
 }
 
 /// The result of what does not wait.

@@ -18,7 +18,7 @@ use wire::Connection;
 
 use super::{
     Setting, probe,
-    wires::{at_once, feed, flush, next, pair},
+    wires::{feed, flush, next, pair, serve},
 };
 use crate::{
     client::{Action, Client, Report},
@@ -184,7 +184,7 @@ impl World {
             feed(&mut link.client, payload.into())?;
             flush(&mut link.client)?;
             link.relay_works(time)?;
-            while let Some(message) = next(&mut link.client)? {
+            while let Some(message) = next(&mut link.client, &link.relay)? {
                 sent += match self.codec.decode_relay(&message.payload)? {
                     RelayMessage::Event { .. } => 1,
                     RelayMessage::Events { events, .. } => events.len(),
@@ -350,23 +350,12 @@ impl World {
 impl Link {
     /// The relay reads what the client sent, and says what it has to say.
     fn relay_works(&mut self, time: Time) -> anyhow::Result<()> {
+        let Link { client, relay, machine, .. } = self;
         let mut done = Ok(());
-        probe::relay_side(&mut || done = self.turn(time));
+        probe::relay_side(&mut || done = serve(relay, client, machine, time));
         self.to_relay = false;
         self.to_client = true;
         done
-    }
-
-    fn turn(&mut self, time: Time) -> anyhow::Result<()> {
-        while let Some(message) = next(&mut self.relay)? {
-            let taken = self.machine.receive(&message.payload, message.opcode, time);
-            taken.map_err(|close| anyhow!("the relay ends a connection: {}", close.reason))?;
-        }
-        at_once(self.machine.transmit(&mut self.relay, time))??;
-        match self.machine.poll_stop() {
-            Some(close) => bail!("the relay ends a connection: {}", close.reason),
-            None => Ok(()),
-        }
     }
 }
 
@@ -387,7 +376,7 @@ fn work(
         Some(Input::Messages) => {
             while client.may_read() {
                 let Some(open) = link.as_mut() else { break };
-                let Some(message) = next(&mut open.client)? else {
+                let Some(message) = next(&mut open.client, &open.relay)? else {
                     open.to_client = false;
                     break;
                 };
