@@ -212,7 +212,7 @@ fn an_event_looks_at_the_feeds_that_have_its_author_however_many_there_are() {
         // Half of the feeds that have author 7 end: those of the other half are looked at.
         open.retain(|feed| {
             let n: usize = feed.name.parse().unwrap();
-            let ends = (n + feeds - 7) % (2 * step) == 0;
+            let ends = (n + feeds - 7).is_multiple_of(2 * step);
             if ends {
                 subscriptions.remove(feed);
             }
