@@ -1,8 +1,8 @@
 //! What do level, window and context of a compression cost, and what do they save?
 //!
 //! `cargo bench -p corpus --bench compression` sends the same EVENT messages, in JSON and in
-//! DannyPack, over connections in memory to eight subscribers by each setting, and prints bytes, CPU
-//! and memory of a delivery. Settings that no other of the format beats in both bytes and the
+//! DannyPack, over connections in memory to eight subscribers by each setting, and prints bytes,
+//! CPU and memory of a delivery. Settings that no other of the format beats in both bytes and the
 //! relay's CPU are the Pareto front. docs/transport.md has the table and what follows from it.
 
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]

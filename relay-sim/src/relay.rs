@@ -8,10 +8,10 @@
 //! sees it, and nobody hears OK (`committer.rs`).
 //!
 //! The lock covers that order alone: what an event costs in a format is spent outside of it, once
-//! for each format, and so are the outboxes and all that is read from disk. The events that one connection publishes reach every
-//! subscription in the order in which they were published. Events of two connections may reach a
-//! subscription in another order than the store has them, and in another order than the next
-//! subscription: NIP-01 demands none of live events.
+//! for each format, and so are the outboxes and all that is read from disk. The events that one
+//! connection publishes reach every subscription in the order in which they were published. Events
+//! of two connections may reach a subscription in another order than the store has them, and in
+//! another order than the next subscription: NIP-01 demands none of live events.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,

@@ -80,8 +80,8 @@ pub(super) fn run(corpus: &Corpus, seed: u64, only: Option<&str>, planted: Plant
     scenarios(corpus, seed, &wanted)
 }
 
-/// Publishes where nobody is sent anything: alone, and beside subscriptions that ask for the authors
-/// and for another kind.
+/// Publishes where nobody is sent anything: alone, and beside subscriptions that ask for the
+/// authors and for another kind.
 fn publications(corpus: &Corpus, wanted: &impl Fn(&str) -> bool, feeds: usize) -> anyhow::Result<()> {
     let formats = [
         (Format::JSON, "json", 0),

@@ -89,7 +89,7 @@ fn what_the_relay_has_is_a_duplicate_before_it_is_verified() {
         let (mut peer, _outbox) = peer(&relay);
         let known = signed(event(1));
         assert_eq!(publish(&mut peer, known.clone()), (true, String::new()), "{level}");
-        // That a broken copy passes shows that nothing was verified; what is stored stays as it was.
+        // That a broken copy passes shows that nothing was verified.
         let broken = Event { content: "broken".into(), sig: [0; 64], ..known.clone() };
         let (accepted, text) = publish(&mut peer, broken.clone());
         assert!(accepted && text.starts_with("duplicate: "), "{level}: {text}");

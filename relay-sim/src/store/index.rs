@@ -213,8 +213,8 @@ impl Index {
     }
 }
 
-/// Events in the order of a value that is mostly another for each, so that neighbours in a tree come
-/// together. Numbers are sorted in place of the events, which are looked at once.
+/// Events in the order of a value that is mostly another for each, so that neighbours in a tree
+/// come together. Numbers are sorted in place of the events, which are looked at once.
 fn in_order_of<T: Ord>(
     events: &[Arc<StoredEvent>],
     value: impl Fn(&StoredEvent) -> T,

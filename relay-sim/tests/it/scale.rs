@@ -36,8 +36,8 @@ const IDLE: Duration = Duration::from_secs(10);
 /// Far beyond what any step takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// `RELAY_SIM_CONNECTIONS=10000` takes another number. Prints what a connection takes: memory of the
-/// relay, its CPU while nobody says anything, and while each gets one event a second.
+/// Prints what a connection takes: memory of the relay, its CPU while nobody says anything, and
+/// while each gets one event a second. `RELAY_SIM_CONNECTIONS=10000` takes another number.
 #[tokio::test]
 #[ignore = "needs 100,200 descriptors and two minutes: cargo test --release -p relay-sim --test it campaign_50_000 -- --ignored --nocapture"]
 async fn campaign_50_000_connections_get_an_event_a_second_each() {
