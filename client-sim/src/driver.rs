@@ -176,7 +176,7 @@ impl Driver {
         stop: &mut watch::Receiver<bool>,
     ) -> anyhow::Result<()> {
         let mut batch = Vec::with_capacity(BATCH);
-        // Once for all steps: the wait enters a list behind a lock, and leaves it when it is dropped.
+        // Once for all steps: a wait enters a list behind a lock, and leaves it when dropped.
         let mut stopped = pin!(stop.wait_for(|stop| *stop));
         loop {
             // A relay that reads nothing blocks a step for ever, and must not block the end of the
