@@ -141,8 +141,10 @@ pub(crate) fn record(
         retransmitted,
         queued: queued.clone(),
     };
+    let round_trip = |(link, _): &(Link, u64)| link.down.delay_ns + link.up.delay_ns;
     LinkRecord {
         parameters,
+        round_trip_ns: links.iter().map(round_trip).min(),
         parts: parts.collect(),
         congestion: tcp.congestion.clone(),
         tcp: format!(

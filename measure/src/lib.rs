@@ -32,7 +32,7 @@ pub use encodings::{EncodingsRecord, FirstDelivery, FirstDeliveryRecord};
 pub use environment::Environment;
 pub use exit::Exit;
 pub use latency::{Latency, LatencyError, Quantile};
-pub use link::{LinkFlow, LinkPart, LinkRecord, PartFlow};
+pub use link::{LinkFlow, LinkPart, LinkRecord, PartFlow, may_be_late_ns};
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,
     LatencyBound, MemoryRecord, NO_LINK, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess,

@@ -1,6 +1,8 @@
 //! What `compare search --metric break-even-bandwidth` found: sentences, tables, and how to read
 //! them.
 
+use measure::may_be_late_ns;
+
 use super::{
     number,
     table::{NOTHING, Table},
@@ -234,7 +236,8 @@ pub(crate) fn left_out(found: &BreakEven) -> Vec<String> {
 /// What to do where the emulator could not keep up; `None` where it could.
 pub(crate) fn remark(found: &BreakEven) -> Option<String> {
     let late = found.cells.iter().flat_map(|cell| &cell.blocks).filter(|block| {
-        block.time_ns_p50.is_none() && block.lateness_ns_p99.is_some_and(|late_ns| late_ns > 1_000_000)
+        let most_ns = may_be_late_ns(block.rtt_ns);
+        block.time_ns_p50.is_none() && block.lateness_ns_p99.is_some_and(|late_ns| late_ns > most_ns)
     });
     let (blocks, lowest) =
         late.fold((0, u64::MAX), |(count, low), block| (count + 1, low.min(block.down_bits_per_s)));

@@ -205,10 +205,10 @@ fn a_late_emulator_decides_nothing_and_is_named() {
     let late = found(|cell, block| {
         if cell.link.starts_with("down=100mbit") {
             let record = block.record.as_mut().unwrap();
-            let reason = "the emulator of links was late: p99 3.0 ms".to_owned();
+            let reason = "the emulator of links was late: p99 9.0 ms".to_owned();
             record.validity.add_timing(ValidityClass::Invalid, reason);
             let link = record.link.as_mut().unwrap();
-            (0..2_000).for_each(|_| link.lateness.record(3_000_000));
+            (0..2_000).for_each(|_| link.lateness.record(9_000_000));
         }
     });
     let blocks = || late.cells.iter().flat_map(|cell| &cell.blocks);

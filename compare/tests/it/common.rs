@@ -253,6 +253,7 @@ pub(crate) fn link(forwarded_bytes: u64) -> measure::LinkRecord {
     measure::LinkRecord {
         parts: Vec::new(),
         parameters: "down 1.6mbit, 75ms one way, queue 30000 bytes".to_owned(),
+        round_trip_ns: None,
         congestion: "cubic".to_owned(),
         tcp: "no_metrics_save=1".to_owned(),
         down: flow(),
