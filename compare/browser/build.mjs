@@ -1,0 +1,108 @@
+// Makes dist/ from src/ and the packages of package-lock.json: the page's script, the rows with the size
+// of each decoder, and the licences of what is bundled. With --check compares instead.
+
+import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+import { gzipSync } from "fflate";
+import protobuf from "protobufjs";
+import descriptor from "protobufjs/ext/descriptor/index.js";
+
+const here = new URL(".", import.meta.url);
+const path = (name) => fileURLToPath(new URL(name, here));
+const CHECKS = process.argv.includes("--check");
+
+/** Writes a file; with --check says that it is not current instead. */
+function write(name, content) {
+  const bytes = Buffer.from(content);
+  if (existsSync(path(name)) && readFileSync(path(name)).equals(bytes)) return;
+  if (CHECKS) {
+    console.error(`compare/browser/${name} is not what its sources and lock file make: npm install --no-save --ignore-scripts && npm run build`);
+    process.exitCode = 1;
+    return;
+  }
+  mkdirSync(dirname(path(name)), { recursive: true });
+  writeFileSync(path(name), bytes);
+}
+
+/** What protobufjs and protobuf-es need of the schemas, instead of the code that their compilers write. */
+function writeSchemas() {
+  const schemas = {};
+  for (const name of ["nostr", "nostr_binary"]) {
+    const source = readFileSync(path(`../../codecs/schema/${name}.proto`), "utf8");
+    const { root } = protobuf.parse(source, { keepCase: true });
+    root.resolveAll();
+    const file = root.toDescriptor("proto3").file.find((file) => file.package === name);
+    // protobufjs names types from where they are used, protobuf-es wants full names; all are top-level.
+    const fields = file.messageType.flatMap((type) => type.field).filter((field) => field.typeName);
+    for (const field of fields) field.typeName = `.${name}.${field.typeName.split(".").pop()}`;
+    const bytes = descriptor.FileDescriptorProto.encode(file).finish();
+    schemas[name] = { json: root.toJSON(), descriptor: Buffer.from(bytes).toString("base64") };
+  }
+  write("src/schemas.json", `${JSON.stringify(schemas, null, 1)}\n`);
+}
+
+const OPTIONS = { bundle: true, format: "iife", target: "es2022", minify: true, write: false, absWorkingDir: path(".") };
+
+/** The packages behind a bundle's inputs. */
+function packagesOf(metafile) {
+  const names = Object.keys(metafile.inputs).map((input) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(input)?.[1]);
+  return [...new Set(names.filter(Boolean))].sort();
+}
+
+const manifest = (name) => JSON.parse(readFileSync(path(`node_modules/${name}/package.json`), "utf8"));
+
+/** The text of a package's licence, which MIT, ISC, BSD and Apache ask to go with the code. */
+function licenceOf(name) {
+  const folder = path(`node_modules/${name}`);
+  const file = readdirSync(folder).find((file) => /^licen[cs]e/i.test(file));
+  if (file) return readFileSync(`${folder}/${file}`, "utf8").trim();
+  if (name === "nostr-wasm") {
+    // It says MIT without the text, as does libsecp256k1 in it.
+    const holders = "Copyright (c) the authors of nostr-wasm; of libsecp256k1, 2013 Pieter Wuille";
+    return licenceOf("cbor-x").replace(/^.*Copyright.*$/m, holders);
+  }
+  if (name !== "@bufbuild/protobuf") throw new Error(`${name} has no licence file: add its text here`);
+  // It has Apache's licence without its text, and Google's in the head of a file.
+  const google = readFileSync(`${folder}/dist/esm/wire/varint.js`, "utf8").split("\n");
+  const head = google.slice(0, google.findIndex((line) => !line.startsWith("//"))).join("\n");
+  return `${licenceOf("long")}\n\n${head}`;
+}
+
+function licences(names) {
+  const parts = names.map((name) => {
+    const { version, license } = manifest(name);
+    return `${name} ${version}: ${license}\n\n${licenceOf(name)}\n`;
+  });
+  return `What page.js contains besides this project's code.\n\n${parts.join(`\n${"-".repeat(72)}\n\n`)}`;
+}
+
+/** The script that a page needs for one row alone. */
+async function sizeOf({ source: { file, make, args } }) {
+  const contents = `import { ${make} } from "./src/${file}"; globalThis.made = ${make}(...${JSON.stringify(args)});`;
+  const { outputFiles } = await build({ ...OPTIONS, stdin: { contents, resolveDir: path(".") } });
+  const bytes = outputFiles[0].contents;
+  return { script_bytes: bytes.length, script_gzip_bytes: gzipSync(bytes, { level: 9, mtime: 0 }).length };
+}
+
+writeSchemas();
+const page = await build({
+  ...OPTIONS,
+  entryPoints: ["src/page.js"],
+  legalComments: "eof",
+  metafile: true,
+});
+const packages = packagesOf(page.metafile);
+write("dist/page.js", page.outputFiles[0].contents);
+write("dist/LICENSES.txt", licences(packages));
+
+const { ROWS, TASKS } = await import("./src/rows.js");
+const sized = async (row) => ({ ...row, ...(await sizeOf(row)), source: undefined });
+const rows = {
+  libraries: Object.fromEntries(packages.map((name) => [name, manifest(name).version])),
+  decoders: await Promise.all(ROWS.map(sized)),
+  tasks: await Promise.all(TASKS.map(sized)),
+};
+write("dist/rows.json", `${JSON.stringify(rows, null, 1)}\n`);
+console.log(`page.js ${page.outputFiles[0].contents.length} bytes, ${packages.length} packages`);

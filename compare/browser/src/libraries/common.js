@@ -1,0 +1,59 @@
+// What turns the values that libraries return into the object that JSON.parse would give.
+
+import { DecodeError, exact, hexOf, kindOf } from "../bytes.js";
+
+export const FIELDS = ["id", "pubkey", "created_at", "kind", "tags", "content", "sig"];
+
+/** Tag values travel as text or as the bytes of hex. */
+const value = (value) => (typeof value === "string" ? value : hexOf(value));
+const values = (tag) => tag.map(value);
+
+export function event(id, pubkey, created_at, kind, tags, content, sig) {
+  if (typeof content !== "string") throw new DecodeError("expected text");
+  return {
+    id: hexOf(id),
+    pubkey: hexOf(pubkey),
+    created_at: exact(Number(created_at)),
+    kind: kindOf(kind),
+    tags: tags.map(values),
+    content,
+    sig: hexOf(sig),
+  };
+}
+
+export function fromList(list) {
+  if (!Array.isArray(list) || list.length !== 7) throw new DecodeError("an event is an array of 7");
+  return event(list[0], list[1], list[2], list[3], list[4], list[5], list[6]);
+}
+
+const VERBS = { 1: "EVENT", 3: "EOSE", 10: "EVENTS", EVENT: "EVENT", EOSE: "EOSE", EVENTS: "EVENTS" };
+
+/** The message around events that a CBOR library returned. */
+export function cborMessage([verb, sub, body], item) {
+  if (VERBS[verb] === "EVENT") return ["EVENT", sub, item(body)];
+  if (VERBS[verb] === "EVENTS") return ["EVENTS", sub, body.map(item)];
+  if (VERBS[verb] === "EOSE") return ["EOSE", sub];
+  throw new DecodeError(`expected EVENT, EVENTS or EOSE, not message ${verb}`);
+}
+
+/** The oneof of a relay's message, whose fields both libraries name alike. */
+export function protoMessage(name, body, item) {
+  if (name === "event") return ["EVENT", body.sub, item(body.event)];
+  if (name === "events") return ["EVENTS", body.sub, body.events.map(item)];
+  if (name === "eose") return ["EOSE", body.sub];
+  throw new DecodeError(`expected EVENT, EVENTS or EOSE, not message ${name}`);
+}
+
+/** How an event of nostr.proto, whose ids are text, or of nostr_binary.proto becomes the object. */
+export function protoItem(schema, timeOf) {
+  const id = schema === "nostr" ? (text) => text : hexOf;
+  return (found) => ({
+    id: id(found.id),
+    pubkey: id(found.pubkey),
+    created_at: exact(timeOf(found)),
+    kind: kindOf(found.kind),
+    tags: found.tags.map((tag) => tag.values),
+    content: found.content,
+    sig: id(found.sig),
+  });
+}

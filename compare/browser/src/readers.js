@@ -1,0 +1,321 @@
+// Readers by hand, the rows called `tuned`: bytes to the object that JSON.parse would give. They take
+// what the format's encoder writes and some other encodings of the same event; other bytes are an Error.
+
+import { DecodeError, Reader, kindOf } from "./bytes.js";
+
+// --- DannyPack: codecs/src/formats/dannypack.rs ---------------------------------------------------
+
+function dannyString(reader) {
+  const head = reader.u8();
+  let length = head & 0x7f;
+  if (length === 0x7f) {
+    length = reader.varint();
+    if (length < 0x7f) throw new DecodeError("a length that is longer than need be");
+  }
+  if (head < 0x80) return reader.text(length);
+  if (length < 4) throw new DecodeError("short hex is stored as text");
+  return reader.hex(length);
+}
+
+export function dannypack(bytes) {
+  const reader = new Reader(bytes);
+  const id = reader.hex(32);
+  const pubkey = reader.hex(32);
+  const sig = reader.hex(64);
+  const created_at = reader.i64();
+  const kind = reader.u16();
+  const blockBytes = reader.varint();
+  const blockEnd = reader.at + blockBytes;
+  const tags = [];
+  for (let left = reader.varint(); left > 0; left--) {
+    const tag = [];
+    for (let values = reader.u8(); values > 0; values--) tag.push(dannyString(reader));
+    tags.push(tag);
+  }
+  if (reader.at !== blockEnd) throw new DecodeError("tags that end elsewhere than they say");
+  const content = dannyString(reader);
+  reader.finish();
+  return { id, pubkey, created_at, kind, tags, content, sig };
+}
+
+// --- Notepack: codecs/src/formats/notepack/mod.rs -------------------------------------------------
+
+function notepackValue(reader) {
+  const head = reader.varint();
+  const length = Math.floor(head / 2);
+  if (head % 2 === 0) return reader.text(length);
+  if (length === 0) throw new DecodeError("an empty value is stored as text");
+  return reader.hex(length);
+}
+
+export function notepack(bytes) {
+  const reader = new Reader(bytes);
+  if (reader.varint() !== 1) throw new DecodeError("a version other than 1");
+  const id = reader.hex(32);
+  const pubkey = reader.hex(32);
+  const sig = reader.hex(64);
+  const created_at = reader.signedVarint();
+  const kind = kindOf(reader.varint());
+  const content = reader.text(reader.varint());
+  const tags = [];
+  for (let left = reader.varint(); left > 0; left--) {
+    const tag = [];
+    for (let values = reader.varint(); values > 0; values--) tag.push(notepackValue(reader));
+    tags.push(tag);
+  }
+  reader.finish();
+  return { id, pubkey, created_at, kind, tags, content, sig };
+}
+
+// --- leaner: codecs/src/formats/go_nostr.rs -------------------------------------------------------
+
+export function leaner(bytes) {
+  const reader = new Reader(bytes);
+  const id = reader.hex(32);
+  const pubkey = reader.hex(32);
+  const sig = reader.hex(64);
+  const created_at = reader.u32BE();
+  const kind = reader.u16BE();
+  const content = reader.text(reader.u16BE());
+  const tags = [];
+  for (let left = reader.u8(); left > 0; left--) {
+    const tag = [];
+    for (let values = reader.u8(); values > 0; values--) {
+      tag.push(reader.text(reader.u16BE()));
+      if (reader.u8() !== 0) throw new DecodeError("a value without its 00");
+    }
+    tags.push(tag);
+  }
+  reader.finish();
+  return { id, pubkey, created_at, kind, tags, content, sig };
+}
+
+// --- CBOR packed: codecs/schema/nostr.cddl, RFC 8949 in its preferred serialization ---------------
+
+const [UINT, NINT, BYTES, TEXT, ARRAY] = [0, 1, 2, 3, 4];
+
+function argument(reader, info) {
+  if (info < 24) return info;
+  let value;
+  let least;
+  if (info === 24) [value, least] = [reader.u8(), 24];
+  else if (info === 25) [value, least] = [reader.u16BE(), 2 ** 8];
+  else if (info === 26) [value, least] = [reader.u32BE(), 2 ** 16];
+  else if (info === 27) [value, least] = [reader.u32BE() * 2 ** 32 + reader.u32BE(), 2 ** 32];
+  else throw new DecodeError("a CBOR item without a length");
+  if (value < least || !Number.isSafeInteger(value)) throw new DecodeError("a CBOR number of another form");
+  return value;
+}
+
+function head(reader, major) {
+  const byte = reader.u8();
+  if (byte >> 5 !== major) throw new DecodeError("a CBOR item of another type");
+  const info = byte & 31;
+  return info < 24 ? info : argument(reader, info);
+}
+
+function fixedBytes(reader, length) {
+  if (head(reader, BYTES) !== length) throw new DecodeError(`expected ${length} bytes`);
+  return reader.hex(length);
+}
+
+function cborInteger(reader) {
+  const byte = reader.u8();
+  const major = byte >> 5;
+  if (major > NINT) throw new DecodeError("a CBOR item of another type");
+  const value = argument(reader, byte & 31);
+  return major === UINT ? value : -1 - value;
+}
+
+function cborValue(reader) {
+  const byte = reader.u8();
+  const major = byte >> 5;
+  const info = byte & 31;
+  const length = info < 24 ? info : argument(reader, info);
+  if (major === TEXT) return reader.text(length);
+  if (major !== BYTES) throw new DecodeError("a CBOR item of another type");
+  if (length < 4) throw new DecodeError("short hex is stored as text");
+  return reader.hex(length);
+}
+
+function cborEvent(reader) {
+  if (head(reader, ARRAY) !== 7) throw new DecodeError("an event is an array of 7");
+  const id = fixedBytes(reader, 32);
+  const pubkey = fixedBytes(reader, 32);
+  const created_at = cborInteger(reader);
+  const kind = kindOf(head(reader, UINT));
+  const tags = [];
+  for (let left = head(reader, ARRAY); left > 0; left--) {
+    const tag = [];
+    for (let values = head(reader, ARRAY); values > 0; values--) tag.push(cborValue(reader));
+    tags.push(tag);
+  }
+  const content = reader.text(head(reader, TEXT));
+  const sig = fixedBytes(reader, 64);
+  return { id, pubkey, created_at, kind, tags, content, sig };
+}
+
+export function cborPacked(bytes) {
+  const reader = new Reader(bytes);
+  const event = cborEvent(reader);
+  reader.finish();
+  return event;
+}
+
+export function cborPackedMessage(bytes) {
+  const reader = new Reader(bytes);
+  const parts = head(reader, ARRAY);
+  const verb = head(reader, UINT);
+  const sub = reader.text(head(reader, TEXT));
+  if (verb === 1 && parts === 3) return finished(reader, ["EVENT", sub, cborEvent(reader)]);
+  if (verb === 3 && (parts === 2 || parts === 3)) {
+    if (parts === 3) {
+      for (let hints = head(reader, ARRAY); hints > 0; hints--) reader.text(head(reader, TEXT));
+    }
+    return finished(reader, ["EOSE", sub]);
+  }
+  if (verb === 10 && parts === 3) {
+    const events = [];
+    for (let left = head(reader, ARRAY); left > 0; left--) events.push(cborEvent(reader));
+    return finished(reader, ["EVENTS", sub, events]);
+  }
+  throw unread(verb);
+}
+
+function finished(reader, message) {
+  reader.finish();
+  return message;
+}
+
+/** The page asks for stored and live events only. */
+export function unread(verb) {
+  return new DecodeError(`expected EVENT, EVENTS or EOSE, not message ${verb}`);
+}
+
+// --- Protobuf: codecs/schema/nostr_binary.proto ---------------------------------------------------
+
+/** Keeps the reader within the next so many bytes; returns the end to give back. */
+function enter(reader, length) {
+  const outer = reader.end;
+  if (length > outer - reader.at) throw new DecodeError("the input ended early");
+  reader.end = reader.at + length;
+  return outer;
+}
+
+/** Passes over a field that the schema does not have; its numbers go up to `known`. */
+function skipField(reader, key, known) {
+  const number = Math.floor(key / 8);
+  if (number <= known) throw new DecodeError(`field ${number} of another wire type`);
+  const type = key % 8;
+  if (type === 0) reader.signedVarint(false);
+  else if (type === 1) reader.skip(8);
+  else if (type === 2) reader.skip(reader.varint(false));
+  else if (type === 5) reader.skip(4);
+  else throw new DecodeError("a wire type that proto3 does not have");
+}
+
+/** A field that comes once, by what is there of it. */
+function once(before, value) {
+  if (before !== undefined) throw new DecodeError("a field comes twice");
+  return value;
+}
+
+function protoTag(reader) {
+  const tag = [];
+  const outer = enter(reader, reader.varint(false));
+  while (reader.at < reader.end) {
+    if (reader.varint(false) !== 0x0a) throw new DecodeError("a tag of a later schema");
+    tag.push(reader.text(reader.varint(false)));
+  }
+  reader.end = outer;
+  return tag;
+}
+
+function protoBytes(reader, length) {
+  if (reader.varint(false) !== length) throw new DecodeError(`expected ${length} bytes`);
+  return reader.hex(length);
+}
+
+function protoEvent(reader, length) {
+  const outer = enter(reader, length);
+  let id, pubkey, created_at, kind, content, sig;
+  const tags = [];
+  while (reader.at < reader.end) {
+    const key = reader.varint(false);
+    if (key === 0x0a) id = once(id, protoBytes(reader, 32));
+    else if (key === 0x12) pubkey = once(pubkey, protoBytes(reader, 32));
+    else if (key === 0x18) created_at = once(created_at, reader.signedVarint(false));
+    else if (key === 0x20) kind = once(kind, kindOf(reader.signedVarint(false)));
+    else if (key === 0x2a) tags.push(protoTag(reader));
+    else if (key === 0x32) content = once(content, reader.text(reader.varint(false)));
+    else if (key === 0x3a) sig = once(sig, protoBytes(reader, 64));
+    else skipField(reader, key, 7);
+  }
+  reader.end = outer;
+  if (id === undefined || pubkey === undefined || sig === undefined) throw new DecodeError("a field is missing");
+  return { id, pubkey, created_at: created_at ?? 0, kind: kind ?? 0, tags, content: content ?? "", sig };
+}
+
+export function protoBinary(bytes) {
+  const reader = new Reader(bytes);
+  return protoEvent(reader, reader.end);
+}
+
+export function protoBinaryMessage(bytes) {
+  const reader = new Reader(bytes);
+  const key = reader.varint(false);
+  if (key !== 0x0a && key !== 0x1a && key !== 0x52) throw unread(Math.floor(key / 8));
+  enter(reader, reader.varint(false));
+  if (reader.end !== bytes.length) throw new DecodeError("a message is one field");
+  let sub;
+  const events = [];
+  while (reader.at < reader.end) {
+    const part = reader.varint(false);
+    if (part === 0x0a) sub = once(sub, reader.text(reader.varint(false)));
+    else if (part === 0x12 && key === 0x1a) reader.skip(reader.varint(false));
+    else if (part === 0x12) events.push(protoEvent(reader, reader.varint(false)));
+    else skipField(reader, part, 2);
+  }
+  sub ??= "";
+  if (key === 0x1a) return ["EOSE", sub];
+  if (events.length === 0 || (key === 0x0a && events.length > 1)) throw new DecodeError("no event, or too many");
+  return key === 0x0a ? ["EVENT", sub, events[0]] : ["EVENTS", sub, events];
+}
+
+// --- the common envelope: codecs/src/envelope/mod.rs ----------------------------------------------
+
+/** Messages of a format that defines only an event. */
+export function enveloped(readEvent) {
+  return (bytes) => {
+    const reader = new Reader(bytes);
+    const verb = reader.u8();
+    if (verb !== 0x81 && verb !== 0x83 && verb !== 0x8a) throw unread(verb - 0x80);
+    const sub = reader.text(reader.u8());
+    if (verb === 0x81) return ["EVENT", sub, readEvent(reader.rest())];
+    if (verb === 0x83) {
+      if (reader.u8() > 3) throw new DecodeError("hints that NIP-67 does not have");
+      return finished(reader, ["EOSE", sub]);
+    }
+    const events = [];
+    do {
+      const length = reader.varint();
+      const from = reader.skip(length);
+      events.push(readEvent(bytes.subarray(from, from + length)));
+    } while (reader.at < reader.end);
+    return ["EVENTS", sub, events];
+  };
+}
+
+// --- heads: what a client needs to pass over an event that it has ---------------------------------
+
+/** The id of a DannyPack event; what comes behind is not looked at. */
+export function dannypackId(bytes) {
+  return new Reader(bytes).hex(32);
+}
+
+/** The id of a Notepack event; what comes behind is not looked at. */
+export function notepackId(bytes) {
+  const reader = new Reader(bytes);
+  if (reader.varint() !== 1) throw new DecodeError("a version other than 1");
+  return reader.hex(32);
+}
