@@ -71,7 +71,10 @@ impl OwnRelay {
     }
 
     /// Starts a relay at this address, in the network namespace of the calling thread.
-    pub(crate) fn spawn(flags: &[OsString], address: Ipv4Addr) -> anyhow::Result<OwnRelay> {
+    ///
+    /// # Errors
+    /// When the relay does not start; its own message is on standard error.
+    pub fn spawn(flags: &[OsString], address: Ipv4Addr) -> anyhow::Result<OwnRelay> {
         let program = std::env::current_exe().context("cannot find the file of this program")?;
         let mut child = Command::new(program)
             .arg(RELAY_ROLE)

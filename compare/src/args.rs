@@ -1,5 +1,6 @@
 //! The command line and its help.
 
+mod browser;
 mod search;
 
 use std::{path::PathBuf, str::FromStr, time::Duration};
@@ -7,7 +8,10 @@ use std::{path::PathBuf, str::FromStr, time::Duration};
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use self::search::{SearchFlags, SearchMetric};
+pub(crate) use self::{
+    browser::BrowserFlags,
+    search::{SearchFlags, SearchMetric},
+};
 use crate::{
     matrix::{CellSpec, Matrix},
     plan::{self, Profile},
@@ -64,6 +68,9 @@ pub(crate) enum Command {
     /// Find the highest rate that each cell sustains under an SLO, or say that the generator is
     /// what ends it; or the bandwidth of an access link at which two cells take equally long
     Search(Box<SearchFlags>),
+    /// Measure what a page in Chromium spends on events in each format: decoding, over a WebSocket,
+    /// and beside verification and rendering (docs/browsers.md)
+    Browser(Box<BrowserFlags>),
     /// Count the instructions of relay and clients in user space by Valgrind: a cost that repeats,
     /// and is not time
     Instructions(Box<InstructionFlags>),

@@ -6,7 +6,8 @@ use crate::{
     matrix::CellSpec,
     plan::Plan,
     result::{
-        Block, BreakEven, CellProbes, CellResult, Config, Git, ResultFile, Search, SearchConfig, SelfTest,
+        Block, BreakEven, Browser, CellProbes, CellResult, Config, Git, ResultFile, Search, SearchConfig,
+        SelfTest,
     },
 };
 
@@ -61,6 +62,7 @@ impl ResultFile {
             cells,
             search: None,
             break_even: None,
+            browser: None,
             instructions: None,
         }
     }
@@ -80,6 +82,17 @@ impl ResultFile {
     pub fn of_break_even(header: Header, found: BreakEven, corpus: Option<CorpusRecord>) -> ResultFile {
         let empty = ResultFile::assemble(header, &[], &Plan { rounds: Vec::new() }, Vec::new());
         ResultFile { corpus, break_even: Some(found), ..empty }
+    }
+
+    /// The result of pages in a browser; `schedule` has their cells by round.
+    pub fn of_browser(
+        header: Header,
+        found: Browser,
+        schedule: Vec<Vec<String>>,
+        corpus: CorpusRecord,
+    ) -> ResultFile {
+        let empty = ResultFile::assemble(header, &[], &Plan { rounds: Vec::new() }, Vec::new());
+        ResultFile { corpus: Some(corpus), schedule, browser: Some(found), ..empty }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The program's main: runs the chosen command and maps its outcome to an exit code.
 
 mod break_even;
+mod browser;
 mod instructions;
 mod links;
 mod pilot;
@@ -58,6 +59,7 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
         Command::Run(flags) => measure(&flags, &args, known),
         Command::Selftest(flags) => test_instrument(&flags, known),
         Command::Search(flags) => look_for(&flags, &args, known),
+        Command::Browser(flags) => browser::measure(&flags, &args, known),
         Command::Instructions(flags) => instructions::count(&flags, known),
         Command::Export { dir, github_action_benchmark } => export(&dir, &github_action_benchmark),
         Command::Report { dir, readme, wide } => {

@@ -12,6 +12,7 @@ mod args;
 mod assemble;
 pub mod bandwidths;
 pub mod bracket;
+pub mod browser;
 pub mod cli;
 pub mod count;
 pub mod crossing;

@@ -207,6 +207,17 @@ pub enum Metric {
     RelayAllocations,
     /// Allocations of the client for each envelope, in builds that count them.
     ClientAllocations,
+    /// Nanoseconds of CPU of a browser's main thread for each event. This one and the next four are
+    /// of `compare browser`.
+    PageMain,
+    /// Nanoseconds of CPU of all of the renderer's threads for each event.
+    PageRenderer,
+    /// The same with the browser's network process.
+    PageAndNetwork,
+    /// Nanoseconds by the page's clock for each event.
+    PageWall,
+    /// Nanoseconds of the main thread for each of the first events of a fresh page.
+    PageCold,
 }
 
 impl Metric {
@@ -275,6 +286,11 @@ impl Metric {
             Metric::BothCpu => "relay + client CPU",
             Metric::RelayAllocations => "relay allocations",
             Metric::ClientAllocations => "client allocations",
+            Metric::PageMain => "main thread",
+            Metric::PageRenderer => "renderer",
+            Metric::PageAndNetwork => "renderer + network",
+            Metric::PageWall => "wall time",
+            Metric::PageCold => "first 100, main thread",
         }
     }
 
@@ -298,6 +314,11 @@ impl Metric {
             Metric::BothCpu => "relay + client µs/event",
             Metric::RelayAllocations => "relay allocations/event",
             Metric::ClientAllocations => "client allocations/event",
+            Metric::PageMain => "main µs/event",
+            Metric::PageRenderer => "renderer µs/event",
+            Metric::PageAndNetwork => "renderer + network µs/event",
+            Metric::PageWall => "wall µs/event",
+            Metric::PageCold => "first 100 µs/event",
         }
     }
 
@@ -311,7 +332,14 @@ impl Metric {
             | Metric::FiftiethEventP50
             | Metric::EoseP50
             | Metric::HandshakeP50 => 1e6,
-            Metric::RelayCpu | Metric::ClientCpu | Metric::BothCpu => 1e3,
+            Metric::RelayCpu
+            | Metric::ClientCpu
+            | Metric::BothCpu
+            | Metric::PageMain
+            | Metric::PageRenderer
+            | Metric::PageAndNetwork
+            | Metric::PageWall
+            | Metric::PageCold => 1e3,
             Metric::EnvelopesPerSecond
             | Metric::ThroughputP50
             | Metric::ThroughputP1
@@ -393,6 +421,12 @@ impl Metric {
             Metric::RelayAllocations => Some(measured.relay_allocations?.count as f64 / envelopes),
             Metric::ClientAllocations => Some(measured.client_allocations?.count as f64 / envelopes),
             Metric::PacketBytes => Some(measured.packet_bytes as f64 / envelopes),
+            // No run of a swarm has a page.
+            Metric::PageMain
+            | Metric::PageRenderer
+            | Metric::PageAndNetwork
+            | Metric::PageWall
+            | Metric::PageCold => None,
             Metric::LatencyP50
             | Metric::LatencyP99
             | Metric::LatencyP999

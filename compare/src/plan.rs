@@ -71,7 +71,6 @@ impl Plan {
     /// (scenario and rate) stay together in a round, because an anchor says something only about
     /// its own load.
     pub fn new(cells: &[CellSpec], rounds: u32, seed: u64) -> Plan {
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut loads: Vec<(usize, Vec<usize>)> = Vec::new();
         for (index, cell) in cells.iter().enumerate() {
             match loads.iter_mut().find(|(anchor, _)| cells[*anchor].load() == cell.load()) {
@@ -82,6 +81,13 @@ impl Plan {
                 }
             }
         }
+        Plan::of_loads(&loads, rounds, seed)
+    }
+
+    /// The same of loads that are pairs of an anchor's index and those of its other cells.
+    pub(crate) fn of_loads(loads: &[(usize, Vec<usize>)], rounds: u32, seed: u64) -> Plan {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut loads = loads.to_vec();
         let round = |_| {
             loads.shuffle(&mut random);
             let mut order = Vec::new();

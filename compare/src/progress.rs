@@ -84,9 +84,14 @@ impl Progress {
 
     /// Counts a block and shows its outcome.
     pub fn finish_block(&mut self, block: &Block) {
+        self.finish(outcome(block), block.usable().is_some());
+    }
+
+    /// The same for a block that says itself what came of it.
+    pub(crate) fn finish(&mut self, outcome: String, usable: bool) {
         self.finished += 1;
-        self.last = outcome(block);
-        self.invalid += usize::from(block.usable().is_none());
+        self.last = outcome;
+        self.invalid += usize::from(!usable);
         if let Some(bar) = &self.bar {
             bar.inc(1);
         } else if !self.quiet {
@@ -94,6 +99,13 @@ impl Progress {
             self.note(&format!("block {}/{of}, {}: {}; {left} left", self.finished, self.now, self.last));
         }
         self.draw("");
+    }
+
+    /// Prints a line unless progress is hidden.
+    pub(crate) fn say(&self, text: &str) {
+        if !self.quiet {
+            self.note(text);
+        }
     }
 
     /// Prints a line that stays above the progress line.

@@ -137,9 +137,23 @@ pub fn runnable_wait_ns() -> io::Result<u64> {
     Ok(sum)
 }
 
+/// CPU time of a process's first thread, which runs the script of a browser's page. Exact while the
+/// thread sleeps; of a running thread up to a tick of the scheduler old.
+///
+/// # Errors
+/// When the process has ended, or the kernel keeps no `schedstat`.
+pub fn main_thread_ns(pid: u32) -> io::Result<u64> {
+    schedstat_ns(&fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat"))?, 0)
+}
+
 /// The second field of a `schedstat` line: time on the run queue in nanoseconds.
 fn schedstat_wait_ns(text: &str) -> io::Result<u64> {
-    text.split_whitespace().nth(1).and_then(|field| field.parse().ok()).ok_or_else(|| {
+    schedstat_ns(text, 1)
+}
+
+/// A field of a `schedstat` line: time on a CPU, then time on the run queue, in nanoseconds.
+fn schedstat_ns(text: &str, field: usize) -> io::Result<u64> {
+    text.split_whitespace().nth(field).and_then(|field| field.parse().ok()).ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::InvalidData,
             format!("expected three numbers in schedstat, found {text:?}"),
@@ -206,6 +220,25 @@ mod tests {
     }
 
     #[test]
+    fn the_first_thread_of_another_process_is_its_whole_time_where_it_has_no_other() {
+        let work = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; read x";
+        let mut child =
+            Command::new("sh").args(["-c", work]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let clock = CpuClock::of_process(child.id()).unwrap();
+        let asleep = || fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap().contains(") S ");
+        while clock.read().unwrap().total_ns < 20_000_000 || !asleep() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        if let Ok(first) = main_thread_ns(child.id()) {
+            let whole = clock.read().unwrap().total_ns;
+            assert!(first.abs_diff(whole) < whole / 20, "{first} {whole}");
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(main_thread_ns(u32::MAX).is_err());
+    }
+
+    #[test]
     fn ticks_stand_behind_the_name_whatever_it_is() {
         let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194560 92 0 0 0 30 10 5 6 20 0 1 0 9 1 1";
         assert_eq!(user_and_system_ticks(stat), Some((30, 10)));
@@ -219,6 +252,7 @@ mod tests {
     fn scheduler_files_are_read_as_the_kernel_writes_them() {
         assert_eq!(schedstat_wait_ns("911782 102191 2\n").unwrap(), 102_191);
         assert!(schedstat_wait_ns("911782").is_err());
+        assert_eq!(schedstat_ns("911782 102191 2\n", 0).unwrap(), 911_782);
         let text = "some avg10=12.75 avg60=1.16 avg300=1.18 total=15801913\nfull avg10=0.00 avg60=0.00\n";
         assert_eq!(pressure_some_avg10(text), Some(12.75));
         assert_eq!(pressure_some_avg10("full avg10=0.00"), None);

@@ -27,7 +27,7 @@ mod validity;
 
 pub use allocations::Allocations;
 pub use counts::Counts;
-pub use cpu::{CpuClock, CpuTime, cpu_pressure_percent, runnable_wait_ns};
+pub use cpu::{CpuClock, CpuTime, cpu_pressure_percent, main_thread_ns, runnable_wait_ns};
 pub use encodings::{EncodingsRecord, FirstDelivery, FirstDeliveryRecord};
 pub use environment::Environment;
 pub use exit::Exit;

@@ -9,7 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    comparison::Comparison,
+    browser::{self, PageFigures},
+    comparison::{Comparison, comparisons},
     limits,
     slos::slos,
     steady::Steadiness,
@@ -28,7 +29,7 @@ use crate::{
 pub const DERIVED_FILE: &str = "derived.json";
 
 /// The layout of [`Derived`]. An added field raises the second number, any other change the first.
-pub const DERIVED_SCHEMA_VERSION: &str = "1.2";
+pub const DERIVED_SCHEMA_VERSION: &str = "1.3";
 
 /// What follows from a result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -52,6 +53,9 @@ pub struct Derived {
     /// Where two cells take equally long, of a search for break-even bandwidths.
     #[serde(default)]
     pub break_even: Vec<Versus>,
+    /// Each cell of `compare browser` in numbers.
+    #[serde(default)]
+    pub pages: Vec<PageFigures>,
 }
 
 /// One cell over its usable blocks.
@@ -95,9 +99,10 @@ impl Derived {
             command: result.command.clone(),
             started_utc: result.started_utc.clone(),
             cells: loads.iter().flat_map(cells).collect(),
-            comparisons: loads.iter().flat_map(LoadView::comparisons).collect(),
+            comparisons: comparisons(result),
             slos: slos(result, &loads),
             break_even: result.break_even.as_ref().map_or_else(Vec::new, crossing::versus),
+            pages: result.browser.as_ref().map_or_else(Vec::new, browser::figures),
             limits: result.search.as_ref().map_or_else(Vec::new, limits::limits),
         }
     }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use measure::Cell;
 
 use super::{
+    browser,
     comparison::{Comparison, Control, Verdict, comparisons, control_of},
     number,
     table::Table,
@@ -59,6 +60,8 @@ pub fn unlike(before: &ResultFile, after: &ResultFile) -> Vec<String> {
     check("corpus", corpus(before), corpus(after));
     check("scenarios", before.config.scenarios.join(","), after.config.scenarios.join(","));
     check("host", host(before), host(after));
+    let pages = |result: &ResultFile| result.browser.as_ref().map_or("none".to_owned(), browser::conditions);
+    check("browser", pages(before), pages(after));
     check("seconds of a block", before.config.seconds.to_string(), after.config.seconds.to_string());
     check("arguments of clients", before.config.client_args.join(" "), after.config.client_args.join(" "));
     let pairs = after.cells.iter().filter_map(|cell| {
@@ -120,7 +123,8 @@ pub fn diff(before: &ResultFile, after: &ResultFile) -> Diff {
 impl Diff {
     /// True when any change is called so, that of the control apart.
     pub fn any(&self, verdict: Verdict) -> bool {
-        let ranked = self.changes.iter().filter(|change| change.after.cell != CONTROL);
+        let is_control = |cell: &str| cell.rsplit(':').next() == Some(CONTROL);
+        let ranked = self.changes.iter().filter(|change| !is_control(&change.after.cell));
         ranked.map(|change| change.verdict).any(|found| found == verdict)
     }
 

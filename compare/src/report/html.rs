@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     answer::answer,
-    break_even,
+    break_even, browser,
     comparison::Comparison,
     derived::Derived,
     figures::{self, escape},
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     merged::Metric,
-    result::{BreakEven, ResultFile, Role, Search},
+    result::{BreakEven, Browser, ResultFile, Role, Search},
 };
 
 const STYLE: &str = include_str!("page.css");
@@ -50,6 +50,9 @@ pub fn html(result: &ResultFile) -> Result<String> {
     }
     if let Some(found) = &result.break_even {
         break_even_section(&mut body, found);
+    }
+    if let Some(found) = &result.browser {
+        browser_section(&mut body, found);
     }
     for load in &loads {
         section(&mut body, load)?;
@@ -140,6 +143,22 @@ fn break_even_section(body: &mut String, found: &BreakEven) {
         body.push_str(&table_html(&table, &ids));
     }
     let left_out = break_even::left_out(found);
+    if !left_out.is_empty() {
+        body.push_str(&list("Blocks left out", &left_out.join("\n")));
+    }
+}
+
+/// What was found, and a table for each part.
+fn browser_section(body: &mut String, found: &Browser) {
+    let item = |text: &String| format!("<li>{}</li>\n", escape(text));
+    let items: String = browser::findings(found).iter().map(item).collect();
+    add(body, format_args!("<ul>\n{items}</ul>\n"));
+    for (heading, table) in browser::tables(found) {
+        add(body, format_args!("<h2>{}</h2>\n", escape(&heading)));
+        let ids: Vec<&str> = table.rows.iter().map(|row| row[0].as_str()).collect();
+        body.push_str(&table_html(&table, &ids));
+    }
+    let left_out = browser::left_out(found);
     if !left_out.is_empty() {
         body.push_str(&list("Blocks left out", &left_out.join("\n")));
     }

@@ -3,6 +3,7 @@
 
 mod answer;
 mod break_even;
+mod browser;
 mod check;
 mod comparison;
 mod derived;
@@ -11,6 +12,7 @@ mod export;
 mod figures;
 mod html;
 mod instructions;
+mod judge;
 mod likeness;
 mod limits;
 mod links;
@@ -27,6 +29,7 @@ mod utilisation;
 mod view;
 mod warmth;
 
+pub use browser::PageFigures;
 pub use check::{Check, FAILS, Outcome, check};
 pub(crate) use comparison::deviations;
 pub use comparison::{Comparison, Verdict, comparisons};

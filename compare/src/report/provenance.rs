@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{likeness, number, table::Table};
+use super::{browser, likeness, number, table::Table};
 use crate::result::{CellResult, ResultFile};
 
 pub(crate) fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
@@ -95,6 +95,9 @@ pub(crate) fn provenance(result: &ResultFile) -> String {
     } else if result.break_even.is_some() {
         let (seed, arguments) = (result.config.seed, result.config.client_args.join(" "));
         line(&mut text, format_args!("- Seed: {seed}. Arguments of every client: {arguments}"));
+    } else if let Some(found) = &result.browser {
+        line(&mut text, format_args!("- Seed: {}", found.config.seed));
+        text.push_str(&browser::provenance(found));
     } else {
         line(&mut text, format_args!("{}", measured(result)));
     }

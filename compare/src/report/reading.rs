@@ -1,6 +1,6 @@
 //! How to read a report, as list items: what each figure means and how a verdict comes about.
 
-use super::{break_even, limits, view::LoadView};
+use super::{break_even, browser, limits, view::LoadView};
 use crate::{
     result::{RESULT_FILE, ResultFile},
     stats::{self, BAND},
@@ -13,6 +13,9 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
     }
     if let Some(found) = &result.break_even {
         return break_even::reading(found);
+    }
+    if let Some(found) = &result.browser {
+        return browser::reading(found);
     }
     let cells = loads.iter().map(LoadView::family).max().unwrap_or(0);
     let correction = if loads.iter().all(LoadView::is_corrected) {

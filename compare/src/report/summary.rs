@@ -6,7 +6,7 @@ use measure::{Counts, Status, ValidityClass};
 
 use super::{
     answer::answer,
-    break_even,
+    break_even, browser,
     comparison::{Comparison, Control, Verdict, control_of},
     likeness::{code_line, compression_line, mixed},
     limits, number,
@@ -42,6 +42,9 @@ pub fn summary(result: &ResultFile) -> String {
     }
     if let Some(found) = &result.break_even {
         text.push_str(&break_even::markdown(found));
+    }
+    if let Some(found) = &result.browser {
+        text.push_str(&browser::markdown(found));
     }
     for load in &loads {
         let comparisons = load.comparisons();
@@ -109,6 +112,9 @@ pub fn summary(result: &ResultFile) -> String {
 /// What the result is about.
 pub(crate) fn title(result: &ResultFile) -> String {
     let scenarios = result.config.scenarios.join(", ");
+    if result.browser.is_some() {
+        return "Wire formats in a browser".to_owned();
+    }
     match (&result.search, &result.break_even) {
         (Some(search), _) => format!("{scenarios}: the highest rate under {}", search.config.slo),
         (None, Some(_)) => format!("{scenarios}: break-even bandwidths"),
@@ -133,6 +139,10 @@ pub fn terminal(result: &ResultFile, wide: bool) -> String {
             fold(&mut text, &finding);
         }
         line(&mut text, format_args!("\n{}", break_even::terminal(found).trim_end()));
+    }
+    if let Some(found) = &result.browser {
+        browser::findings(found).iter().for_each(|finding| fold(&mut text, finding));
+        text.push_str(&browser::terminal(found));
     }
     let slos = slos(result, &loads);
     let loads: Vec<_> = loads.iter().map(|load| (load, load.comparisons())).collect();
@@ -385,6 +395,9 @@ pub(crate) fn headline(result: &ResultFile) -> String {
     }
     if let Some(found) = &result.break_even {
         return break_even::headline(found);
+    }
+    if let Some(found) = &result.browser {
+        return browser::headline(found);
     }
     let blocks: Vec<&Block> = result.cells.iter().flat_map(|cell| &cell.blocks).collect();
     let scheduled: usize = result.schedule.iter().map(Vec::len).sum();

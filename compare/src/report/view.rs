@@ -202,31 +202,34 @@ impl Anchors {
         Anchors(blocks.map(anchor).collect())
     }
 
-    /// A metric of the last anchor before and of the first behind a place in the same round that
-    /// know it.
-    fn around(&self, round: u32, position: u32, metric: Metric) -> impl Iterator<Item = f64> {
-        let known = move |(_, values): (&(u32, u32), &Values)| values.get(&metric).copied();
-        let before = self.0.range((round, 0)..(round, position)).rev().find_map(known);
-        let behind = self.0.range((round, position)..=(round, u32::MAX)).find_map(known);
-        before.into_iter().chain(behind)
-    }
-
     fn divide(&self, cell: &CellResult, latency: &str) -> BTreeMap<Metric, LogRatios> {
         let mut ratios: BTreeMap<Metric, LogRatios> = BTreeMap::new();
         for block in &cell.blocks {
             for (metric, own) in values(block, latency) {
-                // The mean of the two ratios' logarithms: pooled anchors bias high quantiles
-                // (docs/decisions/anchors.md).
-                let anchors = self.around(block.round, block.position, metric);
-                let logs: Vec<f64> = anchors.map(|anchor| (own / anchor).ln()).collect();
-                if !logs.is_empty() {
-                    let mean = logs.iter().sum::<f64>() / logs.len() as f64;
-                    ratios.entry(metric).or_default().insert(block.round, mean);
+                let known = |values: &Values| values.get(&metric).copied();
+                if let Some(log) = log_to_anchors(&self.0, (block.round, block.position), own, known) {
+                    ratios.entry(metric).or_default().insert(block.round, log);
                 }
             }
         }
         ratios
     }
+}
+
+/// The logarithm of a value divided by what is known of the last anchor before its place (round and
+/// position) and of the first behind it in the same round.
+pub(crate) fn log_to_anchors<V>(
+    anchors: &BTreeMap<(u32, u32), V>,
+    (round, position): (u32, u32),
+    own: f64,
+    known: impl Fn(&V) -> Option<f64>,
+) -> Option<f64> {
+    let before = anchors.range((round, 0)..(round, position)).rev().find_map(|(_, values)| known(values));
+    let behind = anchors.range((round, position)..=(round, u32::MAX)).find_map(|(_, values)| known(values));
+    // The mean of the two ratios' logarithms: pooled anchors bias high quantiles
+    // (docs/decisions/anchors.md).
+    let logs: Vec<f64> = before.into_iter().chain(behind).map(|anchor| (own / anchor).ln()).collect();
+    (!logs.is_empty()).then(|| logs.iter().sum::<f64>() / logs.len() as f64)
 }
 
 impl CellResult {

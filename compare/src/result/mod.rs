@@ -2,6 +2,7 @@
 //! `derived.json`.
 
 mod break_even;
+mod browser;
 mod git;
 mod instructions;
 mod planned;
@@ -16,6 +17,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use break_even::{BreakEven, BreakEvenConfig, CellTimes, TimedBlock};
+pub use browser::{
+    Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, BrowserStep, EventSet, Part,
+};
 pub use git::Git;
 pub use instructions::{Conditions, INSTRUCTIONS_FILE, Instructions, RESOLUTION, Row};
 pub use planned::{ChosenRate, PlannedRounds};
@@ -64,6 +68,9 @@ pub struct ResultFile {
     /// other results.
     #[serde(default)]
     pub break_even: Option<BreakEven>,
+    /// What `compare browser` was asked for and measured; absent in other results.
+    #[serde(default)]
+    pub browser: Option<Browser>,
     /// What was counted of the same cells: a file of its own beside the result's.
     #[serde(skip)]
     pub instructions: Option<Instructions>,
@@ -207,6 +214,12 @@ impl ResultFile {
         let known = |block: &Block| block.round < rounds;
         ensure!(
             result.cells.iter().flat_map(|cell| &cell.blocks).all(known),
+            "{name} has blocks beyond its rounds"
+        );
+        let in_browser =
+            result.browser.iter().flat_map(|browser| &browser.cells).flat_map(|cell| &cell.blocks);
+        ensure!(
+            in_browser.map(|block| block.round).all(|round| round < rounds),
             "{name} has blocks beyond its rounds"
         );
         Ok(result)

@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod break_even;
 #[cfg(test)]
+mod browser;
+#[cfg(test)]
 mod common;
 #[cfg(test)]
 mod diff;

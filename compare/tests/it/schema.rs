@@ -4,7 +4,7 @@
 use std::{path::Path, process::Command};
 
 use crate::{
-    break_even,
+    break_even, browser,
     common::{check_snapshot, result},
     report::{CELLS, measured, troubled},
 };
@@ -38,7 +38,9 @@ jsonschema.validate(file, schema)";
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let file = folder.path().join(compare::RESULT_FILE);
-    for result in [result("standard", 6, &CELLS, measured), troubled(), break_even::result()] {
+    for result in
+        [result("standard", 6, &CELLS, measured), troubled(), break_even::result(), browser::result()]
+    {
         result.write(folder.path()).unwrap();
         Derived::of(&result).write(folder.path()).unwrap();
         let derived = folder.path().join(DERIVED_FILE);

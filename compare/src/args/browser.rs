@@ -1,0 +1,159 @@
+//! The command line of `compare browser`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::{
+    browser::{LISTS, MIXED},
+    result::{BrowserConfig, MAX_ROUNDS, Part},
+};
+
+/// Formats that are measured when none are named: those of the comparison and msgpack.
+pub(crate) const OTHERS: &str = "msgpack";
+
+/// A part on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PartFlag {
+    /// Bytes or text to the object that an app uses: cold and warm
+    Decode,
+    /// A REQ for stored events to its EOSE, over a WebSocket, against relay-sim
+    EndToEnd,
+    /// Events as they are published, on a subscription after its EOSE
+    Live,
+    /// Decoding JSON beside verifying (noble, WebAssembly) and rendering
+    InProportion,
+}
+
+/// Which events are decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SetFlag {
+    /// 1,000 events from all over the corpus
+    Mixed,
+    /// Up to 200 events with 20 tags or more
+    Lists,
+}
+
+/// A compression that a browser's WebSocket has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompressionFlag {
+    /// As the format has it
+    None,
+    /// permessage-deflate
+    Deflate,
+}
+
+/// Several events in one message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BatchingFlag {
+    /// One event a message
+    Off,
+    /// The relay may put several events of a subscription into one
+    On,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    compare browser --part decode --formats json,cbor-packed,dannypack\n  \
+    compare browser --part end-to-end --formats json,dannypack --batching off,on --compressions none,deflate\n\n\
+    Needs Chromium or Chrome: `apt-get install chromium` on Debian.")]
+pub(crate) struct BrowserFlags {
+    /// What is measured, separated by commas [default: all four]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    part: Vec<PartFlag>,
+    /// Wire formats, separated by commas, core or all (that the page can read); JSON is always
+    /// among them
+    #[arg(long, value_delimiter = ',', default_values_t = ["core".to_owned(), OTHERS.to_owned()])]
+    pub(crate) formats: Vec<String>,
+    /// Events that are decoded, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "mixed,lists")]
+    events: Vec<SetFlag>,
+    /// End to end and live: compressions, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "none,deflate")]
+    compressions: Vec<CompressionFlag>,
+    /// End to end and live: batches, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "off,on")]
+    batching: Vec<BatchingFlag>,
+    /// Events to decode: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz [default: the bundled sample]
+    #[arg(long)]
+    corpus: Option<String>,
+    /// Rounds: in each, every row once in a fresh page. Intervals need 6 or more
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
+    rounds: u32,
+    /// Least time of a measured step, after a warm-up
+    #[arg(long, value_name = "MS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(10..=60_000))]
+    step_ms: u32,
+    /// Decides the order of the rows
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The browser [default: chromium, chromium-browser, google-chrome or google-chrome-stable on
+    /// PATH]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) chromium: Option<PathBuf>,
+    /// For tests of the instrument: this row's decoder changes an event, which must end the run
+    #[arg(long, value_name = "ROW", hide_short_help = true)]
+    pub(crate) plant: Option<String>,
+    /// Where the result folder is made
+    #[arg(long, default_value = "results")]
+    pub(crate) out: PathBuf,
+    /// Show no progress
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+impl BrowserFlags {
+    /// What was asked for, with the formats that the names stand for.
+    pub(crate) fn config(&self, formats: Vec<String>) -> BrowserConfig {
+        let of = |part: &PartFlag| match part {
+            PartFlag::Decode => Part::Decode,
+            PartFlag::EndToEnd => Part::EndToEnd,
+            PartFlag::Live => Part::Live,
+            PartFlag::InProportion => Part::InProportion,
+        };
+        let asked = if self.part.is_empty() { PartFlag::value_variants() } else { &self.part };
+        let mut parts: Vec<Part> = asked.iter().map(of).collect();
+        parts.sort_unstable();
+        parts.dedup();
+        BrowserConfig {
+            parts,
+            formats,
+            rounds: self.rounds,
+            step_ms: self.step_ms,
+            seed: self.seed,
+            corpus: self.corpus.clone(),
+        }
+    }
+
+    /// Names of the sets of events, each once.
+    pub(crate) fn sets(&self) -> Vec<String> {
+        let name = |set: &SetFlag| match set {
+            SetFlag::Mixed => MIXED.to_owned(),
+            SetFlag::Lists => LISTS.to_owned(),
+        };
+        once_each(self.events.iter().map(name))
+    }
+
+    /// Names of the compressions, each once.
+    pub(crate) fn compressions(&self) -> Vec<String> {
+        let name = |compression: &CompressionFlag| match compression {
+            CompressionFlag::None => "none".to_owned(),
+            CompressionFlag::Deflate => "deflate".to_owned(),
+        };
+        once_each(self.compressions.iter().map(name))
+    }
+
+    /// Whether there are batches, each answer once.
+    pub(crate) fn batchings(&self) -> Vec<bool> {
+        once_each(self.batching.iter().map(|batching| *batching == BatchingFlag::On))
+    }
+}
+
+fn once_each<T: PartialEq>(names: impl Iterator<Item = T>) -> Vec<T> {
+    let mut all = Vec::new();
+    for name in names {
+        if !all.contains(&name) {
+            all.push(name);
+        }
+    }
+    all
+}

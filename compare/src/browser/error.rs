@@ -1,0 +1,85 @@
+//! Why a browser cannot be measured.
+
+use std::time::Duration;
+
+/// Why a browser cannot be measured, or no longer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BrowserError {
+    /// There is no Chromium to start.
+    #[error(
+        "no Chromium or Chrome on PATH: `apt-get install chromium` (Debian) has one, or name it with --chromium FILE"
+    )]
+    NotInstalled,
+    /// It ended before it could be spoken to.
+    #[error("{program} did not start: {why}")]
+    NotStarted {
+        /// Its file.
+        program: String,
+        /// Its last words, or how it ended.
+        why: String,
+    },
+    /// Its connection ended: it was killed or crashed.
+    #[error("Chromium ended in the middle of a block: {0}")]
+    Ended(String),
+    /// It did not answer.
+    #[error("Chromium did not answer {method} within {} s", .within.as_secs())]
+    Silent {
+        /// The call.
+        method: String,
+        /// The limit.
+        within: Duration,
+    },
+    /// It refused a call of the DevTools protocol.
+    #[error("Chromium refused {method}: {why}")]
+    Refused {
+        /// The call.
+        method: String,
+        /// Its message.
+        why: String,
+    },
+    /// The page threw an exception.
+    #[error("the page failed in {expression}: {why}")]
+    Page {
+        /// What it was told to do.
+        expression: String,
+        /// The exception.
+        why: String,
+    },
+    /// A decoder returned another object than `JSON.parse`.
+    #[error("{decoder} reads event {id} otherwise than JSON.parse does: {found}")]
+    Differs {
+        /// The row.
+        decoder: String,
+        /// The event's id.
+        id: String,
+        /// What it returned, or its error.
+        found: String,
+    },
+    /// What came over a WebSocket is not what others received.
+    #[error("{cell} received {found} where JSON without compression received {expected}")]
+    Received {
+        /// The cell.
+        cell: String,
+        /// How many events, and their hash.
+        found: String,
+        /// The same of the anchor.
+        expected: String,
+    },
+    /// Nothing could be published to the relay.
+    #[error("the relay of {cell} failed: {why}")]
+    Relay {
+        /// The cell.
+        cell: String,
+        /// Why.
+        why: String,
+    },
+    /// The kernel or the browser did not say what a process spent.
+    #[error("cannot read the CPU time of Chromium's {what}: {why}")]
+    Cpu {
+        /// The process.
+        what: &'static str,
+        /// Why.
+        why: String,
+    },
+}

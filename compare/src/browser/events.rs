@@ -1,0 +1,168 @@
+//! The events that a page decodes, in every format, and the REQ that it sends.
+
+use anyhow::{Context, Result, ensure};
+use codecs::{ClientMessage, Codec, Event, Filter, Format, Implementation};
+use corpus::Corpus;
+use measure::CorpusRecord;
+use serde_json::{Value, json};
+
+use crate::result::EventSet;
+
+/// Every event of the corpus that all formats of the run can hold: what decoders are checked on.
+pub(crate) const ALL: &str = "all";
+/// Kinds and sizes as the corpus has them.
+pub(crate) const MIXED: &str = "mixed";
+/// Events with many tags.
+pub(crate) const LISTS: &str = "lists";
+
+/// Events of a set at most: a client's start, and what fits the caches as little as there.
+const MIXED_EVENTS: usize = 1_000;
+const LISTS_EVENTS: usize = 200;
+/// The tags from which an event is a list.
+const LIST_TAGS: usize = 20;
+
+/// The subscription of every REQ.
+const SUBSCRIPTION: &str = "feed";
+/// More than a set has.
+const REQUEST_LIMIT: u64 = 5_000;
+
+/// The events by set.
+#[derive(Debug)]
+pub(crate) struct Events {
+    events: Vec<Event<'static>>,
+    set_aside: usize,
+    /// The corpus, for results.
+    pub(crate) corpus: CorpusRecord,
+}
+
+impl Events {
+    /// Reads the corpus, the bundled one without a file, and leaves out what one of the formats
+    /// cannot hold.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or the formats hold nothing of it together.
+    pub(crate) fn read(file: Option<&str>, formats: &[String]) -> Result<Events> {
+        let mut corpus = match file {
+            Some(file) => Corpus::read(file.as_ref()).context("cannot read --corpus")?,
+            None => Corpus::bundled(),
+        };
+        let record = record_of(&corpus);
+        let before = corpus.events.len();
+        for name in formats {
+            let codec = codec(name)?;
+            corpus.events.retain(|event| codec.encode_event(event, &mut Vec::new()).is_ok());
+        }
+        ensure!(!corpus.events.is_empty(), "{}: no event that all of the formats can hold", corpus.name);
+        let set_aside = before - corpus.events.len();
+        Ok(Events { events: corpus.events, set_aside, corpus: record })
+    }
+
+    /// The events of a set, evenly from all over the corpus; none of a name that is no set.
+    pub(crate) fn of(&self, set: &str) -> Vec<&Event<'static>> {
+        let (most, least_tags) = match set {
+            ALL => (usize::MAX, 0),
+            MIXED => (MIXED_EVENTS, 0),
+            LISTS => (LISTS_EVENTS, LIST_TAGS),
+            _ => (0, 0),
+        };
+        let fitting: Vec<_> = self.events.iter().filter(|event| event.tags.len() >= least_tags).collect();
+        let taken = fitting.len().min(most);
+        (0..taken).map(|place| fitting[place * fitting.len() / taken]).collect()
+    }
+
+    /// The events of a set in a format, each behind its length as u32 LE.
+    pub(crate) fn frames(&self, set: &str, format: &str) -> Result<Vec<u8>> {
+        let codec = codec(format)?;
+        let (mut frames, mut event) = (Vec::new(), Vec::new());
+        for one in self.of(set) {
+            event.clear();
+            codec.encode_event(one, &mut event)?;
+            frames.extend_from_slice(
+                &u32::try_from(event.len()).context("an event below 4 GiB")?.to_le_bytes(),
+            );
+            frames.extend_from_slice(&event);
+        }
+        Ok(frames)
+    }
+
+    /// A set as results have it.
+    pub(crate) fn described(&self, set: &str) -> Result<EventSet> {
+        let events = self.of(set).len() as u64;
+        // Without the lengths.
+        let json_bytes = self.frames(set, Format::JSON.name())?.len() as u64 - 4 * events;
+        Ok(EventSet { name: set.to_owned(), events, json_bytes, set_aside: self.set_aside as u64 })
+    }
+}
+
+/// A REQ for everything that is stored, as a page sends it: text in JSON, else a list of bytes.
+pub(crate) fn request(format: &str) -> Result<Value> {
+    let filter = Filter { limit: Some(REQUEST_LIMIT), ..Filter::default() };
+    let message = ClientMessage::Req { subscription: SUBSCRIPTION.into(), filters: vec![filter] };
+    let mut bytes = Vec::new();
+    codec(format)?.encode_client(&message, &mut bytes)?;
+    Ok(match format.parse::<Format>()? == Format::JSON {
+        true => json!(String::from_utf8(bytes)?),
+        false => json!(bytes),
+    })
+}
+
+fn codec(format: &str) -> Result<&'static dyn Codec> {
+    Ok(format.parse::<Format>()?.codec(Implementation::Library)?)
+}
+
+fn record_of(corpus: &Corpus) -> CorpusRecord {
+    CorpusRecord {
+        name: corpus.name.clone(),
+        sha256: corpus.fingerprint.to_string(),
+        events: corpus.events.len() as u64,
+        origin: corpus.origin.to_string(),
+        kinds: corpus.kinds().into_iter().map(|(kind, count)| (kind.to_string(), count as u64)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_come_from_all_over_the_corpus() {
+        let events = Events::read(None, &["dannypack".to_owned()]).unwrap();
+        let (all, mixed, lists) = (events.of(ALL), events.of(MIXED), events.of(LISTS));
+        assert_eq!((all.len() + events.set_aside, mixed.len()), (5_000, MIXED_EVENTS));
+        assert!((50..=LISTS_EVENTS).contains(&lists.len()), "{}", lists.len());
+        assert!(lists.iter().all(|event| event.tags.len() >= LIST_TAGS));
+        assert_eq!(mixed[0], all[0]);
+        assert!(mixed[MIXED_EVENTS - 1].id != all[MIXED_EVENTS - 1].id);
+        assert!(events.of("xml").is_empty());
+    }
+
+    #[test]
+    fn what_a_format_cannot_hold_is_left_out_for_all() {
+        let everything = Events::read(None, &[]).unwrap();
+        let leaner = Events::read(None, &["leaner".to_owned()]).unwrap();
+        assert!(leaner.set_aside > 0 && everything.set_aside == 0);
+        assert_eq!(leaner.of(ALL).len() + leaner.set_aside, everything.of(ALL).len());
+        assert_eq!(leaner.corpus, everything.corpus);
+    }
+
+    #[test]
+    fn frames_are_events_behind_their_lengths() {
+        let events = Events::read(None, &[]).unwrap();
+        let frames = events.frames(LISTS, "json").unwrap();
+        let (mut rest, mut count) = (&frames[..], 0);
+        while let Some((length, behind)) = rest.split_first_chunk::<4>() {
+            let (event, behind) = behind.split_at(u32::from_le_bytes(*length).try_into().unwrap());
+            serde_json::from_slice::<Value>(event).unwrap();
+            (rest, count) = (behind, count + 1);
+        }
+        assert_eq!((rest.len(), count), (0, events.of(LISTS).len()));
+        assert_eq!(events.described(LISTS).unwrap().json_bytes, (frames.len() - 4 * count) as u64);
+    }
+
+    #[test]
+    fn a_request_is_text_in_json_and_bytes_elsewhere() {
+        assert_eq!(request("json").unwrap(), json!("[\"REQ\",\"feed\",{\"limit\":5000}]"));
+        assert_eq!(request("dannypack").unwrap()[0], json!(2));
+        assert!(request("xml").is_err());
+    }
+}

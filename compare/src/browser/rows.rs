@@ -1,0 +1,227 @@
+//! The rows of the tables, from what the page's script was built with, and the cells that they
+//! make.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::result::{BrowserCell, Part, Role};
+
+/// What `npm run build` says of the decoders in the page's script.
+const ROWS: &str = include_str!("../../browser/dist/rows.json");
+
+/// The first row: `JSON.parse` of text, which every ratio refers to.
+pub(crate) const BASE: &str = "json";
+/// The first row under another name: a standing A/A test.
+pub(crate) const CONTROL: &str = "json-control";
+
+/// Everything in the page's script.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Rows {
+    pub(crate) libraries: BTreeMap<String, String>,
+    decoders: Vec<Row>,
+    tasks: Vec<Row>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Row {
+    name: String,
+    #[serde(default = "json")]
+    format: String,
+    #[serde(default = "task")]
+    implementation: String,
+    library: Option<String>,
+    #[serde(default = "native")]
+    hex: String,
+    script_bytes: u64,
+    script_gzip_bytes: u64,
+}
+
+fn json() -> String {
+    BASE.to_owned()
+}
+
+fn task() -> String {
+    "task".to_owned()
+}
+
+fn native() -> String {
+    "native".to_owned()
+}
+
+/// What is asked for.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) parts: &'a [Part],
+    pub(crate) formats: &'a [String],
+    pub(crate) sets: &'a [String],
+    pub(crate) compressions: &'a [String],
+    pub(crate) batchings: &'a [bool],
+}
+
+impl Rows {
+    /// The rows of this build.
+    ///
+    /// # Panics
+    /// Only if the file in the repository is damaged; a test reads it.
+    pub(crate) fn bundled() -> Rows {
+        serde_json::from_str(ROWS).expect("a test reads the rows")
+    }
+
+    /// Formats that have a decoder, in the order of every table.
+    pub(crate) fn formats(&self) -> Vec<&str> {
+        let mut formats: Vec<&str> = self.decoders.iter().map(|row| row.format.as_str()).collect();
+        formats.dedup();
+        formats
+    }
+
+    /// The names of the decoders of some formats, which are compared with `JSON.parse` before
+    /// anything is timed.
+    pub(crate) fn decoders(&self, formats: &[String]) -> Vec<&str> {
+        self.of(formats).map(|row| row.name.as_str()).collect()
+    }
+
+    fn of(&self, formats: &[String]) -> impl Iterator<Item = &Row> {
+        let is_asked = |row: &&Row| row.name == BASE || formats.contains(&row.format);
+        self.decoders.iter().filter(is_asked)
+    }
+
+    /// The cells, each load (a part and its events) behind its anchor and its control.
+    ///
+    /// # Errors
+    /// Names a format without a decoder, and those that have one.
+    pub(crate) fn cells(&self, asked: &Asked<'_>) -> Result<Vec<BrowserCell>, String> {
+        let known = self.formats();
+        if let Some(unknown) = asked.formats.iter().find(|name| !known.contains(&name.as_str())) {
+            return Err(format!("the page has no decoder of {unknown:?}; known: {}", known.join(" ")));
+        }
+        let mut cells = Vec::new();
+        for part in asked.parts {
+            match part {
+                Part::Decode => {
+                    for set in asked.sets {
+                        self.add(*part, set, self.of(asked.formats).skip(1), &mut cells);
+                    }
+                }
+                Part::InProportion => self.add(*part, "mixed", self.tasks.iter(), &mut cells),
+                Part::EndToEnd | Part::Live => self.over_sockets(*part, asked, &mut cells),
+            }
+        }
+        Ok(cells)
+    }
+
+    /// The anchor, its control and these rows.
+    fn add<'a>(&self, part: Part, set: &str, rows: impl Iterator<Item = &'a Row>, to: &mut Vec<BrowserCell>) {
+        let base = &self.decoders[0];
+        to.push(cell(part, set, base, Role::Anchor));
+        to.push(cell(part, set, base, Role::Control));
+        to.extend(rows.map(|row| cell(part, set, row, Role::Cell)));
+    }
+
+    /// Of each format its first decoder, under each compression, with batches and without.
+    fn over_sockets(&self, part: Part, asked: &Asked<'_>, to: &mut Vec<BrowserCell>) {
+        let set = "mixed";
+        self.add(part, set, std::iter::empty(), to);
+        let mut formats: Vec<&str> = Vec::new();
+        for row in self.of(asked.formats) {
+            if row.implementation == "head" || formats.contains(&row.format.as_str()) {
+                continue;
+            }
+            formats.push(&row.format);
+            for compression in asked.compressions {
+                for &batched in asked.batchings {
+                    if row.name == BASE && compression == "none" && !batched {
+                        continue;
+                    }
+                    let plain = cell(part, set, row, Role::Cell);
+                    let batches = if batched { "+batched" } else { "" };
+                    let id = format!("{}+{compression}{batches}", plain.id);
+                    to.push(BrowserCell { id, compression: compression.clone(), batched, ..plain });
+                }
+            }
+        }
+    }
+}
+
+fn cell(part: Part, set: &str, row: &Row, role: Role) -> BrowserCell {
+    let name = if role == Role::Control { CONTROL } else { &row.name };
+    let prefix = match part {
+        Part::Decode => format!("decode:{set}"),
+        Part::EndToEnd => "end-to-end".to_owned(),
+        Part::Live => "live".to_owned(),
+        Part::InProportion => "in-proportion".to_owned(),
+    };
+    BrowserCell {
+        id: format!("{prefix}:{name}"),
+        part,
+        events: set.to_owned(),
+        role,
+        row: row.name.clone(),
+        format: row.format.clone(),
+        implementation: row.implementation.clone(),
+        library: row.library.clone(),
+        hex: row.hex.clone(),
+        compression: "none".to_owned(),
+        batched: false,
+        script_bytes: row.script_bytes,
+        script_gzip_bytes: row.script_gzip_bytes,
+        blocks: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cells(parts: &[Part], formats: &[&str]) -> Vec<BrowserCell> {
+        let formats: Vec<String> = formats.iter().map(|name| (*name).to_owned()).collect();
+        let asked = Asked {
+            parts,
+            formats: &formats,
+            sets: &["mixed".to_owned(), "lists".to_owned()],
+            compressions: &["none".to_owned(), "deflate".to_owned()],
+            batchings: &[false, true],
+        };
+        Rows::bundled().cells(&asked).unwrap()
+    }
+
+    #[test]
+    fn every_load_begins_with_its_anchor_and_its_control() {
+        let all = cells(&[Part::Decode, Part::EndToEnd, Part::InProportion], &["json", "dannypack"]);
+        let loads: Vec<&[BrowserCell]> =
+            all.chunk_by(|one, other| (one.part, &one.events) == (other.part, &other.events)).collect();
+        assert_eq!(loads.len(), 4);
+        for load in loads {
+            assert_eq!((load[0].role, load[1].role), (Role::Anchor, Role::Control), "{}", load[0].id);
+            assert!(load[2..].iter().all(|cell| cell.role == Role::Cell) && load.len() > 3);
+        }
+        let ids: std::collections::BTreeSet<&str> = all.iter().map(|cell| cell.id.as_str()).collect();
+        assert_eq!(ids.len(), all.len(), "two cells bear one name");
+    }
+
+    #[test]
+    fn over_sockets_a_format_has_one_decoder_under_every_compression_with_and_without_batches() {
+        let all = cells(&[Part::EndToEnd], &["cbor-packed"]);
+        let ids: Vec<&str> = all.iter().map(|cell| cell.id.trim_start_matches("end-to-end:")).collect();
+        let expected = [
+            "json",
+            "json-control",
+            "json+none+batched",
+            "json+deflate",
+            "json+deflate+batched",
+            "cbor-packed:cbor-x+none",
+            "cbor-packed:cbor-x+none+batched",
+            "cbor-packed:cbor-x+deflate",
+            "cbor-packed:cbor-x+deflate+batched",
+        ];
+        assert_eq!(ids, expected);
+    }
+
+    #[test]
+    fn a_format_without_a_decoder_is_refused_with_those_that_have_one() {
+        let formats = vec!["tlv".to_owned()];
+        let asked = Asked { parts: &[], formats: &formats, sets: &[], compressions: &[], batchings: &[] };
+        let error = Rows::bundled().cells(&asked).unwrap_err();
+        assert!(error.contains("tlv") && error.contains("dannypack"), "{error}");
+    }
+}

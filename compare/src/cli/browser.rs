@@ -1,0 +1,121 @@
+//! `compare browser`: pages are measured in rounds, and a result folder is written.
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    time::SystemTime,
+};
+
+use anyhow::Result;
+use measure::{Environment, Exit, Status, utc};
+
+use super::{command_line, make_folder, show, stopped_code, write_reports};
+use crate::{
+    args::BrowserFlags,
+    assemble::Header,
+    browser::{self, Asked, BrowserError, Question, Rows},
+    git,
+    matrix::Known,
+    result::ResultFile,
+};
+
+/// Measures and writes a result folder.
+pub(super) fn measure(flags: &BrowserFlags, args: &[OsString], known: &Known) -> Result<Exit> {
+    let rows = Rows::bundled();
+    let formats = formats(&flags.formats, &rows, known);
+    let config = flags.config(formats);
+    let asked = Asked {
+        parts: &config.parts,
+        formats: &config.formats,
+        sets: &flags.sets(),
+        compressions: &flags.compressions(),
+        batchings: &flags.batchings(),
+    };
+    let cells = match rows.cells(&asked) {
+        Ok(cells) => cells,
+        Err(reason) => {
+            say(&format!("error: {reason}"));
+            return Ok(Exit::Usage);
+        }
+    };
+    let program = match browser::find(flags.chromium.as_deref()) {
+        Ok(program) => program,
+        Err(error) => {
+            say(&format!("error: {error}"));
+            return Ok(Exit::Usage);
+        }
+    };
+    let started = SystemTime::now();
+    let (git, host) = (git::current(), Environment::collect());
+    let (plant, quiet) = (flags.plant.as_deref(), flags.quiet);
+    let question = Question { program: &program, config: &config, cells, plant, quiet };
+    let found = match browser::run_until_signal(question) {
+        Err(error)
+            if matches!(
+                error.downcast_ref(),
+                Some(BrowserError::Differs { .. } | BrowserError::Received { .. })
+            ) =>
+        {
+            say(&format!("error: {error}; nothing was measured"));
+            return Ok(Exit::Unbalanced);
+        }
+        found => found?,
+    };
+    let blocks = || found.browser.cells.iter().flat_map(|cell| &cell.blocks);
+    if blocks().next().is_none() {
+        say("error: nothing was measured, so no result was written");
+        if let Status::Incomplete { reason } = &found.status {
+            say(reason);
+        }
+        return Ok(stopped_code(found.stopped).unwrap_or(Exit::Error));
+    }
+    let usable = found.browser.cells.iter().all(|cell| cell.blocks.iter().any(|block| block.why.is_empty()));
+    let id = |place: &usize| found.browser.cells[*place].id.clone();
+    let schedule = found.plan.rounds.iter().map(|round| round.iter().map(id).collect()).collect();
+    let header = Header {
+        command: command_line(args),
+        git,
+        host,
+        started_utc: utc::format(started),
+        status: found.status.clone(),
+        config: config.as_run(),
+        selftest: None,
+    };
+    let result = ResultFile::of_browser(header, found.browser, schedule, found.corpus);
+    let folder = make_folder(&flags.out, &format!("{}-browser-{}", utc::compact(started), config.seed))?;
+    result.write(&folder)?;
+    write_reports(&result, &folder)?;
+    show(&result, false)?;
+    say(&format!("\nwritten to {}", folder.display()));
+    Ok(match (stopped_code(found.stopped), found.status) {
+        (Some(exit), _) => exit,
+        (None, Status::Incomplete { reason }) => {
+            say(&format!("error: {reason}"));
+            Exit::Error
+        }
+        (None, Status::Complete) if !usable => Exit::Invalid,
+        (None, Status::Complete) => Exit::Success,
+    })
+}
+
+/// The formats behind names and groups, in the order of every table.
+fn formats(wanted: &[String], rows: &Rows, known: &Known) -> Vec<String> {
+    let readable = rows.formats();
+    let mut formats: Vec<String> = Vec::new();
+    for name in wanted {
+        match name.as_str() {
+            "all" => formats.extend(readable.iter().map(|format| (*format).to_owned())),
+            "core" => formats.extend(known.core_formats.iter().map(|format| (*format).to_owned())),
+            _ => formats.push(name.clone()),
+        }
+    }
+    let place = |format: &String| readable.iter().position(|name| name == format);
+    formats.sort_by_key(|format| place(format).unwrap_or(usize::MAX));
+    formats.dedup();
+    formats
+}
+
+fn say(line: &str) {
+    // A closed stderr loses nothing: the result has the same.
+    let _ = writeln!(io::stderr(), "{line}");
+}

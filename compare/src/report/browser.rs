@@ -1,0 +1,350 @@
+//! What `compare browser` measured: tables and verdicts of each load (a part and its events), and
+//! how to read them.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    judge::{Comparison, Judged, Verdict, is_corrected, judge},
+    number,
+    table::{NOTHING, Table},
+    view::log_to_anchors,
+};
+use crate::{
+    merged::Metric,
+    result::{Browser, BrowserBlock, BrowserCell, Part, Role},
+    stats,
+};
+
+/// How many left-out blocks are listed; the result file has all of them.
+const LISTED_BLOCKS: usize = 20;
+
+/// The metrics of a part, all of them judged.
+fn metrics(part: Part) -> &'static [Metric] {
+    match part {
+        Part::Decode | Part::InProportion => &[Metric::PageMain, Metric::PageRenderer, Metric::PageCold],
+        Part::EndToEnd | Part::Live => &[Metric::PageMain, Metric::PageAndNetwork, Metric::PageWall],
+    }
+}
+
+/// One cell over the blocks that count.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PageFigures {
+    /// The cell's name.
+    pub id: String,
+    /// Blocks that ran.
+    pub blocks: u64,
+    /// Of those, the ones that count.
+    pub usable_blocks: u64,
+    /// Medians over blocks, in nanoseconds an event.
+    pub figures: BTreeMap<Metric, f64>,
+    /// Median of the script heap after garbage collection.
+    pub heap_bytes: Option<f64>,
+    /// Median of the most memory that the renderer had.
+    pub peak_bytes: Option<f64>,
+}
+
+/// A metric of a block that counts, in nanoseconds an event; never zero.
+fn value(block: &BrowserBlock, metric: Metric) -> Option<f64> {
+    let step = match metric {
+        Metric::PageCold => block.cold.as_ref()?,
+        _ => block.warm.as_ref()?,
+    };
+    let ns = match metric {
+        Metric::PageMain | Metric::PageCold => step.main_ns,
+        Metric::PageRenderer => step.renderer_ns,
+        Metric::PageAndNetwork => step.renderer_ns + step.network_ns,
+        Metric::PageWall => step.wall_ns,
+        _ => 0,
+    };
+    (block.why.is_empty() && step.events > 0 && ns > 0).then(|| ns as f64 / step.events as f64)
+}
+
+/// Medians over the blocks of a cell that count.
+fn median_of(cell: &BrowserCell, of: impl Fn(&BrowserBlock) -> Option<f64>) -> Option<f64> {
+    stats::median(&cell.blocks.iter().filter(|block| block.why.is_empty()).filter_map(of).collect::<Vec<_>>())
+}
+
+/// The cells in numbers.
+pub(crate) fn figures(found: &Browser) -> Vec<PageFigures> {
+    let of = |cell: &BrowserCell| PageFigures {
+        id: cell.id.clone(),
+        blocks: cell.blocks.len() as u64,
+        usable_blocks: cell.blocks.iter().filter(|block| block.why.is_empty()).count() as u64,
+        figures: metrics(cell.part)
+            .iter()
+            .filter_map(|metric| Some((*metric, median_of(cell, |block| value(block, *metric))?)))
+            .collect(),
+        heap_bytes: median_of(cell, |block| block.heap_bytes.map(|bytes| bytes as f64)),
+        peak_bytes: median_of(cell, |block| block.peak_bytes.map(|bytes| bytes as f64)),
+    };
+    found.cells.iter().map(of).collect()
+}
+
+/// The cells of each load, its anchor first.
+fn loads(found: &Browser) -> impl Iterator<Item = &[BrowserCell]> {
+    found.cells.chunk_by(|one, other| (one.part, &one.events) == (other.part, &other.events))
+}
+
+/// Each cell against its load's anchor, in every metric.
+pub(crate) fn comparisons(found: &Browser) -> Vec<Comparison> {
+    loads(found).flat_map(|load| compare(load, found.config.rounds)).collect()
+}
+
+fn compare(load: &[BrowserCell], rounds: u32) -> Vec<Comparison> {
+    let Some((anchor, others)) = load.split_first() else { return Vec::new() };
+    let family = others.iter().filter(|cell| cell.role == Role::Cell).count();
+    let mut comparisons = Vec::new();
+    for metric in metrics(anchor.part) {
+        let of_block = |block: &BrowserBlock| Some(((block.round, block.position), value(block, *metric)?));
+        let anchors: BTreeMap<(u32, u32), f64> = anchor.blocks.iter().filter_map(of_block).collect();
+        let logs = |cell: &BrowserCell| -> Vec<f64> {
+            let blocks = cell.blocks.iter().filter_map(of_block);
+            blocks.filter_map(|(place, own)| log_to_anchors(&anchors, place, own, |ns| Some(*ns))).collect()
+        };
+        let samples: Vec<(Role, Vec<f64>)> = others.iter().map(|cell| (cell.role, logs(cell))).collect();
+        let judged = judge(&samples, is_corrected(rounds, family));
+        let named = others.iter().zip(judged).filter_map(|(cell, judged): (_, Option<Judged>)| {
+            Some(judged?.of(&cell.id, &anchor.id, *metric, None))
+        });
+        comparisons.extend(named);
+    }
+    comparisons
+}
+
+/// What a load is, in a heading.
+fn heading(load: &[BrowserCell]) -> String {
+    let set = &load[0].events;
+    match load[0].part {
+        Part::Decode => format!("Decoding, {set} events"),
+        Part::EndToEnd => format!("REQ to EOSE over a WebSocket, {set} events"),
+        Part::Live => format!("Live events over a WebSocket, {set} events"),
+        Part::InProportion => format!("Decoding JSON beside what an app does with an event, {set} events"),
+    }
+}
+
+/// What the rows are called: without the part and the set, which the heading has.
+fn label(cell: &BrowserCell) -> String {
+    match cell.role {
+        Role::Control => "json-control".to_owned(),
+        _ if cell.part == Part::InProportion && cell.role == Role::Anchor => "decode json".to_owned(),
+        _ => cell.row.clone(),
+    }
+}
+
+/// A heading and a table for each load.
+pub(crate) fn tables(found: &Browser) -> Vec<(String, Table)> {
+    let comparisons = comparisons(found);
+    loads(found).map(|load| (heading(load), table(load, &comparisons))).collect()
+}
+
+fn table(load: &[BrowserCell], comparisons: &[Comparison]) -> Table {
+    let part = load[0].part;
+    let over_sockets = part.is_over_sockets();
+    let mut headings = vec!["row"];
+    headings.extend(over_sockets.then_some(["compression", "batches"]).into_iter().flatten());
+    let names = headings.len();
+    for metric in metrics(part) {
+        headings.extend([metric.heading(), "× json"]);
+    }
+    headings.extend(if over_sockets { ["messages/event", "blocks"] } else { ["script gzip KB", "blocks"] });
+    headings.push("heap MB");
+    let mut table = Table::new(names, &headings);
+    for cell in load {
+        let mut row = vec![label(cell)];
+        if over_sockets {
+            row.extend([cell.compression.clone(), if cell.batched { "on" } else { "off" }.to_owned()]);
+        }
+        for metric in metrics(part) {
+            let ns = median_of(cell, |block| value(block, *metric));
+            row.push(shown(ns, metric.unit()));
+            let found = comparisons.iter().find(|c| c.cell == cell.id && c.metric == *metric);
+            row.push(found.map_or_else(|| NOTHING.to_owned(), Comparison::short));
+        }
+        row.push(if over_sockets {
+            let each = |block: &BrowserBlock| {
+                let step = block.warm.as_ref().filter(|step| step.events > 0)?;
+                Some(step.messages as f64 / step.events as f64)
+            };
+            shown(median_of(cell, each), 1.0)
+        } else {
+            number::three(cell.script_gzip_bytes as f64 / 1e3)
+        });
+        let usable = cell.blocks.iter().filter(|block| block.why.is_empty()).count();
+        row.push(format!("{usable}/{}", cell.blocks.len()));
+        row.push(shown(median_of(cell, |block| block.heap_bytes.map(|bytes| bytes as f64)), 1e6));
+        table.rows.push(row);
+    }
+    table
+}
+
+fn shown(value: Option<f64>, unit: f64) -> String {
+    value.map_or_else(|| NOTHING.to_owned(), |value| number::three(value / unit))
+}
+
+/// A sentence for each load, and the share of decoding where the run has it.
+pub(crate) fn findings(found: &Browser) -> Vec<String> {
+    let comparisons = comparisons(found);
+    let sentences = loads(found).filter_map(|load| finding(load, &comparisons));
+    sentences.chain(share_of_decoding(found)).collect()
+}
+
+fn finding(load: &[BrowserCell], comparisons: &[Comparison]) -> Option<String> {
+    let compared = load.iter().filter(|cell| cell.role == Role::Cell && cell.implementation != "head");
+    let of = |cell: &BrowserCell| {
+        comparisons.iter().find(|c| c.cell == cell.id && c.metric == Metric::PageMain).cloned()
+    };
+    let mut decided: Vec<(String, Comparison)> =
+        compared.filter_map(|cell| Some((name(cell), of(cell)?))).collect();
+    decided.retain(|(_, c)| matches!(c.verdict, Verdict::Better | Verdict::Worse));
+    decided.sort_by(|(_, one), (_, other)| one.ratio.total_cmp(&other.ratio));
+    let (Some((first, least)), Some((last, most))) = (decided.first(), decided.last()) else { return None };
+    Some(format!(
+        "{}: CPU of the main thread against JSON.parse is between {} ({first}) and {} ({last}) where it is decided, \
+         {} rows cheaper and {} dearer.",
+        heading(load),
+        number::ratio(least.ratio),
+        number::ratio(most.ratio),
+        decided.iter().filter(|(_, c)| c.verdict == Verdict::Better).count(),
+        decided.iter().filter(|(_, c)| c.verdict == Verdict::Worse).count(),
+    ))
+}
+
+/// A cell's name in a sentence.
+fn name(cell: &BrowserCell) -> String {
+    match cell.part {
+        Part::EndToEnd | Part::Live => {
+            format!("{} {}{}", cell.row, cell.compression, if cell.batched { " in batches" } else { "" })
+        }
+        Part::Decode | Part::InProportion => cell.row.clone(),
+    }
+}
+
+/// What share decoding has of decoding and verifying, for each library that verifies.
+fn share_of_decoding(found: &Browser) -> Vec<String> {
+    let Some(load) = loads(found).find(|load| load[0].part == Part::InProportion) else { return Vec::new() };
+    let main = |cell: &BrowserCell| median_of(cell, |block| value(block, Metric::PageMain));
+    let Some(decode) = main(&load[0]) else { return Vec::new() };
+    let verifying = load.iter().filter(|cell| cell.row.starts_with("verify:"));
+    let share = |cell: &BrowserCell| {
+        let share = 100.0 * decode / (decode + main(cell)?);
+        Some(format!("Decoding JSON is {} % of decoding and {}.", number::three(share), cell.row))
+    };
+    verifying.filter_map(share).collect()
+}
+
+/// What was run and how much of it counts, in a sentence.
+pub(crate) fn headline(found: &Browser) -> String {
+    let blocks = || found.cells.iter().flat_map(|cell| &cell.blocks);
+    let sandbox = if found.software.sandbox { "" } else { ", without its sandbox as root" };
+    format!(
+        "Pages in {} (V8 {}), headless{sandbox}: {} blocks of {} ms in {} rounds, {} left out.",
+        found.software.product,
+        found.software.v8,
+        blocks().count(),
+        found.config.step_ms,
+        found.config.rounds,
+        blocks().filter(|block| !block.why.is_empty()).count(),
+    )
+}
+
+/// The blocks that do not count, and why.
+pub(crate) fn left_out(found: &Browser) -> Vec<String> {
+    let blocks = found.cells.iter().flat_map(|cell| cell.blocks.iter().map(move |block| (cell, block)));
+    let left_out: Vec<_> = blocks.filter(|(_, block)| !block.why.is_empty()).collect();
+    let listed = left_out.iter().take(LISTED_BLOCKS);
+    let mut lines: Vec<String> = listed
+        .map(|(cell, block)| format!("round {}, {}: {}", block.round + 1, cell.id, block.why.join("; ")))
+        .collect();
+    if left_out.len() > LISTED_BLOCKS {
+        lines.push(format!("and {} more, see result.json", left_out.len() - LISTED_BLOCKS));
+    }
+    lines
+}
+
+/// Sentences and tables for a terminal.
+pub(crate) fn terminal(found: &Browser) -> String {
+    let parts = tables(found).into_iter().map(|(heading, table)| format!("\n{heading}\n{}", table.text()));
+    format!("{}\n{}\n", parts.collect::<String>(), Verdict::MARKS)
+}
+
+/// The section of the summary.
+pub(crate) fn markdown(found: &Browser) -> String {
+    let mut text = String::from("\n");
+    findings(found).iter().for_each(|finding| text.push_str(&format!("- {finding}\n")));
+    for (heading, table) in tables(found) {
+        text.push_str(&format!("\n## {heading}\n\n{}", table.markdown()));
+    }
+    let left_out = left_out(found);
+    if !left_out.is_empty() {
+        text.push_str("\n## Blocks left out\n\n");
+        left_out.iter().for_each(|line| text.push_str(&format!("- {line}\n")));
+    }
+    text
+}
+
+/// List items.
+pub(crate) fn reading(found: &Browser) -> String {
+    let cells = loads(found).map(|load| load.iter().filter(|cell| cell.role == Role::Cell).count()).max();
+    let correction = match is_corrected(found.config.rounds, cells.unwrap_or(0)) {
+        true => "corrected by Holm over the rows of a table",
+        false => {
+            "not corrected: with so few rounds no correction could find anything, so each verdict stands alone"
+        }
+    };
+    format!(
+        "- Each block is a fresh page with a renderer of its own. Figures are CPU by the kernel's clocks of the renderer's main \
+         thread, of all of the renderer's threads and of the browser's network process, an empty step subtracted; medians over \
+         blocks.\n\
+         - × is to `json`, JSON.parse of text, in the blocks before and behind in the same round: the Hodges–Lehmann estimate over \
+         rounds of its logarithm, with its 95 % interval. < better, > worse, = same within 2 %, ? inconclusive; by Wilcoxon's \
+         signed-rank test, {correction}. `json-control` is `json` under another name: the run resolves no less than its interval.\n\
+         - `library` rows are packages of npm, `tuned` rows readers by hand, `head` rows read the id alone, for events that a client \
+         has; `json:bytes` decodes UTF-8 first; `table-hex` makes hex by script where other rows have the engine's toHex.\n\
+         - First 100: a page that has decoded nothing. Script: what a page needs for the row alone, minified, under gzip.\n\
+         - One engine, V8: other browsers have other figures. Never pool these with native clients.\n"
+    )
+}
+
+/// The browser and what was in its page, as list items.
+pub(crate) fn provenance(found: &Browser) -> String {
+    let software = &found.software;
+    let libraries: Vec<String> =
+        found.libraries.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    let mut text = format!(
+        "- Client: {}, {}, V8 {}; flags {}; {} toHex\n- Libraries: {}\n",
+        software.client,
+        software.product,
+        software.v8,
+        software.flags.join(" "),
+        if software.has_to_hex { "with" } else { "without" },
+        libraries.join(", "),
+    );
+    for set in &found.events {
+        text.push_str(&format!(
+            "- Events, {}: {}, {} of JSON, {} set aside because a format cannot hold them\n",
+            set.name, set.events, set.json_bytes, set.set_aside
+        ));
+    }
+    text
+}
+
+/// Everything that two runs must have in common, in a line.
+pub(crate) fn conditions(found: &Browser) -> String {
+    let software = &found.software;
+    let libraries: Vec<String> =
+        found.libraries.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    let sets: Vec<String> = found.events.iter().map(|set| format!("{} {}", set.events, set.name)).collect();
+    format!(
+        "{}, V8 {}, {}, toHex {}, steps of {} ms, {}, {}",
+        software.product,
+        software.v8,
+        software.flags.join(" "),
+        software.has_to_hex,
+        found.config.step_ms,
+        libraries.join(" "),
+        sets.join(" ")
+    )
+}
