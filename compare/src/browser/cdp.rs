@@ -1,5 +1,5 @@
-//! The DevTools protocol (https://chromedevtools.github.io/devtools-protocol): calls one after the
-//! other over one WebSocket.
+//! The DevTools protocol (<https://chromedevtools.github.io/devtools-protocol>): calls one after
+//! the other over one WebSocket.
 //!
 //! The domain `Network` must stay disabled: with it the renderer reports each WebSocket frame,
 //! which costs more than decoding does.
