@@ -1,6 +1,6 @@
 //! One page for one block: what its steps take, by the kernel's clocks.
 
-use std::{fs, future::Future, path::Path, time::Duration};
+use std::{fs, future::Future, time::Duration};
 
 use measure::{CpuClock, main_thread_ns};
 use serde::Deserialize;
@@ -80,10 +80,12 @@ impl<'a> Page<'a> {
     pub(crate) async fn close(self) -> Result<(), BrowserError> {
         let context = json!({ "browserContextId": self.context });
         self.chromium.call("Target.disposeBrowserContext", context).await?;
-        // A renderer that frees its heap would share the cores with the next page.
-        let process = format!("/proc/{}", self.clocks.renderer_pid);
+        // A renderer that frees its heap would share the cores with the next page. One that has ended
+        // is a zombie until its parent asks for it.
+        let stat = format!("/proc/{}/stat", self.clocks.renderer_pid);
+        let lives = || fs::read_to_string(&stat).is_ok_and(|text| !text.contains(") Z "));
         let gone = async {
-            while Path::new(&process).exists() {
+            while lives() {
                 time::sleep(Duration::from_millis(5)).await;
             }
         };
