@@ -80,8 +80,8 @@ impl<'a> Page<'a> {
     pub(crate) async fn close(self) -> Result<(), BrowserError> {
         let context = json!({ "browserContextId": self.context });
         self.chromium.call("Target.disposeBrowserContext", context).await?;
-        // A renderer that frees its heap would share the cores with the next page. One that has ended
-        // is a zombie until its parent asks for it.
+        // A renderer that frees its heap would share the cores with the next page. One that has
+        // ended is a zombie until its parent asks for it.
         let stat = format!("/proc/{}/stat", self.clocks.renderer_pid);
         let lives = || fs::read_to_string(&stat).is_ok_and(|text| !text.contains(") Z "));
         let gone = async {
