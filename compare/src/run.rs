@@ -170,7 +170,7 @@ struct Place<'a> {
 
 fn report_trouble(progress: &Progress, place: &Place<'_>, block: &Block) {
     let id = &place.cell.id;
-    // A single round is a probe, which is not counted.
+    // Of a single round, such as a probe, which is not counted, the number says nothing.
     let place = match place.rounds {
         1 => id.clone(),
         _ => format!("round {}, {id}", place.round + 1),

@@ -2,7 +2,7 @@
 //! the other over one WebSocket.
 //!
 //! The domain `Network` must stay disabled: with it the renderer reports each WebSocket frame,
-//! which costs more than decoding does.
+//! and that would be measured, too.
 
 use std::time::Duration;
 
