@@ -72,7 +72,9 @@ fn play(fault: &str) -> Played {
 #[ignore = "needs python3 with websockets"]
 fn a_relay_that_is_silent_to_limit_0_is_asked_with_limit_1() {
     let Played { code, counts, text, ledger } = play("mute");
-    assert_eq!((code, counts.deliveries, ledger.len()), (Some(0), 800, 0), "{text}");
+    // A busy machine makes times invalid, never a ledger.
+    assert!(code == Some(0) || Exit::Invalid.is(code), "{text}");
+    assert_eq!((counts.balanced(), counts.deliveries, ledger.len()), (Ok(()), 800, 0), "{text}");
     assert!(text.contains("live subscriptions ask with limit 1"), "{text}");
 }
 

@@ -1,6 +1,10 @@
 //! One page for one block: what its steps take, by the kernel's clocks.
 
-use std::{fs, future::Future, time::Duration};
+use std::{
+    fs,
+    future::Future,
+    time::{Duration, Instant},
+};
 
 use measure::{CpuClock, main_thread_ns};
 use serde::Deserialize;
@@ -14,6 +18,8 @@ use crate::{result::BrowserStep, stats};
 const LOADS_WITHIN: Duration = Duration::from_secs(20);
 /// Limit of a renderer's end.
 const RENDERER_ENDS_WITHIN: Duration = Duration::from_secs(20);
+/// Time without work after which a renderer without a page is at rest.
+const RENDERER_RESTS: Duration = Duration::from_millis(100);
 /// Time that a page works so that its renderer is known.
 const BURN_MS: u64 = 20;
 /// How often that is tried, each time twice as long.
@@ -80,18 +86,10 @@ impl<'a> Page<'a> {
     pub(crate) async fn close(self) -> Result<(), BrowserError> {
         let context = json!({ "browserContextId": self.context });
         self.chromium.call("Target.disposeBrowserContext", context).await?;
-        // A renderer that frees its heap would share the cores with the next page. One that has
-        // ended is a zombie until its parent asks for it.
-        let stat = format!("/proc/{}/stat", self.clocks.renderer_pid);
-        let lives = || fs::read_to_string(&stat).is_ok_and(|text| !text.contains(") Z "));
-        let gone = async {
-            while lives() {
-                time::sleep(Duration::from_millis(5)).await;
-            }
-        };
+        // A renderer that frees its heap would share the cores with the next page.
         let within = RENDERER_ENDS_WITHIN;
         let silent = |_| BrowserError::Silent { method: "the end of a renderer".to_owned(), within };
-        time::timeout(within, gone).await.map_err(silent)
+        time::timeout(within, self.clocks.renderer_at_rest()).await.map_err(silent)
     }
 
     async fn call(&mut self, method: &str, params: Value) -> Result<Value, BrowserError> {
@@ -269,6 +267,21 @@ impl Clocks {
             renderer: clock("renderer", renderer_pid)?,
             network: clock("network process", network)?,
         })
+    }
+
+    /// Waits until the renderer has ended, or no longer works: Chromium keeps some that have no page.
+    async fn renderer_at_rest(&self) {
+        let stat = format!("/proc/{}/stat", self.renderer_pid);
+        // One that has ended is a zombie until its parent asks for it.
+        let lives = || fs::read_to_string(&stat).is_ok_and(|text| !text.contains(") Z "));
+        let (mut worked, mut since) = (None, Instant::now());
+        while lives() && since.elapsed() < RENDERER_RESTS {
+            time::sleep(Duration::from_millis(5)).await;
+            let now = self.renderer.read().ok().map(|cpu| cpu.total_ns);
+            if now != worked {
+                (worked, since) = (now, Instant::now());
+            }
+        }
     }
 
     fn read(&self) -> Result<Spent, BrowserError> {
