@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow, ensure};
-use measure::runnable_wait_ns;
+use measure::{may_be_late_ns, runnable_wait_ns};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
 use serde::{Deserialize, Serialize};
 
@@ -40,9 +40,6 @@ const DATAGRAM: [u8; 16] = [0; 16];
 
 /// Standard deviations of a binomial count that one in a thousand exceeds.
 const ONE_IN_A_THOUSAND: f64 = 3.29;
-
-/// p99 of the emulator's lateness beyond which nothing is known about its links.
-pub const LATE_NS: u64 = 1_000_000;
 
 /// Bytes that each of many users asks for, and the share of the host's capacity that they use.
 const BYTES_OF_MANY: u64 = 100_000;
@@ -112,14 +109,17 @@ pub struct Checked {
     pub findings: Vec<Finding>,
     /// p99 of the emulator's lateness over the transfers.
     pub late_ns_p99: u64,
+    /// What that may be at most for the link that was checked.
+    pub late_limit_ns: u64,
 }
 
 impl Checked {
     /// Why the host cannot tell whether its links are right; `None` when it can.
     pub fn busy(&self) -> Option<String> {
         let late_ms = self.late_ns_p99 as f64 / 1e6;
-        if self.late_ns_p99 > LATE_NS {
-            return Some(format!("host too busy (lateness p99 {late_ms:.2} ms)"));
+        if self.late_ns_p99 > self.late_limit_ns {
+            let limit_ms = self.late_limit_ns as f64 / 1e6;
+            return Some(format!("host too busy (lateness p99 {late_ms:.2} ms, at most {limit_ms:.1} ms)"));
         }
         let disturbed = self.findings.iter().find(|finding| finding.is_of_the_host())?;
         Some(format!(
@@ -160,17 +160,17 @@ pub(crate) fn run(order: &str) -> anyhow::Result<Checked> {
     let void = echo_datagrams()?;
     emulation.join_users()?;
     emulation.begin()?;
-    let mut checked = match order.users {
+    let mut findings = match order.users {
         Some(users) => many(users, order.packets_per_s, &claimed, relay, &mut emulation)?,
         None => one_by_one(&claimed, relay, &mut emulation)?,
     };
     let report = emulation.report()?;
     ensure!(report.unbalanced.is_none(), "packets are missing: {:?}", report.unbalanced);
-    checked.late_ns_p99 = late_ns(&report);
     if order.users.is_none() && order.emulated.is_none() {
-        checked.findings.extend(losses(&links[1], void, &mut emulation)?);
+        findings.extend(losses(&links[1], void, &mut emulation)?);
     }
-    Ok(checked)
+    let late_limit_ns = may_be_late_ns(claimed.down.delay_ns + claimed.up.delay_ns);
+    Ok(Checked { findings, late_ns_p99: late_ns(&report), late_limit_ns })
 }
 
 /// How late 99 % of the packets left at most; the latest of all where there are too few to tell.
@@ -179,7 +179,7 @@ pub(crate) fn late_ns(report: &Report) -> u64 {
 }
 
 /// The transfers of users one after the other.
-fn one_by_one(link: &Link, relay: SocketAddrV4, emulation: &mut Emulation) -> anyhow::Result<Checked> {
+fn one_by_one(link: &Link, relay: SocketAddrV4, emulation: &mut Emulation) -> anyhow::Result<Vec<Finding>> {
     let user = |user| user_address(0, user).context("so many users have addresses");
     let mut findings = Vec::new();
     let mut find = |measure: &dyn Fn() -> anyhow::Result<Finding>| {
@@ -198,7 +198,7 @@ fn one_by_one(link: &Link, relay: SocketAddrV4, emulation: &mut Emulation) -> an
     }
     let connection = dial(user(9)?, relay)?;
     find(&|| bulk(&connection, link))?;
-    Ok(Checked { findings, late_ns_p99: 0 })
+    Ok(findings)
 }
 
 /// How long the threads of this process and the emulator waited for a core so far, where the kernel
@@ -215,7 +215,7 @@ fn many(
     link: &Link,
     relay: SocketAddrV4,
     emulation: &mut Emulation,
-) -> anyhow::Result<Checked> {
+) -> anyhow::Result<Vec<Finding>> {
     let expected_ms = Model::of(link)?.transfer_s(BYTES_OF_MANY) * 1e3;
     // In slow start each segment may be acknowledged by itself.
     let packets = 2 * BYTES_OF_MANY.div_ceil(SEGMENT);
@@ -253,8 +253,7 @@ fn many(
         took_ms: Some(expected_ms),
         waited_ms: waited_ms / users as f64,
     };
-    let findings = vec![finding("median", users / 2), finding("p99", users * 99 / 100)];
-    Ok(Checked { findings, late_ns_p99: 0 })
+    Ok(vec![finding("median", users / 2), finding("p99", users * 99 / 100)])
 }
 
 /// Sends datagrams over a link with loss, and compares what did not arrive with the link's share.
@@ -519,19 +518,21 @@ mod tests {
 
     #[test]
     fn a_busy_host_is_not_tested_and_a_wrong_link_on_a_punctual_emulator_fails() {
-        let checked = |late_ns_p99, finding| Checked { findings: vec![finding], late_ns_p99 };
-        let busy = checked(1_700_000, finding(100.0, 0.0)).busy().unwrap();
-        assert_eq!(busy, "host too busy (lateness p99 1.70 ms)");
+        const LIMIT_NS: u64 = 3_000_000;
+        let checked =
+            |late_ns_p99, finding| Checked { findings: vec![finding], late_ns_p99, late_limit_ns: LIMIT_NS };
+        let busy = checked(3_100_000, finding(100.0, 0.0)).busy().unwrap();
+        assert_eq!(busy, "host too busy (lateness p99 3.10 ms, at most 3.0 ms)");
         // 5 ms beyond the tolerance, and less than that spent waiting: the link is wrong.
-        let wrong = checked(LATE_NS, finding(108.0, 4.9));
+        let wrong = checked(LIMIT_NS, finding(108.0, 4.9));
         assert!(wrong.busy().is_none() && !wrong.holds());
-        let disturbed = checked(LATE_NS, finding(108.0, 5.1)).busy().unwrap();
+        let disturbed = checked(LIMIT_NS, finding(108.0, 5.1)).busy().unwrap();
         assert!(disturbed.contains("a transfer: waited 5.1 ms for a core"), "{disturbed}");
         // Waiting that did no harm excuses nothing.
-        let right = checked(LATE_NS, finding(102.0, 50.0));
+        let right = checked(LIMIT_NS, finding(102.0, 50.0));
         assert!(right.busy().is_none() && right.holds());
         // A count does not depend on a core.
         let lost = Finding { took_ms: None, ..finding(108.0, 50.0) };
-        assert!(checked(LATE_NS, lost.clone()).busy().is_none() && !checked(LATE_NS, lost).holds());
+        assert!(checked(LIMIT_NS, lost.clone()).busy().is_none() && !checked(LIMIT_NS, lost).holds());
     }
 }

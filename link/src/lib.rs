@@ -30,7 +30,7 @@ pub use addresses::{MOST_LINKS, MOST_USERS, RELAY, UNSHAPED, user_address};
 pub use apart::{between, capacity, check, probe};
 pub use between::{Heard, Programs};
 pub use capacity::Carries;
-pub use check::{Checked, Finding, LATE_NS, Model, Order as CheckOrder};
+pub use check::{Checked, Finding, Model, Order as CheckOrder};
 pub use demand::Demand;
 pub use emulation::Emulation;
 pub use emulator::{Due, Emulator, Way, WayCounts};
