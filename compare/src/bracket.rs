@@ -29,6 +29,10 @@ const MOST_DISTURBED: u32 = 5;
 /// Misses within this factor of the capacity decide whose they are: further up everything is late.
 const NEAR: f64 = 1.25;
 
+/// A miss at a rate of which the relay has twice kept this multiple is a relay that has changed, if
+/// there is another such miss.
+const KEPT_BEFORE: u32 = 2;
+
 /// Tails outside of the 95 % interval.
 const TAIL: f64 = 0.025;
 
@@ -65,6 +69,8 @@ pub enum End {
     RateLimit,
     /// Not even one event a second passed.
     NothingPassed,
+    /// The relay missed far below what it had kept before: what it stores makes it slower.
+    RelayChanged,
     /// The host was too busy, several probes in a row.
     Disturbed,
     /// The search was interrupted before the bracket was small enough.
@@ -83,7 +89,7 @@ impl Limit {
         Limit {
             cell: found.cell.clone(),
             capacity_per_s: bracket.capacity_per_s().filter(|_| end == End::Slo),
-            interval_per_s: bracket.interval_per_s(),
+            interval_per_s: bracket.interval_per_s().filter(|_| end != End::RelayChanged),
             last_pass_per_s: bracket.highest_pass(),
             first_fail_per_s: bracket.lowest_miss(),
             end,
@@ -122,7 +128,7 @@ impl Bracket {
     /// The rate to try next; `None` when the capacity is known well enough or cannot become known
     /// better.
     pub(crate) fn next_rate(&self) -> Option<u32> {
-        if self.disturbed_in_a_row >= MOST_DISTURBED || self.seen.len() >= MOST_PROBES {
+        if self.disturbed_in_a_row >= MOST_DISTURBED || self.seen.len() >= MOST_PROBES || self.has_changed() {
             return None;
         }
         match (self.highest_pass(), self.lowest_miss()) {
@@ -184,6 +190,19 @@ impl Bracket {
         missed.map(|(rate, _)| *rate).min()
     }
 
+    /// Whether two misses are below half of what had passed twice before each.
+    fn has_changed(&self) -> bool {
+        let kept_before = |at: usize| {
+            let (missed, _) = self.seen[at];
+            let passed = self.seen[..at]
+                .iter()
+                .filter(|(rate, outcome)| *outcome == ProbeOutcome::Pass && rate / KEPT_BEFORE >= missed);
+            passed.count() >= 2
+        };
+        let misses = self.seen.iter().enumerate().filter(|(_, (_, outcome))| *outcome == ProbeOutcome::Fail);
+        misses.filter(|(at, _)| kept_before(*at)).count() >= 2
+    }
+
     /// Who ended the search: most of the misses near the capacity were theirs.
     fn end(&self) -> End {
         let (Some(miss), passed) = (self.lowest_miss(), self.highest_pass()) else {
@@ -197,6 +216,7 @@ impl Bracket {
         let relays = of(ProbeOutcome::Fail) > of(ProbeOutcome::GeneratorLimit);
         match (passed, relays) {
             _ if self.disturbed_in_a_row >= MOST_DISTURBED => End::Disturbed,
+            _ if self.has_changed() => End::RelayChanged,
             (_, false) => End::GeneratorLimit,
             (None, true) => End::NothingPassed,
             (Some(_), true) => End::Slo,
@@ -384,6 +404,18 @@ mod tests {
                 outcome
             });
         }
+    }
+
+    #[test]
+    fn a_relay_that_gets_slower_as_it_stores_ends_its_search_before_probes_take_minutes() {
+        // What it sustains falls with the square of what it stores, a second's worth of each probe.
+        let mut stored = 0;
+        let bracket = found(250, 40_000, |rate| {
+            stored += rate;
+            if rate <= 300_000_000 / stored.pow(2) { ProbeOutcome::Pass } else { ProbeOutcome::Fail }
+        });
+        assert_eq!(bracket.end(), End::RelayChanged, "{:?}", bracket.seen);
+        assert!(bracket.lowest_miss().unwrap() > 5 && bracket.seen.len() < 20, "{:?}", bracket.seen);
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub(crate) fn capacities(search: &Search) -> Table {
 fn capacity(limit: &Limit) -> String {
     match (limit.capacity_per_s, limit.last_pass_per_s) {
         (Some(rate), _) => format!("{rate}/s"),
+        _ if limit.end == End::RelayChanged => NOTHING.to_owned(),
         (None, Some(rate)) => format!("over {rate}/s"),
         (None, None) => NOTHING.to_owned(),
     }
@@ -57,6 +58,11 @@ fn ended(search: &Search, cell: &CellProbes, limit: &Limit) -> String {
         End::Slo => format!("the relay: {}", example(ProbeOutcome::Fail)),
         End::NothingPassed => format!("the relay, at 1/s: {}", example(ProbeOutcome::Fail)),
         End::GeneratorLimit => format!("the generator: {}", example(ProbeOutcome::GeneratorLimit)),
+        End::RelayChanged => format!(
+            "the relay, which had kept {}/s before: {}",
+            limit.last_pass_per_s.unwrap_or(0),
+            example(ProbeOutcome::Fail)
+        ),
         End::RateLimit => format!("nothing up to {}/s", search.config.limit_per_s),
         End::Disturbed => format!("the host: {}", example(ProbeOutcome::Disturbed)),
         End::Unfinished => "not finished".to_owned(),
@@ -78,7 +84,22 @@ pub(crate) fn remarks(search: &Search) -> Vec<String> {
         )
     });
     let host = names(End::Disturbed).map(|cells| {
-        format!("The host was too busy for {cells}: end other programs, or take an idle machine, and search again.")
+        let own_cores = if search.config.url.is_some() {
+            " A relay of several threads on this machine is such a program, too: give it cores of its own (taskset -c 0 \
+             RELAY)."
+        } else {
+            ""
+        };
+        format!(
+            "The host was too busy for {cells}: end other programs, or take an idle machine, and search again.{own_cores}"
+        )
+    });
+    let changed = names(End::RelayChanged).map(|cells| {
+        format!(
+            "The relay of {cells} missed far below rates that it had kept before: what the probes store makes it slower. \
+             Give it an empty store and search again with a shorter --probe-seconds, or state its capacity with the \
+             number of its events."
+        )
     });
     let floor = found.iter().find(|limit| limit.cell == matrix::FLOOR).and_then(|limit| limit.interval_per_s);
     let near_floor: Vec<&str> = (found.iter())
@@ -93,7 +114,7 @@ pub(crate) fn remarks(search: &Search) -> Vec<String> {
             near_floor.join(", ")
         )
     });
-    [generator, host, floor].into_iter().flatten().collect()
+    [generator, host, changed, floor].into_iter().flatten().collect()
 }
 
 /// p99 at shares of the lowest capacity; `None` where it was not measured.
