@@ -38,6 +38,7 @@ impl ResultFile {
         plan: &Plan,
         blocks: Vec<(usize, Block)>,
     ) -> ResultFile {
+        let played = blocks.last().map_or(0, |(_, block)| block.round as usize + 1);
         let mut by_cell: Vec<Vec<Block>> = cells.iter().map(|_| Vec::new()).collect();
         for (cell, block) in blocks {
             by_cell[cell].push(block);
@@ -45,7 +46,8 @@ impl ResultFile {
         let records = || by_cell.iter().flatten().filter_map(|block| block.record.as_ref());
         let corpus = records().next().map(|record| record.corpus.clone());
         let ids = |round: &Vec<usize>| round.iter().map(|cell| cells[*cell].id.clone()).collect();
-        let schedule = plan.rounds.iter().map(ids).collect();
+        let rounds = plan.rounds.iter().chain(&plan.spare).take(plan.rounds.len().max(played));
+        let schedule = rounds.map(ids).collect();
         let cells = cells.iter().zip(by_cell).map(|(spec, blocks)| cell_result(spec, blocks)).collect();
         ResultFile {
             schema_version: SCHEMA_VERSION.to_owned(),
@@ -74,13 +76,13 @@ impl ResultFile {
         cells: Vec<CellProbes>,
         corpus: Option<CorpusRecord>,
     ) -> ResultFile {
-        let empty = ResultFile::assemble(header, &[], &Plan { rounds: Vec::new() }, Vec::new());
+        let empty = ResultFile::assemble(header, &[], &Plan::default(), Vec::new());
         ResultFile { corpus, search: Some(Search { config, cells }), ..empty }
     }
 
     /// The result of a search for break-even bandwidths, which has medians instead of records.
     pub fn of_break_even(header: Header, found: BreakEven, corpus: Option<CorpusRecord>) -> ResultFile {
-        let empty = ResultFile::assemble(header, &[], &Plan { rounds: Vec::new() }, Vec::new());
+        let empty = ResultFile::assemble(header, &[], &Plan::default(), Vec::new());
         ResultFile { corpus, break_even: Some(found), ..empty }
     }
 
@@ -91,7 +93,7 @@ impl ResultFile {
         schedule: Vec<Vec<String>>,
         corpus: CorpusRecord,
     ) -> ResultFile {
-        let empty = ResultFile::assemble(header, &[], &Plan { rounds: Vec::new() }, Vec::new());
+        let empty = ResultFile::assemble(header, &[], &Plan::default(), Vec::new());
         ResultFile { corpus: Some(corpus), schedule, browser: Some(found), ..empty }
     }
 }

@@ -67,7 +67,7 @@ impl<'a> Grid<'a> {
             }
             order
         };
-        Plan { rounds: (0..self.config.rounds).map(&mut round).collect() }
+        Plan { rounds: (0..self.config.rounds).map(&mut round).collect(), spare: Vec::new() }
     }
 
     /// What the blocks say.

@@ -28,7 +28,7 @@ use crate::{
     git,
     grants::{self, Question},
     matrix::{CellSpec, Known, UnknownName, cells},
-    plan::Profile,
+    plan::{Plan, Profile},
     precision,
     report::{self, Derived},
     result::{Config, Foreign, Git, Oracle, Probe, ResultFile, Role, SelfTest},
@@ -320,12 +320,14 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
         Some(precision) => pilot(&place, &header(&config), precision, flags.max_time)?,
         None => Pilot::None,
     };
+    let counted =
+        |config: &Config| place.measure(config, Plan::with_spare(place.cells, config.rounds, config.seed));
     let (plan, outcome) = match pilot {
-        Pilot::None => place.measure(&config)?,
+        Pilot::None => counted(&config)?,
         Pilot::Planned(planned) => {
             config.rounds = planned.rounds;
             config.planned_rounds = Some(planned);
-            place.measure(&config)?
+            counted(&config)?
         }
         Pilot::Stopped(plan, outcome) => {
             config.rounds = precision::PILOT_ROUNDS;

@@ -4,7 +4,7 @@
 //! Neighbours share the machine's drift, so a ratio of neighbours cancels most of it
 //! (docs/decisions/anchors.md).
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use clap::ValueEnum;
 use rand::{SeedableRng, seq::SliceRandom};
@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::{
     matrix::{BASE_COMPRESSION, BASE_FORMAT, CellSpec},
-    result::Role,
+    result::{Block, Role, with_further},
 };
 
 /// Cells between two anchors: the anchor runs at every fourth place.
@@ -59,11 +59,13 @@ impl Profile {
 }
 
 /// The order of every block.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// For each round the indexes of the cells in the order they run; anchors stand in it several
     /// times.
     pub rounds: Vec<Vec<usize>>,
+    /// The same of further rounds, for blocks whose times turn out invalid.
+    pub spare: Vec<Vec<usize>>,
 }
 
 impl Plan {
@@ -84,6 +86,35 @@ impl Plan {
         Plan::of_loads(&loads, rounds, seed)
     }
 
+    /// The same with half as many further rounds.
+    pub fn with_spare(cells: &[CellSpec], rounds: u32, seed: u64) -> Plan {
+        let Plan { rounds: mut all, .. } = Plan::new(cells, with_further(rounds), seed);
+        let spare = all.split_off(rounds as usize);
+        Plan { rounds: all, spare }
+    }
+
+    /// The order of the next round after these blocks: the planned ones, then further ones while a
+    /// cell lacks usable rounds and has lost more of them than further ones were played. Times are
+    /// invalid for what the host or the generator did, whatever they are, so the number of rounds
+    /// does not depend on them either.
+    pub(crate) fn next_round(&self, round: usize, blocks: &[(usize, Block)]) -> Option<&[usize]> {
+        let Some(further) = round.checked_sub(self.rounds.len()) else { return Some(&self.rounds[round]) };
+        let cells: BTreeSet<usize> = blocks.iter().map(|(cell, _)| *cell).collect();
+        let lacks = |cell: &usize| {
+            let rounds_of = |is: fn(&Block) -> bool| -> BTreeSet<u32> {
+                blocks
+                    .iter()
+                    .filter(|(of, block)| of == cell && is(block))
+                    .map(|(_, block)| block.round)
+                    .collect()
+            };
+            let usable = rounds_of(|block| block.usable().is_some());
+            let untimed = rounds_of(|block| block.usable().is_none() && block.counted().is_some());
+            usable.len() < self.rounds.len() && untimed.difference(&usable).count() > further
+        };
+        self.spare.get(further).map(Vec::as_slice).filter(|_| cells.iter().any(lacks))
+    }
+
     /// The same of loads that are pairs of an anchor's index and those of its other cells.
     pub(crate) fn of_loads(loads: &[(usize, Vec<usize>)], rounds: u32, seed: u64) -> Plan {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -101,7 +132,7 @@ impl Plan {
             }
             order
         };
-        Plan { rounds: (0..rounds).map(round).collect() }
+        Plan { rounds: (0..rounds).map(round).collect(), spare: Vec::new() }
     }
 
     /// What all blocks take, before one was measured.

@@ -62,6 +62,17 @@ impl Progress {
         }
     }
 
+    /// Adds the blocks of a further round, one of at most so many.
+    pub(crate) fn add(&mut self, blocks: usize, further: usize, most: usize) {
+        self.blocks += blocks;
+        if let Some(bar) = &self.bar {
+            bar.inc_length(blocks as u64);
+        }
+        self.say(&format!(
+            "times of some blocks are invalid: a further round, the {further}. of at most {most}"
+        ));
+    }
+
     /// Whether reports of single seconds are shown.
     pub fn is_live(&self) -> bool {
         self.bar.is_some()

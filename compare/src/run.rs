@@ -115,7 +115,7 @@ impl Interrupt {
     }
 }
 
-/// Runs every block of the plan in order. Once `interrupt` completes, stops the running client and
+/// Runs every block of the plan in order, and of its further rounds as many as are needed. Once `interrupt` completes, stops the running client and
 /// returns the blocks so far.
 ///
 /// # Errors
@@ -129,9 +129,14 @@ pub async fn run(
     let started = Instant::now();
     let mut blocks: Vec<(usize, Block)> = Vec::new();
     let mut in_a_row = 0;
-    for (round, order) in request.plan.rounds.iter().enumerate() {
+    let planned = request.plan.rounds.len();
+    let mut round = 0;
+    while let Some(order) = request.plan.next_round(round, &blocks) {
+        if round >= planned {
+            progress.add(order.len(), round - planned + 1, request.plan.spare.len());
+        }
+        let rounds = planned.max(round + 1);
         for (position, &cell) in order.iter().enumerate() {
-            let rounds = request.plan.rounds.len();
             let place = Place { round, rounds, position, cell: &request.cells[cell], started };
             progress.block(round, rounds, &place.cell.id);
             let (block, interrupted) = run_block(request, &place, progress, interrupt.as_mut()).await?;
@@ -155,6 +160,7 @@ pub async fn run(
                 return Ok(Outcome { blocks, status: Status::Incomplete { reason }, stopped: Some(stopped) });
             }
         }
+        round += 1;
     }
     Ok(Outcome { blocks, status: Status::Complete, stopped: None })
 }
@@ -193,7 +199,7 @@ async fn run_block(
 ) -> Result<(Block, bool)> {
     // A relay that stays has the events of the blocks before, and drops what it has.
     let drawn = match request.config.url {
-        Some(_) => place.round * request.plan.rounds[place.round].len() + place.position,
+        Some(_) => place.round * request.plan.rounds[0].len() + place.position,
         None => place.round,
     };
     let seed = plan::round_seed(request.config.seed, drawn);

@@ -190,7 +190,7 @@ impl Prober for Processes<'_> {
         cells[cell].rate_per_s = Some(rate_per_s);
         let config = Config { seed: self.config.seed + self.probes, seconds, ..self.config.as_run() };
         self.probes += 1;
-        let one = Plan { rounds: vec![vec![cell]] };
+        let one = Plan { rounds: vec![vec![cell]], spare: Vec::new() };
         let Self { client, folder, answers, .. } = *self;
         let request = Request { client, config: &config, cells: &cells, plan: &one, folder, answers };
         // The caller prints the outcome; a terminal shows that the probe runs.

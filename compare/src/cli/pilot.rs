@@ -18,7 +18,7 @@ use crate::{
     precision,
     progress::Progress,
     rate, report,
-    result::{Config, MAX_ROUNDS, PlannedRounds, Probe, ResultFile},
+    result::{Config, MAX_ROUNDS, PlannedRounds, Probe, ResultFile, with_further},
     run::{self, Interrupt, Outcome, Request},
     search,
 };
@@ -61,9 +61,8 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Runs all rounds of a configuration.
-    pub(super) fn measure(&self, config: &Config) -> Result<(Plan, Outcome)> {
-        let plan = Plan::new(self.cells, config.rounds, config.seed);
+    /// Runs the rounds of a plan.
+    pub(super) fn measure(&self, config: &Config, plan: Plan) -> Result<(Plan, Outcome)> {
         let Place { client, cells, running: folder, answers, .. } = *self;
         let request = Request { client, config, cells, plan: &plan, folder, answers };
         let blocks = u32::try_from(plan.blocks()).context("a plan has few blocks")?.max(1);
@@ -102,11 +101,11 @@ pub(super) fn pilot(
     max_time: Option<Duration>,
 ) -> Result<Pilot> {
     // Other draws than those of the counted rounds.
-    let seed = header.config.seed.wrapping_add(u64::from(MAX_ROUNDS));
+    let seed = header.config.seed.wrapping_add(u64::from(with_further(MAX_ROUNDS)));
     let config = Config { rounds: precision::PILOT_ROUNDS, seed, ..header.config.clone() };
     place.tell(&format!("Pilot of {} rounds, which are not counted:", config.rounds));
     let began = Instant::now();
-    let (plan, mut outcome) = place.measure(&config)?;
+    let (plan, mut outcome) = place.measure(&config, Plan::new(place.cells, config.rounds, config.seed))?;
     let round = began.elapsed() / config.rounds;
     if outcome.stopped.is_some() {
         outcome.status = Status::Incomplete { reason: "it ended in the pilot of --precision".to_owned() };

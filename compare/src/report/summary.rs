@@ -406,8 +406,12 @@ pub(crate) fn headline(result: &ResultFile) -> String {
         blocks.iter().filter(is).count()
     };
     let failed = blocks.iter().filter(|block| block.record.is_none()).count();
+    let further = match result.schedule.len().saturating_sub(result.config.rounds as usize) {
+        0 => String::new(),
+        further => format!(" and {further} further for blocks whose times were invalid"),
+    };
     let mut text = format!(
-        "{} of {scheduled} blocks of {} s ran, in {} rounds; {} of {} blocks invalid, {} suspect",
+        "{} of {scheduled} blocks of {} s ran, in {} rounds{further}; {} of {} blocks invalid, {} suspect",
         blocks.len(),
         result.config.seconds,
         result.config.rounds,

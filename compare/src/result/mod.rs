@@ -33,6 +33,11 @@ pub const RESULT_FILE: &str = "result.json";
 /// their number.
 pub(crate) const MAX_ROUNDS: u32 = 200;
 
+/// Rounds with the further ones that are played where times of blocks are invalid.
+pub(crate) const fn with_further(rounds: u32) -> u32 {
+    rounds + rounds / 2
+}
+
 /// One run of a matrix, or one search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ResultFile {
@@ -83,7 +88,7 @@ pub struct Config {
     pub scenarios: Vec<String>,
     /// The profile's name.
     pub profile: String,
-    /// Rounds.
+    /// Rounds that were planned; the schedule has further ones where times of blocks were invalid.
     pub rounds: u32,
     /// Seconds a block.
     pub seconds: u32,
@@ -211,7 +216,13 @@ impl ResultFile {
         result.instructions = counted.exists().then(|| Instructions::read(&counted)).transpose()?;
         let rounds = result.config.rounds;
         ensure!(rounds <= MAX_ROUNDS, "{name} states {rounds} rounds; this tool makes at most {MAX_ROUNDS}");
-        let known = |block: &Block| block.round < rounds;
+        let played = result.schedule.len();
+        ensure!(
+            played <= with_further(MAX_ROUNDS) as usize,
+            "{name} has a schedule of {played} rounds; this tool makes at most {}",
+            with_further(MAX_ROUNDS)
+        );
+        let known = |block: &Block| (block.round as usize) < played;
         ensure!(
             result.cells.iter().flat_map(|cell| &cell.blocks).all(known),
             "{name} has blocks beyond its rounds"

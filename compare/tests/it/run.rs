@@ -62,7 +62,7 @@ impl Fake {
         config.client_args = vec!["--workers".to_owned(), "2".to_owned()];
         let mut cells = matrix(&["cbor+deflate"]);
         cells.retain(|cell| cell.role != Role::Control);
-        let plan = Plan::new(&cells, rounds, config.seed);
+        let plan = Plan::with_spare(&cells, rounds, config.seed);
         let folder = self.path("running");
         let request = Request {
             client: &self.client,
@@ -113,6 +113,43 @@ fn every_cell_of_every_round_is_measured_and_kept() {
         "{first}"
     );
     assert!(first.ends_with("json+none.json --quiet --workers 2"), "{first}");
+}
+
+/// A client whose times are invalid in its runs with these numbers, from 1 on.
+fn late_in(runs: &[u32]) -> Fake {
+    let pattern: Vec<String> = runs.iter().map(u32::to_string).collect();
+    let fake = Fake::new(&format!(
+        "case $(wc -l < \"$here/arguments\" | tr -d ' ') in {}) cp \"$here/late.json\" \"$here/canned.json\"; write; exit 3 ;; *) cp \
+         \"$here/punctual.json\" \"$here/canned.json\"; write ;; esac",
+        pattern.join("|")
+    ));
+    let mut record = record("FORMAT+COMPRESSION", 424_242, PLAIN);
+    record.write(&fake.path("punctual.json")).unwrap();
+    record.validity.add_timing(ValidityClass::Invalid, "host busy: a test".to_owned());
+    record.write(&fake.path("late.json")).unwrap();
+    fake
+}
+
+#[test]
+fn a_further_round_makes_up_for_times_that_are_invalid() {
+    // Each round has three runs, the cell's in the middle: those of the first and the third round
+    // do not count.
+    let fake = late_in(&[2, 8]);
+    let outcome = fake.run(4, pending());
+    assert_eq!((outcome.status, outcome.blocks.len()), (Status::Complete, 3 * 6));
+    let usable: Vec<u32> = outcome
+        .blocks
+        .iter()
+        .filter(|(cell, _)| *cell == 1)
+        .filter_map(|(_, block)| block.usable().map(|_| block.round))
+        .collect();
+    assert_eq!(usable, [1, 3, 4, 5]);
+    // An anchor that is invalid has a neighbour in its round.
+    assert_eq!(late_in(&[1]).run(4, pending()).blocks.len(), 3 * 4);
+    // Half as many rounds at most.
+    assert_eq!(late_in(&(1..=100).collect::<Vec<_>>()).run(4, pending()).blocks.len(), 3 * 6);
+    // What is wrong with a ledger is wrong again.
+    assert_eq!(Fake::new("write; exit 4").run(4, pending()).blocks.len(), 3 * 4);
 }
 
 #[test]
