@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::{num::NonZeroU16, path::PathBuf};
 
 use clap::{Parser, Subcommand};
 use codecs::{Format, Implementation, VerifyLevel};
@@ -294,8 +294,12 @@ pub struct Doctor {
 #[derive(Debug, clap::Args)]
 pub struct Explain {
     /// A built-in scenario, or the path of a .toml file.
-    #[arg(value_name = "NAME|FILE")]
-    pub scenario: String,
+    #[arg(value_name = "NAME|FILE", required_unless_present = "scenario")]
+    pub name: Option<String>,
+
+    /// The same, as in a run.
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "name")]
+    pub scenario: Option<String>,
 
     /// Change the scenario, as in a run.
     #[arg(long, value_name = "KEY=VALUE")]
@@ -312,6 +316,16 @@ pub struct Explain {
     /// Seconds in which work is started, instead of the scenario's own.
     #[arg(long)]
     pub seconds: Option<f64>,
+
+    /// Split the plan between so many agents (processes that play it together), and print what each
+    /// does and the hash of the plan.
+    #[arg(long, value_name = "N")]
+    pub agents: Option<NonZeroU16>,
+
+    /// Print JSON: the plan, its hash, its payload bytes by format, and with --agents the share of
+    /// each agent.
+    #[arg(long)]
+    pub json: bool,
 }
 
 impl Args {
@@ -345,6 +359,7 @@ Examples:
   client-sim --scenario publish-flood --set publish.flood.window=16
   client-sim --scenario home-feed-cold-start --link slow-4g
   client-sim explain mixed-day
+  client-sim explain reconnect-storm --agents 32
   client-sim --scenario note-stream --url ws://127.0.0.1:7777 --relay-pid $(pidof strfry)
   client-sim --scenario note-stream --json | jq .counts
 

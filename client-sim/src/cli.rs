@@ -6,6 +6,7 @@ use std::{
     process::ExitCode,
 };
 
+use anyhow::Context;
 use clap::Parser;
 use codecs::Format;
 use measure::{Exit, RunRecord, Status, ValidityClass};
@@ -129,11 +130,19 @@ fn say(text: anyhow::Result<String>) -> ExitCode {
 
 /// The plan of a scenario.
 fn plan(args: &Explain) -> anyhow::Result<String> {
-    let Explain { scenario, set, corpus, seed, seconds } = args;
-    let (scenario, corpus) = load(scenario, set, *seconds, corpus.as_deref())?;
+    let Explain { name, scenario, set, corpus, seed, seconds, agents, json } = args;
+    let name = name.as_ref().or(scenario.as_ref()).context("name a scenario (client-sim scenarios)")?;
+    let (scenario, corpus) = load(name, set, *seconds, corpus.as_deref())?;
     let formats: Vec<_> = Format::core().collect();
     let workload = plan_over(&scenario, &corpus, *seed, &formats)?;
-    explain::explain(&scenario, &corpus, &workload, *seed)
+    let explanation = explain::Explanation {
+        scenario: &scenario,
+        corpus: &corpus,
+        workload: &workload,
+        seed: *seed,
+        agents: *agents,
+    };
+    if *json { explanation.json() } else { explanation.text() }
 }
 
 /// The exit code of a run. An early end comes before all other reasons, because it unbalances the

@@ -1,12 +1,15 @@
 //! The output of `client-sim scenarios`, `formats` and `explain`.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write, num::NonZeroU16};
 
 use codecs::{Format, Implementation};
 use corpus::Corpus;
+use measure::CorpusRecord;
+use serde::Serialize;
 
 use crate::{
     plan_facts::{self, PlanFacts},
+    record,
     scenario::{Bound, Scenario},
     workload::Workload,
 };
@@ -37,102 +40,253 @@ pub fn formats() -> String {
     Format::all().map(line).collect()
 }
 
-/// Describes the plan of a scenario: everything that is known before the run.
-///
-/// # Errors
-/// When writing the text fails, which a `String` does not.
-pub fn explain(
-    scenario: &Scenario,
-    corpus: &Corpus,
-    workload: &Workload,
+/// A scenario and its plan: everything that is known before the run.
+#[derive(Debug)]
+pub struct Explanation<'p> {
+    /// The scenario.
+    pub scenario: &'p Scenario,
+    /// Where its events come from.
+    pub corpus: &'p Corpus,
+    /// Its plan.
+    pub workload: &'p Workload,
+    /// The seed of the plan.
+    pub seed: u64,
+    /// How many agents play it together; `None` for one process.
+    pub agents: Option<NonZeroU16>,
+}
+
+/// What `client-sim explain --json` prints.
+#[derive(Debug, Serialize)]
+struct Explained<'p> {
+    scenario: &'p str,
+    question: &'p str,
+    learn: &'p str,
+    sources: &'p [String],
+    /// Seconds in which work is started.
+    seconds: f64,
     seed: u64,
-) -> anyhow::Result<String> {
-    let mut out = String::new();
-    let facts = PlanFacts::of(workload);
-    writeln!(out, "{}: {}", scenario.name, scenario.question)?;
-    writeln!(out, "What a NIP author learns: {}", scenario.learn)?;
-    for source in &scenario.sources {
-        writeln!(out, "  source: {source}")?;
+    corpus: CorpusRecord,
+    /// How many corpus events are not streamed, by reason.
+    set_aside: &'p BTreeMap<&'static str, usize>,
+    /// Events that the relay holds before the clock starts.
+    stored: usize,
+    /// Events that were newly made.
+    fresh: usize,
+    plan_sha256: String,
+    plan: PlanFacts,
+    payload: Vec<Payload>,
+    /// The share of each agent, in the order of their indices.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    agents: Vec<PlanFacts>,
+}
+
+/// Payload bytes of a plan before compression, in one format.
+#[derive(Debug, Serialize)]
+struct Payload {
+    format: &'static str,
+    to_relay_payload_bytes: u64,
+    to_client_payload_bytes: u64,
+}
+
+impl Explanation<'_> {
+    /// The plan as text.
+    ///
+    /// # Errors
+    /// When writing the text fails, which a `String` does not.
+    pub fn text(&self) -> anyhow::Result<String> {
+        let mut out = String::new();
+        let facts = PlanFacts::of(self.workload);
+        self.write_scenario(&mut out)?;
+        self.write_plan(&facts, &mut out)?;
+        if let Some(of) = self.agents {
+            writeln!(out, "\nPlan {}", self.workload.sha256())?;
+            write_agents(&PlanFacts::by_agent(self.workload, of), &facts, &mut out)?;
+        }
+        writeln!(out, "\nPayload bytes before compression:")?;
+        let payload = self.payload()?;
+        let sum = |one: &Payload| one.to_relay_payload_bytes + one.to_client_payload_bytes;
+        let json_bytes = payload.first().map_or(0, sum).max(1);
+        for one in &payload {
+            writeln!(
+                out,
+                "  {:<16} {:>13} to the relay {:>14} to clients   ×{:.2}",
+                one.format,
+                one.to_relay_payload_bytes,
+                one.to_client_payload_bytes,
+                sum(one) as f64 / json_bytes as f64
+            )?;
+        }
+        if !self.scenario.expect.is_empty() {
+            writeln!(out, "\nA run counts as evidence when")?;
+        }
+        for (figure, Bound { min, max }) in &self.scenario.expect {
+            let min = min.map(|min| format!(" at least {min}"));
+            let max = max.map(|max| format!(" at most {max}"));
+            let both = [min, max].into_iter().flatten().collect::<Vec<_>>().join(" and");
+            writeln!(out, "  {figure} is{both}")?;
+        }
+        Ok(out)
     }
+
+    /// The plan as indented JSON, with a newline at its end.
+    ///
+    /// # Errors
+    /// When a format has no implementation, which a test rules out.
+    pub fn json(&self) -> anyhow::Result<String> {
+        let Explanation { scenario, corpus, workload, seed, agents } = self;
+        let explained = Explained {
+            scenario: &scenario.name,
+            question: &scenario.question,
+            learn: &scenario.learn,
+            sources: &scenario.sources,
+            seconds: scenario.seconds,
+            seed: *seed,
+            corpus: record::corpus(corpus),
+            set_aside: &workload.set_aside,
+            stored: workload.stored,
+            fresh: workload.fresh,
+            plan_sha256: workload.sha256(),
+            plan: PlanFacts::of(workload),
+            payload: self.payload()?,
+            agents: agents.map_or_else(Vec::new, |of| PlanFacts::by_agent(workload, of)),
+        };
+        Ok(serde_json::to_string_pretty(&explained)? + "\n")
+    }
+
+    fn payload(&self) -> anyhow::Result<Vec<Payload>> {
+        let of = |format: Format| -> anyhow::Result<Payload> {
+            let codec = format.codec(Implementation::Library)?;
+            let (to_relay, to_client) = plan_facts::payload(self.workload, codec);
+            Ok(Payload {
+                format: format.name(),
+                to_relay_payload_bytes: to_relay.payload_bytes,
+                to_client_payload_bytes: to_client.payload_bytes,
+            })
+        };
+        Format::core().map(of).collect()
+    }
+
+    fn write_scenario(&self, out: &mut String) -> std::fmt::Result {
+        let Explanation { scenario, corpus, workload, seed, .. } = self;
+        writeln!(out, "{}: {}", scenario.name, scenario.question)?;
+        writeln!(out, "What a NIP author learns: {}", scenario.learn)?;
+        for source in &scenario.sources {
+            writeln!(out, "  source: {source}")?;
+        }
+        let events = corpus.events.len();
+        writeln!(out, "\ncorpus {} ({}, {events} events), seed {seed}", corpus.name, corpus.origin)?;
+        for (reason, events) in &workload.set_aside {
+            writeln!(out, "  {events} events set aside: {reason}")?;
+        }
+        writeln!(out, "\nLasts {:.1} s, and as long as answers take.", scenario.seconds)?;
+        for phase in &scenario.phase {
+            let [from, to] = phase.load.map(|load| load * 100.0);
+            let warm_up = if phase.warm_up { ", latencies left out" } else { "" };
+            writeln!(
+                out,
+                "  phase {}: {:.1} s, load {from:.0} % to {to:.0} %{warm_up}",
+                phase.name, phase.seconds
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write_plan(&self, facts: &PlanFacts, out: &mut String) -> std::fmt::Result {
+        let workload = self.workload;
+        writeln!(out, "\n  {:>12} clients connected at once at most", facts.connections)?;
+        writeln!(out, "  {:>12} connections made", facts.connections_made)?;
+        writeln!(out, "  {:>12} events given to the relay beforehand", workload.stored)?;
+        writeln!(out, "  {:>12} events published, {} of them newly made", facts.published, workload.fresh)?;
+        writeln!(out, "  {:>12} sessions with {} requests", facts.sessions, facts.requests)?;
+        writeln!(out, "  {:>12} deliveries of stored events", facts.stored_deliveries)?;
+        writeln!(out, "  {:>12} deliveries of live events", facts.live_deliveries)?;
+        let stays = workload.sessions.iter().filter(|session| !session.live.is_empty()).count();
+        if stays > 0 {
+            writeln!(
+                out,
+                "  {stays:>12} sessions stay for live events, whose number depends on when the stay begins"
+            )?;
+        }
+        let reconciliations: Vec<_> =
+            workload.sessions.iter().filter_map(|session| session.reconciliation.as_ref()).collect();
+        if let Some(first) = reconciliations.first() {
+            let count = reconciliations.len();
+            writeln!(out, "  {count:>12} reconciliations, whose messages are not in the sums")?;
+            writeln!(
+                out,
+                "  {:>12} events are on the relay; the first client has {} of them and {} of its own",
+                first.has.len() + first.lacks.len(),
+                first.has.len(),
+                first.own.len()
+            )?;
+        }
+        let repeats = workload.repeats(|_| true);
+        if repeats > 0 {
+            writeln!(out, "  {repeats:>12} deliveries of an event that the client has already")?;
+        }
+        let slow = workload.roles.iter().filter(|role| role.reads_slowly()).count();
+        if slow > 0 {
+            writeln!(out, "  {slow:>12} clients read slowly; their deliveries are not in the sums")?;
+        }
+        if let Some(bytes) = facts.event_json_bytes() {
+            writeln!(out, "  {bytes:>12.0} bytes an event in JSON, on average")?;
+        }
+        Ok(())
+    }
+}
+
+/// A column of the agents' table: its head, its width, and its value.
+type Column = (&'static str, usize, fn(&PlanFacts) -> u64);
+
+const COLUMNS: [Column; 9] = [
+    ("users", 9, |facts| facts.users),
+    ("conns", 9, |facts| facts.connections),
+    ("made", 9, |facts| facts.connections_made),
+    ("published", 11, |facts| facts.published),
+    ("requests", 10, |facts| facts.requests),
+    ("stored", 12, |facts| facts.stored_deliveries),
+    ("live", 12, |facts| facts.live_deliveries),
+    ("timed", 12, |facts| facts.live_deliveries_timed),
+    ("due/s", 7, |facts| facts.due_per_s_max),
+];
+
+/// A table of what each agent does, its smallest and largest values, and what the split means for
+/// latencies.
+fn write_agents(agents: &[PlanFacts], whole: &PlanFacts, out: &mut String) -> std::fmt::Result {
+    let line = |name: &str, value: &dyn Fn(fn(&PlanFacts) -> u64) -> u64| {
+        let cells = COLUMNS.into_iter().map(|(_, width, of)| format!("{:>width$}", value(of)));
+        format!("{name:>7}{}", cells.collect::<String>())
+    };
+    let heads = COLUMNS.into_iter().map(|(name, width, _)| format!("{name:>width$}"));
+    writeln!(out, "\n{} agents, each with the users whose turn it is:\n", agents.len())?;
+    writeln!(out, "{:>7}{}", "agent", heads.collect::<String>())?;
+    for (index, facts) in agents.iter().enumerate() {
+        writeln!(out, "{}", line(&index.to_string(), &|of| of(facts)))?;
+    }
+    let values = |of: fn(&PlanFacts) -> u64| agents.iter().map(of);
+    writeln!(out, "{}", line("least", &|of| values(of).min().unwrap_or(0)))?;
+    writeln!(out, "{}", line("most", &|of| values(of).max().unwrap_or(0)))?;
     writeln!(
         out,
-        "\ncorpus {} ({}, {} events), seed {seed}",
-        corpus.name,
-        corpus.origin,
-        corpus.events.len()
+        "
+  conns: connections at once; made: connections made over the run
+  stored, live: deliveries; timed: live deliveries of events that the same agent publishes
+  due/s: the most publications and sessions that are due within one second
+"
     )?;
-    for (reason, events) in &workload.set_aside {
-        writeln!(out, "  {events} events set aside: {reason}")?;
+    let idle = agents.iter().filter(|facts| facts.users == 0).count();
+    if idle > 0 {
+        writeln!(out, "Agents with nothing to do: {idle}, because there are {} users.", whole.users)?;
     }
-    writeln!(out, "\nLasts {:.1} s, and as long as answers take.", scenario.seconds)?;
-    for phase in &scenario.phase {
-        let [from, to] = phase.load.map(|load| load * 100.0);
-        let warm_up = if phase.warm_up { ", latencies left out" } else { "" };
+    let timed: u64 = values(|facts| facts.live_deliveries_timed).sum();
+    let apart = whole.live_deliveries - timed;
+    if apart > 0 {
         writeln!(
             out,
-            "  phase {}: {:.1} s, load {from:.0} % to {to:.0} %{warm_up}",
-            phase.name, phase.seconds
+            "{apart} of {} live deliveries come to another agent than publishes the event: they count in the
+ledger and are not timed, because two machines have two clocks.",
+            whole.live_deliveries
         )?;
     }
-    writeln!(out, "\n  {:>12} clients connected at once at most", facts.connections)?;
-    writeln!(out, "  {:>12} connections made", facts.connections_made)?;
-    writeln!(out, "  {:>12} events given to the relay beforehand", workload.stored)?;
-    writeln!(out, "  {:>12} events published, {} of them newly made", facts.published, workload.fresh)?;
-    writeln!(out, "  {:>12} sessions with {} requests", workload.sessions.len(), facts.requests)?;
-    writeln!(out, "  {:>12} deliveries of stored events", facts.stored_deliveries)?;
-    writeln!(out, "  {:>12} deliveries of live events", facts.live_deliveries)?;
-    let stays = workload.sessions.iter().filter(|session| !session.live.is_empty()).count();
-    if stays > 0 {
-        writeln!(
-            out,
-            "  {stays:>12} sessions stay for live events, whose number depends on when the stay begins"
-        )?;
-    }
-    let reconciliations: Vec<_> =
-        workload.sessions.iter().filter_map(|session| session.reconciliation.as_ref()).collect();
-    if let Some(first) = reconciliations.first() {
-        writeln!(out, "  {:>12} reconciliations, whose messages are not in the sums", reconciliations.len())?;
-        writeln!(
-            out,
-            "  {:>12} events are on the relay; the first client has {} of them and {} of its own",
-            first.has.len() + first.lacks.len(),
-            first.has.len(),
-            first.own.len()
-        )?;
-    }
-    if workload.repeats > 0 {
-        writeln!(out, "  {:>12} deliveries of an event that the client has already", workload.repeats)?;
-    }
-    let slow = workload.roles.iter().filter(|role| role.reads_slowly()).count();
-    if slow > 0 {
-        writeln!(out, "  {slow:>12} clients read slowly; their deliveries are not in the sums")?;
-    }
-    if let Some(bytes) = facts.event_json_bytes() {
-        writeln!(out, "  {bytes:>12.0} bytes an event in JSON, on average")?;
-    }
-    writeln!(out, "\nPayload bytes before compression:")?;
-    let mut json_bytes = None;
-    for format in Format::core() {
-        let (to_relay, to_client) = plan_facts::payload(workload, format.codec(Implementation::Library)?);
-        let both = to_relay.payload_bytes + to_client.payload_bytes;
-        let json_bytes = *json_bytes.get_or_insert(both);
-        writeln!(
-            out,
-            "  {:<16} {:>13} to the relay {:>14} to clients   ×{:.2}",
-            format.name(),
-            to_relay.payload_bytes,
-            to_client.payload_bytes,
-            both as f64 / json_bytes.max(1) as f64
-        )?;
-    }
-    if !scenario.expect.is_empty() {
-        writeln!(out, "\nA run counts as evidence when")?;
-    }
-    for (figure, Bound { min, max }) in &scenario.expect {
-        let min = min.map(|min| format!(" at least {min}"));
-        let max = max.map(|max| format!(" at most {max}"));
-        let both = [min, max].into_iter().flatten().collect::<Vec<_>>().join(" and");
-        writeln!(out, "  {figure} is{both}")?;
-    }
-    Ok(out)
+    writeln!(out, "Agents must agree on the hash of the plan: client-sim explain prints it on each machine.")
 }

@@ -19,12 +19,11 @@ use crate::{
 /// compares the sums with the plan. In an incomplete run an unanswered publication is unknown
 /// rather than timed out.
 pub fn close(shared: &Shared, reports: &[&Report], complete: bool) -> Counts {
-    let counts = add_up(shared, reports, complete, Some(&shared.incidents), |_| true);
-    Counts { repeats_expected: shared.workload.repeats, ..counts }
+    add_up(shared, reports, complete, Some(&shared.incidents), |_| true)
 }
 
-/// Closes the ledger of some connections alone. Repeats stand in the sum of all only: the plan
-/// knows their number for the whole.
+/// Closes the ledger of some connections alone, all or none of a client's: that of a population, or
+/// of an agent. Parts add up to the whole.
 pub fn close_of(
     shared: &Shared,
     reports: &[&Report],
@@ -45,7 +44,7 @@ fn add_up(
     let workload = &shared.workload;
     let ones = || reports.iter().enumerate().filter(|(id, _)| is_one(*id)).map(|(id, report)| (id, *report));
     let mut counts: Counts = ones().map(|(_, report)| report.counts).sum();
-    counts.repeats_expected = counts.repeats;
+    counts.repeats_expected = workload.repeats(&is_one);
     for (n, publication) in workload.publications.iter().enumerate() {
         if !is_one(publication.connection) {
             continue;

@@ -1,58 +1,79 @@
 //! Sums over a plan, known before the run: clients, requests, deliveries, bytes.
 
-use codecs::{ClientMessage, Codec, Format, Implementation, RelayMessage};
+use std::{
+    collections::{HashMap, HashSet},
+    num::NonZeroU16,
+};
+
+use codecs::{ClientMessage, Codec, Filter, Format, Implementation, RelayMessage};
 use measure::FlowRecord;
+use serde::Serialize;
 
-use crate::workload::{Task, Workload};
+use crate::{
+    scenario::Connect,
+    workload::{Task, Workload},
+};
 
-/// Sums over a plan.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// Sums over a plan, or over an agent's share of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct PlanFacts {
+    /// Users; one that reads from several relays has several connections.
+    pub users: u64,
     /// The most clients connected at one time.
     pub connections: u64,
     /// Connections made over the whole run.
     pub connections_made: u64,
+    /// Events published.
+    pub published: u64,
+    /// Sessions.
+    pub sessions: u64,
     /// Requests for stored events.
     pub requests: u64,
     /// Deliveries that answer those requests.
     pub stored_deliveries: u64,
     /// Deliveries to live subscriptions that last as long as the run.
     pub live_deliveries: u64,
-    /// Events published.
-    pub published: u64,
+    /// Of these, deliveries of events that the same agent publishes: one clock times both ends.
+    pub live_deliveries_timed: u64,
+    /// The most publications, closed loops and sessions that are due within one second of the plan.
+    pub due_per_s_max: u64,
     /// All requests as JSON messages.
     pub request_json_bytes: u64,
-    delivered_json_bytes: u64,
-    published_json_bytes: u64,
+    /// All delivered events in JSON, without the messages around them.
+    pub delivered_json_bytes: u64,
+    /// All published events, likewise.
+    pub published_json_bytes: u64,
 }
 
 impl PlanFacts {
     /// Adds up a plan.
     pub fn of(workload: &Workload) -> PlanFacts {
-        let uses = uses(workload);
+        PlanFacts::by_agent(workload, NonZeroU16::MIN).pop().expect("one agent has one share")
+    }
+
+    /// Adds up the share of each of `of` agents, by [`Workload::agents`]. All but
+    /// [`PlanFacts::live_deliveries_timed`] and [`PlanFacts::due_per_s_max`] add up to the facts of
+    /// the whole.
+    pub fn by_agent(workload: &Workload, of: NonZeroU16) -> Vec<PlanFacts> {
+        let agents = workload.agents(of);
+        let mut facts = vec![PlanFacts::default(); usize::from(of.get())];
         let json =
             Format::JSON.codec(Implementation::Library).expect("JSON has an implementation of its own");
-        let mut facts = PlanFacts {
-            connections: workload.roles.len() as u64,
-            connections_made: connections_made(workload),
-            published: workload.publications.len() as u64,
-            live_deliveries: workload.fan_out().into_iter().map(u64::from).sum(),
-            ..PlanFacts::default()
-        };
-        let mut buffer = Vec::new();
-        for (event, uses) in workload.events.iter().zip(&uses) {
-            buffer.clear();
-            // `Workload::plan` chose only events that every format encodes.
-            json.encode_event(event, &mut buffer).ok();
-            facts.delivered_json_bytes += buffer.len() as u64 * (uses.stored + uses.live);
-            facts.published_json_bytes += buffer.len() as u64 * u64::from(uses.published);
-            facts.stored_deliveries += uses.stored;
+        let event_bytes = event_json_bytes(workload, json);
+        add_connections(workload, &agents, &mut facts);
+        add_sessions(workload, &agents, (&event_bytes, json), &mut facts);
+        for publication in &workload.publications {
+            let facts = &mut facts[agents[publication.connection]];
+            facts.published += 1;
+            facts.published_json_bytes += event_bytes[publication.event as usize];
         }
-        for message in requests(workload) {
-            buffer.clear();
-            json.encode_client(&message, &mut buffer).ok();
-            facts.requests += 1;
-            facts.request_json_bytes += buffer.len() as u64;
+        add_live(workload, &agents, &event_bytes, &mut facts);
+        let mut seconds: HashMap<(usize, u64), u64> = HashMap::new();
+        for (at, connection, _) in workload.timeline(|_| true) {
+            let agent = agents[connection];
+            let due = seconds.entry((agent, at.as_secs())).or_default();
+            *due += 1;
+            facts[agent].due_per_s_max = facts[agent].due_per_s_max.max(*due);
         }
         facts
     }
@@ -68,6 +89,85 @@ impl PlanFacts {
         let mean = |bytes: u64, count: u64| (count > 0).then(|| bytes as f64 / count as f64);
         mean(self.delivered_json_bytes, self.deliveries())
             .or_else(|| mean(self.published_json_bytes, self.published))
+    }
+}
+
+/// Bytes of each event in JSON.
+fn event_json_bytes(workload: &Workload, json: &dyn Codec) -> Vec<u64> {
+    let mut buffer = Vec::new();
+    let bytes = |event| {
+        buffer.clear();
+        // `Workload::plan` chose only events that every format encodes.
+        json.encode_event(event, &mut buffer).ok();
+        buffer.len() as u64
+    };
+    workload.events.iter().map(bytes).collect()
+}
+
+fn add_connections(workload: &Workload, agents: &[usize], facts: &mut [PlanFacts]) {
+    let mut users = HashSet::new();
+    for ((role, user), agent) in workload.roles.iter().zip(workload.users()).zip(agents) {
+        let facts = &mut facts[*agent];
+        facts.users += u64::from(users.insert(user));
+        facts.connections += 1;
+        facts.connections_made += u64::from(role.connects_before());
+    }
+}
+
+fn add_sessions(
+    workload: &Workload,
+    agents: &[usize],
+    (event_bytes, json): (&[u64], &dyn Codec),
+    facts: &mut [PlanFacts],
+) {
+    let mut buffer = Vec::new();
+    for session in &workload.sessions {
+        let facts = &mut facts[agents[session.connection]];
+        facts.sessions += 1;
+        let connects = matches!(
+            workload.roles[session.connection].task,
+            Task::Requester { connect: Connect::Again | Connect::PerSession }
+        );
+        facts.connections_made += u64::from(connects);
+        for request in session.steps.iter().flatten() {
+            buffer.clear();
+            json.encode_client(&message(&request.filter), &mut buffer).ok();
+            facts.requests += 1;
+            facts.request_json_bytes += buffer.len() as u64;
+        }
+        let answers = session.steps.iter().flatten().flat_map(|request| &request.expected);
+        let lacks = session.reconciliation.iter().flat_map(|reconciliation| &reconciliation.lacks);
+        for event in answers.chain(lacks) {
+            facts.stored_deliveries += 1;
+            facts.delivered_json_bytes += event_bytes[*event as usize];
+        }
+    }
+}
+
+/// Adds deliveries to subscribers that stay for the whole run and read at full speed, as
+/// [`Workload::fan_out`] counts them.
+fn add_live(workload: &Workload, agents: &[usize], event_bytes: &[u64], facts: &mut [PlanFacts]) {
+    let mut subscriptions: Vec<HashMap<usize, u64>> = vec![HashMap::new(); workload.live.len()];
+    for (role, agent) in workload.roles.iter().zip(agents).filter(|(role, _)| !role.reads_slowly()) {
+        for filter in role.filters() {
+            *subscriptions[*filter as usize].entry(*agent).or_default() += 1;
+        }
+    }
+    for (live, subscriptions) in workload.live.iter().zip(subscriptions).filter(|(_, of)| !of.is_empty()) {
+        let (mut deliveries, mut bytes) = (0, 0);
+        let mut published_by: HashMap<usize, u64> = HashMap::new();
+        for publication in live.matches.iter() {
+            let publication = &workload.publications[publication];
+            deliveries += 1;
+            bytes += event_bytes[publication.event as usize];
+            *published_by.entry(agents[publication.connection]).or_default() += 1;
+        }
+        for (agent, count) in subscriptions {
+            let facts = &mut facts[agent];
+            facts.live_deliveries += count * deliveries;
+            facts.delivered_json_bytes += count * bytes;
+            facts.live_deliveries_timed += count * published_by.get(&agent).copied().unwrap_or(0);
+        }
     }
 }
 
@@ -135,18 +235,63 @@ fn uses(workload: &Workload) -> Vec<Uses> {
 
 fn requests(workload: &Workload) -> impl Iterator<Item = ClientMessage<'static>> {
     let requests = workload.sessions.iter().flat_map(|session| &session.steps).flatten();
-    requests.map(|request| ClientMessage::Req {
-        subscription: "s0-0-0".into(),
-        filters: vec![request.filter.clone()],
-    })
+    requests.map(|request| message(&request.filter))
 }
 
-/// The connections made before the start, and those that sessions make.
-pub(crate) fn connections_made(workload: &Workload) -> u64 {
-    let before = workload.roles.iter().filter(|role| role.connects_before()).count();
-    let again = workload.sessions.iter().filter(|session| {
-        let Task::Requester { connect } = workload.roles[session.connection].task else { return false };
-        connect != crate::scenario::Connect::Before
-    });
-    (before + again.count()) as u64
+fn message(filter: &Filter) -> ClientMessage<'static> {
+    ClientMessage::Req { subscription: "s0-0-0".into(), filters: vec![filter.clone()] }
+}
+
+#[cfg(test)]
+mod tests {
+    use corpus::Corpus;
+
+    use super::*;
+    use crate::scenario::Scenario;
+
+    /// What adds up over agents, the whole's in place of what does not.
+    fn sum(shares: &[PlanFacts], whole: &PlanFacts) -> PlanFacts {
+        let sum = |of: fn(&PlanFacts) -> u64| shares.iter().map(of).sum();
+        PlanFacts {
+            users: sum(|facts| facts.users),
+            connections: sum(|facts| facts.connections),
+            connections_made: sum(|facts| facts.connections_made),
+            published: sum(|facts| facts.published),
+            sessions: sum(|facts| facts.sessions),
+            requests: sum(|facts| facts.requests),
+            stored_deliveries: sum(|facts| facts.stored_deliveries),
+            live_deliveries: sum(|facts| facts.live_deliveries),
+            request_json_bytes: sum(|facts| facts.request_json_bytes),
+            delivered_json_bytes: sum(|facts| facts.delivered_json_bytes),
+            published_json_bytes: sum(|facts| facts.published_json_bytes),
+            live_deliveries_timed: whole.live_deliveries_timed,
+            due_per_s_max: whole.due_per_s_max,
+        }
+    }
+
+    #[test]
+    fn facts_of_agents_add_up_to_those_of_the_plan() {
+        let corpus = Corpus::bundled();
+        let mut apart = 0;
+        for scenario in Scenario::names() {
+            let mut scenario = Scenario::load(scenario).unwrap();
+            scenario.set_publish_rate(100.0).ok(); // where it has one: a signature is slow without optimisation
+            let plan = Workload::plan(&scenario, &corpus, 1, &[Format::JSON]).unwrap();
+            let whole = PlanFacts::of(&plan);
+            assert_eq!(whole.live_deliveries_timed, whole.live_deliveries, "one process has one clock");
+            assert_eq!(whole.live_deliveries, plan.fan_out().into_iter().map(u64::from).sum::<u64>());
+            for of in [2, 64].map(|of| NonZeroU16::new(of).unwrap()) {
+                let shares = PlanFacts::by_agent(&plan, of);
+                assert_eq!(shares.len(), usize::from(of.get()));
+                assert_eq!(sum(&shares, &whole), whole, "{}, {of} agents", scenario.name);
+                let timed: u64 = shares.iter().map(|facts| facts.live_deliveries_timed).sum();
+                assert!(timed <= whole.live_deliveries);
+                apart += u64::from(timed < whole.live_deliveries);
+                let peaks = || shares.iter().map(|facts| facts.due_per_s_max);
+                assert!(peaks().max() <= Some(whole.due_per_s_max));
+                assert!(peaks().sum::<u64>() >= whole.due_per_s_max);
+            }
+        }
+        assert!(apart > 0, "some events come to another agent than publishes them");
+    }
 }

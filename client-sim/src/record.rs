@@ -95,13 +95,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         started_utc: facts.started_utc.clone(),
         cell: cell(facts),
         seed: facts.seed,
-        corpus: CorpusRecord {
-            name: facts.corpus.name.clone(),
-            sha256: facts.corpus.fingerprint.to_string(),
-            events: facts.corpus.events.len() as u64,
-            origin: facts.corpus.origin.to_string(),
-            kinds: facts.corpus.kinds().into_iter().map(|(k, n)| (k.to_string(), n as u64)).collect(),
-        },
+        corpus: corpus(facts.corpus),
         status,
         agreement: AgreementRecord {
             token: facts.prepared.agreement.token.clone(),
@@ -135,6 +129,17 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         throughput: outcome.recorder.throughput.within(&spans, interval_ns),
         slices: outcome.recorder.slices(u64::try_from(facts.window.as_nanos()).unwrap_or(u64::MAX)),
         latency: outcome.recorder.into_named(&shared.workload.labels),
+    }
+}
+
+/// The corpus as results name it.
+pub(crate) fn corpus(corpus: &Corpus) -> CorpusRecord {
+    CorpusRecord {
+        name: corpus.name.clone(),
+        sha256: corpus.fingerprint.to_string(),
+        events: corpus.events.len() as u64,
+        origin: corpus.origin.to_string(),
+        kinds: corpus.kinds().into_iter().map(|(kind, n)| (kind.to_string(), n as u64)).collect(),
     }
 }
 

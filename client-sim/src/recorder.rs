@@ -163,3 +163,46 @@ impl Recorder {
         self.latencies.into_iter().map(|(key, latency)| (name(key), latency)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use corpus::Random;
+
+    use super::*;
+
+    #[test]
+    fn histograms_of_agents_merge_into_those_of_one_process_bucket_for_bucket() {
+        const TIMINGS: [Timing; 3] = [Timing::Response, Timing::Eose, Timing::Session];
+        let labels = ["reader".to_owned()];
+        for of in [1, 2, 7, 64] {
+            let mut random = Random::new("agents", of as u64);
+            let mut one = Recorder::default();
+            let mut shares = vec![Vec::new(); of];
+            for _ in 0..10_000 {
+                let since_ns = random.below(1 << 40) as u64;
+                // From nanoseconds to beyond the range, 60 s.
+                let bits = random.below(38);
+                let took_ns = random.below(1 << bits) as u64;
+                let timing = TIMINGS[random.below(TIMINGS.len())];
+                let apart = random.below(9) == 0;
+                let sample = Sample { timing, since_ns, now_ns: since_ns + took_ns, apart };
+                let label = (random.below(2) == 0).then_some(0);
+                one.add(label, &sample);
+                shares[random.below(of)].push((label, sample));
+            }
+            let (mut merged, mut clipped) = (BTreeMap::<String, Latency>::new(), 0);
+            for share in shares {
+                let mut recorder = Recorder::default();
+                share.iter().for_each(|(label, sample)| recorder.add(*label, sample));
+                clipped += recorder.clipped();
+                for (name, latency) in recorder.into_named(&labels) {
+                    // As a record carries it.
+                    let carried = serde_json::to_string(&latency).unwrap();
+                    merged.entry(name).or_default().merge(&serde_json::from_str(&carried).unwrap());
+                }
+            }
+            assert!(clipped > 0 && clipped == one.clipped(), "{of} agents");
+            assert_eq!(merged, one.into_named(&labels), "{of} agents");
+        }
+    }
+}

@@ -266,6 +266,50 @@ fn scenarios_are_listed_with_their_questions_and_explained_before_anything_runs(
 }
 
 #[test]
+fn agents_are_told_before_anything_runs_what_each_does() {
+    let setup = Setup::new();
+    let explain = |extra: &[&str]| {
+        let mut command = program();
+        command.args(["explain", "--scenario", "mixed-day", "--seconds", "1", "--corpus"]);
+        command.arg(setup.path("small.jsonl")).args(extra).output().unwrap()
+    };
+    let json = |extra: &[&str]| -> serde_json::Value {
+        let output = explain(extra);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let table = text(&explain(&["--agents", "130"]).stdout);
+    let all = json(&["--agents", "130", "--json"]);
+    let shares = table.split_once("\nPlan ").unwrap().1.split_once("\nPayload").unwrap().0;
+    assert!(shares.lines().all(|line| line.chars().count() <= 100), "{shares}");
+    assert!(table.contains(all["plan_sha256"].as_str().unwrap()), "{table}");
+    assert!(table.contains("Agents with nothing to do: 10, because there are 120 users."), "{table}");
+    let agents = all["agents"].as_array().unwrap();
+    assert_eq!(agents.len(), 130);
+    for (index, agent) in agents.iter().enumerate() {
+        let index = index.to_string();
+        let is_row = |line: &&str| line.split_whitespace().next() == Some(index.as_str());
+        let row = table.lines().rfind(is_row).unwrap();
+        let cells: Vec<u64> = row.split_whitespace().skip(1).map(|cell| cell.parse().unwrap()).collect();
+        let keys = ["users", "connections", "connections_made", "published", "requests"];
+        let told: Vec<u64> = keys.iter().map(|key| agent[key].as_u64().unwrap()).collect();
+        assert_eq!(cells[..told.len()], told, "{row}");
+    }
+    for key in ["connections", "published", "requests", "stored_deliveries", "live_deliveries"] {
+        let sum: u64 = agents.iter().map(|agent| agent[key].as_u64().unwrap()).sum();
+        assert!(sum > 0 && sum == all["plan"][key], "{key}: {sum} of {}", all["plan"][key]);
+    }
+    let alone = json(&["--json"]);
+    assert_eq!((&alone["plan_sha256"], &alone["plan"]), (&all["plan_sha256"], &all["plan"]));
+    assert!(alone.get("agents").is_none());
+    assert_ne!(json(&["--json", "--seed", "2"])["plan_sha256"], all["plan_sha256"]);
+    for wrong in [&["--agents", "0"] as &[&str], &["--agents", "65536"], &["note-stream"]] {
+        let output = explain(wrong);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn a_run_that_misses_what_its_scenario_expects_is_no_evidence() {
     let setup = Setup::new();
     let small = ["--seconds", "0.2", "--verify", "none", "--set", "publish.arrival.rate_per_s=100"];

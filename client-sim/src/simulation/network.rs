@@ -3,6 +3,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap, VecDeque},
+    num::NonZeroU16,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -256,7 +257,16 @@ impl World {
     /// The ledger of the clients, the ledger of the truth, and the steps.
     pub(super) fn close(self) -> (Counts, Counts, u64) {
         let reports: Vec<Report> = self.stations.into_iter().map(|station| station.client.finish()).collect();
-        let ledger = ledger::close(&self.shared, &reports.iter().collect::<Vec<_>>(), self.complete);
+        let all: Vec<&Report> = reports.iter().collect();
+        let ledger = ledger::close(&self.shared, &all, self.complete);
+        let mut random = self.random;
+        let of = NonZeroU16::MIN.saturating_add(u16::try_from(random.below(70)).unwrap());
+        let agents = self.shared.workload.agents(of);
+        let share = |agent| {
+            ledger::close_of(&self.shared, &all, self.complete, |connection| agents[connection] == agent)
+        };
+        let shares: Counts = (0..usize::from(of.get())).map(share).sum();
+        assert_eq!(shares, ledger, "the ledgers of {of} agents add up to that of one");
         let cut_off: Vec<bool> = reports.iter().map(|report| report.cut_off.is_some()).collect();
         let named = Wrong::ALL.map(|wrong| self.shared.incidents.count(wrong));
         let counted = [

@@ -211,7 +211,6 @@ fn plan_reader(plan: &mut Workload, random: &mut Random) {
         let different = 1 + random.below(relays);
         let from = random.below(relays);
         (0..different).for_each(|n| brings[(from + n) % relays].push(event));
-        plan.repeats += different as u64 - 1;
     }
     // Protobuf cannot tell an empty list of ids from an absent one.
     for (relay, expected) in brings.into_iter().enumerate().filter(|(_, brings)| !brings.is_empty()) {

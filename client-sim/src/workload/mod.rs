@@ -1,7 +1,9 @@
 //! The plan of a run, computed from corpus, scenario and seed before any clock starts: which events
 //! the relay holds, who publishes and requests what and when, and which deliveries must follow.
 
+mod agents;
 mod fan_in;
+mod fingerprint;
 mod live;
 mod publications;
 mod reconcile;
@@ -60,8 +62,6 @@ pub struct Workload {
     pub warm_up: Vec<(Duration, Duration)>,
     /// How many clients read from several relays.
     pub readers: usize,
-    /// How many deliveries bring one of these clients an event that it has.
-    pub repeats: u64,
     /// The most bytes of a negentropy message, where clients reconcile.
     pub frame_bytes: Option<usize>,
     /// Whether clients answer an AUTH challenge (NIP-42) first.

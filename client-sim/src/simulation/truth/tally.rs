@@ -349,7 +349,7 @@ impl<'t> Tally<'t> {
 
     pub(super) fn close(mut self, complete: bool, cut_off: &[bool]) -> Counts {
         self.close_reconciliations();
-        self.counts.repeats_expected = self.workload.repeats;
+        self.counts.repeats_expected = self.workload.repeats(|_| true);
         for fate in &self.fates {
             match fate {
                 Fate::Acked => self.counts.acked += 1,

@@ -1,0 +1,118 @@
+//! Splits a plan between agents: processes that play one plan together, each on its part of the
+//! connections.
+
+use std::{collections::HashSet, num::NonZeroU16};
+
+use super::{Reading, Task, Workload};
+
+impl Workload {
+    /// The agent that carries each connection, from 0, when `of` agents play the plan together.
+    ///
+    /// Users go to the agents in turn, so that each agent has its part of every population and all
+    /// connections of its users. An agent's share follows from seed, index and `of` alone: each
+    /// agent computes the whole plan, because it receives what others publish.
+    pub fn agents(&self, of: NonZeroU16) -> Vec<usize> {
+        self.users().into_iter().map(|user| user % usize::from(of.get())).collect()
+    }
+
+    /// How many deliveries bring a client with several relays an event that it has, over chosen
+    /// connections: all or none of each client's.
+    pub fn repeats(&self, chosen: impl Fn(usize) -> bool) -> u64 {
+        let mut known = HashSet::new();
+        let mut repeats = 0;
+        for session in self.sessions.iter().filter(|session| chosen(session.connection)) {
+            let Task::Reader(Reading { reader, .. }) = self.roles[session.connection].task else { continue };
+            for event in session.steps.iter().flatten().flat_map(|request| &request.expected) {
+                repeats += u64::from(!known.insert((reader, *event)));
+            }
+        }
+        repeats
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use codecs::Format;
+    use corpus::Corpus;
+
+    use super::*;
+    use crate::scenario::Scenario;
+
+    fn plan(corpus: &Corpus, scenario: &str, seed: u64) -> Workload {
+        let mut scenario = Scenario::load(scenario).unwrap();
+        scenario.set_publish_rate(100.0).ok(); // where it has one: a signature is slow without optimisation
+        Workload::plan(&scenario, corpus, seed, &[Format::JSON]).unwrap()
+    }
+
+    #[test]
+    fn agents_together_have_the_whole_plan_in_every_scenario_whatever_their_number() {
+        let corpus = Corpus::bundled();
+        for scenario in Scenario::names() {
+            let whole = plan(&corpus, scenario, 1);
+            for of in [1, 2, 7, 64].map(|of| NonZeroU16::new(of).unwrap()) {
+                let agents = whole.agents(of);
+                let due = (0..usize::from(of.get())).flat_map(|agent| whole.timeline(|c| agents[c] == agent));
+                let key = |(at, connection, due): &_| (*at, *connection, format!("{due:?}"));
+                let mut due: Vec<_> = due.collect();
+                due.sort_by_cached_key(key);
+                let mut all = whole.timeline(|_| true);
+                all.sort_by_cached_key(key);
+                assert_eq!(due, all, "{scenario}, {of} agents");
+                assert_alike(&whole, &agents, of, scenario);
+            }
+        }
+    }
+
+    /// Each agent has as many users of each population as the others, or one more, and no user is
+    /// with two agents.
+    fn assert_alike(plan: &Workload, agents: &[usize], of: NonZeroU16, scenario: &str) {
+        let mut carried_by = BTreeMap::new();
+        let mut shares: BTreeMap<_, BTreeMap<usize, HashSet<usize>>> = BTreeMap::new();
+        for ((role, user), agent) in plan.roles.iter().zip(plan.users()).zip(agents) {
+            assert!(*agent < usize::from(of.get()));
+            assert_eq!(*carried_by.entry(user).or_insert(agent), agent, "{scenario}: user {user}");
+            let kind = std::mem::discriminant(&role.task);
+            let population = (role.label, format!("{kind:?}"));
+            shares.entry(population).or_default().entry(*agent).or_default().insert(user);
+        }
+        // Populations without a name that do the same stand together here, next to each other.
+        for (population, shares) in shares {
+            let of_agent = |agent| shares.get(&agent).map_or(0, HashSet::len);
+            let counts: Vec<_> = (0..usize::from(of.get())).map(of_agent).collect();
+            let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+            assert!(most - least <= 1, "{scenario} {population:?}: {counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_share_follows_from_the_seed_and_knows_nothing_else() {
+        let corpus = Corpus::bundled();
+        let (one, other) = (plan(&corpus, "mixed-day", 3), plan(&corpus, "mixed-day", 3));
+        let of = NonZeroU16::new(7).unwrap();
+        let agents = one.agents(of);
+        assert_eq!(agents, other.agents(of));
+        let sent = |plan: &Workload, agent| -> Vec<_> {
+            let sent = plan.publications.iter().filter(|publication| agents[publication.connection] == agent);
+            sent.map(|publication| (publication.at, plan.events[publication.event as usize].id)).collect()
+        };
+        for agent in 0..7 {
+            assert!(!sent(&one, agent).is_empty() && sent(&one, agent) == sent(&other, agent));
+        }
+        assert_ne!(sent(&one, 0), sent(&plan(&corpus, "mixed-day", 4), 0), "another seed, another share");
+    }
+
+    #[test]
+    fn connections_of_one_client_stay_together_and_its_repeats_with_them() {
+        let plan = plan(&Corpus::bundled(), "duplicate-fan-in", 1);
+        for of in (1..20).map(|of| NonZeroU16::new(of).unwrap()) {
+            let agents = plan.agents(of);
+            let share = |agent| plan.repeats(|connection| agents[connection] == agent);
+            let shares: Vec<u64> = (0..usize::from(of.get())).map(share).collect();
+            assert_eq!(shares.iter().sum::<u64>(), plan.repeats(|_| true), "{of} agents");
+            let idle = usize::from(of.get()).saturating_sub(plan.readers);
+            assert_eq!(shares.iter().filter(|share| **share == 0).count(), idle, "{of} agents");
+        }
+    }
+}
