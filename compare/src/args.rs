@@ -327,8 +327,8 @@ pub(crate) struct Run {
     /// How much is measured
     #[arg(long, value_enum, default_value = "quick")]
     pub(crate) profile: Profile,
-    /// Rounds, instead of the profile's. Intervals need 6 or more; where times of blocks are invalid
-    /// up to half as many further ones are played
+    /// Rounds, instead of the profile's. Intervals need 6 or more; where times of blocks are
+    /// invalid up to half as many further ones are played
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
     pub(crate) rounds: Option<u32>,
     /// As many rounds as give CPU times an interval of ± this share (3%), planned from a pilot of

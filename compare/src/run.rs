@@ -115,8 +115,8 @@ impl Interrupt {
     }
 }
 
-/// Runs every block of the plan in order, and of its further rounds as many as are needed. Once `interrupt` completes, stops the running client and
-/// returns the blocks so far.
+/// Runs every block of the plan in order, and of its further rounds as many as are needed. Once
+/// `interrupt` completes, stops the running client and returns the blocks so far.
 ///
 /// # Errors
 /// When the client program cannot be started.

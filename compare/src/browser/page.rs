@@ -269,7 +269,8 @@ impl Clocks {
         })
     }
 
-    /// Waits until the renderer has ended, or no longer works: Chromium keeps some that have no page.
+    /// Waits until the renderer has ended, or no longer works: Chromium keeps some that have no
+    /// page.
     async fn renderer_at_rest(&self) {
         let stat = format!("/proc/{}/stat", self.renderer_pid);
         // One that has ended is a zombie until its parent asks for it.
