@@ -207,7 +207,7 @@ pub enum Metric {
     RelayAllocations,
     /// Allocations of the client for each envelope, in builds that count them.
     ClientAllocations,
-    /// Nanoseconds of CPU of a browser's main thread for each event. This one and the next four are
+    /// Nanoseconds of CPU of a browser's main thread for each event. This one and the next five are
     /// of `compare browser`.
     PageMain,
     /// Nanoseconds of CPU of all of the renderer's threads for each event.
@@ -218,6 +218,8 @@ pub enum Metric {
     PageWall,
     /// Nanoseconds of the main thread for each of the first events of a fresh page.
     PageCold,
+    /// The same by the page's clock, where CPU time cannot be read.
+    PageColdWall,
 }
 
 impl Metric {
@@ -291,6 +293,7 @@ impl Metric {
             Metric::PageAndNetwork => "renderer + network",
             Metric::PageWall => "wall time",
             Metric::PageCold => "first 100, main thread",
+            Metric::PageColdWall => "first 100, wall time",
         }
     }
 
@@ -319,6 +322,7 @@ impl Metric {
             Metric::PageAndNetwork => "renderer + network µs/event",
             Metric::PageWall => "wall µs/event",
             Metric::PageCold => "first 100 µs/event",
+            Metric::PageColdWall => "first 100 wall µs/event",
         }
     }
 
@@ -339,7 +343,8 @@ impl Metric {
             | Metric::PageRenderer
             | Metric::PageAndNetwork
             | Metric::PageWall
-            | Metric::PageCold => 1e3,
+            | Metric::PageCold
+            | Metric::PageColdWall => 1e3,
             Metric::EnvelopesPerSecond
             | Metric::ThroughputP50
             | Metric::ThroughputP1
@@ -426,7 +431,8 @@ impl Metric {
             | Metric::PageRenderer
             | Metric::PageAndNetwork
             | Metric::PageWall
-            | Metric::PageCold => None,
+            | Metric::PageCold
+            | Metric::PageColdWall => None,
             Metric::LatencyP50
             | Metric::LatencyP99
             | Metric::LatencyP999

@@ -7,6 +7,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::{
     merged::{Merged, Metric, latency_of},
@@ -91,6 +92,12 @@ impl Progress {
     pub fn second(&mut self, line: &str) {
         let Ok(Second { second, of, samples, latency_ns_p99 }) = serde_json::from_str(line) else { return };
         self.draw(&format!(" {second}/{of:.0} s: {samples}/s, p99 {}", milliseconds(latency_ns_p99)));
+    }
+
+    /// What a page on a device shows of it.
+    pub(crate) fn shown(&self) -> Value {
+        let (done, left) = (self.finished, minutes(self.left()));
+        json!({ "now": self.now, "done": done, "of": self.blocks, "left": left, "last": self.last })
     }
 
     /// Counts a block and shows its outcome.

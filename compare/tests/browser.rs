@@ -1,11 +1,12 @@
 //! The real program with a real browser: pages are measured, a broken decoder and a killed browser
-//! are told of.
+//! are told of. And with devices, which are a browser or play one.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 use std::{
     fs,
     io::Read,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread,
@@ -14,7 +15,13 @@ use std::{
 
 use compare::{ResultFile, Role, report::comparisons, result::Part};
 use corpus::Corpus;
+use nix::{
+    sys::signal::{Signal, kill, killpg},
+    unistd::Pid,
+};
+use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio_tungstenite::tungstenite::{self, Message};
 
 /// Few events, so that comparing all of them takes no time, with some lists among them.
 fn few_events(out: &Path) -> PathBuf {
@@ -139,15 +146,24 @@ fn running(out: &Path) -> Child {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let mut stderr = child.stderr.take().unwrap();
+    told_until(&mut child, "block 2/");
+    child
+}
+
+/// What a running program tells until it has told this.
+fn told_until(child: &mut Child, what: &str) -> String {
+    let stderr = child.stderr.as_mut().unwrap();
     let mut told = String::new();
     let mut byte = [0; 1];
-    while !told.contains("block 2/") {
+    while !told.contains(what) {
         assert_eq!(stderr.read(&mut byte).unwrap(), 1, "{told}");
         told.push(char::from(byte[0]));
     }
-    child.stderr = Some(stderr);
-    child
+    told
+}
+
+fn interrupt(child: &Child) {
+    kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGINT).unwrap();
 }
 
 #[test]
@@ -156,7 +172,7 @@ fn a_browser_that_is_killed_ends_the_run_and_what_was_measured_is_kept() {
     let out = TempDir::new().unwrap();
     let child = running(out.path());
     let first = processes(out.path()).into_iter().find(|(is_first, _)| *is_first).unwrap().1;
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(first), nix::sys::signal::Signal::SIGKILL).unwrap();
+    kill(Pid::from_raw(first), Signal::SIGKILL).unwrap();
     let run = child.wait_with_output().unwrap();
     let told = String::from_utf8_lossy(&run.stderr);
     assert_eq!(run.status.code(), Some(1), "{told}");
@@ -170,8 +186,7 @@ fn a_browser_that_is_killed_ends_the_run_and_what_was_measured_is_kept() {
 fn a_browser_ends_on_ctrl_c_and_what_was_measured_is_kept() {
     let out = TempDir::new().unwrap();
     let child = running(out.path());
-    let pid = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    interrupt(&child);
     let run = child.wait_with_output().unwrap();
     assert_eq!(run.status.code(), Some(130), "{}", String::from_utf8_lossy(&run.stderr));
     assert!(blocks_in(out.path()) >= 2);
@@ -203,4 +218,210 @@ fn a_format_that_the_page_cannot_read_is_refused_with_those_that_it_can() {
     let told = String::from_utf8_lossy(&run.stderr);
     assert_eq!(run.status.code(), Some(2), "{told}");
     assert!(told.contains("no decoder of \"tlv\"") && told.contains("notepack"), "{told}");
+}
+
+/// Starts `compare browser --serve` with few events; the address that it prints.
+fn serving(out: &Path, args: &[&str]) -> (Child, String) {
+    let file = few_events(out);
+    let few = ["--corpus", file.to_str().unwrap(), "--events", "lists", "--step-ms", "20", "--serve"];
+    let mut child =
+        command(out, &[args, &few].concat()).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let told = told_until(&mut child, "on the device");
+    let (_, url) = told.split_once("Open ").unwrap();
+    let url = url.split(' ').next().unwrap().to_owned();
+    assert!(url.starts_with("http://127.0.0.1:") && url.ends_with('/'), "{url}");
+    (child, url)
+}
+
+/// What a page answers to a call, but for the time that it takes.
+fn page(asked: &Value) -> Value {
+    let expression = asked["argument"].as_str().unwrap();
+    let value = match (asked["deed"].as_str().unwrap(), expression.split('(').next().unwrap()) {
+        ("close", _) => json!({ "hidden": false }),
+        ("run", "bench.about") => {
+            json!({ "has_to_hex": true, "isolated": false, "user_agent": "A <b>Phone/1.0", "clock_ms": 0.1 })
+        }
+        ("run", "bench.prepare") => json!(20),
+        ("run", "bench.cold") => json!({ "events": 100, "milliseconds": 5.0 }),
+        ("run", "bench.warm") => json!({ "events": 1_000, "milliseconds": 20.0 }),
+        ("run", "bench.connect") => {
+            return json!({ "id": asked["id"], "error": "Error: no connection to ws://127.0.0.1" });
+        }
+        ("open", _) | ("run", "bench.check") => Value::Null,
+        (deed, expression) => panic!("{deed} {expression}"),
+    };
+    json!({ "id": asked["id"], "value": value })
+}
+
+/// A device that is no browser: answers until there is no answer, or the connection ends. What it
+/// was shown, and the words at the end.
+fn play(url: &str, mut answer: impl FnMut(&Value) -> Option<String>) -> (Vec<Value>, String) {
+    let url = format!("{}device", url.replacen("http", "ws", 1));
+    let (mut socket, _) = tungstenite::connect(url).unwrap();
+    let mut shown = Vec::new();
+    loop {
+        match socket.read() {
+            Ok(Message::Text(text)) => {
+                let asked: Value = serde_json::from_str(&text).unwrap();
+                if let Some(progress) = asked.get("show") {
+                    shown.push(progress.clone());
+                } else if let Some(text) = answer(&asked) {
+                    // Who was answered before may have ended the connection.
+                    let _ = socket.send(Message::text(text));
+                } else {
+                    return (shown, String::new());
+                }
+            }
+            Ok(Message::Close(frame)) => {
+                return (shown, frame.map_or_else(String::new, |frame| frame.reason.to_string()));
+            }
+            Ok(_) => {}
+            Err(_) => return (shown, String::new()),
+        }
+    }
+}
+
+#[test]
+fn a_device_is_measured_by_its_clock_and_without_a_way_to_the_relay() {
+    let out = TempDir::new().unwrap();
+    let (child, url) = serving(out.path(), &["--formats", "json", "--part", "decode,live", "--rounds", "1"]);
+    let (shown, words) = play(&url, |asked| Some(page(asked).to_string()));
+    let run = child.wait_with_output().unwrap();
+    let (table, told) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert_eq!(run.status.code(), Some(0), "{told}");
+    assert!(words.starts_with("Done"), "{words:?}");
+    // Anchor, two rows and the anchor.
+    assert_eq!(shown.len(), 4, "{shown:?}");
+    assert_eq!((&shown[3]["done"], &shown[3]["of"]), (&json!(3), &json!(4)));
+    assert!(shown[3]["now"].as_str().unwrap().contains("decode:lists:json"), "{}", shown[3]);
+    assert!(shown[3]["last"].as_str().unwrap().contains("20.00 µs by the page's clock"), "{}", shown[3]);
+    assert!(table.contains("wall clock only (A ?b?Phone/1.0)") && table.contains("wall µs/event"), "{table}");
+    assert!(told.contains("not measured: the parts over WebSockets"), "{told}");
+    let browser = result_in(out.path()).browser.unwrap();
+    assert_eq!((browser.software.client.as_str(), browser.software.clock_ns), ("device", Some(100_000)));
+    assert_eq!((browser.not_measured.len(), browser.cells.len()), (1, 3));
+    for block in browser.cells.iter().flat_map(|cell| &cell.blocks) {
+        let (cold, warm) = (block.cold.as_ref().unwrap(), block.warm.as_ref().unwrap());
+        assert_eq!((cold.wall_ns, warm.wall_ns), (5_000_000, 20_000_000));
+        assert_eq!((warm.main_ns, warm.renderer_ns, warm.network_ns, warm.inside_ns), (0, 0, 0, 0));
+        assert!(block.why.is_empty() && block.heap_bytes.is_none(), "{block:?}");
+    }
+}
+
+#[test]
+fn a_device_that_answers_nonsense_or_leaves_ends_the_run_and_what_was_measured_is_kept() {
+    let another = |asked: &Value| Some(json!({ "id": asked["id"].as_u64().unwrap() + 1 }).to_string());
+    let slow = |asked: &Value| {
+        let step = json!({ "events": 1_000, "milliseconds": 1e9 });
+        Some(json!({ "id": asked["id"], "value": step }).to_string())
+    };
+    let odd = |asked: &Value| Some(json!({ "id": asked["id"], "value": { "events": -1 } }).to_string());
+    let many = |_: &Value| Some("x".repeat(1 << 16));
+    let gone = |_: &Value| None;
+    for (answer, expected) in [
+        (&another as &dyn Fn(&Value) -> Option<String>, "the device's answer is refused: it answers call"),
+        (&slow, "the device's answer is refused: a step of 1000000000 ms in a call of"),
+        (&odd, "it returned something else than a step"),
+        (&many, "the device's answer is refused: Space limit exceeded"),
+        (&gone, "the device left"),
+    ] {
+        let out = TempDir::new().unwrap();
+        let (child, url) = serving(out.path(), &["--formats", "json", "--part", "decode", "--rounds", "50"]);
+        let mut warm = 0;
+        play(&url, |asked| {
+            // Two of each block, the first of them not counted.
+            warm += u32::from(asked["argument"].as_str().unwrap().starts_with("bench.warm"));
+            if warm < 6 { Some(page(asked).to_string()) } else { answer(asked) }
+        });
+        let run = child.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(1), "{told}");
+        assert!(told.contains(expected), "{expected:?} is not in\n{told}");
+        assert_eq!(blocks_in(out.path()), 2, "{expected}");
+    }
+}
+
+#[test]
+fn a_device_is_told_of_ctrl_c_and_what_was_measured_is_kept() {
+    let out = TempDir::new().unwrap();
+    let (mut child, url) = serving(out.path(), &["--formats", "json", "--part", "decode", "--rounds", "50"]);
+    let device = thread::spawn(move || {
+        play(&url, |asked| {
+            thread::sleep(Duration::from_millis(5));
+            Some(page(asked).to_string())
+        })
+    });
+    told_until(&mut child, "block 2/");
+    interrupt(&child);
+    let run = child.wait_with_output().unwrap();
+    assert_eq!(run.status.code(), Some(130), "{}", String::from_utf8_lossy(&run.stderr));
+    assert!(blocks_in(out.path()) >= 2);
+    assert!(device.join().unwrap().1.starts_with("Interrupted"));
+}
+
+#[test]
+fn a_device_whose_decoder_differs_is_not_measured() {
+    let out = TempDir::new().unwrap();
+    let (child, url) = serving(out.path(), &["--formats", "json", "--part", "decode"]);
+    play(&url, |asked| {
+        let is_check = asked["argument"].as_str().unwrap().starts_with("bench.check");
+        let differs = json!({ "id": asked["id"], "value": { "id": "ab", "found": "\u{1b}[2J" } });
+        Some(if is_check { differs.to_string() } else { page(asked).to_string() })
+    });
+    let run = child.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(4), "{told}");
+    assert!(told.contains("json reads event ab otherwise than JSON.parse does: ??2J"), "{told}");
+}
+
+#[test]
+fn a_page_is_not_served_at_all_addresses_or_at_that_of_another_machine() {
+    let out = TempDir::new().unwrap();
+    // RFC 5737: an address of documentation, which no machine has.
+    for (address, code, expected) in [
+        ("0.0.0.0", 2, "expected one IPv4 address of this machine"),
+        ("192.0.2.1", 1, "cannot serve the page at 192.0.2.1:0"),
+    ] {
+        let run = compare(out.path(), &["--serve", address]);
+        let told = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(code), "{told}");
+        assert!(told.contains(expected), "{told}");
+    }
+}
+
+#[test]
+#[ignore = "needs chromium or google-chrome"]
+fn a_browser_as_a_device_decodes_and_receives_by_wall_clock() {
+    let out = TempDir::new().unwrap();
+    let args = ["--formats", "json,dannypack", "--part", "decode,live", "--rounds", "1"];
+    let over_sockets = ["--compressions", "deflate", "--batching", "on"];
+    let (child, url) = serving(out.path(), &[&args[..], &over_sockets].concat());
+    let programs = ["chromium", "chromium-browser", "google-chrome"];
+    let device = programs.iter().find_map(|program| {
+        let mut device = Command::new(program);
+        // The port keeps a headless browser running; nothing connects to it.
+        device.args(["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"]);
+        device.arg(format!("--user-data-dir={}", out.path().join("device").display())).arg(&url);
+        device.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().ok()
+    });
+    let mut device = device.expect("a browser on PATH");
+    let run = child.wait_with_output().unwrap();
+    killpg(Pid::from_raw(device.id().try_into().unwrap()), Signal::SIGKILL).unwrap();
+    device.wait().unwrap();
+    let (table, told) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    // On a busy machine a step may be too short for its clock (3).
+    assert!(matches!(run.status.code(), Some(0 | 3)), "{:?}\n{told}", run.status);
+    assert!(table.contains("wall clock only") && table.contains("dannypack:tuned"), "{table}");
+    let browser = result_in(out.path()).browser.unwrap();
+    assert!(browser.software.user_agent.contains("Chrome/"), "{:?}", browser.software);
+    assert!(browser.software.client == "device" && browser.not_measured.is_empty());
+    for cell in &browser.cells {
+        assert!(!cell.blocks.is_empty(), "{}", cell.id);
+        for block in &cell.blocks {
+            let warm = block.warm.as_ref().unwrap();
+            assert!(warm.events > 0 && warm.wall_ns > 0 && warm.main_ns == 0, "{warm:?}");
+            assert_eq!(warm.messages > 0, cell.part == Part::Live, "{}", cell.id);
+        }
+    }
+    wait_until("no process is left", || processes(&out.path().join("device")).is_empty());
 }

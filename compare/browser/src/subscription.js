@@ -15,8 +15,15 @@ export class Subscription {
 
   open() {
     return new Promise((resolve, reject) => {
-      this.socket.onopen = () => resolve({ protocol: this.socket.protocol, extensions: this.socket.extensions });
-      this.socket.onerror = () => reject(new Error(`no connection to ${this.socket.url}`));
+      const timer = setTimeout(() => this.socket.onerror(), SILENCE_MS);
+      this.socket.onopen = () => {
+        clearTimeout(timer);
+        resolve({ protocol: this.socket.protocol, extensions: this.socket.extensions });
+      };
+      this.socket.onerror = () => {
+        clearTimeout(timer);
+        reject(new Error(`no connection to ${this.socket.url}`));
+      };
       this.socket.onclose = ({ code, reason }) => this.fail(new Error(`the relay closed: ${code} ${reason}`));
       this.socket.onmessage = ({ data }) => this.receive(data);
     });

@@ -1,6 +1,9 @@
 //! The command line of `compare browser`.
 
-use std::path::PathBuf;
+use std::{
+    net::{Ipv4Addr, SocketAddrV4},
+    path::PathBuf,
+};
 
 use clap::{Args, ValueEnum};
 
@@ -55,8 +58,9 @@ pub(crate) enum BatchingFlag {
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     compare browser --part decode --formats json,cbor-packed,dannypack\n  \
-    compare browser --part end-to-end --formats json,dannypack --batching off,on --compressions none,deflate\n\n\
-    Needs Chromium or Chrome: `apt-get install chromium` on Debian.")]
+    compare browser --part end-to-end --formats json,dannypack --batching off,on --compressions none,deflate\n  \
+    compare browser --serve 192.168.1.7 --formats json,dannypack --events mixed    # a phone opens the page\n\n\
+    Needs Chromium or Chrome: `apt-get install chromium` on Debian; with --serve any browser anywhere.")]
 pub(crate) struct BrowserFlags {
     /// What is measured, separated by commas [default: all four]
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -90,6 +94,19 @@ pub(crate) struct BrowserFlags {
     /// PATH]
     #[arg(long, value_name = "FILE")]
     pub(crate) chromium: Option<PathBuf>,
+    /// Measure a device instead: print an address, wait until a person opens it there, and take
+    /// wall times alone. ADDRESS is an IPv4 address of this machine, with or without a port, such
+    /// as 192.168.1.7 or 192.168.1.7:8080; without one only this machine reaches the page. While
+    /// the run lasts, relay-sim listens at the same address
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        num_args = 0..=1,
+        default_missing_value = "127.0.0.1",
+        value_parser = served,
+        conflicts_with = "chromium"
+    )]
+    pub(crate) serve: Option<SocketAddrV4>,
     /// For tests of the instrument: this row's decoder changes an event, which must end the run
     #[arg(long, value_name = "ROW", hide_short_help = true)]
     pub(crate) plant: Option<String>,
@@ -148,6 +165,13 @@ impl BrowserFlags {
     }
 }
 
+/// An address of this machine by name; all of its addresses at once would let in who was not asked.
+fn served(text: &str) -> Result<SocketAddrV4, String> {
+    let parsed = text.parse().or_else(|_| text.parse().map(|ip: Ipv4Addr| SocketAddrV4::new(ip, 0)));
+    let named = parsed.ok().filter(|address| !address.ip().is_unspecified());
+    named.ok_or_else(|| "expected one IPv4 address of this machine, such as 192.168.1.7:8080".to_owned())
+}
+
 fn once_each<T: PartialEq>(names: impl Iterator<Item = T>) -> Vec<T> {
     let mut all = Vec::new();
     for name in names {
@@ -156,4 +180,18 @@ fn once_each<T: PartialEq>(names: impl Iterator<Item = T>) -> Vec<T> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_served_at_one_named_address() {
+        assert_eq!(served("127.0.0.1").unwrap().to_string(), "127.0.0.1:0");
+        assert_eq!(served("192.168.1.7:8080").unwrap().to_string(), "192.168.1.7:8080");
+        for other in ["0.0.0.0", "0.0.0.0:80", "", "::1", "localhost", "192.168.1.7:", "192.168.1.7:99999"] {
+            assert!(served(other).unwrap_err().contains("192.168.1.7:8080"), "{other}");
+        }
+    }
 }

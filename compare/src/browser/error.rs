@@ -30,6 +30,18 @@ pub enum BrowserError {
         /// The limit.
         within: Duration,
     },
+    /// A device's connection ended.
+    #[error("the device left: {0}")]
+    DeviceLeft(String),
+    /// A device did not answer.
+    #[error("the device did not answer within {} s: is its page in front and its screen on?", .within.as_secs())]
+    DeviceSilent {
+        /// The limit.
+        within: Duration,
+    },
+    /// A device answered what no page of this version does.
+    #[error("the device's answer is refused: {0}")]
+    Answer(String),
     /// It refused a call of the DevTools protocol.
     #[error("Chromium refused {method}: {why}")]
     Refused {

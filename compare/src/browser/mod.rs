@@ -3,37 +3,46 @@
 //! Every block is a fresh page in a browsing context of its own, and so in a renderer of its own:
 //! within a page V8's inline caches and optimised code are shared between decoders. CPU is read
 //! from outside, from the kernel's clocks of the renderer and of the network process, with an empty
-//! step subtracted ([`docs/browsers.md`](../../docs/browsers.md)).
+//! step subtracted ([`docs/browsers.md`](../../docs/browsers.md)). With `--serve` a person opens the
+//! page on a device, which plays the same blocks in frames; what is measured there is wall time.
 //!
 //! To add a decoder, add a row to `compare/browser/src/rows.js`.
 
 mod cdp;
 mod chromium;
+mod device;
 mod error;
 mod events;
+mod host;
 mod page;
 mod relays;
 mod rows;
 mod server;
 
 use std::{
+    collections::BTreeSet,
     future::Future,
+    io::{self, Write},
+    net::{Ipv4Addr, SocketAddrV4},
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use measure::{CorpusRecord, Status};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 pub use self::error::BrowserError;
 use self::{
     chromium::Chromium,
+    device::Device,
     events::{ALL, Events},
+    host::Host,
     page::Page,
     relays::Relays,
-    server::Server,
+    server::{Server, Socket},
 };
 pub(crate) use self::{
     chromium::find,
@@ -43,7 +52,9 @@ pub(crate) use self::{
 use crate::{
     plan::Plan,
     progress::Progress,
-    result::{Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, BrowserStep, Part},
+    result::{
+        Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, BrowserStep, EventSet, Part,
+    },
     run::Stopped,
 };
 
@@ -65,11 +76,20 @@ const COUNTS_DIFFER_OVER_SOCKETS: f64 = 0.3;
 /// What a block takes beyond its steps, before one was measured.
 const BLOCK_OVERHEAD: Duration = Duration::from_millis(700);
 
+/// What the page runs on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Client<'a> {
+    /// This browser, headless on this machine.
+    Browser(&'a Path),
+    /// A device that a person opens the page on, which is served at this address.
+    Device(SocketAddrV4),
+}
+
 /// What is measured where.
 #[derive(Debug)]
 pub(crate) struct Question<'a> {
-    /// The browser.
-    pub(crate) program: &'a Path,
+    /// What the page runs on.
+    pub(crate) client: Client<'a>,
     /// What was asked for.
     pub(crate) config: &'a BrowserConfig,
     /// The cells without blocks.
@@ -93,8 +113,7 @@ pub(crate) struct Found {
 
 /// Everything that a block needs.
 struct Bench {
-    chromium: Chromium,
-    url: String,
+    host: Host,
     relays: Relays,
     step_ms: u32,
 }
@@ -105,47 +124,79 @@ struct Bench {
 /// Before anything is measured: without a browser, or when a decoder differs from `JSON.parse`.
 /// Later errors end the run and stand in [`Found::status`].
 pub(crate) async fn measure(question: Question<'_>, interrupt: impl Future<Output = ()>) -> Result<Found> {
-    let Question { program, config, mut cells, plant, quiet } = question;
+    let Question { client, config, mut cells, plant, quiet } = question;
     let mut interrupt = Box::pin(interrupt);
     let events = Arc::new(Events::read(config.corpus.as_deref(), &config.formats)?);
-    let server = Server::start(Arc::clone(&events)).await?;
-    let relays = Relays::start(&events, &cells)?;
-    let chromium = Chromium::start(program).await?;
-    let url = format!("http://{}/", server.address);
-    let mut bench = Bench { chromium, url, relays, step_ms: config.step_ms };
-    let mut sets: Vec<&str> = cells.iter().map(|cell| cell.events.as_str()).chain([ALL]).collect();
-    sets.sort_unstable();
-    sets.dedup();
-    let sets = sets.into_iter().map(|set| events.described(set)).collect::<Result<_>>()?;
+    let address = match client {
+        Client::Browser(_) => SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0),
+        Client::Device(address) => address,
+    };
+    let (sender, arrival) = oneshot::channel();
+    let server = Server::start(Arc::clone(&events), address, Some(sender)).await?;
+    let relays = Relays::start(&events, &cells, *address.ip())?;
+    let sets = described(&events, &cells)?;
+    let rows = Rows::bundled();
+    let decoders = rows.decoders(&config.formats);
+    let prepared = async {
+        let host = host(client, &server.url, arrival).await?;
+        let mut bench = Bench { host, relays, step_ms: config.step_ms };
+        let software = bench.software().await?;
+        bench.check(&decoders, plant).await?;
+        let not_measured = bench.reach(&mut cells).await?;
+        bench.check_received(&cells).await?;
+        Ok::<_, anyhow::Error>((bench, software, not_measured))
+    };
+    let (mut bench, software, not_measured) = tokio::select! {
+        prepared = prepared => prepared?,
+        () = interrupt.as_mut() => bail!("interrupted before anything was measured"),
+    };
+    if let (true, [why, ..]) = (cells.is_empty(), not_measured.as_slice()) {
+        bail!("nothing is left to measure: {why}");
+    }
     let plan = Plan::of_loads(&loads(&cells), config.rounds, config.seed);
     let guess = BLOCK_OVERHEAD + Duration::from_millis(u64::from(config.step_ms + WARM_UP_MS));
-    let rows = Rows::bundled();
-    let prepared = async {
-        let software = bench.software().await?;
-        bench.check(&rows.decoders(&config.formats), plant).await?;
-        bench.check_received(&cells).await?;
-        Ok::<BrowserSoftware, BrowserError>(software)
-    };
-    let software = tokio::select! {
-        software = prepared => software?,
-        () = interrupt.as_mut() => anyhow::bail!("interrupted before anything was measured"),
-    };
     let mut progress = Progress::new(plan.blocks(), guess, quiet);
-    progress.say(&format!(
-        "{} decoders read every event as JSON.parse does",
-        rows.decoders(&config.formats).len()
-    ));
+    progress.say(&format!("{} decoders read every event as JSON.parse does", decoders.len()));
+    not_measured.iter().for_each(|left_out| progress.say(&format!("not measured: {left_out}")));
     let ended = rounds(&mut bench, &mut cells, &plan, &mut progress, interrupt).await;
     progress.end();
-    bench.chromium.stop().await;
-    let (status, stopped) = match ended {
-        Ok(None) => (Status::Complete, None),
-        Ok(Some(stopped)) => (Status::Incomplete { reason: "interrupted".to_owned() }, Some(stopped)),
-        Err(error) => (Status::Incomplete { reason: error.to_string() }, Some(Stopped::Failing)),
+    let (status, stopped, words) = match ended {
+        Ok(None) => (Status::Complete, None, "Done: compare has the result."),
+        Ok(Some(stopped)) => {
+            let status = Status::Incomplete { reason: "interrupted".to_owned() };
+            (status, Some(stopped), "Interrupted: compare keeps what was measured.")
+        }
+        Err(error) => {
+            let status = Status::Incomplete { reason: error.to_string() };
+            (status, Some(Stopped::Failing), "The run failed: compare says why.")
+        }
     };
-    let browser =
-        Browser { config: config.clone(), software, libraries: rows.libraries, events: sets, cells };
+    bench.host.stop(words).await;
+    let (config, libraries) = (config.clone(), rows.libraries);
+    let browser = Browser { config, software, libraries, events: sets, cells, not_measured };
     Ok(Found { browser, corpus: events.corpus.clone(), status, stopped, plan })
+}
+
+/// The sets of events that are decoded, and the one that decoders are checked on.
+fn described(events: &Events, cells: &[BrowserCell]) -> Result<Vec<EventSet>> {
+    let sets: BTreeSet<&str> = cells.iter().map(|cell| cell.events.as_str()).chain([ALL]).collect();
+    sets.into_iter().map(|set| events.described(set)).collect()
+}
+
+/// Starts the browser, or waits for the device.
+async fn host(client: Client<'_>, url: &str, arrival: oneshot::Receiver<Socket>) -> Result<Host> {
+    match client {
+        Client::Browser(program) => {
+            Ok(Host::Chromium(Box::new(Chromium::start(program).await?), format!("{url}page.html")))
+        }
+        Client::Device(_) => {
+            // A closed stderr leaves nobody who could open the page.
+            writeln!(io::stderr(), "Open {url} on the device to measure; Ctrl-C ends the run.")?;
+            let device = Device::new(arrival.await.context("the page is served no longer")?);
+            writeln!(io::stderr(), "a device is connected and compares every decoder with JSON.parse first")?;
+            Ok(Host::Device(Box::new(device)))
+        }
+    }
 }
 
 /// The places of each load's anchor and of its other cells.
@@ -174,6 +225,7 @@ async fn rounds(
         for (position, &place) in order.iter().enumerate() {
             let cell = &mut cells[place];
             progress.block(round, plan.rounds.len(), &cell.id);
+            bench.host.show(progress.shown()).await?;
             let began = Instant::now();
             let mut block = tokio::select! {
                 block = bench.block(cell) => block?,
@@ -199,38 +251,28 @@ fn outcome(block: &BrowserBlock) -> String {
     match (&block.warm, block.why.first()) {
         (_, Some(why)) => why.clone(),
         (Some(warm), None) if warm.events > 0 => {
-            format!("{:.2} µs of the main thread an event", warm.main_ns as f64 / 1e3 / warm.events as f64)
+            let (ns, of) = match warm.main_ns {
+                0 => (warm.wall_ns, "by the page's clock"),
+                ns => (ns, "of the main thread"),
+            };
+            format!("{:.2} µs {of} an event", ns as f64 / 1e3 / warm.events as f64)
         }
         _ => "nothing".to_owned(),
     }
 }
 
 impl Bench {
-    /// What browser this is.
+    /// What browser or device this is.
     async fn software(&mut self) -> Result<BrowserSoftware, BrowserError> {
-        let version = self.chromium.call("Browser.getVersion", json!({})).await?;
-        let of = |name: &str| version[name].as_str().unwrap_or("unknown").to_owned();
-        let mut page = Page::open(&mut self.chromium, &self.url).await?;
+        let mut page = Page::open(&mut self.host).await?;
         let about = page.run("bench.about()").await?;
         page.close().await?;
-        if about["isolated"] != json!(true) {
-            let why = "the page is not isolated, so that its clock is too coarse".to_owned();
-            return Err(BrowserError::Page { expression: "bench.about()".to_owned(), why });
-        }
-        Ok(BrowserSoftware {
-            client: "browser".to_owned(),
-            product: of("product"),
-            v8: of("jsVersion"),
-            user_agent: of("userAgent"),
-            flags: self.chromium.flags.clone(),
-            sandbox: self.chromium.is_sandboxed(),
-            has_to_hex: about["has_to_hex"] == json!(true),
-        })
+        self.host.software(&about).await
     }
 
     /// Compares decoders with `JSON.parse` on every event.
     async fn check(&mut self, decoders: &[&str], plant: Option<&str>) -> Result<(), BrowserError> {
-        let mut page = Page::open(&mut self.chromium, &self.url).await?;
+        let mut page = Page::open(&mut self.host).await?;
         if let Some(row) = plant {
             page.run(&format!("bench.plant({})", json!(row))).await?;
         }
@@ -242,14 +284,39 @@ impl Bench {
                 return Err(BrowserError::Differs { decoder, id: text("id"), found: text("found") });
             }
         }
-        page.close().await
+        page.close().await.map(drop)
+    }
+
+    /// Leaves out the cells over sockets where a device does not reach their relays; says why.
+    async fn reach(&mut self, cells: &mut Vec<BrowserCell>) -> Result<Vec<String>, BrowserError> {
+        if matches!(self.host, Host::Chromium(..)) {
+            return Ok(Vec::new());
+        }
+        let mut reached = BTreeSet::new();
+        for cell in cells.iter().filter(|cell| cell.part.is_over_sockets()) {
+            if !reached.insert(cell.compression.as_str()) {
+                continue;
+            }
+            let mut page = Page::open(&mut self.host).await?;
+            let connected = connect(&mut page, cell, &self.relays).await;
+            page.close().await?;
+            match connected {
+                Err(BrowserError::Page { why, .. }) => {
+                    cells.retain(|cell| !cell.part.is_over_sockets());
+                    let what = "the parts over WebSockets, because the device does not reach a relay";
+                    return Ok(vec![format!("{what}: {why}")]);
+                }
+                other => other?,
+            }
+        }
+        Ok(Vec::new())
     }
 
     /// Compares what each cell receives of a relay with what the first does.
     async fn check_received(&mut self, cells: &[BrowserCell]) -> Result<(), BrowserError> {
         let mut expected: Option<Value> = None;
         for cell in cells.iter().filter(|cell| cell.part.is_over_sockets()) {
-            let mut page = Page::open(&mut self.chromium, &self.url).await?;
+            let mut page = Page::open(&mut self.host).await?;
             connect(&mut page, cell, &self.relays).await?;
             let found = page.run("bench.received()").await?;
             page.close().await?;
@@ -264,7 +331,7 @@ impl Bench {
 
     /// Measures a cell once, in a fresh page.
     async fn block(&mut self, cell: &BrowserCell) -> Result<BrowserBlock, BrowserError> {
-        let mut page = Page::open(&mut self.chromium, &self.url).await?;
+        let mut page = Page::open(&mut self.host).await?;
         let mut block = match cell.part {
             Part::EndToEnd => end_to_end(&mut page, cell, &self.relays, self.step_ms).await?,
             Part::Live => live(&mut page, cell, &self.relays).await?,
@@ -273,7 +340,12 @@ impl Bench {
         page.collect().await?;
         block.heap_bytes = page.heap_bytes().await?;
         block.peak_bytes = page.peak_bytes();
-        page.close().await?;
+        if page.close().await? {
+            block.why.push("the page was hidden, and browsers slow down hidden pages".to_owned());
+        }
+        if let Host::Device(device) = &self.host {
+            device.doubt_clock(&mut block);
+        }
         Ok(block)
     }
 }

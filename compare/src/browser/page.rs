@@ -1,4 +1,5 @@
-//! One page for one block: what its steps take, by the kernel's clocks.
+//! One page for one block: what its steps take, by the kernel's clocks or, on a device, by the
+//! page's.
 
 use std::{
     fs,
@@ -11,7 +12,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time;
 
-use super::{chromium::Chromium, error::BrowserError};
+use super::{
+    chromium::Chromium,
+    device::Device,
+    error::BrowserError,
+    host::{Host, text, whole},
+};
 use crate::{result::BrowserStep, stats};
 
 /// Limit of a page's loading.
@@ -30,16 +36,32 @@ const BURNT_ALIKE: f64 = 0.2;
 const SETTLES_WITHIN: Duration = Duration::from_millis(3);
 /// Empty steps whose median is subtracted from others.
 const EMPTY_STEPS: usize = 5;
+/// How much longer a device may say that a step took than its call: clocks of 100 ms round twice.
+const CLOCKS_DIFFER: Duration = Duration::from_millis(200);
 
-/// A page in a browsing context of its own, and so in a renderer of its own.
+/// A page until it is closed.
 #[derive(Debug)]
 pub(crate) struct Page<'a> {
+    place: Place<'a>,
+    /// What a step costs that does nothing.
+    empty: Spent,
+}
+
+#[derive(Debug)]
+enum Place<'a> {
+    /// A browsing context of its own, and so a renderer of its own, whose clocks are read from
+    /// outside.
+    Renderer(Renderer<'a>),
+    /// A frame on a device, where only its own clock is read.
+    Frame(&'a mut Device),
+}
+
+#[derive(Debug)]
+struct Renderer<'a> {
     chromium: &'a mut Chromium,
     context: String,
     session: String,
     clocks: Clocks,
-    /// What a step costs that does nothing.
-    empty: Spent,
 }
 
 #[derive(Debug)]
@@ -49,12 +71,20 @@ struct Clocks {
     network: CpuClock,
 }
 
-/// CPU since a page began, or between two readings.
+/// CPU since a page began, or between two readings; zero where it cannot be read.
 #[derive(Debug, Clone, Copy, Default)]
 struct Spent {
     main_ns: u64,
     renderer_ns: u64,
     network_ns: u64,
+}
+
+/// What was read before a step.
+#[derive(Debug)]
+struct Before {
+    inside_ns: u64,
+    spent: Spent,
+    began: Instant,
 }
 
 /// What the page says of a step.
@@ -68,41 +98,40 @@ struct Said {
 
 impl<'a> Page<'a> {
     /// Opens a page and waits until its script runs.
-    pub(crate) async fn open(chromium: &'a mut Chromium, url: &str) -> Result<Page<'a>, BrowserError> {
-        let context = chromium.call("Target.createBrowserContext", json!({})).await?;
-        let context = text(&context["browserContextId"]);
-        let target = json!({ "url": url, "browserContextId": context });
-        let target = text(&chromium.call("Target.createTarget", target).await?["targetId"]);
-        let attached = json!({ "targetId": target, "flatten": true });
-        let session = text(&chromium.call("Target.attachToTarget", attached).await?["sessionId"]);
-        let waited = time::timeout(LOADS_WITHIN, loaded(chromium, &session)).await;
-        waited
-            .map_err(|_| BrowserError::Silent { method: "the page".to_owned(), within: LOADS_WITHIN })??;
-        let clocks = Clocks::of(chromium, &session).await?;
-        Ok(Page { chromium, context, session, clocks, empty: Spent::default() })
+    pub(crate) async fn open(host: &'a mut Host) -> Result<Page<'a>, BrowserError> {
+        let place = match host {
+            Host::Chromium(chromium, url) => Place::Renderer(Renderer::open(chromium, url).await?),
+            Host::Device(device) => {
+                device.open().await?;
+                Place::Frame(device)
+            }
+        };
+        Ok(Page { place, empty: Spent::default() })
     }
 
-    /// Closes the page and with it its renderer.
-    pub(crate) async fn close(self) -> Result<(), BrowserError> {
-        let context = json!({ "browserContextId": self.context });
-        self.chromium.call("Target.disposeBrowserContext", context).await?;
-        // A renderer that frees its heap would share the cores with the next page.
-        let within = RENDERER_ENDS_WITHIN;
-        let silent = |_| BrowserError::Silent { method: "the end of a renderer".to_owned(), within };
-        time::timeout(within, self.clocks.renderer_at_rest()).await.map_err(silent)
-    }
-
-    async fn call(&mut self, method: &str, params: Value) -> Result<Value, BrowserError> {
-        self.chromium.call_page(&self.session, method, params).await
+    /// Closes the page; says whether it was hidden meanwhile, when browsers slow pages down.
+    pub(crate) async fn close(self) -> Result<bool, BrowserError> {
+        match self.place {
+            Place::Renderer(renderer) => renderer.close().await.map(|()| false),
+            Place::Frame(device) => device.close().await,
+        }
     }
 
     /// Evaluates an expression, waits for its promise, and returns its value.
     pub(crate) async fn run(&mut self, expression: &str) -> Result<Value, BrowserError> {
-        evaluate(self.chromium, &self.session, expression).await
+        match &mut self.place {
+            Place::Renderer(Renderer { chromium, session, .. }) => {
+                evaluate(chromium, session, expression).await
+            }
+            Place::Frame(device) => device.run(expression).await,
+        }
     }
 
     /// Measures what a step costs that does nothing; other steps have that subtracted.
     pub(crate) async fn measure_empty(&mut self, expressions: &[&str]) -> Result<(), BrowserError> {
+        if matches!(self.place, Place::Frame(_)) {
+            return Ok(());
+        }
         let mut steps = Vec::new();
         for _ in 0..EMPTY_STEPS {
             let before = self.spent().await?;
@@ -123,11 +152,11 @@ impl<'a> Page<'a> {
         Ok(())
     }
 
-    /// Does a step and says what it took; `events` where the page says no more than their number.
+    /// Does a step and says what it took.
     pub(crate) async fn step(&mut self, expression: &str) -> Result<BrowserStep, BrowserError> {
-        let (inside, before) = (inside_ns(self.chromium, &self.session).await?, self.spent().await?);
+        let before = self.before().await?;
         let value = self.run(expression).await?;
-        self.stepped(expression, value, before, inside).await
+        self.stepped(expression, value, before).await
     }
 
     /// The same of a step whose work comes from elsewhere, between two expressions.
@@ -137,29 +166,36 @@ impl<'a> Page<'a> {
         work: impl Future<Output = Result<(), BrowserError>>,
         end: &str,
     ) -> Result<BrowserStep, BrowserError> {
-        let (inside, before) = (inside_ns(self.chromium, &self.session).await?, self.spent().await?);
+        let before = self.before().await?;
         self.run(begin).await?;
         work.await?;
         let value = self.run(end).await?;
-        self.stepped(end, value, before, inside).await
+        self.stepped(end, value, before).await
+    }
+
+    async fn before(&mut self) -> Result<Before, BrowserError> {
+        let (inside_ns, spent) = (self.inside_ns().await?, self.spent().await?);
+        Ok(Before { inside_ns, spent, began: Instant::now() })
     }
 
     async fn stepped(
         &mut self,
         expression: &str,
         value: Value,
-        before: Spent,
-        inside_before: u64,
+        before: Before,
     ) -> Result<BrowserStep, BrowserError> {
-        let spent = self.spent().await?.since(before);
-        let inside = inside_ns(self.chromium, &self.session).await?.saturating_sub(inside_before);
-        let said = match value.as_u64() {
-            Some(events) => Said { events, messages: 0, milliseconds: 0.0 },
-            None => serde_json::from_value(value).map_err(|error| BrowserError::Page {
-                expression: expression.to_owned(),
-                why: format!("it returned something else than a step: {error}"),
-            })?,
-        };
+        let took = before.began.elapsed();
+        let spent = self.spent().await?.since(before.spent);
+        let inside_ns = self.inside_ns().await?.saturating_sub(before.inside_ns);
+        let said: Said = serde_json::from_value(value).map_err(|error| BrowserError::Page {
+            expression: expression.to_owned(),
+            why: format!("it returned something else than a step: {error}"),
+        })?;
+        let is_longer = said.milliseconds > (took + CLOCKS_DIFFER).as_secs_f64() * 1e3;
+        if is_longer && matches!(self.place, Place::Frame(_)) {
+            let why = format!("a step of {:.0} ms in a call of {} ms", said.milliseconds, took.as_millis());
+            return Err(BrowserError::Answer(why));
+        }
         Ok(BrowserStep {
             events: said.events,
             messages: said.messages,
@@ -167,30 +203,78 @@ impl<'a> Page<'a> {
             renderer_ns: spent.renderer_ns.saturating_sub(self.empty.renderer_ns),
             network_ns: spent.network_ns.saturating_sub(self.empty.network_ns),
             wall_ns: whole(said.milliseconds * 1e6),
-            inside_ns: inside,
+            inside_ns,
         })
     }
 
     async fn spent(&self) -> Result<Spent, BrowserError> {
+        let Place::Renderer(renderer) = &self.place else { return Ok(Spent::default()) };
         time::sleep(SETTLES_WITHIN).await;
-        self.clocks.read()
+        renderer.clocks.read()
     }
 
-    /// Collects garbage.
+    /// CPU of the main thread's tasks by the browser's own count; zero where it cannot be asked.
+    async fn inside_ns(&mut self) -> Result<u64, BrowserError> {
+        match &mut self.place {
+            Place::Renderer(Renderer { chromium, session, .. }) => inside_ns(chromium, session).await,
+            Place::Frame(_) => Ok(0),
+        }
+    }
+
+    /// Collects garbage, where it can be told to.
     pub(crate) async fn collect(&mut self) -> Result<(), BrowserError> {
-        self.call("HeapProfiler.collectGarbage", json!({})).await.map(drop)
+        match &mut self.place {
+            Place::Renderer(renderer) => renderer.call("HeapProfiler.collectGarbage").await.map(drop),
+            Place::Frame(_) => Ok(()),
+        }
     }
 
-    /// Bytes of the script heap in use.
+    /// Bytes of the script heap in use, where they can be read.
     pub(crate) async fn heap_bytes(&mut self) -> Result<Option<u64>, BrowserError> {
-        Ok(self.call("Runtime.getHeapUsage", json!({})).await?["usedSize"].as_f64().map(whole))
+        match &mut self.place {
+            Place::Renderer(renderer) => {
+                Ok(renderer.call("Runtime.getHeapUsage").await?["usedSize"].as_f64().map(whole))
+            }
+            Place::Frame(_) => Ok(None),
+        }
     }
 
     /// The most memory that the renderer had, where the kernel says so.
     pub(crate) fn peak_bytes(&self) -> Option<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.clocks.renderer_pid)).ok()?;
+        let Place::Renderer(renderer) = &self.place else { return None };
+        let status = fs::read_to_string(format!("/proc/{}/status", renderer.clocks.renderer_pid)).ok()?;
         let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?;
         Some(kib.parse::<u64>().ok()? * 1024)
+    }
+}
+
+impl<'a> Renderer<'a> {
+    async fn open(chromium: &'a mut Chromium, url: &str) -> Result<Renderer<'a>, BrowserError> {
+        let context = chromium.call("Target.createBrowserContext", json!({})).await?;
+        let context = text(&context["browserContextId"]);
+        let target = json!({ "url": url, "browserContextId": context });
+        let target = text(&chromium.call("Target.createTarget", target).await?["targetId"]);
+        let attached = json!({ "targetId": target, "flatten": true });
+        let session = text(&chromium.call("Target.attachToTarget", attached).await?["sessionId"]);
+        let waited = time::timeout(LOADS_WITHIN, loaded(chromium, &session)).await;
+        waited
+            .map_err(|_| BrowserError::Silent { method: "the page".to_owned(), within: LOADS_WITHIN })??;
+        let clocks = Clocks::of(chromium, &session).await?;
+        Ok(Renderer { chromium, context, session, clocks })
+    }
+
+    /// Closes the page and with it its renderer.
+    async fn close(self) -> Result<(), BrowserError> {
+        let context = json!({ "browserContextId": self.context });
+        self.chromium.call("Target.disposeBrowserContext", context).await?;
+        // A renderer that frees its heap would share the cores with the next page.
+        let within = RENDERER_ENDS_WITHIN;
+        let silent = |_| BrowserError::Silent { method: "the end of a renderer".to_owned(), within };
+        time::timeout(within, self.clocks.renderer_at_rest()).await.map_err(silent)
+    }
+
+    async fn call(&mut self, method: &str) -> Result<Value, BrowserError> {
+        self.chromium.call_page(&self.session, method, json!({})).await
     }
 }
 
@@ -303,14 +387,4 @@ impl Spent {
             network_ns: self.network_ns.saturating_sub(before.network_ns),
         }
     }
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
-/// A count or nanoseconds, which are neither negative nor beyond 2^53.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-fn whole(value: f64) -> u64 {
-    value.clamp(0.0, 9e15) as u64
 }

@@ -20,7 +20,7 @@ use tokio::{net::TcpStream, time};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async, tungstenite::Message};
 
 use super::events::{Events, MIXED, request};
-use crate::result::{BrowserCell, Part};
+use crate::result::BrowserCell;
 
 /// A kind that relays pass on and do not keep (NIP-01), so that a REQ has the same answer in every
 /// block.
@@ -50,17 +50,17 @@ pub(crate) struct Asking {
 }
 
 impl Relays {
-    /// Starts a relay for each compression of the cells.
+    /// Starts a relay at this address for each compression of the cells.
     ///
     /// # Errors
     /// When a relay does not start, or refuses the compression.
-    pub(crate) fn start(events: &Events, cells: &[BrowserCell]) -> Result<Relays> {
+    pub(crate) fn start(events: &Events, cells: &[BrowserCell], address: Ipv4Addr) -> Result<Relays> {
         let folder = tempfile::tempdir().context("cannot make a folder for the relay's events")?;
         let file = folder.path().join("events.jsonl");
         let stored: Vec<Event<'static>> = events.of(MIXED).into_iter().cloned().collect();
         corpus::write(&file, &stored).context("cannot write the relay's events")?;
         let mut by_compression = BTreeMap::new();
-        for cell in cells.iter().filter(|cell| cell.part == Part::EndToEnd) {
+        for cell in cells.iter().filter(|cell| cell.part.is_over_sockets()) {
             if by_compression.contains_key(&cell.compression) {
                 continue;
             }
@@ -75,7 +75,7 @@ impl Relays {
             ];
             let flags: Vec<OsString> =
                 flags.into_iter().map(OsString::from).chain([file.clone().into_os_string()]).collect();
-            let relay = OwnRelay::spawn(&flags, Ipv4Addr::LOCALHOST)
+            let relay = OwnRelay::spawn(&flags, address)
                 .with_context(|| format!("a relay with --compression {}", cell.compression))?;
             by_compression.insert(cell.compression.clone(), relay);
         }

@@ -13,7 +13,7 @@ use super::{command_line, make_folder, show, stopped_code, write_reports};
 use crate::{
     args::BrowserFlags,
     assemble::Header,
-    browser::{self, Asked, BrowserError, Question, Rows},
+    browser::{self, Asked, BrowserError, Client, Question, Rows},
     git,
     matrix::Known,
     result::ResultFile,
@@ -38,9 +38,11 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString], known: &Known) ->
             return Ok(Exit::Usage);
         }
     };
-    let program = match browser::find(flags.chromium.as_deref()) {
-        Ok(program) => program,
-        Err(error) => {
+    let program = browser::find(flags.chromium.as_deref());
+    let client = match (flags.serve, &program) {
+        (Some(address), _) => Client::Device(address),
+        (None, Ok(program)) => Client::Browser(program),
+        (None, Err(error)) => {
             say(&format!("error: {error}"));
             return Ok(Exit::Usage);
         }
@@ -48,7 +50,7 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString], known: &Known) ->
     let started = SystemTime::now();
     let (git, host) = (git::current(), Environment::collect());
     let (plant, quiet) = (flags.plant.as_deref(), flags.quiet);
-    let question = Question { program: &program, config: &config, cells, plant, quiet };
+    let question = Question { client, config: &config, cells, plant, quiet };
     let found = match browser::run_until_signal(question) {
         Err(error)
             if matches!(

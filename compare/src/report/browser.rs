@@ -21,11 +21,15 @@ use crate::{
 /// How many left-out blocks are listed; the result file has all of them.
 const LISTED_BLOCKS: usize = 20;
 
-/// The metrics of a part, all of them judged.
-fn metrics(part: Part) -> &'static [Metric] {
-    match part {
-        Part::Decode | Part::InProportion => &[Metric::PageMain, Metric::PageRenderer, Metric::PageCold],
-        Part::EndToEnd | Part::Live => &[Metric::PageMain, Metric::PageAndNetwork, Metric::PageWall],
+/// The metrics of a part, all of them judged; the first is the one that findings are of.
+fn metrics(found: &Browser, part: Part) -> &'static [Metric] {
+    match (found.software.has_cpu(), part) {
+        (true, Part::Decode | Part::InProportion) => {
+            &[Metric::PageMain, Metric::PageRenderer, Metric::PageCold]
+        }
+        (true, Part::EndToEnd | Part::Live) => &[Metric::PageMain, Metric::PageAndNetwork, Metric::PageWall],
+        (false, Part::Decode | Part::InProportion) => &[Metric::PageWall, Metric::PageColdWall],
+        (false, Part::EndToEnd | Part::Live) => &[Metric::PageWall],
     }
 }
 
@@ -49,14 +53,14 @@ pub struct PageFigures {
 /// A metric of a block that counts, in nanoseconds an event; never zero.
 fn value(block: &BrowserBlock, metric: Metric) -> Option<f64> {
     let step = match metric {
-        Metric::PageCold => block.cold.as_ref()?,
+        Metric::PageCold | Metric::PageColdWall => block.cold.as_ref()?,
         _ => block.warm.as_ref()?,
     };
     let ns = match metric {
         Metric::PageMain | Metric::PageCold => step.main_ns,
         Metric::PageRenderer => step.renderer_ns,
         Metric::PageAndNetwork => step.renderer_ns + step.network_ns,
-        Metric::PageWall => step.wall_ns,
+        Metric::PageWall | Metric::PageColdWall => step.wall_ns,
         _ => 0,
     };
     (block.why.is_empty() && step.events > 0 && ns > 0).then(|| ns as f64 / step.events as f64)
@@ -73,7 +77,7 @@ pub(crate) fn figures(found: &Browser) -> Vec<PageFigures> {
         id: cell.id.clone(),
         blocks: cell.blocks.len() as u64,
         usable_blocks: cell.blocks.iter().filter(|block| block.why.is_empty()).count() as u64,
-        figures: metrics(cell.part)
+        figures: metrics(found, cell.part)
             .iter()
             .filter_map(|metric| Some((*metric, median_of(cell, |block| value(block, *metric))?)))
             .collect(),
@@ -90,14 +94,14 @@ fn loads(found: &Browser) -> impl Iterator<Item = &[BrowserCell]> {
 
 /// Each cell against its load's anchor, in every metric.
 pub(crate) fn comparisons(found: &Browser) -> Vec<Comparison> {
-    loads(found).flat_map(|load| compare(load, found.config.rounds)).collect()
+    loads(found).flat_map(|load| compare(found, load)).collect()
 }
 
-fn compare(load: &[BrowserCell], rounds: u32) -> Vec<Comparison> {
+fn compare(found: &Browser, load: &[BrowserCell]) -> Vec<Comparison> {
     let Some((anchor, others)) = load.split_first() else { return Vec::new() };
     let family = others.iter().filter(|cell| cell.role == Role::Cell).count();
     let mut comparisons = Vec::new();
-    for metric in metrics(anchor.part) {
+    for metric in metrics(found, anchor.part) {
         let of_block = |block: &BrowserBlock| Some(((block.round, block.position), value(block, *metric)?));
         let anchors: BTreeMap<(u32, u32), f64> = anchor.blocks.iter().filter_map(of_block).collect();
         let logs = |cell: &BrowserCell| -> Vec<f64> {
@@ -105,7 +109,7 @@ fn compare(load: &[BrowserCell], rounds: u32) -> Vec<Comparison> {
             blocks.filter_map(|(place, own)| log_to_anchors(&anchors, place, own, |ns| Some(*ns))).collect()
         };
         let samples: Vec<(Role, Vec<f64>)> = others.iter().map(|cell| (cell.role, logs(cell))).collect();
-        let judged = judge(&samples, is_corrected(rounds, family));
+        let judged = judge(&samples, is_corrected(found.config.rounds, family));
         let named = others.iter().zip(judged).filter_map(|(cell, judged): (_, Option<Judged>)| {
             Some(judged?.of(&cell.id, &anchor.id, *metric, None))
         });
@@ -137,27 +141,27 @@ fn label(cell: &BrowserCell) -> String {
 /// A heading and a table for each load.
 pub(crate) fn tables(found: &Browser) -> Vec<(String, Table)> {
     let comparisons = comparisons(found);
-    loads(found).map(|load| (heading(load), table(load, &comparisons))).collect()
+    loads(found).map(|load| (heading(load), table(found, load, &comparisons))).collect()
 }
 
-fn table(load: &[BrowserCell], comparisons: &[Comparison]) -> Table {
-    let part = load[0].part;
-    let over_sockets = part.is_over_sockets();
+fn table(found: &Browser, load: &[BrowserCell], comparisons: &[Comparison]) -> Table {
+    let metrics = metrics(found, load[0].part);
+    let over_sockets = load[0].part.is_over_sockets();
     let mut headings = vec!["row"];
     headings.extend(over_sockets.then_some(["compression", "batches"]).into_iter().flatten());
     let names = headings.len();
-    for metric in metrics(part) {
+    for metric in metrics {
         headings.extend([metric.heading(), "× json"]);
     }
     headings.extend(if over_sockets { ["messages/event", "blocks"] } else { ["script gzip KB", "blocks"] });
-    headings.push("heap MB");
+    headings.extend(found.software.has_cpu().then_some("heap MB"));
     let mut table = Table::new(names, &headings);
     for cell in load {
         let mut row = vec![label(cell)];
         if over_sockets {
             row.extend([cell.compression.clone(), if cell.batched { "on" } else { "off" }.to_owned()]);
         }
-        for metric in metrics(part) {
+        for metric in metrics {
             let ns = median_of(cell, |block| value(block, *metric));
             row.push(shown(ns, metric.unit()));
             let found = comparisons.iter().find(|c| c.cell == cell.id && c.metric == *metric);
@@ -174,7 +178,8 @@ fn table(load: &[BrowserCell], comparisons: &[Comparison]) -> Table {
         });
         let usable = cell.blocks.iter().filter(|block| block.why.is_empty()).count();
         row.push(format!("{usable}/{}", cell.blocks.len()));
-        row.push(shown(median_of(cell, |block| block.heap_bytes.map(|bytes| bytes as f64)), 1e6));
+        let heap_bytes = median_of(cell, |block| block.heap_bytes.map(|bytes| bytes as f64));
+        row.extend(found.software.has_cpu().then(|| shown(heap_bytes, 1e6)));
         table.rows.push(row);
     }
     table
@@ -184,25 +189,28 @@ fn shown(value: Option<f64>, unit: f64) -> String {
     value.map_or_else(|| NOTHING.to_owned(), |value| number::three(value / unit))
 }
 
-/// A sentence for each load, and the share of decoding where the run has it.
+/// What could not be measured, a sentence for each load, and the share of decoding where the run
+/// has it.
 pub(crate) fn findings(found: &Browser) -> Vec<String> {
     let comparisons = comparisons(found);
-    let sentences = loads(found).filter_map(|load| finding(load, &comparisons));
-    sentences.chain(share_of_decoding(found)).collect()
+    let not_measured = found.not_measured.iter().map(|what| format!("Not measured: {what}."));
+    let sentences = loads(found).filter_map(|load| finding(found, load, &comparisons));
+    not_measured.chain(sentences).chain(share_of_decoding(found)).collect()
 }
 
-fn finding(load: &[BrowserCell], comparisons: &[Comparison]) -> Option<String> {
+fn finding(found: &Browser, load: &[BrowserCell], comparisons: &[Comparison]) -> Option<String> {
+    let metric = metrics(found, load[0].part)[0];
+    let what = if metric == Metric::PageMain { "CPU of the main thread" } else { "Wall time" };
     let compared = load.iter().filter(|cell| cell.role == Role::Cell && cell.implementation != "head");
-    let of = |cell: &BrowserCell| {
-        comparisons.iter().find(|c| c.cell == cell.id && c.metric == Metric::PageMain).cloned()
-    };
+    let of =
+        |cell: &BrowserCell| comparisons.iter().find(|c| c.cell == cell.id && c.metric == metric).cloned();
     let mut decided: Vec<(String, Comparison)> =
         compared.filter_map(|cell| Some((name(cell), of(cell)?))).collect();
     decided.retain(|(_, c)| matches!(c.verdict, Verdict::Better | Verdict::Worse));
     decided.sort_by(|(_, one), (_, other)| one.ratio.total_cmp(&other.ratio));
     let (Some((first, least)), Some((last, most))) = (decided.first(), decided.last()) else { return None };
     Some(format!(
-        "{}: CPU of the main thread against JSON.parse is between {} ({first}) and {} ({last}) where it is decided, \
+        "{}: {what} against JSON.parse is between {} ({first}) and {} ({last}) where it is decided, \
          {} rows cheaper and {} dearer.",
         heading(load),
         number::ratio(least.ratio),
@@ -225,11 +233,12 @@ fn name(cell: &BrowserCell) -> String {
 /// What share decoding has of decoding and verifying, for each library that verifies.
 fn share_of_decoding(found: &Browser) -> Vec<String> {
     let Some(load) = loads(found).find(|load| load[0].part == Part::InProportion) else { return Vec::new() };
-    let main = |cell: &BrowserCell| median_of(cell, |block| value(block, Metric::PageMain));
-    let Some(decode) = main(&load[0]) else { return Vec::new() };
+    let metric = metrics(found, Part::InProportion)[0];
+    let cost = |cell: &BrowserCell| median_of(cell, |block| value(block, metric));
+    let Some(decode) = cost(&load[0]) else { return Vec::new() };
     let verifying = load.iter().filter(|cell| cell.row.starts_with("verify:"));
     let share = |cell: &BrowserCell| {
-        let share = 100.0 * decode / (decode + main(cell)?);
+        let share = 100.0 * decode / (decode + cost(cell)?);
         Some(format!("Decoding JSON is {} % of decoding and {}.", number::three(share), cell.row))
     };
     verifying.filter_map(share).collect()
@@ -238,11 +247,14 @@ fn share_of_decoding(found: &Browser) -> Vec<String> {
 /// What was run and how much of it counts, in a sentence.
 pub(crate) fn headline(found: &Browser) -> String {
     let blocks = || found.cells.iter().flat_map(|cell| &cell.blocks);
-    let sandbox = if found.software.sandbox { "" } else { ", without its sandbox as root" };
+    let software = &found.software;
+    let sandbox = if software.sandbox { "" } else { ", without its sandbox as root" };
+    let client = match software.has_cpu() {
+        true => format!("Pages in {} (V8 {}), headless{sandbox}", software.product, software.v8),
+        false => format!("Pages on a device, wall clock only ({})", software.product),
+    };
     format!(
-        "Pages in {} (V8 {}), headless{sandbox}: {} blocks of {} ms in {} rounds, {} left out.",
-        found.software.product,
-        found.software.v8,
+        "{client}: {} blocks of {} ms in {} rounds, {} left out.",
         blocks().count(),
         found.config.step_ms,
         found.config.rounds,
@@ -294,17 +306,27 @@ pub(crate) fn reading(found: &Browser) -> String {
             "not corrected: with so few rounds no correction could find anything, so each verdict stands alone"
         }
     };
+    let measured = match found.software.has_cpu() {
+        true => {
+            "Each block is a fresh page with a renderer of its own. Figures are CPU by the kernel's clocks of the renderer's \
+             main thread, of all of the renderer's threads and of the browser's network process, an empty step subtracted"
+        }
+        false => {
+            "Each block is a frame of its own in a page on the device. Figures are wall time by the page's clock: a page cannot \
+             read CPU time, and nothing on the device reads it from outside. What else the device did meanwhile, slept and \
+             collected of earlier blocks' garbage is in them"
+        }
+    };
     format!(
-        "- Each block is a fresh page with a renderer of its own. Figures are CPU by the kernel's clocks of the renderer's main \
-         thread, of all of the renderer's threads and of the browser's network process, an empty step subtracted; medians over \
-         blocks.\n\
+        "- {measured}; medians over blocks.\n\
          - × is to `json`, JSON.parse of text, in the blocks before and behind in the same round: the Hodges–Lehmann estimate over \
          rounds of its logarithm, with its 95 % interval. < better, > worse, = same within 2 %, ? inconclusive; by Wilcoxon's \
          signed-rank test, {correction}. `json-control` is `json` under another name: the run resolves no less than its interval.\n\
          - `library` rows are packages of npm, `tuned` rows readers by hand, `head` rows read the id alone, for events that a client \
          has; `json:bytes` decodes UTF-8 first; `table-hex` makes hex by script where other rows have the engine's toHex.\n\
          - First 100: a page that has decoded nothing. Script: what a page needs for the row alone, minified, under gzip.\n\
-         - One engine, V8: other browsers have other figures. Never pool these with native clients.\n"
+         - One browser: others have other engines and other figures. Never pool these with native clients, nor CPU time with \
+         wall time.\n"
     )
 }
 
@@ -313,15 +335,19 @@ pub(crate) fn provenance(found: &Browser) -> String {
     let software = &found.software;
     let libraries: Vec<String> =
         found.libraries.iter().map(|(name, version)| format!("{name} {version}")).collect();
-    let mut text = format!(
-        "- Client: {}, {}, V8 {}; flags {}; {} toHex\n- Libraries: {}\n",
-        software.client,
-        software.product,
-        software.v8,
-        software.flags.join(" "),
+    let mut text = format!("- Client: {}, {}, ", software.client, software.product);
+    text.push_str(&match software.has_cpu() {
+        true => format!("V8 {}; flags {}", software.v8, software.flags.join(" ")),
+        false => "wall clock only; the machine below served the page and ran the relay".to_owned(),
+    });
+    let clock =
+        software.clock_ns.map(|ns| format!("; a clock in steps of {} µs", number::three(ns as f64 / 1e3)));
+    text.push_str(&format!(
+        "; {} toHex{}\n- Libraries: {}\n",
         if software.has_to_hex { "with" } else { "without" },
+        clock.unwrap_or_default(),
         libraries.join(", "),
-    );
+    ));
     for set in &found.events {
         text.push_str(&format!(
             "- Events, {}: {}, {} of JSON, {} set aside because a format cannot hold them\n",
@@ -338,7 +364,8 @@ pub(crate) fn conditions(found: &Browser) -> String {
         found.libraries.iter().map(|(name, version)| format!("{name} {version}")).collect();
     let sets: Vec<String> = found.events.iter().map(|set| format!("{} {}", set.events, set.name)).collect();
     format!(
-        "{}, V8 {}, {}, toHex {}, steps of {} ms, {}, {}",
+        "{} {}, V8 {}, {}, toHex {}, steps of {} ms, {}, {}",
+        software.client,
         software.product,
         software.v8,
         software.flags.join(" "),

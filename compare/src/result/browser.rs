@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Config, Role};
 
+/// `client` of what `compare browser --serve` measured.
+pub const DEVICE: &str = "device";
+
 /// What a page in a browser spends on events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Browser {
@@ -20,6 +23,9 @@ pub struct Browser {
     pub events: Vec<EventSet>,
     /// The cells, in the order of every table.
     pub cells: Vec<BrowserCell>,
+    /// What was asked for and could not be measured, and why.
+    #[serde(default)]
+    pub not_measured: Vec<String>,
 }
 
 /// The question.
@@ -63,21 +69,32 @@ impl Part {
 /// The browser and how it ran.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BrowserSoftware {
-    /// `client` of every cell: `browser`.
+    /// `client` of every cell: `browser`, headless on the host; or `device`, which a person opened
+    /// the page on, and of which only its own clock was read.
     pub client: String,
-    /// Such as `Chrome/156.0.8078.79`.
+    /// Such as `Chrome/156.0.8078.79`; of a device what its page is told.
     pub product: String,
-    /// V8's version.
+    /// V8's version; of a device `unknown`.
     pub v8: String,
     /// What the page is told.
     pub user_agent: String,
     /// Command-line flags, without folders.
     pub flags: Vec<String>,
-    /// Whether the renderer ran in Chromium's sandbox, which root cannot have.
+    /// Whether the renderer is known to have run in Chromium's sandbox, which root cannot have.
     pub sandbox: bool,
     /// Whether the engine has `Uint8Array.prototype.toHex`; rows with hex `native` use a table
     /// otherwise.
     pub has_to_hex: bool,
+    /// By how much the page's clock moves at a time.
+    #[serde(default)]
+    pub clock_ns: Option<u64>,
+}
+
+impl BrowserSoftware {
+    /// Whether CPU time was read; of a device it cannot be.
+    pub(crate) fn has_cpu(&self) -> bool {
+        self.client != DEVICE
+    }
 }
 
 /// Events of the corpus that are decoded together.
@@ -149,7 +166,8 @@ pub struct BrowserBlock {
     pub why: Vec<String>,
 }
 
-/// What one step took, an empty step subtracted.
+/// What one step took, an empty step subtracted. Of a device only `wall_ns` is measured, the CPU
+/// times are zero.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BrowserStep {
     /// Events that were decoded, verified or rendered.

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use break_even::{BreakEven, BreakEvenConfig, CellTimes, TimedBlock};
 pub use browser::{
-    Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, BrowserStep, EventSet, Part,
+    Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, BrowserStep, DEVICE, EventSet, Part,
 };
 pub use git::Git;
 pub use instructions::{Conditions, INSTRUCTIONS_FILE, Instructions, RESOLUTION, Row};

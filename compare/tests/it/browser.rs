@@ -1,13 +1,17 @@
 //! Pages in a browser that is only numbers.
 
-use std::{collections::BTreeMap, fs};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
 
 use compare::{
     Header, ResultFile, Role,
     merged::Metric,
     report::{self, Derived, Verdict},
     result::{
-        Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, BrowserStep, EventSet, Part,
+        Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, BrowserStep, DEVICE, EventSet,
+        Part,
     },
 };
 use measure::{CorpusRecord, Status};
@@ -96,6 +100,7 @@ pub(crate) fn result() -> ResultFile {
         flags: vec!["--headless".to_owned()],
         sandbox: true,
         has_to_hex: true,
+        clock_ns: Some(5_000),
     };
     let events =
         vec![EventSet { name: "mixed".to_owned(), events: 1_000, json_bytes: 1_800_000, set_aside: 0 }];
@@ -117,8 +122,37 @@ pub(crate) fn result() -> ResultFile {
         origin: "generated".to_owned(),
         kinds: BTreeMap::new(),
     };
-    let found = Browser { config, software, libraries, events, cells };
+    let found = Browser { config, software, libraries, events, cells, not_measured: Vec::new() };
     ResultFile::of_browser(header, found, vec![ids], corpus)
+}
+
+/// The same of a device, which has wall times alone.
+pub(crate) fn of_device() -> ResultFile {
+    let mut result = result();
+    let browser = result.browser.as_mut().unwrap();
+    browser.software = BrowserSoftware {
+        client: DEVICE.to_owned(),
+        product: "A Phone/1.0".to_owned(),
+        v8: "unknown".to_owned(),
+        user_agent: "A Phone/1.0".to_owned(),
+        flags: Vec::new(),
+        sandbox: false,
+        has_to_hex: true,
+        clock_ns: Some(100_000),
+    };
+    browser.not_measured = vec!["live, for the device found no connection".to_owned()];
+    for block in browser.cells.iter_mut().flat_map(|cell| &mut cell.blocks) {
+        (block.heap_bytes, block.peak_bytes) = (None, None);
+        for step in [&mut block.cold, &mut block.warm].into_iter().flatten() {
+            *step = BrowserStep {
+                events: step.events,
+                messages: step.messages,
+                wall_ns: step.wall_ns,
+                ..BrowserStep::default()
+            };
+        }
+    }
+    result
 }
 
 #[test]
@@ -166,6 +200,47 @@ fn summary_page_and_terminal_say_what_was_found_and_of_which_browser() {
     }
     assert!(texts[0].contains("msgpackr 2.1.3") && texts[0].contains("1 left out"), "{}", texts[0]);
     assert!(texts[0].contains("round 1, msgpack:msgpackr-of-Decode:msgpack:msgpackr: the kernel counted"));
+}
+
+#[test]
+fn a_device_has_wall_times_alone_and_the_report_says_why() {
+    let result = of_device();
+    let derived = Derived::of(&result);
+    let metrics: BTreeSet<&str> = derived.comparisons.iter().map(|c| c.metric.short()).collect();
+    assert_eq!(metrics, BTreeSet::from(["first 100, wall time", "wall time"]));
+    let of = |row: &str, metric: Metric| {
+        let is_it = |c: &&report::Comparison| c.cell.ends_with(row) && c.metric == metric;
+        derived.comparisons.iter().find(is_it).unwrap()
+    };
+    for (row, metric, ratio) in [
+        ("Decode:dannypack:tuned", Metric::PageWall, 1.5),
+        ("Decode:dannypack:tuned", Metric::PageColdWall, 1.5),
+        ("EndToEnd:dannypack:tuned", Metric::PageWall, 0.3),
+    ] {
+        let found = of(row, metric);
+        assert!((found.ratio / ratio - 1.0).abs() < 0.01, "{row}: {found}");
+    }
+    let texts = [report::summary(&result), report::html(&result).unwrap(), report::terminal(&result, false)];
+    for text in &texts {
+        for expected in [
+            "Pages on a device, wall clock only (A Phone/1.0)",
+            "Not measured: live, for the device found no connection.",
+            "Wall time against JSON.parse",
+            "wall µs/event",
+        ] {
+            assert!(text.contains(expected), "{expected:?} is not in\n{text}");
+        }
+        for other in ["main µs/event", "heap MB", "CPU of the main thread", "kernel's clocks"] {
+            assert!(!text.contains(other), "{other:?} is in\n{text}");
+        }
+    }
+    for expected in ["a page cannot read CPU time", "Client: device, A Phone/1.0", "in steps of 100 µs"] {
+        assert!(texts[0].contains(expected), "{expected:?} is not in\n{}", texts[0]);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    result.write(folder.path()).unwrap();
+    assert_eq!(ResultFile::read(folder.path()).unwrap(), result);
+    assert!(!report::unlike(&result, &self::result()).is_empty());
 }
 
 #[test]

@@ -38,9 +38,13 @@ jsonschema.validate(file, schema)";
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let file = folder.path().join(compare::RESULT_FILE);
-    for result in
-        [result("standard", 6, &CELLS, measured), troubled(), break_even::result(), browser::result()]
-    {
+    for result in [
+        result("standard", 6, &CELLS, measured),
+        troubled(),
+        break_even::result(),
+        browser::result(),
+        browser::of_device(),
+    ] {
         result.write(folder.path()).unwrap();
         Derived::of(&result).write(folder.path()).unwrap();
         let derived = folder.path().join(DERIVED_FILE);
