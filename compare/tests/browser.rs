@@ -290,16 +290,16 @@ fn a_device_is_measured_by_its_clock_and_without_a_way_to_the_relay() {
     let (table, told) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     assert_eq!(run.status.code(), Some(0), "{told}");
     assert!(words.starts_with("Done"), "{words:?}");
-    // Anchor, two rows and the anchor.
-    assert_eq!(shown.len(), 4, "{shown:?}");
-    assert_eq!((&shown[3]["done"], &shown[3]["of"]), (&json!(3), &json!(4)));
-    assert!(shown[3]["now"].as_str().unwrap().contains("decode:lists:json"), "{}", shown[3]);
-    assert!(shown[3]["last"].as_str().unwrap().contains("20.00 µs by the page's clock"), "{}", shown[3]);
+    // Anchor, three rows and the anchor.
+    assert_eq!(shown.len(), 5, "{shown:?}");
+    assert_eq!((&shown[4]["done"], &shown[4]["of"]), (&json!(4), &json!(5)));
+    assert!(shown[4]["now"].as_str().unwrap().contains("decode:lists:json"), "{}", shown[4]);
+    assert!(shown[4]["last"].as_str().unwrap().contains("20.00 µs by the page's clock"), "{}", shown[4]);
     assert!(table.contains("wall clock only (A ?b?Phone/1.0)") && table.contains("wall µs/event"), "{table}");
     assert!(told.contains("not measured: the parts over WebSockets"), "{told}");
     let browser = result_in(out.path()).browser.unwrap();
     assert_eq!((browser.software.client.as_str(), browser.software.clock_ns), ("device", Some(100_000)));
-    assert_eq!((browser.not_measured.len(), browser.cells.len()), (1, 3));
+    assert_eq!((browser.not_measured.len(), browser.cells.len()), (1, 4));
     for block in browser.cells.iter().flat_map(|cell| &cell.blocks) {
         let (cold, warm) = (block.cold.as_ref().unwrap(), block.warm.as_ref().unwrap());
         assert_eq!((cold.wall_ns, warm.wall_ns), (5_000_000, 20_000_000));
@@ -394,7 +394,7 @@ fn a_page_is_not_served_at_all_addresses_or_at_that_of_another_machine() {
 fn a_browser_as_a_device_decodes_and_receives_by_wall_clock() {
     let out = TempDir::new().unwrap();
     let args = ["--formats", "json,dannypack", "--part", "decode,live", "--rounds", "1"];
-    let over_sockets = ["--compressions", "deflate", "--batching", "on"];
+    let over_sockets = ["--compressions", "zstd", "--batching", "on"];
     let (child, url) = serving(out.path(), &[&args[..], &over_sockets].concat());
     let programs = ["chromium", "chromium-browser", "google-chrome"];
     let device = programs.iter().find_map(|program| {
@@ -421,6 +421,7 @@ fn a_browser_as_a_device_decodes_and_receives_by_wall_clock() {
             let warm = block.warm.as_ref().unwrap();
             assert!(warm.events > 0 && warm.wall_ns > 0 && warm.main_ns == 0, "{warm:?}");
             assert_eq!(warm.messages > 0, cell.part == Part::Live, "{}", cell.id);
+            assert_eq!(cell.input_bytes > Some(0), cell.part == Part::Decode, "{}", cell.id);
         }
     }
     wait_until("no process is left", || processes(&out.path().join("device")).is_empty());

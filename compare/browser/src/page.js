@@ -10,6 +10,7 @@ import * as tasks from "./tasks.js";
 import * as capnpEs from "./libraries/capnp-es.js";
 import * as cborX from "./libraries/cbor-x.js";
 import * as cborg from "./libraries/cborg.js";
+import * as fzstd from "./libraries/fzstd.js";
 import * as msgpack from "./libraries/msgpack.js";
 import * as msgpackr from "./libraries/msgpackr.js";
 import * as protobufEs from "./libraries/protobuf-es.js";
@@ -18,7 +19,7 @@ import { HAS_TO_HEX, useHex } from "./bytes.js";
 import { ROWS, TASKS } from "./rows.js";
 import { Subscription } from "./subscription.js";
 
-const MODULES = { ...engine, ...tuned, ...tasks, ...capnpEs, ...cborX, ...cborg, ...msgpack, ...msgpackr, ...protobufEs, ...protobufJs };
+const MODULES = { ...engine, ...tuned, ...tasks, ...capnpEs, ...cborX, ...cborg, ...fzstd, ...msgpack, ...msgpackr, ...protobufEs, ...protobufJs };
 
 /** Events between two looks at the clock. */
 const CLOCK_EVERY = 32;
@@ -62,7 +63,13 @@ async function texts(set, format) {
 }
 
 /** What the row takes, as the frames of a WebSocket are: text or bytes. */
-const inputs = ({ input, format }, set) => (input === "text" ? texts(set, format) : frames(set, format));
+function inputs({ input, format, compression }, set) {
+  const name = compression === "none" ? format : `${format}+${compression}`;
+  return input === "text" ? texts(set, name) : frames(set, name);
+}
+
+/** What decoders were compared with last: over a network it is fetched once, not for each. */
+let reference = { set: null, texts: [] };
 
 let items = [];
 let kept = [];
@@ -117,7 +124,8 @@ globalThis.bench = {
     const row = named(name);
     say(`${name}: comparing every event with JSON.parse`);
     const { event } = make(row);
-    const [given, expected] = [await inputs(row, set), await texts(set, "json")];
+    if (reference.set !== set) reference = { set, texts: await texts(set, "json") };
+    const [given, expected] = [await inputs(row, set), reference.texts];
     if (given.length !== expected.length) throw new Error(`${given.length} frames for ${expected.length} events`);
     for (const [i, text] of expected.entries()) {
       const wanted = JSON.parse(text);
@@ -173,7 +181,10 @@ globalThis.bench = {
   /** Connects to a relay with this token; says what was agreed. */
   async connect(name, url, token, request, says) {
     subscription?.close();
-    subscription = new Subscription(make(named(name)).message, url, token, request);
+    const row = named(name);
+    const isZstd = token.endsWith("+zstd");
+    const { message } = isZstd ? fzstd.overZstd(make(row), row.input) : make(row);
+    subscription = new Subscription(message, url, token, isZstd ? fzstd.plain(request) : request);
     say(says);
     return subscription.open();
   },

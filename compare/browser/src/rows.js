@@ -7,11 +7,14 @@ const row = (name, format, implementation, library, file, make, ...args) => ({
   implementation,
   library,
   hex: "native",
+  compression: "none",
   input: "bytes",
   source: { file, make, args },
 });
 const library = (name, format, library, file, make, ...args) =>
   row(name, format, "library", library, `libraries/${file}.js`, make, ...args);
+/** A message under relay-sim's zstd layer, which no browser undoes. */
+const zstd = (format, make) => ({ ...library(`${format}:fzstd`, format, "fzstd", "fzstd", make), compression: "zstd" });
 const tuned = (format, make) => row(`${format}:tuned`, format, "tuned", null, "tuned.js", make);
 const head = (format, make) => row(`${format}:head`, format, "head", null, "tuned.js", make);
 const table = (row) => ({ ...row, name: `${row.name}:table-hex`, hex: "table" });
@@ -23,6 +26,7 @@ export const ROWS = [
   // The first is what every ratio refers to.
   { ...row("json", "json", "library", null, "engine.js", "json"), input: "text" },
   row("json:bytes", "json", "library", null, "engine.js", "jsonBytes"),
+  zstd("json", "zstdJson"),
   library("cbor-schemaless:cbor-x", "cbor-schemaless", "cbor-x", "cbor-x", "cborX", "schemaless"),
   library("cbor-schemaless:cborg", "cbor-schemaless", "cborg", "cborg", "cborg", "schemaless"),
   CBOR_X,
@@ -40,6 +44,7 @@ export const ROWS = [
   library("capnp:capnp-es", "capnp", "capnp-es", "capnp-es", "capnpEs"),
   DANNYPACK,
   table(DANNYPACK),
+  zstd("dannypack", "zstdDannypack"),
   head("dannypack", "headOfDannypack"),
   tuned("notepack", "tunedNotepack"),
   head("notepack", "headOfNotepack"),

@@ -19,7 +19,10 @@ async function make({ source: { file, make, args } }) {
 }
 
 /** What a row takes for these bytes. */
-const input = (row, bytes) => (row.input === "text" ? Buffer.from(bytes).toString() : bytes);
+function input(row, bytes) {
+  if (row.compression === "zstd") return Uint8Array.of(0, ...bytes);
+  return row.input === "text" ? Buffer.from(bytes).toString() : bytes;
+}
 
 for (const row of ROWS) {
   test(`${row.name} reads every event and message as JSON.parse does`, async () => {
@@ -135,4 +138,17 @@ test("nson:tuned shows what JSON.parse shows, whatever its descriptor says", asy
     }
   }
   assert(told > 1000 && refused > 1000, `${told} ${refused}`);
+});
+
+test("a message of the zstd layer is a payload, a zstd frame or refused", async () => {
+  const { event } = await make(ROWS.find(({ name }) => name === "json:fzstd"));
+  const text = Buffer.from('{"id":"é"}');
+  // RFC 8878 §3.1.1: the magic number, one segment with its size in a byte, and one raw block, the last.
+  const header = (text.length << 3) | 1;
+  const frame = [0x28, 0xb5, 0x2f, 0xfd, 0x20, text.length, header & 0xff, header >> 8, 0, ...text];
+  assert.deepEqual(event(Uint8Array.of(0, ...text)), { id: "é" });
+  assert.deepEqual(event(Uint8Array.of(1, ...frame)), { id: "é" });
+  for (const other of [[], [2, ...frame], [1, ...text], [1, ...frame.slice(0, -3)]]) {
+    assert.throws(() => event(Uint8Array.from(other)), Error, `${other}`);
+  }
 });

@@ -37,13 +37,15 @@ pub(crate) enum SetFlag {
     Lists,
 }
 
-/// A compression that a browser's WebSocket has.
+/// A compression that a browser's WebSocket has, or that a script undoes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CompressionFlag {
     /// As the format has it
     None,
-    /// permessage-deflate
+    /// permessage-deflate, by the browser's network process
     Deflate,
+    /// relay-sim's zstd layer, by script (fzstd)
+    Zstd,
 }
 
 /// Several events in one message.
@@ -155,6 +157,7 @@ impl BrowserFlags {
         let name = |compression: &CompressionFlag| match compression {
             CompressionFlag::None => "none".to_owned(),
             CompressionFlag::Deflate => "deflate".to_owned(),
+            CompressionFlag::Zstd => "zstd".to_owned(),
         };
         once_each(self.compressions.iter().map(name))
     }

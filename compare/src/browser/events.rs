@@ -1,12 +1,14 @@
 //! The events that a page decodes, in every format, and the REQ that it sends.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use codecs::{ClientMessage, Codec, Event, Filter, Format, Implementation};
 use corpus::Corpus;
 use measure::CorpusRecord;
 use serde_json::{Value, json};
+use wire::{Compression, ZstdParams};
+use zstd::{bulk::Compressor, zstd_safe::CParameter};
 
-use crate::result::EventSet;
+use crate::result::{BrowserCell, EventSet, Part};
 
 /// Every event of the corpus that all formats of the run can hold: what decoders are checked on.
 pub(crate) const ALL: &str = "all";
@@ -20,6 +22,12 @@ const MIXED_EVENTS: usize = 1_000;
 const LISTS_EVENTS: usize = 200;
 /// The tags from which an event is a list.
 const LIST_TAGS: usize = 20;
+
+/// Behind a format: its messages are those of the zstd layer.
+pub(crate) const ZSTD_LAYER: &str = "+zstd";
+/// The first byte of such a message (docs/transport.md).
+const PLAIN: u8 = 0;
+const FRAME: u8 = 1;
 
 /// The subscription of every REQ.
 const SUBSCRIPTION: &str = "feed";
@@ -70,13 +78,21 @@ impl Events {
         (0..taken).map(|place| fitting[place * fitting.len() / taken]).collect()
     }
 
-    /// The events of a set in a format, each behind its length as u32 LE.
-    pub(crate) fn frames(&self, set: &str, format: &str) -> Result<Vec<u8>> {
+    /// The events of a set in a format, which may have [`ZSTD_LAYER`] behind it, each behind its
+    /// length as u32 LE.
+    pub(crate) fn frames(&self, set: &str, name: &str) -> Result<Vec<u8>> {
+        let (format, mut layer) = match name.strip_suffix(ZSTD_LAYER) {
+            Some(format) => (format, Some(ZstdLayer::new()?)),
+            None => (name, None),
+        };
         let codec = codec(format)?;
         let (mut frames, mut event) = (Vec::new(), Vec::new());
         for one in self.of(set) {
             event.clear();
             codec.encode_event(one, &mut event)?;
+            if let Some(layer) = &mut layer {
+                event = layer.message(&event)?;
+            }
             frames.extend_from_slice(
                 &u32::try_from(event.len()).context("an event below 4 GiB")?.to_le_bytes(),
             );
@@ -85,12 +101,46 @@ impl Events {
         Ok(frames)
     }
 
+    /// Bytes of what a decoder is given.
+    pub(crate) fn input_bytes(&self, cell: &BrowserCell) -> Result<Option<u64>> {
+        if cell.part != Part::Decode {
+            return Ok(None);
+        }
+        let layer = if cell.compression == "zstd" { ZSTD_LAYER } else { "" };
+        let frames = self.frames(&cell.events, &format!("{}{layer}", cell.format))?;
+        // Without the lengths.
+        Ok(Some((frames.len() - 4 * self.of(&cell.events).len()) as u64))
+    }
+
     /// A set as results have it.
     pub(crate) fn described(&self, set: &str) -> Result<EventSet> {
         let events = self.of(set).len() as u64;
         // Without the lengths.
         let json_bytes = self.frames(set, Format::JSON.name())?.len() as u64 - 4 * events;
         Ok(EventSet { name: set.to_owned(), events, json_bytes, set_aside: self.set_aside as u64 })
+    }
+}
+
+/// What relay-sim's zstd layer makes of payloads (docs/transport.md), with the parameters of
+/// `--compression zstd`.
+struct ZstdLayer {
+    params: ZstdParams,
+    compressor: Compressor<'static>,
+}
+
+impl ZstdLayer {
+    fn new() -> Result<ZstdLayer> {
+        let Compression::Zstd(params) = "zstd".parse()? else { bail!("the compression zstd is another") };
+        let mut compressor = Compressor::new(params.level).context("cannot compress")?;
+        compressor.set_parameter(CParameter::WindowLog(params.window_bits)).context("cannot compress")?;
+        Ok(ZstdLayer { params, compressor })
+    }
+
+    fn message(&mut self, payload: &[u8]) -> Result<Vec<u8>> {
+        let frame = self.compressor.compress(payload).context("cannot compress")?;
+        let saves = payload.len() >= self.params.min_bytes && frame.len() < payload.len();
+        let (transform, rest) = if saves { (FRAME, &frame[..]) } else { (PLAIN, payload) };
+        Ok([&[transform][..], rest].concat())
     }
 }
 
@@ -157,6 +207,36 @@ mod tests {
         }
         assert_eq!((rest.len(), count), (0, events.of(LISTS).len()));
         assert_eq!(events.described(LISTS).unwrap().json_bytes, (frames.len() - 4 * count) as u64);
+    }
+
+    #[test]
+    fn messages_of_the_zstd_layer_are_frames_where_these_are_smaller() {
+        let mut layer = ZstdLayer::new().unwrap();
+        let long = b"0123456789abcdef".repeat(100);
+        let message = layer.message(&long).unwrap();
+        assert!(message[0] == FRAME && message.len() < long.len() / 4);
+        assert_eq!(zstd::decode_all(&message[1..]).unwrap(), long);
+        assert_eq!(layer.message(b"short").unwrap(), b"\0short");
+        let events = Events::read(None, &[]).unwrap();
+        let cell = |format: &str, compression: &str| {
+            let (format, set) = (vec![format.to_owned()], vec![MIXED.to_owned()]);
+            let asked = crate::browser::Asked {
+                parts: &[Part::Decode],
+                formats: &format,
+                sets: &set,
+                compressions: &[],
+                batchings: &[],
+            };
+            let cells = crate::browser::Rows::bundled().cells(&asked).unwrap();
+            let is_it =
+                |cell: &BrowserCell| cell.format == asked.formats[0] && cell.compression == compression;
+            cells.into_iter().find(is_it).unwrap()
+        };
+        let bytes = |format, compression| events.input_bytes(&cell(format, compression)).unwrap().unwrap();
+        assert_eq!(bytes("json", "none"), events.described(MIXED).unwrap().json_bytes);
+        assert!(bytes("json", "zstd") < bytes("json", "none"));
+        assert!(bytes("dannypack", "zstd") < bytes("dannypack", "none"));
+        assert!(bytes("dannypack", "none") < bytes("json", "none"));
     }
 
     #[test]

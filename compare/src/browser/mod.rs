@@ -134,6 +134,9 @@ pub(crate) async fn measure(question: Question<'_>, interrupt: impl Future<Outpu
     let (sender, arrival) = oneshot::channel();
     let server = Server::start(Arc::clone(&events), address, Some(sender)).await?;
     let relays = Relays::start(&events, &cells, *address.ip())?;
+    for cell in &mut cells {
+        cell.input_bytes = events.input_bytes(cell)?;
+    }
     let sets = described(&events, &cells)?;
     let rows = Rows::bundled();
     let decoders = rows.decoders(&config.formats);

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::{net::TcpStream, time};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async, tungstenite::Message};
 
-use super::events::{Events, MIXED, request};
+use super::events::{Events, MIXED, ZSTD_LAYER, request};
 use crate::result::BrowserCell;
 
 /// A kind that relays pass on and do not keep (NIP-01), so that a REQ has the same answer in every
@@ -106,7 +106,8 @@ impl Relays {
         };
         let format: Format = cell.format.parse()?;
         let batches = if cell.batched { ".batched" } else { "" };
-        let token = format!("{}{batches}", format.spec().token);
+        let layer = if cell.compression == "zstd" { ZSTD_LAYER } else { "" };
+        let token = format!("{}{batches}{layer}", format.spec().token);
         Ok(Asking { url: relay.url.clone(), token, request: request(&cell.format)? })
     }
 }

@@ -33,6 +33,8 @@ struct Row {
     library: Option<String>,
     #[serde(default = "native")]
     hex: String,
+    #[serde(default = "none")]
+    compression: String,
     script_bytes: u64,
     script_gzip_bytes: u64,
 }
@@ -47,6 +49,10 @@ fn task() -> String {
 
 fn native() -> String {
     "native".to_owned()
+}
+
+fn none() -> String {
+    "none".to_owned()
 }
 
 /// What is asked for.
@@ -161,8 +167,9 @@ fn cell(part: Part, set: &str, row: &Row, role: Role) -> BrowserCell {
         implementation: row.implementation.clone(),
         library: row.library.clone(),
         hex: row.hex.clone(),
-        compression: "none".to_owned(),
+        compression: row.compression.clone(),
         batched: false,
+        input_bytes: None,
         script_bytes: row.script_bytes,
         script_gzip_bytes: row.script_gzip_bytes,
         blocks: Vec::new(),

@@ -153,6 +153,8 @@ fn table(found: &Browser, load: &[BrowserCell], comparisons: &[Comparison]) -> T
     for metric in metrics {
         headings.extend([metric.heading(), "× json"]);
     }
+    let has_bytes = load[0].part == Part::Decode;
+    headings.extend(has_bytes.then_some("B/event"));
     headings.extend(if over_sockets { ["messages/event", "blocks"] } else { ["script gzip KB", "blocks"] });
     headings.extend(found.software.has_cpu().then_some("heap MB"));
     let mut table = Table::new(names, &headings);
@@ -167,6 +169,7 @@ fn table(found: &Browser, load: &[BrowserCell], comparisons: &[Comparison]) -> T
             let found = comparisons.iter().find(|c| c.cell == cell.id && c.metric == *metric);
             row.push(found.map_or_else(|| NOTHING.to_owned(), Comparison::short));
         }
+        row.extend(has_bytes.then(|| shown(bytes_per_event(found, cell), 1.0)));
         row.push(if over_sockets {
             let each = |block: &BrowserBlock| {
                 let step = block.warm.as_ref().filter(|step| step.events > 0)?;
@@ -183,6 +186,12 @@ fn table(found: &Browser, load: &[BrowserCell], comparisons: &[Comparison]) -> T
         table.rows.push(row);
     }
     table
+}
+
+/// Bytes of an event as the cell's decoder is given it.
+fn bytes_per_event(found: &Browser, cell: &BrowserCell) -> Option<f64> {
+    let set = found.events.iter().find(|set| set.name == cell.events && set.events > 0)?;
+    Some(cell.input_bytes? as f64 / set.events as f64)
 }
 
 fn shown(value: Option<f64>, unit: f64) -> String {
@@ -323,8 +332,10 @@ pub(crate) fn reading(found: &Browser) -> String {
          rounds of its logarithm, with its 95 % interval. < better, > worse, = same within 2 %, ? inconclusive; by Wilcoxon's \
          signed-rank test, {correction}. `json-control` is `json` under another name: the run resolves no less than its interval.\n\
          - `library` rows are packages of npm, `tuned` rows readers by hand, `head` rows read the id alone, for events that a client \
-         has; `json:bytes` decodes UTF-8 first; `table-hex` makes hex by script where other rows have the engine's toHex.\n\
-         - First 100: a page that has decoded nothing. Script: what a page needs for the row alone, minified, under gzip.\n\
+         has; `json:bytes` decodes UTF-8 first; `table-hex` makes hex by script where other rows have the engine's toHex; `fzstd` \
+         undoes relay-sim's zstd layer first, by script.\n\
+         - First 100: a page that has decoded nothing. B/event: what a decoder is given, without the frames of a WebSocket. Script: \
+         what a page needs for the row alone, minified, under gzip.\n\
          - One browser: others have other engines and other figures. Never pool these with native clients, nor CPU time with \
          wall time.\n"
     )

@@ -131,10 +131,13 @@ pub struct BrowserCell {
     pub library: Option<String>,
     /// `native` or `table`.
     pub hex: String,
-    /// The compression; `none` without a WebSocket.
+    /// The compression, over a WebSocket or of what is decoded.
     pub compression: String,
     /// Whether the relay may put several events into one message.
     pub batched: bool,
+    /// Bytes of the set's events as a decoder is given them, text as UTF-8; absent elsewhere.
+    #[serde(default)]
+    pub input_bytes: Option<u64>,
     /// The script that a page needs for this row alone, minified.
     pub script_bytes: u64,
     /// The same under gzip, level 9.

@@ -59,6 +59,7 @@ fn cell(part: Part, row: &str, role: Role, ns: u64, places: &[u32]) -> BrowserCe
         hex: "native".to_owned(),
         compression: "none".to_owned(),
         batched: part == Part::EndToEnd && role == Role::Cell,
+        input_bytes: (part == Part::Decode).then_some(1_234_000),
         script_bytes: 4_000,
         script_gzip_bytes: 1_500,
         blocks: (0..ROUNDS).flat_map(|round| places.iter().map(move |place| block(round, *place))).collect(),
@@ -194,6 +195,9 @@ fn summary_page_and_terminal_say_what_was_found_and_of_which_browser() {
             "dannypack:tuned",
             "×1.50",
             "120 blocks",
+            "B/event",
+            // Of 1,000 events.
+            "1,234",
         ] {
             assert!(text.contains(expected), "{expected:?} is not in\n{text}");
         }
