@@ -2,7 +2,6 @@
 
 use std::{fmt, str::FromStr};
 
-use secp256k1::{XOnlyPublicKey, schnorr::Signature};
 use sha2::{Digest, Sha256};
 
 use super::Event;
@@ -62,6 +61,10 @@ pub enum VerifyError {
     /// The signature does not fit id and key.
     #[error("signature does not verify")]
     Signature,
+    /// This build checks no signatures.
+    #[cfg(not(feature = "signatures"))]
+    #[error("signatures are not checked by this build (feature `signatures`)")]
+    NotBuilt,
 }
 
 impl Event<'_> {
@@ -97,18 +100,31 @@ impl Event<'_> {
     /// ```
     ///
     /// # Errors
-    /// [`VerifyError`] with the first check that fails.
+    /// [`VerifyError`] with the first check that fails. Without the feature `signatures`
+    /// [`VerifyLevel::Full`] always fails.
     pub fn verify(&self, level: VerifyLevel) -> Result<(), VerifyError> {
         if level >= VerifyLevel::Id && self.compute_id() != self.id {
             return Err(VerifyError::Id);
         }
         if level >= VerifyLevel::Full {
-            let key = XOnlyPublicKey::from_byte_array(self.pubkey).map_err(|_| VerifyError::PublicKey)?;
-            secp256k1::SECP256K1
-                .verify_schnorr(&Signature::from_byte_array(self.sig), &self.id, &key)
-                .map_err(|_| VerifyError::Signature)?;
+            self.verify_signature()?;
         }
         Ok(())
+    }
+
+    #[cfg(feature = "signatures")]
+    fn verify_signature(&self) -> Result<(), VerifyError> {
+        use secp256k1::{SECP256K1, XOnlyPublicKey, schnorr::Signature};
+
+        let key = XOnlyPublicKey::from_byte_array(self.pubkey).map_err(|_| VerifyError::PublicKey)?;
+        SECP256K1
+            .verify_schnorr(&Signature::from_byte_array(self.sig), &self.id, &key)
+            .map_err(|_| VerifyError::Signature)
+    }
+
+    #[cfg(not(feature = "signatures"))]
+    fn verify_signature(&self) -> Result<(), VerifyError> {
+        Err(VerifyError::NotBuilt)
     }
 }
 
