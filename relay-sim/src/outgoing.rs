@@ -54,10 +54,11 @@ impl Outgoing {
     /// Those of `write`.
     pub(crate) fn add<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
         if self.bytes.capacity() == 0
-            && let Ok(spare) = SPARE.take().try_into_mut()
+            && let Ok(mut spare) = SPARE.take().try_into_mut()
         {
+            // The conversion moves what is in it, which would be the last flush.
+            spare.clear();
             self.bytes = spare.into();
-            self.bytes.clear();
         }
         let start = self.bytes.len();
         write(&mut self.bytes).inspect_err(|_| self.bytes.truncate(start))?;

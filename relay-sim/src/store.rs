@@ -7,11 +7,12 @@
 //! [`Store::insert`].
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet, hash_map::Entry},
+    collections::{BTreeSet, hash_map::Entry},
     ops::Range,
     sync::{Arc, Weak, atomic::Ordering},
 };
 
+use ahash::{HashMap, HashSet};
 use codecs::{Event, EventHead, Filter, KindClass, hex};
 
 pub use self::disk::{StoreConfig, StoreError};
@@ -145,11 +146,11 @@ impl Store {
     /// An empty store that refuses events beyond roughly `max_bytes` of memory.
     pub(crate) fn new(max_bytes: usize) -> Self {
         Store {
-            events: HashMap::new(),
+            events: HashMap::default(),
             index: Index::default(),
-            addresses: HashMap::new(),
-            deleted_ids: HashSet::new(),
-            deleted_addresses: HashMap::new(),
+            addresses: HashMap::default(),
+            deleted_ids: HashSet::default(),
+            deleted_addresses: HashMap::default(),
             expiring: BTreeSet::new(),
             held_bytes: 0,
             encodings: Arc::default(),

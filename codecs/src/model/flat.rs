@@ -22,24 +22,25 @@ pub struct FlatEvent {
     pub head: EventHead,
     /// BIP-340 signature of the id.
     pub sig: [u8; 64],
-    /// Each tag behind its length, in which each value stands behind its length (u64 LE); then the
-    /// content.
-    bytes: Vec<u8>,
+    /// Each tag behind its length, in which each value stands behind its length; then the content.
+    /// Lengths are text, too ([`push_length`]): what is one piece of text needs no second check
+    /// that its parts are.
+    text: Box<str>,
     tag_bytes: usize,
 }
 
 impl FlatEvent {
     /// What it holds in memory besides itself.
     pub fn heap_bytes(&self) -> usize {
-        self.bytes.capacity()
+        self.text.len()
     }
 
     /// The tags in the author's order, each as its name and values.
     pub fn tags(&self) -> impl Iterator<Item = impl Iterator<Item = &str>> {
-        let mut tags = &self.bytes[..self.tag_bytes];
+        let mut tags = &self.text[..self.tag_bytes];
         std::iter::from_fn(move || {
             let mut values = next_part(&mut tags)?;
-            Some(std::iter::from_fn(move || next_part(&mut values).map(text)))
+            Some(std::iter::from_fn(move || next_part(&mut values)))
         })
     }
 
@@ -50,7 +51,7 @@ impl FlatEvent {
 
     /// The content.
     pub fn content(&self) -> &str {
-        text(&self.bytes[self.tag_bytes..])
+        &self.text[self.tag_bytes..]
     }
 
     /// The event as a tree again, which borrows its text from here.
@@ -63,36 +64,76 @@ impl FlatEvent {
 
 impl From<&Event<'_>> for FlatEvent {
     fn from(event: &Event<'_>) -> Self {
-        let tag_bytes = event.tags.iter().map(|tag| LENGTH_BYTES + tag_bytes(tag)).sum();
-        let mut bytes = Vec::with_capacity(tag_bytes + event.content.len());
+        let tag_bytes = event.tags.iter().map(|tag| with_length(tag_bytes(tag))).sum();
+        let mut text = String::with_capacity(tag_bytes + event.content.len());
         for tag in &event.tags {
-            bytes.extend_from_slice(&(self::tag_bytes(tag) as u64).to_le_bytes());
+            push_length(self::tag_bytes(tag), &mut text);
             for value in tag {
-                bytes.extend_from_slice(&(value.len() as u64).to_le_bytes());
-                bytes.extend_from_slice(value.as_bytes());
+                push_length(value.len(), &mut text);
+                text.push_str(value);
             }
         }
-        bytes.extend_from_slice(event.content.as_bytes());
-        FlatEvent { head: event.into(), sig: event.sig, bytes, tag_bytes }
+        text.push_str(&event.content);
+        FlatEvent { head: event.into(), sig: event.sig, text: text.into_boxed_str(), tag_bytes }
     }
 }
 
-const LENGTH_BYTES: usize = size_of::<u64>();
-
 fn tag_bytes(tag: &Tag<'_>) -> usize {
-    tag.iter().map(|value| LENGTH_BYTES + value.len()).sum()
+    tag.iter().map(|value| with_length(value.len())).sum()
 }
 
-/// Takes the next part and its length off `bytes`.
-fn next_part<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let (len, rest) = bytes.split_first_chunk()?;
-    let (part, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)?;
-    *bytes = rest;
+/// The largest length that is one character. A longer one is so many characters of seven bits each,
+/// lowest bits first, behind a character that exceeds this by their number.
+const MAX_SHORT: u8 = 119;
+
+const DIGIT_BITS: u32 = 7;
+
+/// The characters of a length behind its first.
+fn digits(len: usize) -> u8 {
+    if len <= MAX_SHORT.into() {
+        return 0;
+    }
+    let bits = usize::BITS - len.leading_zeros();
+    // Memory ends long before eight of them, with which the first character would be the last of
+    // ASCII.
+    bits.div_ceil(DIGIT_BITS).to_le_bytes()[0]
+}
+
+/// Appends a length as ASCII.
+fn push_length(mut len: usize, text: &mut String) {
+    let digits = digits(len);
+    if digits == 0 {
+        text.push(char::from(len.to_le_bytes()[0]));
+        return;
+    }
+    text.push(char::from(MAX_SHORT + digits));
+    for _ in 0..digits {
+        text.push(char::from(len.to_le_bytes()[0] & 0x7f));
+        len >>= DIGIT_BITS;
+    }
+}
+
+/// Bytes of a part and its length.
+fn with_length(len: usize) -> usize {
+    1 + usize::from(digits(len)) + len
+}
+
+/// Takes the next part and its length off `text`.
+fn next_part<'a>(text: &mut &'a str) -> Option<&'a str> {
+    let (&first, behind) = text.as_bytes().split_first()?;
+    let digits = usize::from(first.saturating_sub(MAX_SHORT));
+    let len = if digits == 0 {
+        first.into()
+    } else {
+        behind
+            .get(..digits)?
+            .iter()
+            .rev()
+            .fold(0_usize, |len, digit| (len << DIGIT_BITS) | usize::from(*digit))
+    };
+    let (part, rest) = text[1 + digits..].split_at_checked(len)?;
+    *text = rest;
     Some(part)
-}
-
-fn text(bytes: &[u8]) -> &str {
-    str::from_utf8(bytes).expect("a flat event is made of text")
 }
 
 #[cfg(test)]
@@ -110,5 +151,19 @@ mod tests {
         assert_eq!((flat.head, flat.sig), (EventHead::from(&event), event.sig));
         assert_eq!(flat.first_tag_value("e"), Some(""));
         assert_eq!(flat.first_tag_value("x"), None);
+    }
+
+    #[test]
+    fn values_of_every_length_come_out_as_they_went_in() {
+        let lengths = [0, 1, 64, 119, 120, 127, 128, (1 << 14) - 1, 1 << 14, (1 << 21) - 1, 1 << 21];
+        let tag: Tag<'_> = lengths.iter().map(|&len| "x".repeat(len).into()).collect();
+        let (id, pubkey, sig) = ([1; 32], [2; 32], [5; 64]);
+        let tags = vec![tag, vec!["e".into()]];
+        let event = Event { id, pubkey, created_at: 0, kind: 1, tags, content: "c".into(), sig };
+        let flat = FlatEvent::from(&event);
+        assert_eq!(flat.to_event(), event);
+        let text: usize = lengths.iter().sum();
+        let of_lengths = (5 + 1) + (1 + 1 + 1 + 1 + 2 + 2 + 3 + 3 + 4 + 4 + 5) + 1;
+        assert_eq!(flat.heap_bytes(), text + of_lengths + "e".len() + "c".len(), "memory is what it needs");
     }
 }

@@ -11,7 +11,6 @@
 //! subscription its connection's queue.
 
 use std::{
-    collections::HashMap,
     hash::Hash,
     sync::{
         Arc,
@@ -19,6 +18,7 @@ use std::{
     },
 };
 
+use ahash::HashMap;
 use codecs::{Event, Filter, Format};
 
 use super::outbox;

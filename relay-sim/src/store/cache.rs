@@ -3,7 +3,9 @@
 //! Two generations instead of a list in order of use: an event that is used again in the older one
 //! moves to the younger, and what makes room is the older one as a whole.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
+
+use ahash::HashMap;
 
 use super::stored::StoredEvent;
 

@@ -11,12 +11,12 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, HashMap, HashSet, btree_map::Range},
-    hash::{DefaultHasher, Hash, Hasher},
+    collections::{BTreeMap, btree_map::Range},
     sync::Arc,
     vec,
 };
 
+use ahash::{HashMap, HashSet, RandomState};
 use codecs::{EventHead, Filter};
 
 use super::stored::{Key, StoredEvent};
@@ -49,6 +49,7 @@ pub(super) struct Index {
     by_author: BTreeMap<(Words, u16, Key), Arc<StoredEvent>>,
     /// By [`tag_hash`]: tags of one hash are told apart when their events are looked at.
     by_tag: BTreeMap<(u64, Key), Arc<StoredEvent>>,
+    tag_hasher: RandomState,
     /// Candidates that were looked at so far: what filters cost.
     visited: u64,
 }
@@ -67,7 +68,7 @@ impl Index {
         self.by_time.remove(&key);
         self.by_kind.remove(&(event.kind, key));
         self.by_author.remove(&(words(&event.pubkey), event.kind, key));
-        for tag in tag_hashes(stored) {
+        for tag in tag_hashes(&self.tag_hasher, stored) {
             self.by_tag.remove(&(tag, key));
         }
     }
@@ -80,11 +81,11 @@ impl Index {
         events: &HashMap<[u8; 32], Arc<StoredEvent>>,
         limit: usize,
     ) -> Vec<Arc<StoredEvent>> {
-        self.catch_up();
         let bounds = Bounds::of(filter);
         if limit == 0 || bounds.newest > bounds.oldest {
             return Vec::new(); // a range from `until` to a later `since` would panic
         }
+        self.catch_up();
         let filter = &without_repeats(filter);
         let mut sources = self.sources(filter, bounds, events);
         let turn = if sources.len() == 1 { usize::MAX } else { TURN };
@@ -159,7 +160,7 @@ impl Index {
         };
         for condition in &filter.tags {
             let of_value = move |value: &String| {
-                let tag = tag_hash(condition.letter, value);
+                let tag = tag_hash(&self.tag_hasher, condition.letter, value);
                 Candidates::Tag(self.by_tag.range((tag, bounds.newest)..=(tag, bounds.oldest)))
             };
             let rest = Filter { since: None, until: None, ..filter.clone() };
@@ -182,7 +183,7 @@ impl Index {
     /// large trees push each other out of the processor's caches, and that costs more than all else
     /// that is done with a new event.
     fn catch_up(&mut self) {
-        let Index { unindexed, by_time, by_kind, by_author, by_tag, .. } = self;
+        let Index { unindexed, by_time, by_kind, by_author, by_tag, tag_hasher, .. } = self;
         let mut tags: Vec<(u64, u32)> = Vec::new();
         let mut add_tags = |tags: &mut Vec<(u64, u32)>| {
             tags.sort_unstable();
@@ -192,7 +193,7 @@ impl Index {
             }));
         };
         for (place, stored) in (0..).zip(&*unindexed) {
-            tags.extend(tag_hashes(stored).map(|tag| (tag, place)));
+            tags.extend(tag_hashes(tag_hasher, stored).map(|tag| (tag, place)));
             if tags.len() >= TAGS_TOGETHER {
                 add_tags(&mut tags);
             }
@@ -344,19 +345,17 @@ impl<'i> Source<'i> {
 }
 
 /// What stands for a one-letter tag and its value.
-fn tag_hash(letter: char, value: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (letter, value).hash(&mut hasher);
-    hasher.finish()
+fn tag_hash(hasher: &RandomState, letter: char, value: &str) -> u64 {
+    hasher.hash_one((letter, value))
 }
 
 /// The tags of an event that filters may ask for.
-fn tag_hashes(stored: &StoredEvent) -> impl Iterator<Item = u64> {
+fn tag_hashes(hasher: &RandomState, stored: &StoredEvent) -> impl Iterator<Item = u64> {
     stored.event().tags().filter_map(|mut values| {
         let (name, value) = (values.next()?, values.next()?);
         let mut letters = name.chars();
         let letter = letters.next().filter(|_| letters.next().is_none())?;
-        Some(tag_hash(letter, value))
+        Some(tag_hash(hasher, letter, value))
     })
 }
 
