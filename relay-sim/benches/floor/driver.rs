@@ -176,14 +176,19 @@ impl Client {
     }
 }
 
-/// Counts unmasked frames, however they are cut into reads. Relays do not fragment here.
+/// Counts unmasked frames, however they are cut into reads: those that answer. Relays do not
+/// fragment here.
 #[derive(Debug, Default)]
 struct Frames {
     messages: u64,
     payload_bytes: u64,
     payload_left: usize,
-    header: Vec<u8>,
+    /// A header and the beginning of its payload.
+    start: Vec<u8>,
 }
+
+/// As much of a message as tells AUTH and NOTICE from all others.
+const VERB_BYTES: usize = 3;
 
 impl Frames {
     fn count(&mut self, mut bytes: &[u8]) {
@@ -193,23 +198,29 @@ impl Frames {
             bytes = &bytes[skip..];
             let Some((&first, rest)) = bytes.split_first() else { return };
             bytes = rest;
-            self.header.push(first);
-            let Some(payload) = payload_bytes(&self.header) else { continue };
-            self.messages += 1;
-            self.payload_bytes += payload as u64;
-            self.payload_left = payload;
-            self.header.clear();
+            self.start.push(first);
+            let Some((header, payload_bytes)) = header(&self.start) else { continue };
+            let (begun, is_control) = (&self.start[header..], self.start[0] & 0x08 != 0);
+            if begun.len() < payload_bytes.min(VERB_BYTES) {
+                continue;
+            }
+            if !is_control && !matches!(begun, [b'[', b'"', b'A' | b'N']) {
+                self.messages += 1;
+                self.payload_bytes += payload_bytes as u64;
+            }
+            self.payload_left = payload_bytes - begun.len();
+            self.start.clear();
         }
     }
 }
 
-/// The length that a complete, unmasked header states (RFC 6455 §5.2).
-fn payload_bytes(header: &[u8]) -> Option<usize> {
-    match *header {
-        [_, len @ 0..126] => Some(len.into()),
-        [_, 126, a, b] => Some(u16::from_be_bytes([a, b]).into()),
-        [_, 127, a, b, c, d, e, f, g, h] => {
-            usize::try_from(u64::from_be_bytes([a, b, c, d, e, f, g, h])).ok()
+/// The length of a complete, unmasked header, and the one that it states (RFC 6455 §5.2).
+fn header(start: &[u8]) -> Option<(usize, usize)> {
+    match *start {
+        [_, len @ 0..126, ..] => Some((2, len.into())),
+        [_, 126, a, b, ..] => Some((4, u16::from_be_bytes([a, b]).into())),
+        [_, 127, a, b, c, d, e, f, g, h, ..] => {
+            Some((10, usize::try_from(u64::from_be_bytes([a, b, c, d, e, f, g, h])).ok()?))
         }
         _ => None,
     }

@@ -4,6 +4,7 @@
 //! of its own on one core with the clients on another, in alternation, and prints relay CPU as
 //! ratios of the same run. docs/relay-cost.md says how to read it.
 
+mod beside;
 mod driver;
 
 use std::{
@@ -13,16 +14,17 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use clap::Parser;
+use beside::Other;
+use clap::{Parser, ValueEnum};
 use codecs::{ClientMessage, Event, Format, Implementation, hex};
 use corpus::Corpus;
 use driver::{Load, Outcome, masked};
 use measure::{CpuClock, CpuTime};
 use nix::{
-    sched::{CpuSet, sched_setaffinity},
+    sched::{CpuSet, sched_getaffinity, sched_setaffinity},
     unistd::Pid,
 };
-use relay_sim::{Announcement, floor::Script};
+use relay_sim::{Announcement, Reencode, floor::Script};
 use secp256k1::{SECP256K1, XOnlyPublicKey, schnorr::Signature};
 use tempfile::NamedTempFile;
 
@@ -46,9 +48,22 @@ struct Args {
     #[arg(long, value_delimiter = ',', default_values_t = ["fan-out", "publish", "threads"].map(str::to_owned))]
     parts: Vec<String>,
 
+    /// When relay-sim encodes an event of its publisher's format anew.
+    #[arg(long, value_enum, default_value_t = Reencode::Always)]
+    reencode: Reencode,
+
+    /// Threads of relay-sim in the part threads, each beside one.
+    #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8], value_parser = clap::value_parser!(u16).range(2..=64))]
+    threads: Vec<u16>,
+
     /// Subscribers of the fan-outs.
     #[arg(long, value_delimiter = ',', default_values_t = [8, 500], value_parser = clap::value_parser!(u16).range(1..=1_000))]
     subscribers: Vec<u16>,
+
+    /// A relay of others that plays the fan-outs beside relay-sim; {address} in its command stands
+    /// for what it is to listen on. May be repeated.
+    #[arg(long, value_name = "NAME=COMMAND")]
+    beside: Vec<Other>,
 
     /// What `cargo bench` passes.
     #[arg(long, hide = true)]
@@ -84,9 +99,12 @@ fn say(line: &impl std::fmt::Display) {
 }
 
 fn bench(args: &Args) -> anyhow::Result<()> {
+    let cores = cores()?;
     pin(&[CLIENT_CORE])?;
     let wants = |part: &str| args.parts.iter().any(|wanted| wanted == part);
-    say(&format!("{} rounds, window {}, JSON ({})", args.rounds, args.window, args.implementation));
+    let Args { rounds, window, implementation, reencode, .. } = args;
+    let reencode = name(reencode);
+    say(&format!("{rounds} rounds, window {window}, JSON ({implementation}), --reencode {reencode}"));
     if wants("fan-out") {
         args.subscribers.iter().try_for_each(|&subscribers| fan_out(args, subscribers.into()))?;
     }
@@ -94,7 +112,10 @@ fn bench(args: &Args) -> anyhow::Result<()> {
         publish(args)?;
     }
     if wants("threads") {
-        threads(args)?;
+        threads(args, &cores)?;
+    }
+    if !args.beside.is_empty() {
+        args.subscribers.iter().try_for_each(|&subscribers| beside::fan_out(args, subscribers.into()))?;
     }
     Ok(())
 }
@@ -157,24 +178,37 @@ fn publish(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn threads(args: &Args) -> anyhow::Result<()> {
+/// What more threads bring, and what they cost each other: without locks and shared caches between
+/// them, an OK takes as much CPU by many as by one.
+fn threads(args: &Args, cores: &[usize]) -> anyhow::Result<()> {
     let frames = frames(&notes(20_000));
     let load = Load { frames: &frames, publishers: 8, subscribers: 0, window: args.window.into() };
-    let both = [RELAY_CORE, CLIENT_CORE];
+    let oks = frames.len() as f64;
+    let mut relay_cores = cores.to_vec();
+    // Where there are two, a second thread has only the one of the clients.
+    if cores.len() > 2 {
+        relay_cores.retain(|core| *core != CLIENT_CORE);
+    }
+    let counts: Vec<u16> = std::iter::once(1).chain(args.threads.iter().copied()).collect();
     let mut rounds = Vec::new();
     for _ in 0..args.rounds {
-        let rate = |threads| -> anyhow::Result<f64> {
-            let outcome = play(&relay_sim(args, "full", threads), &both, &load)?;
-            Ok(frames.len() as f64 / outcome.elapsed.as_secs_f64())
-        };
-        rounds.push((rate(1)?, rate(2)?));
+        let play = |threads: &u16| play(&relay_sim(args, "full", (*threads).into()), &relay_cores, &load);
+        rounds.push(counts.iter().map(play).collect::<anyhow::Result<Vec<Outcome>>>()?);
     }
-    say(&format!(
-        "threads: {:.0} OK/s with one and {:.0} with two, --verify full: {:.2} x",
-        median(rounds.iter().map(|(one, _)| *one)),
-        median(rounds.iter().map(|(_, two)| *two)),
-        median(rounds.iter().map(|(one, two)| two / one)),
-    ));
+    let rate = |outcome: &Outcome| oks / outcome.elapsed.as_secs_f64();
+    let each = |outcome: &Outcome| outcome.relay_cpu_ns as f64 / oks / 1e3;
+    let shared = if cores.len() > 2 { "" } else { ", which the clients share" };
+    say(&format!("threads, --verify full, on {} cores{shared}:", relay_cores.len()));
+    for (n, count) in counts.iter().enumerate() {
+        let column = |value: &dyn Fn(&[Outcome]) -> f64| median(rounds.iter().map(|round| value(round)));
+        say(&format!(
+            "  {count:>2}: {:.0} OK/s, {:.2} x one; {:.1} µs CPU an OK, {:.2} x one",
+            column(&|round| rate(&round[n])),
+            column(&|round| rate(&round[n]) / rate(&round[0])),
+            column(&|round| each(&round[n])),
+            column(&|round| each(&round[n]) / each(&round[0])),
+        ));
+    }
     Ok(())
 }
 
@@ -232,6 +266,7 @@ fn floor(script: &NamedTempFile) -> Vec<String> {
 fn relay_sim(args: &Args, verify: &str, threads: usize) -> Vec<String> {
     let implementation = args.implementation.to_string();
     let threads = threads.to_string();
+    let reencode = name(&args.reencode);
     let flags = [
         RELAY_ROLE,
         "--announce",
@@ -247,8 +282,15 @@ fn relay_sim(args: &Args, verify: &str, threads: usize) -> Vec<String> {
         verify,
         "--threads",
         &threads,
+        "--reencode",
+        &reencode,
     ];
     flags.map(str::to_owned).to_vec()
+}
+
+/// A value as the command line has it.
+fn name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// A relay's process; killed when it is dropped.
@@ -276,6 +318,12 @@ fn play(relay: &[String], cores: &[usize], load: &Load<'_>) -> anyhow::Result<Ou
     let address = announcement.listening.strip_prefix("ws://").context("the relay does not speak ws")?;
     let address: SocketAddr = address.parse()?;
     driver::play(address, &CpuClock::of_process(relay.0.id())?, load)
+}
+
+/// The cores that this process may use.
+fn cores() -> anyhow::Result<Vec<usize>> {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).context("cannot see which cores there are")?;
+    Ok((0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false)).collect())
 }
 
 fn pin(cores: &[usize]) -> anyhow::Result<()> {
