@@ -7,6 +7,7 @@ mod echo;
 mod fan_out;
 mod idle;
 mod stream;
+mod vectored;
 
 use std::{process::ExitCode, sync::mpsc, thread};
 
@@ -49,6 +50,9 @@ enum Part {
     Echo,
     /// 5,000 connections that spoke once: memory each
     Idle,
+    /// Events copied into a write buffer, and events named where they are (`writev`): CPU of the
+    /// sender
+    Vectored,
 }
 
 /// The core of senders and servers, and that of their peers.
@@ -81,6 +85,9 @@ fn bench(args: &Args) -> anyhow::Result<()> {
     }
     if wants(Part::Echo) {
         echo::measure(rounds)?;
+    }
+    if wants(Part::Vectored) {
+        vectored::measure(rounds)?;
     }
     Ok(())
 }
