@@ -318,7 +318,7 @@ pub struct Explain {
     pub seconds: Option<f64>,
 
     /// Split the plan between so many agents (processes that play it together), and print what each
-    /// does and the hash of the plan.
+    /// has to carry and the hash of the plan. No command plays a share yet.
     #[arg(long, value_name = "N")]
     pub agents: Option<NonZeroU16>,
 

@@ -141,7 +141,7 @@ impl Explanation<'_> {
             sources: &scenario.sources,
             seconds: scenario.seconds,
             seed: *seed,
-            corpus: record::corpus(corpus),
+            corpus: record::corpus_record(corpus),
             set_aside: &workload.set_aside,
             stored: workload.stored,
             fresh: workload.fresh,

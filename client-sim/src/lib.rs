@@ -55,7 +55,7 @@ pub mod workload;
 use codecs::{Format, Implementation};
 use wire::Compression;
 
-pub use self::cli::main;
+pub use self::{cli::main, record::corpus_record};
 
 /// Names of all wire formats, in the order of every table.
 pub fn known_formats() -> Vec<&'static str> {

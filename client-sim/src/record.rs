@@ -95,7 +95,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         started_utc: facts.started_utc.clone(),
         cell: cell(facts),
         seed: facts.seed,
-        corpus: corpus(facts.corpus),
+        corpus: corpus_record(facts.corpus),
         status,
         agreement: AgreementRecord {
             token: facts.prepared.agreement.token.clone(),
@@ -133,7 +133,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
 }
 
 /// The corpus as results name it.
-pub(crate) fn corpus(corpus: &Corpus) -> CorpusRecord {
+pub fn corpus_record(corpus: &Corpus) -> CorpusRecord {
     CorpusRecord {
         name: corpus.name.clone(),
         sha256: corpus.fingerprint.to_string(),

@@ -11,9 +11,9 @@ impl Workload {
     /// SHA-256, in hex, of what is due and what must come of it: events, connections, instants,
     /// requests, answers.
     ///
-    /// Agents compare it before they play a plan together. One seed is not enough: instants come
-    /// from the logarithm of the C library, whose last bit may differ between versions and
-    /// processors. Two builds of the program may hash one plan differently.
+    /// For machines that are to play one plan together. One seed is not enough: instants come from
+    /// the logarithm of the C library, whose last bit may differ between versions and processors.
+    /// Two builds of the program may hash one plan differently.
     pub fn sha256(&self) -> String {
         // Names every field, so that a new one is hashed or left out on purpose.
         let Workload {

@@ -54,7 +54,7 @@ impl Events {
             Some(file) => Corpus::read(file.as_ref()).context("cannot read --corpus")?,
             None => Corpus::bundled(),
         };
-        let record = record_of(&corpus);
+        let record = client_sim::corpus_record(&corpus);
         let before = corpus.events.len();
         for name in formats {
             let codec = codec(name)?;
@@ -158,16 +158,6 @@ pub(crate) fn request(format: &str) -> Result<Value> {
 
 fn codec(format: &str) -> Result<&'static dyn Codec> {
     Ok(format.parse::<Format>()?.codec(Implementation::Library)?)
-}
-
-fn record_of(corpus: &Corpus) -> CorpusRecord {
-    CorpusRecord {
-        name: corpus.name.clone(),
-        sha256: corpus.fingerprint.to_string(),
-        events: corpus.events.len() as u64,
-        origin: corpus.origin.to_string(),
-        kinds: corpus.kinds().into_iter().map(|(kind, count)| (kind.to_string(), count as u64)).collect(),
-    }
 }
 
 #[cfg(test)]

@@ -73,7 +73,11 @@ fn median_of(cell: &BrowserCell, of: impl Fn(&BrowserBlock) -> Option<f64>) -> O
 
 /// The cells in numbers.
 pub(crate) fn figures(found: &Browser) -> Vec<PageFigures> {
-    let of = |cell: &BrowserCell| PageFigures {
+    found.cells.iter().map(|cell| figures_of(found, cell)).collect()
+}
+
+fn figures_of(found: &Browser, cell: &BrowserCell) -> PageFigures {
+    PageFigures {
         id: cell.id.clone(),
         blocks: cell.blocks.len() as u64,
         usable_blocks: cell.blocks.iter().filter(|block| block.why.is_empty()).count() as u64,
@@ -83,8 +87,7 @@ pub(crate) fn figures(found: &Browser) -> Vec<PageFigures> {
             .collect(),
         heap_bytes: median_of(cell, |block| block.heap_bytes.map(|bytes| bytes as f64)),
         peak_bytes: median_of(cell, |block| block.peak_bytes.map(|bytes| bytes as f64)),
-    };
-    found.cells.iter().map(of).collect()
+    }
 }
 
 /// The cells of each load, its anchor first.
@@ -159,13 +162,13 @@ fn table(found: &Browser, load: &[BrowserCell], comparisons: &[Comparison]) -> T
     headings.extend(found.software.has_cpu().then_some("heap MB"));
     let mut table = Table::new(names, &headings);
     for cell in load {
+        let figures = figures_of(found, cell);
         let mut row = vec![label(cell)];
         if over_sockets {
             row.extend([cell.compression.clone(), if cell.batched { "on" } else { "off" }.to_owned()]);
         }
         for metric in metrics {
-            let ns = median_of(cell, |block| value(block, *metric));
-            row.push(shown(ns, metric.unit()));
+            row.push(shown(figures.figures.get(metric).copied(), metric.unit()));
             let found = comparisons.iter().find(|c| c.cell == cell.id && c.metric == *metric);
             row.push(found.map_or_else(|| NOTHING.to_owned(), Comparison::short));
         }
@@ -179,10 +182,8 @@ fn table(found: &Browser, load: &[BrowserCell], comparisons: &[Comparison]) -> T
         } else {
             number::three(cell.script_gzip_bytes as f64 / 1e3)
         });
-        let usable = cell.blocks.iter().filter(|block| block.why.is_empty()).count();
-        row.push(format!("{usable}/{}", cell.blocks.len()));
-        let heap_bytes = median_of(cell, |block| block.heap_bytes.map(|bytes| bytes as f64));
-        row.extend(found.software.has_cpu().then(|| shown(heap_bytes, 1e6)));
+        row.push(format!("{}/{}", figures.usable_blocks, figures.blocks));
+        row.extend(found.software.has_cpu().then(|| shown(figures.heap_bytes, 1e6)));
         table.rows.push(row);
     }
     table

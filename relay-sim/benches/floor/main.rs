@@ -28,6 +28,19 @@ use relay_sim::{Announcement, Reencode, floor::Script};
 use secp256k1::{SECP256K1, XOnlyPublicKey, schnorr::Signature};
 use tempfile::NamedTempFile;
 
+/// What is played.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// One event to many subscribers, and the floor's
+    FanOut,
+    /// Publications without a subscriber, and the floor's
+    Publish,
+    /// Publications to relays of several threads
+    Threads,
+    /// The fan-outs of relays of others, started by --beside
+    Beside,
+}
+
 /// Relay CPU for each delivery and each OK, beside a relay that does no Nostr work.
 #[derive(Debug, Parser)]
 #[command(name = "floor")]
@@ -44,9 +57,9 @@ struct Args {
     #[arg(long, default_value_t = Implementation::Library)]
     implementation: Implementation,
 
-    /// Which parts: fan-out, publish, threads.
-    #[arg(long, value_delimiter = ',', default_values_t = ["fan-out", "publish", "threads"].map(str::to_owned))]
-    parts: Vec<String>,
+    /// What is played.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::FanOut, Part::Publish, Part::Threads])]
+    parts: Vec<Part>,
 
     /// When relay-sim encodes an event of its publisher's format anew.
     #[arg(long, value_enum, default_value_t = Reencode::Always)]
@@ -60,8 +73,8 @@ struct Args {
     #[arg(long, value_delimiter = ',', default_values_t = [8, 500], value_parser = clap::value_parser!(u16).range(1..=1_000))]
     subscribers: Vec<u16>,
 
-    /// A relay of others that plays the fan-outs beside relay-sim; {address} in its command stands
-    /// for what it is to listen on. May be repeated.
+    /// A relay of others that plays the fan-outs beside relay-sim in the part beside; {address} in
+    /// its command stands for what it is to listen on. May be repeated.
     #[arg(long, value_name = "NAME=COMMAND")]
     beside: Vec<Other>,
 
@@ -101,20 +114,21 @@ fn say(line: &impl std::fmt::Display) {
 fn bench(args: &Args) -> anyhow::Result<()> {
     let cores = cores()?;
     pin(&[CLIENT_CORE])?;
-    let wants = |part: &str| args.parts.iter().any(|wanted| wanted == part);
+    let wants = |part| args.parts.contains(&part);
     let Args { rounds, window, implementation, reencode, .. } = args;
     let reencode = name(reencode);
     say(&format!("{rounds} rounds, window {window}, JSON ({implementation}), --reencode {reencode}"));
-    if wants("fan-out") {
+    if wants(Part::FanOut) {
         args.subscribers.iter().try_for_each(|&subscribers| fan_out(args, subscribers.into()))?;
     }
-    if wants("publish") {
+    if wants(Part::Publish) {
         publish(args)?;
     }
-    if wants("threads") {
+    if wants(Part::Threads) {
         threads(args, &cores)?;
     }
-    if !args.beside.is_empty() {
+    if wants(Part::Beside) {
+        ensure!(!args.beside.is_empty(), "--parts beside needs a relay: --beside 'NAME=COMMAND {{address}}'");
         args.subscribers.iter().try_for_each(|&subscribers| beside::fan_out(args, subscribers.into()))?;
     }
     Ok(())
