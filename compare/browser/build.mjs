@@ -43,6 +43,14 @@ function writeSchemas() {
   write("src/schemas.json", `${JSON.stringify(schemas, null, 1)}\n`);
 }
 
+/** Modules of WebAssembly as they stand in the script: gzipped, in base64, a file each. */
+function writeModules() {
+  for (const file of readdirSync(path("wasm")).filter((file) => file.endsWith(".wasm"))) {
+    const gzipped = gzipSync(readFileSync(path(`wasm/${file}`)), { level: 9, mtime: 0 });
+    write(`src/wasm/${file.replace(".wasm", ".json")}`, `${JSON.stringify(Buffer.from(gzipped).toString("base64"))}\n`);
+  }
+}
+
 const OPTIONS = { bundle: true, format: "iife", target: "es2022", minify: true, write: false, absWorkingDir: path(".") };
 
 /** The packages behind a bundle's inputs. */
@@ -75,6 +83,7 @@ function licences(names) {
     const { version, license } = manifest(name);
     return `${name} ${version}: ${license}\n\n${licenceOf(name)}\n`;
   });
+  parts.push(`The modules of WebAssembly, of crates:\n\n${readFileSync(path("wasm/LICENSES.txt"), "utf8")}`);
   return `What page.js contains besides this project's code.\n\n${parts.join(`\n${"-".repeat(72)}\n\n`)}`;
 }
 
@@ -87,6 +96,7 @@ async function sizeOf({ source: { file, make, args } }) {
 }
 
 writeSchemas();
+writeModules();
 const page = await build({
   ...OPTIONS,
   entryPoints: ["src/page.js"],

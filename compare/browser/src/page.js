@@ -15,11 +15,25 @@ import * as msgpack from "./libraries/msgpack.js";
 import * as msgpackr from "./libraries/msgpackr.js";
 import * as protobufEs from "./libraries/protobuf-es.js";
 import * as protobufJs from "./libraries/protobufjs.js";
+import * as wasm from "./wasm.js";
 import { HAS_TO_HEX, useHex } from "./bytes.js";
 import { ROWS, TASKS } from "./rows.js";
 import { Subscription } from "./subscription.js";
 
-const MODULES = { ...engine, ...tuned, ...tasks, ...capnpEs, ...cborX, ...cborg, ...fzstd, ...msgpack, ...msgpackr, ...protobufEs, ...protobufJs };
+const MODULES = {
+  ...engine,
+  ...tuned,
+  ...wasm,
+  ...tasks,
+  ...capnpEs,
+  ...cborX,
+  ...cborg,
+  ...fzstd,
+  ...msgpack,
+  ...msgpackr,
+  ...protobufEs,
+  ...protobufJs,
+};
 
 /** Events between two looks at the clock. */
 const CLOCK_EVERY = 32;
@@ -34,9 +48,9 @@ function named(name) {
 let planted = null;
 
 /** The row's function or functions. */
-function make({ name, source, hex }) {
+async function make({ name, source, hex }) {
   useHex(hex === "table" || !HAS_TO_HEX ? "table" : "native");
-  const made = MODULES[source.make](...source.args);
+  const made = await MODULES[source.make](...source.args);
   if (name !== planted) return made;
   const altered = (event) => (event.kind === 1 ? { ...event, content: `${event.content} ` } : event);
   return { ...made, event: (data) => altered(made.event(data)) };
@@ -123,7 +137,7 @@ globalThis.bench = {
   async check(name, set) {
     const row = named(name);
     say(`${name}: comparing every event with JSON.parse`);
-    const { event } = make(row);
+    const { event } = await make(row);
     if (reference.set !== set) reference = { set, texts: await texts(set, "json") };
     const [given, expected] = [await inputs(row, set), reference.texts];
     if (given.length !== expected.length) throw new Error(`${given.length} frames for ${expected.length} events`);
@@ -183,7 +197,7 @@ globalThis.bench = {
     subscription?.close();
     const row = named(name);
     const isZstd = token.endsWith("+zstd");
-    const { message } = isZstd ? fzstd.overZstd(make(row), row.input) : make(row);
+    const { message } = isZstd ? fzstd.overZstd(await make(row), row.input) : await make(row);
     subscription = new Subscription(message, url, token, isZstd ? fzstd.plain(request) : request);
     say(says);
     return subscription.open();

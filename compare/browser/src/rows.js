@@ -17,6 +17,8 @@ const library = (name, format, library, file, make, ...args) =>
 const zstd = (format, make) => ({ ...library(`${format}:fzstd`, format, "fzstd", "fzstd", make), compression: "zstd" });
 const tuned = (format, make) => row(`${format}:tuned`, format, "tuned", null, "tuned.js", make);
 const head = (format, make) => row(`${format}:head`, format, "head", null, "tuned.js", make);
+/** `codecs` in WebAssembly (wasm/), the same decoder as that of native clients. */
+const wasm = (format, make) => row(`${format}:wasm`, format, "tuned", null, "wasm.js", make);
 const table = (row) => ({ ...row, name: `${row.name}:table-hex`, hex: "table" });
 
 const CBOR_X = library("cbor-packed:cbor-x", "cbor-packed", "cbor-x", "cbor-x", "cborX", "packed");
@@ -33,6 +35,7 @@ export const ROWS = [
   table(CBOR_X),
   library("cbor-packed:cborg", "cbor-packed", "cborg", "cborg", "cborg", "packed"),
   tuned("cbor-packed", "tunedCborPacked"),
+  wasm("cbor-packed", "wasmCborPacked"),
   library("cbor-intkey:cbor-x", "cbor-intkey", "cbor-x", "cbor-x", "cborX", "intkey"),
   library("cbor-intkey:cborg", "cbor-intkey", "cborg", "cborg", "cborg", "intkey"),
   library("proto-string:protobufjs", "proto-string", "protobufjs", "protobufjs", "protobufJs", "nostr"),
@@ -40,13 +43,17 @@ export const ROWS = [
   library("proto-binary:protobufjs", "proto-binary", "protobufjs", "protobufjs", "protobufJs", "nostr_binary"),
   library("proto-binary:protobuf-es", "proto-binary", "@bufbuild/protobuf", "protobuf-es", "protobufEs", "nostr_binary"),
   tuned("proto-binary", "tunedProtoBinary"),
+  wasm("proto-binary", "wasmProtoBinary"),
   tuned("capnp", "tunedCapnp"),
+  wasm("capnp", "wasmCapnp"),
   library("capnp:capnp-es", "capnp", "capnp-es", "capnp-es", "capnpEs"),
   DANNYPACK,
   table(DANNYPACK),
+  wasm("dannypack", "wasmDannypack"),
   zstd("dannypack", "zstdDannypack"),
   head("dannypack", "headOfDannypack"),
   tuned("notepack", "tunedNotepack"),
+  wasm("notepack", "wasmNotepack"),
   head("notepack", "headOfNotepack"),
   library("msgpack:@msgpack", "msgpack", "@msgpack/msgpack", "msgpack", "msgpack"),
   library("msgpack:msgpackr", "msgpack", "msgpackr", "msgpackr", "msgpackR"),
