@@ -26,7 +26,7 @@ function write(name, content) {
   writeFileSync(path(name), bytes);
 }
 
-/** What protobufjs and protobuf-es need of the schemas, instead of the code that their compilers write. */
+/** What protobuf-es needs of the schemas, as its compiler writes it. */
 function writeSchemas() {
   const schemas = {};
   for (const name of ["nostr", "nostr_binary"]) {
@@ -38,7 +38,7 @@ function writeSchemas() {
     const fields = file.messageType.flatMap((type) => type.field).filter((field) => field.typeName);
     for (const field of fields) field.typeName = `.${name}.${field.typeName.split(".").pop()}`;
     const bytes = descriptor.FileDescriptorProto.encode(file).finish();
-    schemas[name] = { json: root.toJSON(), descriptor: Buffer.from(bytes).toString("base64") };
+    schemas[name] = Buffer.from(bytes).toString("base64");
   }
   write("src/schemas.json", `${JSON.stringify(schemas, null, 1)}\n`);
 }

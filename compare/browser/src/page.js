@@ -14,7 +14,8 @@ import * as fzstd from "./libraries/fzstd.js";
 import * as msgpack from "./libraries/msgpack.js";
 import * as msgpackr from "./libraries/msgpackr.js";
 import * as protobufEs from "./libraries/protobuf-es.js";
-import * as protobufJs from "./libraries/protobufjs.js";
+import * as protobufJsBinary from "./libraries/protobufjs-binary.js";
+import * as protobufJsString from "./libraries/protobufjs-string.js";
 import * as wasm from "./wasm.js";
 import { HAS_TO_HEX, useHex } from "./bytes.js";
 import { ROWS, TASKS } from "./rows.js";
@@ -32,7 +33,8 @@ const MODULES = {
   ...msgpack,
   ...msgpackr,
   ...protobufEs,
-  ...protobufJs,
+  ...protobufJsBinary,
+  ...protobufJsString,
 };
 
 /** Events between two looks at the clock. */

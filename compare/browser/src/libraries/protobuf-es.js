@@ -4,7 +4,7 @@ import SCHEMAS from "../schemas.json" with { type: "json" };
 import { protoItem, protoMessage } from "./common.js";
 
 export function protobufEs(schema) {
-  const file = fileDesc(SCHEMAS[schema].descriptor);
+  const file = fileDesc(SCHEMAS[schema]);
   const message = (name) => messageDesc(file, file.messages.findIndex((found) => found.name === name));
   const [Event, RelayMsg] = [message("Event"), message("RelayMsg")];
   const item = protoItem(schema, ({ createdAt }) => Number(createdAt));

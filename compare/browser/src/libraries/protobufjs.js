@@ -1,12 +1,10 @@
-import protobuf from "protobufjs/light.js";
-import SCHEMAS from "../schemas.json" with { type: "json" };
+// By static code that pbjs writes (`npm run protobuf`), decoders only (docs/browsers.md says why).
+
 import { protoItem, protoMessage } from "./common.js";
 
-/** Its decoders are made from the schema when the page loads; the static ones of pbjs are the same code. */
-export function protobufJs(schema) {
-  const root = protobuf.Root.fromJSON(SCHEMAS[schema].json);
-  const [Event, RelayMsg] = ["Event", "RelayMsg"].map((name) => root.lookupType(`${schema}.${name}`));
-  const item = protoItem(schema, ({ created_at }) => (typeof created_at === "number" ? created_at : created_at.toNumber()));
+/** A decoder by the types of a schema. */
+export function protobufJs(schema, { Event, RelayMsg }) {
+  const item = protoItem(schema, ({ createdAt }) => (typeof createdAt === "number" ? createdAt : createdAt.toNumber()));
   return {
     event: (bytes) => item(Event.decode(bytes)),
     message(bytes) {
