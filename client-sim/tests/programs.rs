@@ -7,6 +7,7 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -98,56 +99,68 @@ fn stdout(output: &Output) -> String {
 
 #[test]
 fn every_format_and_compression_plays_with_a_balanced_ledger() {
+    let plays = |format: Format| Compression::NAMES.map(move |compression| (format, compression));
+    // Compression does not depend on the format, and these runs take seconds.
+    let once = |(format, compression): &(Format, &str)| {
+        format.spec().group != codecs::Group::Other || *compression == "none"
+    };
+    let all: Vec<_> = Format::all().flat_map(plays).filter(once).collect();
+    // A run mostly waits.
+    let played = thread::scope(|scope| {
+        let parts = all.chunks(all.len().div_ceil(4));
+        let threads: Vec<_> = parts.map(|part| scope.spawn(|| plays_with_a_balanced_ledger(part))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert!(played.len() == all.len() && played.iter().all(|counts| *counts == played[0]), "{played:?}");
+}
+
+/// Deliveries and requests of each run.
+fn plays_with_a_balanced_ledger(cells: &[(Format, &str)]) -> Vec<(u64, u64, u64)> {
     let setup = Setup::new();
-    let mut seen = None;
-    for format in Format::all() {
-        for compression in Compression::NAMES {
-            if format.spec().group == codecs::Group::Other && compression != "none" {
-                continue; // compression does not depend on the format, and these runs take seconds
-            }
-            let output = setup.run(&[
-                "--format",
-                format.name(),
-                "--compression",
-                compression,
-                "--comparable-with",
-                &client_sim::known_formats().join(","),
-            ]);
-            let text = stderr(&output);
-            // Allows 3: a busy machine may make the timing of a short run invalid, but never its
-            // ledger.
-            assert!(matches!(output.status.code(), Some(0 | 3)), "{format} {compression}: {text}");
-            let record = setup.record();
-            record.counts.balanced().unwrap();
-            assert_eq!(record.status, Status::Complete);
-            assert_eq!(
-                (record.cell.format.as_str(), record.cell.compression.as_str()),
-                (format.name(), compression)
-            );
-            assert_eq!(record.cell.verify, "full");
-            assert_eq!(record.corpus.origin, "generated");
-            let relay = record.relay.as_ref().unwrap();
-            assert!(relay.own && relay.pid != Some(std::process::id()));
-            assert!(record.relay_cpu.is_some_and(|cpu| cpu.total_ns > 0));
-            let states = record.compression_memory.map(|memory| {
-                let relay = memory.relay_bytes_per_connection.unwrap() + memory.relay_shared_bytes.unwrap();
-                (memory.client_bytes_per_connection + memory.client_shared_bytes, relay)
-            });
-            assert!(
-                states.map_or(compression == "none", |(client, relay)| client > 10_000 && relay > 10_000),
-                "{format} {compression}: {states:?}"
-            );
-            let extensions = record.agreement.extensions.as_deref().unwrap_or_default();
-            assert_eq!(
-                extensions.contains("permessage-deflate"),
-                compression.starts_with("deflate"),
-                "{extensions}"
-            );
-            let deliveries = (record.counts.planned, record.counts.deliveries, record.counts.requests);
-            assert!(deliveries.0 > 0 && deliveries.1 > deliveries.0 && deliveries.2 > 0, "{deliveries:?}");
-            assert_eq!(*seen.get_or_insert(deliveries), deliveries, "all formats play the same plan");
-        }
-    }
+    let play = |&(format, compression): &(Format, &str)| {
+        let output = setup.run(&[
+            "--format",
+            format.name(),
+            "--compression",
+            compression,
+            "--comparable-with",
+            &client_sim::known_formats().join(","),
+        ]);
+        let text = stderr(&output);
+        // Allows 3: a busy machine may make the timing of a short run invalid, but never its
+        // ledger.
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{format} {compression}: {text}");
+        let record = setup.record();
+        record.counts.balanced().unwrap();
+        assert_eq!(record.status, Status::Complete);
+        assert_eq!(
+            (record.cell.format.as_str(), record.cell.compression.as_str()),
+            (format.name(), compression)
+        );
+        assert_eq!(record.cell.verify, "full");
+        assert_eq!(record.corpus.origin, "generated");
+        let relay = record.relay.as_ref().unwrap();
+        assert!(relay.own && relay.pid != Some(std::process::id()));
+        assert!(record.relay_cpu.is_some_and(|cpu| cpu.total_ns > 0));
+        let states = record.compression_memory.map(|memory| {
+            let relay = memory.relay_bytes_per_connection.unwrap() + memory.relay_shared_bytes.unwrap();
+            (memory.client_bytes_per_connection + memory.client_shared_bytes, relay)
+        });
+        assert!(
+            states.map_or(compression == "none", |(client, relay)| client > 10_000 && relay > 10_000),
+            "{format} {compression}: {states:?}"
+        );
+        let extensions = record.agreement.extensions.as_deref().unwrap_or_default();
+        assert_eq!(
+            extensions.contains("permessage-deflate"),
+            compression.starts_with("deflate"),
+            "{extensions}"
+        );
+        let deliveries = (record.counts.planned, record.counts.deliveries, record.counts.requests);
+        assert!(deliveries.0 > 0 && deliveries.1 > deliveries.0 && deliveries.2 > 0, "{deliveries:?}");
+        deliveries
+    };
+    cells.iter().map(play).collect()
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use codecs::{ClientMessage, Event, Format};
+use futures::future::join_all;
 use relay_sim::BatchLimits;
 use wire::{Compression, Offer};
 
@@ -36,24 +37,30 @@ async fn publish(client: &mut Client, events: &[Event<'static>]) {
 
 #[tokio::test]
 async fn stored_and_live_events_come_in_batches_in_every_format_and_under_every_layer() {
+    let layers = Format::all().flat_map(|format| {
+        let of_json = move |c: &Compression| format == Format::JSON || c.name() == "none";
+        compressions().filter(of_json).map(move |compression| (format, compression))
+    });
+    // At once, because a relay takes a second to stop.
+    join_all(layers.map(|(format, compression)| stored_and_live_events_come_in_batches(format, compression)))
+        .await;
+}
+
+async fn stored_and_live_events_come_in_batches(format: Format, compression: Compression) {
     let all = notes(7);
     let newest_first: Vec<_> = all[..4].iter().rev().cloned().collect();
-    for format in Format::all() {
-        for compression in compressions().filter(|c| format == Format::JSON || c.name() == "none") {
-            let relay = relay(LONG, 3, 1 << 20).await;
-            let mut publisher = relay.json_client().await;
-            let mut reader = batched(&relay, format, compression).await;
-            publish(&mut publisher, &all[..4]).await;
-            reader.request("a", kinds(&[1])).await;
-            reader.expect(&batch("a", &newest_first[..3])).await;
-            reader.expect(&delivery("a", &newest_first[3])).await;
-            reader.expect(r#"["EOSE","a"]"#).await;
-            publish(&mut publisher, &all[4..]).await;
-            reader.expect(&batch("a", &all[4..])).await;
-            let totals = relay.stop().await;
-            assert_eq!((totals.deliveries_stored, totals.deliveries_live), (4, 3), "{format} {compression}");
-        }
-    }
+    let relay = relay(LONG, 3, 1 << 20).await;
+    let mut publisher = relay.json_client().await;
+    let mut reader = batched(&relay, format, compression).await;
+    publish(&mut publisher, &all[..4]).await;
+    reader.request("a", kinds(&[1])).await;
+    reader.expect(&batch("a", &newest_first[..3])).await;
+    reader.expect(&delivery("a", &newest_first[3])).await;
+    reader.expect(r#"["EOSE","a"]"#).await;
+    publish(&mut publisher, &all[4..]).await;
+    reader.expect(&batch("a", &all[4..])).await;
+    let totals = relay.stop().await;
+    assert_eq!((totals.deliveries_stored, totals.deliveries_live), (4, 3), "{format} {compression}");
 }
 
 #[tokio::test]
