@@ -1,0 +1,473 @@
+//! One agent, without socket and clock: what it answers, and what its player is told.
+
+use std::collections::VecDeque;
+
+use crate::{
+    message::{Claim, Command, Facts, Phase, Ping, Pong, Reply, bounded},
+    spec::{Block, BlockKey, Identity, Spec},
+    times::{FIRST_PING_NS, FURTHEST_START_NS, LEAST_WAIT_NS, SILENCE_NS, STOP_NS},
+};
+
+/// What an agent's own command line allows, whatever a coordinator says.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// URLs of relays that it may play against, each in full.
+    pub targets: Vec<String>,
+    /// Most events per second that a block may ask for over all agents. A block that states no rate
+    /// is refused then.
+    pub max_rate_per_s: Option<u32>,
+    /// Program and data of this agent.
+    pub identity: Identity,
+}
+
+impl Policy {
+    /// Why the agent takes no part in this run.
+    pub fn refuses_run(&self, spec: &Spec, of: u16) -> Option<String> {
+        if spec.of != of {
+            return Some(format!("the run has {} agents, and this agent was started for {of}", spec.of));
+        }
+        self.identity.difference(&spec.identity)
+    }
+
+    /// Why the agent does not play this block.
+    pub fn refuses(&self, block: &Block) -> Option<String> {
+        if let Err(error) = block.play.check() {
+            return Some(error.to_string());
+        }
+        let same = |allowed: &&String| allowed.trim_end_matches('/') == block.play.url.trim_end_matches('/');
+        if self.targets.iter().find(same).is_none() {
+            return Some(format!("this agent's command line does not allow the target {}", block.play.url));
+        }
+        match (self.max_rate_per_s, block.play.rate_per_s) {
+            (Some(most), Some(rate)) if rate > most => {
+                Some(format!("{rate} events/s are above this agent's --max-rate {most}"))
+            }
+            (Some(_), None) => {
+                Some("the block states no rate, and this agent has a --max-rate: run with --rates".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// How a player ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ending {
+    /// Exit code of its process; `None` when a signal ended it.
+    pub exit_code: Option<i32>,
+    /// The record that it wrote.
+    pub record: Vec<u8>,
+}
+
+/// What an agent's driver has to do.
+#[derive(Debug, PartialEq)]
+pub enum Output {
+    /// Start a player, which prepares this block.
+    Prepare(Box<Block>),
+    /// Tell the player its time zero, by this machine's monotonic clock.
+    Start {
+        /// Nanoseconds.
+        at_ns: u64,
+    },
+    /// Stop the player.
+    Stop,
+    /// Publish the record of this block.
+    Publish(BlockKey, Ending),
+    /// End.
+    Leave(Left),
+}
+
+/// How an agent's part in a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Left {
+    /// The run is over.
+    Finished,
+    /// The run ended early.
+    Stopped {
+        /// Why.
+        reason: String,
+        /// A record that could not be published, and its block.
+        unpublished: Option<(BlockKey, Ending)>,
+    },
+}
+
+/// An agent that holds a slot. Every `now_ns` is of this machine's monotonic clock.
+#[derive(Debug)]
+pub struct Agent {
+    nonce: u64,
+    policy: Policy,
+    phase: Phase,
+    block: Option<BlockKey>,
+    facts: Option<Facts>,
+    start_ns: u64,
+    /// The player runs.
+    playing: bool,
+    heard_ns: u64,
+    has_heard: bool,
+    stopping: Option<Stopping>,
+    outputs: VecDeque<Output>,
+}
+
+#[derive(Debug)]
+struct Stopping {
+    reason: String,
+    by_ns: u64,
+    /// Whether a coordinator is left to fetch a record.
+    publishes: bool,
+    unpublished: Option<(BlockKey, Ending)>,
+    has_left: bool,
+}
+
+impl Agent {
+    /// An agent whose claim was accepted.
+    pub fn new(claim: &Claim, policy: Policy, now_ns: u64) -> Agent {
+        Agent {
+            nonce: claim.nonce,
+            policy,
+            phase: Phase::Claimed,
+            block: None,
+            facts: None,
+            start_ns: 0,
+            playing: false,
+            heard_ns: now_ns,
+            has_heard: false,
+            stopping: None,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// How far the agent is.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// What to do next; `None` when there is nothing.
+    pub fn next_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Answers a ping. The driver sets `left_ns` when the answer leaves.
+    pub fn ping(&mut self, now_ns: u64, ping: Ping) -> Pong {
+        (self.heard_ns, self.has_heard) = (now_ns, true);
+        self.tick(now_ns);
+        Pong {
+            seq: ping.seq,
+            nonce: self.nonce,
+            arrived_ns: now_ns,
+            left_ns: now_ns,
+            block: self.block,
+            phase: self.phase,
+            facts: self.facts.clone(),
+            failure: self.stopping.as_ref().map(|stopping| stopping.reason.clone()),
+        }
+    }
+
+    /// Obeys the coordinator, or refuses and stops.
+    pub fn command(&mut self, now_ns: u64, command: Command) -> Reply {
+        let refusal = match command {
+            _ if self.stopping.is_some() => Some("the agent is stopping".to_owned()),
+            Command::Prepare(block) => self.prepare(block),
+            Command::Start { at_ns } => self.start(now_ns, at_ns),
+            Command::Leave => self.leave(),
+        };
+        match refusal {
+            None => Reply::Accepted,
+            Some(reason) => {
+                self.stop(now_ns, reason.clone(), true);
+                Reply::Refused(bounded(reason))
+            }
+        }
+    }
+
+    fn prepare(&mut self, block: Box<Block>) -> Option<String> {
+        let between = matches!(self.phase, Phase::Claimed | Phase::Published);
+        if !between || self.playing {
+            return Some("a block is under way".to_owned());
+        }
+        if let Some(reason) = self.policy.refuses(&block) {
+            return Some(reason);
+        }
+        if self.block == Some(block.key()) {
+            return Some("the block was played before".to_owned());
+        }
+        (self.phase, self.block, self.facts) = (Phase::Preparing, Some(block.key()), None);
+        self.playing = true;
+        self.outputs.push_back(Output::Prepare(block));
+        None
+    }
+
+    fn start(&mut self, now_ns: u64, at_ns: u64) -> Option<String> {
+        if self.phase != Phase::Prepared {
+            return Some("no block is prepared".to_owned());
+        }
+        let wait_ns = at_ns.saturating_sub(now_ns);
+        if !(LEAST_WAIT_NS..=FURTHEST_START_NS).contains(&wait_ns) {
+            return Some(format!("the start is {} ms ahead: too late, or too far", wait_ns / 1_000_000));
+        }
+        (self.phase, self.start_ns) = (Phase::Armed, at_ns);
+        self.outputs.push_back(Output::Start { at_ns });
+        None
+    }
+
+    fn leave(&mut self) -> Option<String> {
+        if self.playing || self.phase == Phase::Drained {
+            return Some("a block is under way".to_owned());
+        }
+        self.outputs.push_back(Output::Leave(Left::Finished));
+        None
+    }
+
+    /// The player waits for its start.
+    pub fn prepared(&mut self, facts: Facts) {
+        if self.phase == Phase::Preparing {
+            (self.phase, self.facts) = (Phase::Prepared, Some(facts));
+        }
+    }
+
+    /// The player has ended, with a record or a reason why it has none.
+    pub fn ended(&mut self, now_ns: u64, ending: Result<Ending, String>) {
+        self.tick(now_ns);
+        if !std::mem::take(&mut self.playing) {
+            return;
+        }
+        let Some(key) = self.block else { return };
+        if let Some(stopping) = &mut self.stopping {
+            match ending {
+                Ok(ending) if stopping.publishes => self.outputs.push_back(Output::Publish(key, ending)),
+                Ok(ending) => stopping.unpublished = Some((key, ending)),
+                Err(_) => {}
+            }
+            return self.leave_stopped();
+        }
+        match ending {
+            Ok(ending) if self.phase == Phase::Running => {
+                self.phase = Phase::Drained;
+                self.outputs.push_back(Output::Publish(key, ending));
+            }
+            Ok(ending) => {
+                self.stop(
+                    now_ns,
+                    format!("the player ended with {:?} before its start", ending.exit_code),
+                    true,
+                );
+            }
+            Err(reason) => self.stop(now_ns, reason, true),
+        }
+    }
+
+    /// The stream holds the record.
+    pub fn published(&mut self) {
+        if self.phase == Phase::Drained {
+            self.phase = Phase::Published;
+        }
+    }
+
+    /// The coordinator ended the run.
+    pub fn aborted(&mut self, now_ns: u64, reason: String) {
+        self.stop(now_ns, reason, true);
+        self.leave_stopped();
+    }
+
+    /// Server or coordinator are lost, or the agent itself was interrupted.
+    pub fn lost(&mut self, now_ns: u64, reason: String) {
+        self.stop(now_ns, reason, false);
+        self.leave_stopped();
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now_ns: u64) {
+        if self.phase == Phase::Armed && now_ns >= self.start_ns {
+            self.phase = Phase::Running;
+        }
+        if self.stopping.is_none() && now_ns >= self.deaf_ns() {
+            let reason = match self.has_heard {
+                true => format!("no ping for {} ms", SILENCE_NS / 1_000_000),
+                false => "no ping after the claim: no coordinator is there".to_owned(),
+            };
+            self.lost(now_ns, reason);
+        }
+        if let Some(stopping) = &self.stopping
+            && now_ns >= stopping.by_ns
+        {
+            self.playing = false;
+            self.leave_stopped();
+        }
+    }
+
+    /// When [`Agent::tick`] has something to do next.
+    pub fn wakes_ns(&self) -> u64 {
+        let stopped = self.stopping.as_ref().map(|stopping| stopping.by_ns);
+        let wakes = stopped.unwrap_or_else(|| self.deaf_ns());
+        if self.phase == Phase::Armed { wakes.min(self.start_ns) } else { wakes }
+    }
+
+    fn deaf_ns(&self) -> u64 {
+        self.heard_ns.saturating_add(if self.has_heard { SILENCE_NS } else { FIRST_PING_NS })
+    }
+
+    fn stop(&mut self, now_ns: u64, reason: String, publishes: bool) {
+        if let Some(stopping) = &mut self.stopping {
+            stopping.publishes &= publishes;
+            return;
+        }
+        let by_ns = now_ns.saturating_add(STOP_NS);
+        let reason = bounded(reason);
+        self.stopping = Some(Stopping { reason, by_ns, publishes, unpublished: None, has_left: false });
+        self.phase = Phase::Stopped;
+        if self.playing {
+            self.outputs.push_back(Output::Stop);
+        }
+    }
+
+    /// Leaves once the player has ended. What failed by itself stays until its coordinator knows.
+    fn leave_stopped(&mut self) {
+        if let Some(stopping) = &mut self.stopping
+            && !self.playing
+            && !std::mem::replace(&mut stopping.has_left, true)
+        {
+            let (reason, unpublished) = (stopping.reason.clone(), stopping.unpublished.take());
+            self.outputs.push_back(Output::Leave(Left::Stopped { reason, unpublished }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{block, claim, facts, policy};
+
+    const MS: u64 = 1_000_000;
+
+    fn agent() -> Agent {
+        let mut agent = Agent::new(&claim(), policy(), 0);
+        agent.ping(MS, Ping { seq: 1 });
+        agent
+    }
+
+    fn outputs(agent: &mut Agent) -> Vec<Output> {
+        std::iter::from_fn(|| agent.next_output()).collect()
+    }
+
+    fn running() -> Agent {
+        let mut agent = agent();
+        assert_eq!(agent.command(2 * MS, Command::Prepare(Box::new(block()))), Reply::Accepted);
+        agent.prepared(facts());
+        assert_eq!(agent.command(3 * MS, Command::Start { at_ns: 600 * MS }), Reply::Accepted);
+        assert_eq!(agent.ping(590 * MS, Ping { seq: 2 }).phase, Phase::Armed);
+        assert_eq!(agent.ping(600 * MS, Ping { seq: 3 }).phase, Phase::Running);
+        assert_eq!(outputs(&mut agent).len(), 2, "prepare and start");
+        agent
+    }
+
+    fn ending() -> Ending {
+        Ending { exit_code: Some(0), record: b"{}".to_vec() }
+    }
+
+    #[test]
+    fn a_block_is_played_and_published_once() {
+        let mut agent = running();
+        agent.ended(700 * MS, Ok(ending()));
+        assert_eq!(outputs(&mut agent), [Output::Publish(block().key(), ending())]);
+        agent.ended(700 * MS, Ok(ending()));
+        assert_eq!(outputs(&mut agent), [], "an end that is told twice");
+        agent.published();
+        assert_eq!(agent.phase(), Phase::Published);
+        assert_eq!(agent.command(800 * MS, Command::Leave), Reply::Accepted);
+        assert_eq!(outputs(&mut agent), [Output::Leave(Left::Finished)]);
+    }
+
+    #[test]
+    fn silence_stops_the_load_and_the_agent() {
+        let mut agent = running();
+        assert_eq!(agent.wakes_ns(), 1_200 * MS);
+        agent.tick(1_199 * MS);
+        assert_eq!(agent.phase(), Phase::Running);
+        agent.tick(1_200 * MS);
+        assert_eq!(outputs(&mut agent), [Output::Stop]);
+        agent.ended(1_250 * MS, Ok(Ending { exit_code: Some(5), ..ending() }));
+        let unpublished = Some((block().key(), Ending { exit_code: Some(5), ..ending() }));
+        let reason = "no ping for 600 ms".to_owned();
+        assert_eq!(outputs(&mut agent), [Output::Leave(Left::Stopped { reason, unpublished })]);
+    }
+
+    #[test]
+    fn an_abort_publishes_what_is_there() {
+        let mut agent = running();
+        agent.aborted(700 * MS, "agent 1 is lost".to_owned());
+        agent.aborted(700 * MS, "agent 1 is lost".to_owned());
+        assert_eq!(outputs(&mut agent), [Output::Stop]);
+        agent.ended(710 * MS, Ok(ending()));
+        let left = Left::Stopped { reason: "agent 1 is lost".to_owned(), unpublished: None };
+        assert_eq!(outputs(&mut agent), [Output::Publish(block().key(), ending()), Output::Leave(left)]);
+    }
+
+    #[test]
+    fn a_player_that_does_not_stop_is_left() {
+        let mut agent = running();
+        agent.lost(700 * MS, "disconnected".to_owned());
+        assert_eq!(outputs(&mut agent), [Output::Stop]);
+        agent.tick(agent.wakes_ns());
+        let left = Left::Stopped { reason: "disconnected".to_owned(), unpublished: None };
+        assert_eq!(outputs(&mut agent), [Output::Leave(left)]);
+    }
+
+    #[test]
+    fn what_the_command_line_does_not_allow_is_refused() {
+        let refused = |policy: Policy, block: Block| {
+            let mut agent = Agent::new(&claim(), policy, 0);
+            let reply = agent.command(MS, Command::Prepare(Box::new(block)));
+            let Reply::Refused(reason) = reply else { panic!("{reply:?}") };
+            assert_eq!((agent.phase(), agent.next_output()), (Phase::Stopped, None), "nothing was started");
+            reason
+        };
+        let mut elsewhere = block();
+        elsewhere.play.url = "wss://relay.example".to_owned();
+        assert!(refused(policy(), elsewhere).contains("does not allow the target wss://relay.example"));
+        let mut hostile = block();
+        hostile.play.format = "--relay-fault".to_owned();
+        assert!(refused(policy(), hostile).contains("format"));
+        let limited = Policy { max_rate_per_s: Some(100), ..policy() };
+        let mut fast = block();
+        fast.play.rate_per_s = Some(101);
+        assert!(refused(limited.clone(), fast.clone()).contains("--max-rate 100"));
+        fast.play.rate_per_s = None;
+        assert!(refused(limited.clone(), fast.clone()).contains("states no rate"));
+        fast.play.rate_per_s = Some(100);
+        assert_eq!(limited.refuses(&fast), None);
+    }
+
+    #[test]
+    fn commands_out_of_order_are_refused() {
+        let start = Command::Start { at_ns: 1_000 * MS };
+        assert!(matches!(agent().command(2 * MS, start.clone()), Reply::Refused(_)));
+        assert!(matches!(running().command(601 * MS, start), Reply::Refused(_)));
+        assert!(matches!(running().command(601 * MS, Command::Leave), Reply::Refused(_)));
+        let again = Command::Prepare(Box::new(block()));
+        assert!(matches!(running().command(601 * MS, again.clone()), Reply::Refused(_)));
+        let mut done = running();
+        done.ended(700 * MS, Ok(ending()));
+        done.published();
+        assert!(matches!(done.command(701 * MS, again), Reply::Refused(_)), "a second load");
+    }
+
+    #[test]
+    fn a_start_too_near_or_too_far_is_refused() {
+        for (at_ns, fine) in [(0, false), (501, false), (502, true), (60_002, true), (60_003, false)] {
+            let mut agent = agent();
+            agent.command(2 * MS, Command::Prepare(Box::new(block())));
+            agent.prepared(facts());
+            let reply = agent.command(2 * MS, Command::Start { at_ns: at_ns * MS });
+            assert_eq!(reply == Reply::Accepted, fine, "{at_ns} ms: {reply:?}");
+        }
+    }
+
+    #[test]
+    fn another_program_or_number_of_agents_takes_no_part() {
+        let spec = crate::testing::spec(3);
+        assert_eq!(policy().refuses_run(&spec, 3), None);
+        assert!(policy().refuses_run(&spec, 2).unwrap().contains("3 agents"));
+        let mut other = policy();
+        other.identity.corpus_sha256 = "other".to_owned();
+        assert!(other.refuses_run(&spec, 3).unwrap().contains("corpus_sha256"));
+    }
+}

@@ -1,0 +1,498 @@
+//! The coordinator of a run, without socket and clock: when each state of the run is reached, and
+//! what ends it.
+
+use std::collections::VecDeque;
+
+use crate::{
+    agent::Ending,
+    clock::{Offset, Offsets, RoundTrip},
+    message::{Claim, Command, Facts, Phase, Pong, Reply, RunState, bounded},
+    spec::{Block, BlockKey, Spec, SpecError},
+    times::{
+        BLOCK_EXTRA_NS, BOUND_NS, CLAIMS_NS, CLOCK_PING_NS, FIRST_PING_NS, PING_NS, PREPARE_NS, SILENCE_NS,
+        START_AHEAD_NS,
+    },
+};
+
+/// What the coordinator's driver has to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Order {
+    /// Write the run's state where everybody reads it.
+    State(RunState),
+    /// Ping an agent.
+    Ping {
+        /// Which agent.
+        index: u16,
+        /// Number of the ping.
+        seq: u64,
+    },
+    /// Ask an agent for something.
+    Command {
+        /// Which agent.
+        index: u16,
+        /// What is asked.
+        command: Command,
+    },
+    /// Read an agent's record from the stream.
+    Fetch {
+        /// Which agent.
+        index: u16,
+        /// Which block.
+        key: BlockKey,
+    },
+    /// Tell all agents that the run is over.
+    Abort {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What became of a block at one agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// How its player ended, with the record.
+    pub ending: Ending,
+    /// The most that its start was off the common one because clocks are uncertain.
+    pub start_bound_ns: u64,
+    /// How far its clock moved against the coordinator's from start to end, both as measured.
+    pub drift_ns: i64,
+}
+
+#[derive(Debug, Default)]
+struct Member {
+    nonce: Option<u64>,
+    claimed_ns: u64,
+    heard_ns: Option<u64>,
+    seq: u64,
+    awaits_pong: bool,
+    next_ping_ns: u64,
+    offsets: Offsets,
+    /// The offset that its start was computed with.
+    start_offset: Option<Offset>,
+    has_confirmed: bool,
+    phase: Option<Phase>,
+    facts: Option<Facts>,
+    ending: Option<Ending>,
+}
+
+/// The coordinator of a run. Every `now_ns` is of its own monotonic clock.
+#[derive(Debug)]
+pub struct Coordinator {
+    spec: Spec,
+    spec_sha256: String,
+    state: RunState,
+    members: Vec<Member>,
+    opened_ns: u64,
+    block: Option<Current>,
+    orders: VecDeque<Order>,
+}
+
+#[derive(Debug)]
+struct Current {
+    key: BlockKey,
+    began_ns: u64,
+    seconds: u32,
+    /// The common start, once it is set.
+    start_ns: Option<u64>,
+}
+
+impl Coordinator {
+    /// Opens a run.
+    pub fn new(spec: Spec, now_ns: u64) -> Coordinator {
+        let members = (0..spec.of).map(|_| Member::default()).collect();
+        let orders = VecDeque::from([Order::State(RunState::Open)]);
+        let spec_sha256 = spec.sha256();
+        Coordinator {
+            spec,
+            spec_sha256,
+            state: RunState::Open,
+            members,
+            opened_ns: now_ns,
+            block: None,
+            orders,
+        }
+    }
+
+    /// The state of the run.
+    pub fn state(&self) -> &RunState {
+        &self.state
+    }
+
+    /// What to do next; `None` when there is nothing.
+    pub fn next_order(&mut self) -> Option<Order> {
+        self.orders.pop_front()
+    }
+
+    /// Whether the agents wait for a block.
+    pub fn is_ready(&self) -> bool {
+        match &self.block {
+            None => self.state == RunState::Claimed,
+            Some(_) => self.state == RunState::Merged,
+        }
+    }
+
+    /// The reason when the run ended early.
+    pub fn aborted(&self) -> Option<&str> {
+        match &self.state {
+            RunState::Aborted(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Has all agents play a block. Only when [`Coordinator::is_ready`].
+    ///
+    /// # Errors
+    /// When a value of the block is not allowed.
+    pub fn play(&mut self, now_ns: u64, block: &Block) -> Result<(), SpecError> {
+        block.play.check()?;
+        if !self.is_ready() {
+            return Err(SpecError::Value("block: the agents are not ready for one"));
+        }
+        for (index, member) in (0..).zip(&mut self.members) {
+            (member.phase, member.facts, member.ending) = (None, None, None);
+            (member.start_offset, member.has_confirmed) = (None, false);
+            self.orders
+                .push_back(Order::Command { index, command: Command::Prepare(Box::new(block.clone())) });
+        }
+        let seconds = block.play.seconds;
+        self.block = Some(Current { key: block.key(), began_ns: now_ns, seconds, start_ns: None });
+        self.enter(RunState::Claimed);
+        Ok(())
+    }
+
+    /// The parts of a merged block, one of each agent in order.
+    pub fn take_parts(&mut self) -> Option<Vec<Part>> {
+        if self.state != RunState::Merged {
+            return None;
+        }
+        let part = |member: &mut Member| {
+            let start = member.start_offset?;
+            let now = member.offsets.best().unwrap_or(start);
+            let drift_ns = now.ns.saturating_sub(start.ns);
+            Some(Part { ending: member.ending.take()?, start_bound_ns: start.bound_ns, drift_ns })
+        };
+        self.members.iter_mut().map(part).collect()
+    }
+
+    /// Ends a run whose blocks are all played.
+    pub fn finish(&mut self) {
+        for index in 0..self.spec.of {
+            self.orders.push_back(Order::Command { index, command: Command::Leave });
+        }
+    }
+
+    /// An agent wrote a claim.
+    ///
+    /// # Errors
+    /// Why the claim does not count.
+    pub fn claimed(&mut self, now_ns: u64, index: u16, claim: &Claim) -> Result<(), String> {
+        let of = self.spec.of;
+        let member = self.members.get_mut(usize::from(index));
+        let member = member.ok_or_else(|| format!("agent {index} of {of}: no such slot"))?;
+        if claim.spec_sha256 != self.spec_sha256 {
+            return Err(format!("agent {index} claims a slot of another start of this run"));
+        }
+        if member.nonce.is_some_and(|nonce| nonce != claim.nonce) {
+            return Err(format!("agent {index} is there twice"));
+        }
+        if self.state != RunState::Open {
+            return Err(format!("agent {index} is late: the run is no longer open"));
+        }
+        if member.nonce.is_none() {
+            (member.nonce, member.claimed_ns, member.next_ping_ns) = (Some(claim.nonce), now_ns, now_ns);
+        }
+        self.advance(now_ns);
+        Ok(())
+    }
+
+    /// A pong, with the instants when its ping left and when it arrived. Returns whether it counts:
+    /// one of another process, or an old one, does not.
+    pub fn ponged(&mut self, sent_ns: u64, received_ns: u64, index: u16, pong: Pong) -> bool {
+        let Some(member) = self.members.get_mut(usize::from(index)) else { return false };
+        if member.nonce != Some(pong.nonce) || member.seq != pong.seq || !member.awaits_pong {
+            return false;
+        }
+        member.awaits_pong = false;
+        member.heard_ns = Some(received_ns);
+        let (arrived_there_ns, left_there_ns) = (pong.arrived_ns, pong.left_ns);
+        let trip = RoundTrip { sent_ns, arrived_there_ns, left_there_ns, received_ns };
+        let compares = self.state == RunState::Prepared && !member.offsets.is_full();
+        member.next_ping_ns = sent_ns.saturating_add(if compares { CLOCK_PING_NS } else { PING_NS });
+        let Some(offset) = trip.offset() else {
+            self.abort(format!("agent {index}'s clock contradicts itself"));
+            return true;
+        };
+        member.offsets.add(offset);
+        if pong.phase == Phase::Stopped {
+            let reason = pong.failure.map_or_else(|| "it stopped".to_owned(), bounded);
+            self.abort(format!("agent {index}: {reason}"));
+        } else if self.block.as_ref().is_some_and(|block| pong.block == Some(block.key)) {
+            member.phase = Some(pong.phase);
+            member.facts = pong.facts;
+            self.advance(received_ns);
+        }
+        true
+    }
+
+    /// A ping or a command that nobody answered.
+    pub fn unanswered(&mut self, now_ns: u64, index: u16, nobody_listens: bool) {
+        let Some(member) = self.members.get_mut(usize::from(index)) else { return };
+        member.awaits_pong = false;
+        member.next_ping_ns = now_ns.saturating_add(CLOCK_PING_NS);
+        // Between its claim and its subscription nobody listens either.
+        if nobody_listens && member.heard_ns.is_some() {
+            self.abort(format!("agent {index} is lost: nobody answers for it"));
+        }
+    }
+
+    /// An agent's answer to a command.
+    pub fn replied(&mut self, now_ns: u64, index: u16, command: &Command, reply: Reply) {
+        match (command, reply) {
+            (_, Reply::Refused(reason)) => self.abort(format!("agent {index} refuses: {}", bounded(reason))),
+            (Command::Start { .. }, Reply::Accepted) => {
+                if let Some(member) = self.members.get_mut(usize::from(index)) {
+                    member.has_confirmed = true;
+                }
+                self.advance(now_ns);
+            }
+            (_, Reply::Accepted) => {}
+        }
+    }
+
+    /// An agent's record, or why the stream has none.
+    pub fn fetched(&mut self, now_ns: u64, index: u16, record: Result<Ending, String>) {
+        let Some(member) = self.members.get_mut(usize::from(index)) else { return };
+        match record {
+            Ok(ending) if self.state == RunState::Published && member.ending.is_none() => {
+                member.ending = Some(ending);
+                self.advance(now_ns);
+            }
+            Ok(_) => {}
+            Err(reason) => self.abort(format!("agent {index}'s record: {}", bounded(reason))),
+        }
+    }
+
+    /// Ends the run early: the server is lost, or somebody interrupts.
+    pub fn abort(&mut self, reason: String) {
+        if self.aborted().is_some() {
+            return;
+        }
+        self.orders.clear();
+        let reason = bounded(reason);
+        self.orders.push_back(Order::Abort { reason: reason.clone() });
+        self.enter(RunState::Aborted(reason));
+    }
+
+    /// Pings whom it is time to ping, and ends the run when somebody is silent or a barrier is
+    /// late.
+    pub fn tick(&mut self, now_ns: u64) {
+        if self.aborted().is_some() {
+            return;
+        }
+        if let Some(index) = self.silent(now_ns) {
+            return self.abort(format!("agent {index} is lost: silent for {} ms", SILENCE_NS / 1_000_000));
+        }
+        if let Some(reason) = self.is_late(now_ns) {
+            return self.abort(reason);
+        }
+        self.advance(now_ns);
+        for (index, member) in (0..).zip(&mut self.members) {
+            if member.nonce.is_some() && !member.awaits_pong && now_ns >= member.next_ping_ns {
+                member.seq += 1;
+                member.awaits_pong = true;
+                self.orders.push_back(Order::Ping { index, seq: member.seq });
+            }
+        }
+    }
+
+    /// When [`Coordinator::tick`] has something to do next, at the latest.
+    pub fn wakes_ns(&self) -> u64 {
+        let members = self.members.iter().filter(|member| member.nonce.is_some());
+        let due = members.flat_map(|member| {
+            let ping = (!member.awaits_pong).then_some(member.next_ping_ns);
+            [Some(deaf_ns(member)), ping].into_iter().flatten()
+        });
+        due.chain(self.deadline().map(|(at_ns, _)| at_ns)).min().unwrap_or(u64::MAX)
+    }
+
+    fn silent(&self, now_ns: u64) -> Option<u16> {
+        let silent = |member: &Member| member.nonce.is_some() && now_ns >= deaf_ns(member);
+        (0..).zip(&self.members).find(|(_, member)| silent(member)).map(|(index, _)| index)
+    }
+
+    /// The instant of the barrier that is waited for, and what is said when it is missed.
+    fn deadline(&self) -> Option<(u64, &'static str)> {
+        let after = |since: u64, wait: u64| since.saturating_add(wait);
+        match (&self.state, &self.block) {
+            (RunState::Open, _) => {
+                Some((after(self.opened_ns, CLAIMS_NS), "agents did not claim their slots"))
+            }
+            (RunState::Claimed, Some(block)) => {
+                Some((after(block.began_ns, PREPARE_NS), "agents did not prepare"))
+            }
+            (RunState::Prepared, Some(block)) => match block.start_ns {
+                None => Some((after(block.began_ns, 2 * PREPARE_NS), "clocks were not compared")),
+                Some(start_ns) => Some((start_ns, "agents did not confirm the start")),
+            },
+            (RunState::Armed, Some(block)) => Some((block.start_ns?, "")),
+            (RunState::Running | RunState::Drained | RunState::Published, Some(block)) => {
+                let longest = u64::from(block.seconds) * 3_000_000_000 + BLOCK_EXTRA_NS;
+                Some((after(block.start_ns?, longest), "agents did not end"))
+            }
+            _ => None,
+        }
+    }
+
+    fn is_late(&self, now_ns: u64) -> Option<String> {
+        let (_, what) = self.deadline().filter(|(at_ns, _)| now_ns >= *at_ns)?;
+        // The start is no barrier that can be missed.
+        if self.state == RunState::Armed {
+            return None;
+        }
+        let missing = |member: &Member| match self.state {
+            RunState::Open => member.nonce.is_none(),
+            RunState::Claimed => member.phase.is_none_or(|phase| phase < Phase::Prepared),
+            RunState::Prepared => !member.has_confirmed,
+            _ => member.phase.is_none_or(|phase| phase < Phase::Published),
+        };
+        let who = (0..).zip(&self.members).filter(|(_, member)| missing(member)).map(|(i, _): (u16, _)| i);
+        let who: Vec<String> = who.take(10).map(|index| index.to_string()).collect();
+        Some(format!("{what} in time: {}", who.join(", ")))
+    }
+
+    fn advance(&mut self, now_ns: u64) {
+        while let Some(next) = self.next_state(now_ns) {
+            match next {
+                Ok(state) => self.enter(state),
+                Err(reason) => return self.abort(reason),
+            }
+        }
+        if self.state == RunState::Prepared {
+            self.set_start(now_ns);
+        }
+    }
+
+    /// The state that follows, or why the run ends.
+    fn next_state(&self, now_ns: u64) -> Option<Result<RunState, String>> {
+        let all = |reached: fn(&Member) -> bool| self.members.iter().all(reached);
+        let past = |member: &Member, phase: Phase| member.phase.is_some_and(|found| found >= phase);
+        let all_past = |phase: Phase| self.members.iter().all(|member| past(member, phase));
+        let next = match &self.state {
+            RunState::Open => all(|member| member.nonce.is_some()).then_some(RunState::Claimed),
+            RunState::Claimed if self.block.is_some() && all_past(Phase::Prepared) => {
+                return Some(self.agree().map(|()| RunState::Prepared));
+            }
+            RunState::Prepared => all(|member| member.has_confirmed).then_some(RunState::Armed),
+            RunState::Armed => {
+                self.block.as_ref()?.start_ns.filter(|start| now_ns >= *start).map(|_| RunState::Running)
+            }
+            RunState::Running => all_past(Phase::Drained).then_some(RunState::Drained),
+            RunState::Drained => all_past(Phase::Published).then_some(RunState::Published),
+            RunState::Published => all(|member| member.ending.is_some()).then_some(RunState::Merged),
+            RunState::Claimed | RunState::Merged | RunState::Aborted(_) => None,
+        };
+        next.map(Ok)
+    }
+
+    fn enter(&mut self, state: RunState) {
+        match (&state, &self.block) {
+            (RunState::Prepared, _) => {
+                for member in &mut self.members {
+                    member.offsets.clear();
+                    member.next_ping_ns = 0;
+                }
+            }
+            (RunState::Published, Some(block)) => {
+                let fetch = |index| Order::Fetch { index, key: block.key };
+                self.orders.extend((0..self.spec.of).map(fetch));
+            }
+            _ => {}
+        }
+        self.orders.push_back(Order::State(state.clone()));
+        self.state = state;
+    }
+
+    /// Whether all players have the same plan and the run's events.
+    fn agree(&self) -> Result<(), String> {
+        let facts: Vec<_> = self.members.iter().map(|member| member.facts.as_ref()).collect();
+        for (index, own) in facts.iter().enumerate() {
+            let own = own.ok_or_else(|| format!("agent {index} is prepared and states no plan"))?;
+            if own.corpus_sha256 != self.spec.identity.corpus_sha256 {
+                return Err(format!("agent {index} plays other events than the run"));
+            }
+            if facts[0].is_some_and(|first| first.plan_sha256 != own.plan_sha256) {
+                return Err(format!("agent {index} has another plan than agent 0"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the common start once every clock is compared.
+    fn set_start(&mut self, now_ns: u64) {
+        let Some(block) = &mut self.block else { return };
+        if block.start_ns.is_some() || !self.members.iter().all(|member| member.offsets.is_full()) {
+            return;
+        }
+        let start_ns = now_ns.saturating_add(START_AHEAD_NS);
+        let mut commands = Vec::with_capacity(self.members.len());
+        for (index, member) in (0..).zip(&mut self.members) {
+            let best = member.offsets.best().filter(|offset| offset.bound_ns <= BOUND_NS);
+            let Some((offset, at_ns)) = best.and_then(|offset| Some((offset, offset.there_ns(start_ns)?)))
+            else {
+                return self.abort(format!("agent {index}'s clock is not known within 5 ms"));
+            };
+            member.start_offset = Some(offset);
+            commands.push(Order::Command { index, command: Command::Start { at_ns } });
+        }
+        block.start_ns = Some(start_ns);
+        self.orders.extend(commands);
+    }
+}
+
+fn deaf_ns(member: &Member) -> u64 {
+    match member.heard_ns {
+        Some(heard_ns) => heard_ns.saturating_add(SILENCE_NS),
+        None => member.claimed_ns.saturating_add(FIRST_PING_NS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{claim, spec};
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_claim_counts_once_in_its_run_and_only_while_it_is_open() {
+        let mut coordinator = Coordinator::new(spec(2), 0);
+        let mine = Claim { spec_sha256: spec(2).sha256(), ..claim() };
+        let other = Claim { nonce: mine.nonce + 1, ..mine.clone() };
+        assert!(coordinator.claimed(0, 2, &mine).unwrap_err().contains("no such slot"));
+        assert!(coordinator.claimed(0, 0, &claim()).unwrap_err().contains("another start"));
+        assert_eq!(coordinator.claimed(0, 0, &mine), Ok(()));
+        assert!(coordinator.claimed(0, 0, &other).unwrap_err().contains("twice"));
+        assert_eq!(coordinator.state(), &RunState::Open);
+        assert_eq!(coordinator.claimed(0, 1, &other), Ok(()));
+        assert_eq!(coordinator.state(), &RunState::Claimed);
+        assert!(coordinator.claimed(0, 1, &other).unwrap_err().contains("late"));
+    }
+
+    #[test]
+    fn agents_that_do_not_come_are_named() {
+        let mut coordinator = Coordinator::new(spec(2), 0);
+        assert_eq!(coordinator.wakes_ns(), 60 * S);
+        coordinator.tick(60 * S);
+        assert_eq!(coordinator.aborted(), Some("agents did not claim their slots in time: 0, 1"));
+        while coordinator.next_order().is_some() {}
+        coordinator.abort("again".to_owned());
+        assert_eq!(coordinator.next_order(), None, "an abort is final");
+    }
+
+    #[test]
+    fn a_block_waits_until_the_agents_are_there() {
+        let mut coordinator = Coordinator::new(spec(1), 0);
+        assert!(coordinator.play(0, &crate::testing::block()).is_err());
+        assert_eq!(coordinator.take_parts(), None);
+    }
+}

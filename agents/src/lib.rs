@@ -1,0 +1,29 @@
+//! How do several machines play one load test together, without a loss that nobody sees?
+//!
+//! A [`Coordinator`] and an [`Agent`] are state machines without socket and clock: claims, a
+//! barrier, clocks compared, one start, a heartbeat, records counted once. A [`Player`] plays an
+//! agent's share; what it plays, this crate does not know.
+//!
+//! To tell players something more, add a field to [`Play`] and its check.
+
+mod agent;
+mod clock;
+mod coordinator;
+mod message;
+mod player;
+#[cfg(test)]
+mod simulation;
+mod spec;
+#[cfg(test)]
+mod testing;
+mod times;
+
+pub use agent::{Agent, Ending, Left, Output, Policy};
+pub use clock::{Offset, ROUND_TRIPS};
+pub use coordinator::{Coordinator, Order, Part};
+pub use message::{
+    Abort, Claim, Command, Facts, MESSAGE_BYTES, MessageError, Phase, Ping, Pong, RECORD_BYTES, Reply,
+    RunState, decode, encode,
+};
+pub use player::{Commanded, Player, Process, now_ns};
+pub use spec::{Batch, Block, BlockKey, Identity, Play, RunId, Spec, SpecError};

@@ -1,0 +1,227 @@
+//! What plays an agent's share of a block.
+
+use std::{
+    ffi::OsString,
+    future::Future,
+    io,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use nix::time::{ClockId, clock_gettime};
+use serde::Deserialize;
+use tokio::{
+    fs,
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    process::{Child, ChildStdout, Command},
+    sync::{mpsc, oneshot},
+};
+
+use crate::{
+    agent::Ending,
+    message::{Facts, RECORD_BYTES},
+    spec::Block,
+};
+
+/// Longest line that a player writes once prepared.
+const LINE_BYTES: u64 = 16 << 10;
+
+/// Nanoseconds of this machine's monotonic clock, which all its processes share.
+pub fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("Linux has a monotonic clock");
+    let now = Duration::from(now);
+    u64::try_from(now.as_nanos()).expect("a machine that is up for 584 years")
+}
+
+/// What a player is told while it plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Commanded {
+    /// Time zero of the plan.
+    Start {
+        /// Nanoseconds of [`now_ns`].
+        at_ns: u64,
+    },
+    /// Stop the load and write what there is.
+    Stop,
+}
+
+/// Plays one agent's share of a block.
+pub trait Player: Send {
+    /// Plays share `index` of `of`: prepares, says so, waits for its start, plays, and returns how
+    /// it ended. Stops when told, when `commands` closes, or when the future is dropped.
+    ///
+    /// # Errors
+    /// A reason for people, when there is no record.
+    fn play(
+        &mut self,
+        block: &Block,
+        index: u16,
+        of: u16,
+        commands: mpsc::Receiver<Commanded>,
+        prepared: oneshot::Sender<Facts>,
+    ) -> impl Future<Output = Result<Ending, String>> + Send;
+}
+
+/// Starts a process for each block. The process states its facts in one line of JSON on stdout,
+/// `{"prepared":{"plan_sha256":"…","corpus_sha256":"…"}}`, reads `start NANOSECONDS` or `stop` on
+/// stdin, stops when stdin ends, and writes its record to the file of `--record`.
+#[derive(Debug)]
+pub struct Process {
+    /// The program.
+    pub program: PathBuf,
+    /// Its first arguments, which no coordinator chooses.
+    pub arguments: Vec<OsString>,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    prepared: Facts,
+}
+
+impl Player for Process {
+    async fn play(
+        &mut self,
+        block: &Block,
+        index: u16,
+        of: u16,
+        mut commands: mpsc::Receiver<Commanded>,
+        prepared: oneshot::Sender<Facts>,
+    ) -> Result<Ending, String> {
+        let folder = tempfile::tempdir().map_err(|error| format!("cannot make a folder: {error}"))?;
+        let scenario = folder.path().join(format!("{}.toml", block.play.scenario));
+        let record = folder.path().join("record.json");
+        fs::write(&scenario, &block.play.scenario_toml).await.map_err(|error| error.to_string())?;
+        let scenario = scenario.to_str().ok_or("the folder for temporary files is not UTF-8")?;
+        let mut child = Command::new(&self.program)
+            .args(&self.arguments)
+            .args(block.play.arguments(scenario))
+            .args(["--share", &format!("{index}/{of}"), "--quiet", "--record"])
+            .arg(&record)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| format!("cannot start the player: {error}"))?;
+        let mut stdin = child.stdin.take().ok_or("stdin was piped")?;
+        let stdout = BufReader::new(child.stdout.take().ok_or("stdout was piped")?);
+        tokio::pin! { let said = said(stdout); }
+        let mut prepared = Some(prepared);
+        let status = loop {
+            tokio::select! {
+                biased;
+                line = said.as_mut(), if prepared.is_some() => match (line, prepared.take()) {
+                    // Without its receiver the agent has stopped, and says so by a command.
+                    (Ok(facts), Some(prepared)) => { let _ = prepared.send(facts); }
+                    (Err(reason), _) => return Err(failed(&mut child, reason).await),
+                    (Ok(_), None) => {}
+                },
+                command = commands.recv() => {
+                    let line = match command {
+                        Some(Commanded::Start { at_ns }) => format!("start {at_ns}\n"),
+                        Some(Commanded::Stop) | None => "stop\n".to_owned(),
+                    };
+                    // A player that has ended reads nothing; `wait` below says how it ended.
+                    let _ = stdin.write_all(line.as_bytes()).await;
+                    if command.is_none() {
+                        break child.wait().await;
+                    }
+                }
+                status = child.wait() => break status,
+            }
+        };
+        let status = status.map_err(|error| format!("cannot wait for the player: {error}"))?;
+        match read(&record).await {
+            Ok(record) => Ok(Ending { exit_code: status.code(), record }),
+            Err(error) => Err(format!("the player ended ({status}) without a record: {error}")),
+        }
+    }
+}
+
+/// The facts in the player's first line. What follows is read and dropped, so that the player never
+/// waits for a reader.
+async fn said(mut stdout: BufReader<ChildStdout>) -> Result<Facts, String> {
+    let mut line = String::new();
+    let read = (&mut stdout).take(LINE_BYTES).read_line(&mut line).await;
+    read.map_err(|error| format!("the player's first line: {error}"))?;
+    tokio::spawn(async move { tokio::io::copy(&mut stdout, &mut tokio::io::sink()).await });
+    let line: Line = serde_json::from_str(&line)
+        .map_err(|error| format!("the player's first line says no facts: {error}"))?;
+    Ok(line.prepared)
+}
+
+/// The reason with how the player ended, which says more when it refused its arguments.
+async fn failed(child: &mut Child, reason: String) -> String {
+    match tokio::time::timeout(Duration::from_secs(1), child.wait()).await {
+        Ok(Ok(status)) => format!("the player ended before it was prepared ({status})"),
+        _ => reason,
+    }
+}
+
+async fn read(record: &Path) -> io::Result<Vec<u8>> {
+    let file = fs::File::open(record).await?;
+    let mut bytes = Vec::new();
+    file.take(RECORD_BYTES as u64 + 1).read_to_end(&mut bytes).await?;
+    if bytes.len() > RECORD_BYTES {
+        return Err(io::Error::other(format!("it has more than {RECORD_BYTES} bytes")));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{block, facts};
+
+    /// Plays with a shell script as player. `$last` is the file for its record.
+    async fn play(script: &str, told: &[Commanded]) -> (Option<Facts>, Result<Ending, String>) {
+        let script = format!("for last; do :; done; {script}");
+        let arguments = ["-c", &script, "player"].map(OsString::from).to_vec();
+        let mut process = Process { program: PathBuf::from("sh"), arguments };
+        let (commands, receiver) = mpsc::channel(4);
+        for command in told {
+            commands.send(*command).await.unwrap();
+        }
+        let (prepared, says) = oneshot::channel();
+        let ending = process.play(&block(), 1, 3, receiver, prepared).await;
+        (says.await.ok(), ending)
+    }
+
+    const SAYS: &str = r#"echo '{"prepared":{"plan_sha256":"plan","corpus_sha256":"corpus"}}';"#;
+
+    #[tokio::test]
+    async fn a_player_states_its_facts_hears_its_start_and_leaves_a_record() {
+        let script = format!("{SAYS} read line; echo \"$line $*\" > $last; exit 3");
+        let (found, ending) = play(&script, &[Commanded::Start { at_ns: 12 }]).await;
+        assert_eq!(found, Some(facts()));
+        let Ending { exit_code, record } = ending.unwrap();
+        let text = String::from_utf8(record).unwrap();
+        assert_eq!(exit_code, Some(3));
+        assert!(text.starts_with("start 12 --url=ws://127.0.0.1:1 "), "{text}");
+        assert!(text.contains("--share 1/3 --quiet --record /"), "{text}");
+        assert!(text.contains("/note-stream.toml "), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_stop_is_passed_on() {
+        let (_, ending) = play(&format!("{SAYS} read line; echo $line > $last"), &[Commanded::Stop]).await;
+        assert_eq!(ending.unwrap().record, b"stop\n");
+    }
+
+    #[tokio::test]
+    async fn a_player_without_facts_or_record_has_failed() {
+        for (script, expected) in [
+            ("exit 2", "(exit status: 2)"),
+            ("echo hello; sleep 9", "says no facts"),
+            ("head -c 100000 /dev/zero; sleep 9", "says no facts"),
+        ] {
+            let (found, ending) = play(script, &[]).await;
+            assert_eq!(found, None);
+            assert!(ending.clone().unwrap_err().contains(expected), "{ending:?}");
+        }
+        let (_, ending) = play(&format!("{SAYS} exit 1"), &[]).await;
+        assert!(ending.unwrap_err().contains("(exit status: 1) without a record"));
+        let (_, ending) = play(&format!("{SAYS} head -c 1000000 /dev/zero > $last"), &[]).await;
+        assert!(ending.unwrap_err().contains("more than 921600 bytes"));
+    }
+}

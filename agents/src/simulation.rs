@@ -1,0 +1,432 @@
+//! Coordinator and agents in one thread from a seed, over a simulated network, with clocks that
+//! differ and agents that are killed, stopped or cut off.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::{
+    agent::{Agent, Ending, Left, Output},
+    coordinator::{Coordinator, Order, Part},
+    message::{Claim, Command, Facts, Phase, Pong, Reply, RunState},
+    spec::Block,
+    testing::{block, facts, policy, spec},
+};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+
+/// What goes wrong, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// The process is gone, and the server knows.
+    Killed(u16),
+    /// SIGSTOP: it is silent.
+    Stopped(u16),
+    /// The server is gone; every client sees its connection close.
+    Server,
+    /// The coordinator is gone.
+    Coordinator,
+    /// A player fails.
+    Player(u16),
+}
+
+#[derive(Debug)]
+enum Event {
+    Tick,
+    AgentTick(u16),
+    Fault,
+    Claimed(u16, Claim),
+    Pinged(u16, u64),
+    Ponged(u16, u64, Pong),
+    Unanswered(u16),
+    Commanded(u16, Command),
+    Replied(u16, Command, Reply),
+    Aborted(u16, String),
+    Prepared(u16),
+    Ended(u16),
+    Fetched(u16, Option<Ending>),
+}
+
+/// An agent's process, its clock and what it was seen to do.
+struct Machine {
+    agent: Agent,
+    ahead_ns: u64,
+    /// Parts per million that its clock runs too fast.
+    ppm: u64,
+    is_there: bool,
+    is_stopped: bool,
+    sent_ping_ns: u64,
+    /// When the load began and ended, by the true time.
+    began_ns: Option<u64>,
+    told_to_stop_ns: Option<u64>,
+    left: Option<Left>,
+    published: Option<Ending>,
+}
+
+impl Machine {
+    fn clock(&self, true_ns: u64) -> u64 {
+        self.ahead_ns + true_ns + true_ns / 1_000_000 * self.ppm
+    }
+
+    /// The true time when its clock shows this.
+    fn true_ns(&self, clock_ns: u64) -> u64 {
+        let since = u128::from(clock_ns - self.ahead_ns);
+        u64::try_from(since * 1_000_000 / (1_000_000 + u128::from(self.ppm))).unwrap()
+    }
+}
+
+struct World {
+    rng: ChaCha8Rng,
+    now_ns: u64,
+    events: BinaryHeap<Reverse<(u64, usize)>>,
+    bodies: Vec<Option<Event>>,
+    coordinator: Coordinator,
+    coordinator_is_there: bool,
+    machines: Vec<Machine>,
+    fault: Fault,
+    states: Vec<RunState>,
+    aborted_ns: Option<u64>,
+    wakes_ns: u64,
+    /// The longest that a player takes to stop. Longer than [`crate::times::STOP_NS`] is too long.
+    stops_within_ms: u64,
+}
+
+impl World {
+    fn new(seed: u64, of: u16, fault: Fault, fault_ns: u64) -> World {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let sha256 = spec(of).sha256();
+        let machine = |index| {
+            let claim = Claim { nonce: index, spec_sha256: sha256.clone() };
+            Machine {
+                agent: Agent::new(&claim, policy(), 0),
+                ahead_ns: 0,
+                ppm: 0,
+                is_there: true,
+                is_stopped: false,
+                sent_ping_ns: 0,
+                began_ns: None,
+                told_to_stop_ns: None,
+                left: None,
+                published: None,
+            }
+        };
+        let machines = (0..u64::from(of)).map(machine).collect();
+        let mut world = World {
+            coordinator: Coordinator::new(spec(of), 0),
+            coordinator_is_there: true,
+            now_ns: 0,
+            events: BinaryHeap::new(),
+            bodies: Vec::new(),
+            machines,
+            fault,
+            states: Vec::new(),
+            aborted_ns: None,
+            wakes_ns: u64::MAX,
+            stops_within_ms: 1_500,
+            rng: ChaCha8Rng::seed_from_u64(rng.random()),
+        };
+        for index in 0..of {
+            let machine = &mut world.machines[usize::from(index)];
+            machine.ahead_ns = rng.random_range(0..1_000 * S);
+            machine.ppm = rng.random_range(0..100);
+            let claim = Claim { nonce: u64::from(index), spec_sha256: sha256.clone() };
+            let at_ns = rng.random_range(0..S);
+            machine.agent = Agent::new(&claim, policy(), machine.ahead_ns + at_ns);
+            // A watch of a bucket may tell the same entry twice.
+            world.at(at_ns, Event::Claimed(index, claim.clone()));
+            world.at(at_ns + 2 * MS, Event::Claimed(index, claim));
+        }
+        if fault != Fault::None {
+            world.at(fault_ns, Event::Fault);
+        }
+        world
+    }
+
+    fn at(&mut self, at_ns: u64, event: Event) {
+        self.events.push(Reverse((at_ns, self.bodies.len())));
+        self.bodies.push(Some(event));
+    }
+
+    /// After a way over the network: mostly quick, sometimes a few milliseconds.
+    fn over_the_network(&mut self, event: Event) {
+        let slow = self.rng.random_bool(0.1);
+        let delay =
+            if slow { self.rng.random_range(MS..8 * MS) } else { self.rng.random_range(20_000..900_000) };
+        self.at(self.now_ns + delay, event);
+    }
+
+    /// Plays until nothing happens for longer than any wait. Returns the parts of each block.
+    fn run(&mut self, blocks: &[Block]) -> Vec<Vec<Part>> {
+        let mut merged = Vec::new();
+        let mut blocks = blocks.iter();
+        self.at(0, Event::Tick);
+        while let Some(Reverse((at_ns, number))) = self.events.pop() {
+            assert!(number < 200_000, "it never ends");
+            self.now_ns = at_ns;
+            let event = self.bodies[number].take().unwrap();
+            self.happen(event);
+            if self.coordinator_is_there && self.coordinator.is_ready() {
+                merged.extend(self.coordinator.take_parts());
+                match blocks.next() {
+                    Some(block) => self.coordinator.play(at_ns, block).unwrap(),
+                    None => {
+                        self.coordinator.finish();
+                        self.obey();
+                        self.coordinator_is_there = false;
+                    }
+                }
+            }
+            self.obey();
+        }
+        merged
+    }
+
+    fn happen(&mut self, event: Event) {
+        let now_ns = self.now_ns;
+        let there = self.coordinator_is_there;
+        match event {
+            Event::Fault => self.fail(),
+            Event::Tick if there => {
+                self.wakes_ns = u64::MAX;
+                self.coordinator.tick(now_ns);
+            }
+            Event::Claimed(index, claim) if there => {
+                let known = self.coordinator.claimed(now_ns, index, &claim);
+                known.unwrap_or_else(|reason| assert!(reason.contains("late"), "{reason}"));
+            }
+            Event::Ponged(index, sent_ns, pong) if there => {
+                assert!(self.coordinator.ponged(sent_ns, now_ns, index, pong.clone()));
+                assert!(!self.coordinator.ponged(sent_ns, now_ns, index, pong), "the same pong twice");
+            }
+            Event::Unanswered(index) if there => self.coordinator.unanswered(now_ns, index, true),
+            Event::Replied(index, command, reply) if there => {
+                self.coordinator.replied(now_ns, index, &command, reply);
+            }
+            Event::Fetched(index, ending) if there => {
+                let ending = ending.ok_or_else(|| "missing".to_owned());
+                self.coordinator.fetched(now_ns, index, ending.clone());
+                self.coordinator.fetched(now_ns, index, ending);
+            }
+            Event::AgentTick(index) => self.tell(index, |agent, now_ns| agent.tick(now_ns)),
+            Event::Prepared(index) => {
+                let corpus = facts().corpus_sha256;
+                let facts = Facts { plan_sha256: "plan".to_owned(), corpus_sha256: corpus };
+                self.tell(index, |agent, _| agent.prepared(facts));
+            }
+            Event::Ended(index) => {
+                let record = format!("record {index}").into_bytes();
+                let ending = Ending { exit_code: Some(0), record };
+                self.tell(index, |agent, now_ns| agent.ended(now_ns, Ok(ending)));
+            }
+            Event::Aborted(index, reason) => self.tell(index, |agent, now_ns| agent.aborted(now_ns, reason)),
+            Event::Pinged(index, seq) => {
+                let mut pong = None;
+                self.tell(index, |agent, now_ns| pong = Some(agent.ping(now_ns, crate::Ping { seq })));
+                let sent_ns = self.machines[usize::from(index)].sent_ping_ns;
+                match pong {
+                    Some(pong) => self.over_the_network(Event::Ponged(index, sent_ns, pong)),
+                    None if self.machines[usize::from(index)].is_stopped => {}
+                    None => self.over_the_network(Event::Unanswered(index)),
+                }
+            }
+            Event::Commanded(index, command) => {
+                let mut reply = None;
+                let asked = command.clone();
+                self.tell(index, |agent, now_ns| reply = Some(agent.command(now_ns, asked)));
+                if let Some(reply) = reply {
+                    self.over_the_network(Event::Replied(index, command, reply));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn fail(&mut self) {
+        let now_ns = self.now_ns;
+        match self.fault {
+            Fault::None => {}
+            Fault::Killed(index) => self.machines[usize::from(index)].is_there = false,
+            Fault::Stopped(index) => self.machines[usize::from(index)].is_stopped = true,
+            Fault::Server => {
+                self.coordinator.abort("disconnected".to_owned());
+                for index in 0..u16::try_from(self.machines.len()).unwrap() {
+                    self.tell(index, |agent, now_ns| agent.lost(now_ns, "disconnected".to_owned()));
+                }
+            }
+            Fault::Coordinator => {
+                self.coordinator_is_there = false;
+                self.aborted_ns = Some(now_ns);
+            }
+            Fault::Player(index) => {
+                self.tell(index, |agent, now_ns| agent.ended(now_ns, Err("no record".to_owned())));
+            }
+        }
+    }
+
+    /// Has an agent do something, if it is there, and does what it asks for.
+    fn tell(&mut self, index: u16, action: impl FnOnce(&mut Agent, u64)) {
+        let now_ns = self.now_ns;
+        let machine = &mut self.machines[usize::from(index)];
+        if !machine.is_there || machine.is_stopped || machine.left.is_some() {
+            return;
+        }
+        let clock_ns = machine.clock(now_ns);
+        action(&mut machine.agent, clock_ns);
+        while let Some(output) = machine.agent.next_output() {
+            match output {
+                Output::Prepare(_) => {
+                    let takes = self.rng.random_range(50..500) * MS;
+                    self.events.push(Reverse((now_ns + takes, self.bodies.len())));
+                    self.bodies.push(Some(Event::Prepared(index)));
+                }
+                Output::Start { at_ns } => {
+                    let at_ns = machine.true_ns(at_ns);
+                    machine.began_ns = Some(at_ns);
+                    let ends = at_ns + 2 * S + self.rng.random_range(0..300) * MS;
+                    self.events.push(Reverse((ends, self.bodies.len())));
+                    self.bodies.push(Some(Event::Ended(index)));
+                }
+                Output::Stop => {
+                    machine.told_to_stop_ns = Some(now_ns);
+                    let takes = self.rng.random_range(1..self.stops_within_ms) * MS;
+                    self.events.push(Reverse((now_ns + takes, self.bodies.len())));
+                    self.bodies.push(Some(Event::Ended(index)));
+                }
+                Output::Publish(_, ending) => {
+                    machine.published = Some(ending);
+                    machine.agent.published();
+                }
+                Output::Leave(left) => machine.left = Some(left),
+            }
+        }
+        if machine.left.is_none() {
+            let wakes = machine.true_ns(machine.agent.wakes_ns().max(clock_ns)).max(now_ns) + 1_000;
+            self.at(wakes, Event::AgentTick(index));
+        }
+    }
+
+    /// Does what the coordinator orders.
+    fn obey(&mut self) {
+        while self.coordinator_is_there
+            && let Some(order) = self.coordinator.next_order()
+        {
+            match order {
+                Order::State(state) => {
+                    if matches!(state, RunState::Aborted(_)) {
+                        self.aborted_ns = Some(self.now_ns);
+                    }
+                    self.states.push(state);
+                }
+                Order::Ping { index, seq } => {
+                    self.machines[usize::from(index)].sent_ping_ns = self.now_ns;
+                    self.over_the_network(Event::Pinged(index, seq));
+                }
+                Order::Command { index, command } => {
+                    self.over_the_network(Event::Commanded(index, command));
+                }
+                Order::Fetch { index, .. } => {
+                    let stored = self.machines[usize::from(index)].published.clone();
+                    self.over_the_network(Event::Fetched(index, stored));
+                }
+                Order::Abort { reason } if self.fault != Fault::Server => {
+                    for index in 0..u16::try_from(self.machines.len()).unwrap() {
+                        self.over_the_network(Event::Aborted(index, reason.clone()));
+                    }
+                }
+                Order::Abort { .. } => {}
+            }
+        }
+        let wakes = self.coordinator.wakes_ns().max(self.now_ns);
+        if self.coordinator_is_there && self.coordinator.aborted().is_none() && wakes < self.wakes_ns {
+            self.wakes_ns = wakes;
+            self.at(wakes, Event::Tick);
+        }
+    }
+}
+
+#[test]
+fn blocks_are_played_by_all_at_one_instant_and_every_record_counts_once() {
+    for seed in 0..40 {
+        for of in [1, 2, 7] {
+            let mut world = World::new(seed, of, Fault::None, 0);
+            let blocks = [block(), Block { position: 1, ..block() }];
+            let merged = world.run(&blocks);
+            assert_eq!(merged.len(), 2, "seed {seed}: {:?}", world.states);
+            for parts in &merged {
+                let records =
+                    parts.iter().map(|part| String::from_utf8_lossy(&part.ending.record).into_owned());
+                let expected: Vec<String> = (0..of).map(|index| format!("record {index}")).collect();
+                assert_eq!(records.collect::<Vec<_>>(), expected);
+            }
+            let began = |index: usize| world.machines[index].began_ns.unwrap();
+            let parts = merged.last().unwrap();
+            for (index, part) in parts.iter().enumerate() {
+                // The clocks drift by up to 100 ppm of the 2.5 s until the start, and of the third
+                // of a second since the best round trip.
+                let apart = began(index).abs_diff(began(0));
+                let bound = part.start_bound_ns + parts[0].start_bound_ns + 300_000;
+                assert!(apart <= bound, "seed {seed}: agent {index} began {apart} ns apart, bound {bound}");
+                assert!(part.start_bound_ns <= 5 * MS);
+            }
+            use RunState::{Armed, Claimed, Drained, Merged, Open, Prepared, Published, Running};
+            let one = [Claimed, Prepared, Armed, Running, Drained, Published, Merged];
+            let states: Vec<RunState> = [Open, Claimed].into_iter().chain(one.clone()).chain(one).collect();
+            assert_eq!(world.states, states);
+            assert!(world.machines.iter().all(|machine| machine.left == Some(Left::Finished)));
+        }
+    }
+}
+
+#[test]
+fn a_loss_at_any_instant_ends_the_run_within_a_second_and_all_load_soon_after() {
+    let mut aborted_in = std::collections::BTreeSet::new();
+    for seed in 0..400 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let lost = rng.random_range(0..3);
+        let faults = [Fault::Killed(lost), Fault::Stopped(lost), Fault::Server, Fault::Coordinator];
+        let fault = faults[usize::try_from(seed % 4).unwrap()];
+        // From the last claim to the end of the load.
+        let fault_ns = rng.random_range(1_100 * MS..5 * S);
+        let mut world = World::new(seed, 3, fault, fault_ns);
+        let merged = world.run(&[block()]);
+        let what = format!("seed {seed}: {fault:?} at {} ms, {:?}", fault_ns / MS, world.states);
+        assert!(merged.is_empty(), "{what}");
+        let known_ns = world.aborted_ns.unwrap() - fault_ns;
+        assert!(known_ns <= S, "{what}: known after {} ms", known_ns / MS);
+        if let [.., before, RunState::Aborted(_)] = &world.states[..] {
+            aborted_in.insert(format!("{before:?}"));
+        }
+        for (index, machine) in (0..).zip(&world.machines) {
+            if matches!(fault, Fault::Killed(lost) | Fault::Stopped(lost) if lost == index) {
+                continue;
+            }
+            let Some(Left::Stopped { reason, .. }) = &machine.left else { panic!("{what}: agent {index}") };
+            assert!(!reason.is_empty());
+            assert_eq!(machine.agent.phase(), Phase::Stopped);
+            if let Some(told_ns) = machine.told_to_stop_ns {
+                let after = told_ns.saturating_sub(fault_ns);
+                assert!(after <= 1_200 * MS, "{what}: agent {index} stops after {} ms", after / MS);
+            } else {
+                // It had no player, or its player had ended.
+                let unbegun = machine.began_ns.is_none();
+                assert!(unbegun || machine.published.is_some(), "{what}: agent {index} goes on");
+            }
+        }
+    }
+    for state in ["Claimed", "Prepared", "Armed", "Running"] {
+        assert!(aborted_in.contains(state), "no fault in {state}: {aborted_in:?}");
+    }
+}
+
+#[test]
+fn a_player_that_fails_ends_the_run_with_its_reason() {
+    let mut world = World::new(1, 3, Fault::Player(2), 2 * S);
+    world.stops_within_ms = 500;
+    assert!(world.run(&[block()]).is_empty());
+    assert_eq!(world.coordinator.aborted(), Some("agent 2: no record"));
+    let published = world.machines.iter().filter(|machine| machine.published.is_some()).count();
+    assert_eq!(published, 2, "what the others have is kept");
+}

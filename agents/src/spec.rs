@@ -1,0 +1,335 @@
+//! What the agents of a run must agree on, and what they play.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// Longest name of a run: a subject of NATS holds it several times over.
+const RUN_ID_BYTES: usize = 64;
+
+/// Longest name or number in a [`Play`]; a compression with all its parameters is shorter.
+const WORD_BYTES: usize = 256;
+
+/// Longest URL of a relay.
+const URL_BYTES: usize = 2_048;
+
+/// Longest scenario: the longest of this repository has 5 KB.
+const SCENARIO_BYTES: usize = 64 << 10;
+
+/// Most formats that a plan is made comparable with.
+const FORMATS: usize = 64;
+
+/// Longest block: a day.
+const SECONDS: u32 = 86_400;
+
+/// Names a run in subjects and keys: 1 to 64 letters, digits, `-` or `_`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RunId(String);
+
+impl RunId {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for RunId {
+    type Error = SpecError;
+
+    fn try_from(text: String) -> Result<RunId, SpecError> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if (1..=RUN_ID_BYTES).contains(&text.len()) && text.chars().all(plain) {
+            return Ok(RunId(text));
+        }
+        Err(SpecError::RunId)
+    }
+}
+
+impl FromStr for RunId {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<RunId, SpecError> {
+        RunId::try_from(text.to_owned())
+    }
+}
+
+impl From<RunId> for String {
+    fn from(id: RunId) -> String {
+        id.0
+    }
+}
+
+/// Which program and data a process has. Agents and coordinator of a run have the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// The commit, or the version of a program that was built outside a checkout.
+    pub commit: String,
+    /// Fingerprint of the events.
+    pub corpus_sha256: String,
+    /// Fingerprint of the compression dictionaries.
+    pub dictionary_sha256: String,
+}
+
+impl Identity {
+    /// What differs from `other`, as a reason for people.
+    pub(crate) fn difference(&self, other: &Identity) -> Option<String> {
+        let pairs = [
+            ("commit", &self.commit, &other.commit),
+            ("corpus_sha256", &self.corpus_sha256, &other.corpus_sha256),
+            ("dictionary_sha256", &self.dictionary_sha256, &other.dictionary_sha256),
+        ];
+        let (what, own, others) = pairs.into_iter().find(|(_, own, others)| own != others)?;
+        Some(format!("the agent has {what} {own:?}, the run {others:?}"))
+    }
+}
+
+/// What all agents of a run know of it from the beginning. Its hash names this start of the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// The run.
+    pub run: RunId,
+    /// Drawn at random by the coordinator, so that two starts under one name differ.
+    pub nonce: u64,
+    /// How many agents play together.
+    pub of: u16,
+    /// Program and data.
+    pub identity: Identity,
+}
+
+impl Spec {
+    /// SHA-256 of the spec, as hex.
+    pub fn sha256(&self) -> String {
+        let bytes = serde_json::to_vec(self).expect("a struct of strings and numbers serializes");
+        Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// One play of a scenario: what the agents do together between two barriers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Block {
+    /// Which round of the plan, from 0.
+    pub round: u32,
+    /// Which place in the round, from 0.
+    pub position: u32,
+    /// What the player plays.
+    pub play: Play,
+}
+
+impl Block {
+    /// Round and position, which no other block of the run has.
+    pub fn key(&self) -> BlockKey {
+        BlockKey { round: self.round, position: self.position }
+    }
+}
+
+/// Names a block within a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BlockKey {
+    /// Which round of the plan, from 0.
+    pub round: u32,
+    /// Which place in the round, from 0.
+    pub position: u32,
+}
+
+/// Limits of a batch, as the client's flags have them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Batch {
+    /// Name of the limit and its value, as in `("ms", "2")`.
+    pub limits: Vec<(String, String)>,
+}
+
+/// What a player may be told: every flag that a coordinator can set, and no other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Play {
+    /// The relay, `ws://…` or `wss://…`; the agent's own command line must allow it.
+    pub url: String,
+    /// Name of the scenario.
+    pub scenario: String,
+    /// Text of the scenario, as TOML.
+    pub scenario_toml: String,
+    /// Wire format.
+    pub format: String,
+    /// Compression.
+    pub compression: String,
+    /// Formats that the plan is made comparable with.
+    pub comparable_with: Vec<String>,
+    /// Who wrote the codec: `library` or `tuned`.
+    pub implementation: String,
+    /// What clients verify.
+    pub client_verify: String,
+    /// Batches, if the block has any.
+    pub batch: Option<Batch>,
+    /// Events published per second over all agents; otherwise the scenario's own rate.
+    pub rate_per_s: Option<u32>,
+    /// Decides everything random in the load.
+    pub seed: u64,
+    /// Duration of the load.
+    pub seconds: u32,
+}
+
+impl Play {
+    /// Checks every value, so that none is longer than it may be or could be read as a flag.
+    ///
+    /// # Errors
+    /// Names the first value that is not allowed.
+    pub fn check(&self) -> Result<(), SpecError> {
+        let words = [
+            ("format", &self.format),
+            ("compression", &self.compression),
+            ("implementation", &self.implementation),
+            ("client_verify", &self.client_verify),
+            ("scenario", &self.scenario),
+        ];
+        let limits = self.batch.iter().flat_map(|batch| &batch.limits);
+        let words = words.into_iter();
+        let words = words.chain(self.comparable_with.iter().map(|word| ("comparable_with", word)));
+        for (field, word) in words.chain(limits.flat_map(|(n, v)| [("batch", n), ("batch", v)])) {
+            if !is_word(word) {
+                return Err(SpecError::Value(field));
+            }
+        }
+        // The scenario's name becomes the name of a file.
+        if self.scenario.contains([':', '=', '.']) {
+            return Err(SpecError::Value("scenario"));
+        }
+        let url = self.url.starts_with("ws://") || self.url.starts_with("wss://");
+        if !url || self.url.len() > URL_BYTES || self.url.contains(|c: char| c.is_control() || c == ' ') {
+            return Err(SpecError::Value("url"));
+        }
+        if self.scenario_toml.len() > SCENARIO_BYTES {
+            return Err(SpecError::Value("scenario_toml"));
+        }
+        if self.comparable_with.len() > FORMATS || limits_of(self.batch.as_ref()) > FORMATS {
+            return Err(SpecError::Value("comparable_with or batch"));
+        }
+        if !(1..=SECONDS).contains(&self.seconds) {
+            return Err(SpecError::Value("seconds"));
+        }
+        Ok(())
+    }
+
+    /// The player's flags, each in one argument with its value, so that no value becomes a flag.
+    /// The scenario is the file that holds [`Play::scenario_toml`].
+    pub fn arguments(&self, scenario: &str) -> Vec<String> {
+        let mut arguments = vec![
+            format!("--url={}", self.url),
+            format!("--scenario={scenario}"),
+            format!("--format={}", self.format),
+            format!("--compression={}", self.compression),
+            format!("--comparable-with={}", self.comparable_with.join(",")),
+            format!("--implementation={}", self.implementation),
+            format!("--client-verify={}", self.client_verify),
+            format!("--seed={}", self.seed),
+            format!("--seconds={}", self.seconds),
+        ];
+        if let Some(batch) = &self.batch {
+            arguments.push("--batched".to_owned());
+            arguments.extend(batch.limits.iter().map(|(name, value)| format!("--batch-{name}={value}")));
+        }
+        arguments.extend(self.rate_per_s.map(|rate| format!("--rate={rate}")));
+        arguments
+    }
+}
+
+fn limits_of(batch: Option<&Batch>) -> usize {
+    batch.map_or(0, |batch| batch.limits.len())
+}
+
+/// A name or number with parameters, as in `deflate:level=6`.
+fn is_word(word: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:=+".contains(c);
+    (1..=WORD_BYTES).contains(&word.len()) && word.chars().all(plain) && !word.starts_with('-')
+}
+
+/// Why a value in a spec is not allowed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// The name of a run.
+    #[error("a run is named by 1 to 64 letters, digits, '-' or '_'")]
+    RunId,
+    /// A field of [`Play`].
+    #[error("the value of {0} is not allowed")]
+    Value(&'static str),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::block;
+
+    #[test]
+    fn a_run_is_named_by_plain_characters() {
+        for name in ["a", "run-1", &"x".repeat(64)] {
+            assert_eq!(name.parse::<RunId>().unwrap().as_str(), name);
+        }
+        for name in ["", "a.b", "a b", "*", ">", "é", &"x".repeat(65)] {
+            assert_eq!(name.parse::<RunId>(), Err(SpecError::RunId), "{name}");
+            let json = serde_json::to_string(name).unwrap();
+            assert!(serde_json::from_str::<RunId>(&json).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_no_word_is_refused() {
+        let good = block().play;
+        assert_eq!(good.check(), Ok(()));
+        let hostile = ["", "--record", "a b", "a\n", "a/b", "é", &"x".repeat(257)];
+        for text in hostile.map(str::to_owned) {
+            for (field, play) in [
+                ("format", Play { format: text.clone(), ..good.clone() }),
+                ("compression", Play { compression: text.clone(), ..good.clone() }),
+                ("scenario", Play { scenario: text.clone(), ..good.clone() }),
+                ("comparable_with", Play { comparable_with: vec![text.clone()], ..good.clone() }),
+                (
+                    "batch",
+                    Play { batch: Some(Batch { limits: vec![("ms".to_owned(), text)] }), ..good.clone() },
+                ),
+            ] {
+                assert_eq!(play.check(), Err(SpecError::Value(field)));
+            }
+        }
+        for (field, play) in [
+            ("scenario", Play { scenario: "..".to_owned(), ..good.clone() }),
+            ("url", Play { url: "http://a".to_owned(), ..good.clone() }),
+            ("url", Play { url: "ws://a --record=x".to_owned(), ..good.clone() }),
+            ("scenario_toml", Play { scenario_toml: "x".repeat(SCENARIO_BYTES + 1), ..good.clone() }),
+            ("seconds", Play { seconds: 0, ..good.clone() }),
+            ("seconds", Play { seconds: u32::MAX, ..good.clone() }),
+        ] {
+            assert_eq!(play.check(), Err(SpecError::Value(field)));
+        }
+    }
+
+    #[test]
+    fn arguments_hold_each_value_behind_its_flag() {
+        let batch = Some(Batch { limits: vec![("ms".to_owned(), "2".to_owned())] });
+        let play = Play { rate_per_s: Some(50), batch, ..block().play };
+        let arguments = play.arguments("folder/note-stream.toml");
+        assert!(arguments.iter().all(|argument| argument.starts_with("--")), "{arguments:?}");
+        for expected in ["--url=ws://127.0.0.1:1", "--batched", "--batch-ms=2", "--rate=50"] {
+            assert!(arguments.iter().any(|argument| argument == expected), "{expected}: {arguments:?}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_field_is_refused() {
+        let mut json = serde_json::to_value(block()).unwrap();
+        json["play"]["record"] = "/etc/passwd".into();
+        assert!(serde_json::from_value::<Block>(json).is_err());
+    }
+}

@@ -1,0 +1,47 @@
+//! Values for tests.
+
+use crate::{
+    agent::Policy,
+    message::{Claim, Facts},
+    spec::{Block, Identity, Play, Spec},
+};
+
+pub(crate) fn identity() -> Identity {
+    let text = |text: &str| text.to_owned();
+    Identity { commit: text("c0ffee"), corpus_sha256: text("corpus"), dictionary_sha256: text("dictionary") }
+}
+
+pub(crate) fn spec(of: u16) -> Spec {
+    Spec { run: "run".parse().unwrap(), nonce: 7, of, identity: identity() }
+}
+
+pub(crate) fn claim() -> Claim {
+    Claim { nonce: 9, spec_sha256: "spec".to_owned() }
+}
+
+pub(crate) fn facts() -> Facts {
+    Facts { plan_sha256: "plan".to_owned(), corpus_sha256: "corpus".to_owned() }
+}
+
+pub(crate) fn policy() -> Policy {
+    Policy { targets: vec!["ws://127.0.0.1:1/".to_owned()], max_rate_per_s: None, identity: identity() }
+}
+
+pub(crate) fn block() -> Block {
+    let text = |text: &str| text.to_owned();
+    let play = Play {
+        url: text("ws://127.0.0.1:1"),
+        scenario: text("note-stream"),
+        scenario_toml: text("question = \"?\""),
+        format: text("json"),
+        compression: text("none"),
+        comparable_with: vec![text("json"), text("capnp")],
+        implementation: text("library"),
+        client_verify: text("none"),
+        batch: None,
+        rate_per_s: None,
+        seed: 1,
+        seconds: 2,
+    };
+    Block { round: 0, position: 0, play }
+}
