@@ -7,7 +7,7 @@ use codecs::{Format, Implementation, VerifyLevel};
 use link::Link;
 use wire::Compression;
 
-use crate::scenario::Scenario;
+use crate::{scenario::Scenario, share::Share};
 
 /// A swarm of simulated Nostr clients.
 ///
@@ -152,6 +152,16 @@ pub struct Args {
     /// without --url.
     #[arg(long, value_name = "FAULT", conflicts_with = "url", hide_short_help = true)]
     pub relay_fault: Vec<String>,
+
+    /// Play agent I's share of a plan of N agents, I from 0, as a coordinator on standard input
+    /// says: print a line {"prepared": …} on standard output when ready, begin at the instant of
+    /// the line "start NANOSECONDS" (CLOCK_MONOTONIC, half a second ahead or more), and stop at the
+    /// line "stop" or at the end of the input. Agent 0 stores the events that sessions ask for.
+    #[arg(
+        long, value_name = "I/N", requires_all = ["url", "seed"], conflicts_with_all = ["relay_pid", "json"],
+        hide_short_help = true
+    )]
+    pub share: Option<Share>,
 
     /// Events to stream: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz. Without it the bundled, generated
     /// sample.
@@ -366,7 +376,7 @@ Examples:
 The summary goes to standard output, everything else to standard error.
 
 Exit codes: 0 fine, 1 failed before the start, 2 usage, 3 invalid measurement, 4 events lost or altered,
-5 relay lost, 6 not possible with --floor or over links here, 99 a latency beyond what the scenario demands, 130 interrupted.
+5 relay lost or a share stopped, 6 not possible with --floor or over links here, 99 a latency beyond what the scenario demands, 130 interrupted.
 After 3, 4, 5, 99 and 130 the result is kept and says what is wrong with it.",
         scenarios.join("\n"),
         formats.join("\n")

@@ -92,6 +92,8 @@ pub struct Dialer {
     /// The relay's address, when that is a loopback address given by number.
     local: Option<SocketAddr>,
     sources: usize,
+    /// The number of the first source address.
+    first_source: usize,
     made: AtomicUsize,
     /// The address of each client's user, where there are links.
     users: Vec<Ipv4Addr>,
@@ -106,6 +108,7 @@ impl Dialer {
             sources: if local.is_some() { sources } else { 1 },
             target,
             local,
+            first_source: 0,
             made: AtomicUsize::new(0),
             users: Vec::new(),
         }
@@ -122,6 +125,16 @@ impl Dialer {
             self.users = users(workload, run_has_link)?;
         }
         Ok(self)
+    }
+
+    /// Gives an agent source addresses of its own, where the relay has a loopback address: agents
+    /// on one machine would otherwise share the ports of one address.
+    #[must_use]
+    pub fn with_agent(mut self, index: u16) -> Dialer {
+        if self.local.is_some() {
+            self.first_source = 1 + usize::from(index) * self.sources;
+        }
+        self
     }
 
     /// The number of source addresses.
@@ -147,11 +160,11 @@ impl Dialer {
     ) -> Result<Connection, WireError> {
         let Target { url, limits, tls, over_links, .. } = &self.target;
         let made = self.made.fetch_add(1, Ordering::Relaxed);
-        let source = match (over_links, self.sources) {
-            (true, _) => Some(self.users.get(client).copied().unwrap_or(link::UNSHAPED)),
-            (false, 1) => None,
-            (false, sources) => {
-                let host = u32::try_from(made % sources).unwrap_or(0);
+        let source = match (over_links, self.first_source, self.sources) {
+            (true, ..) => Some(self.users.get(client).copied().unwrap_or(link::UNSHAPED)),
+            (false, 0, 1) => None,
+            (false, first, sources) => {
+                let host = u32::try_from(first + made % sources).unwrap_or(0);
                 Some(Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + host))
             }
         };

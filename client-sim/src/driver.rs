@@ -3,6 +3,7 @@
 
 use std::{
     cell::RefCell,
+    convert::Infallible,
     pin::pin,
     rc::Rc,
     sync::Arc,
@@ -114,15 +115,25 @@ impl Driver {
         while !driver.client.is_ready() {
             driver.turn().await?;
         }
-        driver.before = driver.link.as_ref().map(Connection::traffic).unwrap_or_default();
         Ok(driver)
     }
 
     /// Sets the instant at which the run starts.
     pub(crate) fn start(&mut self, start: Instant) {
         self.epoch = start;
+        self.before = self.link.as_ref().map(Connection::traffic).unwrap_or_default();
         self.heard_bytes = Some(self.before.received.wire_bytes);
         self.client.start(unix_s());
+    }
+
+    /// Answers pings and drops what the relay sends, until the run starts. Cancel-safe.
+    ///
+    /// # Errors
+    /// When the connection ends.
+    pub(crate) async fn idle(&mut self) -> anyhow::Result<Infallible> {
+        loop {
+            self.turn().await?;
+        }
     }
 
     /// Does what is due and reads what comes, from the start of the run until `stop`.
@@ -284,6 +295,7 @@ impl Driver {
             while let Some(action) = self.client.next_action() {
                 match action {
                     Action::Record(sample) => self.recorder.borrow_mut().add(self.client.label(), &sample),
+                    Action::Count { now_ns } => self.recorder.borrow_mut().throughput.delivery(now_ns),
                     Action::Send(payload) => {
                         let link = self.link.as_mut().context("a client connects before it sends")?;
                         link.feed(payload).await?;

@@ -1,9 +1,7 @@
-//! Judges a run by `[expect]`, the figures that it must reach to count as evidence. A scenario
+//! What a run must reach to count as evidence: the figures of `[expect]`. A scenario
 //! about large follow lists that streamed small ones has answered another question.
 
-use std::collections::BTreeMap;
-
-use measure::{LatencyBound, Quantile, RunRecord, Validity, ValidityClass};
+use measure::{Expectation, LatencyBound, RunRecord};
 
 use crate::{
     figure::{Figure, latency},
@@ -20,101 +18,43 @@ pub(crate) fn latency_bounds(scenario: &Scenario) -> Vec<LatencyBound> {
     scenario.expect.iter().filter_map(bound).collect()
 }
 
-/// Judges a run by the figures that its scenario expects. A figure out of bounds makes it invalid,
-/// a figure without a value suspect. Latencies out of bounds are left to [`latency_bounds`].
-pub(crate) fn judge(scenario: &Scenario, record: &RunRecord, plan: &PlanFacts) -> Validity {
-    let mut validity = record.validity.clone();
-    judge_each(&scenario.expect, |name| value(name, record, plan), &mut validity);
-    validity
+/// The figures that the scenario expects, as the run came out; for a share of a plan, the share's
+/// part of each. `plan` is of the same share, `whole` of all agents.
+pub(crate) fn expectations(
+    scenario: &Scenario,
+    record: &RunRecord,
+    plan: &PlanFacts,
+    whole: &PlanFacts,
+) -> Vec<Expectation> {
+    let expectation = |(name, bound): (&String, &Bound)| {
+        let (sum, per) = sums(Figure::find(name)?, record, plan, whole);
+        Some(Expectation { figure: name.clone(), sum, per, min: bound.min, max: bound.max })
+    };
+    scenario.expect.iter().filter_map(expectation).collect()
 }
 
-fn judge_each(
-    expect: &BTreeMap<String, Bound>,
-    value: impl Fn(&str) -> Option<f64>,
-    validity: &mut Validity,
-) {
-    for (name, Bound { min, max }) in expect {
-        let Some(value) = value(name) else {
-            validity.add(
-                ValidityClass::Suspect,
-                format!("{name} is expected, but there are too few values to tell"),
-            );
-            continue;
-        };
-        if latency(name).is_some() {
-            continue;
-        }
-        if let Some(min) = min.filter(|min| value < *min) {
-            validity.add(ValidityClass::Invalid, format!("{name} is {value:.1}, expected at least {min}"));
-        }
-        if let Some(max) = max.filter(|max| value > *max) {
-            validity.add(ValidityClass::Invalid, format!("{name} is {value:.1}, expected at most {max}"));
-        }
-    }
-}
-
-/// The value of a figure, where the run has one.
-fn value(name: &str, record: &RunRecord, plan: &PlanFacts) -> Option<f64> {
-    if let Some(figure) = Figure::find(name) {
-        return value_of(figure, record, plan);
-    }
-    let (timing, quantile) = latency(name)?;
-    match record.latency.get(timing)?.quantile_ns(quantile) {
-        Quantile::Exact(ns) | Quantile::Bracketed(ns) => Some(ns as f64 / 1e6),
-        Quantile::Missing => None,
-    }
-}
-
-fn value_of(figure: Figure, record: &RunRecord, plan: &PlanFacts) -> Option<f64> {
+/// A figure as a sum, or as a sum and what it is divided by.
+fn sums(figure: Figure, record: &RunRecord, plan: &PlanFacts, whole: &PlanFacts) -> (u64, Option<u64>) {
     let counts = &record.counts;
     match figure {
-        Figure::Connections => Some(plan.connections as f64),
-        Figure::Published => Some(counts.planned as f64),
-        Figure::Requests => Some(counts.requests as f64),
-        Figure::Deliveries => Some(counts.deliveries as f64),
+        Figure::Connections => (plan.connections, None),
+        Figure::Published => (counts.planned, None),
+        Figure::Requests => (counts.requests, None),
+        Figure::Deliveries => (counts.deliveries, None),
         Figure::DeliveriesPerPublished => {
-            ratio(counts.deliveries.saturating_sub(plan.stored_deliveries), counts.planned)
+            (counts.deliveries.saturating_sub(plan.stored_deliveries), Some(counts.planned))
         }
-        Figure::DeliveriesPerRequest => ratio(plan.stored_deliveries, counts.requests),
-        Figure::EventJsonBytes => plan.event_json_bytes(),
-        Figure::RequestJsonBytes => ratio(plan.request_json_bytes, plan.requests),
-        Figure::Rejected => Some(counts.rejected as f64),
-        Figure::ReadersCutOff => Some(counts.readers_cut_off as f64),
-        Figure::RepeatsShare => ratio(counts.repeats, counts.deliveries),
-        Figure::Reconciliations => Some(counts.reconciliations as f64),
-        Figure::RoundsPerReconciliation => ratio(counts.negentropy_rounds, counts.reconciliations),
-        Figure::WireBytesPerDelivery => ratio(record.traffic.wire_bytes(), counts.deliveries),
-    }
-}
-
-fn ratio(of: u64, by: u64) -> Option<f64> {
-    (by > 0).then(|| of as f64 / by as f64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_not_reached_invalidates_and_what_cannot_be_told_is_said() {
-        let bound = |min, max| Bound { min, max };
-        let expect = BTreeMap::from([
-            ("deliveries".to_owned(), bound(Some(10.0), None)),
-            ("rejected".to_owned(), bound(None, Some(0.0))),
-            ("response_ms_p99".to_owned(), bound(None, Some(5.0))),
-        ]);
-        let judged = |values: [Option<f64>; 3]| {
-            let mut validity = Validity::default();
-            let names = ["deliveries", "rejected", "response_ms_p99"];
-            let value = |name: &str| names.iter().position(|n| *n == name).and_then(|n| values[n]);
-            judge_each(&expect, value, &mut validity);
-            validity
-        };
-        assert_eq!(judged([Some(10.0), Some(0.0), Some(5.0)]), Validity::default());
-        let bad = judged([Some(9.0), Some(1.0), None]);
-        assert_eq!((bad.class, bad.reasons.len()), (ValidityClass::Invalid, 3));
-        assert_eq!(judged([Some(10.0), Some(0.0), Some(6.0)]), Validity::default(), "the relay's failure");
-        assert_eq!(bad.reasons[0], "deliveries is 9.0, expected at least 10");
-        assert_eq!(judged([Some(10.0), Some(0.0), None]).class, ValidityClass::Suspect);
+        Figure::DeliveriesPerRequest => (plan.stored_deliveries, Some(counts.requests)),
+        Figure::EventJsonBytes if whole.deliveries() > 0 => {
+            (plan.delivered_json_bytes, Some(plan.deliveries()))
+        }
+        Figure::EventJsonBytes => (plan.published_json_bytes, Some(plan.published)),
+        Figure::RequestJsonBytes => (plan.request_json_bytes, Some(plan.requests)),
+        Figure::Rejected => (counts.rejected, None),
+        Figure::ReadersCutOff => (counts.readers_cut_off, None),
+        Figure::RepeatsShare => (counts.repeats, Some(counts.deliveries)),
+        Figure::Reconciliations => (counts.reconciliations, None),
+        Figure::RoundsPerReconciliation => (counts.negentropy_rounds, Some(counts.reconciliations)),
+        Figure::WireBytesPerDelivery => (record.traffic.wire_bytes(), Some(counts.deliveries)),
     }
 }

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::HashSet};
 
 use codecs::Filter;
-use measure::Counts;
+use measure::{Counts, union_of_spans};
 
 use crate::{
     bits::Bits,
@@ -17,9 +17,10 @@ use crate::{
 
 /// Closes the ledger of a run: sums the clients' reports, which stand in the order of the plan, and
 /// compares the sums with the plan. In an incomplete run an unanswered publication is unknown
-/// rather than timed out.
+/// rather than timed out. What other agents publish is owed to the subscribers of a complete run,
+/// whether or not it was sent.
 pub fn close(shared: &Shared, reports: &[&Report], complete: bool) -> Counts {
-    add_up(shared, reports, complete, Some(&shared.incidents), |_| true)
+    add_up(shared, reports, complete, Some(&shared.incidents), |connection| shared.carries(connection))
 }
 
 /// Closes the ledger of some connections alone, all or none of a client's: that of a population, or
@@ -55,8 +56,8 @@ fn add_up(
             Fate::Rejected | Fate::Duplicate => counts.rejected += 1,
             Fate::Dropped => counts.dropped_by_generator += 1,
             // Only a relay that ran to the end had the time to answer.
-            Fate::Planned if complete => counts.timed_out += 1,
-            Fate::Planned => counts.unknown += 1,
+            Fate::Planned | Fate::Elsewhere if complete => counts.timed_out += 1,
+            Fate::Planned | Fate::Elsewhere => counts.unknown += 1,
         }
     }
     for session in workload.sessions.iter().filter(|session| is_one(session.connection)) {
@@ -72,12 +73,18 @@ fn add_up(
     counts.requests_failed = counts.requests - counts.requests_completed;
     if incidents.is_some() {
         let began: HashSet<u32> = reports.iter().flat_map(|report| report.began.iter().copied()).collect();
-        for (n, session) in (0..).zip(&workload.sessions).filter(|(n, _)| !began.contains(n)) {
+        let sessions = (0..).zip(&workload.sessions).filter(|(_, session)| is_one(session.connection));
+        for (n, session) in sessions.filter(|(n, _)| !began.contains(n)) {
             for (subscription, event) in planned_from(session, n, 0).chain(lacked(session, n)) {
                 name(shared, incidents, Wrong::Lost, (session.connection, subscription), event, || None);
             }
         }
     }
+    let fate = |n| match shared.fate(n) {
+        Fate::Elsewhere if complete => Fate::Acked,
+        Fate::Elsewhere => Fate::Planned,
+        known => known,
+    };
     for (connection, client) in ones() {
         let role = &workload.roles[connection];
         for (n, (live, seen)) in (0..).zip(role.filters().iter().zip(&client.seen)) {
@@ -86,18 +93,18 @@ fn add_up(
             let ended = client.cut_off.is_some() || client.closed.contains(n as usize);
             let subscription = (connection, Subscription::Live(n));
             let owed = |n| !ended || seen.contains(n);
-            close_live(shared, incidents, subscription, *live, seen, &owed, &mut counts);
+            close_live((shared, &fate), incidents, subscription, *live, seen, &owed, &mut counts);
             if ended {
-                counts.deliveries_cut_off += missing(shared, *live, seen, |_| true);
+                counts.deliveries_cut_off += missing((shared, &fate), *live, seen, |_| true);
             }
         }
         for stay in &client.stays {
             let owed = |n| (!stay.closed && stay.during.contains(n)) || stay.seen.contains(n);
             let subscription = (connection, stay.subscription);
-            close_live(shared, incidents, subscription, stay.live, &stay.seen, &owed, &mut counts);
+            close_live((shared, &fate), incidents, subscription, stay.live, &stay.seen, &owed, &mut counts);
             if stay.closed {
                 counts.deliveries_cut_off +=
-                    missing(shared, stay.live, &stay.seen, |n| stay.during.contains(n));
+                    missing((shared, &fate), stay.live, &stay.seen, |n| stay.during.contains(n));
             }
         }
         counts.readers_cut_off += u64::from(client.cut_off.is_some());
@@ -106,9 +113,12 @@ fn add_up(
     counts
 }
 
+/// The state of a run, and the fate of each publication as the ledger takes it.
+type Fates<'f> = (&'f Shared, &'f dyn Fn(usize) -> Fate);
+
 /// Adds up one live subscription: each accepted publication that matches and is owed is due once.
 fn close_live(
-    shared: &Shared,
+    (shared, fate): Fates<'_>,
     incidents: Option<&Incidents>,
     subscription: (usize, Subscription),
     live: u32,
@@ -122,9 +132,9 @@ fn close_live(
         name(shared, incidents, wrong, subscription, event, || Some(Cow::Borrowed(filter)));
     };
     for n in matches.iter() {
-        match (seen.contains(n), shared.fate(n)) {
+        match (seen.contains(n), fate(n)) {
             // A delivery without an OK proves that the relay accepted the event.
-            (true, Fate::Acked | Fate::Planned) => {
+            (true, Fate::Acked | Fate::Planned | Fate::Elsewhere) => {
                 counts.deliveries_expected += 1;
                 counts.deliveries += 1;
             }
@@ -142,9 +152,9 @@ fn close_live(
 }
 
 /// How many accepted publications did not come to a subscription that the relay ended.
-fn missing(shared: &Shared, live: u32, seen: &Bits, was_due: impl Fn(usize) -> bool) -> u64 {
+fn missing((shared, fate): Fates<'_>, live: u32, seen: &Bits, was_due: impl Fn(usize) -> bool) -> u64 {
     let matches = shared.workload.live[live as usize].matches.iter();
-    let missing = matches.filter(|n| shared.fate(*n) == Fate::Acked && !seen.contains(*n) && was_due(*n));
+    let missing = matches.filter(|n| fate(*n) == Fate::Acked && !seen.contains(*n) && was_due(*n));
     missing.count() as u64
 }
 
@@ -162,17 +172,16 @@ fn name<'f>(
     incidents.add(wrong, (&event.id, Some(event.kind)), (connection, &subscription), filter);
 }
 
-/// How long work was outstanding, in nanoseconds: the denominator of envelopes per second. With
-/// publications that is the whole run; with sessions alone it is the union of their spans, so that
-/// a pause between two bursts does not count.
-pub fn active_ns(workload: &Workload, outcome: &Outcome) -> u64 {
+/// The spans with work outstanding, in nanoseconds from the start, disjoint and in ascending order:
+/// their sum is the denominator of envelopes per second. With publications that is the whole run;
+/// with sessions alone it is the union of their spans, so that a pause between two bursts does not
+/// count.
+pub fn active_spans(workload: &Workload, outcome: &Outcome) -> Vec<(u64, u64)> {
     if !workload.publications.is_empty() {
-        return elapsed_ns(workload, outcome);
+        let first_ns = nanos(workload.first_due());
+        return union_of_spans([(first_ns, first_ns + elapsed_ns(workload, outcome))]);
     }
-    union(outcome.clients.iter().flat_map(|c| c.report.busy_ns.iter().copied()).collect())
-        .iter()
-        .map(|(from, to)| to - from)
-        .sum()
+    union_of_spans(outcome.clients.iter().flat_map(|client| client.report.busy_ns.iter().copied()))
 }
 
 /// The spans of envelope throughput in nanoseconds from the start, disjoint and in ascending order,
@@ -185,7 +194,7 @@ pub fn throughput_spans(workload: &Workload, outcome: &Outcome) -> (Vec<(u64, u6
     let last_ns = outcome.clients.iter().map(|c| c.report.last_ns).max().unwrap_or(0);
     let (spans, wanted_ns) = if workload.publications.is_empty() {
         let busy = outcome.clients.iter().flat_map(|client| client.report.busy_ns.iter().copied());
-        (union(busy.collect()), BURST_NS)
+        (union_of_spans(busy), BURST_NS)
     } else {
         let last_due_ns = workload.publications.last().map_or(0, |publication| nanos(publication.at));
         let to = if workload.is_closed() { last_ns } else { last_ns.min(last_due_ns) };
@@ -207,29 +216,9 @@ pub fn elapsed_ns(workload: &Workload, outcome: &Outcome) -> u64 {
     last_ns.saturating_sub(nanos(workload.first_due()))
 }
 
-/// The union of spans: disjoint, in ascending order.
-fn union(mut spans: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
-    spans.sort_unstable();
-    let mut union: Vec<(u64, u64)> = Vec::new();
-    for (from, to) in spans.into_iter().filter(|(from, to)| from < to) {
-        match union.last_mut().filter(|last| from <= last.1) {
-            Some(last) => last.1 = last.1.max(to),
-            None => union.push((from, to)),
-        }
-    }
-    union
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn overlapping_spans_count_once() {
-        assert_eq!(union(vec![]), []);
-        assert_eq!(union(vec![(10, 20), (0, 5), (12, 15), (18, 30), (7, 7)]), [(0, 5), (10, 30)]);
-        assert_eq!(union(vec![(0, 5), (5, 9)]), [(0, 9)], "no pause between them");
-    }
 
     #[test]
     fn a_warm_up_is_cut_out_of_the_spans() {

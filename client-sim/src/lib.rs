@@ -38,6 +38,7 @@ mod meters;
 pub mod own_relay;
 mod pacer;
 pub mod plan_facts;
+mod play;
 mod prepare;
 mod progress;
 mod record;
@@ -45,6 +46,7 @@ pub mod recorder;
 mod run;
 pub mod scenario;
 mod schedule;
+pub mod share;
 pub mod shared;
 #[cfg(test)]
 mod simulation;

@@ -14,7 +14,7 @@ use crate::{
     incidents,
     recorder::Recorder,
     shared::{Fate, Shared},
-    workload::{Due, Workload},
+    workload::{Due, Speaks, Workload},
 };
 
 /// How long the relay may take for one step, whatever else it says meanwhile.
@@ -32,27 +32,32 @@ struct NoEose {
 }
 
 /// Connects once, checks the agreement by a first request, and publishes the events that the relay
-/// must hold. Returns the agreement and the limit of live subscriptions: 0, or 1 for a relay that
-/// sends no EOSE to `limit: 0`.
+/// must hold, if it `stores`. Returns the agreement and the limit of live subscriptions: 0, or 1
+/// for a relay that sends no EOSE to `limit: 0`.
 ///
 /// # Errors
 /// When the relay cannot be reached, agrees on another format or compression, does not speak the
 /// agreed format, sends no EOSE, or refuses an event.
-pub(crate) async fn prepare(target: &Target, workload: &Workload) -> anyhow::Result<(Agreement, u64)> {
-    let silent = match prepare_with(target, workload, (0, PATIENCE_LIMIT_0)).await {
+pub(crate) async fn prepare(
+    target: &Target,
+    workload: &Workload,
+    stores: bool,
+) -> anyhow::Result<(Agreement, u64)> {
+    let with = |limit| workload.preparation(limit, stores);
+    let silent = match prepare_with(target, with(0), PATIENCE_LIMIT_0).await {
         Err(error) if error.is::<NoEose>() => error,
         agreement => return Ok((agreement?, 0)),
     };
-    let agreement = prepare_with(target, workload, (1, PATIENCE)).await;
+    let agreement = prepare_with(target, with(1), PATIENCE).await;
     Ok((agreement.with_context(|| silent.to_string())?, 1))
 }
 
 async fn prepare_with(
     target: &Target,
-    workload: &Workload,
-    (limit, patience): (u64, Duration),
+    preparation: Workload,
+    patience: Duration,
 ) -> anyhow::Result<Agreement> {
-    let shared = Arc::new(Shared::new(workload.preparation(limit)));
+    let shared = Arc::new(Shared::new(preparation));
     let dialer = Arc::new(Dialer::new(target.clone(), 1));
     let recorder = Rc::new(RefCell::new(Recorder::default()));
     let mut driver = Driver::open(Arc::clone(&shared), recorder, dialer, 0).await?;
@@ -91,6 +96,34 @@ async fn prepare_with(
         );
     }
     Ok(agreement)
+}
+
+/// Waits until the relay has the last of the events that sessions ask for, which another agent
+/// gives it. Live subscriptions that were open meanwhile would bring those events.
+///
+/// # Errors
+/// When the relay cannot be reached, or does not have the event after ten minutes.
+pub(crate) async fn wait_for_stored(target: &Target, workload: &Workload) -> anyhow::Result<()> {
+    const PAUSE: Duration = Duration::from_millis(100);
+    const ATTEMPTS: u32 = 6_000;
+    let Some(last) = workload.asked().pop() else { return Ok(()) };
+    let shared = Arc::new(Shared::new(workload.passes(&[last], ATTEMPTS, Speaks::default())?));
+    let (recorder, dialer) = (Rc::default(), Arc::new(Dialer::new(target.clone(), 1)));
+    let mut driver = Driver::open(Arc::clone(&shared), recorder, dialer, 0).await?;
+    driver.start(std::time::Instant::now());
+    for attempt in 0..ATTEMPTS {
+        driver.on_due(Due::Session(attempt)).await?;
+        let mut progress = Progress::new(&shared, "while agent 0 gave the relay the events to ask for");
+        while driver.report().counts.requests_completed <= u64::from(attempt) {
+            progress.turn(&mut driver).await?;
+        }
+        if driver.report().counts.deliveries > 0 {
+            driver.finish().await;
+            return Ok(());
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    bail!("agent 0 did not give the relay the events to ask for within ten minutes")
 }
 
 /// Waits for what the relay owes a client before the clock starts. Only what is owed extends the
@@ -164,7 +197,7 @@ mod tests {
     use wire::{Accepted, Compression, Offer, ServerConfig, Support, WireLimits};
 
     use super::*;
-    use crate::{inputs::plan_over, scenario::Scenario, workload::Speaks};
+    use crate::{inputs::plan_over, scenario::Scenario};
 
     /// A plan of one pass over some stored events.
     fn pass(events: usize) -> Workload {

@@ -7,8 +7,8 @@ use link::{Link, TcpSettings};
 use measure::{
     AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, EncodingsRecord, Environment,
     FirstDeliveryRecord, FlowRecord, LinkRecord, NO_LINK, PinnedCores, Planted, PopulationRecord, Quantile,
-    Rate, RelayProcess, RunRecord, SCHEMA_VERSION, Signals, Status, Tool, TrafficRecord, UsableCores,
-    Validity, ValidityClass,
+    Rate, RelayProcess, RunRecord, SCHEMA_VERSION, ShareRecord, Signals, Status, Tool, TrafficRecord,
+    UsableCores, Validity, ValidityClass,
 };
 use relay_sim::Totals;
 use wire::{Agreement, Compression, Flow, Traffic};
@@ -18,6 +18,7 @@ use crate::{
     client::Report,
     ledger, links,
     recorder::Timing,
+    share::Part,
     shared::Shared,
     swarm::Outcome,
     workload::{Over, Speaks},
@@ -48,6 +49,8 @@ pub(crate) struct Facts<'a> {
     pub pinned: Option<PinnedCores>,
     /// The links, each with how many connections use it, and the settings of TCP at their ends.
     pub links: Option<(Vec<(Link, u64)>, TcpSettings)>,
+    /// The part of the plan that this process played, where other agents played the others.
+    pub part: Option<Part>,
 }
 
 /// What is known before the clock starts.
@@ -65,7 +68,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     let counts = ledger::close(shared, &reports, outcome.incomplete.is_none());
     let populations = populations(shared, &outcome, &reports, facts);
     let elapsed_ns = ledger::elapsed_ns(&shared.workload, &outcome);
-    let active_ns = ledger::active_ns(&shared.workload, &outcome);
+    let active_spans = ledger::active_spans(&shared.workload, &outcome);
     let (spans, interval_ns) = ledger::throughput_spans(&shared.workload, &outcome);
     let traffic = outcome.clients.iter().fold(Traffic::default(), |sum, client| sum + client.traffic);
     let mut validity = judge(shared, &outcome, counts, facts);
@@ -102,9 +105,9 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
             extensions: facts.prepared.agreement.extensions.clone(),
         },
         relay: relay(facts),
-        connections: shared.workload.roles.len() as u64,
+        connections: shared.connections() as u64,
         elapsed_ns,
-        active_ns,
+        active_ns: active_spans.iter().map(|(from, to)| to - from).sum(),
         counts,
         traffic: TrafficRecord {
             to_relay: flow(traffic.sent),
@@ -126,6 +129,18 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         // Packets cost CPU that loopback does not take.
         first_delivery: facts.prepared.first_delivery.clone().filter(|_| facts.links.is_none()),
         latency_bounds: Vec::new(),
+        share: facts.part.as_ref().map(|part| ShareRecord {
+            index: part.share.index,
+            of: part.share.of,
+            plan_sha256: part.plan_sha256.clone(),
+            started_late_ns: shared.started_late_ns(),
+            active_spans_ns: active_spans,
+            throughput_spans_ns: spans.clone(),
+            wanted_interval_ns: interval_ns,
+            intervals: outcome.recorder.throughput.clone().coarse_enough_to_store(),
+            expected: Vec::new(),
+        }),
+        agents: Vec::new(),
         throughput: outcome.recorder.throughput.within(&spans, interval_ns),
         slices: outcome.recorder.slices(u64::try_from(facts.window.as_nanos()).unwrap_or(u64::MAX)),
         latency: outcome.recorder.into_named(&shared.workload.labels),
@@ -237,7 +252,10 @@ fn populations(
     }
     let agreement = &facts.prepared.agreement;
     let record = |(label, speaks): (Option<usize>, Speaks)| {
-        let is_one = |id: usize| (workload.roles[id].label, workload.roles[id].speaks) == (label, speaks);
+        let is_one = |id: usize| {
+            let role = &workload.roles[id];
+            shared.carries(id) && (role.label, role.speaks) == (label, speaks)
+        };
         let ones = || outcome.clients.iter().enumerate().filter(|(id, _)| is_one(*id));
         let traffic = ones().fold(Traffic::default(), |sum, (_, client)| sum + client.traffic);
         PopulationRecord {
@@ -279,8 +297,12 @@ fn flow(flow: Flow) -> FlowRecord {
 /// Judges whether one run is valid, by the rules of `measure/src/validity.rs` (docs/methodology.md,
 /// "When a block counts").
 fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Facts<'_>) -> Validity {
+    if shared.is_share() && counts == measure::Counts::default() {
+        // There may be more agents than users.
+        return Validity::default();
+    }
     let p99 = |timing| outcome.recorder.all(timing).map_or(Quantile::Missing, |l| l.quantile_ns(0.99));
-    let due = shared.workload.timeline(|_| true);
+    let due = shared.workload.timeline(|connection| shared.carries(connection));
     let burst_sends = due.chunk_by(|one, next| one.0 == next.0).map(<[_]>::len).max();
     Signals {
         counts,
@@ -312,19 +334,20 @@ fn usable_cores(facts: &Facts<'_>) -> UsableCores {
     }
 }
 
-/// The planned rate and the sent rate of publications. `None` for a closed loop, which has no
-/// rate, and for fewer than 100 publications.
+/// The planned rate and the sent rate of this process's publications. `None` for a closed loop,
+/// which has no rate, and for fewer than 100 publications.
 fn rate(shared: &Shared, outcome: &Outcome) -> Option<Rate> {
-    let publications = &shared.workload.publications;
+    let planned = shared.workload.publications.iter().enumerate();
+    let publications: Vec<_> = planned.filter(|(_, planned)| shared.carries(planned.connection)).collect();
     if publications.len() < 100 || outcome.incomplete.is_some() || shared.workload.is_closed() {
         return None;
     }
-    let (first, last) = (publications.first()?.at, publications.last()?.at);
+    let (first, last) = (publications.first()?.1.at, publications.last()?.1.at);
     let span_s = (last - first).as_secs_f64();
     if span_s <= 0.0 {
         return None;
     }
-    let sent = (0..publications.len()).filter(|n| shared.was_sent(*n)).count();
+    let sent = publications.iter().filter(|(n, _)| shared.was_sent(*n)).count();
     let last_sent_s = shared.last_sent_ns() as f64 / 1e9 - first.as_secs_f64();
     Some(Rate { offered: publications.len() as f64 / span_s, sent: sent as f64 / last_sent_s.max(span_s) })
 }

@@ -1,35 +1,35 @@
 //! One run: the plan, the preparation, the load, and the record of it.
 
-use std::{collections::HashMap, ffi::OsString, fs::File, path::Path, sync::Arc, time::Duration};
+use std::{collections::HashMap, ffi::OsString, fs::File, path::Path, time::Duration};
 
 use anyhow::{Context, bail};
 use codecs::Format;
 use corpus::Corpus;
 use link::Link;
-use measure::{Environment, PinnedCores, RelayProcess, RunRecord};
+use measure::{Environment, Expectation, PinnedCores, RelayProcess, RunRecord, Status};
 use wire::{Compression, Dictionary, Offer, WireLimits};
 
 use crate::{
     args::Args,
     cores, demand,
-    dial::{self, Dialer, Target},
+    dial::{self, Target},
     doctor::{
         self,
         needs::{Needs, json_bytes},
     },
-    expect, first_delivery, floor,
+    expect, floor,
     incidents::Incidents,
     inputs::{UsageError, load, plan_over, print, report, trusted},
     links::{self, Links},
     own_relay::OwnRelay,
     plan_facts::PlanFacts,
-    prepare,
-    record::{self, Facts, Prepared},
+    play::{Played, play},
+    record::{self, Facts},
     scenario::Scenario,
-    shared::Shared,
+    share::{Orders, Part, Share},
     summary,
     swarm::{self, Outcome},
-    workload::{Over, Speaks, Workload},
+    workload::{Over, Workload},
 };
 
 /// Plans, prepares, runs and writes the record.
@@ -44,8 +44,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     workload.tolerates_seam = args.url.is_some() && !args.strict_seam;
     let compression = compression(args).map_err(UsageError)?;
     let ledger = ledger_file(args).map_err(UsageError)?;
-    let plan_facts = PlanFacts::of(&workload);
-    dial::raise_descriptor_limit(workload.roles.len()).map_err(UsageError)?;
+    let part = args.share.map(|share| Part {
+        share,
+        plan_sha256: workload.sha256(),
+        corpus_sha256: corpus.fingerprint.to_string(),
+        orders: Orders::of_stdin(),
+    });
+    let whole_facts = PlanFacts::of(&workload);
+    let plan_facts = args.share.map_or_else(|| whole_facts.clone(), |share| facts_of(share, &workload));
+    let connections = usize::try_from(plan_facts.connections)?;
+    dial::raise_descriptor_limit(connections).map_err(UsageError)?;
     let environment = Environment::collect();
     let pinned = pinned(args)?;
     let store = args
@@ -63,8 +71,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let links = over_links.then(start).transpose()?;
     let tcp = links.as_ref().map(|links| links.emulation.tcp.clone());
     let mut own_relay = start_relay(args, &workload, pinned.as_ref(), store, links)?;
-    let target = target(args, own_relay.as_ref(), compression, workload.roles.len())?;
-    let options = swarm::Options { expected, ..options(args, own_relay.as_ref()) };
+    let target = target(args, own_relay.as_ref(), compression, connections)?;
+    let options = swarm::Options { expected, part, ..options(args, own_relay.as_ref()) };
     let Played { shared, prepared, started_utc, outcome } =
         play(args, ledger, target, workload, &plan_facts, &options, own_relay.as_mut())?;
     let complaint = first_complaint(&outcome);
@@ -80,6 +88,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         environment,
         pinned,
         links: tcp.map(|tcp| (all_links, tcp)),
+        part: options.part.clone(),
     };
     // Stops the relay before the record is made, which holds the relay's totals. A relay that ends
     // badly is an error only after the record is written.
@@ -88,10 +97,28 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         stopped.as_ref().and_then(|stopped| serde_json::from_str(stopped.as_deref().ok()?).ok());
     let mut record = record::record(&shared, outcome, &facts);
     record.latency_bounds = expect::latency_bounds(&scenario);
-    record.validity = expect::judge(&scenario, &record, &plan_facts);
+    let expected = expect::expectations(&scenario, &record, &plan_facts, &whole_facts);
+    match &mut record.share {
+        // Only all agents together can meet them.
+        Some(share) => share.expected = expected,
+        None => judge(&mut record, &expected),
+    }
     finish(args, &record, complaint.as_deref(), &shared.incidents)?;
     stopped.transpose().context("the relay of our own did not end well")?;
     Ok(record)
+}
+
+/// Judges a run by what its scenario expects.
+fn judge(record: &mut RunRecord, expected: &[Expectation]) {
+    expected.iter().for_each(|figure| figure.judge(&mut record.validity));
+    for bound in &record.latency_bounds {
+        bound.judge(record.latency.get(&bound.metric), &mut record.validity);
+    }
+}
+
+/// The sums over an agent's share of the plan.
+fn facts_of(share: Share, workload: &Workload) -> PlanFacts {
+    PlanFacts::by_agent(workload, share.of).swap_remove(usize::from(share.index))
 }
 
 /// Starts a relay of our own, unless `--url` names another. The script of a floor relay is deleted
@@ -143,6 +170,7 @@ fn options(args: &Args, own_relay: Option<&OwnRelay>) -> swarm::Options {
         quiet: args.quiet,
         progress_json: args.progress_json,
         expected: None,
+        part: None,
     }
 }
 
@@ -176,63 +204,6 @@ fn links_of(args: &Args, workload: &Workload) -> Vec<(Link, u64)> {
     let run = args.link.iter().map(|link| (link.clone(), count(Over::Run)));
     let own = workload.links.iter().enumerate().map(|(n, link)| (link.clone(), count(Over::Own(n))));
     run.chain(own).collect()
-}
-
-/// The results of the load.
-struct Played {
-    shared: Arc<Shared>,
-    prepared: Prepared,
-    started_utc: String,
-    outcome: Outcome,
-}
-
-/// Stores the events that the relay must hold and has those sent that sessions ask for, then plays
-/// the plan.
-fn play(
-    args: &Args,
-    ledger: Option<File>,
-    target: Target,
-    mut workload: Workload,
-    plan_facts: &PlanFacts,
-    options: &swarm::Options,
-    mut own_relay: Option<&mut OwnRelay>,
-) -> anyhow::Result<Played> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let links = own_relay.as_mut().and_then(|relay| relay.links.as_mut());
-    let ended = links.and_then(Links::ended);
-    runtime.block_on(links::unless_ended(ended, async {
-        let (agreement, live_limit) = prepare::prepare(&target, &workload).await?;
-        if live_limit > 0 && !args.quiet {
-            report("the relay sends no EOSE to limit 0: live subscriptions ask with limit 1");
-        }
-        workload.live.iter_mut().for_each(|live| live.filter.limit = Some(live_limit));
-        // A floor relay encodes nothing, and answers the requests of its script alone.
-        let first_delivery = match args.floor {
-            true => None,
-            false => {
-                let pid = options.relay_pid;
-                let first = first_delivery::warm(&target, &workload, Speaks::default(), pid).await?;
-                let own = |speaks: &Speaks| *speaks != Speaks::default();
-                for speaks in workload.spoken().into_iter().filter(own) {
-                    first_delivery::warm(&target, &workload, speaks, pid).await?;
-                }
-                first
-            }
-        };
-        let totals = own_relay.as_mut().filter(|_| !args.floor).and_then(|relay| relay.totals());
-        let prepared = Prepared { agreement, first_delivery, totals };
-        let dialer = Dialer::new(target, usize::try_from(plan_facts.connections_made)?);
-        let dialer = Arc::new(dialer.with_users(&workload, args.link.is_some()).map_err(UsageError)?);
-        let mut shared = Shared::new(workload);
-        shared.client_verify = options.client_verify;
-        let shared = Arc::new(shared);
-        if let Some(file) = ledger {
-            shared.incidents.write_to(file);
-        }
-        let started_utc = measure::utc::format(std::time::SystemTime::now());
-        let outcome = swarm::run(Arc::clone(&shared), &dialer, options, own_relay).await?;
-        Ok(Played { shared, prepared, started_utc, outcome })
-    }))
 }
 
 /// The relay's first notice or refusal, or else why it ended the connection of a slow reader.
@@ -458,8 +429,11 @@ fn finish(
     }
     match () {
         () if args.json => print(&record.to_json())?,
-        () if args.quiet || args.progress_json => {}
+        () if args.quiet || args.progress_json || args.share.is_some() => {}
         () => print(&summary::summary(record))?,
+    }
+    if let (Some(share), Status::Incomplete { reason }) = (&record.share, &record.status) {
+        report(&format!("agent {}: {reason}", share.index));
     }
     if let Some(complaint) = complaint {
         report(&format!("the relay's first complaint: {complaint}"));

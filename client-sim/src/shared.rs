@@ -7,13 +7,18 @@ use std::{
         Mutex, OnceLock, PoisonError,
         atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use codecs::VerifyLevel;
 use tokio::sync::Notify;
 
-use crate::{bits::Bits, incidents::Incidents, schedule::nanos, workload::Workload};
+use crate::{
+    bits::Bits,
+    incidents::Incidents,
+    schedule::nanos,
+    workload::{Publication, Workload},
+};
 
 /// The fate of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +34,8 @@ pub enum Fate {
     Duplicate,
     /// The generator did not send the event: a queue was full, or its reconciliation was given up.
     Dropped,
+    /// Another agent publishes the event, and this process does not learn what the relay said.
+    Elsewhere,
 }
 
 impl Fate {
@@ -37,6 +44,10 @@ impl Fate {
         matches!(self, Fate::Rejected | Fate::Duplicate | Fate::Dropped)
     }
 }
+
+/// How far apart the clocks of agents are at most, with much to spare: what another agent publishes
+/// is owed to a stay only when it is due so long after the stay began.
+const CLOCKS_APART: Duration = Duration::from_millis(100);
 
 /// The state shared by all workers.
 #[derive(Debug)]
@@ -60,6 +71,10 @@ pub struct Shared {
     /// The last second, for progress: samples of all workers, and the highest p99 of a worker in
     /// nanoseconds.
     last_second: (AtomicU64, AtomicU64),
+    /// The connections of this process; all without other agents.
+    carried: Option<Vec<bool>>,
+    /// How long after the start the last worker began, in nanoseconds.
+    started_late_ns: AtomicU64,
     failures: Mutex<Vec<String>>,
     /// Deliveries that were lost, doubled, altered or not owed.
     pub incidents: Incidents,
@@ -70,15 +85,31 @@ pub struct Shared {
 impl Shared {
     /// Makes the state for a run of `workload`.
     pub fn new(workload: Workload) -> Self {
-        let fan_out = workload.fan_out();
+        Shared::of_share(workload, None)
+    }
+
+    /// Makes the state for a run of some connections of `workload`, while other agents play the
+    /// others; of all connections with `None`.
+    pub fn of_share(workload: Workload, carried: Option<Vec<bool>>) -> Self {
+        let carries = |connection: usize| carried.as_ref().is_none_or(|carried| carried[connection]);
+        let fan_out = workload.fan_out_to(carries);
         let deliveries: i64 = fan_out.iter().copied().map(i64::from).sum();
-        let slow = workload.roles.iter().filter(|role| role.reads_slowly()).count();
-        let work = workload.publications.len() + workload.sessions.len();
+        let roles = workload.roles.iter().enumerate();
+        let slow = roles.filter(|(connection, role)| carries(*connection) && role.reads_slowly()).count();
+        let fates = workload
+            .publications
+            .iter()
+            .map(|publication| if carries(publication.connection) { Fate::Planned } else { Fate::Elsewhere });
+        let fates: Vec<Fate> = fates.collect();
+        let own = fates.iter().filter(|fate| **fate == Fate::Planned).count();
+        let work = own + workload.sessions.iter().filter(|session| carries(session.connection)).count();
         Shared {
             sent_ns: workload.publications.iter().map(|_| AtomicU64::new(0)).collect(),
             changed: Notify::new(),
             client_verify: VerifyLevel::None,
-            fates: workload.publications.iter().map(|_| AtomicU8::new(Fate::Planned as u8)).collect(),
+            fates: fates.into_iter().map(|fate| AtomicU8::new(fate as u8)).collect(),
+            carried,
+            started_late_ns: AtomicU64::new(0),
             start: OnceLock::new(),
             behind: AtomicI64::new(i64::try_from(slow).unwrap_or(i64::MAX)),
             outstanding: AtomicI64::new(deliveries + i64::try_from(work).expect("plans fit into memory")),
@@ -106,6 +137,31 @@ impl Shared {
     /// Before [`Shared::set_start`]: nothing is timed before the start.
     pub fn start(&self) -> Instant {
         *self.start.get().expect("nothing is timed before the start")
+    }
+
+    /// Whether this process has the connection.
+    pub fn carries(&self, connection: usize) -> bool {
+        self.carried.as_ref().is_none_or(|carried| carried[connection])
+    }
+
+    /// Whether other agents play a part of the plan.
+    pub fn is_share(&self) -> bool {
+        self.carried.is_some()
+    }
+
+    /// How many connections this process has.
+    pub fn connections(&self) -> usize {
+        (0..self.workload.roles.len()).filter(|connection| self.carries(*connection)).count()
+    }
+
+    /// Notes that a worker begins.
+    pub fn worker_begins(&self) {
+        self.started_late_ns.fetch_max(nanos(self.start().elapsed()), Ordering::Relaxed);
+    }
+
+    /// How long after the start the last worker began, in nanoseconds.
+    pub fn started_late_ns(&self) -> u64 {
+        self.started_late_ns.load(Ordering::Relaxed)
     }
 
     /// Counts deliveries, for progress.
@@ -182,6 +238,7 @@ impl Shared {
             f if f == Fate::Rejected as u8 => Fate::Rejected,
             f if f == Fate::Duplicate as u8 => Fate::Duplicate,
             f if f == Fate::Dropped as u8 => Fate::Dropped,
+            f if f == Fate::Elsewhere as u8 => Fate::Elsewhere,
             _ => Fate::Planned,
         }
     }
@@ -208,9 +265,33 @@ impl Shared {
         if planned.closed { self.sent_ns(publication) } else { nanos(planned.at) }
     }
 
-    /// The publications that were sent by now.
-    pub fn sent(&self) -> Bits {
-        (0..self.sent_ns.len()).map(|publication| self.was_sent(publication)).collect()
+    /// Whether another agent publishes it: when it is sent is then known by plan alone.
+    pub fn is_elsewhere(&self, publication: usize) -> bool {
+        self.is_share() && self.fate(publication) == Fate::Elsewhere
+    }
+
+    /// The publications that were sent by now, as far as this process can tell: of other agents
+    /// those that are due. A closed loop's are never known to be sent.
+    pub fn sent(&self, now_ns: u64) -> Bits {
+        let is_due = |planned: &Publication| !planned.closed && nanos(planned.at) <= now_ns;
+        self.publications_that(|n, planned| match self.is_elsewhere(n) {
+            true => is_due(planned),
+            false => self.was_sent(n),
+        })
+    }
+
+    /// The publications that may have been sent by now.
+    pub fn perhaps_sent(&self, now_ns: u64) -> Bits {
+        let soon_ns = now_ns + nanos(CLOCKS_APART);
+        let may_be_due = |planned: &Publication| planned.closed || nanos(planned.at) <= soon_ns;
+        self.publications_that(|n, planned| match self.is_elsewhere(n) {
+            true => may_be_due(planned),
+            false => self.was_sent(n),
+        })
+    }
+
+    fn publications_that(&self, is_one: impl Fn(usize, &Publication) -> bool) -> Bits {
+        self.workload.publications.iter().enumerate().map(|(n, planned)| is_one(n, planned)).collect()
     }
 
     /// When the last publication was sent, in nanoseconds from the start; 0 when none was.

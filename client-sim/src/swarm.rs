@@ -9,9 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use codecs::VerifyLevel;
-use futures::{StreamExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt, stream::FuturesUnordered};
 use measure::{AllocationsRecord, CpuTime, MemoryRecord};
 use tokio::{
     runtime,
@@ -28,8 +28,9 @@ use crate::{
     pacer::Pacer,
     progress::Progress,
     recorder::Recorder,
+    share::Part,
     shared::{Fate, Shared},
-    workload::Due,
+    workload::{Due, Role},
 };
 
 /// Length of the queue of due work of a client. Publications beyond it are dropped, which makes the
@@ -47,6 +48,10 @@ const GRACE: Duration = Duration::from_millis(300);
 
 /// How long clients read on after the measured span.
 const LINGER: Duration = Duration::from_millis(100);
+
+/// How long before the start of a share its workers are woken, to wait for it on timers of their
+/// own: tokio's timer has a resolution of a millisecond.
+const WAKE: Duration = Duration::from_millis(5);
 
 /// Why a worker ends that waited for the start.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +78,8 @@ pub struct Options {
     pub progress_json: bool,
     /// How long the run takes, for progress, where that is longer than the plan: over links.
     pub expected: Option<Duration>,
+    /// The share of the plan to play, where a coordinator starts and stops it.
+    pub part: Option<Part>,
 }
 
 /// The outcome of a run.
@@ -126,14 +133,28 @@ pub async fn run(
     let mut workers: Vec<Worker> = (0..options.workers)
         .map(|index| spawn_worker(index, options.workers, (&shared, dialer), &start.1, &stop.1))
         .collect();
-    let mut all_ready = true;
-    for worker in &mut workers {
-        all_ready &= (&mut worker.ready).await.is_ok();
-    }
-    let connected = shared.workload.roles.iter().filter(|role| role.connects_before()).count();
-    let memory = memory_before.and_then(|before| memory::after(before, options.relay_pid, connected));
+    let ready = all_ready(&mut workers);
+    let connects = |(id, role): (usize, &Role)| shared.carries(id) && role.connects_before();
+    let connected = shared.workload.roles.iter().enumerate().filter(|one| connects(*one)).count();
+    let memory = || memory_before.and_then(|before| memory::after(before, options.relay_pid, connected));
+    let (all_ready, memory, begin) = match &options.part {
+        None => (ready.await, memory(), None),
+        Some(part) => tokio::select! {
+            reason = part.orders.stopped() => return Ok(never_began(&shared, reason)),
+            ready = ready => match ready {
+                true => {
+                    let memory = memory();
+                    let Some(start) = cue(part, &shared).await? else {
+                        return Ok(never_began(&shared, part.orders.stopped().await));
+                    };
+                    (true, memory, Some(start))
+                }
+                false => (false, memory(), None),
+            },
+        },
+    };
     let clocks = Clocks::of(options.relay_pid)?;
-    shared.set_start(Instant::now());
+    shared.set_start(begin.unwrap_or_else(Instant::now));
     let meters = clocks.start(&mut own_relay)?;
     let mut incomplete = None;
     if all_ready {
@@ -145,14 +166,16 @@ pub async fn run(
     let cost = meters.stop(&mut own_relay)?;
     let wall = shared.start().elapsed();
     // Reads on after the measured span: what comes twice or unasked after the last delivery is
-    // counted.
-    tokio::time::sleep(LINGER).await;
+    // counted. A share that is stopped sends nothing more.
+    if incomplete.is_none() || options.part.is_none() {
+        tokio::time::sleep(LINGER).await;
+    }
     stop.0.send_replace(true);
     let memory = memory.map(|memory| MemoryRecord {
         relay_peak_bytes: options.relay_pid.and_then(memory::resident).map(|relay| relay.peak_bytes),
         ..memory
     });
-    let (recorder, clients) = collect(workers).await?;
+    let (recorder, clients) = collect(workers, &shared).await?;
     Ok(Outcome {
         recorder,
         clients,
@@ -167,12 +190,61 @@ pub async fn run(
     })
 }
 
+/// Waits until every worker is connected; false when one could not connect.
+async fn all_ready(workers: &mut [Worker]) -> bool {
+    let mut all_ready = true;
+    for worker in workers {
+        all_ready &= (&mut worker.ready).await.is_ok();
+    }
+    all_ready
+}
+
+/// Tells the coordinator that this share is prepared, and waits until shortly before the start that
+/// it is told; `None` when it is told to stop.
+///
+/// # Errors
+/// When the start is refused, or a connection ends before it.
+async fn cue(part: &Part, shared: &Shared) -> anyhow::Result<Option<Instant>> {
+    part.say_prepared()?;
+    let wait = async {
+        let start = part.orders.start().await?;
+        tokio::time::sleep_until((start - WAKE).into()).await;
+        anyhow::Ok(Some(start))
+    };
+    tokio::select! {
+        biased;
+        _ = part.orders.stopped() => Ok(None),
+        start = wait => start,
+        // Workers report a failure before the start, and nothing else.
+        () = shared.changed.notified() => {
+            bail!("before the start: {}", shared.first_failure().unwrap_or_default())
+        }
+    }
+}
+
+/// The outcome of a share that was stopped before its start. Its workers end with the process.
+fn never_began(shared: &Shared, reason: String) -> Outcome {
+    shared.set_start(Instant::now());
+    Outcome {
+        recorder: Recorder::default(),
+        clients: shared.workload.roles.iter().map(|_| ClientOutcome::default()).collect(),
+        client_cpu: CpuTime::default(),
+        relay_cpu: None,
+        allocations: None,
+        client_wait_ns: None,
+        links: None,
+        wall: Duration::ZERO,
+        memory: None,
+        incomplete: Some(reason),
+    }
+}
+
 /// Joins the workers: their timings together, and what each client brought back, in the order of
-/// the plan.
+/// the plan; other agents' clients bring nothing.
 ///
 /// # Errors
 /// The first failure that is a cause; [`NotStarted`] follows from another.
-async fn collect(workers: Vec<Worker>) -> anyhow::Result<(Recorder, Vec<ClientOutcome>)> {
+async fn collect(workers: Vec<Worker>, shared: &Shared) -> anyhow::Result<(Recorder, Vec<ClientOutcome>)> {
     let mut recorder = Recorder::default();
     let mut clients = Vec::new();
     let mut failures = Vec::new();
@@ -190,8 +262,9 @@ async fn collect(workers: Vec<Worker>) -> anyhow::Result<(Recorder, Vec<ClientOu
     if let Some(cause) = failures.into_iter().next() {
         return Err(cause);
     }
-    clients.sort_unstable_by_key(|(id, _)| *id);
-    Ok((recorder, clients.into_iter().map(|(_, report)| report).collect()))
+    let mut outcomes: Vec<_> = shared.workload.roles.iter().map(|_| ClientOutcome::default()).collect();
+    clients.into_iter().for_each(|(id, outcome)| outcomes[id] = outcome);
+    Ok((recorder, outcomes))
 }
 
 /// Waits until everything is answered, a connection fails, the relay is silent for too long, or the
@@ -202,6 +275,12 @@ async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
     let mut so_far = (shared.outstanding(), shared.deliveries());
     let mut progress = Progress::new(shared, options.quiet, options.progress_json, options.expected);
     let mut interrupted = Box::pin(tokio::signal::ctrl_c());
+    let mut stopped = Box::pin(async {
+        match &options.part {
+            Some(part) => part.orders.stopped().await,
+            None => std::future::pending().await,
+        }
+    });
     loop {
         tokio::select! {
             () = shared.changed.notified() => {}
@@ -217,6 +296,7 @@ async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
                 }
             }
             _ = &mut interrupted => return Some(INTERRUPTED.to_owned()),
+            reason = &mut stopped => return Some(reason),
         }
         if let Some(failure) = shared.first_failure() {
             tokio::time::sleep(GRACE).await;
@@ -243,7 +323,8 @@ fn spawn_worker(
         .spawn(move || {
             let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
             let local = LocalSet::new();
-            let connections = (index..shared.workload.roles.len()).step_by(workers).collect();
+            let own = (0..shared.workload.roles.len()).filter(|connection| shared.carries(*connection));
+            let connections = own.skip(index).step_by(workers).collect();
             local.block_on(&runtime, work(shared, dialer, connections, ready_sender, start, stop))
         })
         .expect("the system starts a thread for each worker");
@@ -275,8 +356,17 @@ async fn work(
     let due = shared.workload.timeline(|connection| queues[connection].is_some());
     let pacer = Pacer::new()?;
     ready.send(()).ok();
-    if start.wait_for(|start| *start).await.is_err() {
-        return Err(NotStarted.into());
+    tokio::select! {
+        biased;
+        started = start.wait_for(|start| *start) => {
+            if started.is_err() {
+                return Err(NotStarted.into());
+            }
+        }
+        lost = idle(&shared, receivers.iter_mut().map(|(id, client, _)| (*id, client))) => {
+            shared.report_failure(&format!("{lost:#}"));
+            return Err(lost);
+        }
     }
     let telling = tokio::task::spawn_local(tell(Arc::clone(&shared), Rc::clone(&recorder)));
     for (id, client, receiver) in receivers {
@@ -295,6 +385,25 @@ async fn work(
     telling.await.ok();
     let recorder = Rc::into_inner(recorder).context("a client outlived its task")?.into_inner();
     Ok((recorder, reports))
+}
+
+/// Reads what comes to the clients of a share until the start, which may be a minute away: pings,
+/// and events that another agent gives the relay for later. Returns why a connection ended.
+async fn idle<'c>(shared: &Shared, clients: impl Iterator<Item = (usize, &'c mut Driver)>) -> anyhow::Error {
+    if !shared.is_share() {
+        return std::future::pending().await;
+    }
+    let reading = clients.map(|(id, client)| async move {
+        match client.idle().await {
+            Ok(never) => match never {},
+            Err(error) => error.context(format!("connection {id}")),
+        }
+    });
+    let mut reading: FuturesUnordered<_> = reading.collect();
+    match reading.next().await {
+        Some(error) => error,
+        None => std::future::pending().await,
+    }
 }
 
 /// Runs one client, and reports a failure at once.
@@ -346,6 +455,8 @@ async fn release(
     pacer: &Pacer,
 ) -> anyhow::Result<()> {
     let start = shared.start();
+    pacer.until(start).await?;
+    shared.worker_begins();
     for (at, connection, due) in due {
         pacer.until(start + *at).await?;
         let queue = queues[*connection].as_ref().context("a worker only releases what its own clients do")?;
@@ -358,6 +469,10 @@ async fn release(
     let slow: Vec<_> = (queues.iter().zip(&shared.workload.roles))
         .filter_map(|(queue, role)| queue.as_ref().filter(|_| role.reads_slowly()))
         .collect();
+    if let Some(last) = shared.workload.publications.last().filter(|_| !slow.is_empty()) {
+        // The last one may be another agent's.
+        pacer.until(start + last.at).await?;
+    }
     while !slow.is_empty() && !shared.waits_for_slow_readers() {
         tokio::time::sleep(CATCH_UP_POLL).await;
     }

@@ -16,7 +16,7 @@ pub enum Exit {
     Invalid = 3,
     /// The ledger does not balance: something was lost, doubled, altered, misrouted or invented.
     Unbalanced = 4,
-    /// The run ended early, because a connection or the relay was lost.
+    /// The run ended early: a connection or the relay was lost, or a coordinator stopped it.
     Incomplete = 5,
     /// The floor relay cannot play this plan.
     NotPossible = 6,

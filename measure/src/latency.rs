@@ -84,7 +84,7 @@ impl Latency {
     /// Adds every sample of another histogram.
     pub fn merge(&mut self, other: &Latency) {
         self.histogram.add(&other.histogram).expect("every Latency has the same bounds");
-        self.clipped += other.clipped;
+        self.clipped = self.clipped.saturating_add(other.clipped);
     }
 
     /// Samples, clipped ones included.

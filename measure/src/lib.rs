@@ -2,7 +2,8 @@
 //!
 //! [`Latency`] collects durations, [`CpuClock`] what a process spent, [`Counts`] is the ledger,
 //! [`Signals`] become a [`Validity`], and all of it ends in a [`RunRecord`], the file one run
-//! writes and the report reads. Nothing here knows a runtime, a socket or Nostr: a result names its
+//! writes and the report reads; [`RunRecord::merge`] makes one of the records of several agents.
+//! Nothing here knows a runtime, a socket or Nostr: a result names its
 //! [`Cell`] by strings.
 //!
 //! To add a signal, give [`Signals`] a field and [`Signals::judge`] a rule with its two thresholds.
@@ -10,6 +11,7 @@
 //! of [`SCHEMA_VERSION`].
 
 mod allocations;
+mod bounds;
 mod counts;
 mod cpu;
 mod encodings;
@@ -18,7 +20,9 @@ mod exit;
 mod latency;
 mod link;
 pub mod log;
+mod merge;
 mod record;
+mod share;
 mod slices;
 mod throughput;
 mod unpack;
@@ -26,6 +30,7 @@ pub mod utc;
 mod validity;
 
 pub use allocations::Allocations;
+pub use bounds::{Expectation, LatencyBound};
 pub use counts::Counts;
 pub use cpu::{CpuClock, CpuTime, cpu_pressure_percent, main_thread_ns, runnable_wait_ns};
 pub use encodings::{EncodingsRecord, FirstDelivery, FirstDeliveryRecord};
@@ -33,11 +38,13 @@ pub use environment::Environment;
 pub use exit::Exit;
 pub use latency::{Latency, LatencyError, Quantile};
 pub use link::{LinkFlow, LinkPart, LinkRecord, PartFlow, may_be_late_ns};
+pub use merge::{MergeError, union_of_spans};
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,
-    LatencyBound, MemoryRecord, NO_LINK, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess,
-    RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, UsableCores, read_versioned,
+    MemoryRecord, NO_LINK, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess, RunRecord,
+    SCHEMA_VERSION, Status, Tool, TrafficRecord, UsableCores, read_versioned,
 };
+pub use share::{AgentRecord, ShareRecord};
 pub use slices::{Slice, SliceRecorder, Slices};
 pub use throughput::{Throughput, ThroughputRecorder};
 pub use validity::{Rate, Signals, Validity, ValidityClass};

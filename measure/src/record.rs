@@ -7,13 +7,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    Allocations, Counts, CpuTime, EncodingsRecord, Environment, FirstDeliveryRecord, Latency, LinkRecord,
-    Slices, Throughput, Validity, unpack,
+    AgentRecord, Allocations, Counts, CpuTime, EncodingsRecord, Environment, FirstDeliveryRecord, Latency,
+    LatencyBound, LinkRecord, ShareRecord, Slices, Throughput, Validity, unpack,
 };
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
 /// number; any other change raises the first, and readers refuse a first number they do not know.
-pub const SCHEMA_VERSION: &str = "2.1";
+pub const SCHEMA_VERSION: &str = "2.2";
 
 /// What one run did, how long it took and whether that may be believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -96,6 +96,12 @@ pub struct RunRecord {
     /// The run second by second.
     #[serde(default)]
     pub slices: Option<Slices>,
+    /// The part of the plan that this run played, where several agents play it together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<ShareRecord>,
+    /// The agents that this record was merged from ([`RunRecord::merge`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentRecord>,
     /// What the scenario demands of latencies. A run that misses it measured well; it is the relay
     /// that is too slow.
     #[serde(default)]
@@ -117,9 +123,10 @@ impl RunRecord {
     }
 
     /// The scenario's bounds on latencies that this run is known to miss, with what it measured in
-    /// nanoseconds.
+    /// nanoseconds. A share of a plan misses none: the bounds are for all agents together.
     pub fn missed_bounds(&self) -> impl Iterator<Item = (&LatencyBound, u64)> {
-        self.latency_bounds.iter().filter_map(|bound| {
+        let bounds = self.latency_bounds.iter().filter(|_| self.share.is_none());
+        bounds.filter_map(|bound| {
             let ns = self.latency.get(&bound.metric)?.quantile_ns(bound.quantile).ns()?;
             (!bound.is_met(ns)).then_some((bound, ns))
         })
@@ -412,38 +419,6 @@ impl MemoryRecord {
     pub fn relay_bytes_per_connection(&self) -> Option<u64> {
         let grown = self.relay_after_bytes?.saturating_sub(self.relay_before_bytes?);
         Some(grown / self.connections.max(1))
-    }
-}
-
-/// A bound that a scenario sets to a quantile of a latency.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LatencyBound {
-    /// The metric, as in [`RunRecord::latency`].
-    pub metric: String,
-    /// Between 0 and 1.
-    pub quantile: f64,
-    /// Not below.
-    pub min_ms: Option<f64>,
-    /// Not above.
-    pub max_ms: Option<f64>,
-}
-
-impl LatencyBound {
-    /// Whether a latency keeps it.
-    pub fn is_met(&self, latency_ns: u64) -> bool {
-        let ms = latency_ns as f64 / 1e6;
-        self.min_ms.is_none_or(|min| ms >= min) && self.max_ms.is_none_or(|max| ms <= max)
-    }
-}
-
-impl fmt::Display for LatencyBound {
-    /// `response_ms_p99<=5`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(min) = self.min_ms {
-            write!(f, "{min}<=")?;
-        }
-        write!(f, "{}_ms_p{}", self.metric, self.quantile * 100.0)?;
-        self.max_ms.map_or(Ok(()), |max| write!(f, "<={max}"))
     }
 }
 

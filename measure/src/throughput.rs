@@ -13,6 +13,12 @@ const GRID_NS: u64 = 10_000_000;
 /// one, so the grid of an hour is 80 ms.
 const MOST_INTERVALS: usize = 1 << 16;
 
+/// Intervals of a stored recorder at most: a run of 80 s at 10 ms each takes some 100 KB.
+const MOST_STORED: usize = 1 << 13;
+
+/// How often the grid may have been doubled in a file: intervals of three hours.
+const MOST_DOUBLED: u32 = 20;
+
 /// The longest interval reported.
 const LONGEST_NS: u64 = 1_000_000_000;
 
@@ -41,8 +47,10 @@ impl Throughput {
     }
 }
 
-/// Counts by interval from the start of the run, of one worker.
-#[derive(Debug, Clone)]
+/// Counts by interval from the start of the run, of one worker, or of all of an agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "Stored", into = "Stored")]
+#[schemars(with = "Stored")]
 pub struct ThroughputRecorder {
     interval_ns: u64,
     intervals: Vec<Interval>,
@@ -57,9 +65,10 @@ struct Interval {
 
 impl Interval {
     fn add(&mut self, other: Interval) {
-        self.deliveries += other.deliveries;
-        self.acknowledgements += other.acknowledgements;
-        self.wire_bytes += other.wire_bytes;
+        // Counts of another agent are claims.
+        self.deliveries = self.deliveries.saturating_add(other.deliveries);
+        self.acknowledgements = self.acknowledgements.saturating_add(other.acknowledgements);
+        self.wire_bytes = self.wire_bytes.saturating_add(other.wire_bytes);
     }
 }
 
@@ -111,7 +120,7 @@ impl ThroughputRecorder {
         loop {
             let interval_ns = every * self.interval_ns;
             let whole = self.whole(spans, every);
-            let sum: u64 = whole.iter().map(envelopes).sum();
+            let sum = whole.iter().map(envelopes).fold(0, u64::saturating_add);
             let rare = (sum as f64) < FEWEST_ENVELOPES * whole.len() as f64;
             if rare && interval_ns * 2 <= LONGEST_NS {
                 every *= 2;
@@ -124,6 +133,20 @@ impl ThroughputRecorder {
             }
             return Some(found).filter(|_| !whole.is_empty());
         }
+    }
+
+    /// Makes intervals longer until there are at most 8,192, some 100 KB in a file.
+    #[must_use]
+    pub fn coarse_enough_to_store(mut self) -> ThroughputRecorder {
+        while self.intervals.len() > MOST_STORED {
+            self.halve();
+        }
+        self
+    }
+
+    /// The longest run of which this grid keeps every interval.
+    pub(crate) fn longest_ns(&self) -> u64 {
+        self.interval_ns.saturating_mul(MOST_INTERVALS as u64)
     }
 
     /// Intervals of `every` of the grid that lie wholly within one of the spans.
@@ -163,6 +186,63 @@ impl ThroughputRecorder {
         self.intervals = self.intervals.chunks(2).map(pair).collect();
         self.interval_ns = self.interval_ns.saturating_mul(2);
     }
+}
+
+/// How a [`ThroughputRecorder`] stands in a file.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Intervals")]
+struct Stored {
+    /// The length of an interval: 10 ms, or that doubled some times.
+    interval_ns: u64,
+    /// For each interval, in order from the start: deliveries, acknowledgements and wire bytes from
+    /// relay to clients, with a space between them, and a comma between intervals.
+    counts: String,
+}
+
+impl From<ThroughputRecorder> for Stored {
+    fn from(recorder: ThroughputRecorder) -> Stored {
+        let text = |one: &Interval| format!("{} {} {}", one.deliveries, one.acknowledgements, one.wire_bytes);
+        let counts: Vec<String> = recorder.intervals.iter().map(text).collect();
+        Stored { interval_ns: recorder.interval_ns, counts: counts.join(",") }
+    }
+}
+
+/// Why stored intervals cannot be read.
+#[derive(Debug, thiserror::Error)]
+enum StoredError {
+    #[error("an interval of {0} ns; expected 10 ms, or that doubled up to {MOST_DOUBLED} times")]
+    Length(u64),
+    #[error("more than {MOST_INTERVALS} intervals")]
+    Many,
+    #[error("an interval that is not three counts: {0:?}")]
+    Counts(String),
+}
+
+impl TryFrom<Stored> for ThroughputRecorder {
+    type Error = StoredError;
+
+    fn try_from(Stored { interval_ns, counts }: Stored) -> Result<ThroughputRecorder, StoredError> {
+        let times = interval_ns / GRID_NS;
+        let is_on_grid = interval_ns % GRID_NS == 0 && times.is_power_of_two() && times <= 1 << MOST_DOUBLED;
+        if !is_on_grid {
+            return Err(StoredError::Length(interval_ns));
+        }
+        let mut intervals = Vec::new();
+        for one in counts.split(',').filter(|_| !counts.is_empty()) {
+            if intervals.len() == MOST_INTERVALS {
+                return Err(StoredError::Many);
+            }
+            intervals.push(interval(one).ok_or_else(|| StoredError::Counts(one.chars().take(40).collect()))?);
+        }
+        Ok(ThroughputRecorder { interval_ns, intervals })
+    }
+}
+
+fn interval(text: &str) -> Option<Interval> {
+    let mut counts = text.split(' ').map(str::parse);
+    let mut next = || counts.next()?.ok();
+    let interval = Interval { deliveries: next()?, acknowledgements: next()?, wire_bytes: next()? };
+    counts.next().is_none().then_some(interval)
 }
 
 /// A count as a rate, rounded.
@@ -279,5 +359,35 @@ mod tests {
         let mut merged = run(1);
         merged.merge(&run(2));
         assert_eq!(figures(&merged), (20, 100, 500, 1_000));
+    }
+
+    #[test]
+    fn stored_intervals_come_back_and_hostile_ones_are_refused() {
+        let recorder = steady(1, 1_000);
+        let text = serde_json::to_string(&recorder).unwrap();
+        assert_eq!(serde_json::from_str::<ThroughputRecorder>(&text).unwrap(), recorder);
+        let empty = serde_json::to_string(&ThroughputRecorder::default()).unwrap();
+        assert_eq!(
+            serde_json::from_str::<ThroughputRecorder>(&empty).unwrap(),
+            ThroughputRecorder::default()
+        );
+        let coarse = steady(1_000, 100_000).coarse_enough_to_store();
+        assert!(coarse.intervals.len() <= MOST_STORED && coarse.interval_ns == 2 * GRID_NS);
+        assert_eq!(coarse.intervals.iter().map(|one| one.deliveries).sum::<u64>(), 100);
+        let many = "0 0 0,".repeat(MOST_INTERVALS) + "0 0 0";
+        for (interval_ns, counts, says) in [
+            (0, "", "an interval of 0 ns"),
+            (30_000_000, "", "an interval of 30000000 ns"),
+            (GRID_NS << 21, "", "expected 10 ms"),
+            (GRID_NS, "1 2", "three counts: \"1 2\""),
+            (GRID_NS, "1 2 3 4", "three counts"),
+            (GRID_NS, "1 2 -3", "three counts"),
+            (GRID_NS, "1 2 3,", "three counts: \"\""),
+            (GRID_NS, &many, "more than 65536 intervals"),
+        ] {
+            let text = serde_json::json!({ "interval_ns": interval_ns, "counts": counts }).to_string();
+            let error = serde_json::from_str::<ThroughputRecorder>(&text).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
     }
 }

@@ -39,6 +39,9 @@ const PRESSURE_INVALID_ABOVE: f64 = 60.0;
 /// How a reason begins that blames the machine, not one of the programs.
 const HOST_BUSY: &str = "host busy: ";
 
+/// How a reason begins that is of one agent; its number follows, and a colon.
+const AGENT: &str = "agent ";
+
 /// Whether a run's numbers may be used, and why not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Validity {
@@ -87,9 +90,16 @@ impl Validity {
         self.reasons.push(reason);
     }
 
-    /// Whether one of the reasons is that the machine had other things to do.
+    /// Whether one of the reasons is that the machine, or an agent's, had other things to do.
     pub fn blames_host(&self) -> bool {
-        self.reasons.iter().any(|reason| reason.starts_with(HOST_BUSY))
+        let of_agent = |reason: &str| Some(reason.strip_prefix(AGENT)?.split_once(": ")?.1.to_owned());
+        let blames = |reason: &String| of_agent(reason).as_ref().unwrap_or(reason).starts_with(HOST_BUSY);
+        self.reasons.iter().any(blames)
+    }
+
+    /// A reason as a record of several agents names it.
+    pub(crate) fn of_agent(index: u16, reason: &str) -> String {
+        format!("{AGENT}{index}: {reason}")
     }
 }
 

@@ -18,6 +18,11 @@ pub(crate) enum Action {
     Abort,
     /// Record a latency.
     Record(Sample),
+    /// Count a delivery in the throughput, without a latency.
+    Count {
+        /// When it came, in nanoseconds from the start.
+        now_ns: u64,
+    },
     /// End this client; the run is incomplete.
     Fail(Failure),
 }

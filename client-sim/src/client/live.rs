@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Client, Stay, Subscription, Wake};
+use super::{Action, Client, Stay, Subscription, Wake};
 use crate::{bits::Bits, incidents::Wrong, recorder::Timing, schedule::nanos};
 
 /// The live subscriptions of a session.
@@ -83,7 +83,15 @@ impl Client {
         }
     }
 
+    /// Records how long a delivery took. One of another agent's event has no latency, because its
+    /// ends are on two clocks; it counts in the throughput.
     fn time_delivery(&mut self, publication: usize, now_ns: u64) {
+        if self.shared.is_elsewhere(publication) {
+            if self.reader.is_none() {
+                self.actions.push_back(Action::Count { now_ns });
+            }
+            return;
+        }
         let (due_ns, sent_ns) = (self.shared.due_ns(publication), self.shared.sent_ns(publication));
         if self.shared.workload.is_measured(due_ns) {
             self.record_always(Timing::Response, due_ns, now_ns);
@@ -134,7 +142,7 @@ impl Client {
         let stay = &mut visit.subscriptions[filter as usize];
         stay.stored = stay.seen.clone();
         if visit.opening.count() == 0 {
-            visit.before = self.shared.sent();
+            visit.before = self.shared.perhaps_sent(now_ns);
             let stay = self.shared.workload.sessions[session as usize].stay;
             self.wake_at(now_ns + nanos(stay), Wake::Leave(session));
         }
@@ -167,8 +175,8 @@ impl Client {
     }
 
     /// Ends the stay: every matching publication that was sent during the stay is owed.
-    pub(super) fn want_to_leave(&mut self, session: u32) {
-        let sent = self.shared.sent();
+    pub(super) fn want_to_leave(&mut self, session: u32, now_ns: u64) {
+        let sent = self.shared.sent(now_ns);
         let workload = &self.shared.workload;
         let Some(visit) = self.sessions.get_mut(&session).and_then(|open| open.visit.as_mut()) else {
             return;

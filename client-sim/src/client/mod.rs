@@ -190,7 +190,7 @@ impl Client {
                 Wake::Start(n, due_ns) => self.start_session(n, due_ns, now_ns),
                 Wake::Retry(n, due_ns) => self.try_session(n, due_ns, now_ns),
                 Wake::Leave(n) => {
-                    self.want_to_leave(n);
+                    self.want_to_leave(n, now_ns);
                     self.leave(n, now_ns);
                 }
                 Wake::LeaveWhenAllIsThere(n) => self.leave(n, now_ns),

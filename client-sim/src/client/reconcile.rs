@@ -133,6 +133,8 @@ impl Client {
         let mut strays = Vec::new();
         let mut lacks_named = Bits::of_len(planned.lacks.len());
         let mut named = Bits::of_len(workload.publications.len());
+        // When another agent sends, only that agent knows.
+        let sent = |publication| shared.was_sent(publication) || shared.is_elsewhere(publication);
         for id in need {
             let found = workload.find(&id.to_bytes());
             match (found, found.and_then(|event| planned.lacks.binary_search(&event).ok())) {
@@ -143,7 +145,7 @@ impl Client {
                 // An event of another client; the relay cannot have one that was not sent.
                 (Some(event), None) if !planned.own.contains(&event) => {
                     match workload.publication_of(event) {
-                        Some(publication) if shared.was_sent(publication) && named.insert(publication) => {
+                        Some(publication) if sent(publication) && named.insert(publication) => {
                             counts.deliveries_expected += 1;
                             wanted.push(event);
                         }

@@ -309,7 +309,7 @@ impl World {
                     probe::relay_side(&mut || drop(link.take().map(|link| link.machine)));
                 }
                 Some(Action::Fail(why)) => bail!(why),
-                Some(Action::Send(_) | Action::Record(_)) | None => break,
+                Some(Action::Send(_) | Action::Record(_) | Action::Count { .. }) | None => break,
             }
         }
         if let Some(at) = self.stations[id].client.next_wake_ns() {
@@ -406,6 +406,7 @@ fn act(
         while let Some(action) = client.next_action() {
             match action {
                 Action::Record(sample) => recorder.add(client.label(), &sample),
+                Action::Count { now_ns } => recorder.throughput.delivery(now_ns),
                 Action::Send(payload) => {
                     let link = link.as_mut().context("a client connects before it sends")?;
                     feed(&mut link.client, payload)?;

@@ -356,7 +356,7 @@ impl World {
             while let Some(action) = self.stations[id].client.next_action() {
                 let link = (id, self.stations[id].link);
                 match action {
-                    Action::Record(_) => {}
+                    Action::Record(_) | Action::Count { .. } => {}
                     Action::Send(payload) => {
                         assert!(self.stations[id].connected, "a client connects before it sends");
                         self.truth.sent(id, self.codec, &payload);

@@ -15,6 +15,11 @@ impl Workload {
         self.users().into_iter().map(|user| user % usize::from(of.get())).collect()
     }
 
+    /// Whether each connection is one of agent `index`, when `of` agents play the plan together.
+    pub fn carried_by(&self, index: u16, of: NonZeroU16) -> Vec<bool> {
+        self.agents(of).into_iter().map(|agent| agent == usize::from(index)).collect()
+    }
+
     /// How many deliveries bring a client with several relays an event that it has, over chosen
     /// connections: all or none of each client's.
     pub fn repeats(&self, chosen: impl Fn(usize) -> bool) -> u64 {

@@ -296,10 +296,11 @@ impl Workload {
 
     /// A plan that publishes the stored events of this one: a single connection sends a request
     /// with `limit`, to check the format of the answer, publishes, and sends such a request again,
-    /// so that the relay has indexed what it stored.
-    pub fn preparation(&self, limit: u64) -> Workload {
+    /// so that the relay has indexed what it stored. Unless it `stores`, it publishes nothing.
+    pub fn preparation(&self, limit: u64, stores: bool) -> Workload {
         const WINDOW: usize = 64;
-        let count = u32::try_from(self.stored).expect("a plan holds fewer than 2^32 events");
+        let count = if stores { self.stored } else { 0 };
+        let count = u32::try_from(count).expect("a plan holds fewer than 2^32 events");
         let publication = |event| Publication { at: Duration::ZERO, connection: 0, event, closed: true };
         let nothing = Filter { kinds: Some(vec![1]), limit: Some(limit), ..Filter::default() };
         let nothing = || {
@@ -468,9 +469,15 @@ impl Workload {
     /// How many deliveries each accepted publication causes, at subscribers that stay for the whole
     /// run and read at full speed.
     pub fn fan_out(&self) -> Vec<u32> {
+        self.fan_out_to(|_| true)
+    }
+
+    /// The same, to the chosen connections alone.
+    pub(crate) fn fan_out_to(&self, chosen: impl Fn(usize) -> bool) -> Vec<u32> {
         let mut fan_out = vec![0; self.publications.len()];
         let mut subscribers = vec![0; self.live.len()];
-        for role in self.roles.iter().filter(|role| !role.reads_slowly()) {
+        let roles = self.roles.iter().enumerate().filter(|(connection, _)| chosen(*connection));
+        for role in roles.map(|(_, role)| role).filter(|role| !role.reads_slowly()) {
             for filter in role.filters() {
                 subscribers[*filter as usize] += 1;
             }

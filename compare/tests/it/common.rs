@@ -165,6 +165,8 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
             warm_ns: [0, 10, 20].map(|more| 100 * (run.relay_us_per_event * 1_000 + more)).to_vec(),
         }),
         latency_bounds: Vec::new(),
+        share: None,
+        agents: Vec::new(),
         slices: None,
         latency: BTreeMap::from([
             ("session.home".to_owned(), response.clone()),

@@ -1,0 +1,121 @@
+//! The preparation of the relay and the load that follows it.
+
+use std::{fs::File, sync::Arc};
+
+use measure::FirstDeliveryRecord;
+
+use crate::{
+    args::Args,
+    dial::{Dialer, Target},
+    first_delivery,
+    inputs::{UsageError, report},
+    links::{self, Links},
+    own_relay::OwnRelay,
+    plan_facts::PlanFacts,
+    prepare,
+    record::Prepared,
+    share::StoppedEarly,
+    shared::Shared,
+    swarm::{self, Outcome},
+    workload::{Speaks, Workload},
+};
+
+/// The results of the load.
+pub(crate) struct Played {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) prepared: Prepared,
+    pub(crate) started_utc: String,
+    pub(crate) outcome: Outcome,
+}
+
+/// Stores the events that the relay must hold and has those sent that sessions ask for, then plays
+/// the plan, or the share of it that is this process's.
+///
+/// # Errors
+/// When the relay cannot be prepared or connected to; [`StoppedEarly`] when the coordinator of a
+/// share stops it meanwhile.
+pub(crate) fn play(
+    args: &Args,
+    ledger: Option<File>,
+    target: Target,
+    mut workload: Workload,
+    plan_facts: &PlanFacts,
+    options: &swarm::Options,
+    mut own_relay: Option<&mut OwnRelay>,
+) -> anyhow::Result<Played> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let links = own_relay.as_mut().and_then(|relay| relay.links.as_mut());
+    let ended = links.and_then(Links::ended);
+    runtime.block_on(links::unless_ended(ended, async {
+        let preparing = prepare(args, &target, &mut workload, options);
+        let prepared = unless_stopped(options, preparing).await?;
+        let totals = own_relay.as_mut().filter(|_| !args.floor).and_then(|relay| relay.totals());
+        let prepared = Prepared { totals, ..prepared };
+        let dialer = Dialer::new(target, usize::try_from(plan_facts.connections_made)?);
+        let dialer = dialer.with_users(&workload, args.link.is_some()).map_err(UsageError)?;
+        let dialer = args.share.iter().fold(dialer, |dialer, share| dialer.with_agent(share.index));
+        let carried = args.share.map(|share| workload.carried_by(share.index, share.of));
+        let mut shared = Shared::of_share(workload, carried);
+        shared.client_verify = options.client_verify;
+        let shared = Arc::new(shared);
+        if let Some(file) = ledger {
+            shared.incidents.write_to(file);
+        }
+        let started_utc = measure::utc::format(std::time::SystemTime::now());
+        let outcome = swarm::run(Arc::clone(&shared), &Arc::new(dialer), options, own_relay).await?;
+        Ok(Played { shared, prepared, started_utc, outcome })
+    }))
+}
+
+/// Prepares the relay. Of several agents the first gives the relay what it must hold, and the
+/// others wait for that.
+async fn prepare(
+    args: &Args,
+    target: &Target,
+    workload: &mut Workload,
+    options: &swarm::Options,
+) -> anyhow::Result<Prepared> {
+    let stores = args.share.is_none_or(|share| share.index == 0);
+    let (agreement, live_limit) = prepare::prepare(target, workload, stores).await?;
+    if live_limit > 0 && !args.quiet {
+        report("the relay sends no EOSE to limit 0: live subscriptions ask with limit 1");
+    }
+    workload.live.iter_mut().for_each(|live| live.filter.limit = Some(live_limit));
+    // A floor relay encodes nothing, and answers the requests of its script alone.
+    let first_delivery = match () {
+        () if args.floor => None,
+        () if stores => warm(target, workload, options.relay_pid).await?,
+        () => {
+            prepare::wait_for_stored(target, workload).await?;
+            None
+        }
+    };
+    Ok(Prepared { agreement, first_delivery, totals: None })
+}
+
+/// Has every stored event sent that the plan asks for, in all that populations speak. Returns what
+/// that cost the relay in what the run speaks.
+async fn warm(
+    target: &Target,
+    workload: &Workload,
+    relay_pid: Option<u32>,
+) -> anyhow::Result<Option<FirstDeliveryRecord>> {
+    let first = first_delivery::warm(target, workload, Speaks::default(), relay_pid).await?;
+    let own = |speaks: &Speaks| *speaks != Speaks::default();
+    for speaks in workload.spoken().into_iter().filter(own) {
+        first_delivery::warm(target, workload, speaks, relay_pid).await?;
+    }
+    Ok(first)
+}
+
+/// Waits for the preparation, unless the coordinator of a share stops it.
+async fn unless_stopped<T>(
+    options: &swarm::Options,
+    preparing: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    let Some(part) = &options.part else { return preparing.await };
+    tokio::select! {
+        reason = part.orders.stopped() => Err(StoppedEarly(reason).into()),
+        prepared = preparing => prepared,
+    }
+}

@@ -1,0 +1,285 @@
+//! Plays one agent's share of a plan: what a coordinator says on standard input, and what this
+//! process tells it on standard output.
+
+use std::{
+    io::{BufRead, BufReader, Read, stdin},
+    num::NonZeroU16,
+    str::FromStr,
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::time::{ClockId, clock_gettime};
+use tokio::sync::watch;
+
+use crate::inputs::print;
+
+/// The longest line of a coordinator, with the newline at its end.
+const LINE_BYTES: u64 = 1 << 10;
+
+/// The start is at least so far ahead: a worker needs a moment to be ready for it.
+const AHEAD: Duration = Duration::from_millis(500);
+
+/// The start is at most so far ahead: beyond it the instant is of another clock.
+const FAR_AHEAD: Duration = Duration::from_secs(3_600);
+
+/// Which part of a plan a process plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// The agent, from 0.
+    pub index: u16,
+    /// How many agents play the plan.
+    pub of: NonZeroU16,
+}
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Share, String> {
+        let known = || {
+            let (index, of) = text.split_once('/')?;
+            let share = Share { index: index.parse().ok()?, of: of.parse().ok()? };
+            (share.index < share.of.get()).then_some(share)
+        };
+        known().ok_or_else(|| {
+            format!(
+                "{text:?} is no share of a plan; expected I/N, as in 0/4: I from 0 to N - 1, N at most 65535"
+            )
+        })
+    }
+}
+
+/// The part of a process that plays a share: who it is, and what its coordinator says.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// Its share.
+    pub share: Share,
+    /// [`crate::workload::Workload::sha256`] of the whole plan.
+    pub plan_sha256: String,
+    /// The fingerprint of the corpus in hex.
+    pub corpus_sha256: String,
+    /// What the coordinator says.
+    pub orders: Orders,
+}
+
+impl Part {
+    /// Tells the coordinator that all is ready for the start.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub fn say_prepared(&self) -> anyhow::Result<()> {
+        let Part { plan_sha256, corpus_sha256, .. } = self;
+        let prepared = serde_json::json!({ "plan_sha256": plan_sha256, "corpus_sha256": corpus_sha256 });
+        print(&format!("{}\n", serde_json::json!({ "prepared": prepared })))
+    }
+}
+
+/// The coordinator stopped this process before the load began.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped before the start: {0}")]
+pub(crate) struct StoppedEarly(pub(crate) String);
+
+/// Why a start is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// It passed, or is too near.
+    #[error("the start is {ahead_ms} ms ahead, and must be {} ms ahead or more", AHEAD.as_millis())]
+    Near {
+        /// Milliseconds from now; negative when it passed.
+        ahead_ms: i64,
+    },
+    /// It is no instant of this machine's clock.
+    #[error("the start is {ahead_s} s ahead; is it of this machine's CLOCK_MONOTONIC?")]
+    Far {
+        /// Seconds from now.
+        ahead_s: u64,
+    },
+    /// The clock cannot be read.
+    #[error("cannot read CLOCK_MONOTONIC")]
+    Clock(#[from] nix::Error),
+}
+
+/// What a coordinator has said so far.
+#[derive(Debug, Default)]
+struct Said {
+    start_ns: Option<u64>,
+    stop: Option<String>,
+}
+
+/// The orders of a coordinator: `start NANOSECONDS` of CLOCK_MONOTONIC, and `stop`, a line each.
+/// The end of the input is a stop, and so is what is neither.
+#[derive(Debug, Clone)]
+pub struct Orders(watch::Receiver<Said>);
+
+impl Orders {
+    /// Reads standard input from now on, on a thread that ends with the process: a read cannot be
+    /// interrupted.
+    pub fn of_stdin() -> Orders {
+        let (sender, said) = watch::channel(Said::default());
+        thread::spawn(move || obey(&mut BufReader::new(stdin()), &sender));
+        Orders(said)
+    }
+
+    /// Waits for a stop; returns its reason.
+    pub async fn stopped(&self) -> String {
+        let mut said = self.0.clone();
+        match said.wait_for(|said| said.stop.is_some()).await {
+            Ok(said) => said.stop.clone().unwrap_or_default(),
+            Err(_) => "nobody reads standard input".to_owned(),
+        }
+    }
+
+    /// Waits for a start; returns its instant.
+    ///
+    /// # Errors
+    /// When the instant is too near or too far.
+    pub async fn start(&self) -> Result<Instant, StartError> {
+        let mut said = self.0.clone();
+        let start_ns = match said.wait_for(|said| said.start_ns.is_some()).await {
+            Ok(said) => said.start_ns.unwrap_or_default(),
+            // Without a reader there is a stop, and no start.
+            Err(_) => std::future::pending().await,
+        };
+        let (now, now_ns) = clocks()?;
+        Ok(now + ahead(start_ns, now_ns)?)
+    }
+}
+
+/// One line of a coordinator.
+#[derive(Debug, PartialEq, Eq)]
+enum Order {
+    Start(u64),
+    Stop(String),
+}
+
+/// Follows orders until the first stop.
+fn obey(input: &mut impl BufRead, sender: &watch::Sender<Said>) {
+    loop {
+        let is_second = sender.borrow().start_ns.is_some();
+        let stop = match next_order(input) {
+            Order::Start(start_ns) if !is_second => {
+                sender.send_modify(|said| said.start_ns = Some(start_ns));
+                continue;
+            }
+            Order::Start(_) => "the coordinator started the load twice".to_owned(),
+            Order::Stop(reason) => reason,
+        };
+        return sender.send_modify(|said| said.stop = Some(stop));
+    }
+}
+
+fn next_order(input: &mut impl BufRead) -> Order {
+    let mut line = Vec::new();
+    let stop = |reason: &str| Order::Stop(reason.to_owned());
+    match input.take(LINE_BYTES).read_until(b'\n', &mut line) {
+        Err(error) => Order::Stop(format!("cannot read standard input: {error}")),
+        Ok(_) if line.ends_with(b"\n") => order(&line),
+        Ok(_) if line.len() as u64 == LINE_BYTES => stop("the coordinator sent a line beyond 1 KiB"),
+        Ok(_) => stop("standard input ended"),
+    }
+}
+
+fn order(line: &[u8]) -> Order {
+    let text = String::from_utf8_lossy(line);
+    match text.trim_end().split_once(' ').unwrap_or((text.trim_end(), "")) {
+        ("stop", "") => Order::Stop("the coordinator said stop".to_owned()),
+        ("start", ns) if ns.bytes().all(|byte| byte.is_ascii_digit()) && ns.parse::<u64>().is_ok() => {
+            Order::Start(ns.parse().unwrap_or_default())
+        }
+        _ => {
+            let shown: String = text.trim_end().chars().take(40).collect();
+            Order::Stop(format!("the coordinator sent what is no order: {shown:?}"))
+        }
+    }
+}
+
+/// One instant on both clocks: as the standard library has it, and in nanoseconds of
+/// CLOCK_MONOTONIC.
+fn clocks() -> Result<(Instant, u64), nix::Error> {
+    const ATTEMPTS: usize = 8;
+    let mut best: Option<(Duration, Instant, u64)> = None;
+    // Between two readings the process may have to wait for a core.
+    for _ in 0..ATTEMPTS {
+        let before = Instant::now();
+        let read = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC)?);
+        let took = before.elapsed();
+        if best.is_none_or(|best| took < best.0) {
+            let read_ns = u64::try_from(read.as_nanos()).unwrap_or(u64::MAX);
+            best = Some((took, before + took / 2, read_ns));
+        }
+    }
+    let (_, now, now_ns) = best.expect("there are attempts");
+    Ok((now, now_ns))
+}
+
+/// How far a start is ahead.
+fn ahead(start_ns: u64, now_ns: u64) -> Result<Duration, StartError> {
+    let ahead = Duration::from_nanos(start_ns.saturating_sub(now_ns));
+    if ahead < AHEAD {
+        let ahead_ms = (i128::from(start_ns) - i128::from(now_ns)) / 1_000_000;
+        return Err(StartError::Near { ahead_ms: i64::try_from(ahead_ms).unwrap_or(i64::MIN) });
+    }
+    if ahead > FAR_AHEAD {
+        return Err(StartError::Far { ahead_s: ahead.as_secs() });
+    }
+    Ok(ahead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_below_its_number() {
+        let share = |index, of| Ok(Share { index, of: NonZeroU16::new(of).unwrap() });
+        assert_eq!("0/1".parse::<Share>(), share(0, 1));
+        assert_eq!("65534/65535".parse::<Share>(), share(65_534, 65_535));
+        for text in ["", "/", "0", "1/1", "0/0", "-1/2", "0/65536", "1/2/3", "a/b", "0 /2"] {
+            assert!(text.parse::<Share>().unwrap_err().contains("expected I/N"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_order_stops() {
+        let said = |input: &str| {
+            let (sender, said) = watch::channel(Said::default());
+            obey(&mut input.as_bytes(), &sender);
+            let said = said.borrow();
+            (said.start_ns, said.stop.clone().unwrap())
+        };
+        assert_eq!(said("start 12\n"), (Some(12), "standard input ended".to_owned()));
+        assert_eq!(said("start 12\nstop\nstart 13\n"), (Some(12), "the coordinator said stop".to_owned()));
+        assert_eq!(said("start 12\nstart 12\n").1, "the coordinator started the load twice");
+        let long = format!("stop{}\n", " ".repeat(2_000));
+        assert_eq!(said(&long), (None, "the coordinator sent a line beyond 1 KiB".to_owned()));
+        for line in
+            ["", "start", "start ", "start x", "start -1", "start +1", "start 1 2", "stop now", "STOP"]
+        {
+            let (start, stop) = said(&format!("{line}\n"));
+            assert!(start.is_none() && stop.contains("no order"), "{line}: {stop}");
+        }
+        let beyond = format!("start {}0\n", u64::MAX);
+        assert!(said(&beyond).1.contains("no order"));
+        assert_eq!(said("start 12"), (None, "standard input ended".to_owned()), "half a line is none");
+        assert_eq!(said(""), (None, "standard input ended".to_owned()));
+    }
+
+    #[test]
+    fn a_start_is_half_a_second_to_an_hour_ahead() {
+        const SECOND: u64 = 1_000_000_000;
+        assert_eq!(ahead(3 * SECOND, SECOND).unwrap(), Duration::from_secs(2));
+        let why = |start_ns| ahead(start_ns, 10 * SECOND).unwrap_err().to_string();
+        assert!(why(9 * SECOND).contains("the start is -1000 ms ahead"));
+        assert!(why(10 * SECOND + SECOND / 2 - 1).contains("the start is 499 ms ahead"));
+        assert!(why(0).contains("-10000 ms") && why(u64::MAX).contains("is it of this machine's"));
+    }
+
+    #[test]
+    fn both_clocks_are_read_at_one_instant() {
+        let (then, then_ns) = clocks().unwrap();
+        thread::sleep(Duration::from_millis(20));
+        let (now, now_ns) = clocks().unwrap();
+        let apart = Duration::from_nanos(now_ns - then_ns).abs_diff(now - then);
+        assert!(apart < Duration::from_millis(5), "{apart:?}");
+    }
+}

@@ -1,0 +1,47 @@
+//! What the record of one agent holds so that the records of all agents of a plan make one.
+
+use std::num::NonZeroU16;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{CpuTime, Environment, Expectation, ThroughputRecorder};
+
+/// The part of a plan that one agent played, and what only all agents together can tell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ShareRecord {
+    /// The agent, from 0.
+    pub index: u16,
+    /// How many agents play the plan.
+    pub of: NonZeroU16,
+    /// SHA-256 of the plan in hex, by which agents know that they play the same.
+    pub plan_sha256: String,
+    /// From the plan's time zero to the instant at which the last worker of this agent began.
+    pub started_late_ns: u64,
+    /// Spans with work outstanding, in nanoseconds from time zero.
+    pub active_spans_ns: Vec<(u64, u64)>,
+    /// Spans of envelope throughput, likewise.
+    pub throughput_spans_ns: Vec<(u64, u64)>,
+    /// The interval that envelope throughput asks for.
+    pub wanted_interval_ns: u64,
+    /// Envelopes and wire bytes by interval from time zero.
+    pub intervals: ThroughputRecorder,
+    /// What the scenario expects of the whole plan, with this agent's part of each figure.
+    pub expected: Vec<Expectation>,
+}
+
+/// One agent of a merged record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentRecord {
+    /// The agent, from 0.
+    pub index: u16,
+    /// Its client connections.
+    pub connections: u64,
+    /// What it spent during the run.
+    pub client_cpu: CpuTime,
+    /// From the plan's time zero to the instant at which its last worker began.
+    pub started_late_ns: u64,
+    /// Its machine, where that differs from the machine of agent 0 in more than the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<Environment>,
+}
