@@ -123,6 +123,51 @@ fn a_browser_is_measured_from_the_page_to_the_table() {
 }
 
 #[test]
+#[ignore = "needs chromium or google-chrome, network namespaces and /dev/net/tun"]
+fn a_browser_over_a_link_waits_for_the_bytes_that_the_link_carries() {
+    let out = TempDir::new().unwrap();
+    let file = few_events(out.path());
+    let args = ["--link", "down=8mbit,up=8mbit,rtt=40ms", "--formats", "dannypack", "--rounds", "1"];
+    let batches = ["--compressions", "none", "--batching", "on", "--corpus", file.to_str().unwrap()];
+    let run = compare(out.path(), &[&args[..], &batches].concat());
+    let (table, progress) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    // A busy machine may make every block of a row count for nothing (3).
+    assert!(matches!(run.status.code(), Some(0 | 3)), "{:?}\n{progress}", run.status);
+    assert!(table.contains("emulated link") && !table.contains("main µs"), "{table}");
+    let result = result_in(out.path());
+    let browser = result.browser.as_ref().unwrap();
+    let json_bytes = browser.events.iter().find(|set| set.name == "mixed").unwrap().json_bytes;
+    for cell in &browser.cells {
+        assert_eq!(cell.part, Part::EndToEnd);
+        for block in &cell.blocks {
+            let (warm, bytes) = (block.warm.as_ref().unwrap(), block.link_bytes.unwrap());
+            assert_eq!(warm.events, 200);
+            let is_json = cell.format == "json";
+            assert_eq!(bytes > json_bytes, is_json, "{}: {bytes} of {json_bytes}", cell.id);
+            // 8 Mbit/s carry a byte in a microsecond, behind a round trip.
+            let least_ns = 40_000_000 + (bytes - 30_000) * 1_000;
+            assert!(warm.wall_ns > least_ns, "{}: {} ns for {bytes} bytes", cell.id, warm.wall_ns);
+        }
+    }
+    assert_eq!(processes(out.path()), []);
+}
+
+#[test]
+fn a_browser_over_a_link_is_measured_end_to_end_alone() {
+    let out = TempDir::new().unwrap();
+    for (args, says) in [
+        (&["--link", "slow-4g", "--part", "decode"][..], "only the part end-to-end"),
+        (&["--link", "slow-4g", "--serve"], "cannot be used with"),
+        (&["--link", "5g-in-a-tunnel"], "--link"),
+    ] {
+        let run = compare(out.path(), args);
+        let told = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{told}");
+        assert!(told.contains(says), "{told}");
+    }
+}
+
+#[test]
 #[ignore = "needs chromium or google-chrome"]
 fn a_browser_with_a_broken_decoder_is_not_measured_and_the_event_is_named() {
     let out = TempDir::new().unwrap();

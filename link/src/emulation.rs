@@ -12,6 +12,7 @@ use std::{
 use anyhow::{Context, bail};
 
 use crate::{
+    addresses::{UNSHAPED, user_address},
     host,
     network::TcpSettings,
     profile::Link,
@@ -46,15 +47,42 @@ impl Emulation {
         congestion: &str,
         ended: impl FnOnce() + Send + 'static,
     ) -> anyhow::Result<Emulation> {
+        Emulation::run(
+            &Order {
+                links: links.iter().map(Link::spelled_out).collect(),
+                seed,
+                congestion: congestion.to_owned(),
+                unbound: UNSHAPED,
+            },
+            ended,
+        )
+    }
+
+    /// The same for a program that binds no address, such as a browser: all of its connections
+    /// share this link.
+    ///
+    /// # Errors
+    /// See [`Emulation::start`].
+    pub fn for_program(
+        link: &Link,
+        seed: u64,
+        congestion: &str,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> anyhow::Result<Emulation> {
         let order = Order {
-            links: links.iter().map(Link::spelled_out).collect(),
+            links: vec![link.spelled_out()],
             seed,
             congestion: congestion.to_owned(),
+            unbound: user_address(0, 0).context("one user of one link has an address")?,
         };
+        Emulation::run(&order, ended)
+    }
+
+    fn run(order: &Order, ended: impl FnOnce() + Send + 'static) -> anyhow::Result<Emulation> {
         let program = std::env::current_exe().context("cannot find the file of this program")?;
         let mut child = Command::new(program)
             .arg(LINK_ROLE)
-            .arg(serde_json::to_string(&order)?)
+            .arg(serde_json::to_string(order)?)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // A process group of its own keeps Ctrl-C from the emulator, which must live until the

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
 use crate::{
-    addresses::{RELAY, UNSHAPED, USERS},
+    addresses::{RELAY, USERS},
     host::NotPossible,
     trace::MTU,
 };
@@ -88,8 +88,9 @@ impl End {
         Ok(end)
     }
 
-    /// Equips the namespace of the users, in which the calling thread is.
-    pub(crate) fn of_users(congestion: &str) -> anyhow::Result<End> {
+    /// Equips the namespace of the users, in which the calling thread is. A connection that binds
+    /// no address is of this user.
+    pub(crate) fn of_users(congestion: &str, unbound: Ipv4Addr) -> anyhow::Result<End> {
         let end = End::equip("users0")?;
         // Every address of the range is local, so that a client may bind any of them.
         let mut local = route(USERS, LOOPBACK);
@@ -97,7 +98,7 @@ impl End {
         local.header.kind = RouteType::Local;
         local.header.scope = RouteScope::Host;
         ask(RouteNetlinkMessage::NewRoute(local)).context("cannot make the users' addresses local")?;
-        end.route((RELAY, 32), UNSHAPED, congestion)?;
+        end.route((RELAY, 32), unbound, congestion)?;
         Ok(end)
     }
 

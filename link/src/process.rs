@@ -21,7 +21,7 @@ use nix::{
 use serde::Serialize;
 
 use crate::{
-    addresses::{link_of, user_of},
+    addresses::{UNSHAPED, link_of, user_of},
     between, capacity, check,
     emulator::{Emulator, Way, WayCounts},
     host,
@@ -63,7 +63,7 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn probe() -> anyhow::Result<()> {
     host::enter()?;
-    let (_, _, tcp) = namespaces("cubic")?;
+    let (_, _, tcp) = namespaces("cubic", UNSHAPED)?;
     say(&tcp);
     Ok(())
 }
@@ -75,17 +75,17 @@ fn meet(programs: Option<OsString>) -> anyhow::Result<()> {
 }
 
 /// Equips this namespace for the relay, and a new one for the users, in which the thread stays.
-fn namespaces(congestion: &str) -> anyhow::Result<(End, End, TcpSettings)> {
+fn namespaces(congestion: &str, unbound: Ipv4Addr) -> anyhow::Result<(End, End, TcpSettings)> {
     let relay = End::of_relay(congestion).context("the relay's namespace")?;
     host::leave().map_err(|error| host::NotPossible::of("a second network namespace", &error))?;
-    let users = End::of_users(congestion).context("the users' namespace")?;
+    let users = End::of_users(congestion, unbound).context("the users' namespace")?;
     Ok((relay, users, TcpSettings::read(congestion)))
 }
 
 fn serve(order: &str) -> anyhow::Result<()> {
     let order: Order = serde_json::from_str(order).context("expected an order as JSON, or probe")?;
     let links = order.links.iter().map(|text| text.parse::<Link>()).collect::<Result<Vec<_>, _>>()?;
-    let (relay, users, tcp) = namespaces(&order.congestion)?;
+    let (relay, users, tcp) = namespaces(&order.congestion, order.unbound)?;
     // Without this the kernel may wake the process 50 µs late (prctl(2), PR_SET_TIMERSLACK).
     set_timerslack(1).context("cannot ask for timers that are on time")?;
     let questions = io::stdin().as_fd().try_clone_to_owned().context("standard input")?;

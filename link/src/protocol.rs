@@ -1,6 +1,8 @@
 //! What the emulator's process and the program that started it say to each other, a line of JSON
 //! each.
 
+use std::net::Ipv4Addr;
+
 use measure::Latency;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +20,8 @@ pub(crate) struct Order {
     pub(crate) seed: u64,
     /// The congestion control of every connection.
     pub(crate) congestion: String,
+    /// The user whose connections bind no address.
+    pub(crate) unbound: Ipv4Addr,
 }
 
 /// What the emulator says when both namespaces are ready.

@@ -43,9 +43,16 @@ export class Subscription {
 
   until(isEnd) {
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => this.fail(new Error(`the relay was silent for ${SILENCE_MS} ms`)), SILENCE_MS);
-      this.waiting = { events: [], messages: 0, isEnd, resolve, reject, timer };
+      this.waiting = { events: [], messages: 0, isEnd, resolve, reject, timer: null };
+      this.watch(-1);
     });
+  }
+
+  /** Ends a wait in which no message came since the last look; a timer for each message would cost. */
+  watch(before) {
+    const { messages } = this.waiting;
+    if (messages === before) this.fail(new Error(`the relay was silent for ${SILENCE_MS} ms`));
+    else this.waiting.timer = setTimeout(() => this.watch(messages), SILENCE_MS);
   }
 
   receive(data) {

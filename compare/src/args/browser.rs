@@ -6,6 +6,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
+use link::Link;
 
 use crate::{
     browser::{LISTS, MIXED},
@@ -61,10 +62,11 @@ pub(crate) enum BatchingFlag {
 #[command(after_long_help = "Examples:\n  \
     compare browser --part decode --formats json,cbor-packed,dannypack\n  \
     compare browser --part end-to-end --formats json,dannypack --batching off,on --compressions none,deflate\n  \
+    compare browser --link slow-4g --formats json,cbor-packed,dannypack      # a phone's link, emulated\n  \
     compare browser --serve 192.168.1.7 --formats json,dannypack --events mixed    # a phone opens the page\n\n\
     Needs Chromium or Chrome: `apt-get install chromium` on Debian; with --serve any browser anywhere.")]
 pub(crate) struct BrowserFlags {
-    /// What is measured, separated by commas [default: all four]
+    /// What is measured, separated by commas [default: all four; with --link end-to-end]
     #[arg(long, value_enum, value_delimiter = ',')]
     part: Vec<PartFlag>,
     /// Wire formats, separated by commas, core or all (that the page can read); JSON is always
@@ -80,6 +82,10 @@ pub(crate) struct BrowserFlags {
     /// End to end and live: batches, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', default_value = "off,on")]
     batching: Vec<BatchingFlag>,
+    /// Ask the relay over an emulated access link: a profile of `client-sim links`, or parameters
+    /// such as down=1.6mbit,up=750kbit,rtt=150ms. Only end to end, and wall time and bytes alone
+    #[arg(long, conflicts_with = "serve")]
+    pub(crate) link: Option<Link>,
     /// Events to decode: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz [default: the bundled sample]
     #[arg(long)]
     corpus: Option<String>,
@@ -129,7 +135,8 @@ impl BrowserFlags {
             PartFlag::Live => Part::Live,
             PartFlag::InProportion => Part::InProportion,
         };
-        let asked = if self.part.is_empty() { PartFlag::value_variants() } else { &self.part };
+        let all = if self.link.is_some() { &[PartFlag::EndToEnd] } else { PartFlag::value_variants() };
+        let asked = if self.part.is_empty() { all } else { &self.part };
         let mut parts: Vec<Part> = asked.iter().map(of).collect();
         parts.sort_unstable();
         parts.dedup();
@@ -140,6 +147,7 @@ impl BrowserFlags {
             step_ms: self.step_ms,
             seed: self.seed,
             corpus: self.corpus.clone(),
+            link: self.link.as_ref().map(|link| format!("{} ({})", link.label(), link.parameters())),
         }
     }
 

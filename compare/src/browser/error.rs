@@ -86,6 +86,9 @@ pub enum BrowserError {
         /// Why.
         why: String,
     },
+    /// The emulator of the access link ended.
+    #[error("{0}")]
+    Link(String),
     /// The kernel or the browser did not say what a process spent.
     #[error("cannot read the CPU time of Chromium's {what}: {why}")]
     Cpu {

@@ -14,10 +14,12 @@ mod device;
 mod error;
 mod events;
 mod host;
+mod over_link;
 mod page;
 mod relays;
 mod rows;
 mod server;
+mod steps;
 
 use std::{
     collections::BTreeSet,
@@ -30,6 +32,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use link::Link;
 use measure::{CorpusRecord, Status};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -40,9 +43,11 @@ use self::{
     device::Device,
     events::{ALL, Events},
     host::Host,
+    over_link::OverLink,
     page::Page,
     relays::Relays,
     server::{Server, Socket},
+    steps::{WARM_UP_MS, connect, decode, end_to_end, live},
 };
 pub(crate) use self::{
     chromium::find,
@@ -52,27 +57,10 @@ pub(crate) use self::{
 use crate::{
     plan::Plan,
     progress::Progress,
-    result::{
-        Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, BrowserStep, EventSet, Part,
-    },
+    result::{Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, EventSet, Part},
     run::Stopped,
 };
 
-/// Events of the cold step: a first screen or two.
-const COLD_EVENTS: u32 = 100;
-/// Time of the step before the measured one: V8 has optimised a hot function by then.
-const WARM_UP_MS: u32 = 200;
-/// Requests before the measured ones.
-const WARM_UP_REQUESTS: u64 = 3;
-/// Live events of a step, and of the warm-up before it.
-const LIVE_EVENTS: usize = 2_000;
-const WARM_UP_LIVE_EVENTS: usize = 500;
-/// Requests of a step at most.
-const MAX_REQUESTS: u64 = 1_000;
-/// How far the kernel's and the browser's count of the main thread may be apart. The browser counts
-/// tasks, and not what wakes the thread for each frame of a WebSocket.
-const COUNTS_DIFFER: f64 = 0.1;
-const COUNTS_DIFFER_OVER_SOCKETS: f64 = 0.3;
 /// What a block takes beyond its steps, before one was measured.
 const BLOCK_OVERHEAD: Duration = Duration::from_millis(700);
 
@@ -92,6 +80,8 @@ pub(crate) struct Question<'a> {
     pub(crate) client: Client<'a>,
     /// What was asked for.
     pub(crate) config: &'a BrowserConfig,
+    /// The emulated access link to the relays.
+    pub(crate) link: Option<&'a Link>,
     /// The cells without blocks.
     pub(crate) cells: Vec<BrowserCell>,
     /// A row whose decoder is broken on purpose.
@@ -115,6 +105,7 @@ pub(crate) struct Found {
 struct Bench {
     host: Host,
     relays: Relays,
+    link: Option<OverLink>,
     step_ms: u32,
 }
 
@@ -124,16 +115,22 @@ struct Bench {
 /// Before anything is measured: without a browser, or when a decoder differs from `JSON.parse`.
 /// Later errors end the run and stand in [`Found::status`].
 pub(crate) async fn measure(question: Question<'_>, interrupt: impl Future<Output = ()>) -> Result<Found> {
-    let Question { client, config, mut cells, plant, quiet } = question;
+    let Question { client, config, link, mut cells, plant, quiet } = question;
     let mut interrupt = Box::pin(interrupt);
     let events = Arc::new(Events::read(config.corpus.as_deref(), &config.formats)?);
     let address = match client {
         Client::Browser(_) => SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0),
         Client::Device(address) => address,
     };
+    // In the relays' namespace before this process moves to that of the page.
+    let at_relays =
+        link.map(|link| OverLink::start(link, config.seed, || Relays::start(&events, &cells, link::RELAY)));
     let (sender, arrival) = oneshot::channel();
     let server = Server::start(Arc::clone(&events), address, Some(sender)).await?;
-    let relays = Relays::start(&events, &cells, *address.ip())?;
+    let (link, relays) = match at_relays.transpose()? {
+        Some((link, relays)) => (Some(link), relays),
+        None => (None, Relays::start(&events, &cells, *address.ip())?),
+    };
     for cell in &mut cells {
         cell.input_bytes = events.input_bytes(cell)?;
     }
@@ -142,7 +139,7 @@ pub(crate) async fn measure(question: Question<'_>, interrupt: impl Future<Outpu
     let decoders = rows.decoders(&config.formats);
     let prepared = async {
         let host = host(client, &server.url, arrival).await?;
-        let mut bench = Bench { host, relays, step_ms: config.step_ms };
+        let mut bench = Bench { host, relays, link, step_ms: config.step_ms };
         let software = bench.software().await?;
         bench.check(&decoders, plant).await?;
         let not_measured = bench.reach(&mut cells).await?;
@@ -157,7 +154,11 @@ pub(crate) async fn measure(question: Question<'_>, interrupt: impl Future<Outpu
         bail!("nothing is left to measure: {why}");
     }
     let plan = Plan::of_loads(&loads(&cells), config.rounds, config.seed);
-    let guess = BLOCK_OVERHEAD + Duration::from_millis(u64::from(config.step_ms + WARM_UP_MS));
+    let step = match &bench.link {
+        Some(link) => link.takes(sets.iter().find(|set| set.name == MIXED).map_or(0, |set| set.json_bytes)),
+        None => Duration::from_millis(u64::from(config.step_ms + WARM_UP_MS)),
+    };
+    let guess = BLOCK_OVERHEAD + step;
     let mut progress = Progress::new(plan.blocks(), guess, quiet);
     progress.say(&format!("{} decoders read every event as JSON.parse does", decoders.len()));
     not_measured.iter().for_each(|left_out| progress.say(&format!("not measured: {left_out}")));
@@ -254,9 +255,9 @@ fn outcome(block: &BrowserBlock) -> String {
     match (&block.warm, block.why.first()) {
         (_, Some(why)) => why.clone(),
         (Some(warm), None) if warm.events > 0 => {
-            let (ns, of) = match warm.main_ns {
-                0 => (warm.wall_ns, "by the page's clock"),
-                ns => (ns, "of the main thread"),
+            let (ns, of) = match (warm.main_ns, block.link_bytes) {
+                (0, _) | (_, Some(_)) => (warm.wall_ns, "by the page's clock"),
+                (ns, None) => (ns, "of the main thread"),
             };
             format!("{:.2} µs {of} an event", ns as f64 / 1e3 / warm.events as f64)
         }
@@ -336,7 +337,10 @@ impl Bench {
     async fn block(&mut self, cell: &BrowserCell) -> Result<BrowserBlock, BrowserError> {
         let mut page = Page::open(&mut self.host).await?;
         let mut block = match cell.part {
-            Part::EndToEnd => end_to_end(&mut page, cell, &self.relays, self.step_ms).await?,
+            Part::EndToEnd => match &mut self.link {
+                Some(link) => link.first_request(&mut page, cell, &self.relays).await?,
+                None => end_to_end(&mut page, cell, &self.relays, self.step_ms).await?,
+            },
             Part::Live => live(&mut page, cell, &self.relays).await?,
             Part::Decode | Part::InProportion => decode(&mut page, cell, self.step_ms).await?,
         };
@@ -351,86 +355,6 @@ impl Bench {
         }
         Ok(block)
     }
-}
-
-async fn decode(page: &mut Page<'_>, cell: &BrowserCell, step_ms: u32) -> Result<BrowserBlock, BrowserError> {
-    let [row, set, id] = [&cell.row, &cell.events, &cell.id].map(|text| json!(text));
-    page.run(&format!("bench.prepare({row}, {set}, {id})")).await?;
-    page.collect().await?;
-    page.measure_empty(&["bench.cold(0)"]).await?;
-    let cold = page.step(&format!("bench.cold({COLD_EVENTS})")).await?;
-    page.run(&format!("bench.warm({WARM_UP_MS})")).await?;
-    let warm = page.step(&format!("bench.warm({step_ms})")).await?;
-    let why = doubts(&warm, cell.part);
-    Ok(BrowserBlock { cold: Some(cold), warm: Some(warm), why, ..BrowserBlock::default() })
-}
-
-async fn end_to_end(
-    page: &mut Page<'_>,
-    cell: &BrowserCell,
-    relays: &Relays,
-    step_ms: u32,
-) -> Result<BrowserBlock, BrowserError> {
-    connect(page, cell, relays).await?;
-    page.collect().await?;
-    page.measure_empty(&["bench.request(0)"]).await?;
-    let first = page.step(&format!("bench.request({WARM_UP_REQUESTS})")).await?;
-    let step_ns = u64::from(step_ms) * 1_000_000 * WARM_UP_REQUESTS;
-    let times = (step_ns / first.wall_ns.max(1)).clamp(1, MAX_REQUESTS);
-    let warm = page.step(&format!("bench.request({times})")).await?;
-    let why = doubts(&warm, cell.part);
-    Ok(BrowserBlock { warm: Some(warm), why, ..BrowserBlock::default() })
-}
-
-async fn live(
-    page: &mut Page<'_>,
-    cell: &BrowserCell,
-    relays: &Relays,
-) -> Result<BrowserBlock, BrowserError> {
-    connect(page, cell, relays).await?;
-    page.run("bench.request(1)").await?;
-    page.collect().await?;
-    page.measure_empty(&["bench.expect(0)", "bench.expected()"]).await?;
-    let mut steps = Vec::new();
-    for count in [WARM_UP_LIVE_EVENTS, LIVE_EVENTS] {
-        let failed =
-            |error: anyhow::Error| BrowserError::Relay { cell: cell.id.clone(), why: format!("{error:#}") };
-        let publication = relays.publication(cell, count).await.map_err(failed)?;
-        let work = async { publication.send().await.map_err(failed) };
-        steps.push(page.step_around(&format!("bench.expect({count})"), work, "bench.expected()").await?);
-    }
-    let warm = steps.pop().unwrap_or_default();
-    let why = doubts(&warm, cell.part);
-    Ok(BrowserBlock { warm: Some(warm), why, ..BrowserBlock::default() })
-}
-
-/// Connects the page to the relay of the cell's compression, and checks what was agreed.
-async fn connect(page: &mut Page<'_>, cell: &BrowserCell, relays: &Relays) -> Result<(), BrowserError> {
-    let failed = |why: String| BrowserError::Page { expression: format!("connecting for {}", cell.id), why };
-    let relay = relays.of(cell).map_err(|error| failed(format!("{error:#}")))?;
-    let [row, url, token, id] = [&cell.row, &relay.url, &relay.token, &cell.id].map(|text| json!(text));
-    let request = &relay.request;
-    let agreed = page.run(&format!("bench.connect({row}, {url}, {token}, {request}, {id})")).await?;
-    let deflates = agreed["extensions"].as_str().is_some_and(|text| text.contains("permessage-deflate"));
-    if agreed["protocol"] != token || deflates != (cell.compression == "deflate") {
-        return Err(failed(format!("the relay agreed to {agreed} where {token} was asked for")));
-    }
-    Ok(())
-}
-
-/// Why a step does not count.
-fn doubts(step: &BrowserStep, part: Part) -> Vec<String> {
-    let most = if part.is_over_sockets() { COUNTS_DIFFER_OVER_SOCKETS } else { COUNTS_DIFFER };
-    let (kernel, browser) = (step.main_ns as f64, step.inside_ns as f64);
-    let differ = (kernel - browser).abs() > most * kernel.max(browser);
-    let text = || {
-        format!(
-            "the kernel counted {:.1} ms of the main thread and the browser {:.1}",
-            kernel / 1e6,
-            browser / 1e6
-        )
-    };
-    differ.then(text).into_iter().collect()
 }
 
 /// Starts a runtime around [`measure`].
@@ -448,20 +372,6 @@ pub(crate) fn run_until_signal(question: Question<'_>) -> Result<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_block_whose_two_counts_of_cpu_are_a_tenth_apart_does_not_count() {
-        let step = |main_ns, inside_ns| BrowserStep { main_ns, inside_ns, ..BrowserStep::default() };
-        let counts = |main_ns, inside_ns, part| doubts(&step(main_ns, inside_ns), part).is_empty();
-        assert!(counts(100_000_000, 91_000_000, Part::Decode));
-        assert!(counts(91_000_000, 100_000_000, Part::InProportion));
-        assert!(
-            !counts(100_000_000, 80_000_000, Part::Decode) && !counts(80_000_000, 100_000_000, Part::Decode)
-        );
-        assert!(
-            counts(100_000_000, 80_000_000, Part::Live) && !counts(100_000_000, 60_000_000, Part::EndToEnd)
-        );
-    }
 
     #[test]
     fn each_load_has_its_cells_behind_its_anchor() {

@@ -16,7 +16,7 @@ use crate::{
     browser::{self, Asked, BrowserError, Client, Question, Rows},
     git,
     matrix::Known,
-    result::ResultFile,
+    result::{Part, ResultFile},
 };
 
 /// Measures and writes a result folder.
@@ -24,6 +24,12 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString], known: &Known) ->
     let rows = Rows::bundled();
     let formats = formats(&flags.formats, &rows, known);
     let config = flags.config(formats);
+    if flags.link.is_some() && config.parts != [Part::EndToEnd] {
+        say(
+            "error: over --link only the part end-to-end is measured: the others have no transfer to wait for",
+        );
+        return Ok(Exit::Usage);
+    }
     let asked = Asked {
         parts: &config.parts,
         formats: &config.formats,
@@ -50,7 +56,8 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString], known: &Known) ->
     let started = SystemTime::now();
     let (git, host) = (git::current(), Environment::collect());
     let (plant, quiet) = (flags.plant.as_deref(), flags.quiet);
-    let question = Question { client, config: &config, cells, plant, quiet };
+    let link = flags.link.as_ref();
+    let question = Question { client, config: &config, link, cells, plant, quiet };
     let found = match browser::run_until_signal(question) {
         Err(error)
             if matches!(

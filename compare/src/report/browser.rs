@@ -23,7 +23,7 @@ const LISTED_BLOCKS: usize = 20;
 
 /// The metrics of a part, all of them judged; the first is the one that findings are of.
 fn metrics(found: &Browser, part: Part) -> &'static [Metric] {
-    match (found.software.has_cpu(), part) {
+    match (found.has_cpu(), part) {
         (true, Part::Decode | Part::InProportion) => {
             &[Metric::PageMain, Metric::PageRenderer, Metric::PageCold]
         }
@@ -156,10 +156,10 @@ fn table(found: &Browser, load: &[BrowserCell], comparisons: &[Comparison]) -> T
     for metric in metrics {
         headings.extend([metric.heading(), "× json"]);
     }
-    let has_bytes = load[0].part == Part::Decode;
+    let has_bytes = load[0].part == Part::Decode || found.config.link.is_some();
     headings.extend(has_bytes.then_some("B/event"));
     headings.extend(if over_sockets { ["messages/event", "blocks"] } else { ["script gzip KB", "blocks"] });
-    headings.extend(found.software.has_cpu().then_some("heap MB"));
+    headings.extend(found.has_cpu().then_some("heap MB"));
     let mut table = Table::new(names, &headings);
     for cell in load {
         let figures = figures_of(found, cell);
@@ -183,14 +183,20 @@ fn table(found: &Browser, load: &[BrowserCell], comparisons: &[Comparison]) -> T
             number::three(cell.script_gzip_bytes as f64 / 1e3)
         });
         row.push(format!("{}/{}", figures.usable_blocks, figures.blocks));
-        row.extend(found.software.has_cpu().then(|| shown(figures.heap_bytes, 1e6)));
+        row.extend(found.has_cpu().then(|| shown(figures.heap_bytes, 1e6)));
         table.rows.push(row);
     }
     table
 }
 
-/// Bytes of an event as the cell's decoder is given it.
+/// Bytes of an event as the cell's decoder is given it, or as an emulated link carries it.
 fn bytes_per_event(found: &Browser, cell: &BrowserCell) -> Option<f64> {
+    if found.config.link.is_some() {
+        return median_of(cell, |block| {
+            let events = block.warm.as_ref().map(|step| step.events).filter(|events| *events > 0)?;
+            Some(block.link_bytes? as f64 / events as f64)
+        });
+    }
     let set = found.events.iter().find(|set| set.name == cell.events && set.events > 0)?;
     Some(cell.input_bytes? as f64 / set.events as f64)
 }
@@ -259,14 +265,17 @@ pub(crate) fn headline(found: &Browser) -> String {
     let blocks = || found.cells.iter().flat_map(|cell| &cell.blocks);
     let software = &found.software;
     let sandbox = if software.sandbox { "" } else { ", without its sandbox as root" };
-    let client = match software.has_cpu() {
-        true => format!("Pages in {} (V8 {}), headless{sandbox}", software.product, software.v8),
-        false => format!("Pages on a device, wall clock only ({})", software.product),
+    let client = match software.is_device() {
+        false => format!("Pages in {} (V8 {}), headless{sandbox}", software.product, software.v8),
+        true => format!("Pages on a device, wall clock only ({})", software.product),
+    };
+    let each = match &found.config.link {
+        Some(link) => format!("one REQ each over an emulated link, {link},"),
+        None => format!("{} ms each", found.config.step_ms),
     };
     format!(
-        "{client}: {} blocks of {} ms in {} rounds, {} left out.",
+        "{client}: {} blocks, {each} in {} rounds, {} left out.",
         blocks().count(),
-        found.config.step_ms,
         found.config.rounds,
         blocks().filter(|block| !block.why.is_empty()).count(),
     )
@@ -316,7 +325,13 @@ pub(crate) fn reading(found: &Browser) -> String {
             "not corrected: with so few rounds no correction could find anything, so each verdict stands alone"
         }
     };
-    let measured = match found.software.has_cpu() {
+    let over_link = found.config.link.is_some();
+    let measured = match found.has_cpu() {
+        false if over_link => {
+            "Each block is a fresh page with a new connection over an emulated access link, and one REQ on it. Times are those \
+             of the page's clock from REQ to EOSE, each event decoded; CPU times would be those of the emulator \
+             (docs/links.md), so there are none. B/event: IP packets to the page, with the headers of IP and TCP"
+        }
         true => {
             "Each block is a fresh page with a renderer of its own. Figures are CPU by the kernel's clocks of the renderer's \
              main thread, of all of the renderer's threads and of the browser's network process, an empty step subtracted"
@@ -335,7 +350,7 @@ pub(crate) fn reading(found: &Browser) -> String {
          - `library` rows are packages of npm, `tuned` rows readers by hand, `head` rows read the id alone, for events that a client \
          has; `json:bytes` decodes UTF-8 first; `table-hex` makes hex by script where other rows have the engine's toHex; `fzstd` \
          undoes relay-sim's zstd layer first, by script.\n\
-         - First 100: a page that has decoded nothing. B/event: what a decoder is given, without the frames of a WebSocket. Script: \
+         - First 100: a page that has decoded nothing. B/event of decoding: what a decoder is given, without the frames of a WebSocket. Script: \
          what a page needs for the row alone, minified, under gzip.\n\
          - One browser: others have other engines and other figures. Never pool these with native clients, nor CPU time with \
          wall time.\n"
@@ -348,10 +363,11 @@ pub(crate) fn provenance(found: &Browser) -> String {
     let libraries: Vec<String> =
         found.libraries.iter().map(|(name, version)| format!("{name} {version}")).collect();
     let mut text = format!("- Client: {}, {}, ", software.client, software.product);
-    text.push_str(&match software.has_cpu() {
-        true => format!("V8 {}; flags {}", software.v8, software.flags.join(" ")),
-        false => "wall clock only; the machine below served the page and ran the relay".to_owned(),
+    text.push_str(&match software.is_device() {
+        false => format!("V8 {}; flags {}", software.v8, software.flags.join(" ")),
+        true => "wall clock only; the machine below served the page and ran the relay".to_owned(),
     });
+    text.push_str(&found.config.link.as_ref().map_or_else(String::new, |link| format!("; over {link}")));
     let clock =
         software.clock_ns.map(|ns| format!("; a clock in steps of {} µs", number::three(ns as f64 / 1e3)));
     text.push_str(&format!(
@@ -376,9 +392,10 @@ pub(crate) fn conditions(found: &Browser) -> String {
         found.libraries.iter().map(|(name, version)| format!("{name} {version}")).collect();
     let sets: Vec<String> = found.events.iter().map(|set| format!("{} {}", set.events, set.name)).collect();
     format!(
-        "{} {}, V8 {}, {}, toHex {}, steps of {} ms, {}, {}",
+        "{} {}, {}, V8 {}, {}, toHex {}, steps of {} ms, {}, {}",
         software.client,
         software.product,
+        found.config.link.as_ref().map_or_else(|| "no link".to_owned(), |link| format!("over {link}")),
         software.v8,
         software.flags.join(" "),
         software.has_to_hex,

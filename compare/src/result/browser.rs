@@ -28,6 +28,14 @@ pub struct Browser {
     pub not_measured: Vec<String>,
 }
 
+impl Browser {
+    /// Whether CPU times say something: a device has none, and over an emulated link they say what
+    /// the emulator costs (docs/links.md).
+    pub(crate) fn has_cpu(&self) -> bool {
+        !self.software.is_device() && self.config.link.is_none()
+    }
+}
+
 /// The question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BrowserConfig {
@@ -43,6 +51,9 @@ pub struct BrowserConfig {
     pub seed: u64,
     /// The corpus file, when another than the bundled one.
     pub corpus: Option<String>,
+    /// The emulated access link between page and relay, with its parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
 }
 
 /// What a page is measured at.
@@ -91,9 +102,9 @@ pub struct BrowserSoftware {
 }
 
 impl BrowserSoftware {
-    /// Whether CPU time was read; of a device it cannot be.
-    pub(crate) fn has_cpu(&self) -> bool {
-        self.client != DEVICE
+    /// Whether a person opened the page on a device, whose CPU time cannot be read.
+    pub(crate) fn is_device(&self) -> bool {
+        self.client == DEVICE
     }
 }
 
@@ -165,6 +176,10 @@ pub struct BrowserBlock {
     pub heap_bytes: Option<u64>,
     /// The most memory that the renderer's process had.
     pub peak_bytes: Option<u64>,
+    /// Bytes of IP packets that an emulated link carried to the page, with the headers of IP and
+    /// TCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_bytes: Option<u64>,
     /// Why the block does not count; empty when it does.
     pub why: Vec<String>,
 }

@@ -43,6 +43,7 @@ fn cell(part: Part, row: &str, role: Role, ns: u64, places: &[u32]) -> BrowserCe
             cold: (part != Part::EndToEnd).then_some(cold),
             warm: Some(warm),
             heap_bytes: Some(3_000_000),
+            link_bytes: None,
             peak_bytes: Some(90_000_000),
             why: Vec::new(),
         }
@@ -92,6 +93,7 @@ pub(crate) fn result() -> ResultFile {
         step_ms: 300,
         seed: 1,
         corpus: None,
+        link: None,
     };
     let software = BrowserSoftware {
         client: "browser".to_owned(),
@@ -245,6 +247,34 @@ fn a_device_has_wall_times_alone_and_the_report_says_why() {
     result.write(folder.path()).unwrap();
     assert_eq!(ResultFile::read(folder.path()).unwrap(), result);
     assert!(!report::unlike(&result, &self::result()).is_empty());
+}
+
+#[test]
+fn over_a_link_reports_have_times_and_bytes_and_no_cpu() {
+    let mut result = result();
+    let browser = result.browser.as_mut().unwrap();
+    browser.config.link = Some("slow-4g (down 1.6mbit)".to_owned());
+    browser.cells.retain(|cell| cell.part == Part::EndToEnd);
+    for block in browser.cells.iter_mut().flat_map(|cell| &mut cell.blocks) {
+        let events = block.warm.as_ref().unwrap().events;
+        block.link_bytes = Some(2_345 * events);
+    }
+    let metrics: BTreeSet<&str> = Derived::of(&result).comparisons.iter().map(|c| c.metric.short()).collect();
+    assert_eq!(metrics, BTreeSet::from(["wall time"]));
+    let texts = [report::summary(&result), report::html(&result).unwrap(), report::terminal(&result, false)];
+    for text in &texts {
+        for expected in
+            ["one REQ each over an emulated link, slow-4g (down", "wall µs/event", "B/event", "2,345"]
+        {
+            assert!(text.contains(expected), "{expected:?} is not in\n{text}");
+        }
+        for other in ["main µs/event", "heap MB", "CPU of the main thread", "kernel's clocks", "on a device"]
+        {
+            assert!(!text.contains(other), "{other:?} is in\n{text}");
+        }
+    }
+    let reasons = report::unlike(&result, &self::result());
+    assert!(reasons.iter().any(|reason| reason.contains("over slow-4g")), "{reasons:?}");
 }
 
 #[test]
