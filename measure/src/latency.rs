@@ -2,7 +2,7 @@
 //! merging them keeps every quantile, a mean of quantiles does not. [`crate::Throughput`] keeps
 //! rates in the same histograms, with units a second in place of nanoseconds.
 
-use std::{fmt, io::Read};
+use std::{collections::BTreeMap, fmt, io::Read};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use flate2::read::ZlibDecoder;
@@ -27,6 +27,10 @@ const SAMPLES_ABOVE_EXACT: u64 = 100;
 
 /// From this many samples above it a quantile is printed in brackets.
 const SAMPLES_ABOVE_BRACKETED: u64 = 10;
+
+/// Histograms of a record: eleven metrics, and these again for each named population. A text of a
+/// megabyte could otherwise claim gigabytes.
+const MOST_METRICS: usize = 1_024;
 
 /// An inflated histogram with the bounds of [`Latency`] has at most 27,648 counts of at most 9
 /// bytes: a quarter of a megabyte. A file that inflates to more than this is no histogram of this
@@ -252,6 +256,34 @@ pub enum LatencyError {
     },
 }
 
+/// Reads the histograms of a record, not more than a record has.
+pub(crate) fn by_metric<'de, D: SerdeDeserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, Latency>, D::Error> {
+    struct Metrics;
+
+    impl<'de> de::Visitor<'de> for Metrics {
+        type Value = BTreeMap<String, Latency>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {MOST_METRICS} histograms by metric")
+        }
+
+        fn visit_map<M: de::MapAccess<'de>>(self, mut stored: M) -> Result<Self::Value, M::Error> {
+            let mut metrics = BTreeMap::new();
+            while let Some((metric, latency)) = stored.next_entry()? {
+                metrics.insert(metric, latency);
+                if metrics.len() > MOST_METRICS {
+                    return Err(de::Error::invalid_length(metrics.len(), &self));
+                }
+            }
+            Ok(metrics)
+        }
+    }
+
+    deserializer.deserialize_map(Metrics)
+}
+
 /// How a [`Latency`] stands in a file: the sample count is for human readers and checked on the way
 /// in.
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -292,6 +324,17 @@ mod tests {
         let mut latency = Latency::new();
         (1..=samples).for_each(|i| latency.record(i * 1_000));
         latency
+    }
+
+    #[test]
+    fn a_record_has_not_more_histograms_than_metrics() {
+        let read = |count: usize| {
+            let metric = |n| (format!("metric.{n}"), serde_json::to_value(Latency::new()).unwrap());
+            by_metric(serde_json::Value::Object((0..count).map(metric).collect()))
+        };
+        assert_eq!(read(300).unwrap().len(), 300);
+        let error = read(MOST_METRICS + 1).unwrap_err().to_string();
+        assert!(error.contains("expected at most 1024 histograms"), "{error}");
     }
 
     #[test]

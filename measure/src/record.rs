@@ -110,6 +110,7 @@ pub struct RunRecord {
     /// − intended), `publish_ok`, `eose`, `first_event` and `fiftieth_event` (of a step),
     /// `session`, `handshake`, `auth`; with a dot and a name for one population of clients. Metrics
     /// a scenario does not have are absent.
+    #[serde(deserialize_with = "crate::latency::by_metric")]
     pub latency: BTreeMap<String, Latency>,
 }
 
