@@ -268,6 +268,30 @@ mod tests {
     }
 
     #[test]
+    fn agents_of_one_machine_have_source_addresses_of_their_own() {
+        let target = |url: &str| Target {
+            url: url.to_owned(),
+            tls: None,
+            offer: Offer {
+                formats: vec![Format::JSON],
+                batched: false,
+                compression: wire::Compression::None,
+            },
+            limits: WireLimits::default(),
+            implementation: Implementation::Library,
+            over_links: false,
+        };
+        let sources = |index, connections| {
+            let dialer = Dialer::new(target("ws://127.0.0.1:7777"), connections).with_agent(index);
+            dialer.first_source..dialer.first_source + dialer.sources()
+        };
+        assert_eq!([sources(0, 500), sources(1, 500), sources(63, 500)], [1..2, 2..3, 64..65]);
+        assert_eq!([sources(0, 20_000), sources(1, 20_000)], [1..3, 3..5]);
+        let far = Dialer::new(target("ws://relay.example:7777"), 500).with_agent(3);
+        assert_eq!(far.first_source, 0, "the system chooses");
+    }
+
+    #[test]
     fn a_population_has_its_own_link_that_of_the_run_or_none() {
         let of = |over| role(Task::Reconciler, over);
         let roles = vec![of(Over::Run), of(Over::Nothing), of(Over::Own(0)), of(Over::Own(1))];

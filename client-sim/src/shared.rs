@@ -326,3 +326,64 @@ impl Shared {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).first().cloned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use codecs::Filter;
+
+    use super::*;
+    use crate::workload::{Live, Role, Speaks, Task};
+
+    const MS: u64 = 1_000_000;
+
+    /// Two publishers and a subscriber to all that they publish; the second publisher and its three
+    /// events are another agent's.
+    fn share() -> Shared {
+        let role = |task| Role::new(None, Speaks::default(), task);
+        let publisher = || role(Task::Publisher { window: 1 });
+        let publication = |ms, connection, closed| Publication {
+            at: Duration::from_millis(ms),
+            connection,
+            event: 0,
+            closed,
+        };
+        let workload = Workload {
+            roles: vec![
+                publisher(),
+                publisher(),
+                role(Task::Subscriber { filters: vec![0], read_bytes_per_s: None }),
+            ],
+            publications: vec![
+                publication(0, 1, true),
+                publication(100, 0, false),
+                publication(100, 1, false),
+                publication(500, 1, false),
+            ],
+            live: vec![Live { filter: Filter::default(), matches: [true; 4].into_iter().collect() }],
+            ..Workload::default()
+        };
+        Shared::of_share(workload, Some(vec![true, false, true]))
+    }
+
+    #[test]
+    fn a_share_waits_for_its_own_work_and_for_what_others_owe_its_subscribers() {
+        let shared = share();
+        assert_eq!((shared.connections(), shared.outstanding()), (2, 1 + 4));
+        shared.settle(1, Fate::Rejected);
+        assert_eq!(shared.outstanding(), 3, "what was refused comes to nobody");
+        shared.done(3);
+        assert!(shared.is_done());
+    }
+
+    #[test]
+    fn what_another_agent_sent_is_known_by_plan_and_only_so_far_as_clocks_agree() {
+        let shared = share();
+        let sent = |ms: u64| shared.sent(ms * MS).iter().collect::<Vec<_>>();
+        let perhaps = |ms: u64| shared.perhaps_sent(ms * MS).iter().collect::<Vec<_>>();
+        assert_eq!((sent(99), perhaps(0)), (vec![], vec![0, 2]), "within 100 ms clocks may differ");
+        assert_eq!((sent(100), perhaps(399)), (vec![2], vec![0, 2]));
+        assert_eq!((sent(500), perhaps(400)), (vec![2, 3], vec![0, 2, 3]), "a closed loop has no instants");
+        shared.note_sent(1, 150 * MS);
+        assert_eq!((sent(0), perhaps(0)), (vec![1], vec![0, 1, 2]), "its own it knows");
+    }
+}

@@ -429,6 +429,26 @@ fn a_share_whose_coordinator_goes_or_says_stop_sends_nothing_more_and_keeps_what
 }
 
 #[test]
+fn what_another_agent_does_not_send_is_lost_here() {
+    let setup = Setup::new(TIMELESS);
+    let relay = relay();
+    let flags = ["--seed", "7", "--drain-seconds", "1"];
+    let [mut plays, mut leaves] = ["0/2", "1/2"].map(|share| setup.share(&relay.url, share, &flags));
+    assert_eq!(plays.prepared(), leaves.prepared());
+    plays.say(&format!("start {}\n", monotonic_ns() + 700_000_000));
+    leaves.stdin = None;
+    let [left, played] = [leaves, plays].map(Agent::end);
+    assert_eq!((left.code, played.code), (Some(5), Some(4)), "{} {}", left.text, played.text);
+    let [left, played] = [left, played].map(|ended| RunRecord::read(&ended.record).unwrap());
+    assert_eq!(played.status, Status::Complete);
+    assert!(played.counts.acked == played.counts.planned && played.counts.deliveries_lost > 0);
+    let merged = RunRecord::merge(&[left, played]).unwrap();
+    let reason = "agent 1: standard input ended".to_owned();
+    assert_eq!(merged.status, Status::Incomplete { reason });
+    assert_eq!(merged.validity.counts, ValidityClass::Invalid);
+}
+
+#[test]
 fn nothing_is_published_before_the_start_nor_without_one() {
     let setup = Setup::new(TIMELESS);
     let relay = relay();
