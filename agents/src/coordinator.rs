@@ -201,7 +201,6 @@ impl Coordinator {
         if member.nonce.is_none() {
             (member.nonce, member.claimed_ns, member.next_ping_ns) = (Some(claim.nonce), now_ns, now_ns);
         }
-        self.advance(now_ns);
         Ok(())
     }
 
@@ -229,12 +228,12 @@ impl Coordinator {
         } else if self.block.as_ref().is_some_and(|block| pong.block == Some(block.key)) {
             member.phase = Some(pong.phase);
             member.facts = pong.facts;
-            self.advance(received_ns);
         }
+        self.advance(received_ns);
         true
     }
 
-    /// A ping or a command that nobody answered.
+    /// A ping that nobody answered.
     pub fn unanswered(&mut self, now_ns: u64, index: u16, nobody_listens: bool) {
         let Some(member) = self.members.get_mut(usize::from(index)) else { return };
         member.awaits_pong = false;
@@ -243,6 +242,11 @@ impl Coordinator {
         if nobody_listens && member.heard_ns.is_some() {
             self.abort(format!("agent {index} is lost: nobody answers for it"));
         }
+    }
+
+    /// A command that nobody answered: whether it was heard is not known.
+    pub fn unanswered_command(&mut self, index: u16) {
+        self.abort(format!("agent {index} did not answer a command"));
     }
 
     /// An agent's answer to a command.
@@ -350,7 +354,7 @@ impl Coordinator {
             return None;
         }
         let missing = |member: &Member| match self.state {
-            RunState::Open => member.nonce.is_none(),
+            RunState::Open => member.heard_ns.is_none(),
             RunState::Claimed => member.phase.is_none_or(|phase| phase < Phase::Prepared),
             RunState::Prepared => !member.has_confirmed,
             _ => member.phase.is_none_or(|phase| phase < Phase::Published),
@@ -378,7 +382,8 @@ impl Coordinator {
         let past = |member: &Member, phase: Phase| member.phase.is_some_and(|found| found >= phase);
         let all_past = |phase: Phase| self.members.iter().all(|member| past(member, phase));
         let next = match &self.state {
-            RunState::Open => all(|member| member.nonce.is_some()).then_some(RunState::Claimed),
+            // Who answers pings hears commands, too.
+            RunState::Open => all(|member| member.heard_ns.is_some()).then_some(RunState::Claimed),
             RunState::Claimed if self.block.is_some() && all_past(Phase::Prepared) => {
                 return Some(self.agree().map(|()| RunState::Prepared));
             }
@@ -474,6 +479,15 @@ mod tests {
         assert!(coordinator.claimed(0, 0, &other).unwrap_err().contains("twice"));
         assert_eq!(coordinator.state(), &RunState::Open);
         assert_eq!(coordinator.claimed(0, 1, &other), Ok(()));
+        coordinator.tick(0);
+        assert_eq!(coordinator.state(), &RunState::Open, "nobody has answered a ping");
+        for (index, nonce) in [(0, mine.nonce), (1, other.nonce)] {
+            let (phase, block, facts, failure) = (Phase::Claimed, None, None, None);
+            let pong = Pong { seq: 1, nonce, arrived_ns: 5, left_ns: 5, block, phase, facts, failure };
+            let stranger = Pong { nonce: 1, ..pong.clone() };
+            assert!(!coordinator.ponged(1, 2, index, stranger), "another process answers for the slot");
+            assert!(coordinator.ponged(1, 2, index, pong));
+        }
         assert_eq!(coordinator.state(), &RunState::Claimed);
         assert!(coordinator.claimed(0, 1, &other).unwrap_err().contains("late"));
     }

@@ -2,7 +2,8 @@
 //!
 //! A [`Coordinator`] and an [`Agent`] are state machines without socket and clock: claims, a
 //! barrier, clocks compared, one start, a heartbeat, records counted once. A [`Player`] plays an
-//! agent's share; what it plays, this crate does not know.
+//! agent's share; what it plays, this crate does not know. `nats` carries the messages by NATS
+//! (docs/scale-out.md).
 //!
 //! To tell players something more, add a field to [`Play`] and its check.
 
@@ -10,6 +11,8 @@ mod agent;
 mod clock;
 mod coordinator;
 mod message;
+#[cfg(feature = "nats")]
+pub mod nats;
 mod player;
 #[cfg(test)]
 mod simulation;

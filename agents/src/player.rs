@@ -47,15 +47,15 @@ pub enum Commanded {
 }
 
 /// Plays one agent's share of a block.
-pub trait Player: Send {
+pub trait Player: Send + Sync {
     /// Plays share `index` of `of`: prepares, says so, waits for its start, plays, and returns how
     /// it ended. Stops when told, when `commands` closes, or when the future is dropped.
     ///
     /// # Errors
     /// A reason for people, when there is no record.
     fn play(
-        &mut self,
-        block: &Block,
+        &self,
+        block: Box<Block>,
         index: u16,
         of: u16,
         commands: mpsc::Receiver<Commanded>,
@@ -81,8 +81,8 @@ struct Line {
 
 impl Player for Process {
     async fn play(
-        &mut self,
-        block: &Block,
+        &self,
+        block: Box<Block>,
         index: u16,
         of: u16,
         mut commands: mpsc::Receiver<Commanded>,
@@ -177,13 +177,13 @@ mod tests {
     async fn play(script: &str, told: &[Commanded]) -> (Option<Facts>, Result<Ending, String>) {
         let script = format!("for last; do :; done; {script}");
         let arguments = ["-c", &script, "player"].map(OsString::from).to_vec();
-        let mut process = Process { program: PathBuf::from("sh"), arguments };
+        let process = Process { program: PathBuf::from("sh"), arguments };
         let (commands, receiver) = mpsc::channel(4);
         for command in told {
             commands.send(*command).await.unwrap();
         }
         let (prepared, says) = oneshot::channel();
-        let ending = process.play(&block(), 1, 3, receiver, prepared).await;
+        let ending = process.play(Box::new(block()), 1, 3, receiver, prepared).await;
         (says.await.ok(), ending)
     }
 

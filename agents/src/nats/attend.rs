@@ -1,0 +1,336 @@
+//! An agent's part in a run.
+
+use std::{error::Error, pin::Pin, time::Duration};
+
+use async_nats::{
+    Subscriber,
+    jetstream::{
+        self,
+        context::PublishErrorKind,
+        kv::{CreateErrorKind, Store},
+        message::PublishMessage,
+    },
+};
+use bytes::Bytes;
+use futures::StreamExt;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{self, timeout},
+};
+
+use super::{EXIT_HEADER, Link, Names, NatsError, Server, sleep_until, slot_key, spec_key, state_key};
+use crate::{
+    agent::{Agent, Ending, Left, Output, Policy},
+    message::{Abort, Claim, Command, Facts, Ping, RunState, decode, encode},
+    player::{Commanded, Player, now_ns},
+    spec::{RunId, Spec},
+};
+
+/// Agents may be started before the server.
+const SERVER_STARTS_WITHIN: Duration = Duration::from_secs(60);
+
+/// Between two looks for a server or a run.
+const LOOKS_EVERY: Duration = Duration::from_millis(250);
+
+/// For a record to reach the stream when the agent leaves.
+const PUBLISHES_WITHIN: Duration = Duration::from_secs(1);
+
+/// How often a record is published before the agent gives up; the stream keeps one.
+const ATTEMPTS: u32 = 3;
+
+/// The stream has a record under this subject: JetStream's error for `discard_new_per_subject`.
+const SUBJECT_IS_FULL: u64 = 10_077;
+
+/// Which slot of which run.
+#[derive(Debug)]
+pub struct Attendance {
+    /// Where coordinator and agents meet.
+    pub server: Server,
+    /// The run; a spec of another is never read.
+    pub run: RunId,
+    /// The slot, from 0.
+    pub index: u16,
+    /// How many agents this agent expects the run to have.
+    pub of: u16,
+    /// What the agent does at most.
+    pub policy: Policy,
+}
+
+type Playing<'a> = Pin<Box<dyn Future<Output = Result<Ending, String>> + Send + 'a>>;
+type Publishing = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
+/// Waits for the run, claims the slot, and plays its blocks until the run ends. Stops the load when
+/// the server or the coordinator is lost, or when `interrupt` completes.
+///
+/// # Errors
+/// When the server cannot be reached or the run does not take this agent.
+pub async fn attend<P: Player>(
+    attendance: &Attendance,
+    player: &P,
+    interrupt: impl Future<Output = ()>,
+) -> Result<Left, NatsError> {
+    let mut interrupt = Box::pin(interrupt);
+    let (link, names, claim) = tokio::select! {
+        joined = join(attendance) => joined?,
+        () = interrupt.as_mut() => return Err(NatsError::Interrupted),
+    };
+    let mut pings = subscribe(&link, names.ping(attendance.index)).await?;
+    let mut commands = subscribe(&link, names.command(attendance.index)).await?;
+    let mut aborts = subscribe(&link, names.abort()).await?;
+    let agent = Agent::new(&claim, attendance.policy.clone(), now_ns());
+    let mut part = Part {
+        attendance,
+        player,
+        link: &link,
+        names,
+        agent,
+        playing: None,
+        publishing: None,
+        prepared: None,
+        tell: None,
+        mismatched: 0,
+    };
+    let lost = link.lost();
+    tokio::pin!(lost);
+    let (mut is_lost, mut is_interrupted) = (false, false);
+    loop {
+        tokio::select! {
+            biased;
+            () = lost.as_mut(), if !is_lost => {
+                is_lost = true;
+                part.agent.lost(now_ns(), "the connection to the NATS server is lost".to_owned());
+            }
+            () = interrupt.as_mut(), if !is_interrupted => {
+                is_interrupted = true;
+                part.agent.lost(now_ns(), "interrupted".to_owned());
+            }
+            Some(message) = aborts.next(), if !is_lost => part.aborted(message),
+            Some(message) = pings.next(), if !is_lost => part.pinged(message).await,
+            Some(message) = commands.next(), if !is_lost => part.commanded(message).await,
+            ending = of(&mut part.playing) => {
+                part.playing = None;
+                part.agent.ended(now_ns(), ending);
+            }
+            published = of(&mut part.publishing) => {
+                part.publishing = None;
+                match published {
+                    Ok(()) => part.agent.published(),
+                    Err(reason) => part.agent.lost(now_ns(), reason),
+                }
+            }
+            facts = of(&mut part.prepared) => {
+                part.prepared = None;
+                // A player that goes without facts has ended, which says why.
+                if let Ok(facts) = facts {
+                    part.agent.prepared(facts);
+                }
+            }
+            () = sleep_until(part.agent.wakes_ns()) => part.agent.tick(now_ns()),
+        }
+        if let Some(left) = part.obey().await {
+            return Ok(left);
+        }
+    }
+}
+
+/// Completes when the future is there and completes.
+async fn of<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn subscribe(link: &Link, subject: String) -> Result<Subscriber, NatsError> {
+    link.client.subscribe(subject).await.map_err(|error| NatsError::server("subscribe")(error.into()))
+}
+
+/// Reaches the server, waits for the run and claims the slot.
+async fn join(attendance: &Attendance) -> Result<(Link, Names, Claim), NatsError> {
+    let Attendance { server, run, index, of, policy } = attendance;
+    if index >= of {
+        return Err(NatsError::Refused(format!("there is no agent {index} of {of}: the first is 0")));
+    }
+    let name = format!("agent {index} of {of}, run {run}");
+    let since = time::Instant::now();
+    let link = loop {
+        match server.connect(&name).await {
+            Ok(link) => break link,
+            Err(error) if since.elapsed() > SERVER_STARTS_WITHIN => return Err(error),
+            Err(error) => tracing::debug!("{error}"),
+        }
+        time::sleep(LOOKS_EVERY).await;
+    };
+    tracing::info!("waits for run {run}");
+    let jetstream = link.jetstream();
+    let (bucket, spec) = tokio::select! {
+        found = find(&jetstream, run) => found?,
+        () = link.lost() => return Err(NatsError::Lost),
+    };
+    if let Some(reason) = policy.refuses_run(&spec, *of) {
+        return Err(NatsError::Refused(reason));
+    }
+    if spec.run != *run || !is_open(&bucket, run).await? {
+        return Err(NatsError::Refused(format!("run {run} is no longer open: this agent is late")));
+    }
+    let claim = Claim { nonce: rand::random(), spec_sha256: spec.sha256() };
+    let created = bucket.create(slot_key(run, *index), encode(&claim).into()).await;
+    created.map_err(|error| match error.kind() {
+        CreateErrorKind::AlreadyExists => {
+            NatsError::Refused(format!("another agent {index} of run {run} holds the slot"))
+        }
+        _ => NatsError::server("claim a slot")(error.into()),
+    })?;
+    Ok((link, Names::new(&spec), claim))
+}
+
+/// Looks until the bucket has the run's spec.
+async fn find(jetstream: &jetstream::Context, run: &RunId) -> Result<(Store, Spec), NatsError> {
+    loop {
+        if let Ok(bucket) = jetstream.get_key_value(super::BUCKET).await
+            && let Ok(Some(bytes)) = bucket.get(spec_key(run)).await
+        {
+            let spec =
+                decode(&bytes).map_err(|error| NatsError::Refused(format!("the run's spec: {error}")))?;
+            return Ok((bucket, spec));
+        }
+        time::sleep(LOOKS_EVERY).await;
+    }
+}
+
+async fn is_open(bucket: &Store, run: &RunId) -> Result<bool, NatsError> {
+    let state = bucket.get(state_key(run)).await;
+    let state = state.map_err(|error| NatsError::server("read the run's state")(error.into()))?;
+    // Between spec and state the run opens.
+    Ok(state.is_none_or(|bytes| matches!(decode(&bytes), Ok(RunState::Open))))
+}
+
+struct Part<'a, P> {
+    attendance: &'a Attendance,
+    player: &'a P,
+    link: &'a Link,
+    names: Names,
+    agent: Agent,
+    playing: Option<Playing<'a>>,
+    publishing: Option<Publishing>,
+    prepared: Option<oneshot::Receiver<Facts>>,
+    tell: Option<mpsc::Sender<Commanded>>,
+    mismatched: u64,
+}
+
+impl<P: Player> Part<'_, P> {
+    async fn pinged(&mut self, message: async_nats::Message) {
+        let arrived_ns = now_ns();
+        let Some(message) = self.names.kept(message, &mut self.mismatched) else { return };
+        if let Some(reply) = message.reply
+            && let Ok(ping) = decode::<Ping>(&message.payload)
+        {
+            let mut pong = self.agent.ping(arrived_ns, ping);
+            pong.left_ns = now_ns();
+            self.answer(reply, encode(&pong)).await;
+        }
+    }
+
+    async fn commanded(&mut self, message: async_nats::Message) {
+        let Some(message) = self.names.kept(message, &mut self.mismatched) else { return };
+        if let Some(reply) = message.reply
+            && let Ok(command) = decode::<Command>(&message.payload)
+        {
+            let said = self.agent.command(now_ns(), command);
+            self.answer(reply, encode(&said)).await;
+        }
+    }
+
+    fn aborted(&mut self, message: async_nats::Message) {
+        if let Some(message) = self.names.kept(message, &mut self.mismatched)
+            && let Ok(Abort { reason }) = decode(&message.payload)
+        {
+            self.agent.aborted(now_ns(), reason);
+        }
+    }
+
+    async fn answer(&mut self, reply: async_nats::Subject, answer: Vec<u8>) {
+        // A connection that does not take it is lost, which ends the agent.
+        let _ = self.link.client.publish_with_headers(reply, self.names.headers(), answer.into()).await;
+    }
+
+    /// Does what the machine asks for.
+    async fn obey(&mut self) -> Option<Left> {
+        while let Some(output) = self.agent.next_output() {
+            match output {
+                Output::Prepare(block) => {
+                    let (tell, told) = mpsc::channel(4);
+                    let (says, prepared) = oneshot::channel();
+                    (self.tell, self.prepared) = (Some(tell), Some(prepared));
+                    let Attendance { index, of, .. } = *self.attendance;
+                    self.playing = Some(Box::pin(self.player.play(block, index, of, told, says)));
+                }
+                Output::Start { at_ns } => self.tell(Commanded::Start { at_ns }),
+                Output::Stop => self.tell(Commanded::Stop),
+                Output::Publish(key, ending) => {
+                    let subject = self.names.result(key, self.attendance.index);
+                    let publishing = publish(self.link.jetstream(), self.names.clone(), subject, ending);
+                    self.publishing = Some(Box::pin(publishing));
+                }
+                Output::Leave(left) => {
+                    if let Some(publishing) = self.publishing.take() {
+                        // The agent leaves anyway; a coordinator that misses the record says so.
+                        let _ = timeout(PUBLISHES_WITHIN, publishing).await;
+                    }
+                    // The answer to the last command.
+                    let _ = timeout(PUBLISHES_WITHIN, self.link.client.flush()).await;
+                    if self.mismatched > 0 {
+                        tracing::warn!("{} messages of other runs were dropped", self.mismatched);
+                    }
+                    return Some(left);
+                }
+            }
+        }
+        None
+    }
+
+    fn tell(&self, commanded: Commanded) {
+        if let Some(tell) = &self.tell {
+            // A block has one start and one stop; a player that ended hears neither.
+            let _ = tell.try_send(commanded);
+        }
+    }
+}
+
+/// Publishes a record until the stream has it, once.
+async fn publish(
+    jetstream: jetstream::Context,
+    names: Names,
+    subject: String,
+    ending: Ending,
+) -> Result<(), String> {
+    let mut headers = names.headers();
+    if let Some(code) = ending.exit_code {
+        headers.insert(EXIT_HEADER, code.to_string().as_str());
+    }
+    let record = Bytes::from(ending.record);
+    let id = format!("{}:{subject}", names.header);
+    let mut reason = String::new();
+    for _ in 0..ATTEMPTS {
+        let message = PublishMessage::build().payload(record.clone()).headers(headers.clone());
+        let message = message.message_id(&id).expected_last_subject_sequence(0);
+        let sent = match jetstream.send_publish(subject.clone(), message).await {
+            Ok(sent) => sent.await,
+            Err(error) => Err(error),
+        };
+        match sent {
+            Ok(_) => return Ok(()),
+            // It has the record of an attempt whose acknowledgement was lost.
+            Err(error) if error.kind() == PublishErrorKind::WrongLastSequence || is_full(&error) => {
+                return Ok(());
+            }
+            Err(error) => reason = error.to_string(),
+        }
+    }
+    Err(format!("the stream does not take the record: {reason}"))
+}
+
+fn is_full(error: &(dyn Error + 'static)) -> bool {
+    let source = error.source().and_then(|source| source.downcast_ref::<jetstream::Error>());
+    source.is_some_and(|error| error.error_code().0 == SUBJECT_IS_FULL)
+}
