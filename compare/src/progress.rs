@@ -27,7 +27,8 @@ pub struct Progress {
     quiet: bool,
     /// The running block.
     now: String,
-    /// The outcome of the block before.
+    /// The block before, and its outcome.
+    before: String,
     last: String,
 }
 
@@ -59,6 +60,7 @@ impl Progress {
             bar,
             quiet,
             now: String::new(),
+            before: String::new(),
             last: String::new(),
         }
     }
@@ -97,7 +99,9 @@ impl Progress {
     /// What a page on a device shows of it.
     pub(crate) fn shown(&self) -> Value {
         let (done, left) = (self.finished, minutes(self.left()));
-        json!({ "now": self.now, "done": done, "of": self.blocks, "left": left, "last": self.last })
+        let last = format!("{}: {}", self.before, self.last);
+        let last = if done > 0 { last } else { String::new() };
+        json!({ "now": self.now, "done": done, "of": self.blocks, "left": left, "last": last })
     }
 
     /// Counts a block and shows its outcome.
@@ -108,6 +112,7 @@ impl Progress {
     /// The same for a block that says itself what came of it.
     pub(crate) fn finish(&mut self, outcome: String, usable: bool) {
         self.finished += 1;
+        self.before.clone_from(&self.now);
         self.last = outcome;
         self.invalid += usize::from(!usable);
         if let Some(bar) = &self.bar {

@@ -40,7 +40,7 @@
     element("now").textContent = now;
     Object.assign(element("done"), { value: done, max: of });
     element("left").textContent = `${done} of ${of} blocks, ${left} left`;
-    element("last").textContent = last ? `The block before: ${last}` : "";
+    element("last").textContent = last ? `Before: ${last}` : "";
   }
 
   async function answer({ id, deed, argument }) {
@@ -67,6 +67,9 @@
   };
   socket.onclose = ({ reason }) => {
     element("now").textContent = reason || end;
+    element("title").textContent = "The run has ended";
     document.title = "ended";
+    for (const id of ["done", "left", "last", "hint"]) element(id).remove();
+    document.querySelector("main").replaceChildren();
   };
 })();

@@ -255,11 +255,11 @@ fn outcome(block: &BrowserBlock) -> String {
     match (&block.warm, block.why.first()) {
         (_, Some(why)) => why.clone(),
         (Some(warm), None) if warm.events > 0 => {
-            let (ns, of) = match (warm.main_ns, block.link_bytes) {
-                (0, _) | (_, Some(_)) => (warm.wall_ns, "by the page's clock"),
-                (ns, None) => (ns, "of the main thread"),
-            };
-            format!("{:.2} µs {of} an event", ns as f64 / 1e3 / warm.events as f64)
+            let each = |ns: u64| ns as f64 / 1e3 / warm.events as f64;
+            match (warm.main_ns, block.link_bytes) {
+                (0, _) | (_, Some(_)) => format!("{:.2} µs an event by the page's clock", each(warm.wall_ns)),
+                (ns, None) => format!("{:.2} µs of the main thread an event", each(ns)),
+            }
         }
         _ => "nothing".to_owned(),
     }
