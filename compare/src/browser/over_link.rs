@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use link::{Emulation, Link};
+use link::{Emulation, Link, Report};
 use measure::may_be_late_ns;
 
 use super::{error::BrowserError, page::Page, relays::Relays, steps::connect};
@@ -57,15 +57,16 @@ impl OverLink {
         connect(page, cell, relays).await?;
         page.collect().await?;
         self.emulation.begin().map_err(|error| failed(&error))?;
-        let warm = page.step("bench.request(1)").await?;
-        let mut block = BrowserBlock { warm: Some(warm), ..BrowserBlock::default() };
-        self.note(&mut block)?;
+        let stepped = page.step("bench.request(1)").await;
+        // First: where the emulator has ended, the page only knows that the relay is silent.
+        let report = self.emulation.report().map_err(|error| failed(&error))?;
+        let mut block = BrowserBlock { warm: Some(stepped?), ..BrowserBlock::default() };
+        self.note(report, &mut block);
         Ok(block)
     }
 
     /// Notes what the link carried, and why its times are no evidence.
-    fn note(&mut self, block: &mut BrowserBlock) -> Result<(), BrowserError> {
-        let report = self.emulation.report().map_err(|error| failed(&error))?;
+    fn note(&self, report: Report, block: &mut BrowserBlock) {
         block.link_bytes = Some(report.down.forwarded_bytes);
         let late_ns = report.lateness.quantile_ns(0.99).ns().unwrap_or(report.lateness.max_ns());
         if late_ns > may_be_late_ns(self.round_trip_ns) {
@@ -77,7 +78,6 @@ impl OverLink {
             block.why.push(format!("the kernel dropped {dropped} packets that the link would have carried"));
         }
         block.why.extend(report.unbalanced.map(|why| format!("the link's packets do not add up: {why}")));
-        Ok(())
     }
 }
 
