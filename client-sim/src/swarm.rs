@@ -50,8 +50,9 @@ const GRACE: Duration = Duration::from_millis(300);
 const LINGER: Duration = Duration::from_millis(100);
 
 /// How long before the start of a share its workers are woken, to wait for it on timers of their
-/// own: tokio's timer has a resolution of a millisecond.
-const WAKE: Duration = Duration::from_millis(5);
+/// own: tokio's timer has a resolution of a millisecond, and on a busy host the clocks that are
+/// read before take several.
+const WAKE: Duration = Duration::from_millis(20);
 
 /// Why a worker ends that waited for the start.
 #[derive(Debug, thiserror::Error)]

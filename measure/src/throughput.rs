@@ -362,6 +362,27 @@ mod tests {
     }
 
     #[test]
+    fn intervals_of_agents_add_up_to_those_of_one_process() {
+        let mut one = ThroughputRecorder::default();
+        let mut agents = vec![ThroughputRecorder::default(); 7];
+        for n in 0..5_000 {
+            let (now_ns, agent) = (n * n % 2_003 * MS, usize::try_from(n % 7).unwrap());
+            for recorder in [&mut one, &mut agents[agent]] {
+                recorder.delivery(now_ns);
+                recorder.wire_bytes(now_ns, n);
+            }
+        }
+        let mut merged = ThroughputRecorder::default();
+        for agent in agents {
+            let carried = serde_json::to_string(&agent.coarse_enough_to_store()).unwrap();
+            merged.merge(&serde_json::from_str(&carried).unwrap());
+        }
+        assert_eq!(merged, one);
+        let spans = [(0, 2_000 * MS)];
+        assert_eq!(merged.within(&spans, 100 * MS), one.within(&spans, 100 * MS));
+    }
+
+    #[test]
     fn stored_intervals_come_back_and_hostile_ones_are_refused() {
         let recorder = steady(1, 1_000);
         let text = serde_json::to_string(&recorder).unwrap();
