@@ -339,7 +339,8 @@ fn a_device_is_measured_by_its_clock_and_without_a_way_to_the_relay() {
     assert_eq!(shown.len(), 5, "{shown:?}");
     assert_eq!((&shown[4]["done"], &shown[4]["of"]), (&json!(4), &json!(5)));
     assert!(shown[4]["now"].as_str().unwrap().contains("decode:lists:json"), "{}", shown[4]);
-    assert!(shown[4]["last"].as_str().unwrap().contains("20.00 µs by the page's clock"), "{}", shown[4]);
+    let before = "decode:lists:json:bytes: 20.00 µs an event by the page's clock";
+    assert!(shown[4]["last"].as_str().unwrap().contains(before), "{}", shown[4]);
     assert!(table.contains("wall clock only (A ?b?Phone/1.0)") && table.contains("wall µs/event"), "{table}");
     assert!(told.contains("not measured: the parts over WebSockets"), "{told}");
     let browser = result_in(out.path()).browser.unwrap();
