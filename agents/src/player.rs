@@ -21,7 +21,7 @@ use tokio::{
 use crate::{
     agent::Ending,
     message::{Facts, RECORD_BYTES},
-    spec::Block,
+    spec::{Block, Play},
 };
 
 /// Longest line that a player writes once prepared.
@@ -89,13 +89,25 @@ impl Player for Process {
         prepared: oneshot::Sender<Facts>,
     ) -> Result<Ending, String> {
         let folder = tempfile::tempdir().map_err(|error| format!("cannot make a folder: {error}"))?;
-        let scenario = folder.path().join(format!("{}.toml", block.play.scenario));
+        let file = |name: &str, text: &str| {
+            let file = folder.path().join(name);
+            std::fs::write(&file, text)
+                .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+            file.into_os_string().into_string().map_err(|_| "a folder whose name is not UTF-8".to_owned())
+        };
+        let Play { scenario, scenario_toml, answers, .. } = &block.play;
+        let scenario = match scenario_toml {
+            Some(text) => file(&format!("{scenario}.toml"), text)?,
+            None => scenario.clone(),
+        };
+        let mut arguments = block.play.arguments(&scenario);
+        if !answers.is_empty() {
+            arguments.push(format!("--doctor={}", file("answers.json", answers)?));
+        }
         let record = folder.path().join("record.json");
-        fs::write(&scenario, &block.play.scenario_toml).await.map_err(|error| error.to_string())?;
-        let scenario = scenario.to_str().ok_or("the folder for temporary files is not UTF-8")?;
         let mut child = Command::new(&self.program)
             .args(&self.arguments)
-            .args(block.play.arguments(scenario))
+            .args(arguments)
             .args(["--share", &format!("{index}/{of}"), "--quiet", "--record"])
             .arg(&record)
             .stdin(Stdio::piped())
@@ -200,6 +212,7 @@ mod tests {
         assert!(text.starts_with("start 12 --url=ws://127.0.0.1:1 "), "{text}");
         assert!(text.contains("--share 1/3 --quiet --record /"), "{text}");
         assert!(text.contains("/note-stream.toml "), "{text}");
+        assert!(text.contains("/answers.json "), "{text}");
     }
 
     #[tokio::test]

@@ -17,6 +17,9 @@ const URL_BYTES: usize = 2_048;
 /// Longest scenario: the longest of this repository has 5 KB.
 const SCENARIO_BYTES: usize = 64 << 10;
 
+/// Longest answers of a relay.
+const ANSWERS_BYTES: usize = 64 << 10;
+
 /// Most formats that a plan is made comparable with.
 const FORMATS: usize = 64;
 
@@ -71,8 +74,8 @@ impl From<RunId> for String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
-    /// The commit, or the version of a program that was built outside a checkout.
-    pub commit: String,
+    /// SHA-256 of the program's file: agents and coordinator are copies of one.
+    pub program_sha256: String,
     /// Fingerprint of the events.
     pub corpus_sha256: String,
     /// Fingerprint of the compression dictionaries.
@@ -83,7 +86,7 @@ impl Identity {
     /// What differs from `other`, as a reason for people.
     pub(crate) fn difference(&self, other: &Identity) -> Option<String> {
         let pairs = [
-            ("commit", &self.commit, &other.commit),
+            ("program_sha256", &self.program_sha256, &other.program_sha256),
             ("corpus_sha256", &self.corpus_sha256, &other.corpus_sha256),
             ("dictionary_sha256", &self.dictionary_sha256, &other.dictionary_sha256),
         ];
@@ -159,8 +162,10 @@ pub struct Play {
     pub url: String,
     /// Name of the scenario.
     pub scenario: String,
-    /// Text of the scenario, as TOML.
-    pub scenario_toml: String,
+    /// Text of the scenario, as TOML, when it is none that every player knows by name.
+    pub scenario_toml: Option<String>,
+    /// What the relay was found to take, for the player to read; empty when nobody asked.
+    pub answers: String,
     /// Wire format.
     pub format: String,
     /// Compression.
@@ -210,8 +215,11 @@ impl Play {
         if !url || self.url.len() > URL_BYTES || self.url.contains(|c: char| c.is_control() || c == ' ') {
             return Err(SpecError::Value("url"));
         }
-        if self.scenario_toml.len() > SCENARIO_BYTES {
+        if self.scenario_toml.as_ref().is_some_and(|text| text.len() > SCENARIO_BYTES) {
             return Err(SpecError::Value("scenario_toml"));
+        }
+        if self.answers.len() > ANSWERS_BYTES {
+            return Err(SpecError::Value("answers"));
         }
         if self.comparable_with.len() > FORMATS || limits_of(self.batch.as_ref()) > FORMATS {
             return Err(SpecError::Value("comparable_with or batch"));
@@ -223,7 +231,7 @@ impl Play {
     }
 
     /// The player's flags, each in one argument with its value, so that no value becomes a flag.
-    /// The scenario is the file that holds [`Play::scenario_toml`].
+    /// The scenario is a name, or the file that holds [`Play::scenario_toml`].
     pub fn arguments(&self, scenario: &str) -> Vec<String> {
         let mut arguments = vec![
             format!("--url={}", self.url),
@@ -307,7 +315,8 @@ mod tests {
             ("scenario", Play { scenario: "..".to_owned(), ..good.clone() }),
             ("url", Play { url: "http://a".to_owned(), ..good.clone() }),
             ("url", Play { url: "ws://a --record=x".to_owned(), ..good.clone() }),
-            ("scenario_toml", Play { scenario_toml: "x".repeat(SCENARIO_BYTES + 1), ..good.clone() }),
+            ("scenario_toml", Play { scenario_toml: Some("x".repeat(SCENARIO_BYTES + 1)), ..good.clone() }),
+            ("answers", Play { answers: "x".repeat(ANSWERS_BYTES + 1), ..good.clone() }),
             ("seconds", Play { seconds: 0, ..good.clone() }),
             ("seconds", Play { seconds: u32::MAX, ..good.clone() }),
         ] {

@@ -8,7 +8,11 @@ use crate::{
 
 pub(crate) fn identity() -> Identity {
     let text = |text: &str| text.to_owned();
-    Identity { commit: text("c0ffee"), corpus_sha256: text("corpus"), dictionary_sha256: text("dictionary") }
+    Identity {
+        program_sha256: text("program"),
+        corpus_sha256: text("corpus"),
+        dictionary_sha256: text("dictionary"),
+    }
 }
 
 pub(crate) fn spec(of: u16) -> Spec {
@@ -32,7 +36,8 @@ pub(crate) fn block() -> Block {
     let play = Play {
         url: text("ws://127.0.0.1:1"),
         scenario: text("note-stream"),
-        scenario_toml: text("question = \"?\""),
+        scenario_toml: Some(text("question = \"?\"")),
+        answers: text("{}"),
         format: text("json"),
         compression: text("none"),
         comparable_with: vec![text("json"), text("capnp")],

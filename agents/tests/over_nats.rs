@@ -96,7 +96,7 @@ fn server(url: &str) -> Server {
 
 fn identity() -> Identity {
     let idle = || "idle".to_owned();
-    Identity { commit: idle(), corpus_sha256: idle(), dictionary_sha256: idle() }
+    Identity { program_sha256: idle(), corpus_sha256: idle(), dictionary_sha256: idle() }
 }
 
 fn run_id(name: &str) -> RunId {
@@ -112,7 +112,8 @@ fn block(position: u32, seconds: u32) -> Block {
     let play = Play {
         url: word(TARGET),
         scenario: word("idle"),
-        scenario_toml: String::new(),
+        scenario_toml: None,
+        answers: String::new(),
         format: word("json"),
         compression: word("none"),
         comparable_with: vec![word("json")],
@@ -314,8 +315,8 @@ async fn who_does_not_belong_to_the_run_is_refused_over_nats() {
     assert!(refused(attendance(&nats.url, "run", 0, 2)).await.contains("holds the slot"));
     assert!(refused(attendance(&nats.url, "run", 1, 3)).await.contains("2 agents"));
     let mut other = attendance(&nats.url, "run", 1, 2);
-    other.policy.identity.commit = "other".to_owned();
-    assert!(refused(other).await.contains("commit"));
+    other.policy.identity.program_sha256 = "other".to_owned();
+    assert!(refused(other).await.contains("program_sha256"));
     let mut elsewhere = attendance(&nats.url, "run", 1, 2);
     elsewhere.policy.targets = vec!["wss://relay.example".to_owned()];
     let second = agent(elsewhere);

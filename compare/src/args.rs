@@ -1,5 +1,6 @@
 //! The command line and its help.
 
+mod agents;
 mod browser;
 mod search;
 
@@ -9,6 +10,7 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use self::{
+    agents::{AgentFlags, OverAgents},
     browser::BrowserFlags,
     search::{SearchFlags, SearchMetric},
 };
@@ -36,7 +38,7 @@ use crate::{
         compare run --scenario note-stream --compressions none,deflate --batching off,on\n  \
         compare selftest --quick         is the instrument right?\n  \
         compare report results/20261121T080509Z-1a2b3c4d-1\n\n\
-        Exit codes: 0 fine, 1 error, 2 usage, 3 a cell has no valid block or a test of the instrument failed, 4 events lost or altered, 5 relay lost, \
+        Exit codes: 0 fine, 1 error, 2 usage, 3 a cell has no valid block or a test of the instrument failed, 4 events lost or altered, 5 relay or an agent lost, \
         6 this host cannot emulate the links, 99 an SLO was missed, 100 diff or --check found a regression, 101 diff --strict \
         is inconclusive or --check compares nothing, 130 interrupted (what was measured is kept)."
 )]
@@ -62,6 +64,8 @@ pub(crate) enum Command {
         #[arg(long)]
         wide: bool,
     },
+    /// Play this machine's share of a `compare run --agents` (docs/scale-out.md)
+    Agent(Box<AgentFlags>),
     /// Test the instrument itself: make the relay, the host or the plan misbehave by a known amount
     /// and look for it in the result
     Selftest(SelftestFlags),
@@ -324,6 +328,8 @@ pub(crate) struct Run {
     /// reported
     #[arg(long, requires = "url", value_name = "PID")]
     pub(crate) relay_pid: Option<u32>,
+    #[command(flatten)]
+    pub(crate) over: OverAgents,
     /// How much is measured
     #[arg(long, value_enum, default_value = "quick")]
     pub(crate) profile: Profile,

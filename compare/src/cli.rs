@@ -1,5 +1,6 @@
 //! The program's main: runs the chosen command and maps its outcome to an exit code.
 
+mod agent;
 mod break_even;
 mod browser;
 mod instructions;
@@ -57,6 +58,7 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
     };
     let done = match cli.command {
         Command::Run(flags) => measure(&flags, &args, known),
+        Command::Agent(flags) => agent::attend_run(&flags),
         Command::Selftest(flags) => test_instrument(&flags, known),
         Command::Search(flags) => look_for(&flags, &args, known),
         Command::Browser(flags) => browser::measure(&flags, &args, known),
@@ -292,6 +294,10 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
         );
         return Ok(Exit::Interrupted);
     }
+    let agents = match (&config.url, &answers) {
+        (Some(url), Some(answers)) => agent::gather(flags, url, answers, &cells)?,
+        _ => None,
+    };
     let started = SystemTime::now();
     let commit = git.as_ref().map_or("nogit", |git| git.commit.get(..8).unwrap_or(&git.commit));
     let name = format!("{}-{commit}-{}", utc::compact(started), config.seed);
@@ -314,6 +320,7 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
         cells: &cells,
         running: &running,
         answers: answers.as_deref(),
+        agents: agents.as_ref(),
         quiet: flags.quiet,
     };
     let pilot = match flags.precision {
@@ -478,6 +485,7 @@ fn stopped_code(stopped: Option<Stopped>) -> Option<Exit> {
     match stopped? {
         Stopped::Usage => Some(Exit::Usage),
         Stopped::Interrupted => Some(Exit::Interrupted),
+        Stopped::AgentsLost => Some(Exit::Incomplete),
         Stopped::Failing => None,
     }
 }

@@ -20,6 +20,7 @@ mod git;
 mod grants;
 mod matrix;
 pub mod merged;
+pub mod over_agents;
 mod plan;
 mod precision;
 mod probe;

@@ -25,6 +25,7 @@ use tokio::{
 
 use crate::{
     matrix::CellSpec,
+    over_agents::Agents,
     plan::{self, Plan},
     progress::Progress,
     result::{Block, Config, Role},
@@ -64,6 +65,8 @@ pub struct Request<'a> {
     pub folder: &'a Path,
     /// What the relay of others answered, for `--doctor` of every client.
     pub answers: Option<&'a Path>,
+    /// Who plays the blocks together, instead of one client on this machine.
+    pub agents: Option<&'a Agents>,
 }
 
 /// The blocks that ran.
@@ -84,6 +87,8 @@ pub enum Stopped {
     Interrupted,
     /// The client refused its arguments.
     Usage,
+    /// An agent, or what coordinates them, was lost.
+    AgentsLost,
     /// Several runs in a row left no record.
     Failing,
 }
@@ -150,6 +155,8 @@ pub async fn run(
                 Some((Stopped::Interrupted, "interrupted".to_owned()))
             } else if Exit::Usage.is(block.exit_code) {
                 Some((Stopped::Usage, "the client refused its arguments".to_owned()))
+            } else if let Some(failure) = lost_agents(request, &block) {
+                Some((Stopped::AgentsLost, failure))
             } else if in_a_row == FAILURES_IN_A_ROW {
                 Some((Stopped::Failing, format!("{FAILURES_IN_A_ROW} runs in a row left no record")))
             } else {
@@ -206,26 +213,66 @@ async fn run_block(
     let file =
         request.folder.join(format!("{:03}-{:03}-{}.json", place.round, place.position, place.cell.id));
     let began = Instant::now();
-    let mut command = command(request, place.cell, seed, &file);
+    let round = u32::try_from(place.round).context("more rounds than the flag allows")?;
+    let position = u32::try_from(place.position).context("more cells than a registry has")?;
+    let limit = plan::cell_estimate(place.cell, request.config.seconds) * 3 + BLOCK_EXTRA;
+    let (ending, failure) = match request.agents {
+        Some(agents) => {
+            let load = (seed, request.config.seconds);
+            let block = agents.block((round, position), place.cell, formats(request.cells), load)?;
+            let (played, interrupted) = agents.play(block, &file, interrupt).await?;
+            let ending =
+                Ending { exit_code: played.exit_code, tail: String::new(), timed_out: false, interrupted };
+            (ending, played.failure)
+        }
+        None => {
+            let ending = play(request, place.cell, seed, &file, limit, progress, interrupt).await?;
+            (ending, None)
+        }
+    };
+    let mut block = Block {
+        round,
+        position,
+        seed,
+        started_after_ns: nanoseconds(began - place.started),
+        process_ns: nanoseconds(began.elapsed()),
+        exit_code: ending.exit_code,
+        failure: failure.or_else(|| ending.failure(limit)),
+        record: None,
+    };
+    take_record(place, &file, &mut block);
+    Ok((block, ending.interrupted))
+}
+
+/// Why no further block can be played.
+fn lost_agents(request: &Request<'_>, block: &Block) -> Option<String> {
+    request.agents.filter(|agents| agents.is_over())?;
+    block.failure.clone()
+}
+
+/// Has a client of this machine play a block.
+async fn play(
+    request: &Request<'_>,
+    cell: &CellSpec,
+    seed: u64,
+    file: &Path,
+    limit: Duration,
+    progress: &mut Progress,
+    interrupt: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
+) -> Result<Ending> {
+    let mut command = command(request, cell, seed, file);
     if progress.is_live() {
         command.arg("--progress-json").stdout(Stdio::piped());
     }
     let child =
         command.spawn().with_context(|| format!("cannot start the client {}", request.client.display()))?;
-    let limit = plan::cell_estimate(place.cell, request.config.seconds) * 3 + BLOCK_EXTRA;
-    let ending = attend(child, limit, progress, interrupt).await?;
-    let mut block = Block {
-        round: u32::try_from(place.round).context("more rounds than the flag allows")?,
-        position: u32::try_from(place.position).context("more cells than a registry has")?,
-        seed,
-        started_after_ns: nanoseconds(began - place.started),
-        process_ns: nanoseconds(began.elapsed()),
-        exit_code: ending.exit_code,
-        failure: ending.failure(limit),
-        record: None,
-    };
-    take_record(place, &file, &mut block);
-    Ok((block, ending.interrupted))
+    attend(child, limit, progress, interrupt).await
+}
+
+/// The formats of the plan: events that one of them cannot hold are set aside for all.
+fn formats(cells: &[CellSpec]) -> Vec<String> {
+    let formats: BTreeSet<&str> = cells.iter().map(|cell| cell.format.as_str()).collect();
+    formats.into_iter().map(str::to_owned).collect()
 }
 
 fn nanoseconds(duration: Duration) -> u64 {
@@ -237,8 +284,7 @@ fn command(request: &Request<'_>, cell: &CellSpec, seed: u64, record: &Path) -> 
     let mut command = Command::new(request.client);
     command.args(["role:client", "--scenario", &cell.scenario]);
     command.args(["--format", &cell.format, "--compression", &cell.compression]);
-    let formats: BTreeSet<&str> = request.cells.iter().map(|cell| cell.format.as_str()).collect();
-    command.args(["--comparable-with", &Vec::from_iter(formats).join(",")]);
+    command.args(["--comparable-with", &formats(request.cells).join(",")]);
     command.args(["--implementation", &cell.implementation, "--client-verify", &cell.client_verify]);
     match &config.url {
         Some(url) => {

@@ -61,7 +61,7 @@ impl Player for Idle {
 
 fn identity() -> Identity {
     let idle = || "idle".to_owned();
-    Identity { commit: idle(), corpus_sha256: idle(), dictionary_sha256: idle() }
+    Identity { program_sha256: idle(), corpus_sha256: idle(), dictionary_sha256: idle() }
 }
 
 fn block(position: u32, seconds: u32) -> Block {
@@ -69,7 +69,8 @@ fn block(position: u32, seconds: u32) -> Block {
     let play = Play {
         url: word(TARGET),
         scenario: word("idle"),
-        scenario_toml: String::new(),
+        scenario_toml: None,
+        answers: String::new(),
         format: word("json"),
         compression: word("none"),
         comparable_with: vec![word("json")],

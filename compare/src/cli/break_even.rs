@@ -65,6 +65,7 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString], known: &Known) -> Res
         plan: &plan,
         folder: running.path(),
         answers: None,
+        agents: None,
     };
     let outcome = run_until_signal(&request, &mut progress);
     progress.end();

@@ -87,8 +87,15 @@ impl Bench<'_> {
         let mut interrupt = runtime.block_on(async { Interrupt::listen() })?;
         let mut results = Vec::new();
         for (n, (config, cells, plan)) in trials.iter().enumerate() {
-            let request =
-                Request { client: self.program, config, cells, plan, folder: &running, answers: None };
+            let request = Request {
+                client: self.program,
+                config,
+                cells,
+                plan,
+                folder: &running,
+                answers: None,
+                agents: None,
+            };
             let started = SystemTime::now();
             let outcome = runtime.block_on(run::run(&request, &mut progress, interrupt.wait()))?;
             if outcome.stopped == Some(Stopped::Interrupted) {

@@ -71,6 +71,7 @@ impl Fake {
             plan: &plan,
             folder: &folder,
             answers: None,
+            agents: None,
         };
         let mut progress = Progress::new(plan.blocks(), Duration::from_secs(1), true);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

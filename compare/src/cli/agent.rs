@@ -1,0 +1,85 @@
+//! `compare agent`: plays this machine's share of somebody's run; and the other end of it.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    io::{self, Write},
+    path::Path,
+};
+
+use agents::{
+    BlockKey, Ending, Left, Policy, Process,
+    nats::{Attendance, NatsError, attend},
+};
+use anyhow::{Context, Result};
+use measure::Exit;
+
+use crate::{
+    args::{AgentFlags, Run},
+    matrix::CellSpec,
+    over_agents::{self, Agents},
+    run::Interrupt,
+};
+
+/// Attends a run until it ends.
+pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
+    let identity = over_agents::identity(flags.corpus.as_deref())?;
+    let of_file = |flag: &str, file: &Option<String>| {
+        file.iter().flat_map(|file| [flag.into(), file.into()]).collect::<Vec<OsString>>()
+    };
+    let mut arguments = vec![OsString::from("role:client")];
+    arguments.extend(of_file("--corpus", &flags.corpus));
+    arguments.extend(of_file("--ca", &flags.ca));
+    let player =
+        Process { program: env::current_exe().context("cannot find this program's own file")?, arguments };
+    let attendance = Attendance {
+        server: flags.place.server(),
+        run: flags.place.run.clone(),
+        index: flags.index,
+        of: flags.of,
+        policy: Policy { targets: flags.allow_target.clone(), max_rate_per_s: flags.max_rate, identity },
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let left = runtime.context("cannot start the runtime")?.block_on(async {
+        let mut interrupt = Interrupt::listen()?;
+        anyhow::Ok(attend(&attendance, &player, interrupt.wait()).await)
+    })?;
+    match left {
+        Ok(Left::Finished) => Ok(Exit::Success),
+        Ok(Left::Stopped { reason, unpublished }) => {
+            let _ = writeln!(io::stderr(), "stopped: {reason}");
+            if let Some((key, ending)) = unpublished {
+                keep(flags, key, &ending)?;
+            }
+            Ok(Exit::Incomplete)
+        }
+        Err(NatsError::Interrupted) => Ok(Exit::Interrupted),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens the run of `compare run --nats` and waits for its agents; `None` without.
+///
+/// # Errors
+/// When agents cannot play it, or are missing.
+pub(super) fn gather(flags: &Run, url: &str, answers: &Path, cells: &[CellSpec]) -> Result<Option<Agents>> {
+    let (Some(server), Some(of)) = (flags.over.server(), flags.over.agents) else { return Ok(None) };
+    over_agents::check(&flags.client_args, cells)?;
+    let identity = over_agents::identity(flags.corpus.as_deref())?;
+    if !flags.quiet {
+        let _ = writeln!(io::stderr(), "waits for {of} agents of run {}", flags.over.run);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let opening = Agents::open(server, flags.over.run.clone(), of, identity, url.to_owned(), answers);
+    runtime.context("cannot start the runtime")?.block_on(opening).map(Some)
+}
+
+/// Keeps a partial record that nobody could take.
+fn keep(flags: &AgentFlags, key: BlockKey, ending: &Ending) -> Result<()> {
+    let BlockKey { round, position } = key;
+    let name = format!("{}-{round:03}-{position:03}.agent-{}.partial.json", flags.place.run, flags.index);
+    fs::write(&name, &ending.record).with_context(|| format!("cannot write {name}"))?;
+    let _ = writeln!(io::stderr(), "partial record: {name}");
+    Ok(())
+}

@@ -1,0 +1,284 @@
+//! Blocks that several machines play together: what agents are told, and one record of all of
+//! theirs.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use agents::{
+    Batch, Block, Ending, Identity, Part, Play, RunId, Spec,
+    nats::{Aborted, Run, Server, coordinate},
+};
+use anyhow::{Context, Result, ensure};
+use codecs::Format;
+use corpus::Corpus;
+use measure::{Exit, RunRecord};
+use sha2::{Digest, Sha256};
+use wire::Dictionary;
+
+use crate::matrix::CellSpec;
+
+/// A run whose agents are there. When it is dropped they are let go.
+#[derive(Debug)]
+pub struct Agents {
+    run: Run,
+    url: String,
+    answers: String,
+    is_over: AtomicBool,
+}
+
+/// How a block over agents ended.
+#[derive(Debug)]
+pub(crate) struct Played {
+    /// The worst exit code of a player; `None` when the run was aborted.
+    pub(crate) exit_code: Option<i32>,
+    /// Why there is no record of all agents.
+    pub(crate) failure: Option<String>,
+}
+
+impl Agents {
+    /// Opens a run and waits for its agents. `answers` is the file that `client-sim doctor` wrote
+    /// about the relay.
+    ///
+    /// # Errors
+    /// When the server does not do its part, or agents are missing.
+    pub(crate) async fn open(
+        server: Server,
+        run: RunId,
+        of: u16,
+        identity: Identity,
+        url: String,
+        answers: &Path,
+    ) -> Result<Agents> {
+        let answers = fs::read_to_string(answers).context("cannot read what the relay answered")?;
+        let spec = Spec { run, nonce: rand::random(), of, identity };
+        let run = coordinate(server, spec).await?;
+        run.ready().await?;
+        Ok(Agents { run, url, answers, is_over: AtomicBool::new(false) })
+    }
+
+    /// Whether the run has ended: no further block can be played.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Plays a block and writes one record of all agents' to `file`. Records of a block that was
+    /// aborted stay beside it, each with its agent and `partial` in its name.
+    ///
+    /// # Errors
+    /// When a file cannot be written, or an agent would refuse the block.
+    pub(crate) async fn play(
+        &self,
+        block: Block,
+        file: &Path,
+        interrupt: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
+    ) -> Result<(Played, bool)> {
+        let playing = self.run.play(block);
+        tokio::pin!(playing);
+        let (outcome, interrupted) = tokio::select! {
+            outcome = playing.as_mut() => (outcome, false),
+            () = interrupt => {
+                self.run.abort("interrupted".to_owned());
+                (playing.await, true)
+            }
+        };
+        let played = match outcome {
+            Ok(parts) => merge(&parts, file)?,
+            Err(aborted) => {
+                self.is_over.store(true, Ordering::Relaxed);
+                Played { exit_code: None, failure: Some(keep(&aborted, file)?) }
+            }
+        };
+        Ok((played, interrupted))
+    }
+
+    /// What agents are told about a block.
+    ///
+    /// # Errors
+    /// When the scenario's file cannot be read, or has a name that agents refuse.
+    pub(crate) fn block(
+        &self,
+        (round, position): (u32, u32),
+        cell: &CellSpec,
+        comparable_with: Vec<String>,
+        (seed, seconds): (u64, u32),
+    ) -> Result<Block> {
+        let (scenario, scenario_toml) = scenario(&cell.scenario)?;
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let batch =
+            cell.batch_limits().map(|limits| Batch { limits: limits.into_iter().map(owned).collect() });
+        let play = Play {
+            url: self.url.clone(),
+            scenario,
+            scenario_toml,
+            answers: self.answers.clone(),
+            format: cell.format.clone(),
+            compression: cell.compression.clone(),
+            comparable_with,
+            implementation: cell.implementation.clone(),
+            client_verify: cell.client_verify.clone(),
+            batch,
+            rate_per_s: cell.rate_per_s,
+            seed,
+            seconds,
+        };
+        Ok(Block { round, position, play })
+    }
+}
+
+/// The name of a scenario and, when it is a file, its text: agents know the others by name.
+fn scenario(name: &str) -> Result<(String, Option<String>)> {
+    let Some(stem) = Path::new(name).file_stem().filter(|_| name.contains(['/', '.'])) else {
+        return Ok((name.to_owned(), None));
+    };
+    let text = fs::read_to_string(name).with_context(|| format!("cannot read scenario {name}"))?;
+    Ok((stem.to_string_lossy().into_owned(), Some(text)))
+}
+
+/// Which program and events this process has, as agents of one run must agree.
+///
+/// # Errors
+/// When the corpus or the program's own file cannot be read.
+pub(crate) fn identity(corpus: Option<&str>) -> Result<Identity> {
+    let corpus = match corpus {
+        Some(file) => Corpus::read(Path::new(file))?,
+        None => Corpus::bundled(),
+    };
+    let mut dictionaries = Sha256::new();
+    for dictionary in Format::all().filter_map(Dictionary::bundled) {
+        dictionaries.update(dictionary.bytes());
+    }
+    let mut program = Sha256::new();
+    let file = env::current_exe().and_then(fs::File::open);
+    io::copy(&mut file.context("cannot read this program's own file")?, &mut program)?;
+    Ok(Identity {
+        program_sha256: hex(program),
+        corpus_sha256: corpus.fingerprint.to_string(),
+        dictionary_sha256: hex(dictionaries),
+    })
+}
+
+fn hex(hash: Sha256) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Makes one record of all agents'.
+fn merge(parts: &[Part], file: &Path) -> Result<Played> {
+    let mut records = Vec::new();
+    let mut files = Vec::new();
+    for (index, part) in (0..).zip(parts) {
+        let own = beside(file, index, "");
+        fs::write(&own, &part.ending.record).with_context(|| format!("cannot write {}", own.display()))?;
+        match RunRecord::read(&own) {
+            Ok(record) => records.push(record),
+            Err(error) => return Ok(unmerged(&format!("agent {index}: {:#}", anyhow::Error::new(error)))),
+        }
+        files.push(own);
+    }
+    let merged = match RunRecord::merge(&records) {
+        Ok(merged) => merged,
+        Err(error) => return Ok(unmerged(&error.to_string())),
+    };
+    merged.write(file)?;
+    for own in files {
+        // A file that stays does no harm.
+        let _ = fs::remove_file(own);
+    }
+    Ok(Played { exit_code: Some(worst(parts)), failure: None })
+}
+
+fn unmerged(reason: &str) -> Played {
+    Played { exit_code: None, failure: Some(format!("the agents' records do not make one: {reason}")) }
+}
+
+/// The exit code that says most: of a player that ended early, then of a ledger, then of times.
+fn worst(parts: &[Part]) -> i32 {
+    let codes = || parts.iter().map(|part| part.ending.exit_code);
+    let graver = [Exit::Incomplete, Exit::Unbalanced, Exit::Invalid];
+    if codes().any(|code| code.is_none()) {
+        return Exit::Incomplete.code().into();
+    }
+    let found = graver.into_iter().find(|exit| codes().any(|code| exit.is(code)));
+    let other = || codes().flatten().find(|code| *code != 0).unwrap_or(0);
+    found.map_or_else(other, |exit| exit.code().into())
+}
+
+/// Keeps what agents published of a block that was aborted; says why and where.
+fn keep(aborted: &Aborted, file: &Path) -> Result<String> {
+    let mut kept = Vec::new();
+    for (index, Ending { record, .. }) in &aborted.partial {
+        let own = beside(file, *index, ".partial");
+        fs::write(&own, record).with_context(|| format!("cannot write {}", own.display()))?;
+        kept.push(own.display().to_string());
+    }
+    Ok(match kept.is_empty() {
+        true => format!("the run over agents was aborted: {}", aborted.reason),
+        false => format!("the run over agents was aborted: {}; partial: {}", aborted.reason, kept.join(", ")),
+    })
+}
+
+/// The file of one agent's record beside that of all.
+fn beside(file: &Path, index: u16, mark: &str) -> PathBuf {
+    file.with_extension(format!("agent-{index}{mark}.json"))
+}
+
+/// Refuses what only one process on one machine can do.
+///
+/// # Errors
+/// What to leave out.
+pub(crate) fn check(client_args: &[String], cells: &[CellSpec]) -> Result<()> {
+    ensure!(client_args.is_empty(), "agents take no arguments behind --: leave them out");
+    ensure!(cells.iter().all(|cell| cell.faults.is_empty()), "agents play against no planted faults");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(exit_code: Option<i32>, record: &str) -> Part {
+        let ending = Ending { exit_code, record: record.as_bytes().to_vec() };
+        Part { ending, start_bound_ns: 0, drift_ns: 0 }
+    }
+
+    #[test]
+    fn the_gravest_exit_code_is_the_blocks() {
+        for (codes, expected) in [
+            (vec![Some(0), Some(0)], 0),
+            (vec![Some(0), Some(3)], 3),
+            (vec![Some(3), Some(4), Some(0)], 4),
+            (vec![Some(4), Some(5)], 5),
+            (vec![Some(0), None], 5),
+            (vec![Some(0), Some(99)], 99),
+        ] {
+            let parts: Vec<Part> = codes.into_iter().map(|code| part(code, "")).collect();
+            assert_eq!(worst(&parts), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_no_record_makes_no_block() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("000-000-json.json");
+        for record in ["", "{}", r#"{"schema_version":"99.0"}"#] {
+            let played = merge(&[part(Some(0), record)], &file).unwrap();
+            assert_eq!(played.exit_code, None);
+            assert!(played.failure.unwrap().contains("agent 0"), "{record}");
+            assert!(!file.exists());
+        }
+    }
+
+    #[test]
+    fn partial_records_keep_their_agents_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("000-001-json.json");
+        let partial = vec![(2, part(Some(5), "half").ending)];
+        let said = keep(&Aborted { reason: "agent 0 is lost".to_owned(), partial }, &file).unwrap();
+        let kept = folder.path().join("000-001-json.agent-2.partial.json");
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "half");
+        assert!(said.contains("agent 0 is lost") && said.contains("agent-2.partial.json"), "{said}");
+    }
+}

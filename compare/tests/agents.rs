@@ -1,0 +1,173 @@
+//! `compare run --agents` and `compare agent` as processes, over a real NATS server.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A process that ends with the test.
+struct Process(Child);
+
+impl Process {
+    fn end(&mut self, within: Duration) -> Option<i32> {
+        let since = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(since.elapsed() < within, "it goes on after {within:?}");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A server and a relay of this test's own, and a folder.
+struct Site {
+    nats: String,
+    relay: String,
+    folder: TempDir,
+    _processes: [Process; 2],
+}
+
+fn site() -> Site {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new("nats-server");
+    command.args(["-js", "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir"]).arg(folder.path());
+    command.arg("-sd").arg(folder.path().join("store")).stderr(Stdio::null());
+    let nats = Process(command.spawn().expect("needs nats-server"));
+    let mut command = compare();
+    command.args(["role:relay", "--listen", "127.0.0.1:0", "--announce"]);
+    let mut relay = Process(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(relay.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let announced: Value = serde_json::from_str(&line).unwrap();
+    let ports = folder.path().join(format!("nats-server_{}.ports", nats.0.id()));
+    let since = Instant::now();
+    let ports: Value = loop {
+        let read = fs::read_to_string(&ports).ok().and_then(|text| serde_json::from_str(&text).ok());
+        if let Some(ports) = read {
+            break ports;
+        }
+        assert!(since.elapsed() < Duration::from_secs(10), "nats-server does not start");
+        thread::sleep(Duration::from_millis(20));
+    };
+    Site {
+        nats: ports["nats"][0].as_str().unwrap().to_owned(),
+        relay: announced["listening"].as_str().unwrap().to_owned(),
+        folder,
+        _processes: [nats, relay],
+    }
+}
+
+fn compare() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_compare"))
+}
+
+impl Site {
+    fn agent(&self, index: u16, of: u16, flags: &[&str]) -> Process {
+        let mut command = compare();
+        command.args(["agent", "--nats", &self.nats, "--index", &index.to_string(), "--of", &of.to_string()]);
+        command.args(["--allow-target", &self.relay]).args(flags).current_dir(self.folder.path());
+        Process(command.spawn().unwrap())
+    }
+
+    fn run(&self, of: u16, seconds: u32) -> Command {
+        let mut command = compare();
+        command.args(["run", "--nats", &self.nats, "--agents", &of.to_string(), "--url", &self.relay]);
+        command.args([
+            "--scenario",
+            "note-stream",
+            "--formats",
+            "json,cbor-packed",
+            "--compressions",
+            "none",
+        ]);
+        command.args(["--rounds", "1", "--seconds", &seconds.to_string(), "--rates", "50", "--quiet"]);
+        command.arg("--out").arg(self.folder.path().join("results")).stdout(Stdio::null());
+        command.stderr(Stdio::piped());
+        command
+    }
+
+    fn result_folder(&self) -> PathBuf {
+        fs::read_dir(self.folder.path().join("results")).unwrap().next().unwrap().unwrap().path()
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn agents_play_a_matrix_whose_records_are_merged_over_nats() {
+    let site = site();
+    let mut agents = [site.agent(0, 2, &["--max-rate", "50"]), site.agent(1, 2, &[])];
+    let output = site.run(2, 2).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{:?}: {}", output.status, said(&output));
+    let text = fs::read_to_string(site.result_folder().join("result.json")).unwrap();
+    let result: Value = serde_json::from_str(&text).unwrap();
+    let cells = result["cells"].as_array().unwrap();
+    assert!(cells.len() >= 2);
+    for cell in cells {
+        let block = &cell["blocks"][0];
+        let record = &block["record"];
+        assert_eq!(record["agents"].as_array().map(Vec::len), Some(2), "{block:#}");
+        assert_eq!(record["status"]["state"], "complete");
+        let published = record["counts"]["acked"].as_u64();
+        assert!(published.is_some_and(|events| events >= 50), "{:#}", record["counts"]);
+    }
+    for agent in &mut agents {
+        assert_eq!(agent.end(Duration::from_secs(5)), Some(0));
+    }
+    assert!(!site.result_folder().join("running").exists(), "no record is left over");
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn a_lost_agent_ends_the_run_and_keeps_what_the_others_have_over_nats() {
+    let site = site();
+    let (mut first, mut second) = (site.agent(0, 2, &[]), site.agent(1, 2, &[]));
+    let coordinator = Process(site.run(2, 60).spawn().unwrap());
+    // A record is on its way once the players run; preparation and start take some 4 s.
+    thread::sleep(Duration::from_secs(12));
+    second.0.kill().unwrap();
+    assert_eq!(first.end(Duration::from_millis(2_500)), Some(5));
+    let mut coordinator = coordinator;
+    assert_eq!(coordinator.end(Duration::from_secs(8)), Some(5));
+    let running = site.result_folder().join("running");
+    let kept: Vec<_> = fs::read_dir(running).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let kept: Vec<String> = kept.into_iter().map(|name| name.to_string_lossy().into_owned()).collect();
+    assert!(matches!(&kept[..], [one] if one.ends_with(".agent-0.partial.json")), "{kept:?}");
+    let text = fs::read_to_string(site.result_folder().join("running").join(&kept[0])).unwrap();
+    let record: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(record["status"]["state"], "incomplete");
+    assert_eq!(second.end(Duration::from_secs(1)), None, "killed");
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn an_agent_refuses_what_its_command_line_does_not_allow_over_nats() {
+    let site = site();
+    let mut agent = site.agent(0, 1, &["--max-rate", "49"]);
+    let output = site.run(1, 1).output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+    let results = fs::read_dir(site.folder.path().join("results")).unwrap();
+    assert_eq!(results.count(), 0, "nothing was measured");
+    assert_eq!(agent.end(Duration::from_secs(5)), Some(5));
+}
