@@ -162,6 +162,25 @@ fn a_lost_agent_ends_the_run_and_keeps_what_the_others_have_over_nats() {
 
 #[test]
 #[ignore = "needs nats-server"]
+fn an_interrupted_wait_for_agents_leaves_the_runs_name_free_over_nats() {
+    let site = site();
+    for _ in 0..2 {
+        let child = site.run(1, 1).spawn().unwrap();
+        let pid = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
+        let mut coordinator = Process(child);
+        // Long enough to ask the relay and to open the run, which a test cannot see from outside.
+        thread::sleep(Duration::from_secs(6));
+        assert!(
+            coordinator.0.try_wait().unwrap().is_none(),
+            "it waits, and does not say that the run is taken"
+        );
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+        assert_eq!(coordinator.end(Duration::from_secs(5)), Some(1));
+    }
+}
+
+#[test]
+#[ignore = "needs nats-server"]
 fn an_agent_refuses_what_its_command_line_does_not_allow_over_nats() {
     let site = site();
     let mut agent = site.agent(0, 1, &["--max-rate", "49"]);

@@ -12,7 +12,7 @@ use agents::{
     BlockKey, Ending, Left, Policy, Process,
     nats::{Attendance, NatsError, attend},
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use measure::Exit;
 
 use crate::{
@@ -72,7 +72,14 @@ pub(super) fn gather(flags: &Run, url: &str, answers: &Path, cells: &[CellSpec])
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let opening = Agents::open(server, flags.over.run.clone(), of, identity, url.to_owned(), answers);
-    runtime.context("cannot start the runtime")?.block_on(opening).map(Some)
+    runtime.context("cannot start the runtime")?.block_on(async {
+        let mut interrupt = Interrupt::listen()?;
+        tokio::select! {
+            opened = opening => opened.map(Some),
+            // Ends the run, so that its name is free again.
+            () = interrupt.wait() => bail!("interrupted before the agents were there"),
+        }
+    })
 }
 
 /// Keeps a partial record that nobody could take.
