@@ -119,7 +119,7 @@ pub struct Args {
     pub link: Option<Link>,
 
     /// TCP's congestion control on links, as the kernel names it: cubic, bbr, reno.
-    #[arg(long, default_value = "cubic", value_name = "NAME", hide_short_help = true)]
+    #[arg(long, default_value = link::DEFAULT_CONGESTION, value_name = "NAME", hide_short_help = true)]
     pub congestion: String,
 
     /// Packets a second that this host emulates on time, as client-sim links --capacity prints it.

@@ -90,7 +90,7 @@ pub(crate) fn table() -> anyhow::Result<String> {
     let tls = certificate(folder.path())?;
     link::enter()?;
     let link: Link = LINK.parse()?;
-    let mut links = Links::start(std::slice::from_ref(&link), 1, "cubic")?;
+    let mut links = Links::start(std::slice::from_ref(&link), 1, link::DEFAULT_CONGESTION)?;
     let spawn = |flags: &[&str]| {
         let flags: Vec<OsString> = flags.iter().map(Into::into).collect();
         OwnRelay::spawn(&flags, link::RELAY).context("a relay of our own did not start")

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::{emulation::Emulation, host, profile::Link, protocol::Report};
+use crate::{emulation::Emulation, host, network::DEFAULT_CONGESTION, profile::Link, protocol::Report};
 
 /// Two programs and the link between them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub struct Heard {
 pub(crate) fn run(programs: &Programs) -> anyhow::Result<Heard> {
     let link: Link = programs.link.parse()?;
     host::enter()?;
-    let mut emulation = Emulation::start(std::slice::from_ref(&link), 1, "cubic", || {})?;
+    let mut emulation = Emulation::start(std::slice::from_ref(&link), 1, DEFAULT_CONGESTION, || {})?;
     // A process is in the namespace of the thread that starts it.
     let relay = command(&programs.relay)?.stdout(Stdio::piped()).spawn().context("the relay's program")?;
     let mut relay = Running(relay);

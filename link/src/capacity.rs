@@ -22,6 +22,7 @@ use crate::{
     check::{dial, late_ns, serve},
     emulation::Emulation,
     host,
+    network::DEFAULT_CONGESTION,
     profile::Link,
     protocol::Report,
     trace::MTU,
@@ -69,7 +70,7 @@ struct Step {
 pub(crate) fn run() -> anyhow::Result<Carries> {
     host::enter()?;
     let links = links()?;
-    let mut emulation = Emulation::start(&links, 1, "cubic", || {})?;
+    let mut emulation = Emulation::start(&links, 1, DEFAULT_CONGESTION, || {})?;
     let relay = serve()?;
     emulation.join_users()?;
     for (place, link) in links.iter().enumerate().rev() {

@@ -19,6 +19,7 @@ use crate::{
     addresses::{RELAY, user_address},
     emulation::Emulation,
     host,
+    network::DEFAULT_CONGESTION,
     profile::{Capacity, Link},
     protocol::Report,
     trace::MTU,
@@ -155,7 +156,7 @@ pub(crate) fn run(order: &str) -> anyhow::Result<Checked> {
     let emulated = order.emulated.as_ref().map(|text| text.parse()).transpose()?;
     let links = [emulated.unwrap_or_else(|| claimed.clone()), LOSSY.parse()?];
     host::enter()?;
-    let mut emulation = Emulation::start(&links, 1, "cubic", || {})?;
+    let mut emulation = Emulation::start(&links, 1, DEFAULT_CONGESTION, || {})?;
     let relay = serve()?;
     let void = echo_datagrams()?;
     emulation.join_users()?;

@@ -35,7 +35,7 @@ pub use demand::Demand;
 pub use emulation::Emulation;
 pub use emulator::{Due, Emulator, Way, WayCounts};
 pub use host::{NotPossible, enter};
-pub use network::TcpSettings;
+pub use network::{DEFAULT_CONGESTION, TcpSettings};
 pub use process::main;
 pub use profile::{Capacity, Direction, Link, LinkError, PROFILES, Profile};
 pub use protocol::{LINK_ROLE, Part, Report};

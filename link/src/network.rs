@@ -59,6 +59,10 @@ pub(crate) struct KernelCounts {
     pub(crate) retransmitted: u64,
 }
 
+/// TCP's congestion control on links where none is asked for: CUBIC (RFC 9438), as Linux names it
+/// (tcp(7)).
+pub const DEFAULT_CONGESTION: &str = "cubic";
+
 /// Settings of TCP in both namespaces, as the kernel states them (tcp(7)).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpSettings {

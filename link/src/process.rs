@@ -25,7 +25,7 @@ use crate::{
     between, capacity, check,
     emulator::{Emulator, Way, WayCounts},
     host,
-    network::{End, KernelCounts, TcpSettings},
+    network::{DEFAULT_CONGESTION, End, KernelCounts, TcpSettings},
     profile::Link,
     protocol::{Order, Part, Ready, Report},
     trace::MTU,
@@ -63,7 +63,7 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn probe() -> anyhow::Result<()> {
     host::enter()?;
-    let (_, _, tcp) = namespaces("cubic", UNSHAPED)?;
+    let (_, _, tcp) = namespaces(DEFAULT_CONGESTION, UNSHAPED)?;
     say(&tcp);
     Ok(())
 }

@@ -3,14 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use link::{Emulation, Link, Report};
+use link::{DEFAULT_CONGESTION, Emulation, Link, Report};
 use measure::may_be_late_ns;
 
 use super::{error::BrowserError, page::Page, relays::Relays, steps::connect};
 use crate::result::{BrowserBlock, BrowserCell};
-
-/// The congestion control of links unless something else is asked for, and the kernel's own.
-const CONGESTION: &str = "cubic";
 
 /// The link, with the relays at its one end and this process at the other.
 #[derive(Debug)]
@@ -32,7 +29,7 @@ impl OverLink {
         relays: impl FnOnce() -> Result<T>,
     ) -> Result<(OverLink, T)> {
         link::enter()?;
-        let emulation = Emulation::for_program(link, seed, CONGESTION, || {})
+        let emulation = Emulation::for_program(link, seed, DEFAULT_CONGESTION, || {})
             .context("cannot emulate the link (client-sim links says what this host needs)")?;
         let relays = relays()?;
         emulation.join_users()?;
