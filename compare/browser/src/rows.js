@@ -18,7 +18,7 @@ const zstd = (format, make) => ({ ...library(`${format}:fzstd`, format, "fzstd",
 const tuned = (format, make) => row(`${format}:tuned`, format, "tuned", null, "tuned.js", make);
 const head = (format, make) => row(`${format}:head`, format, "head", null, "tuned.js", make);
 /** `codecs` in WebAssembly (wasm/), the same decoder as that of native clients. */
-const wasm = (format, make) => row(`${format}:wasm`, format, "tuned", null, "wasm.js", make);
+const wasm = (format, make) => row(`${format}:wasm`, format, "wasm", null, "wasm.js", make);
 const table = (row) => ({ ...row, name: `${row.name}:table-hex`, hex: "table" });
 
 const CBOR_X = library("cbor-packed:cbor-x", "cbor-packed", "cbor-x", "cbor-x", "cborX", "packed");

@@ -136,7 +136,8 @@ pub struct BrowserCell {
     pub row: String,
     /// The wire format; of tasks `json`.
     pub format: String,
-    /// `library`, `tuned`, `head` (the id alone), or of tasks `task`.
+    /// `library`, `tuned`, `wasm` (`tuned` in the first results with such rows), `head` (the id
+    /// alone), or of tasks `task`.
     pub implementation: String,
     /// The package that decodes, where it is one.
     pub library: Option<String>,
@@ -172,7 +173,8 @@ pub struct BrowserBlock {
     pub cold: Option<BrowserStep>,
     /// After a warm-up.
     pub warm: Option<BrowserStep>,
-    /// The script heap after garbage collection.
+    /// The JavaScript heap after garbage collection, without array buffers, text that the browser
+    /// keeps outside of it, and memory of WebAssembly.
     pub heap_bytes: Option<u64>,
     /// The most memory that the renderer's process had.
     pub peak_bytes: Option<u64>,
