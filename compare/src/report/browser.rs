@@ -44,7 +44,7 @@ pub struct PageFigures {
     pub usable_blocks: u64,
     /// Medians over blocks, in nanoseconds an event.
     pub figures: BTreeMap<Metric, f64>,
-    /// Median of the script heap after garbage collection.
+    /// Median of the JavaScript heap after garbage collection.
     pub heap_bytes: Option<f64>,
     /// Median of the most memory that the renderer had.
     pub peak_bytes: Option<f64>,
@@ -156,8 +156,8 @@ fn table(found: &Browser, load: &[BrowserCell], comparisons: &[Comparison]) -> T
     for metric in metrics {
         headings.extend([metric.heading(), "× json"]);
     }
-    let has_bytes = load[0].part == Part::Decode || found.config.link.is_some();
-    headings.extend(has_bytes.then_some("B/event"));
+    let bytes = bytes_heading(found, load[0].part);
+    headings.extend(bytes);
     headings.extend(if over_sockets { ["messages/event", "blocks"] } else { ["script gzip KB", "blocks"] });
     headings.extend(found.has_cpu().then_some("heap MB"));
     let mut table = Table::new(names, &headings);
@@ -172,7 +172,7 @@ fn table(found: &Browser, load: &[BrowserCell], comparisons: &[Comparison]) -> T
             let found = comparisons.iter().find(|c| c.cell == cell.id && c.metric == *metric);
             row.push(found.map_or_else(|| NOTHING.to_owned(), Comparison::short));
         }
-        row.extend(has_bytes.then(|| shown(bytes_per_event(found, cell), 1.0)));
+        row.extend(bytes.map(|_| shown(bytes_per_event(found, cell), 1.0)));
         row.push(if over_sockets {
             let each = |block: &BrowserBlock| {
                 let step = block.warm.as_ref().filter(|step| step.events > 0)?;
@@ -187,6 +187,15 @@ fn table(found: &Browser, load: &[BrowserCell], comparisons: &[Comparison]) -> T
         table.rows.push(row);
     }
     table
+}
+
+/// The column of bytes, where a part has them: those of a decoder's input and those of a link's
+/// packets are two things.
+fn bytes_heading(found: &Browser, part: Part) -> Option<&'static str> {
+    match found.config.link {
+        Some(_) => Some("packet B/event"),
+        None => (part == Part::Decode).then_some("B/event"),
+    }
 }
 
 /// Bytes of an event as the cell's decoder is given it, or as an emulated link carries it.
@@ -316,7 +325,7 @@ pub(crate) fn markdown(found: &Browser) -> String {
     text
 }
 
-/// List items.
+/// List items: how figures came about, then what rows and columns are.
 pub(crate) fn reading(found: &Browser) -> String {
     let cells = loads(found).map(|load| load.iter().filter(|cell| cell.role == Role::Cell).count()).max();
     let correction = match is_corrected(found.config.rounds, cells.unwrap_or(0)) {
@@ -330,7 +339,7 @@ pub(crate) fn reading(found: &Browser) -> String {
         false if over_link => {
             "Each block is a fresh page with a new connection over an emulated access link, and one REQ on it. Times are those \
              of the page's clock from REQ to EOSE, each event decoded; CPU times would be those of the emulator \
-             (docs/links.md), so there are none. B/event: IP packets to the page, with the headers of IP and TCP"
+             (docs/links.md), so there are none"
         }
         true => {
             "Each block is a fresh page with a renderer of its own. Figures are CPU by the kernel's clocks of the renderer's \
@@ -347,14 +356,32 @@ pub(crate) fn reading(found: &Browser) -> String {
          - × is to `json`, JSON.parse of text, in the blocks before and behind in the same round: the Hodges–Lehmann estimate over \
          rounds of its logarithm, with its 95 % interval. < better, > worse, = same within 2 %, ? inconclusive; by Wilcoxon's \
          signed-rank test, {correction}. `json-control` is `json` under another name: the run resolves no less than its interval.\n\
-         - `library` rows are packages of npm, `tuned` rows readers by hand, `head` rows read the id alone, for events that a client \
-         has; `json:bytes` decodes UTF-8 first; `table-hex` makes hex by script where other rows have the engine's toHex; `fzstd` \
-         undoes relay-sim's zstd layer first, by script.\n\
-         - First 100: a page that has decoded nothing. B/event of decoding: what a decoder is given, without the frames of a WebSocket. Script: \
-         what a page needs for the row alone, minified, under gzip.\n\
+         - Behind a row's format stands what decodes it: a package of npm; `tuned`, a reader by hand; `wasm`, this repository's \
+         `codecs` in WebAssembly, where the fields of an event are slices of one text: an app that keeps one field keeps that text; \
+         `head`, a reader of the id alone, for events that a client has. `json:bytes` decodes UTF-8 first; `table-hex` makes hex by \
+         script where other rows have the engine's toHex; `fzstd` undoes relay-sim's zstd layer first, by script.\n\
+         - {columns}.\n\
          - One browser: others have other engines and other figures. Never pool these with native clients, nor CPU time with \
-         wall time.\n"
+         wall time.\n",
+        columns = columns(found),
     )
+}
+
+/// What the columns are that this result has.
+fn columns(found: &Browser) -> String {
+    if found.config.link.is_some() {
+        return "packet B/event: IP packets to the page, with the headers of IP and TCP".to_owned();
+    }
+    let mut text = "First 100: a page that has decoded nothing. B/event: what a decoder is given, without the frames of a WebSocket. \
+                    Script: what a page needs for the row alone, minified, under gzip"
+        .to_owned();
+    if found.has_cpu() {
+        text.push_str(
+            ". Heap: JavaScript's after a garbage collection, without array buffers, memory of WebAssembly and text from \
+             TextDecoder, so it does not rank rows",
+        );
+    }
+    text
 }
 
 /// The browser and what was in its page, as list items.

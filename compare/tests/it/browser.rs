@@ -206,6 +206,10 @@ fn summary_page_and_terminal_say_what_was_found_and_of_which_browser() {
     }
     assert!(texts[0].contains("msgpackr 2.1.3") && texts[0].contains("1 left out"), "{}", texts[0]);
     assert!(texts[0].contains("round 1, msgpack:msgpackr-of-Decode:msgpack:msgpackr: the kernel counted"));
+    for explained in ["`wasm`, this repository's `codecs`", "B/event: what a decoder is given", "Heap: "] {
+        assert!(texts[0].contains(explained), "{explained:?} is not in\n{}", texts[0]);
+    }
+    assert!(!texts[0].contains("packet B/event"), "{}", texts[0]);
 }
 
 #[test]
@@ -264,7 +268,7 @@ fn over_a_link_reports_have_times_and_bytes_and_no_cpu() {
     let texts = [report::summary(&result), report::html(&result).unwrap(), report::terminal(&result, false)];
     for text in &texts {
         for expected in
-            ["one REQ each over an emulated link, slow-4g (down", "wall µs/event", "B/event", "2,345"]
+            ["one REQ each over an emulated link, slow-4g (down", "wall µs/event", "packet B/event", "2,345"]
         {
             assert!(text.contains(expected), "{expected:?} is not in\n{text}");
         }
@@ -273,6 +277,9 @@ fn over_a_link_reports_have_times_and_bytes_and_no_cpu() {
             assert!(!text.contains(other), "{other:?} is in\n{text}");
         }
     }
+    // One column of bytes, and what it is of.
+    assert!(texts[0].contains("packet B/event: IP packets to the page"), "{}", texts[0]);
+    assert!(!texts[0].contains("what a decoder is given") && !texts[0].contains("Heap: "), "{}", texts[0]);
     let reasons = report::unlike(&result, &self::result());
     assert!(reasons.iter().any(|reason| reason.contains("over slow-4g")), "{reasons:?}");
 }
