@@ -6,8 +6,8 @@ use corpus::Corpus;
 use link::{Link, TcpSettings};
 use measure::{
     AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, EncodingsRecord, Environment,
-    FirstDeliveryRecord, FlowRecord, LinkRecord, NO_LINK, PinnedCores, Planted, PopulationRecord, Quantile,
-    Rate, RelayProcess, RunRecord, SCHEMA_VERSION, ShareRecord, Signals, Status, Tool, TrafficRecord,
+    FirstDeliveryRecord, FlowRecord, LinkRecord, NO_LINK, Pace, PinnedCores, Planted, PopulationRecord,
+    Quantile, RelayProcess, RunRecord, SCHEMA_VERSION, ShareRecord, Signals, Status, Tool, TrafficRecord,
     UsableCores, Validity, ValidityClass,
 };
 use relay_sim::Totals;
@@ -18,10 +18,11 @@ use crate::{
     client::Report,
     ledger, links,
     recorder::Timing,
+    schedule::nanos,
     share::Part,
     shared::Shared,
     swarm::Outcome,
-    workload::{Over, Speaks},
+    workload::{Over, Publication, Speaks},
 };
 
 /// Everything about a run except its outcome.
@@ -138,6 +139,8 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
             throughput_spans_ns: spans.clone(),
             wanted_interval_ns: interval_ns,
             intervals: outcome.recorder.throughput.clone().coarse_enough_to_store(),
+            burst_sends: burst_sends(shared),
+            pace: pace(shared, &outcome),
             expected: Vec::new(),
         }),
         agents: Vec::new(),
@@ -297,19 +300,14 @@ fn flow(flow: Flow) -> FlowRecord {
 /// Judges whether one run is valid, by the rules of `measure/src/validity.rs` (docs/methodology.md,
 /// "When a block counts").
 fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Facts<'_>) -> Validity {
-    if shared.is_share() && counts == measure::Counts::default() {
-        // There may be more agents than users.
-        return Validity::default();
-    }
     let p99 = |timing| outcome.recorder.all(timing).map_or(Quantile::Missing, |l| l.quantile_ns(0.99));
-    let due = shared.workload.timeline(|connection| shared.carries(connection));
-    let burst_sends = due.chunk_by(|one, next| one.0 == next.0).map(<[_]>::len).max();
     Signals {
         counts,
+        is_share: shared.is_share(),
         clipped: outcome.recorder.clipped(),
-        rate_per_second: rate(shared, outcome),
+        rate_per_second: pace(shared, outcome).and_then(Pace::rate),
         send_lag_ns_p99: p99(Timing::SendLag),
-        burst_sends: burst_sends.unwrap_or(0) as u64,
+        burst_sends: burst_sends(shared),
         generator_cpu_ns: outcome.client_cpu.total_ns,
         generator_wait_ns: outcome.client_wait_ns,
         generator_cores: usable_cores(facts).clients,
@@ -334,22 +332,28 @@ fn usable_cores(facts: &Facts<'_>) -> UsableCores {
     }
 }
 
-/// The planned rate and the sent rate of this process's publications. `None` for a closed loop,
-/// which has no rate, and for fewer than 100 publications.
-fn rate(shared: &Shared, outcome: &Outcome) -> Option<Rate> {
-    let planned = shared.workload.publications.iter().enumerate();
-    let publications: Vec<_> = planned.filter(|(_, planned)| shared.carries(planned.connection)).collect();
-    if publications.len() < 100 || outcome.incomplete.is_some() || shared.workload.is_closed() {
+/// The most sends of this process that the plan has due at one instant.
+fn burst_sends(shared: &Shared) -> u64 {
+    let due = shared.workload.timeline(|connection| shared.carries(connection));
+    due.chunk_by(|one, next| one.0 == next.0).map(<[_]>::len).max().unwrap_or(0) as u64
+}
+
+/// What this process published at planned instants. `None` for a closed loop, which has no rate,
+/// and for a run that ended early.
+fn pace(shared: &Shared, outcome: &Outcome) -> Option<Pace> {
+    if outcome.incomplete.is_some() || shared.workload.is_closed() {
         return None;
     }
-    let (first, last) = (publications.first()?.1.at, publications.last()?.1.at);
-    let span_s = (last - first).as_secs_f64();
-    if span_s <= 0.0 {
-        return None;
-    }
-    let sent = publications.iter().filter(|(n, _)| shared.was_sent(*n)).count();
-    let last_sent_s = shared.last_sent_ns() as f64 / 1e9 - first.as_secs_f64();
-    Some(Rate { offered: publications.len() as f64 / span_s, sent: sent as f64 / last_sent_s.max(span_s) })
+    let publications = &shared.workload.publications;
+    let due_ns = |planned: Option<&Publication>| planned.map_or(0, |planned| nanos(planned.at));
+    let first_ns = due_ns(publications.first());
+    let own = || publications.iter().enumerate().filter(|(_, planned)| shared.carries(planned.connection));
+    Some(Pace {
+        planned: own().count() as u64,
+        sent: own().filter(|(n, _)| shared.was_sent(*n)).count() as u64,
+        span_ns: due_ns(publications.last()).saturating_sub(first_ns),
+        sent_span_ns: shared.last_sent_ns().saturating_sub(first_ns),
+    })
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::{
 use codecs::{ClientMessage, Filter, Format, Implementation, KindClass, RelayMessage};
 use common::{Relay, program};
 use corpus::Corpus;
-use measure::{Counts, MergeError, RunRecord, Status, ValidityClass};
+use measure::{Counts, Latency, MergeError, Pace, RunRecord, Status, Validity, ValidityClass};
 use nix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
 use wire::{Compression, Offer, WireLimits};
@@ -261,7 +261,7 @@ fn timeless(counts: Counts) -> Counts {
 
 /// How many samples a metric has; none where it is absent.
 fn samples(record: &RunRecord, metric: &str) -> u64 {
-    record.latency.get(metric).map_or(0, measure::Latency::len)
+    record.latency.get(metric).map_or(0, Latency::len)
 }
 
 #[test]
@@ -391,6 +391,55 @@ fn records_that_are_not_of_one_run_do_not_merge() {
     );
     assert!(merged.validity.reasons.contains(&"agent 1: host busy: very".to_owned()));
     assert!(merged.validity.blames_host());
+}
+
+#[test]
+fn what_each_agent_has_too_little_of_to_be_judged_is_judged_over_all() {
+    type Change = fn(&mut RunRecord);
+    let records = Setup::new(TIMELESS).play(&relay(), 2, "7");
+    let judged = |change: Change| {
+        let mut records = records.clone();
+        for record in &mut records {
+            // A busy machine has reasons of its own.
+            record.validity = Validity::default();
+            record.share.as_mut().unwrap().pace = None;
+            change(record);
+        }
+        RunRecord::merge(&records).unwrap().validity
+    };
+    assert_eq!(judged(|_| {}), Validity::default());
+    let (valid, invalid) = (ValidityClass::Valid, ValidityClass::Invalid);
+    let cases: [(Change, ValidityClass, &str); 4] = [
+        (
+            |record| {
+                record.share.as_mut().unwrap().burst_sends = 1;
+                let mut lag = Latency::new();
+                (0..600).for_each(|_| lag.record(60_000_000));
+                record.latency.insert("send_lag".to_owned(), lag);
+            },
+            valid,
+            "send lag p99 60",
+        ),
+        (
+            |record| {
+                let pace = Pace { planned: 60, sent: 50, span_ns: 1_000_000_000, sent_span_ns: 0 };
+                record.share.as_mut().unwrap().pace = Some(pace);
+            },
+            valid,
+            "sent 100.0 of 120.0 planned events/s",
+        ),
+        (
+            |record| (record.counts.acked, record.counts.rejected) = (record.counts.acked - 1, 1),
+            invalid,
+            "the relay refused 2 events; whether other agents got them cannot be judged",
+        ),
+        (|record| record.counts.acked -= 1, invalid, "the ledger does not balance"),
+    ];
+    for (change, counts, says) in cases {
+        let validity = judged(change);
+        assert_eq!((validity.class, validity.counts), (invalid, counts), "{says}: {validity:?}");
+        assert!(matches!(&validity.reasons[..], [reason] if reason.starts_with(says)), "{validity:?}");
+    }
 }
 
 #[test]

@@ -100,7 +100,8 @@ impl Counts {
     pub fn balanced(&self) -> Result<(), String> {
         let mut failures = Vec::new();
         let mut equation = |left: (&str, u64), right: &[(&str, u64)]| {
-            let sum: u64 = right.iter().map(|(_, count)| count).sum();
+            // Counts of agents are claims.
+            let sum = right.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
             if left.1 != sum {
                 let terms: Vec<String> =
                     right.iter().map(|(name, count)| format!("{name} {count}")).collect();

@@ -47,4 +47,4 @@ pub use record::{
 pub use share::{AgentRecord, ShareRecord};
 pub use slices::{Slice, SliceRecorder, Slices};
 pub use throughput::{Throughput, ThroughputRecorder};
-pub use validity::{Rate, Signals, Validity, ValidityClass};
+pub use validity::{Pace, Rate, Signals, Validity, ValidityClass};

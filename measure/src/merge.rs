@@ -8,6 +8,7 @@ use crate::{
     AgentRecord, Allocations, AllocationsRecord, CompressionMemoryRecord, Counts, CpuTime, Environment,
     Latency, MemoryRecord, PopulationRecord, RunRecord, ShareRecord, Status, Throughput, ThroughputRecorder,
     TrafficRecord, UsableCores, Validity, ValidityClass,
+    validity::{Burst, Pace},
 };
 
 /// The most that one agent may count of anything: 65,535 such counts add up within 64 bits.
@@ -72,10 +73,10 @@ impl RunRecord {
     ///
     /// Counts, bytes, memory, CPU time of clients and buckets of histograms add up. Envelope
     /// throughput is of the sums by interval. Time with work outstanding is the union of the
-    /// agents' spans, elapsed time the longest. The scenario's figures are judged over the whole
-    /// plan; otherwise validity is the worst, each reason behind `agent I: `, and the record is
-    /// incomplete when one is. Machine, command line, start and cost of first deliveries are agent
-    /// 0's; another machine stands with its agent in [`RunRecord::agents`].
+    /// agents' spans, elapsed time the longest. Validity is the worst, each reason behind its
+    /// agent; ledger, send lag, rate and the scenario's figures are judged over all agents, too.
+    /// The record is incomplete when one is. Machine, command line, start and cost of first
+    /// deliveries are agent 0's; another machine stands with its agent in [`RunRecord::agents`].
     ///
     /// Left out: medians by second ([`RunRecord::slices`]), which do not add up, and the relay's
     /// process, which no agent may read.
@@ -218,7 +219,7 @@ fn latencies(parts: &[Part<'_>]) -> BTreeMap<String, Latency> {
     merged
 }
 
-/// The worst of all agents, and what only the whole plan can tell.
+/// The worst of all agents, and what only all together can tell.
 fn validity(parts: &[Part<'_>], counts: Counts, latency: &BTreeMap<String, Latency>) -> Validity {
     let mut validity = Validity::default();
     for (share, record) in parts {
@@ -229,6 +230,10 @@ fn validity(parts: &[Part<'_>], counts: Counts, latency: &BTreeMap<String, Laten
     }
     if counts.planned + counts.requests + counts.deliveries_expected == 0 {
         validity.add(ValidityClass::Invalid, "nothing was planned, so nothing was measured".to_owned());
+    }
+    if parts.len() > 1 {
+        judge_ledger(counts, &mut validity);
+        judge_sending(parts, latency, &mut validity);
     }
     let Some((first_share, first)) = parts.first() else { return validity };
     for (place, expected) in first_share.expected.iter().enumerate() {
@@ -242,6 +247,37 @@ fn validity(parts: &[Part<'_>], counts: Counts, latency: &BTreeMap<String, Laten
         bound.judge(latency.get(&bound.metric), &mut validity);
     }
     validity
+}
+
+/// The ledger of several agents.
+fn judge_ledger(counts: Counts, validity: &mut Validity) {
+    if let Err(failure) = counts.balanced() {
+        validity.add(ValidityClass::Invalid, format!("the ledger does not balance: {failure}"));
+    }
+    // An agent's subscribers are owed what others publish, and do not learn what was refused.
+    if counts.rejected > 0 && counts.deliveries_expected > 0 {
+        let reason = format!(
+            "the relay refused {} events; whether other agents got them cannot be judged",
+            counts.rejected
+        );
+        validity.add(ValidityClass::Invalid, reason);
+    }
+}
+
+/// Send lag and rate of several agents, each of which may have too few samples for a verdict.
+fn judge_sending(parts: &[Part<'_>], latency: &BTreeMap<String, Latency>, validity: &mut Validity) {
+    let burst = |(share, record): &Part<'_>| Burst {
+        sends: share.burst_sends,
+        cores: record.usable_cores.map_or(1, |cores| cores.clients),
+    };
+    let longest = parts.iter().map(burst).max_by_key(|burst| burst.takes_ns());
+    if let (Some(burst), Some(lag)) = (longest, latency.get("send_lag")) {
+        burst.judge_lag(lag.quantile_ns(0.99), validity);
+    }
+    let pace = parts.iter().try_fold(Pace::default(), |sum, (share, _)| Some(sum + share.pace?));
+    if let Some(rate) = pace.and_then(Pace::rate) {
+        rate.judge(validity);
+    }
 }
 
 fn status(parts: &[Part<'_>]) -> Status {

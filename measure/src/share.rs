@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuTime, Environment, Expectation, ThroughputRecorder};
+use crate::{CpuTime, Environment, Expectation, Pace, ThroughputRecorder};
 
 /// The part of a plan that one agent played, and what only all agents together can tell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +26,11 @@ pub struct ShareRecord {
     pub wanted_interval_ns: u64,
     /// Envelopes and wire bytes by interval from time zero.
     pub intervals: ThroughputRecorder,
+    /// The most sends that the plan has due at one instant here.
+    pub burst_sends: u64,
+    /// What was published at planned instants; `None` for a closed loop, and for a run that ended
+    /// early.
+    pub pace: Option<Pace>,
     /// What the scenario expects of the whole plan, with this agent's part of each figure.
     pub expected: Vec<Expectation>,
 }

@@ -2,7 +2,7 @@
 //! its numbers. No rule about the generator or the host refers to the cell's own latencies or costs
 //! (docs/decisions/validity.md).
 
-use std::fmt;
+use std::{fmt, ops::Add};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,9 @@ use crate::{Counts, Quantile};
 /// for.
 const RATE_SUSPECT_BELOW: f64 = 0.99;
 const RATE_INVALID_BELOW: f64 = 0.97;
+
+/// Fewest publications with a rate: with fewer, the instants of the first and the last decide it.
+const FEWEST_PUBLICATIONS: u64 = 100;
 
 /// p99 of send lag. One wait for a slice of another task (3 to 4 ms) is below the first; beyond the
 /// second the schedule is no longer the one that was planned.
@@ -108,6 +111,8 @@ impl Validity {
 pub struct Signals {
     /// The ledger.
     pub counts: Counts,
+    /// Whether other processes play the rest of the plan: one may have nothing to do.
+    pub is_share: bool,
     /// Samples beyond the histograms' range, summed over all of them.
     pub clipped: u64,
     /// Events a second by plan, and as sent; `None` in closed-loop scenarios, which plan no rate.
@@ -138,6 +143,92 @@ pub struct Rate {
     pub sent: f64,
 }
 
+impl Rate {
+    /// Judges whether the plan's rate was kept.
+    pub(crate) fn judge(self, validity: &mut Validity) {
+        let Rate { offered, sent } = self;
+        let ratio = if offered > 0.0 { sent / offered } else { 1.0 };
+        let reason = format!(
+            "sent {sent:.1} of {offered:.1} planned events/s ({ratio:.3}; suspect below \
+             {RATE_SUSPECT_BELOW}, invalid below {RATE_INVALID_BELOW})"
+        );
+        // Negated, because here low is bad.
+        judge(validity, -ratio, -RATE_SUSPECT_BELOW, -RATE_INVALID_BELOW, reason);
+    }
+}
+
+/// Publications at planned instants, from which a [`Rate`] follows. Those of agents add up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Pace {
+    /// Publications by plan.
+    pub planned: u64,
+    /// Of those, given to their connections.
+    pub sent: u64,
+    /// From the instant at which the whole plan's first publication is due to that of its last.
+    pub span_ns: u64,
+    /// From the first of these instants to the last send.
+    pub sent_span_ns: u64,
+}
+
+impl Pace {
+    /// The planned and the sent rate; `None` for fewer than 100 publications, and for publications
+    /// that are all due at one instant.
+    pub fn rate(self) -> Option<Rate> {
+        if self.planned < FEWEST_PUBLICATIONS || self.span_ns == 0 {
+            return None;
+        }
+        let per_s = |events: u64, ns: u64| events as f64 * 1e9 / ns as f64;
+        Some(Rate {
+            offered: per_s(self.planned, self.span_ns),
+            sent: per_s(self.sent, self.sent_span_ns.max(self.span_ns)),
+        })
+    }
+}
+
+impl Add for Pace {
+    type Output = Pace;
+
+    fn add(self, other: Pace) -> Pace {
+        Pace {
+            planned: self.planned + other.planned,
+            sent: self.sent + other.sent,
+            span_ns: self.span_ns.max(other.span_ns),
+            sent_span_ns: self.sent_span_ns.max(other.sent_span_ns),
+        }
+    }
+}
+
+/// Sends that the plan has due at one instant, and the cores that serve them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Burst {
+    pub(crate) sends: u64,
+    pub(crate) cores: u64,
+}
+
+impl Burst {
+    /// The time that the sends after the first take.
+    pub(crate) fn takes_ns(self) -> u64 {
+        (self.sends.saturating_sub(1) / self.cores.max(1)).saturating_mul(BURST_NS_PER_SEND)
+    }
+
+    /// Judges the p99 of send lag; too few samples have none.
+    pub(crate) fn judge_lag(self, p99: Quantile, validity: &mut Validity) {
+        let Some(lag) = p99.ns() else { return };
+        let burst = self.takes_ns();
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let beyond = |limit: u64| ms(limit.saturating_add(burst));
+        let (suspect, invalid) = (beyond(LAG_SUSPECT_ABOVE_NS), beyond(LAG_INVALID_ABOVE_NS));
+        let reason = format!(
+            "send lag p99 {:.3} ms (suspect above {suspect:.0} ms, invalid above {invalid:.0} ms, {:.0} ms of \
+             each for {} sends due at one instant)",
+            ms(lag),
+            ms(burst),
+            self.sends,
+        );
+        judge(validity, ms(lag), suspect, invalid, reason);
+    }
+}
+
 impl Signals {
     /// Applies every rule.
     pub fn judge(&self) -> Validity {
@@ -150,7 +241,7 @@ impl Signals {
 
     fn judge_ledger(&self, validity: &mut Validity) {
         let counts = &self.counts;
-        if counts.planned + counts.requests + counts.deliveries_expected == 0 {
+        if !self.is_share && counts.planned + counts.requests + counts.deliveries_expected == 0 {
             validity.add(ValidityClass::Invalid, "nothing was planned, so nothing was measured".to_owned());
         }
         if let Err(failure) = counts.balanced() {
@@ -176,31 +267,11 @@ impl Signals {
     }
 
     fn judge_generator(&self, validity: &mut Validity) {
-        if let Some(Rate { offered, sent }) = self.rate_per_second {
-            let ratio = if offered > 0.0 { sent / offered } else { 1.0 };
-            let reason = format!(
-                "sent {sent:.1} of {offered:.1} planned events/s ({ratio:.3}; suspect below \
-                 {RATE_SUSPECT_BELOW}, invalid below {RATE_INVALID_BELOW})"
-            );
-            // Negated, because here low is bad.
-            judge(validity, -ratio, -RATE_SUSPECT_BELOW, -RATE_INVALID_BELOW, reason);
+        if let Some(rate) = self.rate_per_second {
+            rate.judge(validity);
         }
-        if let Some(lag) = self.send_lag_ns_p99.ns() {
-            let burst = (self.burst_sends.saturating_sub(1) / self.generator_cores.max(1))
-                .saturating_mul(BURST_NS_PER_SEND);
-            let ms = |ns: u64| ns as f64 / 1e6;
-            let (suspect, invalid) = (LAG_SUSPECT_ABOVE_NS + burst, LAG_INVALID_ABOVE_NS + burst);
-            let reason = format!(
-                "send lag p99 {:.3} ms (suspect above {:.0} ms, invalid above {:.0} ms, {:.0} ms of each for \
-                 {} sends due at one instant)",
-                ms(lag),
-                ms(suspect),
-                ms(invalid),
-                ms(burst),
-                self.burst_sends,
-            );
-            judge(validity, ms(lag), ms(suspect), ms(invalid), reason);
-        }
+        let burst = Burst { sends: self.burst_sends, cores: self.generator_cores };
+        burst.judge_lag(self.send_lag_ns_p99, validity);
         let capacity_ns = self.capacity_ns();
         if capacity_ns > 0.0 {
             let ratio = self.generator_cpu_ns as f64 / capacity_ns;
@@ -270,6 +341,7 @@ mod tests {
                 deliveries: 5_000,
                 ..Counts::default()
             },
+            is_share: false,
             clipped: 0,
             rate_per_second: Some(Rate { offered: 100.0, sent: 99.5 }),
             send_lag_ns_p99: Quantile::Exact(50_000),
@@ -332,6 +404,24 @@ mod tests {
             assert_eq!(validity.reasons.len(), 1, "{:?}", validity.reasons);
             assert!(validity.reasons[0].contains(reason), "{:?}", validity.reasons);
         }
+    }
+
+    #[test]
+    fn a_share_of_a_plan_may_have_nothing_to_do_and_is_judged_by_all_else() {
+        let mut signals = Signals { is_share: true, counts: Counts::default(), ..calm() };
+        assert_eq!(signals.judge(), Validity::default());
+        signals.counts.decode_errors = 1;
+        assert_eq!(signals.judge().counts, ValidityClass::Invalid);
+    }
+
+    #[test]
+    fn a_rate_needs_a_hundred_publications_of_all_agents_together() {
+        let part = Pace { planned: 60, sent: 54, span_ns: 1_000_000_000, sent_span_ns: 900_000_000 };
+        assert!(part.rate().is_none());
+        let late = Pace { sent_span_ns: 2_000_000_000, ..part };
+        assert_eq!((part + part).rate(), Some(Rate { offered: 120.0, sent: 108.0 }));
+        assert_eq!((part + late).rate(), Some(Rate { offered: 120.0, sent: 54.0 }));
+        assert_eq!(Pace { span_ns: 0, ..part + part }.rate(), None, "all due at one instant");
     }
 
     #[test]
