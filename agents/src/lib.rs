@@ -29,4 +29,4 @@ pub use message::{
     RunState, decode, encode,
 };
 pub use player::{Commanded, Player, Process, now_ns};
-pub use spec::{Batch, Block, BlockKey, Identity, Play, RunId, Spec, SpecError};
+pub use spec::{Block, BlockKey, Identity, Play, RunId, Spec, SpecError};

@@ -146,14 +146,6 @@ pub struct BlockKey {
     pub position: u32,
 }
 
-/// Limits of a batch, as the client's flags have them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Batch {
-    /// Name of the limit and its value, as in `("ms", "2")`.
-    pub limits: Vec<(String, String)>,
-}
-
 /// What a player may be told: every flag that a coordinator can set, and no other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -176,8 +168,8 @@ pub struct Play {
     pub implementation: String,
     /// What clients verify.
     pub client_verify: String,
-    /// Batches, if the block has any.
-    pub batch: Option<Batch>,
+    /// Whether clients offer batches, whose limits are the relay's.
+    pub batched: bool,
     /// Events published per second over all agents; otherwise the scenario's own rate.
     pub rate_per_s: Option<u32>,
     /// Decides everything random in the load.
@@ -199,10 +191,8 @@ impl Play {
             ("client_verify", &self.client_verify),
             ("scenario", &self.scenario),
         ];
-        let limits = self.batch.iter().flat_map(|batch| &batch.limits);
-        let words = words.into_iter();
-        let words = words.chain(self.comparable_with.iter().map(|word| ("comparable_with", word)));
-        for (field, word) in words.chain(limits.flat_map(|(n, v)| [("batch", n), ("batch", v)])) {
+        let formats = self.comparable_with.iter().map(|word| ("comparable_with", word));
+        for (field, word) in words.into_iter().chain(formats) {
             if !is_word(word) {
                 return Err(SpecError::Value(field));
             }
@@ -221,8 +211,8 @@ impl Play {
         if self.answers.len() > ANSWERS_BYTES {
             return Err(SpecError::Value("answers"));
         }
-        if self.comparable_with.len() > FORMATS || limits_of(self.batch.as_ref()) > FORMATS {
-            return Err(SpecError::Value("comparable_with or batch"));
+        if self.comparable_with.len() > FORMATS {
+            return Err(SpecError::Value("comparable_with"));
         }
         if !(1..=SECONDS).contains(&self.seconds) {
             return Err(SpecError::Value("seconds"));
@@ -244,17 +234,10 @@ impl Play {
             format!("--seed={}", self.seed),
             format!("--seconds={}", self.seconds),
         ];
-        if let Some(batch) = &self.batch {
-            arguments.push("--batched".to_owned());
-            arguments.extend(batch.limits.iter().map(|(name, value)| format!("--batch-{name}={value}")));
-        }
+        arguments.extend(self.batched.then(|| "--batched".to_owned()));
         arguments.extend(self.rate_per_s.map(|rate| format!("--rate={rate}")));
         arguments
     }
-}
-
-fn limits_of(batch: Option<&Batch>) -> usize {
-    batch.map_or(0, |batch| batch.limits.len())
 }
 
 /// A name or number with parameters, as in `deflate:level=6`.
@@ -303,10 +286,6 @@ mod tests {
                 ("compression", Play { compression: text.clone(), ..good.clone() }),
                 ("scenario", Play { scenario: text.clone(), ..good.clone() }),
                 ("comparable_with", Play { comparable_with: vec![text.clone()], ..good.clone() }),
-                (
-                    "batch",
-                    Play { batch: Some(Batch { limits: vec![("ms".to_owned(), text)] }), ..good.clone() },
-                ),
             ] {
                 assert_eq!(play.check(), Err(SpecError::Value(field)));
             }
@@ -326,11 +305,10 @@ mod tests {
 
     #[test]
     fn arguments_hold_each_value_behind_its_flag() {
-        let batch = Some(Batch { limits: vec![("ms".to_owned(), "2".to_owned())] });
-        let play = Play { rate_per_s: Some(50), batch, ..block().play };
+        let play = Play { rate_per_s: Some(50), batched: true, ..block().play };
         let arguments = play.arguments("folder/note-stream.toml");
         assert!(arguments.iter().all(|argument| argument.starts_with("--")), "{arguments:?}");
-        for expected in ["--url=ws://127.0.0.1:1", "--batched", "--batch-ms=2", "--rate=50"] {
+        for expected in ["--url=ws://127.0.0.1:1", "--batched", "--rate=50"] {
             assert!(arguments.iter().any(|argument| argument == expected), "{expected}: {arguments:?}");
         }
     }

@@ -43,7 +43,7 @@ pub(crate) fn block() -> Block {
         comparable_with: vec![text("json"), text("capnp")],
         implementation: text("library"),
         client_verify: text("none"),
-        batch: None,
+        batched: false,
         rate_per_s: None,
         seed: 1,
         seconds: 2,

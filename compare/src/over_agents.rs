@@ -9,7 +9,7 @@ use std::{
 };
 
 use agents::{
-    Batch, Block, Ending, Identity, Part, Play, RunId, Spec,
+    Block, Ending, Identity, Part, Play, RunId, Spec,
     nats::{Aborted, Run, Server, coordinate},
 };
 use anyhow::{Context, Result, ensure};
@@ -107,9 +107,6 @@ impl Agents {
         (seed, seconds): (u64, u32),
     ) -> Result<Block> {
         let (scenario, scenario_toml) = scenario(&cell.scenario)?;
-        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-        let batch =
-            cell.batch_limits().map(|limits| Batch { limits: limits.into_iter().map(owned).collect() });
         let play = Play {
             url: self.url.clone(),
             scenario,
@@ -120,7 +117,7 @@ impl Agents {
             comparable_with,
             implementation: cell.implementation.clone(),
             client_verify: cell.client_verify.clone(),
-            batch,
+            batched: cell.batch_limits().is_some(),
             rate_per_s: cell.rate_per_s,
             seed,
             seconds,
@@ -232,6 +229,10 @@ fn beside(file: &Path, index: u16, mark: &str) -> PathBuf {
 pub(crate) fn check(client_args: &[String], cells: &[CellSpec]) -> Result<()> {
     ensure!(client_args.is_empty(), "agents take no arguments behind --: leave them out");
     ensure!(cells.iter().all(|cell| cell.faults.is_empty()), "agents play against no planted faults");
+    ensure!(
+        cells.iter().all(|cell| cell.batch_limits().is_none_or(|limits| limits.is_empty())),
+        "the limits of batches are those of the relay behind --url: use --batching on"
+    );
     Ok(())
 }
 

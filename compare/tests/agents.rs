@@ -11,8 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agents::{Block, Commanded, Play, Player};
+use futures::future::{join_all, try_join_all};
+use measure::RunRecord;
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::sync::{mpsc, oneshot};
 
 /// A process that ends with the test.
 struct Process(Child);
@@ -51,12 +55,7 @@ fn site() -> Site {
     command.args(["-js", "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir"]).arg(folder.path());
     command.arg("-sd").arg(folder.path().join("store")).stderr(Stdio::null());
     let nats = Process(command.spawn().expect("needs nats-server"));
-    let mut command = compare();
-    command.args(["role:relay", "--listen", "127.0.0.1:0", "--announce"]);
-    let mut relay = Process(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
-    let mut line = String::new();
-    BufReader::new(relay.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let announced: Value = serde_json::from_str(&line).unwrap();
+    let (relay_process, relay) = relay();
     let ports = folder.path().join(format!("nats-server_{}.ports", nats.0.id()));
     let since = Instant::now();
     let ports: Value = loop {
@@ -69,10 +68,21 @@ fn site() -> Site {
     };
     Site {
         nats: ports["nats"][0].as_str().unwrap().to_owned(),
-        relay: announced["listening"].as_str().unwrap().to_owned(),
+        relay,
         folder,
-        _processes: [nats, relay],
+        _processes: [nats, relay_process],
     }
+}
+
+/// A relay, and its URL.
+fn relay() -> (Process, String) {
+    let mut command = compare();
+    command.args(["role:relay", "--listen", "127.0.0.1:0", "--announce"]);
+    let mut relay = Process(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(relay.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let announced: Value = serde_json::from_str(&line).unwrap();
+    (relay, announced["listening"].as_str().unwrap().to_owned())
 }
 
 fn compare() -> Command {
@@ -111,6 +121,63 @@ impl Site {
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What a coordinator tells a player of `compare agent`.
+fn batched_block(url: String) -> Block {
+    let word = |word: &str| word.to_owned();
+    let play = Play {
+        url,
+        scenario: word("note-stream"),
+        scenario_toml: None,
+        answers: word("{}"),
+        format: word("cbor-packed"),
+        compression: word("zstd"),
+        comparable_with: vec![word("json"), word("cbor-packed")],
+        implementation: word("library"),
+        client_verify: word("none"),
+        batched: true,
+        rate_per_s: Some(50),
+        seed: 1,
+        seconds: 2,
+    };
+    Block { round: 0, position: 0, play }
+}
+
+#[tokio::test]
+async fn players_take_every_flag_of_a_block_and_their_records_make_one() {
+    let (_relay, url) = relay();
+    let block = batched_block(url);
+    let program = env!("CARGO_BIN_EXE_compare").into();
+    let process = agents::Process { program, arguments: vec!["role:client".into()] };
+    let (mut tell, mut prepared, mut plays) = (Vec::new(), Vec::new(), Vec::new());
+    for index in 0..2 {
+        let (commands, told) = mpsc::channel(4);
+        let (says, said) = oneshot::channel();
+        plays.push(process.play(Box::new(block.clone()), index, 2, told, says));
+        tell.push(commands);
+        prepared.push(said);
+    }
+    let conduct = async {
+        let facts = try_join_all(prepared).await.expect("both are prepared");
+        assert_eq!(facts[0], facts[1]);
+        let at_ns = agents::now_ns() + 800_000_000;
+        for commands in &tell {
+            commands.send(Commanded::Start { at_ns }).await.unwrap();
+        }
+    };
+    let (endings, ()) = tokio::join!(join_all(plays), conduct);
+    let records = endings.into_iter().map(|ending| {
+        let ending = ending.unwrap();
+        // Allows 3: a busy machine may make the timing of a short run invalid, but never its
+        // ledger.
+        assert!(matches!(ending.exit_code, Some(0 | 3)), "{:?}", ending.exit_code);
+        serde_json::from_slice::<RunRecord>(&ending.record).unwrap()
+    });
+    let merged = RunRecord::merge(&records.collect::<Vec<_>>()).unwrap();
+    assert_eq!(merged.cell.batching, "by the relay");
+    assert_eq!((merged.agents.len(), merged.counts.balanced()), (2, Ok(())));
+    assert!(merged.counts.acked >= 50, "{:?}", merged.counts);
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn block(position: u32, seconds: u32) -> Block {
         comparable_with: vec![word("json")],
         implementation: word("library"),
         client_verify: word("none"),
-        batch: None,
+        batched: false,
         rate_per_s: None,
         seed: 1,
         seconds,
