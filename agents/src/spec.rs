@@ -176,6 +176,9 @@ pub struct Play {
     pub seed: u64,
     /// Duration of the load.
     pub seconds: u32,
+    /// Which play of the block it is: players write it into their records, and records of different
+    /// plays do not make one.
+    pub block_id: String,
 }
 
 impl Play {
@@ -190,6 +193,7 @@ impl Play {
             ("implementation", &self.implementation),
             ("client_verify", &self.client_verify),
             ("scenario", &self.scenario),
+            ("block_id", &self.block_id),
         ];
         let formats = self.comparable_with.iter().map(|word| ("comparable_with", word));
         for (field, word) in words.into_iter().chain(formats) {
@@ -233,6 +237,7 @@ impl Play {
             format!("--client-verify={}", self.client_verify),
             format!("--seed={}", self.seed),
             format!("--seconds={}", self.seconds),
+            format!("--block-id={}", self.block_id),
         ];
         arguments.extend(self.batched.then(|| "--batched".to_owned()));
         arguments.extend(self.rate_per_s.map(|rate| format!("--rate={rate}")));
@@ -285,6 +290,7 @@ mod tests {
                 ("format", Play { format: text.clone(), ..good.clone() }),
                 ("compression", Play { compression: text.clone(), ..good.clone() }),
                 ("scenario", Play { scenario: text.clone(), ..good.clone() }),
+                ("block_id", Play { block_id: text.clone(), ..good.clone() }),
                 ("comparable_with", Play { comparable_with: vec![text.clone()], ..good.clone() }),
             ] {
                 assert_eq!(play.check(), Err(SpecError::Value(field)));
@@ -308,7 +314,7 @@ mod tests {
         let play = Play { rate_per_s: Some(50), batched: true, ..block().play };
         let arguments = play.arguments("folder/note-stream.toml");
         assert!(arguments.iter().all(|argument| argument.starts_with("--")), "{arguments:?}");
-        for expected in ["--url=ws://127.0.0.1:1", "--batched", "--rate=50"] {
+        for expected in ["--url=ws://127.0.0.1:1", "--batched", "--rate=50", "--block-id=1"] {
             assert!(arguments.iter().any(|argument| argument == expected), "{expected}: {arguments:?}");
         }
     }

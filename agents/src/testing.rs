@@ -47,6 +47,7 @@ pub(crate) fn block() -> Block {
         rate_per_s: None,
         seed: 1,
         seconds: 2,
+        block_id: text("1"),
     };
     Block { round: 0, position: 0, play }
 }

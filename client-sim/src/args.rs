@@ -163,6 +163,11 @@ pub struct Args {
     )]
     pub share: Option<Share>,
 
+    /// Which play of a block the share is of, for its record: the coordinator gives all agents the
+    /// same. Records of different plays do not make one.
+    #[arg(long, value_name = "ID", requires = "share", hide_short_help = true)]
+    pub block_id: Option<String>,
+
     /// Events to stream: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz. Without it the bundled, generated
     /// sample.
     #[arg(long, value_name = "FILE")]

@@ -133,6 +133,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         share: facts.part.as_ref().map(|part| ShareRecord {
             index: part.share.index,
             of: part.share.of,
+            block_id: facts.args.block_id.clone(),
             plan_sha256: part.plan_sha256.clone(),
             started_late_ns: shared.started_late_ns(),
             active_spans_ns: active_spans,

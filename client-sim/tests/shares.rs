@@ -162,7 +162,10 @@ impl Setup {
     /// Plays the plan over so many agents, and returns their records.
     fn play(&self, relay: &Relay, of: u16, seed: &str) -> Vec<RunRecord> {
         let mut agents: Vec<Agent> = (0..of)
-            .map(|index| self.share(&relay.url, &format!("{index}/{of}"), &["--seed", seed]))
+            .map(|index| {
+                let flags = ["--seed", seed, "--block-id", "a"];
+                self.share(&relay.url, &format!("{index}/{of}"), &flags)
+            })
             .collect();
         let prepared: BTreeSet<String> = agents.iter_mut().map(Agent::prepared).collect();
         assert_eq!(prepared.len(), 1, "all play one plan over one corpus: {prepared:?}");
@@ -359,7 +362,7 @@ fn records_that_are_not_of_one_run_do_not_merge() {
     let twice = changed(|record| record.share.as_mut().unwrap().index = 0);
     let beyond = changed(|record| record.share.as_mut().unwrap().index = 2);
     let differs = |what| Err(MergeError::Differs { index: 1, what });
-    let cases: [(&[&RunRecord], Result<RunRecord, MergeError>); 12] = [
+    let cases: [(&[&RunRecord], Result<RunRecord, MergeError>); 13] = [
         (&[], Err(MergeError::Nothing)),
         (&[one], Err(MergeError::Number { of: 2, found: 1 })),
         (&[one, one], Err(MergeError::Twice { index: 0 })),
@@ -373,6 +376,10 @@ fn records_that_are_not_of_one_run_do_not_merge() {
         (
             &[one, &changed(|record| record.share.as_mut().unwrap().plan_sha256 = "00".to_owned())],
             differs("plan_sha256"),
+        ),
+        (
+            &[one, &changed(|record| record.share.as_mut().unwrap().block_id = Some("b".to_owned()))],
+            differs("block_id"),
         ),
         (&[one, &changed(|record| record.counts.acked = u64::MAX)], Err(MergeError::TooLarge { index: 1 })),
     ];

@@ -121,6 +121,7 @@ impl Agents {
             rate_per_s: cell.rate_per_s,
             seed,
             seconds,
+            block_id: format!("{:016x}", rand::random::<u64>()),
         };
         Ok(Block { round, position, play })
     }

@@ -140,6 +140,7 @@ fn batched_block(url: String) -> Block {
         rate_per_s: Some(50),
         seed: 1,
         seconds: 2,
+        block_id: word("7e"),
     };
     Block { round: 0, position: 0, play }
 }
@@ -174,7 +175,10 @@ async fn players_take_every_flag_of_a_block_and_their_records_make_one() {
         assert!(matches!(ending.exit_code, Some(0 | 3)), "{:?}", ending.exit_code);
         serde_json::from_slice::<RunRecord>(&ending.record).unwrap()
     });
-    let merged = RunRecord::merge(&records.collect::<Vec<_>>()).unwrap();
+    let records: Vec<RunRecord> = records.collect();
+    let merged = RunRecord::merge(&records).unwrap();
+    let of_block = |record: &RunRecord| record.share.as_ref().unwrap().block_id.as_deref() == Some("7e");
+    assert!(records.iter().all(of_block));
     assert_eq!(merged.cell.batching, "by the relay");
     assert_eq!((merged.agents.len(), merged.counts.balanced()), (2, Ok(())));
     assert!(merged.counts.acked >= 50, "{:?}", merged.counts);

@@ -166,6 +166,7 @@ fn alike((first_share, first): Part<'_>, (share, record): Part<'_>) -> Result<()
         ("schema_version", record.schema_version == first.schema_version),
         ("tool", record.tool == first.tool),
         ("of", share.of == first_share.of),
+        ("block_id", share.block_id == first_share.block_id),
         ("plan_sha256", share.plan_sha256 == first_share.plan_sha256),
         ("seed", record.seed == first.seed),
         ("cell", record.cell == first.cell),

@@ -14,6 +14,9 @@ pub struct ShareRecord {
     pub index: u16,
     /// How many agents play the plan.
     pub of: NonZeroU16,
+    /// Which play of a block it is, as the coordinator names it: rounds may play the same plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_id: Option<String>,
     /// SHA-256 of the plan in hex, by which agents know that they play the same.
     pub plan_sha256: String,
     /// From the plan's time zero to the instant at which the last worker of this agent began.

@@ -80,6 +80,7 @@ fn block(position: u32, seconds: u32) -> Block {
         rate_per_s: None,
         seed: 1,
         seconds,
+        block_id: word("1"),
     };
     Block { round: 0, position, play }
 }
