@@ -29,7 +29,7 @@ use crate::{
     share::{Orders, Part, Share},
     summary,
     swarm::{self, Outcome},
-    workload::{Over, Workload},
+    workload::{Over, Role, Workload},
 };
 
 /// Plans, prepares, runs and writes the record.
@@ -261,6 +261,7 @@ fn plan_within_rules(
         Format::core().chain([args.format]).chain(args.comparable_with.iter().copied()).collect();
     let mut workload = plan_over(scenario, corpus, seed, &formats).map_err(UsageError)?;
     check_spoken(args, &workload).map_err(UsageError)?;
+    check_share(args, &workload).map_err(UsageError)?;
     if let Some(url) = &args.url {
         let needs = Needs::of(&workload);
         let answers = match &args.doctor {
@@ -379,6 +380,18 @@ fn check_spoken(args: &Args, workload: &Workload) -> anyhow::Result<()> {
             );
         }
     }
+    Ok(())
+}
+
+/// Refuses a plan of which no agent knows when others are done. Slow readers read slowly until
+/// then, and a closed loop lasts as long as its answers take.
+fn check_share(args: &Args, workload: &Workload) -> anyhow::Result<()> {
+    let slow = workload.roles.iter().any(Role::reads_slowly);
+    anyhow::ensure!(
+        args.share.is_none() || !slow || !workload.is_closed(),
+        "--share cannot play slow readers (read_bytes_per_s) beside a closed loop: no agent knows when another's loop \
+         ends. Leave one of them out of the scenario"
+    );
     Ok(())
 }
 

@@ -45,9 +45,10 @@ impl Fate {
     }
 }
 
-/// How far apart the clocks of agents are at most, with much to spare: what another agent publishes
-/// is owed to a stay only when it is due so long after the stay began.
-const CLOCKS_APART: Duration = Duration::from_millis(100);
+/// How far apart the clocks of agents are at most, with much to spare: so long before the start a
+/// share's clients begin to count what comes, and what another agent publishes is owed to a stay
+/// only when it is due so long after the stay began.
+pub(crate) const CLOCKS_APART: Duration = Duration::from_millis(100);
 
 /// The state shared by all workers.
 #[derive(Debug)]

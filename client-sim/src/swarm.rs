@@ -29,7 +29,7 @@ use crate::{
     progress::Progress,
     recorder::Recorder,
     share::Part,
-    shared::{Fate, Shared},
+    shared::{CLOCKS_APART, Fate, Shared},
     workload::{Due, Role},
 };
 
@@ -48,11 +48,6 @@ const GRACE: Duration = Duration::from_millis(300);
 
 /// How long clients read on after the measured span.
 const LINGER: Duration = Duration::from_millis(100);
-
-/// How long before the start of a share its workers are woken, to wait for it on timers of their
-/// own: tokio's timer has a resolution of a millisecond, and on a busy host the clocks that are
-/// read before take several.
-const WAKE: Duration = Duration::from_millis(20);
 
 /// Why a worker ends that waited for the start.
 #[derive(Debug, thiserror::Error)]
@@ -209,7 +204,8 @@ async fn cue(part: &Part, shared: &Shared) -> anyhow::Result<Option<Instant>> {
     part.say_prepared()?;
     let wait = async {
         let start = part.orders.start().await?;
-        tokio::time::sleep_until((start - WAKE).into()).await;
+        // From then on clients count what comes: another agent's first events may be early here.
+        tokio::time::sleep_until((start - CLOCKS_APART).into()).await;
         anyhow::Ok(Some(start))
     };
     tokio::select! {
@@ -269,10 +265,13 @@ async fn collect(workers: Vec<Worker>, shared: &Shared) -> anyhow::Result<(Recor
 }
 
 /// Waits until everything is answered, a connection fails, the relay is silent for too long, or the
-/// user interrupts. Returns why the run is incomplete.
+/// user interrupts. A share keeps its connections until the last instant of the whole plan, because
+/// other agents' loads are planned beside them. Returns why the run is incomplete.
 async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
     let last = shared.workload.last_due();
     let mut deadline = tokio::time::Instant::from_std(shared.start() + last + options.drain);
+    let others_end = tokio::time::Instant::from_std(shared.start() + last);
+    let mut others_play = shared.is_share();
     let mut so_far = (shared.outstanding(), shared.deliveries());
     let mut progress = Progress::new(shared, options.quiet, options.progress_json, options.expected);
     let mut interrupted = Box::pin(tokio::signal::ctrl_c());
@@ -286,6 +285,7 @@ async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
         tokio::select! {
             () = shared.changed.notified() => {}
             () = tokio::time::sleep_until(deadline) => return None,
+            () = tokio::time::sleep_until(others_end), if others_play => others_play = false,
             () = progress.tick() => {
                 // Late answers are latency, and a closed loop lasts as long as its answers take:
                 // only a second without any answer or delivery counts towards the silence that ends
@@ -303,7 +303,7 @@ async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
             tokio::time::sleep(GRACE).await;
             return Some(failure);
         }
-        if shared.is_done() {
+        if shared.is_done() && !others_play {
             return None;
         }
     }
@@ -388,7 +388,7 @@ async fn work(
     Ok((recorder, reports))
 }
 
-/// Reads what comes to the clients of a share until the start, which may be a minute away: pings,
+/// Reads what comes to the clients of a share until the start, which may be an hour away: pings,
 /// and events that another agent gives the relay for later. Returns why a connection ended.
 async fn idle<'c>(shared: &Shared, clients: impl Iterator<Item = (usize, &'c mut Driver)>) -> anyhow::Error {
     if !shared.is_share() {
@@ -470,9 +470,9 @@ async fn release(
     let slow: Vec<_> = (queues.iter().zip(&shared.workload.roles))
         .filter_map(|(queue, role)| queue.as_ref().filter(|_| role.reads_slowly()))
         .collect();
-    if let Some(last) = shared.workload.publications.last().filter(|_| !slow.is_empty()) {
-        // The last one may be another agent's.
-        pacer.until(start + last.at).await?;
+    if !slow.is_empty() {
+        // The last thing may be another agent's.
+        pacer.until(start + shared.workload.last_due()).await?;
     }
     while !slow.is_empty() && !shared.waits_for_slow_readers() {
         tokio::time::sleep(CATCH_UP_POLL).await;

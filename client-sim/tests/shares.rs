@@ -68,12 +68,6 @@ connections = 4
 arrival = { shape = "poisson", rate_per_s = 60 }
 kinds = [1]
 
-[[publish]]
-connections = 2
-arrival = { shape = "closed", rounds = 20 }
-window = 4
-kinds = [1]
-
 [[subscribe]]
 connections = 3
 read_bytes_per_s = 20000
@@ -93,6 +87,38 @@ authors = 1
 
 [[request.live]]
 kinds = [1]
+"#;
+
+/// No agent knows when another's is done.
+const CLOSED_LOOP: &str = r#"
+[[publish]]
+connections = 2
+arrival = { shape = "closed", rounds = 20 }
+window = 4
+kinds = [1]
+"#;
+
+/// All is due at time zero, but for one population.
+const AT_ONCE: &str = r#"
+question = "Does a share miss what comes early, or leave what comes late?"
+learn = "Whether it does."
+seconds = 2
+
+[[publish]]
+connections = 2
+arrival = { shape = "burst", period_ms = 5000 }
+kinds = [1]
+
+[[subscribe]]
+connections = 2
+
+[[subscribe.filter]]
+kinds = [1]
+
+[[publish]]
+connections = 1
+arrival = { shape = "constant", rate_per_s = 50 }
+kinds = [7]
 "#;
 
 /// Clients find what other agents' clients published before.
@@ -325,13 +351,51 @@ fn ledger_of_three(scenario: &str) -> Counts {
 }
 
 #[test]
-fn what_other_agents_publish_is_owed_to_stays_and_to_slow_readers() {
-    let counts = ledger_of_three(TIMED);
-    // Three slow readers get everything. A stay of 0.4 s has some 24 events in it, of which its own
-    // agent publishes a third.
-    let slow = 3 * counts.planned;
-    assert_eq!(counts.readers_cut_off, 0);
-    assert!(counts.deliveries > slow + 14 * counts.requests, "{counts:?}");
+fn what_other_agents_publish_is_owed_to_stays_and_to_subscribers() {
+    let closed = TIMED.replace("read_bytes_per_s = 20000", "") + CLOSED_LOOP;
+    for scenario in [TIMED, &closed] {
+        let counts = ledger_of_three(scenario);
+        // Three subscribers, slow or not, get everything. A stay of 0.4 s has some 24 events in it,
+        // of which its own agent publishes a third.
+        assert_eq!(counts.readers_cut_off, 0);
+        assert!(counts.deliveries > 3 * counts.planned + 14 * counts.requests, "{counts:?}");
+    }
+}
+
+#[test]
+fn slow_readers_beside_a_closed_loop_are_refused() {
+    let setup = Setup::new(&format!("{TIMED}{CLOSED_LOOP}"));
+    let flags = ["--seed", "7", "--share", "0/2"];
+    let output = setup.start("ws://127.0.0.1:1", "none", &flags).wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("slow readers (read_bytes_per_s) beside a closed loop"), "{text}");
+}
+
+#[test]
+fn a_share_hears_what_comes_before_its_start_and_stays_to_the_end_of_the_plan() {
+    let setup = Setup::new(AT_ONCE);
+    let relay = relay();
+    // Agents 0 and 1 publish at time zero, agent 2 all the time; agents 3 and 4 subscribe.
+    let mut agents: Vec<Agent> =
+        (0..5).map(|index| setup.share(&relay.url, &format!("{index}/5"), &["--seed", "7"])).collect();
+    agents.iter_mut().for_each(|agent| drop(agent.prepared()));
+    let start_ns = monotonic_ns() + 700_000_000;
+    // Another machine's clock.
+    let late_ns = |index| if index == 3 { 30_000_000 } else { 0 };
+    for (index, agent) in agents.iter_mut().enumerate() {
+        agent.say(&format!("start {}\n", start_ns + late_ns(index)));
+    }
+    let ends = agents.into_iter().map(|agent| {
+        let ended = agent.end();
+        let record = RunRecord::read(&ended.record).unwrap();
+        assert!(matches!(ended.code, Some(0 | 3)), "{:?}: {}", ended.code, ended.text);
+        (record.counts.deliveries, monotonic_ns() - start_ns)
+    });
+    let ends: Vec<(u64, u64)> = ends.collect();
+    let deliveries: Vec<u64> = ends.iter().map(|(deliveries, _)| *deliveries).collect();
+    assert_eq!(deliveries, [0, 0, 0, 2, 2]);
+    assert!(ends[0].1 > 1_900_000_000, "its own work was done at once, the last event is due at 1.98 s");
 }
 
 #[test]
