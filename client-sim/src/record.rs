@@ -7,8 +7,8 @@ use link::{Link, TcpSettings};
 use measure::{
     AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, EncodingsRecord, Environment,
     FirstDeliveryRecord, FlowRecord, LinkRecord, NO_LINK, Pace, PinnedCores, Planted, PopulationRecord,
-    Quantile, RelayProcess, RunRecord, SCHEMA_VERSION, ShareRecord, Signals, Status, Tool, TrafficRecord,
-    UsableCores, Validity, ValidityClass,
+    Quantile, RelayProcess, RunRecord, SCHEMA_VERSION, ShareRecord, Signals, Spans, Status, Tool,
+    TrafficRecord, UsableCores, Validity, ValidityClass,
 };
 use relay_sim::Totals;
 use wire::{Agreement, Compression, Flow, Traffic};
@@ -136,8 +136,8 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
             block_id: facts.args.block_id.clone(),
             plan_sha256: part.plan_sha256.clone(),
             started_late_ns: shared.started_late_ns(),
-            active_spans_ns: active_spans,
-            throughput_spans_ns: spans.clone(),
+            active_spans_ns: Spans::to_store(active_spans),
+            throughput_spans_ns: Spans::to_store(spans.iter().copied()),
             wanted_interval_ns: interval_ns,
             intervals: outcome.recorder.throughput.clone().coarse_enough_to_store(),
             burst_sends: burst_sends(shared),

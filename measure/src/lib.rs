@@ -24,6 +24,7 @@ mod merge;
 mod record;
 mod share;
 mod slices;
+mod spans;
 mod throughput;
 mod unpack;
 pub mod utc;
@@ -38,7 +39,7 @@ pub use environment::Environment;
 pub use exit::Exit;
 pub use latency::{Latency, LatencyError, Quantile};
 pub use link::{LinkFlow, LinkPart, LinkRecord, PartFlow, may_be_late_ns};
-pub use merge::{MergeError, union_of_spans};
+pub use merge::MergeError;
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,
     MemoryRecord, NO_LINK, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess, RunRecord,
@@ -46,5 +47,6 @@ pub use record::{
 };
 pub use share::{AgentRecord, ShareRecord};
 pub use slices::{Slice, SliceRecorder, Slices};
+pub use spans::{Spans, union_of_spans};
 pub use throughput::{Throughput, ThroughputRecorder};
 pub use validity::{Pace, Rate, Signals, Validity, ValidityClass};

@@ -8,6 +8,7 @@ use crate::{
     AgentRecord, Allocations, AllocationsRecord, CompressionMemoryRecord, Counts, CpuTime, Environment,
     Latency, MemoryRecord, PopulationRecord, RunRecord, ShareRecord, Status, Throughput, ThroughputRecorder,
     TrafficRecord, UsableCores, Validity, ValidityClass,
+    spans::union_of_spans,
     validity::{Burst, Pace},
 };
 
@@ -96,12 +97,10 @@ impl RunRecord {
             relay: None,
             connections: sum(&parts, |record| record.connections),
             elapsed_ns: parts.iter().map(|(_, record)| record.elapsed_ns).max().unwrap_or(0),
-            active_ns: union_of_spans(
-                parts.iter().flat_map(|(share, _)| share.active_spans_ns.iter().copied()),
-            )
-            .iter()
-            .map(|(from, to)| to - from)
-            .sum(),
+            active_ns: union_of_spans(parts.iter().flat_map(|(share, _)| share.active_spans_ns.iter()))
+                .iter()
+                .map(|(from, to)| to - from)
+                .sum(),
             counts,
             traffic: parts.iter().fold(TrafficRecord::default(), |sum, (_, record)| sum + record.traffic),
             client_cpu: cpu(&parts),
@@ -187,7 +186,8 @@ fn alike((first_share, first): Part<'_>, (share, record): Part<'_>) -> Result<()
         (counts, traffic, client_cpu, populations, memory, compression_memory),
         (usable, allocations, connections, record.elapsed_ns, share),
     ));
-    match summed.is_ok_and(|summed| within(&summed)) {
+    let end_ns = share.active_spans_ns.end_ns().max(share.throughput_spans_ns.end_ns());
+    match end_ns <= MOST && summed.is_ok_and(|summed| within(&summed)) {
         true => Ok(()),
         false => Err(MergeError::TooLarge { index }),
     }
@@ -358,7 +358,7 @@ fn allocations(parts: &[Part<'_>]) -> Option<AllocationsRecord> {
 fn throughput(parts: &[Part<'_>]) -> Option<Throughput> {
     let mut intervals = ThroughputRecorder::default();
     parts.iter().for_each(|(share, _)| intervals.merge(&share.intervals));
-    let spans = union_of_spans(parts.iter().flat_map(|(share, _)| share.throughput_spans_ns.iter().copied()));
+    let spans = union_of_spans(parts.iter().flat_map(|(share, _)| share.throughput_spans_ns.iter()));
     let end_ns = intervals.longest_ns();
     let spans: Vec<_> = spans.into_iter().map(|(from, to)| (from, to.min(end_ns))).collect();
     intervals.within(&spans, parts.first()?.0.wanted_interval_ns)
@@ -373,34 +373,5 @@ fn agent(share: &ShareRecord, record: &RunRecord, first: &Environment) -> AgentR
         client_cpu: record.client_cpu,
         started_late_ns: share.started_late_ns,
         environment: differs.then(|| record.environment.clone()),
-    }
-}
-
-/// The union of spans: disjoint, in ascending order.
-pub fn union_of_spans(spans: impl IntoIterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
-    let mut spans: Vec<_> = spans.into_iter().filter(|(from, to)| from < to).collect();
-    spans.sort_unstable();
-    let mut union: Vec<(u64, u64)> = Vec::new();
-    for (from, to) in spans {
-        match union.last_mut().filter(|last| from <= last.1) {
-            Some(last) => last.1 = last.1.max(to),
-            None => union.push((from, to)),
-        }
-    }
-    union
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn overlapping_spans_count_once() {
-        assert_eq!(union_of_spans([]), []);
-        assert_eq!(
-            union_of_spans([(10, 20), (0, 5), (12, 15), (18, 30), (7, 7), (9, 8)]),
-            [(0, 5), (10, 30)]
-        );
-        assert_eq!(union_of_spans([(0, 5), (5, 9)]), [(0, 9)], "no pause between them");
     }
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuTime, Environment, Expectation, Pace, ThroughputRecorder};
+use crate::{CpuTime, Environment, Expectation, Pace, Spans, ThroughputRecorder};
 
 /// The part of a plan that one agent played, and what only all agents together can tell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,10 +21,11 @@ pub struct ShareRecord {
     pub plan_sha256: String,
     /// From the plan's time zero to the instant at which the last worker of this agent began.
     pub started_late_ns: u64,
-    /// Spans with work outstanding, in nanoseconds from time zero.
-    pub active_spans_ns: Vec<(u64, u64)>,
+    /// Spans with work outstanding, in nanoseconds from time zero, as in `10-25,40-60`: at most
+    /// 2,048, beyond which those with the shortest pauses between them become one.
+    pub active_spans_ns: Spans,
     /// Spans of envelope throughput, likewise.
-    pub throughput_spans_ns: Vec<(u64, u64)>,
+    pub throughput_spans_ns: Spans,
     /// The interval that envelope throughput asks for.
     pub wanted_interval_ns: u64,
     /// Envelopes and wire bytes by interval from time zero.
