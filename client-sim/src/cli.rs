@@ -15,9 +15,7 @@ use crate::{
     args::{Args, Command, Doctor, Explain},
     doctor, explain, floor, handshakes,
     inputs::{UsageError, load, plan_over, print, report},
-    links, run,
-    share::StoppedEarly,
-    swarm,
+    links, run, swarm,
 };
 
 /// Runs the program. `args` are the arguments after its name and role.
@@ -61,7 +59,6 @@ fn play(args: &Args) -> ExitCode {
             report(&format!("client-sim: {error:#}"));
             let exit = match () {
                 () if error.is::<UsageError>() => Exit::Usage,
-                () if error.is::<StoppedEarly>() => Exit::Incomplete,
                 () if error.is::<floor::NotPossible>()
                     || error.is::<link::NotPossible>()
                     || error.is::<links::TooMuch>() =>

@@ -102,10 +102,9 @@ pub struct Dialer {
 impl Dialer {
     /// Makes a dialer for `connections` over the whole run, including reconnections.
     pub fn new(target: Target, connections: usize) -> Self {
-        let sources = connections.div_ceil(CONNECTIONS_PER_SOURCE).max(1);
         let local = numbered(&target.url).filter(|relay| relay.ip().is_loopback());
         Dialer {
-            sources: if local.is_some() { sources } else { 1 },
+            sources: if local.is_some() { sources(connections) } else { 1 },
             target,
             local,
             first_source: 0,
@@ -128,11 +127,12 @@ impl Dialer {
     }
 
     /// Gives an agent source addresses of its own, where the relay has a loopback address: agents
-    /// on one machine would otherwise share the ports of one address.
+    /// on one machine would otherwise share the ports of one address. No agent makes more than
+    /// `most` connections.
     #[must_use]
-    pub fn with_agent(mut self, index: u16) -> Dialer {
+    pub fn with_agent(mut self, index: u16, most: usize) -> Dialer {
         if self.local.is_some() {
-            self.first_source = 1 + usize::from(index) * self.sources;
+            self.first_source = 1 + usize::from(index) * sources(most);
         }
         self
     }
@@ -177,6 +177,11 @@ impl Dialer {
             None => wire::connect_with(url, offer, limits, tls.as_ref()).await,
         }
     }
+}
+
+/// How many source addresses so many connections need.
+fn sources(connections: usize) -> usize {
+    connections.div_ceil(CONNECTIONS_PER_SOURCE).max(1)
 }
 
 async fn stream(
@@ -281,13 +286,17 @@ mod tests {
             implementation: Implementation::Library,
             over_links: false,
         };
-        let sources = |index, connections| {
-            let dialer = Dialer::new(target("ws://127.0.0.1:7777"), connections).with_agent(index);
+        let sources = |index, connections, most| {
+            let dialer = Dialer::new(target("ws://127.0.0.1:7777"), connections).with_agent(index, most);
             dialer.first_source..dialer.first_source + dialer.sources()
         };
-        assert_eq!([sources(0, 500), sources(1, 500), sources(63, 500)], [1..2, 2..3, 64..65]);
-        assert_eq!([sources(0, 20_000), sources(1, 20_000)], [1..3, 3..5]);
-        let far = Dialer::new(target("ws://relay.example:7777"), 500).with_agent(3);
+        assert_eq!([sources(0, 500, 500), sources(1, 499, 500), sources(63, 0, 500)], [1..2, 2..3, 64..65]);
+        assert_eq!(
+            [sources(0, 20_001, 20_001), sources(1, 20_000, 20_001)],
+            [1..4, 4..6],
+            "no address of two"
+        );
+        let far = Dialer::new(target("ws://relay.example:7777"), 500).with_agent(3, 500);
         assert_eq!(far.first_source, 0, "the system chooses");
     }
 

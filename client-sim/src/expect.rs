@@ -19,22 +19,23 @@ pub(crate) fn latency_bounds(scenario: &Scenario) -> Vec<LatencyBound> {
 }
 
 /// The figures that the scenario expects, as the run came out; for a share of a plan, the share's
-/// part of each. `plan` is of the same share, `whole` of all agents.
+/// part of each. `plan` is of the same share; `delivers` says whether the whole plan has
+/// deliveries.
 pub(crate) fn expectations(
     scenario: &Scenario,
     record: &RunRecord,
     plan: &PlanFacts,
-    whole: &PlanFacts,
+    delivers: bool,
 ) -> Vec<Expectation> {
     let expectation = |(name, bound): (&String, &Bound)| {
-        let (sum, per) = sums(Figure::find(name)?, record, plan, whole);
+        let (sum, per) = sums(Figure::find(name)?, record, plan, delivers);
         Some(Expectation { figure: name.clone(), sum, per, min: bound.min, max: bound.max })
     };
     scenario.expect.iter().filter_map(expectation).collect()
 }
 
 /// A figure as a sum, or as a sum and what it is divided by.
-fn sums(figure: Figure, record: &RunRecord, plan: &PlanFacts, whole: &PlanFacts) -> (u64, Option<u64>) {
+fn sums(figure: Figure, record: &RunRecord, plan: &PlanFacts, delivers: bool) -> (u64, Option<u64>) {
     let counts = &record.counts;
     match figure {
         Figure::Connections => (plan.connections, None),
@@ -45,10 +46,10 @@ fn sums(figure: Figure, record: &RunRecord, plan: &PlanFacts, whole: &PlanFacts)
             (counts.deliveries.saturating_sub(plan.stored_deliveries), Some(counts.planned))
         }
         Figure::DeliveriesPerRequest => (plan.stored_deliveries, Some(counts.requests)),
-        Figure::EventJsonBytes if whole.deliveries() > 0 => {
-            (plan.delivered_json_bytes, Some(plan.deliveries()))
+        Figure::EventJsonBytes => {
+            let (bytes, events) = plan.event_json_sums(delivers);
+            (bytes, Some(events))
         }
-        Figure::EventJsonBytes => (plan.published_json_bytes, Some(plan.published)),
         Figure::RequestJsonBytes => (plan.request_json_bytes, Some(plan.requests)),
         Figure::Rejected => (counts.rejected, None),
         Figure::ReadersCutOff => (counts.readers_cut_off, None),

@@ -86,9 +86,17 @@ impl PlanFacts {
     /// The mean size in JSON of a delivered event, or of a published one where nothing is
     /// delivered.
     pub fn event_json_bytes(&self) -> Option<f64> {
-        let mean = |bytes: u64, count: u64| (count > 0).then(|| bytes as f64 / count as f64);
-        mean(self.delivered_json_bytes, self.deliveries())
-            .or_else(|| mean(self.published_json_bytes, self.published))
+        let (bytes, events) = self.event_json_sums(self.deliveries() > 0);
+        (events > 0).then(|| bytes as f64 / events as f64)
+    }
+
+    /// Bytes in JSON and number of the delivered events, or of the published ones where the whole
+    /// plan delivers none.
+    pub(crate) fn event_json_sums(&self, delivers: bool) -> (u64, u64) {
+        match delivers {
+            true => (self.delivered_json_bytes, self.deliveries()),
+            false => (self.published_json_bytes, self.published),
+        }
     }
 }
 

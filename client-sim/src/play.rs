@@ -2,6 +2,7 @@
 
 use std::{fs::File, sync::Arc};
 
+use anyhow::anyhow;
 use measure::FirstDeliveryRecord;
 
 use crate::{
@@ -14,7 +15,6 @@ use crate::{
     plan_facts::PlanFacts,
     prepare,
     record::Prepared,
-    share::StoppedEarly,
     shared::Shared,
     swarm::{self, Outcome},
     workload::{Speaks, Workload},
@@ -29,17 +29,18 @@ pub(crate) struct Played {
 }
 
 /// Stores the events that the relay must hold and has those sent that sessions ask for, then plays
-/// the plan, or the share of it that is this process's.
+/// the plan, or the share of it that is this process's. `shares` are the sums over each agent's
+/// share of the plan.
 ///
 /// # Errors
-/// When the relay cannot be prepared or connected to; [`StoppedEarly`] when the coordinator of a
-/// share stops it meanwhile.
+/// When the relay cannot be prepared or connected to, or the coordinator of a share stops it
+/// meanwhile.
 pub(crate) fn play(
     args: &Args,
     ledger: Option<File>,
     target: Target,
     mut workload: Workload,
-    plan_facts: &PlanFacts,
+    shares: &[PlanFacts],
     options: &swarm::Options,
     mut own_relay: Option<&mut OwnRelay>,
 ) -> anyhow::Result<Played> {
@@ -51,9 +52,12 @@ pub(crate) fn play(
         let prepared = unless_stopped(options, preparing).await?;
         let totals = own_relay.as_mut().filter(|_| !args.floor).and_then(|relay| relay.totals());
         let prepared = Prepared { totals, ..prepared };
-        let dialer = Dialer::new(target, usize::try_from(plan_facts.connections_made)?);
+        let made = |facts: &PlanFacts| facts.connections_made;
+        let own = &shares[args.share.map_or(0, |share| usize::from(share.index))];
+        let most = usize::try_from(shares.iter().map(made).max().unwrap_or(0))?;
+        let dialer = Dialer::new(target, usize::try_from(made(own))?);
         let dialer = dialer.with_users(&workload, args.link.is_some()).map_err(UsageError)?;
-        let dialer = args.share.iter().fold(dialer, |dialer, share| dialer.with_agent(share.index));
+        let dialer = args.share.iter().fold(dialer, |dialer, share| dialer.with_agent(share.index, most));
         let carried = args.share.map(|share| workload.carried_by(share.index, share.of));
         let mut shared = Shared::of_share(workload, carried);
         shared.client_verify = options.client_verify;
@@ -115,7 +119,7 @@ async fn unless_stopped<T>(
 ) -> anyhow::Result<T> {
     let Some(part) = &options.part else { return preparing.await };
     tokio::select! {
-        reason = part.orders.stopped() => Err(StoppedEarly(reason).into()),
+        reason = part.orders.stopped() => Err(anyhow!("stopped before it was prepared: {reason}")),
         prepared = preparing => prepared,
     }
 }

@@ -50,8 +50,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         corpus_sha256: corpus.fingerprint.to_string(),
         orders: Orders::of_stdin(),
     });
-    let whole_facts = PlanFacts::of(&workload);
-    let plan_facts = args.share.map_or_else(|| whole_facts.clone(), |share| facts_of(share, &workload));
+    let share = args.share.unwrap_or(Share::WHOLE);
+    let shares = PlanFacts::by_agent(&workload, share.of);
+    let plan_facts = &shares[usize::from(share.index)];
     let connections = usize::try_from(plan_facts.connections)?;
     dial::raise_descriptor_limit(connections).map_err(UsageError)?;
     let environment = Environment::collect();
@@ -74,7 +75,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let target = target(args, own_relay.as_ref(), compression, connections)?;
     let options = swarm::Options { expected, part, ..options(args, own_relay.as_ref()) };
     let Played { shared, prepared, started_utc, outcome } =
-        play(args, ledger, target, workload, &plan_facts, &options, own_relay.as_mut())?;
+        play(args, ledger, target, workload, &shares, &options, own_relay.as_mut())?;
     let complaint = first_complaint(&outcome);
     let mut facts = Facts {
         args,
@@ -97,7 +98,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         stopped.as_ref().and_then(|stopped| serde_json::from_str(stopped.as_deref().ok()?).ok());
     let mut record = record::record(&shared, outcome, &facts);
     record.latency_bounds = expect::latency_bounds(&scenario);
-    let expected = expect::expectations(&scenario, &record, &plan_facts, &whole_facts);
+    let delivers = shares.iter().any(|facts| facts.deliveries() > 0);
+    let expected = expect::expectations(&scenario, &record, plan_facts, delivers);
     match &mut record.share {
         // Only all agents together can meet them.
         Some(share) => share.expected = expected,
@@ -114,11 +116,6 @@ fn judge(record: &mut RunRecord, expected: &[Expectation]) {
     for bound in &record.latency_bounds {
         bound.judge(record.latency.get(&bound.metric), &mut record.validity);
     }
-}
-
-/// The sums over an agent's share of the plan.
-fn facts_of(share: Share, workload: &Workload) -> PlanFacts {
-    PlanFacts::by_agent(workload, share.of).swap_remove(usize::from(share.index))
 }
 
 /// Starts a relay of our own, unless `--url` names another. The script of a floor relay is deleted

@@ -32,6 +32,11 @@ pub struct Share {
     pub of: NonZeroU16,
 }
 
+impl Share {
+    /// All of a plan.
+    pub const WHOLE: Share = Share { index: 0, of: NonZeroU16::MIN };
+}
+
 impl FromStr for Share {
     type Err = String;
 
@@ -73,11 +78,6 @@ impl Part {
         print(&format!("{}\n", serde_json::json!({ "prepared": prepared })))
     }
 }
-
-/// The coordinator stopped this process before the load began.
-#[derive(Debug, thiserror::Error)]
-#[error("stopped before the start: {0}")]
-pub(crate) struct StoppedEarly(pub(crate) String);
 
 /// Why a start is refused.
 #[derive(Debug, thiserror::Error)]

@@ -593,8 +593,8 @@ fn nothing_is_published_before_the_start_nor_without_one() {
     let mut agent = setup.share(&relay.url, "1/2", &["--seed", "8"]);
     agent.say(&"stop".repeat(1_000));
     let ended = agent.end();
-    assert_eq!(ended.code, Some(5), "{}", ended.text);
-    assert!(ended.text.contains("a line beyond 1 KiB"), "{}", ended.text);
+    assert_eq!(ended.code, Some(1), "{}", ended.text);
+    assert!(ended.text.contains("a line beyond 1 KiB") && !ended.record.exists(), "{}", ended.text);
 }
 
 #[test]
