@@ -333,7 +333,7 @@ pub struct Explain {
     pub seconds: Option<f64>,
 
     /// Split the plan between so many agents (processes that play it together), and print what each
-    /// has to carry and the hash of the plan. No command plays a share yet.
+    /// has to carry and the hash of the plan. --share plays one agent's share.
     #[arg(long, value_name = "N")]
     pub agents: Option<NonZeroU16>,
 

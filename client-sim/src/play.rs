@@ -117,9 +117,9 @@ async fn unless_stopped<T>(
     options: &swarm::Options,
     preparing: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<T> {
-    let Some(part) = &options.part else { return preparing.await };
+    let Some(player) = &options.player else { return preparing.await };
     tokio::select! {
-        reason = part.orders.stopped() => Err(anyhow!("stopped before it was prepared: {reason}")),
+        reason = player.orders.stopped() => Err(anyhow!("stopped before it was prepared: {reason}")),
         prepared = preparing => prepared,
     }
 }

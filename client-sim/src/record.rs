@@ -19,7 +19,7 @@ use crate::{
     ledger, links,
     recorder::Timing,
     schedule::nanos,
-    share::Part,
+    share::Player,
     shared::Shared,
     swarm::Outcome,
     workload::{Over, Publication, Speaks},
@@ -50,8 +50,8 @@ pub(crate) struct Facts<'a> {
     pub pinned: Option<PinnedCores>,
     /// The links, each with how many connections use it, and the settings of TCP at their ends.
     pub links: Option<(Vec<(Link, u64)>, TcpSettings)>,
-    /// The part of the plan that this process played, where other agents played the others.
-    pub part: Option<Part>,
+    /// The player of a share, where other agents played the others.
+    pub player: Option<Player>,
 }
 
 /// What is known before the clock starts.
@@ -130,11 +130,11 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         // Packets cost CPU that loopback does not take.
         first_delivery: facts.prepared.first_delivery.clone().filter(|_| facts.links.is_none()),
         latency_bounds: Vec::new(),
-        share: facts.part.as_ref().map(|part| ShareRecord {
-            index: part.share.index,
-            of: part.share.of,
+        share: facts.player.as_ref().map(|player| ShareRecord {
+            index: player.share.index,
+            of: player.share.of,
             block_id: facts.args.block_id.clone(),
-            plan_sha256: part.plan_sha256.clone(),
+            plan_sha256: player.plan_sha256.clone(),
             started_late_ns: shared.started_late_ns(),
             active_spans_ns: Spans::to_store(active_spans),
             throughput_spans_ns: Spans::to_store(spans.iter().copied()),

@@ -26,7 +26,7 @@ use crate::{
     play::{Played, play},
     record::{self, Facts},
     scenario::Scenario,
-    share::{Orders, Part, Share},
+    share::{Orders, Player, Share},
     summary,
     swarm::{self, Outcome},
     workload::{Over, Role, Workload},
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     workload.tolerates_seam = args.url.is_some() && !args.strict_seam;
     let compression = compression(args).map_err(UsageError)?;
     let ledger = ledger_file(args).map_err(UsageError)?;
-    let part = args.share.map(|share| Part {
+    let player = args.share.map(|share| Player {
         share,
         plan_sha256: workload.sha256(),
         corpus_sha256: corpus.fingerprint.to_string(),
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let tcp = links.as_ref().map(|links| links.emulation.tcp.clone());
     let mut own_relay = start_relay(args, &workload, pinned.as_ref(), store, links)?;
     let target = target(args, own_relay.as_ref(), compression, connections)?;
-    let options = swarm::Options { expected, part, ..options(args, own_relay.as_ref()) };
+    let options = swarm::Options { expected, player, ..options(args, own_relay.as_ref()) };
     let Played { shared, prepared, started_utc, outcome } =
         play(args, ledger, target, workload, &shares, &options, own_relay.as_mut())?;
     let complaint = first_complaint(&outcome);
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         environment,
         pinned,
         links: tcp.map(|tcp| (all_links, tcp)),
-        part: options.part.clone(),
+        player: options.player.clone(),
     };
     // Stops the relay before the record is made, which holds the relay's totals. A relay that ends
     // badly is an error only after the record is written.
@@ -167,7 +167,7 @@ fn options(args: &Args, own_relay: Option<&OwnRelay>) -> swarm::Options {
         quiet: args.quiet,
         progress_json: args.progress_json,
         expected: None,
-        part: None,
+        player: None,
     }
 }
 

@@ -54,9 +54,9 @@ impl FromStr for Share {
     }
 }
 
-/// The part of a process that plays a share: who it is, and what its coordinator says.
+/// The player of a share: which share of which plan, and what its coordinator says.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct Player {
     /// Its share.
     pub share: Share,
     /// [`crate::workload::Workload::sha256`] of the whole plan.
@@ -67,13 +67,13 @@ pub struct Part {
     pub orders: Orders,
 }
 
-impl Part {
+impl Player {
     /// Tells the coordinator that all is ready for the start.
     ///
     /// # Errors
     /// When standard output cannot be written.
     pub fn say_prepared(&self) -> anyhow::Result<()> {
-        let Part { plan_sha256, corpus_sha256, .. } = self;
+        let Player { plan_sha256, corpus_sha256, .. } = self;
         let prepared = serde_json::json!({ "plan_sha256": plan_sha256, "corpus_sha256": corpus_sha256 });
         print(&format!("{}\n", serde_json::json!({ "prepared": prepared })))
     }

@@ -28,7 +28,7 @@ use crate::{
     pacer::Pacer,
     progress::Progress,
     recorder::Recorder,
-    share::Part,
+    share::Player,
     shared::{CLOCKS_APART, Fate, Shared},
     workload::{Due, Role},
 };
@@ -75,7 +75,7 @@ pub struct Options {
     /// How long the run takes, for progress, where that is longer than the plan: over links.
     pub expected: Option<Duration>,
     /// The share of the plan to play, where a coordinator starts and stops it.
-    pub part: Option<Part>,
+    pub player: Option<Player>,
 }
 
 /// The outcome of a run.
@@ -133,15 +133,15 @@ pub async fn run(
     let connects = |(id, role): (usize, &Role)| shared.carries(id) && role.connects_before();
     let connected = shared.workload.roles.iter().enumerate().filter(|one| connects(*one)).count();
     let memory = || memory_before.and_then(|before| memory::after(before, options.relay_pid, connected));
-    let (all_ready, memory, begin) = match &options.part {
+    let (all_ready, memory, begin) = match &options.player {
         None => (ready.await, memory(), None),
-        Some(part) => tokio::select! {
-            reason = part.orders.stopped() => return Ok(never_began(&shared, reason)),
+        Some(player) => tokio::select! {
+            reason = player.orders.stopped() => return Ok(never_began(&shared, reason)),
             ready = ready => match ready {
                 true => {
                     let memory = memory();
-                    let Some(start) = cue(part, &shared).await? else {
-                        return Ok(never_began(&shared, part.orders.stopped().await));
+                    let Some(start) = cue(player, &shared).await? else {
+                        return Ok(never_began(&shared, player.orders.stopped().await));
                     };
                     (true, memory, Some(start))
                 }
@@ -163,7 +163,7 @@ pub async fn run(
     let wall = shared.start().elapsed();
     // Reads on after the measured span: what comes twice or unasked after the last delivery is
     // counted. A share that is stopped sends nothing more.
-    if incomplete.is_none() || options.part.is_none() {
+    if incomplete.is_none() || options.player.is_none() {
         tokio::time::sleep(LINGER).await;
     }
     stop.0.send_replace(true);
@@ -200,17 +200,17 @@ async fn all_ready(workers: &mut [Worker]) -> bool {
 ///
 /// # Errors
 /// When the start is refused, or a connection ends before it.
-async fn cue(part: &Part, shared: &Shared) -> anyhow::Result<Option<Instant>> {
-    part.say_prepared()?;
+async fn cue(player: &Player, shared: &Shared) -> anyhow::Result<Option<Instant>> {
+    player.say_prepared()?;
     let wait = async {
-        let start = part.orders.start().await?;
+        let start = player.orders.start().await?;
         // From then on clients count what comes: another agent's first events may be early here.
         tokio::time::sleep_until((start - CLOCKS_APART).into()).await;
         anyhow::Ok(Some(start))
     };
     tokio::select! {
         biased;
-        _ = part.orders.stopped() => Ok(None),
+        _ = player.orders.stopped() => Ok(None),
         start = wait => start,
         // Workers report a failure before the start, and nothing else.
         () = shared.changed.notified() => {
@@ -276,8 +276,8 @@ async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
     let mut progress = Progress::new(shared, options.quiet, options.progress_json, options.expected);
     let mut interrupted = Box::pin(tokio::signal::ctrl_c());
     let mut stopped = Box::pin(async {
-        match &options.part {
-            Some(part) => part.orders.stopped().await,
+        match &options.player {
+            Some(player) => player.orders.stopped().await,
             None => std::future::pending().await,
         }
     });
