@@ -55,6 +55,11 @@ pub(crate) fn judge(block: &Block, asked: Asked, slo: &Slo) -> Probe {
         achieved: None,
     };
     let Some(record) = &block.record else {
+        // A client that was ended from outside was still preparing or sending: clients give up on a
+        // silent relay by themselves.
+        if block.exit_code.is_none() {
+            probe.outcome = ProbeOutcome::GeneratorLimit;
+        }
         probe.why.extend(block.failure.clone());
         return probe;
     };

@@ -184,6 +184,38 @@ fn a_miss_is_the_relays_or_the_generators() {
     }
 }
 
+/// A prober whose clients do not get through beyond this rate, and are stopped.
+struct Stopped {
+    beyond: u32,
+}
+
+impl Prober for Stopped {
+    fn probe(&mut self, cell: usize, rate_per_s: u32, seconds: u32) -> Result<Option<Block>> {
+        let mut relays = Relays(|_, _, _| Some(answered(1_000)));
+        let mut block = relays.probe(cell, rate_per_s, seconds)?.expect("it has a record");
+        if rate_per_s > self.beyond {
+            let failure = Some("the client did not end within 153 s and was stopped".to_owned());
+            block = Block { exit_code: None, record: None, failure, ..block };
+        }
+        Ok(Some(block))
+    }
+}
+
+#[test]
+fn a_client_that_had_to_be_stopped_is_the_generators_limit_and_is_not_repeated() {
+    let (config, mut prober) = (config(), Stopped { beyond: 1_000 });
+    let slo: Slo = config.slo.parse().unwrap();
+    let found = search(&cells(), &config, &slo, &mut prober, &mut |_: &str, _: &Probe| ()).unwrap();
+    for cell in &found.cells {
+        let at_rate = |rate| cell.probes.iter().filter(|probe| probe.rate_per_s == rate).count();
+        assert_eq!(at_rate(1_600), 1, "{:?}", cell.probes);
+    }
+    for limit in limits(&found) {
+        assert_eq!((limit.end, limit.capacity_per_s), (End::GeneratorLimit, None));
+        assert!(limit.last_pass_per_s.unwrap() > 900, "{limit:?}");
+    }
+}
+
 #[test]
 fn a_generator_that_does_not_send_what_was_planned_passes_nothing() {
     let found = found(|_, rate, _| {
