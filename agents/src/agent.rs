@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use measure::LiveCounts;
+
 use crate::{
     message::{Claim, Command, Facts, Phase, Ping, Pong, Reply, bounded},
     spec::{Block, BlockKey, Identity, Spec},
@@ -99,6 +101,8 @@ pub struct Agent {
     phase: Phase,
     block: Option<BlockKey>,
     facts: Option<Facts>,
+    /// What the player counts, until it is told.
+    counts: Option<Box<LiveCounts>>,
     start_ns: u64,
     /// The player runs.
     playing: bool,
@@ -127,6 +131,7 @@ impl Agent {
             phase: Phase::Claimed,
             block: None,
             facts: None,
+            counts: None,
             start_ns: 0,
             playing: false,
             heard_ns: now_ns,
@@ -159,6 +164,7 @@ impl Agent {
             phase: self.phase,
             facts: self.facts.clone(),
             failure: self.stopping.as_ref().map(|stopping| stopping.reason.clone()),
+            counts: self.counts.take(),
         }
     }
 
@@ -191,6 +197,7 @@ impl Agent {
             return Some("the block was played before".to_owned());
         }
         (self.phase, self.block, self.facts) = (Phase::Preparing, Some(block.key()), None);
+        self.counts = None;
         self.playing = true;
         self.outputs.push_back(Output::Prepare(block));
         None
@@ -221,6 +228,13 @@ impl Agent {
     pub fn prepared(&mut self, facts: Facts) {
         if self.phase == Phase::Preparing {
             (self.phase, self.facts) = (Phase::Prepared, Some(facts));
+        }
+    }
+
+    /// The player counts so much of its block.
+    pub fn counted(&mut self, counts: LiveCounts) {
+        if self.playing {
+            self.counts = Some(Box::new(counts));
         }
     }
 
@@ -374,6 +388,22 @@ mod tests {
         assert_eq!(agent.phase(), Phase::Published);
         assert_eq!(agent.command(800 * MS, Command::Leave), Reply::Accepted);
         assert_eq!(outputs(&mut agent), [Output::Leave(Left::Finished)]);
+    }
+
+    #[test]
+    fn what_the_player_counts_is_told_once_and_the_last_with_its_end() {
+        let mut agent = running();
+        let counts = |sent| LiveCounts { sent, ..LiveCounts::default() };
+        agent.counted(counts(1));
+        agent.counted(counts(2));
+        let told =
+            |agent: &mut Agent, seq| agent.ping(610 * MS, Ping { seq }).counts.map(|counts| counts.sent);
+        assert_eq!((told(&mut agent, 4), told(&mut agent, 5)), (Some(2), None), "only what changed");
+        agent.counted(counts(3));
+        agent.ended(620 * MS, Ok(ending()));
+        agent.counted(counts(4));
+        let pong = agent.ping(630 * MS, Ping { seq: 6 });
+        assert_eq!((pong.phase, pong.counts.map(|counts| counts.sent)), (Phase::Drained, Some(3)));
     }
 
     #[test]

@@ -3,14 +3,17 @@
 
 use std::collections::VecDeque;
 
+use measure::LiveCounts;
+
 use crate::{
     agent::Ending,
     clock::{Offset, Offsets, RoundTrip},
     message::{Claim, Command, Facts, Phase, Pong, Reply, RunState, bounded},
+    overview::{Overview, Seen},
     spec::{Block, BlockKey, Spec, SpecError},
     times::{
-        BLOCK_EXTRA_NS, BOUND_NS, CLAIMS_NS, CLOCK_PING_NS, FIRST_PING_NS, PING_NS, PREPARE_NS, SILENCE_NS,
-        START_AHEAD_NS,
+        BLOCK_EXTRA_NS, BOUND_NS, CLAIMS_NS, CLOCK_PING_NS, FIRST_PING_NS, LATE_NS, PING_NS, PREPARE_NS,
+        SILENCE_NS, START_AHEAD_NS,
     },
 };
 
@@ -72,6 +75,7 @@ struct Member {
     has_confirmed: bool,
     phase: Option<Phase>,
     facts: Option<Facts>,
+    counts: LiveCounts,
     ending: Option<Ending>,
 }
 
@@ -85,6 +89,10 @@ pub struct Coordinator {
     opened_ns: u64,
     block: Option<Current>,
     orders: VecDeque<Order>,
+    /// What all agents counted in earlier blocks.
+    counted: LiveCounts,
+    counts_refused: u64,
+    blocks_merged: u64,
 }
 
 #[derive(Debug)]
@@ -110,6 +118,9 @@ impl Coordinator {
             opened_ns: now_ns,
             block: None,
             orders,
+            counted: LiveCounts::default(),
+            counts_refused: 0,
+            blocks_merged: 0,
         }
     }
 
@@ -149,6 +160,7 @@ impl Coordinator {
             return Err(SpecError::Value("block: the agents are not ready for one"));
         }
         for (index, member) in (0..).zip(&mut self.members) {
+            self.counted.add(&std::mem::take(&mut member.counts));
             (member.phase, member.facts, member.ending) = (None, None, None);
             (member.start_offset, member.has_confirmed) = (None, false);
             self.orders
@@ -158,6 +170,27 @@ impl Coordinator {
         self.block = Some(Current { key: block.key(), began_ns: now_ns, seconds, start_ns: None });
         self.enter(RunState::Claimed);
         Ok(())
+    }
+
+    /// The run as it is now, for who watches.
+    pub fn overview(&self, now_ns: u64) -> Overview {
+        let mut block = LiveCounts::default();
+        self.members.iter().for_each(|member| block.add(&member.counts));
+        let mut run = LiveCounts { connections: 0, ..self.counted };
+        run.add(&block);
+        let seen = |member: &Member| match member.heard_ns {
+            None => Seen::Missing,
+            Some(heard_ns) if now_ns >= heard_ns.saturating_add(LATE_NS) => Seen::Late,
+            Some(_) => Seen::In(member.phase.unwrap_or(Phase::Claimed)),
+        };
+        Overview {
+            state: self.state.clone(),
+            agents: self.members.iter().map(seen).collect(),
+            block,
+            run,
+            blocks_merged: self.blocks_merged,
+            counts_refused: self.counts_refused,
+        }
     }
 
     /// The parts of a merged block, one of each agent in order.
@@ -228,6 +261,12 @@ impl Coordinator {
         } else if self.block.as_ref().is_some_and(|block| pong.block == Some(block.key)) {
             member.phase = Some(pong.phase);
             member.facts = pong.facts;
+            match pong.counts {
+                Some(counts) if counts.follows(&member.counts) => member.counts = *counts,
+                // An agent that counts nonsense plays on: its record is judged, not its counts.
+                Some(_) => self.counts_refused = self.counts_refused.saturating_add(1),
+                None => {}
+            }
         }
         self.advance(received_ns);
         true
@@ -407,6 +446,7 @@ impl Coordinator {
                     member.next_ping_ns = 0;
                 }
             }
+            (RunState::Merged, _) => self.blocks_merged = self.blocks_merged.saturating_add(1),
             (RunState::Published, Some(block)) => {
                 let fetch = |index| Order::Fetch { index, key: block.key };
                 self.orders.extend((0..self.spec.of).map(fetch));
@@ -483,7 +523,8 @@ mod tests {
         assert_eq!(coordinator.state(), &RunState::Open, "nobody has answered a ping");
         for (index, nonce) in [(0, mine.nonce), (1, other.nonce)] {
             let (phase, block, facts, failure) = (Phase::Claimed, None, None, None);
-            let pong = Pong { seq: 1, nonce, arrived_ns: 5, left_ns: 5, block, phase, facts, failure };
+            let (arrived_ns, left_ns, counts) = (5, 5, None);
+            let pong = Pong { seq: 1, nonce, arrived_ns, left_ns, block, phase, facts, failure, counts };
             let stranger = Pong { nonce: 1, ..pong.clone() };
             assert!(!coordinator.ponged(1, 2, index, stranger), "another process answers for the slot");
             assert!(coordinator.ponged(1, 2, index, pong));

@@ -13,6 +13,7 @@ mod coordinator;
 mod message;
 #[cfg(feature = "nats")]
 pub mod nats;
+mod overview;
 mod player;
 #[cfg(test)]
 mod simulation;
@@ -28,5 +29,6 @@ pub use message::{
     Abort, Claim, Command, Facts, MESSAGE_BYTES, MessageError, Phase, Ping, Pong, RECORD_BYTES, Reply,
     RunState, decode, encode,
 };
+pub use overview::{Overview, Seen};
 pub use player::{Commanded, Player, Process, now_ns};
 pub use spec::{Block, BlockKey, Identity, Play, RunId, Spec, SpecError};

@@ -1,5 +1,6 @@
 //! What coordinator and agents say to each other: JSON, bounded in size.
 
+use measure::LiveCounts;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::spec::{Block, BlockKey};
@@ -42,6 +43,9 @@ pub struct Pong {
     pub facts: Option<Facts>,
     /// Why the agent failed.
     pub failure: Option<String>,
+    /// What the player counts in `block`, where it changed since the last answer. For who watches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Box<LiveCounts>>,
 }
 
 /// How far an agent is with a block.
@@ -141,6 +145,23 @@ pub enum RunState {
     Merged,
     /// The run ended early, for this reason.
     Aborted(String),
+}
+
+impl RunState {
+    /// The word for it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            RunState::Open => "open",
+            RunState::Claimed => "claimed",
+            RunState::Prepared => "prepared",
+            RunState::Armed => "armed",
+            RunState::Running => "running",
+            RunState::Drained => "drained",
+            RunState::Published => "published",
+            RunState::Merged => "merged",
+            RunState::Aborted(_) => "aborted",
+        }
+    }
 }
 
 /// Why bytes are no message.

@@ -9,13 +9,15 @@ use std::{
     time::Duration,
 };
 
+use measure::LiveCounts;
 use nix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 use tokio::{
     fs,
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     process::{Child, ChildStdout, Command},
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
+    time::timeout,
 };
 
 use crate::{
@@ -24,8 +26,11 @@ use crate::{
     spec::{Block, Play},
 };
 
-/// Longest line that a player writes once prepared.
+/// Longest line that a player writes.
 const LINE_BYTES: u64 = 16 << 10;
+
+/// For the last lines of a player that has ended: they are in the pipe.
+const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
 
 /// Nanoseconds of this machine's monotonic clock, which all its processes share.
 pub fn now_ns() -> u64 {
@@ -49,7 +54,8 @@ pub enum Commanded {
 /// Plays one agent's share of a block.
 pub trait Player: Send + Sync {
     /// Plays share `index` of `of`: prepares, says so, waits for its start, plays, and returns how
-    /// it ended. Stops when told, when `commands` closes, or when the future is dropped.
+    /// it ended. Stops when told, when `commands` closes, or when the future is dropped. Where the
+    /// block is live, `counts` has what it counts so far, and in the end all.
     ///
     /// # Errors
     /// A reason for people, when there is no record.
@@ -60,12 +66,14 @@ pub trait Player: Send + Sync {
         of: u16,
         commands: mpsc::Receiver<Commanded>,
         prepared: oneshot::Sender<Facts>,
+        counts: watch::Sender<LiveCounts>,
     ) -> impl Future<Output = Result<Ending, String>> + Send;
 }
 
 /// Starts a process for each block. The process states its facts in one line of JSON on stdout,
 /// `{"prepared":{"plan_sha256":"…","corpus_sha256":"…"}}`, reads `start NANOSECONDS` or `stop` on
-/// stdin, stops when stdin ends, and writes its record to the file of `--record`.
+/// stdin, stops when stdin ends, and writes its record to the file of `--record`. Where the block
+/// is live, further lines of JSON have what it counts in `so_far`.
 #[derive(Debug)]
 pub struct Process {
     /// The program.
@@ -79,6 +87,11 @@ struct Line {
     prepared: Facts,
 }
 
+#[derive(Deserialize)]
+struct Second {
+    so_far: LiveCounts,
+}
+
 impl Player for Process {
     async fn play(
         &self,
@@ -87,6 +100,7 @@ impl Player for Process {
         of: u16,
         mut commands: mpsc::Receiver<Commanded>,
         prepared: oneshot::Sender<Facts>,
+        counts: watch::Sender<LiveCounts>,
     ) -> Result<Ending, String> {
         let folder = tempfile::tempdir().map_err(|error| format!("cannot make a folder: {error}"))?;
         let file = |name: &str, text: &str| {
@@ -118,13 +132,17 @@ impl Player for Process {
         let mut stdin = child.stdin.take().ok_or("stdin was piped")?;
         let stdout = BufReader::new(child.stdout.take().ok_or("stdout was piped")?);
         tokio::pin! { let said = said(stdout); }
-        let mut prepared = Some(prepared);
+        let mut says = Some((prepared, counts));
+        let mut counting = None;
         let status = loop {
             tokio::select! {
                 biased;
-                line = said.as_mut(), if prepared.is_some() => match (line, prepared.take()) {
-                    // Without its receiver the agent has stopped, and says so by a command.
-                    (Ok(facts), Some(prepared)) => { let _ = prepared.send(facts); }
+                line = said.as_mut(), if says.is_some() => match (line, says.take()) {
+                    (Ok((facts, lines)), Some((prepared, counts))) => {
+                        // Without its receiver the agent has stopped, and says so by a command.
+                        let _ = prepared.send(facts);
+                        counting = Some(tokio::spawn(count(lines, counts)));
+                    }
                     (Err(reason), _) => return Err(failed(&mut child, reason).await),
                     (Ok(_), None) => {}
                 },
@@ -143,6 +161,10 @@ impl Player for Process {
             }
         };
         let status = status.map_err(|error| format!("cannot wait for the player: {error}"))?;
+        if let Some(counting) = counting {
+            // Counts are for who watches: without the last of them the record is as good.
+            let _ = timeout(LAST_LINES_WITHIN, counting).await;
+        }
         match read(&record).await {
             Ok(record) => Ok(Ending { exit_code: status.code(), record }),
             Err(error) => Err(format!("the player ended ({status}) without a record: {error}")),
@@ -150,21 +172,35 @@ impl Player for Process {
     }
 }
 
-/// The facts in the player's first line. What follows is read and dropped, so that the player never
-/// waits for a reader.
-async fn said(mut stdout: BufReader<ChildStdout>) -> Result<Facts, String> {
+/// The facts in the player's first line, and the lines that follow.
+async fn said(mut stdout: BufReader<ChildStdout>) -> Result<(Facts, BufReader<ChildStdout>), String> {
     let mut line = String::new();
     let read = (&mut stdout).take(LINE_BYTES).read_line(&mut line).await;
     read.map_err(|error| format!("the player's first line: {error}"))?;
-    tokio::spawn(async move { tokio::io::copy(&mut stdout, &mut tokio::io::sink()).await });
     let line: Line = serde_json::from_str(&line)
         .map_err(|error| format!("the player's first line says no facts: {error}"))?;
-    Ok(line.prepared)
+    Ok((line.prepared, stdout))
+}
+
+/// Passes on what the player counts, until it writes no more. Reads and drops what is no count, so
+/// that the player never waits for a reader.
+async fn count(mut lines: impl AsyncBufRead + Unpin, counts: watch::Sender<LiveCounts>) {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match (&mut lines).take(LINE_BYTES).read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        if let Ok(Second { so_far }) = serde_json::from_slice(&line) {
+            counts.send_replace(so_far);
+        }
+    }
 }
 
 /// The reason with how the player ended, which says more when it refused its arguments.
 async fn failed(child: &mut Child, reason: String) -> String {
-    match tokio::time::timeout(Duration::from_secs(1), child.wait()).await {
+    match timeout(Duration::from_secs(1), child.wait()).await {
         Ok(Ok(status)) => format!("the player ended before it was prepared ({status})"),
         _ => reason,
     }
@@ -195,8 +231,27 @@ mod tests {
             commands.send(*command).await.unwrap();
         }
         let (prepared, says) = oneshot::channel();
-        let ending = process.play(Box::new(block()), 1, 3, receiver, prepared).await;
+        let (counts, _) = watch::channel(LiveCounts::default());
+        let ending = process.play(Box::new(block()), 1, 3, receiver, prepared, counts).await;
         (says.await.ok(), ending)
+    }
+
+    #[tokio::test]
+    async fn of_a_players_lines_those_that_count_are_passed_on() {
+        let last = LiveCounts { connections: 3, sent: 7, deliveries: 9, ..LiveCounts::default() };
+        let told = async |text: String| {
+            let (counts, told) = watch::channel(LiveCounts::default());
+            count(text.as_bytes(), counts).await;
+            *told.borrow()
+        };
+        let line = serde_json::json!({ "second": 1, "so_far": last });
+        assert_eq!(told(format!("{line}\n")).await, last);
+        let long = "x".repeat(100_000);
+        let first = line.to_string().replace("\"sent\":7", "\"sent\":6");
+        let hostile = line.to_string().replace("[", "[1,");
+        for garbage in ["", "{}", "\u{fffd}", "[[[[", &long, "{\"so_far\":{\"sent\":8}}", &hostile] {
+            assert_eq!(told(format!("{first}\n{garbage}\n{line}\n{garbage}")).await, last, "{garbage}");
+        }
     }
 
     const SAYS: &str = r#"echo '{"prepared":{"plan_sha256":"plan","corpus_sha256":"corpus"}}';"#;

@@ -3,6 +3,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
+use measure::LiveCounts;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -10,6 +11,7 @@ use crate::{
     agent::{Agent, Ending, Left, Output},
     coordinator::{Coordinator, Order, Part},
     message::{Claim, Command, Facts, Phase, Pong, Reply, RunState},
+    overview::Seen,
     spec::Block,
     testing::{block, facts, policy, spec},
 };
@@ -90,6 +92,8 @@ struct World {
     states: Vec<RunState>,
     aborted_ns: Option<u64>,
     wakes_ns: u64,
+    /// What a player has counted when it ends.
+    counts: fn(u16) -> LiveCounts,
     /// The longest that a player takes to stop. Longer than [`crate::times::STOP_NS`] is too long.
     stops_within_ms: u64,
 }
@@ -125,6 +129,7 @@ impl World {
             states: Vec::new(),
             aborted_ns: None,
             wakes_ns: u64::MAX,
+            counts: |index| LiveCounts { sent: 10 + u64::from(index), ..LiveCounts::default() },
             stops_within_ms: 1_500,
             rng: ChaCha8Rng::seed_from_u64(rng.random()),
         };
@@ -219,7 +224,11 @@ impl World {
             Event::Ended(index) => {
                 let record = format!("record {index}").into_bytes();
                 let ending = Ending { exit_code: Some(0), record };
-                self.tell(index, |agent, now_ns| agent.ended(now_ns, Ok(ending)));
+                let counts = self.counts;
+                self.tell(index, |agent, now_ns| {
+                    agent.counted(counts(index));
+                    agent.ended(now_ns, Ok(ending));
+                });
             }
             Event::Aborted(index, reason) => self.tell(index, |agent, now_ns| agent.aborted(now_ns, reason)),
             Event::Pinged(index, seq) => {
@@ -376,8 +385,33 @@ fn blocks_are_played_by_all_at_one_instant_and_every_record_counts_once() {
             let states: Vec<RunState> = [Open, Claimed].into_iter().chain(one.clone()).chain(one).collect();
             assert_eq!(world.states, states);
             assert!(world.machines.iter().all(|machine| machine.left == Some(Left::Finished)));
+            let seen = world.coordinator.overview(world.now_ns);
+            let of_block: u64 = (0..u64::from(of)).map(|index| 10 + index).sum();
+            assert_eq!((seen.block.sent, seen.run.sent), (of_block, 2 * of_block), "seed {seed}");
+            assert_eq!((seen.blocks_merged, seen.counts_refused), (2, 0));
         }
     }
+}
+
+#[test]
+fn what_no_player_can_count_is_not_shown_and_does_no_harm() {
+    let mut world = World::new(1, 3, Fault::None, 0);
+    world.counts =
+        |index| LiveCounts { sent: if index == 1 { u64::MAX } else { 5 }, ..LiveCounts::default() };
+    let merged = world.run(&[block()]);
+    assert_eq!(merged.len(), 1);
+    let seen = world.coordinator.overview(world.now_ns);
+    assert_eq!((seen.run.sent, seen.counts_refused), (10, 1));
+}
+
+#[test]
+fn an_agent_that_is_silent_is_shown_as_late_before_it_is_lost() {
+    let mut world = World::new(1, 3, Fault::Stopped(2), 3 * S);
+    world.run(&[block()]);
+    let last_heard_ns = world.aborted_ns.unwrap() - crate::times::SILENCE_NS;
+    let late = |now_ns| world.coordinator.overview(now_ns).agents_in(Seen::Late).collect::<Vec<_>>();
+    assert_eq!(late(last_heard_ns + 399 * MS), [0; 0], "two pings are not yet over");
+    assert_eq!(late(last_heard_ns + 600 * MS), [2]);
 }
 
 #[test]

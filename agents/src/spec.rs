@@ -170,6 +170,8 @@ pub struct Play {
     pub client_verify: String,
     /// Whether clients offer batches, whose limits are the relay's.
     pub batched: bool,
+    /// Whether players tell each second what they count, for who watches.
+    pub live: bool,
     /// Events published per second over all agents; otherwise the scenario's own rate.
     pub rate_per_s: Option<u32>,
     /// Decides everything random in the load.
@@ -240,6 +242,7 @@ impl Play {
             format!("--block-id={}", self.block_id),
         ];
         arguments.extend(self.batched.then(|| "--batched".to_owned()));
+        arguments.extend(self.live.then(|| "--progress-json".to_owned()));
         arguments.extend(self.rate_per_s.map(|rate| format!("--rate={rate}")));
         arguments
     }
@@ -311,10 +314,12 @@ mod tests {
 
     #[test]
     fn arguments_hold_each_value_behind_its_flag() {
-        let play = Play { rate_per_s: Some(50), batched: true, ..block().play };
+        let play = Play { rate_per_s: Some(50), batched: true, live: true, ..block().play };
         let arguments = play.arguments("folder/note-stream.toml");
         assert!(arguments.iter().all(|argument| argument.starts_with("--")), "{arguments:?}");
-        for expected in ["--url=ws://127.0.0.1:1", "--batched", "--rate=50", "--block-id=1"] {
+        for expected in
+            ["--url=ws://127.0.0.1:1", "--batched", "--progress-json", "--rate=50", "--block-id=1"]
+        {
             assert!(arguments.iter().any(|argument| argument == expected), "{expected}: {arguments:?}");
         }
     }

@@ -44,6 +44,7 @@ pub(crate) fn block() -> Block {
         implementation: text("library"),
         client_verify: text("none"),
         batched: false,
+        live: true,
         rate_per_s: None,
         seed: 1,
         seconds: 2,

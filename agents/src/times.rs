@@ -13,6 +13,9 @@ pub(crate) const CLOCK_PING_NS: u64 = 20 * MS;
 /// within 1 s.
 pub(crate) const SILENCE_NS: u64 = 600 * MS;
 
+/// Without an answer for so long an agent is shown as late: two pings.
+pub(crate) const LATE_NS: u64 = 2 * PING_NS;
+
 /// From a claim to the first ping: the coordinator watches claims.
 pub(crate) const FIRST_PING_NS: u64 = 10 * S;
 

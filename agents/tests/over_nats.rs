@@ -12,18 +12,20 @@ use std::{
 };
 
 use agents::{
-    Block, Commanded, Ending, Facts, Identity, Left, Part, Play, Player, Policy, RunId, Spec,
+    Block, Commanded, Ending, Facts, Identity, Left, Overview, Part, Phase, Play, Player, Policy, RunId,
+    RunState, Seen, Spec,
     nats::{Attendance, NatsError, Run, Server, attend, coordinate},
     now_ns,
 };
 use async_nats::{HeaderMap, jetstream};
+use measure::LiveCounts;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use tempfile::TempDir;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     task::JoinHandle,
     time::{sleep, timeout},
 };
@@ -120,6 +122,7 @@ fn block(position: u32, seconds: u32) -> Block {
         implementation: word("library"),
         client_verify: word("none"),
         batched: false,
+        live: true,
         rate_per_s: None,
         seed: 1,
         seconds,
@@ -128,8 +131,20 @@ fn block(position: u32, seconds: u32) -> Block {
     Block { round: 0, position, play }
 }
 
-/// Waits for its start and writes down when that was.
+/// Waits for its start and writes down when that was. Says at the start and at the end that it
+/// counts.
 struct Waits;
+
+/// What [`Waits`] counts of a block until its start, or in all.
+fn counted(index: u16, is_over: bool) -> LiveCounts {
+    let sent = u64::from(index) + if is_over { 100 } else { 10 };
+    LiveCounts {
+        connections: if is_over { 0 } else { 3 },
+        sent,
+        deliveries: 7 * sent,
+        ..LiveCounts::default()
+    }
+}
 
 impl Player for Waits {
     async fn play(
@@ -139,16 +154,19 @@ impl Player for Waits {
         of: u16,
         mut commands: mpsc::Receiver<Commanded>,
         prepared: oneshot::Sender<Facts>,
+        counts: watch::Sender<LiveCounts>,
     ) -> Result<Ending, String> {
         prepared.send(Facts { plan_sha256: "plan".to_owned(), corpus_sha256: "idle".to_owned() }).unwrap();
         let Some(Commanded::Start { at_ns }) = commands.recv().await else {
             return Err("stopped before its start".to_owned());
         };
         sleep(Duration::from_nanos(at_ns - now_ns())).await;
+        counts.send_replace(counted(index, false));
         let exit_code = tokio::select! {
             () = sleep(Duration::from_secs(block.play.seconds.into())) => 0,
             _ = commands.recv() => 5,
         };
+        counts.send_replace(counted(index, true));
         let record =
             serde_json::json!({"position": block.position, "index": index, "of": of, "at_ns": at_ns});
         Ok(Ending { exit_code: Some(exit_code), record: record.to_string().into_bytes() })
@@ -219,6 +237,47 @@ async fn blocks_start_together_and_every_record_comes_once_over_nats() {
         assert_eq!(run.finish(), 0);
         finished(agents).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs nats-server"]
+async fn who_watches_sees_the_run_and_the_sums_of_all_agents_over_nats() {
+    let nats = nats(None);
+    let of = 3;
+    let run = open(&nats.url, "run", of).await.unwrap();
+    let mut overview = run.overview();
+    let mut agents = vec![agent(attendance(&nats.url, "run", 1, of))];
+    let one = overview.wait_for(|run| run.agents[1] == Seen::In(Phase::Claimed));
+    let seen = timeout(Duration::from_secs(5), one).await.unwrap().unwrap().clone();
+    assert_eq!(
+        (seen.state.clone(), seen.agents_in(Seen::Missing).collect::<Vec<_>>()),
+        (RunState::Open, vec![0, 2])
+    );
+    agents.extend([0, 2].map(|index| agent(attendance(&nats.url, "run", index, of))));
+    run.ready().await.unwrap();
+    let sum = |is_over| {
+        let mut sum = LiveCounts::default();
+        (0..of).for_each(|index| sum.add(&counted(index, is_over)));
+        (sum.sent, sum.deliveries)
+    };
+    for position in 0..2 {
+        let running = async {
+            let all = |run: &Overview| run.state == RunState::Running && run.block.connections == 9;
+            overview.wait_for(all).await.unwrap().clone()
+        };
+        let (parts, seen) = tokio::join!(run.play(block(position, 2)), running);
+        records(&parts.unwrap(), position, of);
+        assert_eq!((seen.block.sent, seen.block.deliveries), sum(false));
+        assert_eq!(seen.agents_in(Seen::In(Phase::Running)).count(), 3);
+        // The last counts are there before the block is.
+        let seen = overview.borrow_and_update().clone();
+        assert_eq!((seen.state, seen.blocks_merged), (RunState::Merged, u64::from(position) + 1));
+        assert_eq!((seen.block.sent, seen.block.deliveries), sum(true));
+        assert_eq!((seen.block.connections, seen.counts_refused), (0, 0));
+        assert_eq!(seen.run.sent, sum(true).0 * (u64::from(position) + 1), "blocks add up");
+    }
+    run.finish();
+    finished(agents).await;
 }
 
 /// Plays a block of 20 s with agents in processes, loses something after its start, and returns

@@ -218,7 +218,8 @@ pub struct Args {
     pub json: bool,
 
     /// Print a line of JSON on standard output each second instead of the summary, for programs
-    /// that show progress: second, of, samples, latency_ns_p99.
+    /// that show progress: second, of, samples, latency_ns_p99; with --share also so_far, what this
+    /// share counted, which is printed once more at the end.
     #[arg(long, hide_short_help = true, conflicts_with = "json")]
     pub progress_json: bool,
 

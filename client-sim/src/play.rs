@@ -61,6 +61,9 @@ pub(crate) fn play(
         let carried = args.share.map(|share| workload.carried_by(share.index, share.of));
         let mut shared = Shared::of_share(workload, carried);
         shared.client_verify = options.client_verify;
+        if options.progress_json && options.player.is_some() {
+            shared.keep_live();
+        }
         let shared = Arc::new(shared);
         if let Some(file) = ledger {
             shared.incidents.write_to(file);

@@ -5,9 +5,10 @@ use std::{
     time::Duration,
 };
 
+use measure::LiveCounts;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use crate::shared::Shared;
+use crate::{recorder::Recorder, shared::Shared};
 
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -43,9 +44,12 @@ impl<'a> Progress<'a> {
         let total = self.total;
         if self.json {
             let (samples, p99) = self.shared.last_second();
-            let line = serde_json::json!({
+            let mut line = serde_json::json!({
                 "second": self.seconds, "of": total.ceil(), "samples": samples, "latency_ns_p99": p99,
             });
+            if let Some(counts) = self.shared.live() {
+                line["so_far"] = serde_json::json!(counts);
+            }
             writeln!(stdout(), "{line}").ok();
         }
         if self.quiet {
@@ -55,5 +59,13 @@ impl<'a> Progress<'a> {
         let end = if self.terminal { "\r" } else { "\n" };
         // A closed standard error does not end a measurement.
         write!(stderr(), "{line}{end}").ok();
+    }
+}
+
+/// Tells a coordinator what a share counted in all, once its connections are closed.
+pub(crate) fn tell_all(shared: &Shared, recorder: &Recorder) {
+    if let Some(counts) = shared.live() {
+        let counts = LiveCounts { connections: 0, latency: recorder.live(0..usize::MAX), ..counts };
+        writeln!(stdout(), "{}", serde_json::json!({ "so_far": counts })).ok();
     }
 }

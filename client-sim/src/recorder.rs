@@ -1,9 +1,9 @@
 //! The timings of one worker. A recorder for each connection would take gigabytes at 10,000
 //! connections.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
-use measure::{Latency, SliceRecorder, Slices, ThroughputRecorder};
+use measure::{Latency, LiveLatency, SliceRecorder, Slices, ThroughputRecorder};
 
 /// What is timed, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,6 +141,12 @@ impl Recorder {
     /// `SLICED` that has any.
     pub fn second(&self, second: usize) -> Option<(u64, u64)> {
         self.slices.iter().find_map(|slices| slices.samples_and_p99_ns(second))
+    }
+
+    /// Latencies of deliveries that arrived in these seconds, by bucket.
+    pub fn live(&self, seconds: Range<usize>) -> LiveLatency {
+        let response = SLICED.iter().position(|sliced| *sliced == Timing::Response);
+        response.map(|of| self.slices[of].live(seconds)).unwrap_or_default()
     }
 
     /// The seconds in which work was planned, of the first timing in `SLICED` that has samples.

@@ -11,6 +11,7 @@ use std::{
 };
 
 use codecs::VerifyLevel;
+use measure::{LiveCounts, LiveLatency};
 use tokio::sync::Notify;
 
 use crate::{
@@ -72,6 +73,8 @@ pub struct Shared {
     /// The last second, for progress: samples of all workers, and the highest p99 of a worker in
     /// nanoseconds.
     last_second: (AtomicU64, AtomicU64),
+    /// Latencies of all workers until the last second, where a coordinator shows them.
+    live: Option<Mutex<LiveLatency>>,
     /// The connections of this process; all without other agents.
     carried: Option<Vec<bool>>,
     /// How long after the start the last worker began, in nanoseconds.
@@ -116,6 +119,7 @@ impl Shared {
             outstanding: AtomicI64::new(deliveries + i64::try_from(work).expect("plans fit into memory")),
             deliveries: AtomicU64::new(0),
             last_second: (AtomicU64::new(0), AtomicU64::new(0)),
+            live: None,
             failures: Mutex::default(),
             incidents: Incidents::default(),
             known: (0..workload.readers).map(|_| Mutex::default()).collect(),
@@ -185,6 +189,31 @@ impl Shared {
     /// in nanoseconds.
     pub fn last_second(&self) -> (u64, u64) {
         (self.last_second.0.swap(0, Ordering::Relaxed), self.last_second.1.swap(0, Ordering::Relaxed))
+    }
+
+    /// Keeps what a coordinator shows, which costs a worker a look at its last second each second.
+    pub fn keep_live(&mut self) {
+        self.live = Some(Mutex::default());
+    }
+
+    /// Whether a coordinator shows what is counted.
+    pub fn is_live(&self) -> bool {
+        self.live.is_some()
+    }
+
+    /// Adds a worker's latencies of a second.
+    pub fn add_live(&self, latency: &LiveLatency) {
+        if let Some(live) = &self.live {
+            live.lock().unwrap_or_else(PoisonError::into_inner).add(latency);
+        }
+    }
+
+    /// What is counted so far; `None` when nobody shows it.
+    pub fn live(&self) -> Option<LiveCounts> {
+        let latency = *self.live.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = self.sent_ns.iter().filter(|sent| sent.load(Ordering::Relaxed) > 0).count() as u64;
+        let connections = self.connections() as u64;
+        Some(LiveCounts { connections, sent, deliveries: self.deliveries(), latency })
     }
 
     /// Subtracts `count` pieces of work; notifies [`Shared::changed`] with the last.

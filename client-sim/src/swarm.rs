@@ -26,7 +26,7 @@ use crate::{
     meters::Clocks,
     own_relay::OwnRelay,
     pacer::Pacer,
-    progress::Progress,
+    progress::{self, Progress},
     recorder::Recorder,
     share::Player,
     shared::{CLOCKS_APART, Fate, Shared},
@@ -172,6 +172,7 @@ pub async fn run(
         ..memory
     });
     let (recorder, clients) = collect(workers, &shared).await?;
+    progress::tell_all(&shared, &recorder);
     Ok(Outcome {
         recorder,
         clients,
@@ -429,9 +430,14 @@ async fn tell(shared: Arc<Shared>, recorder: Rc<RefCell<Recorder>>) {
     const SECOND: Duration = Duration::from_secs(1);
     let mut seconds = tokio::time::interval_at((shared.start() + SECOND).into(), SECOND);
     seconds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    let mut told = 0;
     loop {
         seconds.tick().await;
         let now = usize::try_from(shared.start().elapsed().as_secs()).unwrap_or(usize::MAX);
+        if shared.is_live() {
+            shared.add_live(&recorder.borrow().live(told..now));
+            told = told.max(now);
+        }
         if let Some((samples, p99_ns)) = now.checked_sub(1).and_then(|last| recorder.borrow().second(last)) {
             shared.saw(samples, p99_ns);
         }

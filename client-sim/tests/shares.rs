@@ -16,7 +16,7 @@ use std::{
 use codecs::{ClientMessage, Filter, Format, Implementation, KindClass, RelayMessage};
 use common::{Relay, program};
 use corpus::Corpus;
-use measure::{Counts, Latency, MergeError, Pace, RunRecord, Status, Validity, ValidityClass};
+use measure::{Counts, Latency, LiveCounts, MergeError, Pace, RunRecord, Status, Validity, ValidityClass};
 use nix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
 use wire::{Compression, Offer, WireLimits};
@@ -187,6 +187,11 @@ impl Setup {
 
     /// Plays the plan over so many agents, and returns their records.
     fn play(&self, relay: &Relay, of: u16, seed: &str) -> Vec<RunRecord> {
+        self.play_told(relay, of, seed).into_iter().map(|(record, _)| record).collect()
+    }
+
+    /// The same with what each agent told while it played.
+    fn play_told(&self, relay: &Relay, of: u16, seed: &str) -> Vec<(RunRecord, Vec<LiveCounts>)> {
         let mut agents: Vec<Agent> = (0..of)
             .map(|index| {
                 let flags = ["--seed", seed, "--block-id", "a"];
@@ -202,7 +207,7 @@ impl Setup {
             // Allows 3: a busy machine may make the timing of a short run invalid, but never its
             // ledger.
             assert!(matches!(ended.code, Some(0 | 3)), "{:?}: {}", ended.code, ended.text);
-            RunRecord::read(&ended.record).unwrap()
+            (RunRecord::read(&ended.record).unwrap(), ended.told)
         });
         records.collect()
     }
@@ -220,6 +225,8 @@ struct Ended {
     code: Option<i32>,
     text: String,
     record: PathBuf,
+    /// What it counted, line by line.
+    told: Vec<LiveCounts>,
 }
 
 impl Agent {
@@ -243,10 +250,14 @@ impl Agent {
 
     /// Waits for its end, with standard input open until then.
     fn end(mut self) -> Ended {
-        std::io::copy(&mut self.stdout, &mut std::io::sink()).unwrap();
+        let told = (&mut self.stdout).lines().filter_map(|line| {
+            let line: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+            Some(serde_json::from_value(line.get("so_far")?.clone()).unwrap())
+        });
+        let told = told.collect();
         let mut text = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-        Ended { code: self.child.wait().unwrap().code(), text, record: self.record }
+        Ended { code: self.child.wait().unwrap().code(), text, record: self.record, told }
     }
 }
 
@@ -305,9 +316,15 @@ fn any_number_of_agents_sends_the_same_events_with_the_same_ledger() {
     assert!(ids.len() as u64 > whole.counts.planned && whole.counts.deliveries > whole.counts.planned);
     for of in [1, 2, 7] {
         let relay = relay();
-        let records = setup.play(&relay, of, "7");
-        for record in &records {
+        let (records, told): (Vec<_>, Vec<_>) = setup.play_told(&relay, of, "7").into_iter().unzip();
+        for (record, told) in records.iter().zip(&told) {
             record.counts.balanced().unwrap();
+            assert!(told.len() >= 2 && told.is_sorted_by(|one, next| next.follows(one)), "{told:?}");
+            assert!(told.iter().rev().skip(1).all(|counts| counts.connections == record.connections));
+            let last = told.last().unwrap();
+            assert_eq!((last.connections, last.sent), (0, record.counts.planned));
+            assert_eq!(last.deliveries, record.counts.deliveries, "the last line has all");
+            assert_eq!(last.latency.samples(), samples(record, "response"));
             assert_eq!((&record.status, record.relay.is_none()), (&Status::Complete, true));
             let share = record.share.as_ref().unwrap();
             assert!(share.started_late_ns < 500_000_000, "{share:?}");

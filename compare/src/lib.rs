@@ -33,6 +33,7 @@ pub mod search;
 pub mod selftest;
 pub mod slo;
 mod stats;
+mod watched;
 
 pub use assemble::Header;
 pub use matrix::{CellSpec, Known, LinkDemand, Matrix, OverLinks, UnknownName, cells};

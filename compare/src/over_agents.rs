@@ -17,9 +17,10 @@ use codecs::Format;
 use corpus::Corpus;
 use measure::{Exit, RunRecord};
 use sha2::{Digest, Sha256};
+use tokio::time::Instant;
 use wire::Dictionary;
 
-use crate::matrix::CellSpec;
+use crate::{matrix::CellSpec, progress::Progress, watched};
 
 /// A run whose agents are there. When it is dropped they are let go.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub struct Agents {
     run: Run,
     url: String,
     answers: String,
+    /// Whether agents tell what they count.
+    live: bool,
     is_over: AtomicBool,
 }
 
@@ -40,11 +43,11 @@ pub(crate) struct Played {
 }
 
 impl Agents {
-    /// Opens a run and waits for its agents. `answers` is the file that `client-sim doctor` wrote
-    /// about the relay.
+    /// Opens a run, which agents join from then on. `answers` is the file that `client-sim doctor`
+    /// wrote about the relay. With `live` agents tell what they count while they play.
     ///
     /// # Errors
-    /// When the server does not do its part, or agents are missing.
+    /// When the server does not do its part.
     pub(crate) async fn open(
         server: Server,
         run: RunId,
@@ -52,12 +55,20 @@ impl Agents {
         identity: Identity,
         url: String,
         answers: &Path,
+        live: bool,
     ) -> Result<Agents> {
         let answers = fs::read_to_string(answers).context("cannot read what the relay answered")?;
         let spec = Spec { run, nonce: rand::random(), of, identity };
         let run = coordinate(server, spec).await?;
-        run.ready().await?;
-        Ok(Agents { run, url, answers, is_over: AtomicBool::new(false) })
+        Ok(Agents { run, url, answers, live, is_over: AtomicBool::new(false) })
+    }
+
+    /// Waits until all agents are there; `tell` hears who is missing.
+    ///
+    /// # Errors
+    /// When agents are missing in the end, or one is lost.
+    pub(crate) async fn ready(&self, tell: impl Fn(&str)) -> Result<()> {
+        Ok(watched::until_ready(&self.run, tell).await?)
     }
 
     /// Whether the run has ended: no further block can be played.
@@ -74,15 +85,22 @@ impl Agents {
         &self,
         block: Block,
         file: &Path,
-        interrupt: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
+        progress: &Progress,
+        mut interrupt: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
     ) -> Result<(Played, bool)> {
         let playing = self.run.play(block);
         tokio::pin!(playing);
-        let (outcome, interrupted) = tokio::select! {
-            outcome = playing.as_mut() => (outcome, false),
-            () = interrupt => {
-                self.run.abort("interrupted".to_owned());
-                (playing.await, true)
+        let (mut overview, mut line) = (self.run.overview(), watched::Line::default());
+        let (outcome, interrupted) = loop {
+            tokio::select! {
+                outcome = playing.as_mut() => break (outcome, false),
+                () = interrupt.as_mut() => {
+                    self.run.abort("interrupted".to_owned());
+                    break (playing.await, true);
+                }
+                Ok(()) = overview.changed(), if progress.is_live() => {
+                    progress.agents(&line.of(Instant::now(), &overview.borrow_and_update()));
+                }
             }
         };
         let played = match outcome {
@@ -118,6 +136,7 @@ impl Agents {
             implementation: cell.implementation.clone(),
             client_verify: cell.client_verify.clone(),
             batched: cell.batch_limits().is_some(),
+            live: self.live,
             rate_per_s: cell.rate_per_s,
             seed,
             seconds,

@@ -96,6 +96,11 @@ impl Progress {
         self.draw(&format!(" {second}/{of:.0} s: {samples}/s, p99 {}", milliseconds(latency_ns_p99)));
     }
 
+    /// Shows how a block goes on at all its agents.
+    pub(crate) fn agents(&self, line: &str) {
+        self.draw(line);
+    }
+
     /// What a page on a device shows of it.
     pub(crate) fn shown(&self) -> Value {
         let (done, left) = (self.finished, minutes(self.left()));
@@ -172,7 +177,7 @@ fn outcome(block: &Block) -> String {
     format!("{rate:.0}/s, p99 {p99}, {}", record.validity.class)
 }
 
-fn milliseconds(ns: u64) -> String {
+pub(crate) fn milliseconds(ns: u64) -> String {
     format!("{:.2} ms", ns as f64 / 1e6)
 }
 

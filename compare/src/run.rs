@@ -220,7 +220,7 @@ async fn run_block(
         Some(agents) => {
             let load = (seed, request.config.seconds);
             let block = agents.block((round, position), place.cell, formats(request.cells), load)?;
-            let (played, interrupted) = agents.play(block, &file, interrupt).await?;
+            let (played, interrupted) = agents.play(block, &file, progress, interrupt).await?;
             let ending =
                 Ending { exit_code: played.exit_code, tail: String::new(), timed_out: false, interrupted };
             (ending, played.failure)

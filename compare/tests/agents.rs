@@ -13,10 +13,10 @@ use std::{
 
 use agents::{Block, Commanded, Play, Player};
 use futures::future::{join_all, try_join_all};
-use measure::RunRecord;
+use measure::{LiveCounts, RunRecord};
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// A process that ends with the test.
 struct Process(Child);
@@ -137,6 +137,7 @@ fn batched_block(url: String) -> Block {
         implementation: word("library"),
         client_verify: word("none"),
         batched: true,
+        live: true,
         rate_per_s: Some(50),
         seed: 1,
         seconds: 2,
@@ -152,10 +153,13 @@ async fn players_take_every_flag_of_a_block_and_their_records_make_one() {
     let program = env!("CARGO_BIN_EXE_compare").into();
     let process = agents::Process { program, arguments: vec!["role:client".into()] };
     let (mut tell, mut prepared, mut plays) = (Vec::new(), Vec::new(), Vec::new());
+    let mut counting = Vec::new();
     for index in 0..2 {
         let (commands, told) = mpsc::channel(4);
         let (says, said) = oneshot::channel();
-        plays.push(process.play(Box::new(block.clone()), index, 2, told, says));
+        let (counts, counted) = watch::channel(LiveCounts::default());
+        plays.push(process.play(Box::new(block.clone()), index, 2, told, says, counts));
+        counting.push(counted);
         tell.push(commands);
         prepared.push(said);
     }
@@ -179,6 +183,10 @@ async fn players_take_every_flag_of_a_block_and_their_records_make_one() {
     let merged = RunRecord::merge(&records).unwrap();
     let of_block = |record: &RunRecord| record.share.as_ref().unwrap().block_id.as_deref() == Some("7e");
     assert!(records.iter().all(of_block));
+    for (record, counted) in records.iter().zip(&counting) {
+        let last = *counted.borrow();
+        assert_eq!((last.connections, last.deliveries), (0, record.counts.deliveries), "told to the end");
+    }
     assert_eq!(merged.cell.batching, "by the relay");
     assert_eq!((merged.agents.len(), merged.counts.balanced()), (2, Ok(())));
     assert!(merged.counts.acked >= 50, "{:?}", merged.counts);
@@ -207,6 +215,31 @@ fn agents_play_a_matrix_whose_records_are_merged_over_nats() {
         assert_eq!(agent.end(Duration::from_secs(5)), Some(0));
     }
     assert!(!site.result_folder().join("running").exists(), "no record is left over");
+}
+
+#[test]
+#[ignore = "needs nats-server and script of util-linux"]
+fn a_terminal_shows_the_sums_of_all_agents_over_nats() {
+    let site = site();
+    let _agents = [site.agent(0, 2, &[]), site.agent(1, 2, &[])];
+    let run = site.run(2, 3);
+    let words = [run.get_program()].into_iter().chain(run.get_args()).filter(|word| *word != "--quiet");
+    let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    let command = format!("stty rows 50 cols 250; {}", words.join(" "));
+    let shown = Command::new("script").args(["-qec", &command, "/dev/null"]).output().unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout);
+    for part in [
+        "waits for 2 agents of run run",
+        " claimed",
+        " armed",
+        " running: ",
+        "/s, p50 ",
+        " sent, ",
+        " delivered, ",
+        " connections",
+    ] {
+        assert!(shown.contains(part), "{part:?} in {shown:?}");
+    }
 }
 
 #[test]

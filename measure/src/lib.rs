@@ -19,6 +19,7 @@ mod environment;
 mod exit;
 mod latency;
 mod link;
+mod live;
 pub mod log;
 mod merge;
 mod record;
@@ -39,6 +40,7 @@ pub use environment::Environment;
 pub use exit::Exit;
 pub use latency::{Latency, LatencyError, Quantile};
 pub use link::{LinkFlow, LinkPart, LinkRecord, PartFlow, may_be_late_ns};
+pub use live::{LIVE_EDGES_NS, LiveCounts, LiveLatency};
 pub use merge::MergeError;
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,

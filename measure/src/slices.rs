@@ -1,9 +1,13 @@
 //! A run second by second, so that a reader can see whether it was the same from its beginning to
 //! its end.
 
+use std::ops::Range;
+
 use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::LiveLatency;
 
 /// The length of a slice.
 const SLICE_NS: u64 = 1_000_000_000;
@@ -82,6 +86,16 @@ impl SliceRecorder {
     pub fn samples_and_p99_ns(&self, second: usize) -> Option<(u64, u64)> {
         let latency = self.0.get(second)?.latency.as_ref()?;
         Some((latency.len(), latency.value_at_quantile(0.99)))
+    }
+
+    /// The samples that arrived in these seconds, by bucket.
+    pub fn live(&self, seconds: Range<usize>) -> LiveLatency {
+        let within = self.0.iter().take(seconds.end).skip(seconds.start);
+        let mut latency = LiveLatency::default();
+        for histogram in within.filter_map(|second| second.latency.as_ref()) {
+            latency.add(&LiveLatency::of(histogram));
+        }
+        latency
     }
 
     /// The whole seconds within `planned_ns` from the start, from the first in which something

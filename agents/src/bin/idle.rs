@@ -18,10 +18,11 @@ use agents::{
     nats::{Attendance, NatsError, Server, attend, coordinate},
     now_ns,
 };
+use measure::LiveCounts;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     task::JoinSet,
-    time::sleep,
+    time::{interval, sleep},
 };
 
 const TARGET: &str = "ws://127.0.0.1:1";
@@ -39,6 +40,7 @@ impl Player for Idle {
         _of: u16,
         mut commands: mpsc::Receiver<Commanded>,
         prepared: oneshot::Sender<Facts>,
+        counts: watch::Sender<LiveCounts>,
     ) -> Result<Ending, String> {
         let facts = Facts { plan_sha256: "idle".to_owned(), corpus_sha256: identity().corpus_sha256 };
         prepared.send(facts).map_err(|_| "the agent has stopped")?;
@@ -51,9 +53,17 @@ impl Player for Idle {
         };
         sleep(Duration::from_nanos(at_ns.saturating_sub(now_ns()))).await;
         let started_ns = now_ns();
+        let tell = async {
+            let mut seconds = interval(Duration::from_secs(1));
+            loop {
+                seconds.tick().await;
+                counts.send_modify(|counts| counts.sent += 1_000);
+            }
+        };
         let exit_code = tokio::select! {
             () = sleep(Duration::from_secs(block.play.seconds.into())) => 0,
             _ = commands.recv() => 5,
+            () = tell, if block.play.live => 0,
         };
         Ok(Ending { exit_code: Some(exit_code), record: record(started_ns) })
     }
@@ -77,6 +87,7 @@ fn block(position: u32, seconds: u32) -> Block {
         implementation: word("library"),
         client_verify: word("none"),
         batched: false,
+        live: true,
         rate_per_s: None,
         seed: 1,
         seconds,

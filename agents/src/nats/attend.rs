@@ -13,8 +13,9 @@ use async_nats::{
 };
 use bytes::Bytes;
 use futures::StreamExt;
+use measure::LiveCounts;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     time::{self, timeout},
 };
 
@@ -87,6 +88,7 @@ pub async fn attend<P: Player>(
         playing: None,
         publishing: None,
         prepared: None,
+        counts: None,
         tell: None,
         mismatched: 0,
     };
@@ -107,8 +109,15 @@ pub async fn attend<P: Player>(
             Some(message) = aborts.next(), if !is_lost => part.aborted(message),
             Some(message) = pings.next(), if !is_lost => part.pinged(message).await,
             Some(message) = commands.next(), if !is_lost => part.commanded(message).await,
+            counts = next(&mut part.counts) => part.agent.counted(counts),
             ending = of(&mut part.playing) => {
                 part.playing = None;
+                // What the player counted at its end is told with it.
+                if let Some(counts) = part.counts.take()
+                    && counts.borrow().has_changed()
+                {
+                    part.agent.counted(*counts.borrow());
+                }
                 part.agent.ended(now_ns(), ending);
             }
             published = of(&mut part.publishing) => {
@@ -139,6 +148,16 @@ async fn of<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
         Some(future) => future.await,
         None => std::future::pending().await,
     }
+}
+
+/// Waits for what the player counts next.
+async fn next(counts: &mut Option<watch::Receiver<LiveCounts>>) -> LiveCounts {
+    if let Some(counts) = counts
+        && counts.changed().await.is_ok()
+    {
+        return *counts.borrow_and_update();
+    }
+    std::future::pending().await
 }
 
 async fn subscribe(link: &Link, subject: String) -> Result<Subscriber, NatsError> {
@@ -214,6 +233,7 @@ struct Part<'a, P> {
     playing: Option<Playing<'a>>,
     publishing: Option<Publishing>,
     prepared: Option<oneshot::Receiver<Facts>>,
+    counts: Option<watch::Receiver<LiveCounts>>,
     tell: Option<mpsc::Sender<Commanded>>,
     mismatched: u64,
 }
@@ -261,9 +281,10 @@ impl<P: Player> Part<'_, P> {
                 Output::Prepare(block) => {
                     let (tell, told) = mpsc::channel(4);
                     let (says, prepared) = oneshot::channel();
-                    (self.tell, self.prepared) = (Some(tell), Some(prepared));
+                    let (counts, counted) = watch::channel(LiveCounts::default());
+                    (self.tell, self.prepared, self.counts) = (Some(tell), Some(prepared), Some(counted));
                     let Attendance { index, of, .. } = *self.attendance;
-                    self.playing = Some(Box::pin(self.player.play(block, index, of, told, says)));
+                    self.playing = Some(Box::pin(self.player.play(block, index, of, told, says, counts)));
                 }
                 Output::Start { at_ns } => self.tell(Commanded::Start { at_ns }),
                 Output::Stop => self.tell(Commanded::Stop),

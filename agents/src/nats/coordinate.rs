@@ -14,7 +14,7 @@ use async_nats::{
 use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::{
     runtime,
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     task, time,
 };
 
@@ -26,6 +26,7 @@ use crate::{
     agent::Ending,
     coordinator::{Coordinator, Order, Part},
     message::{Abort, Command, MESSAGE_BYTES, Ping, Pong, RECORD_BYTES, Reply, RunState, decode, encode},
+    overview::Overview,
     player::now_ns,
     spec::{Block, BlockKey, Spec},
     times::{SILENCE_NS, STOP_NS},
@@ -33,6 +34,9 @@ use crate::{
 
 /// Time for the run's last messages to leave.
 const LEAVES_WITHIN: Duration = Duration::from_secs(2);
+
+/// Between two overviews of one state.
+const SHOWS_EVERY_NS: u64 = 250_000_000;
 
 /// For a record of a block that was aborted: it is there, or it never comes.
 const PARTIAL_WITHIN: Duration = Duration::from_millis(500);
@@ -58,6 +62,7 @@ enum Ask {
 #[derive(Debug)]
 pub struct Run {
     asks: mpsc::UnboundedSender<Ask>,
+    overview: watch::Sender<Overview>,
     thread: Option<thread::JoinHandle<u64>>,
 }
 
@@ -76,6 +81,11 @@ impl Run {
     /// When the run ends before the block does. Every later block fails, too.
     pub async fn play(&self, block: Block) -> Result<Vec<Part>, Aborted> {
         self.ask(|answer| Ask::Play(Box::new(block), answer)).await
+    }
+
+    /// The run as it is at any time, for who watches. Costs nothing while nobody does.
+    pub fn overview(&self) -> watch::Receiver<Overview> {
+        self.overview.subscribe()
     }
 
     /// Ends the run early; a block under way fails.
@@ -118,11 +128,13 @@ impl Drop for Run {
 pub async fn coordinate(server: Server, spec: Spec) -> Result<Run, NatsError> {
     let (asks, asked) = mpsc::unbounded_channel();
     let (opened, opens) = oneshot::channel();
+    let (overview, _) = watch::channel(Overview::open(spec.of));
+    let shows = overview.clone();
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error: io::Error| NatsError::server("start")(error.into()))?;
     let thread = thread::Builder::new().name("coordinator".to_owned()).spawn(move || {
         runtime.block_on(async move {
-            match Desk::open(&server, spec).await {
+            match Desk::open(&server, spec, shows).await {
                 Ok(desk) => {
                     // Without a receiver nobody waits for the run, and `asked` is closed.
                     let _ = opened.send(Ok(()));
@@ -137,7 +149,7 @@ pub async fn coordinate(server: Server, spec: Spec) -> Result<Run, NatsError> {
     });
     let thread = thread.map_err(|error| NatsError::server("start")(error.into()))?;
     opens.await.unwrap_or(Err(NatsError::Lost))?;
-    Ok(Run { asks, thread: Some(thread) })
+    Ok(Run { asks, overview, thread: Some(thread) })
 }
 
 /// What came of a request.
@@ -173,11 +185,13 @@ struct Desk {
     of: u16,
     /// The block under way or last played.
     block: Option<BlockKey>,
+    overview: watch::Sender<Overview>,
+    shown_ns: u64,
     mismatched: u64,
 }
 
 impl Desk {
-    async fn open(server: &Server, spec: Spec) -> Result<Desk, NatsError> {
+    async fn open(server: &Server, spec: Spec, overview: watch::Sender<Overview>) -> Result<Desk, NatsError> {
         let link = server.connect(&format!("coordinator, run {}", spec.run)).await?;
         let jetstream = link.jetstream();
         let bucket = bucket(&jetstream).await?;
@@ -206,6 +220,8 @@ impl Desk {
             writer,
             waiting: Waiting::default(),
             block: None,
+            overview,
+            shown_ns: 0,
             mismatched: 0,
         })
     }
@@ -218,6 +234,7 @@ impl Desk {
         let mut is_lost = false;
         loop {
             self.obey().await;
+            self.show();
             self.answer(is_lost).await;
             let is_over = self.coordinator.aborted().is_some();
             tokio::select! {
@@ -237,6 +254,17 @@ impl Desk {
             }
         }
         self.end(is_lost).await
+    }
+
+    /// Shows who watches how the run is.
+    fn show(&mut self) {
+        let now_ns = now_ns();
+        let is_new = self.overview.borrow().state != *self.coordinator.state();
+        let is_due = now_ns >= self.shown_ns.saturating_add(SHOWS_EVERY_NS);
+        if self.overview.receiver_count() > 0 && (is_new || is_due) {
+            self.overview.send_replace(self.coordinator.overview(now_ns));
+            self.shown_ns = now_ns;
+        }
     }
 
     fn play(&mut self, block: &Block, answer: oneshot::Sender<Result<Vec<Part>, Aborted>>) {

@@ -4,7 +4,7 @@ use std::{
     env,
     ffi::OsString,
     fs,
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     path::Path,
 };
 
@@ -19,6 +19,7 @@ use crate::{
     args::{AgentFlags, Run},
     matrix::CellSpec,
     over_agents::{self, Agents},
+    plan::Profile,
     run::Interrupt,
 };
 
@@ -67,19 +68,33 @@ pub(super) fn gather(flags: &Run, url: &str, answers: &Path, cells: &[CellSpec])
     let (Some(server), Some(of)) = (flags.over.server(), flags.over.agents) else { return Ok(None) };
     over_agents::check(&flags.client_args, cells)?;
     let identity = over_agents::identity(flags.corpus.as_deref())?;
-    if !flags.quiet {
-        let _ = writeln!(io::stderr(), "waits for {of} agents of run {}", flags.over.run);
-    }
+    let tell = |line: &str| {
+        if !flags.quiet {
+            let _ = writeln!(io::stderr(), "{line}");
+        }
+    };
+    tell(&format!("waits for {of} agents of run {}", flags.over.run));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let opening = Agents::open(server, flags.over.run.clone(), of, identity, url.to_owned(), answers);
+    let live = is_live(flags.profile, !flags.quiet && io::stderr().is_terminal());
+    let opening = async {
+        let run = flags.over.run.clone();
+        let agents = Agents::open(server, run, of, identity, url.to_owned(), answers, live).await?;
+        agents.ready(tell).await?;
+        anyhow::Ok(Some(agents))
+    };
     runtime.context("cannot start the runtime")?.block_on(async {
         let mut interrupt = Interrupt::listen()?;
         tokio::select! {
-            opened = opening => opened.map(Some),
+            opened = opening => opened,
             // Ends the run, so that its name is free again.
             () = interrupt.wait() => bail!("interrupted before the agents were there"),
         }
     })
+}
+
+/// Whether agents tell what they count: where somebody watches, and never beside what is published.
+fn is_live(profile: Profile, is_watched: bool) -> bool {
+    is_watched && profile != Profile::Publish
 }
 
 /// Keeps a partial record that nobody could take.
@@ -89,4 +104,16 @@ fn keep(flags: &AgentFlags, key: BlockKey, ending: &Ending) -> Result<()> {
     fs::write(&name, &ending.record).with_context(|| format!("cannot write {name}"))?;
     let _ = writeln!(io::stderr(), "partial record: {name}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_count_for_who_watches_and_never_beside_what_is_published() {
+        assert!(is_live(Profile::Quick, true) && is_live(Profile::Standard, true));
+        assert!(!is_live(Profile::Publish, true), "a measurement alone");
+        assert!(!is_live(Profile::Quick, false), "nobody watches");
+    }
 }

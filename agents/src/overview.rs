@@ -1,0 +1,84 @@
+//! A run as its coordinator sees it while it lasts, for who watches: nothing of it enters a result.
+
+use measure::LiveCounts;
+
+use crate::message::{Phase, RunState};
+
+/// A run at one instant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Overview {
+    /// The state of the run.
+    pub state: RunState,
+    /// Each agent, in order.
+    pub agents: Vec<Seen>,
+    /// What all agents count in the block under way or last played.
+    pub block: LiveCounts,
+    /// What all agents counted in the whole run. Its connections are the block's.
+    pub run: LiveCounts,
+    /// Blocks whose records are all there.
+    pub blocks_merged: u64,
+    /// Counts of agents that were refused, because no player can count so.
+    pub counts_refused: u64,
+}
+
+/// What is known of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Seen {
+    /// Nobody answers for its slot yet.
+    Missing,
+    /// It was there, and leaves two pings unanswered.
+    Late,
+    /// It is so far.
+    In(Phase),
+}
+
+impl Seen {
+    /// All of them, in the order of a run.
+    pub const ALL: [Seen; 10] = [
+        Seen::Missing,
+        Seen::Late,
+        Seen::In(Phase::Claimed),
+        Seen::In(Phase::Preparing),
+        Seen::In(Phase::Prepared),
+        Seen::In(Phase::Armed),
+        Seen::In(Phase::Running),
+        Seen::In(Phase::Drained),
+        Seen::In(Phase::Published),
+        Seen::In(Phase::Stopped),
+    ];
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Seen::Missing => "missing",
+            Seen::Late => "late",
+            Seen::In(Phase::Claimed) => "claimed",
+            Seen::In(Phase::Preparing) => "preparing",
+            Seen::In(Phase::Prepared) => "prepared",
+            Seen::In(Phase::Armed) => "armed",
+            Seen::In(Phase::Running) => "running",
+            Seen::In(Phase::Drained) => "drained",
+            Seen::In(Phase::Published) => "published",
+            Seen::In(Phase::Stopped) => "stopped",
+        }
+    }
+}
+
+impl Overview {
+    /// A run of so many agents of which none is there.
+    pub fn open(of: u16) -> Overview {
+        Overview {
+            state: RunState::Open,
+            agents: vec![Seen::Missing; usize::from(of)],
+            block: LiveCounts::default(),
+            run: LiveCounts::default(),
+            blocks_merged: 0,
+            counts_refused: 0,
+        }
+    }
+
+    /// The agents that are seen so, from 0.
+    pub fn agents_in(&self, seen: Seen) -> impl Iterator<Item = u16> {
+        (0..).zip(&self.agents).filter(move |(_, found)| **found == seen).map(|(index, _)| index)
+    }
+}

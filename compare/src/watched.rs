@@ -1,0 +1,165 @@
+//! What people see of a run over agents while it lasts.
+
+use std::{fmt::Write, time::Duration};
+
+use agents::{
+    Overview, Phase, RunState, Seen,
+    nats::{Aborted, Run},
+};
+use measure::LiveCounts;
+use tokio::time::{Instant, interval_at};
+
+use crate::progress::milliseconds;
+
+/// Between two lines about agents that are waited for.
+const WAITS_EVERY: Duration = Duration::from_secs(5);
+
+/// Most agents that a line names.
+const NAMED: usize = 10;
+
+/// Waits until all agents are there, and says from time to time who is not.
+///
+/// # Errors
+/// When agents are missing in the end, or one is lost.
+pub(crate) async fn until_ready(run: &Run, tell: impl Fn(&str)) -> Result<(), Aborted> {
+    let overview = run.overview();
+    let mut lines = interval_at(Instant::now() + WAITS_EVERY, WAITS_EVERY);
+    let ready = run.ready();
+    tokio::pin!(ready);
+    loop {
+        tokio::select! {
+            ready = ready.as_mut() => return ready,
+            _ = lines.tick() => {
+                let seen = overview.borrow().clone();
+                let there = seen.agents.len() - seen.agents_in(Seen::Missing).count();
+                let missing = named(seen.agents_in(Seen::Missing));
+                tell(&format!("{there} of {} agents are there; missing: {missing}", seen.agents.len()));
+            }
+        }
+    }
+}
+
+/// One line about a run, made anew as it goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    /// When the deliveries of a block were last looked at, and how many there were.
+    before: Option<(Instant, u64)>,
+    per_second: Option<u64>,
+}
+
+impl Line {
+    /// The state, who lags behind, and what all agents count.
+    pub(crate) fn of(&mut self, now: Instant, run: &Overview) -> String {
+        self.look(now, run);
+        let mut line = format!(" {}", run.state.name());
+        for seen in [Seen::Missing, Seen::Late] {
+            if run.agents.contains(&seen) {
+                // Writing to a string does not fail.
+                let _ = write!(line, ", {} {}", seen.name(), named(run.agents_in(seen)));
+            }
+        }
+        if let Some((word, behind)) = behind(run) {
+            let _ = write!(line, ", waits for {} ({word})", named(behind.into_iter()));
+        }
+        let LiveCounts { connections, sent, deliveries, latency } = &run.block;
+        let quantile = |name, q| Some(format!("{name} {}", milliseconds(latency.quantile_ns(q)?)));
+        let counts = [
+            self.per_second.map(|per_second| format!("{per_second}/s")),
+            quantile("p50", 0.5),
+            quantile("p99", 0.99),
+            Some(format!("{sent} sent, {deliveries} delivered, {connections} connections")),
+        ];
+        if sent + deliveries > 0 {
+            let counts: Vec<String> = counts.into_iter().flatten().collect();
+            let _ = write!(line, ": {}", counts.join(", "));
+        }
+        line
+    }
+
+    /// Deliveries a second, over a second or more.
+    fn look(&mut self, now: Instant, run: &Overview) {
+        let deliveries = run.block.deliveries;
+        let before =
+            self.before.filter(|(_, before)| deliveries >= *before && run.state == RunState::Running);
+        let Some((then, before)) = before else {
+            (self.before, self.per_second) = (Some((now, deliveries)), None);
+            return;
+        };
+        let elapsed = now - then;
+        if elapsed >= Duration::from_secs(1) {
+            let per_second = u128::from(deliveries - before) * 1_000 / elapsed.as_millis();
+            self.per_second = u64::try_from(per_second).ok();
+            self.before = Some((now, deliveries));
+        }
+    }
+}
+
+/// The agents that are less far than others, while a barrier waits for them.
+fn behind(run: &Overview) -> Option<(&'static str, Vec<u16>)> {
+    let phases = || {
+        run.agents.iter().filter_map(|seen| match seen {
+            Seen::In(phase) if *phase != Phase::Stopped => Some(*phase),
+            _ => None,
+        })
+    };
+    let (least, most) = (phases().min()?, phases().max()?);
+    let seen = Seen::In(least);
+    (least < most).then(|| (seen.name(), run.agents_in(seen).collect()))
+}
+
+/// The first of these agents, and how many more there are.
+fn named(agents: impl Iterator<Item = u16>) -> String {
+    let all: Vec<String> = agents.map(|index| index.to_string()).collect();
+    match all.len() {
+        0 => "none".to_owned(),
+        1..=NAMED => all.join(", "),
+        count => format!("{} and {} more", all[..NAMED].join(", "), count - NAMED),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn overview(state: RunState, agents: &[Seen], sent: u64, deliveries: u64) -> Overview {
+        let block = LiveCounts { connections: 4, sent, deliveries, ..LiveCounts::default() };
+        let of = u16::try_from(agents.len()).unwrap();
+        Overview { state, agents: agents.to_vec(), block, ..Overview::open(of) }
+    }
+
+    const RUNNING: Seen = Seen::In(Phase::Running);
+
+    #[test]
+    fn a_line_has_the_state_sums_and_the_rate_of_the_last_second() {
+        let mut line = Line::default();
+        let began = Instant::now();
+        let mut at = |ms, deliveries| {
+            let mut run = overview(RunState::Running, &[RUNNING, RUNNING], 9, deliveries);
+            run.block.latency.buckets[4] = 200;
+            line.of(began + Duration::from_millis(ms), &run)
+        };
+        let first = at(0, 100);
+        let expected = " running: p50 1.50 ms, p99 1.99 ms, 9 sent, 100 delivered, 4 connections";
+        assert_eq!(first, expected);
+        assert!(!at(900, 200).contains("/s"), "a second is not yet over");
+        assert!(at(2_000, 2_100).starts_with(" running: 1000/s, p50 1.50 ms"));
+        assert!(at(2_500, 2_200).contains("1000/s"), "until the next second");
+        assert!(at(3_000, 2_600).contains("500/s"));
+        let next = overview(RunState::Claimed, &[RUNNING; 2], 0, 0);
+        assert_eq!(line.of(began + Duration::from_secs(9), &next), " claimed", "a block begins anew");
+    }
+
+    #[test]
+    fn agents_that_are_missing_late_or_behind_are_named() {
+        let prepared = Seen::In(Phase::Prepared);
+        let agents = [prepared, Seen::Late, Seen::In(Phase::Preparing), prepared, Seen::Missing];
+        let run = overview(RunState::Claimed, &agents, 0, 0);
+        assert_eq!(
+            Line::default().of(Instant::now(), &run),
+            " claimed, missing 4, late 1, waits for 2 (preparing)",
+            "agent 0 and 3 are as far as any"
+        );
+        assert_eq!(named(0..10), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9");
+        assert_eq!(named(0..64), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 54 more");
+    }
+}
