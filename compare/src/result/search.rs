@@ -91,8 +91,8 @@ pub enum ProbeOutcome {
     /// The SLO did not hold, and it was the relay: its cores were full, its queue grew, events were
     /// lost, or the bounds were missed by more than the generator was late.
     Fail,
-    /// The SLO did not hold, and it was the generator; or the client had not ended in its time, with
-    /// its events to sign and to send, and was stopped.
+    /// The SLO did not hold, and it was the generator; or the client had not ended in its time,
+    /// with its events to sign and to send, and was stopped.
     GeneratorLimit,
     /// The host was busy, the run failed in another way or there were too few answers: nothing is
     /// said about the rate, which is probed again.
