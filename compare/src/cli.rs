@@ -245,7 +245,10 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
     cells.retain(|cell| flags.measures(cell));
     let git = git::current();
     let mut config = flags.config(matrix.scenarios);
-    let arguments = || refused(&flags.client_args, flags.instructions).map(str::to_owned);
+    let arguments = || {
+        let over = flags.over.refusal(flags.profile);
+        refused(&flags.client_args, flags.instructions).or(over).map(str::to_owned)
+    };
     if let Some(reason) = arguments().or_else(|| refusal(flags.profile, &config, git.as_ref(), known)) {
         let _ = writeln!(io::stderr(), "error: {reason}");
         return Ok(Exit::Usage);

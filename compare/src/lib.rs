@@ -20,6 +20,7 @@ mod git;
 mod grants;
 mod matrix;
 pub mod merged;
+mod metrics;
 pub mod over_agents;
 mod plan;
 mod precision;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use agents::{
-    Block, Ending, Identity, Part, Play, RunId, Spec,
+    Block, Ending, Identity, Overview, Part, Play, RunId, Spec,
     nats::{Aborted, Run, Server, coordinate},
 };
 use anyhow::{Context, Result, ensure};
@@ -17,7 +17,7 @@ use codecs::Format;
 use corpus::Corpus;
 use measure::{Exit, RunRecord};
 use sha2::{Digest, Sha256};
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use wire::Dictionary;
 
 use crate::{matrix::CellSpec, progress::Progress, watched};
@@ -61,6 +61,11 @@ impl Agents {
         let spec = Spec { run, nonce: rand::random(), of, identity };
         let run = coordinate(server, spec).await?;
         Ok(Agents { run, url, answers, live, is_over: AtomicBool::new(false) })
+    }
+
+    /// The run as it is at any time.
+    pub(crate) fn overview(&self) -> watch::Receiver<Overview> {
+        self.run.overview()
     }
 
     /// Waits until all agents are there; `tell` hears who is missing.

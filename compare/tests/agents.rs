@@ -4,8 +4,9 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
-    path::PathBuf,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
@@ -239,6 +240,140 @@ fn a_terminal_shows_the_sums_of_all_agents_over_nats() {
         " connections",
     ] {
         assert!(shown.contains(part), "{part:?} in {shown:?}");
+    }
+}
+
+/// The ports on which a process listens.
+fn listening(pid: u32) -> Vec<u16> {
+    // A process that has ended has none.
+    let open: Vec<String> = (fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten())
+        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+        .map(|target| target.to_string_lossy().into_owned())
+        .collect();
+    let tables = ["tcp", "tcp6"]
+        .map(|table| fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default());
+    let port = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (_, port) = fields.get(1)?.rsplit_once(':')?;
+        // 0A is LISTEN (proc_net_tcp of the kernel's documentation).
+        let is_own = fields.get(3) == Some(&"0A") && open.contains(&format!("socket:[{}]", fields.get(9)?));
+        is_own.then(|| u16::from_str_radix(port, 16).unwrap())
+    };
+    tables.iter().flat_map(|table| table.lines()).filter_map(port).collect()
+}
+
+/// The metrics at an address; `None` once nobody listens.
+fn scrape(address: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    // The process may end meanwhile.
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text"), "{head}");
+    body.ends_with("# EOF\n").then(|| body.to_owned())
+}
+
+/// The value of a sample, named as it is written.
+fn value(metrics: &str, sample: &str) -> u64 {
+    let named = metrics.lines().filter_map(|line| line.split_once(' ')).find(|(name, _)| *name == sample);
+    let (_, value) = named.unwrap_or_else(|| panic!("no {sample} in\n{metrics}"));
+    value.parse().unwrap()
+}
+
+/// Has the parser of the Prometheus project read metrics, by the grammar of OpenMetrics.
+fn foreign_families(metrics: &str, folder: &Path) -> String {
+    let file = folder.join("metrics.txt");
+    fs::write(&file, metrics).unwrap();
+    let parse =
+        "import sys; from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
+print(' '.join(f'{f.name}:{f.type}:{f.unit}' for f in parse(open(sys.argv[1]).read())))";
+    let output = Command::new("python3").args(["-c", parse]).arg(file).output().unwrap();
+    assert!(output.status.success(), "{}\n{metrics}", said(&output));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+#[ignore = "needs nats-server and python3 with prometheus-client"]
+fn metrics_that_a_foreign_parser_reads_agree_with_the_ledger_over_nats() {
+    let site = site();
+    let _agents = [site.agent(0, 2, &[]), site.agent(1, 2, &[])];
+    let mut run = Process(site.run(2, 3).args(["--metrics-listen", "127.0.0.1:0"]).spawn().unwrap());
+    let mut lines = BufReader::new(run.0.stderr.take().unwrap()).lines();
+    let address = lines.find_map(|line| {
+        line.unwrap()
+            .strip_prefix("metrics at http://")
+            .and_then(|line| line.strip_suffix("/metrics"))
+            .map(str::to_owned)
+    });
+    let address = address.unwrap();
+    assert!(address.ends_with(&format!(":{}", listening(run.0.id())[0])));
+    assert_eq!(listening(run.0.id()).len(), 1, "no other port");
+    let mut scrapes: Vec<String> = Vec::new();
+    while let Some(metrics) = scrape(&address) {
+        if scrapes.last() != Some(&metrics) {
+            scrapes.push(metrics);
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    let code = run.end(Duration::from_secs(10));
+    assert!(matches!(code, Some(0 | 3)), "{code:?}");
+    let families = "nsim_run_state:gauge: nsim_agents:gauge: nsim_connections:gauge: nsim_events_sent:counter: \
+         nsim_deliveries:counter: nsim_blocks_merged:counter: nsim_counts_refused:counter: \
+         nsim_delivery_latency_seconds:histogram:seconds";
+    let (first, last) = (scrapes.first().unwrap(), scrapes.last().unwrap());
+    for metrics in [first, &scrapes[scrapes.len() / 2], last] {
+        assert_eq!(foreign_families(metrics, site.folder.path()), families);
+    }
+    for sample in ["nsim_events_sent_total", "nsim_deliveries_total", "nsim_delivery_latency_seconds_count"] {
+        let values: Vec<u64> = scrapes.iter().map(|metrics| value(metrics, sample)).collect();
+        assert!(values.is_sorted(), "{sample} falls: {values:?}");
+        let grew = values.windows(2).filter(|pair| pair[0] < pair[1]).count();
+        assert!(grew >= 4, "{sample} grows within blocks: {values:?}");
+    }
+    let was = |sample: &str, wanted| scrapes.iter().any(|metrics| value(metrics, sample) == wanted);
+    assert!(was("nsim_agents{state=\"running\"}", 2) && was("nsim_run_state{state=\"running\"}", 1));
+    let text = fs::read_to_string(site.result_folder().join("result.json")).unwrap();
+    let result: Value = serde_json::from_str(&text).unwrap();
+    let blocks =
+        || result["cells"].as_array().unwrap().iter().flat_map(|cell| cell["blocks"].as_array().unwrap());
+    let ledger =
+        |count: &str| blocks().map(|block| block["record"]["counts"][count].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(value(last, "nsim_deliveries_total"), ledger("deliveries"));
+    assert_eq!(value(last, "nsim_events_sent_total"), ledger("planned"));
+    assert_eq!(value(last, "nsim_blocks_merged_total"), blocks().count() as u64);
+    assert_eq!(value(last, "nsim_counts_refused_total"), 0);
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn without_being_asked_a_coordinator_listens_nowhere_over_nats() {
+    let site = site();
+    let _agents = [site.agent(0, 2, &[]), site.agent(1, 2, &[])];
+    let mut run = Process(site.run(2, 1).spawn().unwrap());
+    while run.0.try_wait().unwrap().is_none() {
+        assert_eq!(listening(run.0.id()), [0_u16; 0]);
+        thread::sleep(Duration::from_millis(300));
+    }
+}
+
+#[test]
+fn metrics_are_refused_beside_what_is_published_and_without_agents() {
+    let nats = ["--nats", "nats://127.0.0.1:1", "--agents", "1", "--url", "ws://127.0.0.1:1"];
+    let listen = ["--metrics-listen", "127.0.0.1:0"];
+    for (args, says) in [
+        (
+            [&nats[..], &listen, &["--profile", "publish"]].concat(),
+            "--metrics-listen has agents count while they measure",
+        ),
+        (listen.to_vec(), "--nats"),
+    ] {
+        let output = compare().arg("run").args(&args).output().unwrap();
+        assert!(
+            output.status.code() == Some(2) && said(&output).contains(says),
+            "{args:?}: {}",
+            said(&output)
+        );
     }
 }
 

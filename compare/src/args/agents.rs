@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use agents::{RunId, nats::Server};
 use clap::Args;
 
+use crate::plan::Profile;
+
 /// Where coordinator and agents meet.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Meeting {
@@ -47,6 +49,10 @@ pub(crate) struct OverAgents {
     /// Root certificates (PEM) to trust for tls:// beside the system's
     #[arg(long, requires = "nats", value_name = "FILE")]
     pub(crate) nats_ca: Option<PathBuf>,
+    /// Serve what is seen of the run at http://HOST:PORT/metrics while it lasts, for Prometheus;
+    /// not with --profile publish
+    #[arg(long, requires = "nats", value_name = "HOST:PORT")]
+    pub(crate) metrics_listen: Option<String>,
 }
 
 impl OverAgents {
@@ -54,6 +60,14 @@ impl OverAgents {
     pub(crate) fn server(&self) -> Option<Server> {
         let url = self.nats.clone()?;
         Some(Server { url, credentials: self.nats_creds.clone(), ca: self.nats_ca.clone() })
+    }
+
+    /// Why metrics are not served.
+    pub(crate) fn refusal(&self, profile: Profile) -> Option<&'static str> {
+        (self.metrics_listen.is_some() && profile == Profile::Publish).then_some(
+            "--metrics-listen has agents count while they measure, and what is published is measured with nothing \
+             beside it: leave it out, or take --profile standard",
+        )
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
     ffi::OsString,
     fs,
     io::{self, IsTerminal, Write},
+    net::TcpListener,
     path::Path,
 };
 
@@ -18,6 +19,7 @@ use measure::Exit;
 use crate::{
     args::{AgentFlags, Run},
     matrix::CellSpec,
+    metrics,
     over_agents::{self, Agents},
     plan::Profile,
     run::Interrupt,
@@ -75,10 +77,16 @@ pub(super) fn gather(flags: &Run, url: &str, answers: &Path, cells: &[CellSpec])
     };
     tell(&format!("waits for {of} agents of run {}", flags.over.run));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let live = is_live(flags.profile, !flags.quiet && io::stderr().is_terminal());
+    let metrics = flags.over.metrics_listen.as_deref().map(listen).transpose()?;
+    let is_watched = metrics.is_some() || (!flags.quiet && io::stderr().is_terminal());
+    let live = is_live(flags.profile, is_watched);
     let opening = async {
         let run = flags.over.run.clone();
         let agents = Agents::open(server, run, of, identity, url.to_owned(), answers, live).await?;
+        if let Some(listener) = metrics {
+            let address = metrics::serve(listener, agents.overview()).context("cannot serve metrics")?;
+            let _ = writeln!(io::stderr(), "metrics at http://{address}/metrics");
+        }
         agents.ready(tell).await?;
         anyhow::Ok(Some(agents))
     };
@@ -90,6 +98,10 @@ pub(super) fn gather(flags: &Run, url: &str, answers: &Path, cells: &[CellSpec])
             () = interrupt.wait() => bail!("interrupted before the agents were there"),
         }
     })
+}
+
+fn listen(address: &str) -> Result<TcpListener> {
+    TcpListener::bind(address).with_context(|| format!("cannot listen on --metrics-listen {address}"))
 }
 
 /// Whether agents tell what they count: where somebody watches, and never beside what is published.
