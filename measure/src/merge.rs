@@ -372,6 +372,10 @@ fn agent(share: &ShareRecord, record: &RunRecord, first: &Environment) -> AgentR
         connections: record.connections,
         client_cpu: record.client_cpu,
         started_late_ns: share.started_late_ns,
+        elapsed_ns: record.elapsed_ns,
+        cores: record.usable_cores.map(|cores| cores.clients),
+        send_lag_ns_p99: record.latency.get("send_lag").and_then(|lag| lag.quantile_ns(0.99).ns()),
+        deliveries_lost: record.counts.deliveries_lost,
         environment: differs.then(|| record.environment.clone()),
     }
 }

@@ -50,7 +50,27 @@ pub struct AgentRecord {
     pub client_cpu: CpuTime,
     /// From the plan's time zero to the instant at which its last worker began.
     pub started_late_ns: u64,
+    /// Wall time of its load.
+    #[serde(default)]
+    pub elapsed_ns: u64,
+    /// The cores that its clients can keep busy, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<u64>,
+    /// p99 of its send lag, where it sent enough for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_lag_ns_p99: Option<u64>,
+    /// Deliveries that its subscribers were owed and did not get.
+    #[serde(default)]
+    pub deliveries_lost: u64,
     /// Its machine, where that differs from the machine of agent 0 in more than the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<Environment>,
+}
+
+impl AgentRecord {
+    /// Its CPU time as a share of what its cores could give; `None` where they are not known.
+    pub fn utilisation(&self) -> Option<f64> {
+        let capacity_ns = self.cores?.saturating_mul(self.elapsed_ns);
+        (capacity_ns > 0).then(|| self.client_cpu.total_ns as f64 / capacity_ns as f64)
+    }
 }

@@ -217,6 +217,11 @@ fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
         body.push_str("<h3>Populations</h3>\n");
         body.push_str(&table_html(&populations, &ids));
     }
+    if let Some((agents, note)) = load.agents_apart() {
+        body.push_str("<h3>Agents that differ from the others</h3>\n");
+        body.push_str(&table_html(&agents, &vec![""; agents.rows.len()]));
+        add(body, format_args!("<p>{}</p>\n", escape(&note)));
+    }
     if let Some(allocations) = load.allocations() {
         body.push_str("<h3>Allocations</h3>\n");
         body.push_str(&table_html(&allocations, &load.row_ids(false)));

@@ -1,6 +1,7 @@
 //! From a result to tables, figures, verdicts and `derived.json`: pure functions of the result
 //! file.
 
+mod agents;
 mod answer;
 mod break_even;
 mod browser;

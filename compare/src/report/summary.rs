@@ -80,6 +80,10 @@ pub fn summary(result: &ResultFile) -> String {
         if let Some((populations, _)) = load.populations() {
             line(&mut text, format_args!("\n### Populations\n\n{}", populations.markdown().trim_end()));
         }
+        if let Some((agents, note)) = load.agents_apart() {
+            let heading = "### Agents that differ from the others";
+            line(&mut text, format_args!("\n{heading}\n\n{}\n{note}", agents.markdown()));
+        }
         if let Some(allocations) = load.allocations() {
             line(&mut text, format_args!("\n### Allocations\n\n{}", allocations.markdown().trim_end()));
         }

@@ -9,7 +9,7 @@ use crate::merged::Merged;
 /// Share of its cores' time beyond which a process is saturated. The mean wait of a queue at 0.9 is
 /// nine service times (M/M/1: ρ/(1−ρ); Kleinrock, Queueing Systems, volume 1, 1975), so small
 /// differences in cost decide it.
-const SATURATED_ABOVE: f64 = 0.90;
+pub(crate) const SATURATED_ABOVE: f64 = 0.90;
 
 /// CPU time of a cell's processes as shares of what their cores could give.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,0 +1,118 @@
+//! Agents of a run over several machines that differ from the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use measure::AgentRecord;
+
+use super::{
+    number,
+    table::{NOTHING, Table},
+    utilisation::SATURATED_ABOVE,
+    view::LoadView,
+};
+
+/// Twice the bound within which starts are common, and as much again for threads to wake.
+const LATE_MS: f64 = 20.0;
+
+/// Differences of send lag below this one are those of timers.
+const LAG_MS: f64 = 1.0;
+
+/// What is looked at of each agent in each block.
+struct Fact {
+    heading: &'static str,
+    /// In the unit of the heading; `None` where it is not known.
+    of: fn(&AgentRecord) -> Option<f64>,
+    /// Whether an agent's own differs from what is usual.
+    differs: fn(f64, f64) -> bool,
+}
+
+const FACTS: [Fact; 4] = [
+    Fact {
+        heading: "start late ms",
+        of: |agent| Some(agent.started_late_ns as f64 / 1e6),
+        differs: |own, usual| own > usual + LATE_MS,
+    },
+    Fact {
+        heading: "CPU % of its cores",
+        of: |agent| Some(agent.utilisation()? * 100.0),
+        differs: |own, usual| own > SATURATED_ABOVE * 100.0 && usual <= SATURATED_ABOVE * 100.0,
+    },
+    Fact {
+        heading: "send lag p99 ms",
+        of: |agent| Some(agent.send_lag_ns_p99? as f64 / 1e6),
+        differs: |own, usual| own > 2.0 * usual && own > usual + LAG_MS,
+    },
+    Fact {
+        heading: "lost deliveries",
+        of: |agent| Some(agent.deliveries_lost as f64),
+        differs: |own, usual| own > 2.0 * usual,
+    },
+];
+
+/// An agent's blocks in which it differs.
+#[derive(Default)]
+struct Apart {
+    blocks: usize,
+    /// Its own value and the usual one in the block where they are furthest apart.
+    furthest: [Option<(f64, f64)>; FACTS.len()],
+}
+
+impl LoadView<'_> {
+    /// One row for each agent that differs from the others in a block, and what that means; `None`
+    /// where all are alike. Blocks that are left out count, too: an agent may be why.
+    pub(crate) fn agents_apart(&self) -> Option<(Table, String)> {
+        let records =
+            self.cells.iter().flat_map(|view| &view.cell.blocks).filter_map(|block| block.record.as_ref());
+        let blocks: Vec<&[AgentRecord]> =
+            records.map(|record| record.agents.as_slice()).filter(|agents| agents.len() > 1).collect();
+        let mut apart: BTreeMap<u16, Apart> = BTreeMap::new();
+        for agents in &blocks {
+            look(agents, &mut apart);
+        }
+        let headings = ["agent", "blocks"].into_iter().chain(FACTS.iter().map(|fact| fact.heading));
+        let row = |(index, one): (&u16, &Apart)| {
+            let shown = |furthest: &Option<(f64, f64)>| match furthest {
+                Some((own, usual)) => format!("{} ({})", number::short(*own), number::short(*usual)),
+                None => NOTHING.to_owned(),
+            };
+            let names = [index.to_string(), format!("{} of {}", one.blocks, blocks.len())];
+            names.into_iter().chain(one.furthest.iter().map(shown)).collect()
+        };
+        let rows: Vec<Vec<String>> = apart.iter().map(row).collect();
+        let note = format!(
+            "An agent stands here when in a block it began over {LATE_MS} ms after the others, used over {:.0} % of its cores \
+             where the others did not, had a send lag p99 of over twice theirs and {LAG_MS} ms more, or lost over twice as \
+             many deliveries. In brackets are the others, by their median; figures are of the block with the largest \
+             difference.",
+            SATURATED_ABOVE * 100.0
+        );
+        (!rows.is_empty())
+            .then(|| (Table { names: 1, headings: headings.map(str::to_owned).collect(), rows }, note))
+    }
+}
+
+/// Adds what differs in one block.
+fn look(agents: &[AgentRecord], apart: &mut BTreeMap<u16, Apart>) {
+    let mut differing = BTreeSet::new();
+    for (place, fact) in FACTS.iter().enumerate() {
+        let known = || agents.iter().filter_map(|agent| Some((agent.index, (fact.of)(agent)?)));
+        let Some(usual) = lower_median(known().map(|(_, value)| value)) else { continue };
+        for (index, own) in known().filter(|(_, own)| (fact.differs)(*own, usual)) {
+            differing.insert(index);
+            let furthest = &mut apart.entry(index).or_default().furthest[place];
+            if furthest.is_none_or(|(most, least)| own - usual > most - least) {
+                *furthest = Some((own, usual));
+            }
+        }
+    }
+    for index in differing {
+        apart.entry(index).or_default().blocks += 1;
+    }
+}
+
+/// The lower of two in the middle, so that of two agents one can differ from the other.
+fn lower_median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().checked_sub(1)? / 2).copied()
+}

@@ -1,0 +1,111 @@
+//! Agents that differ from the others of their run stand in the report, and others do not.
+
+use measure::{AgentRecord, RunRecord, UsableCores};
+
+use crate::common::{PLAIN, record, result};
+use compare::{ResultFile, report};
+
+const HEADING: &str = "Agents that differ from the others";
+
+fn agent(index: u16) -> AgentRecord {
+    AgentRecord {
+        index,
+        connections: 5,
+        client_cpu: measure::CpuTime { total_ns: 500_000_000, user_ns: None, system_ns: None },
+        started_late_ns: 300_000,
+        elapsed_ns: 2_000_000_000,
+        cores: Some(1),
+        send_lag_ns_p99: Some(200_000),
+        deliveries_lost: 0,
+        environment: None,
+    }
+}
+
+/// A result over four agents, changed in the first block of each cell.
+fn result_with(change: impl Fn(&mut [AgentRecord])) -> ResultFile {
+    result("standard", 6, &[], |id, round, _| {
+        let mut agents: Vec<AgentRecord> = (0..4).map(agent).collect();
+        if round == 0 {
+            change(&mut agents);
+        }
+        RunRecord {
+            agents,
+            usable_cores: Some(UsableCores { relay: None, clients: 4 }),
+            ..record(id, 1, PLAIN)
+        }
+    })
+}
+
+/// The rows of the summary's table, and whether summary and page agree that there is one.
+fn rows(result: &ResultFile) -> Vec<String> {
+    let (summary, page) = (report::summary(result), report::html(result).unwrap());
+    assert_eq!(summary.contains(HEADING), page.contains(HEADING));
+    let Some((_, section)) = summary.split_once(HEADING) else { return Vec::new() };
+    section
+        .lines()
+        .skip_while(|line| !line.starts_with("| ---"))
+        .skip(1)
+        .take_while(|line| line.starts_with('|'))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn agents_that_are_alike_have_no_row() {
+    assert_eq!(rows(&result_with(|_| {})), [""; 0]);
+    let all =
+        |change: fn(&mut AgentRecord)| move |agents: &mut [AgentRecord]| agents.iter_mut().for_each(change);
+    let full = |agent: &mut AgentRecord| agent.client_cpu.total_ns = 1_950_000_000;
+    for same in [
+        full as fn(&mut AgentRecord),
+        |agent| agent.started_late_ns = 400_000_000,
+        |agent| agent.send_lag_ns_p99 = Some(50_000_000),
+        |agent| agent.deliveries_lost = 9,
+        |agent| agent.send_lag_ns_p99 = None,
+        |agent| agent.cores = None,
+    ] {
+        assert_eq!(rows(&result_with(all(same))), [""; 0], "all alike, however bad");
+    }
+    for near in [
+        (|agent| agent.started_late_ns = 20_000_000) as fn(&mut AgentRecord),
+        |agent| agent.client_cpu.total_ns = 1_800_000_000,
+        |agent| agent.send_lag_ns_p99 = Some(1_190_000),
+        |agent| agent.send_lag_ns_p99 = None,
+    ] {
+        assert_eq!(rows(&result_with(|agents| near(&mut agents[2]))), [""; 0], "within the criterion");
+    }
+}
+
+#[test]
+fn an_agent_that_differs_has_a_row_with_what_differs_alone() {
+    for (change, row) in [
+        (
+            (|agent| agent.started_late_ns = 41_000_000) as fn(&mut AgentRecord),
+            "| 2 | 3 of 18 | 41 (0.3) | – | – | – |",
+        ),
+        (|agent| agent.client_cpu.total_ns = 1_900_000_000, "| 2 | 3 of 18 | – | 95 (25) | – | – |"),
+        (|agent| agent.send_lag_ns_p99 = Some(1_300_000), "| 2 | 3 of 18 | – | – | 1.3 (0.2) | – |"),
+        (|agent| agent.deliveries_lost = 1, "| 2 | 3 of 18 | – | – | – | 1 (0) |"),
+    ] {
+        assert_eq!(rows(&result_with(|agents| change(&mut agents[2]))), [row]);
+    }
+    let two = rows(&result_with(|agents| {
+        agents[3].deliveries_lost = 7;
+        agents[0].started_late_ns = 30_000_000;
+        agents[0].deliveries_lost = 2;
+    }));
+    assert_eq!(two, ["| 0 | 3 of 18 | 30 (0.3) | – | – | 2 (0) |", "| 3 | 3 of 18 | – | – | – | 7 (0) |"]);
+}
+
+#[test]
+fn of_two_agents_the_worse_differs_and_one_alone_never_does() {
+    let some = |count: u16| {
+        result("standard", 6, &[], move |id, _, _| {
+            let mut agents: Vec<AgentRecord> = (0..count).map(agent).collect();
+            agents[0].deliveries_lost = 5;
+            RunRecord { agents, ..record(id, 1, PLAIN) }
+        })
+    };
+    assert_eq!(rows(&some(1)), [""; 0]);
+    assert_eq!(rows(&some(2)), ["| 0 | 18 of 18 | – | – | – | 5 (0) |"]);
+}
