@@ -7,7 +7,7 @@ use codecs::{Format, Implementation, VerifyLevel};
 use link::Link;
 use wire::Compression;
 
-use crate::{scenario::Scenario, share::Share};
+use crate::{scenario::Scenario, workload::Share};
 
 /// A swarm of simulated Nostr clients.
 ///

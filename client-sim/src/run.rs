@@ -26,10 +26,10 @@ use crate::{
     play::{Played, play},
     record::{self, Facts},
     scenario::Scenario,
-    share::{Orders, Player, Share},
+    share::{Orders, Player},
     summary,
     swarm::{self, Outcome},
-    workload::{Over, Role, Workload},
+    workload::{Over, Role, Share, Workload},
 };
 
 /// Plans, prepares, runs and writes the record.

@@ -3,8 +3,6 @@
 
 use std::{
     io::{BufRead, BufReader, Read, stdin},
-    num::NonZeroU16,
-    str::FromStr,
     thread,
     time::{Duration, Instant},
 };
@@ -12,7 +10,7 @@ use std::{
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
-use crate::inputs::print;
+use crate::{inputs::print, workload::Share};
 
 /// The longest line of a coordinator, with the newline at its end.
 const LINE_BYTES: u64 = 1 << 10;
@@ -22,37 +20,6 @@ const AHEAD: Duration = Duration::from_millis(500);
 
 /// The start is at most so far ahead: beyond it the instant is of another clock.
 const FAR_AHEAD: Duration = Duration::from_secs(3_600);
-
-/// Which part of a plan a process plays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
-    /// The agent, from 0.
-    pub index: u16,
-    /// How many agents play the plan.
-    pub of: NonZeroU16,
-}
-
-impl Share {
-    /// All of a plan.
-    pub const WHOLE: Share = Share { index: 0, of: NonZeroU16::MIN };
-}
-
-impl FromStr for Share {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Share, String> {
-        let known = || {
-            let (index, of) = text.split_once('/')?;
-            let share = Share { index: index.parse().ok()?, of: of.parse().ok()? };
-            (share.index < share.of.get()).then_some(share)
-        };
-        known().ok_or_else(|| {
-            format!(
-                "{text:?} is no share of a plan; expected I/N, as in 0/4: I from 0 to N - 1, N at most 65535"
-            )
-        })
-    }
-}
 
 /// The player of a share: which share of which plan, and what its coordinator says.
 #[derive(Debug, Clone)]
@@ -228,16 +195,6 @@ fn ahead(start_ns: u64, now_ns: u64) -> Result<Duration, StartError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_share_is_below_its_number() {
-        let share = |index, of| Ok(Share { index, of: NonZeroU16::new(of).unwrap() });
-        assert_eq!("0/1".parse::<Share>(), share(0, 1));
-        assert_eq!("65534/65535".parse::<Share>(), share(65_534, 65_535));
-        for text in ["", "/", "0", "1/1", "0/0", "-1/2", "0/65536", "1/2/3", "a/b", "0 /2"] {
-            assert!(text.parse::<Share>().unwrap_err().contains("expected I/N"), "{text}");
-        }
-    }
 
     #[test]
     fn what_is_no_order_stops() {

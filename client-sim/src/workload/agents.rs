@@ -1,9 +1,40 @@
 //! Splits a plan between agents: processes that play one plan together, each on its part of the
 //! connections.
 
-use std::{collections::HashSet, num::NonZeroU16};
+use std::{collections::HashSet, num::NonZeroU16, str::FromStr};
 
 use super::{Reading, Task, Workload};
+
+/// Which part of a plan a process plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// The agent, from 0.
+    pub index: u16,
+    /// How many agents play the plan.
+    pub of: NonZeroU16,
+}
+
+impl Share {
+    /// All of a plan.
+    pub const WHOLE: Share = Share { index: 0, of: NonZeroU16::MIN };
+}
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Share, String> {
+        let known = || {
+            let (index, of) = text.split_once('/')?;
+            let share = Share { index: index.parse().ok()?, of: of.parse().ok()? };
+            (share.index < share.of.get()).then_some(share)
+        };
+        known().ok_or_else(|| {
+            format!(
+                "{text:?} is no share of a plan; expected I/N, as in 0/4: I from 0 to N - 1, N at most 65535"
+            )
+        })
+    }
+}
 
 impl Workload {
     /// The agent that carries each connection, from 0, when `of` agents play the plan together.
@@ -49,6 +80,16 @@ mod tests {
         let mut scenario = Scenario::load(scenario).unwrap();
         scenario.set_publish_rate(100.0).ok(); // where it has one: a signature is slow without optimisation
         Workload::plan(&scenario, corpus, seed, &[Format::JSON]).unwrap()
+    }
+
+    #[test]
+    fn a_share_is_below_its_number() {
+        let share = |index, of| Ok(Share { index, of: NonZeroU16::new(of).unwrap() });
+        assert_eq!("0/1".parse::<Share>(), share(0, 1));
+        assert_eq!("65534/65535".parse::<Share>(), share(65_534, 65_535));
+        for text in ["", "/", "0", "1/1", "0/0", "-1/2", "0/65536", "1/2/3", "a/b", "0 /2"] {
+            assert!(text.parse::<Share>().unwrap_err().contains("expected I/N"), "{text}");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ use corpus::Corpus;
 use link::Link;
 use wire::Compression;
 
+pub use self::agents::Share;
 use crate::{
     bits::Bits,
     scenario::{Access, Arrival, Connect, Request, Scenario},
