@@ -10,7 +10,10 @@ use codecs::Format;
 use corpus::Corpus;
 use wire::ClientTls;
 
-use crate::{scenario::Scenario, workload::Workload};
+use crate::{
+    scenario::Scenario,
+    workload::{Share, Workload},
+};
 
 /// A mistake in the command line, the scenario or the corpus; the text says how to correct it.
 #[derive(Debug, thiserror::Error)]
@@ -35,14 +38,25 @@ pub(crate) fn load(
     Ok((scenario, corpus))
 }
 
-/// Plans the scenario over the corpus.
+/// Plans the whole scenario over the corpus.
 pub(crate) fn plan_over(
     scenario: &Scenario,
     corpus: &Corpus,
     seed: u64,
     formats: &[Format],
 ) -> anyhow::Result<Workload> {
-    Workload::plan(scenario, corpus, seed, formats)
+    plan_share_over(scenario, corpus, seed, formats, Share::WHOLE)
+}
+
+/// Plans an agent's share of the scenario over the corpus.
+pub(crate) fn plan_share_over(
+    scenario: &Scenario,
+    corpus: &Corpus,
+    seed: u64,
+    formats: &[Format],
+    share: Share,
+) -> anyhow::Result<Workload> {
+    Workload::plan_share(scenario, corpus, seed, formats, share)
         .with_context(|| format!("cannot play scenario {} with corpus {}", scenario.name, corpus.name))
 }
 

@@ -181,7 +181,7 @@ pub fn active_spans(workload: &Workload, outcome: &Outcome) -> Vec<(u64, u64)> {
         let first_ns = nanos(workload.first_due());
         return union_of_spans([(first_ns, first_ns + elapsed_ns(workload, outcome))]);
     }
-    union_of_spans(outcome.clients.iter().flat_map(|client| client.report.busy_ns.iter().copied()))
+    union_of_spans(outcome.clients.iter().flat_map(|(_, client)| client.report.busy_ns.iter().copied()))
 }
 
 /// The spans of envelope throughput in nanoseconds from the start, disjoint and in ascending order,
@@ -191,9 +191,9 @@ pub fn active_spans(workload: &Workload, outcome: &Outcome) -> Vec<(u64, u64)> {
 pub fn throughput_spans(workload: &Workload, outcome: &Outcome) -> (Vec<(u64, u64)>, u64) {
     const STREAM_NS: u64 = 100_000_000;
     const BURST_NS: u64 = 10_000_000;
-    let last_ns = outcome.clients.iter().map(|c| c.report.last_ns).max().unwrap_or(0);
+    let last_ns = outcome.clients.iter().map(|(_, c)| c.report.last_ns).max().unwrap_or(0);
     let (spans, wanted_ns) = if workload.publications.is_empty() {
-        let busy = outcome.clients.iter().flat_map(|client| client.report.busy_ns.iter().copied());
+        let busy = outcome.clients.iter().flat_map(|(_, client)| client.report.busy_ns.iter().copied());
         (union_of_spans(busy), BURST_NS)
     } else {
         let last_due_ns = workload.publications.last().map_or(0, |publication| nanos(publication.at));
@@ -212,7 +212,7 @@ fn without(spans: &[(u64, u64)], (from, to): (u64, u64)) -> Vec<(u64, u64)> {
 
 /// Nanoseconds from the first instant at which something was due to the last answer.
 pub fn elapsed_ns(workload: &Workload, outcome: &Outcome) -> u64 {
-    let last_ns = outcome.clients.iter().map(|c| c.report.last_ns).max().unwrap_or(0);
+    let last_ns = outcome.clients.iter().map(|(_, c)| c.report.last_ns).max().unwrap_or(0);
     last_ns.saturating_sub(nanos(workload.first_due()))
 }
 

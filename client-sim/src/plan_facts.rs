@@ -51,7 +51,8 @@ impl PlanFacts {
         PlanFacts::by_agent(workload, NonZeroU16::MIN).pop().expect("one agent has one share")
     }
 
-    /// Adds up the share of each of `of` agents, by [`Workload::agents`]. All but
+    /// Adds up the share of each of `of` agents, by [`Workload::agents`]. Of a plan for one agent
+    /// the others have their users and connections alone. All but
     /// [`PlanFacts::live_deliveries_timed`] and [`PlanFacts::due_per_s_max`] add up to the facts of
     /// the whole.
     pub fn by_agent(workload: &Workload, of: NonZeroU16) -> Vec<PlanFacts> {
@@ -120,6 +121,8 @@ fn add_connections(workload: &Workload, agents: &[usize], facts: &mut [PlanFacts
         facts.connections += 1;
         facts.connections_made += u64::from(role.connects_before());
     }
+    let elsewhere = workload.elsewhere.iter().flat_map(|others| &others.made);
+    facts.iter_mut().zip(elsewhere).for_each(|(facts, made)| facts.connections_made += made);
 }
 
 fn add_sessions(

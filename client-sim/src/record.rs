@@ -65,13 +65,16 @@ pub(crate) struct Prepared {
 
 /// Closes the ledger, judges the validity and fills in the record.
 pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> RunRecord {
-    let reports: Vec<&Report> = outcome.clients.iter().map(|client| &client.report).collect();
+    // Other agents' clients report nothing here.
+    let nothing = Report::default();
+    let mut reports = vec![&nothing; shared.workload.roles.len()];
+    outcome.clients.iter().for_each(|(id, client)| reports[*id] = &client.report);
     let counts = ledger::close(shared, &reports, outcome.incomplete.is_none());
     let populations = populations(shared, &outcome, &reports, facts);
     let elapsed_ns = ledger::elapsed_ns(&shared.workload, &outcome);
     let active_spans = ledger::active_spans(&shared.workload, &outcome);
     let (spans, interval_ns) = ledger::throughput_spans(&shared.workload, &outcome);
-    let traffic = outcome.clients.iter().fold(Traffic::default(), |sum, client| sum + client.traffic);
+    let traffic = outcome.clients.iter().fold(Traffic::default(), |sum, (_, client)| sum + client.traffic);
     let mut validity = judge(shared, &outcome, counts, facts);
     if let Some(faults) = facts.relay.as_ref().map(|relay| &relay.faults).filter(|faults| !faults.is_empty())
     {
@@ -260,14 +263,14 @@ fn populations(
             let role = &workload.roles[id];
             shared.carries(id) && (role.label, role.speaks) == (label, speaks)
         };
-        let ones = || outcome.clients.iter().enumerate().filter(|(id, _)| is_one(*id));
+        let ones = || outcome.clients.iter().filter(|(id, _)| is_one(*id));
         let traffic = ones().fold(Traffic::default(), |sum, (_, client)| sum + client.traffic);
         PopulationRecord {
             name: label.map(|label| workload.labels[label].clone()),
             format: speaks.format.unwrap_or(agreement.format).to_string(),
             compression: speaks.compression.unwrap_or(agreement.compression).label(),
             link: several_links.then(|| link(speaks.over).map_or_else(|| NO_LINK.to_owned(), Link::label)),
-            connections: ones().count() as u64,
+            connections: (0..workload.roles.len()).filter(|id| is_one(*id)).count() as u64,
             counts: ledger::close_of(shared, reports, outcome.incomplete.is_none(), is_one),
             to_relay: flow(traffic.sent),
             to_client: flow(traffic.received),
@@ -281,8 +284,8 @@ fn compression_memory(outcome: &Outcome, facts: &Facts<'_>) -> Option<Compressio
     if facts.prepared.agreement.compression == Compression::None {
         return None;
     }
-    let connections: u64 = outcome.clients.iter().map(|client| client.connections).sum();
-    let memories = || outcome.clients.iter().map(|client| client.compression_memory);
+    let connections: u64 = outcome.clients.iter().map(|(_, client)| client.connections).sum();
+    let memories = || outcome.clients.iter().map(|(_, client)| client.compression_memory);
     let own: usize = memories().map(|memory| memory.own_bytes).sum();
     let shared = memories().map(|memory| memory.shared_bytes).max().unwrap_or(0);
     let relay = facts.relay_totals;

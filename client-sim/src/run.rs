@@ -19,7 +19,7 @@ use crate::{
     },
     expect, floor,
     incidents::Incidents,
-    inputs::{UsageError, load, plan_over, print, report, trusted},
+    inputs::{UsageError, load, plan_share_over, print, report, trusted},
     links::{self, Links},
     own_relay::OwnRelay,
     plan_facts::PlanFacts,
@@ -53,6 +53,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let share = args.share.unwrap_or(Share::WHOLE);
     let shares = PlanFacts::by_agent(&workload, share.of);
     let plan_facts = &shares[usize::from(share.index)];
+    let delivers = workload.reads_elsewhere() || shares.iter().any(|facts| facts.deliveries() > 0);
     let connections = usize::try_from(plan_facts.connections)?;
     dial::raise_descriptor_limit(connections).map_err(UsageError)?;
     let environment = Environment::collect();
@@ -98,7 +99,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         stopped.as_ref().and_then(|stopped| serde_json::from_str(stopped.as_deref().ok()?).ok());
     let mut record = record::record(&shared, outcome, &facts);
     record.latency_bounds = expect::latency_bounds(&scenario);
-    let delivers = shares.iter().any(|facts| facts.deliveries() > 0);
     let expected = expect::expectations(&scenario, &record, plan_facts, delivers);
     match &mut record.share {
         // Only all agents together can meet them.
@@ -205,7 +205,7 @@ fn links_of(args: &Args, workload: &Workload) -> Vec<(Link, u64)> {
 
 /// The relay's first notice or refusal, or else why it ended the connection of a slow reader.
 fn first_complaint(outcome: &Outcome) -> Option<String> {
-    let reports = || outcome.clients.iter().map(|client| &client.report);
+    let reports = || outcome.clients.iter().map(|(_, client)| &client.report);
     let complaint = reports().find_map(|report| report.complaint.clone());
     let cut_off = || reports().find_map(|report| report.cut_off.as_ref());
     complaint.or_else(|| cut_off().map(|why| format!("to a slow reader, {why}")))
@@ -256,7 +256,8 @@ fn plan_within_rules(
 ) -> anyhow::Result<Workload> {
     let formats: Vec<_> =
         Format::core().chain([args.format]).chain(args.comparable_with.iter().copied()).collect();
-    let mut workload = plan_over(scenario, corpus, seed, &formats).map_err(UsageError)?;
+    let share = args.share.unwrap_or(Share::WHOLE);
+    let mut workload = plan_share_over(scenario, corpus, seed, &formats, share).map_err(UsageError)?;
     check_spoken(args, &workload).map_err(UsageError)?;
     check_share(args, &workload).map_err(UsageError)?;
     if let Some(url) = &args.url {
@@ -274,7 +275,7 @@ fn plan_within_rules(
         );
         scenario.rules = answers.rules;
         if corpus.events.iter().any(|event| scenario.rules.refuses(event, json_bytes(event)).is_some()) {
-            workload = plan_over(scenario, corpus, seed, &formats)?;
+            workload = plan_share_over(scenario, corpus, seed, &formats, share)?;
         }
     }
     if let Some(reason) = scenario.too_few_bursts(scenario.seconds).filter(|_| !args.quiet) {

@@ -83,8 +83,8 @@ pub struct Options {
 pub struct Outcome {
     /// The timings of all clients.
     pub recorder: Recorder,
-    /// The result of each client, in the order of the plan.
-    pub clients: Vec<ClientOutcome>,
+    /// The results of this process's clients, each with its connection, in the order of the plan.
+    pub clients: Vec<(usize, ClientOutcome)>,
     /// CPU time of this process from start to end.
     pub client_cpu: CpuTime,
     /// CPU time of the relay from start to end.
@@ -171,7 +171,7 @@ pub async fn run(
         relay_peak_bytes: options.relay_pid.and_then(memory::resident).map(|relay| relay.peak_bytes),
         ..memory
     });
-    let (recorder, clients) = collect(workers, &shared).await?;
+    let (recorder, clients) = collect(workers).await?;
     progress::tell_all(&shared, &recorder);
     Ok(Outcome {
         recorder,
@@ -225,7 +225,7 @@ fn never_began(shared: &Shared, reason: String) -> Outcome {
     shared.set_start(Instant::now());
     Outcome {
         recorder: Recorder::default(),
-        clients: shared.workload.roles.iter().map(|_| ClientOutcome::default()).collect(),
+        clients: Vec::new(),
         client_cpu: CpuTime::default(),
         relay_cpu: None,
         allocations: None,
@@ -238,11 +238,11 @@ fn never_began(shared: &Shared, reason: String) -> Outcome {
 }
 
 /// Joins the workers: their timings together, and what each client brought back, in the order of
-/// the plan; other agents' clients bring nothing.
+/// the plan.
 ///
 /// # Errors
 /// The first failure that is a cause; [`NotStarted`] follows from another.
-async fn collect(workers: Vec<Worker>, shared: &Shared) -> anyhow::Result<(Recorder, Vec<ClientOutcome>)> {
+async fn collect(workers: Vec<Worker>) -> anyhow::Result<WorkerReport> {
     let mut recorder = Recorder::default();
     let mut clients = Vec::new();
     let mut failures = Vec::new();
@@ -260,9 +260,8 @@ async fn collect(workers: Vec<Worker>, shared: &Shared) -> anyhow::Result<(Recor
     if let Some(cause) = failures.into_iter().next() {
         return Err(cause);
     }
-    let mut outcomes: Vec<_> = shared.workload.roles.iter().map(|_| ClientOutcome::default()).collect();
-    clients.into_iter().for_each(|(id, outcome)| outcomes[id] = outcome);
-    Ok((recorder, outcomes))
+    clients.sort_unstable_by_key(|(id, _)| *id);
+    Ok((recorder, clients))
 }
 
 /// Waits until everything is answered, a connection fails, the relay is silent for too long, or the

@@ -1,9 +1,10 @@
 //! Splits a plan between agents: processes that play one plan together, each on its part of the
 //! connections.
 
-use std::{collections::HashSet, num::NonZeroU16, str::FromStr};
+use std::{collections::HashSet, num::NonZeroU16, str::FromStr, time::Duration};
 
 use super::{Reading, Task, Workload};
+use crate::scenario::{Arrival, Connect, Request, Scenario};
 
 /// Which part of a plan a process plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +18,11 @@ pub struct Share {
 impl Share {
     /// All of a plan.
     pub const WHOLE: Share = Share { index: 0, of: NonZeroU16::MIN };
+
+    /// The agent of a user.
+    fn agent_of(self, user: usize) -> usize {
+        user % usize::from(self.of.get())
+    }
 }
 
 impl FromStr for Share {
@@ -36,14 +42,58 @@ impl FromStr for Share {
     }
 }
 
+/// What an agent knows of the sessions of other agents, whose requests it does not plan.
+#[derive(Debug, Clone)]
+pub struct Elsewhere {
+    share: Share,
+    /// Clients that read from several relays: they come first among the users.
+    readers: usize,
+    /// When the last of these sessions ends, from the start.
+    pub(super) end: Duration,
+    /// Whether any of them follows another.
+    pub(super) follows: bool,
+    /// The connections that they make, by agent.
+    pub(crate) made: Vec<u64>,
+}
+
+impl Elsewhere {
+    /// `None` for a whole plan.
+    pub(super) fn new(scenario: &Scenario, share: Share) -> Option<Elsewhere> {
+        let of = usize::from(share.of.get());
+        let readers = scenario.fan_in.iter().map(|fan_in| fan_in.clients).sum();
+        let made = vec![0; of];
+        (of > 1).then_some(Elsewhere { share, readers, end: Duration::ZERO, follows: false, made })
+    }
+
+    /// Whether another agent has this connection, which is of no client with several relays.
+    pub(super) fn has(&self, connection: usize) -> bool {
+        self.share.agent_of(self.readers + connection) != usize::from(self.share.index)
+    }
+
+    /// Adds the sessions of such a connection, due at these instants.
+    pub(super) fn add(&mut self, connection: usize, request: &Request, due: &[Duration]) {
+        let stay = Duration::from_millis(request.stay_ms.unwrap_or(0));
+        self.end = due.iter().map(|at| *at + stay).fold(self.end, Duration::max);
+        self.follows |= due.len() > 1 && matches!(request.arrival, Arrival::Closed { .. });
+        if matches!(request.connect, Connect::Again | Connect::PerSession) {
+            self.made[self.share.agent_of(self.readers + connection)] += due.len() as u64;
+        }
+    }
+}
+
 impl Workload {
     /// The agent that carries each connection, from 0, when `of` agents play the plan together.
     ///
     /// Users go to the agents in turn, so that each agent has its part of every population and all
-    /// connections of its users. An agent's share follows from seed, index and `of` alone: each
-    /// agent computes the whole plan, because it receives what others publish.
+    /// connections of its users. An agent's share follows from seed, index and `of` alone.
     pub fn agents(&self, of: NonZeroU16) -> Vec<usize> {
-        self.users().into_iter().map(|user| user % usize::from(of.get())).collect()
+        let share = Share { index: 0, of };
+        self.users().into_iter().map(|user| share.agent_of(user)).collect()
+    }
+
+    /// Whether other agents have connections that read.
+    pub(crate) fn reads_elsewhere(&self) -> bool {
+        self.elsewhere.is_some() && self.roles.iter().any(|role| !matches!(role.task, Task::Publisher { .. }))
     }
 
     /// Whether each connection is one of agent `index`, when `of` agents play the plan together.
@@ -74,7 +124,7 @@ mod tests {
     use corpus::Corpus;
 
     use super::*;
-    use crate::scenario::Scenario;
+    use crate::plan_facts::PlanFacts;
 
     fn plan(corpus: &Corpus, scenario: &str, seed: u64) -> Workload {
         let mut scenario = Scenario::load(scenario).unwrap();
@@ -130,6 +180,62 @@ mod tests {
             let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
             assert!(most - least <= 1, "{scenario} {population:?}: {counts:?}");
         }
+    }
+
+    /// What a connection subscribes to, and what it does in its sessions, in the order of these.
+    fn reads(plan: &Workload, connection: usize) -> String {
+        let live = |places: &[u32]| -> Vec<_> {
+            let one = |place: &u32| &plan.live[*place as usize];
+            places
+                .iter()
+                .map(one)
+                .map(|live| (&live.filter, live.matches.iter().collect::<Vec<_>>()))
+                .collect()
+        };
+        let sessions = (0_u32..).zip(&plan.sessions).filter(|(_, session)| session.connection == connection);
+        let sessions = sessions.map(|(n, session)| {
+            let next = session.next.map(|next| next - n);
+            let asks = (&session.steps, &session.reconciliation, live(&session.live));
+            format!("{:?}", (session.at, asks, session.stay, next, session.think, session.follows))
+        });
+        format!("{:?} {:?}", live(plan.roles[connection].filters()), sessions.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_share_planned_alone_is_that_of_the_whole_plan_and_nobody_elses() {
+        let corpus = Corpus::bundled();
+        let of = NonZeroU16::new(3).unwrap();
+        let mut left_out = 0;
+        for name in Scenario::names() {
+            let mut scenario = Scenario::load(name).unwrap();
+            scenario.set_publish_rate(100.0).ok();
+            let whole = Workload::plan(&scenario, &corpus, 1, &[Format::JSON]).unwrap();
+            let facts = PlanFacts::by_agent(&whole, of);
+            for index in 0..of.get() {
+                let share = Share { index, of };
+                let own = Workload::plan_share(&scenario, &corpus, 1, &[Format::JSON], share).unwrap();
+                assert_eq!(own.sha256(), whole.sha256(), "{name}");
+                assert_eq!(
+                    (own.last_due(), own.is_closed()),
+                    (whole.last_due(), whole.is_closed()),
+                    "{name}"
+                );
+                assert_eq!((own.users(), &own.publications), (whole.users(), &whole.publications), "{name}");
+                let carried = own.carried_by(index, of);
+                for connection in (0..carried.len()).filter(|connection| carried[*connection]) {
+                    assert_eq!(reads(&own, connection), reads(&whole, connection), "{name}: {connection}");
+                }
+                left_out += whole.sessions.len() - own.sessions.len();
+                let own_facts = PlanFacts::by_agent(&own, of);
+                assert_eq!(own_facts[usize::from(index)], facts[usize::from(index)], "{name}");
+                let made =
+                    |facts: &[PlanFacts]| facts.iter().map(|one| one.connections_made).collect::<Vec<_>>();
+                assert_eq!(made(&own_facts), made(&facts), "{name}: all know who connects how often");
+                let asked = own.asked();
+                assert!(whole.asked().iter().all(|event| asked.contains(event)), "{name}");
+            }
+        }
+        assert!(left_out > 1_000, "{left_out} sessions of others are not planned");
     }
 
     #[test]

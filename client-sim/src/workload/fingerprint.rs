@@ -1,15 +1,22 @@
 //! Did two machines compute the same plan?
 
-use codecs::{ClientMessage, Filter, Format};
 use corpus::Fingerprint;
 use sha2::{Digest, Sha256};
 
-use super::{Flood, Live, PlannedRequest, Publication, Reconciliation, Role, Session, Speaks, Workload};
-use crate::schedule::nanos;
+use super::{Flood, Publication, Role, Speaks, Task, Workload};
+use crate::{scenario::Scenario, schedule::nanos};
+
+/// What sessions and live subscriptions follow from, beside the events.
+pub(super) fn inputs(scenario: &Scenario, seed: u64) -> [u8; 32] {
+    let Scenario { subscribe, request, fan_in, reconcile, phase, seconds, .. } = scenario;
+    let text = format!("{seed} {seconds} {phase:?} {subscribe:?} {request:?} {fan_in:?} {reconcile:?}");
+    Sha256::digest(text).into()
+}
 
 impl Workload {
-    /// SHA-256, in hex, of what is due and what must come of it: events, connections, instants,
-    /// requests, answers.
+    /// SHA-256, in hex, of what all agents of a plan must have alike: events, connections,
+    /// publications with their instants, and what sessions and live subscriptions follow from.
+    /// These stand for themselves: an agent plans its own alone.
     ///
     /// For machines that are to play one plan together. One seed is not enough: instants come from
     /// the logarithm of the C library, whose last bit may differ between versions and processors.
@@ -24,8 +31,8 @@ impl Workload {
             links,
             publications,
             floods,
-            sessions,
-            live,
+            sessions: _, // follow from `inputs`, as the next one does
+            live: _,
             warm_up,
             readers: _, // in the roles
             frame_bytes,
@@ -33,6 +40,8 @@ impl Workload {
             tolerates_seam: _, // decided when a relay is known
             fresh: _,          // in the events, as the next one is
             set_aside: _,
+            elsewhere: _, // what is left out, by agent
+            inputs,
             index: _,
             publication_of: _,
         } = self;
@@ -40,8 +49,8 @@ impl Workload {
         hash.bytes(Fingerprint::of(events).as_bytes());
         hash.numbers([*stored as u64, u64::from(*auth)]);
         hash.text(&format!("{labels:?} {warm_up:?} {frame_bytes:?}"));
-        let lengths =
-            [links.len(), roles.len(), publications.len(), floods.len(), sessions.len(), live.len()];
+        hash.bytes(inputs);
+        let lengths = [links.len(), roles.len(), publications.len(), floods.len()];
         hash.numbers(lengths.map(|length| length as u64));
         links.iter().for_each(|link| hash.text(&link.spelled_out()));
         roles.iter().for_each(|role| hash.role(role));
@@ -51,10 +60,6 @@ impl Workload {
         for Flood { at, connection, first, count } in floods {
             hash.numbers([nanos(*at), *connection as u64, u64::from(*first), u64::from(*count)]);
         }
-        sessions.iter().for_each(|session| hash.session(session));
-        for Live { filter, matches: _ } in live {
-            hash.filter(filter);
-        }
         codecs::hex::encode(&hash.sha256.finalize())
     }
 }
@@ -63,7 +68,6 @@ impl Workload {
 #[derive(Default)]
 struct Hash {
     sha256: Sha256,
-    buffer: Vec<u8>,
 }
 
 impl Hash {
@@ -80,46 +84,15 @@ impl Hash {
         self.bytes(text.as_bytes());
     }
 
-    fn places(&mut self, places: &[u32]) {
-        self.numbers([places.len() as u64]);
-        places.iter().for_each(|place| self.sha256.update(place.to_le_bytes()));
-    }
-
     fn role(&mut self, Role { label, speaks, task }: &Role) {
         let Speaks { format, compression, over } = speaks;
         let compression = compression.map(|compression| compression.spelled_out());
-        self.text(&format!("{label:?} {format:?} {compression:?} {over:?} {task:?}"));
-    }
-
-    fn session(&mut self, session: &Session) {
-        let Session { at, connection, steps, reconciliation, live, stay, next, think, follows } = session;
-        self.numbers([nanos(*at), *connection as u64, nanos(*stay), nanos(*think), u64::from(*follows)]);
-        self.text(&format!("{next:?}"));
-        self.places(live);
-        self.numbers([steps.len() as u64, u64::from(reconciliation.is_some())]);
-        for step in steps {
-            self.numbers([step.len() as u64]);
-            for PlannedRequest { filter, expected } in step {
-                self.filter(filter);
-                self.places(expected);
-            }
+        self.text(&format!("{label:?} {format:?} {compression:?} {over:?}"));
+        match task {
+            // Filters are planned by the agent that has them.
+            Task::Subscriber { filters: _, read_bytes_per_s } => self.text(&format!("{read_bytes_per_s:?}")),
+            task => self.text(&format!("{task:?}")),
         }
-        if let Some(Reconciliation { filter, has, lacks, own, frame_bytes, chunk }) = reconciliation {
-            self.filter(filter);
-            [has, lacks, own].into_iter().for_each(|places| self.places(places));
-            self.numbers([*frame_bytes as u64, *chunk as u64]);
-        }
-    }
-
-    /// A filter as the JSON of its REQ.
-    fn filter(&mut self, filter: &Filter) {
-        let message = ClientMessage::Req { subscription: "".into(), filters: vec![filter.clone()] };
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.clear();
-        let encoded = Format::JSON.spec().library.encode_client(&message, &mut buffer);
-        encoded.expect("JSON holds every filter");
-        self.bytes(&buffer);
-        self.buffer = buffer;
     }
 }
 
@@ -127,10 +100,10 @@ impl Hash {
 mod tests {
     use std::{sync::Arc, time::Duration};
 
+    use codecs::Format;
     use corpus::Corpus;
 
     use super::*;
-    use crate::scenario::Scenario;
 
     fn plan(scenario: &str, seed: u64) -> Workload {
         let mut corpus = Corpus::bundled();
@@ -138,10 +111,6 @@ mod tests {
         let mut scenario = Scenario::load(scenario).unwrap();
         scenario.set_publish_rate(100.0).ok(); // where it has one
         Workload::plan(&scenario, &corpus, seed, &[Format::JSON]).unwrap()
-    }
-
-    fn first_request(plan: &mut Workload) -> &mut PlannedRequest {
-        plan.sessions.iter_mut().flat_map(|session| &mut session.steps).flatten().next().unwrap()
     }
 
     #[test]
@@ -154,20 +123,28 @@ mod tests {
             hashes.push(hash);
         }
         let nanosecond = Duration::from_nanos(1);
-        let changes: [fn(&mut Workload, Duration); 8] = [
+        let changes: [fn(&mut Workload, Duration); 4] = [
             |plan, nanosecond| plan.publications[3].at += nanosecond,
             |plan, _| plan.publications[3].connection ^= 1,
             |plan, _| Arc::make_mut(&mut plan.events)[5].sig[63] ^= 1,
-            |plan, nanosecond| plan.sessions[1].stay += nanosecond,
-            |plan, _| first_request(plan).filter.limit = Some(77),
-            |plan, _| first_request(plan).expected.push(0),
-            |plan, _| plan.live[0].filter.limit = Some(1),
             |plan, _| plan.roles.swap(0, 40),
         ];
         for change in changes {
             let mut plan = plan("mixed-day", 1);
             change(&mut plan, nanosecond);
             hashes.push(plan.sha256());
+        }
+        // What only sessions and live subscriptions follow from.
+        for (name, seed, set) in [
+            ("reconnect-storm", 1, "request.connections=1000"),
+            ("reconnect-storm", 2, "request.connections=1000"),
+            ("reconnect-storm", 1, "request.arrival.over_ms=1999"),
+            ("slow-consumer", 1, "subscribe.slow.read_bytes_per_s=50000"),
+            ("slow-consumer", 1, "subscribe.slow.read_bytes_per_s=9999"),
+        ] {
+            let corpus = Corpus::bundled();
+            let scenario = Scenario::load_with(name, &[set.to_owned()]).unwrap();
+            hashes.push(Workload::plan(&scenario, &corpus, seed, &[Format::JSON]).unwrap().sha256());
         }
         let count = hashes.len();
         hashes.sort_unstable();

@@ -24,7 +24,7 @@ use corpus::Corpus;
 use link::Link;
 use wire::Compression;
 
-pub use self::agents::Share;
+pub use self::agents::{Elsewhere, Share};
 use crate::{
     bits::Bits,
     scenario::{Access, Arrival, Connect, Request, Scenario},
@@ -74,6 +74,11 @@ pub struct Workload {
     pub fresh: usize,
     /// How many corpus events are not streamed, by reason.
     pub set_aside: BTreeMap<&'static str, usize>,
+    /// What other agents do; `None` in a whole plan. Sessions and live subscriptions are then those
+    /// of one agent, and of clients that reconcile or read from several relays.
+    pub elsewhere: Option<Elsewhere>,
+    /// Hash of what sessions and live subscriptions follow from.
+    pub(crate) inputs: [u8; 32],
     pub(crate) index: HashMap<[u8; 32], u32, BuildHasherDefault<IdHasher>>,
     /// For each published event, its place in `publications`.
     pub(crate) publication_of: Vec<usize>,
@@ -257,10 +262,31 @@ impl Workload {
         seed: u64,
         formats: &[Format],
     ) -> anyhow::Result<Workload> {
+        Workload::plan_share(scenario, corpus, seed, formats, Share::WHOLE)
+    }
+
+    /// The same, without the requests and live subscriptions of other agents: a plan whose cost
+    /// grows with the share, beside all publications and a role for each connection.
+    ///
+    /// # Errors
+    /// As [`Workload::plan`].
+    pub fn plan_share(
+        scenario: &Scenario,
+        corpus: &Corpus,
+        seed: u64,
+        formats: &[Format],
+        share: Share,
+    ) -> anyhow::Result<Workload> {
         let formats: Vec<Format> = formats.iter().copied().chain(scenario.formats()).collect();
         let (eligible, set_aside) = select(corpus, &formats, &scenario.rules);
-        let mut plan =
-            Workload { set_aside, warm_up: scenario.warm_up(), auth: scenario.auth, ..Workload::default() };
+        let mut plan = Workload {
+            set_aside,
+            warm_up: scenario.warm_up(),
+            auth: scenario.auth,
+            elsewhere: Elsewhere::new(scenario, share),
+            inputs: fingerprint::inputs(scenario, seed),
+            ..Workload::default()
+        };
         let kinds = || {
             let steps = scenario.request.iter().flat_map(|request| &request.step).map(|step| &step.kinds);
             let fan_in = scenario.fan_in.iter().map(|fan_in| &fan_in.kinds);
@@ -319,8 +345,12 @@ impl Workload {
         }
     }
 
-    /// The stored events that sessions ask for, in ascending order.
+    /// The stored events that sessions ask for, in ascending order; all where other agents' may ask
+    /// for any.
     pub(crate) fn asked(&self) -> Vec<u32> {
+        if self.elsewhere.is_some() {
+            return (0..).take(self.stored).collect();
+        }
         let requests = self.sessions.iter().flat_map(|session| &session.steps).flatten();
         let expected = requests.flat_map(|request| &request.expected);
         let lacking = self.sessions.iter().filter_map(|session| session.reconciliation.as_ref());
@@ -434,13 +464,14 @@ impl Workload {
     pub fn last_due(&self) -> Duration {
         let publication = self.publications.last().map(|p| p.at);
         let session = self.sessions.iter().map(|s| s.at + s.stay).max();
-        publication.max(session).unwrap_or_default()
+        publication.max(session).max(self.elsewhere.as_ref().map(|others| others.end)).unwrap_or_default()
     }
 
     /// Whether any publication or session belongs to a closed loop.
     pub fn is_closed(&self) -> bool {
         self.publications.iter().any(|publication| publication.closed)
             || self.sessions.iter().any(|session| session.follows)
+            || self.elsewhere.as_ref().is_some_and(|others| others.follows)
     }
 
     /// Whether the latency of what was due at this instant is recorded.
@@ -500,6 +531,11 @@ impl Workload {
         }))
     }
 
+    /// Whether another agent has a connection, in a plan without its own clients of several relays.
+    fn is_elsewhere(&self, connection: usize) -> bool {
+        self.elsewhere.as_ref().is_some_and(|others| others.has(connection))
+    }
+
     fn plan_subscriptions(&mut self, scenario: &Scenario, seed: u64) {
         let published = Published::of(self);
         for (population, subscribe) in scenario.subscribe.iter().enumerate() {
@@ -508,10 +544,11 @@ impl Workload {
             let mut planner = LivePlanner::new(&published, &subscribe.filter);
             for c in 0..subscribe.connections {
                 let mut random = schedule::stream(seed, &format!("subscribe {population}"), c);
-                let task = Task::Subscriber {
-                    filters: planner.filters(self, &mut random),
-                    read_bytes_per_s: subscribe.read_bytes_per_s,
+                let filters = match self.is_elsewhere(self.roles.len()) {
+                    true => Vec::new(),
+                    false => planner.filters(self, &mut random),
                 };
+                let task = Task::Subscriber { filters, read_bytes_per_s: subscribe.read_bytes_per_s };
                 self.roles.push(Role::new(label, speaks, task));
             }
         }
@@ -549,6 +586,10 @@ impl Workload {
             self.roles.push(Role::new(label, speaks, Task::Requester { connect: request.connect }));
             let mut random = schedule::stream(seed, &format!("request {population}"), c);
             let due = schedule::arrivals(request.arrival, request.connections, c, &spans, &mut random);
+            if let Some(others) = self.elsewhere.as_mut().filter(|others| others.has(connection)) {
+                others.add(connection, request, &due);
+                continue;
+            }
             for due in due.into_iter().enumerate() {
                 let (steps, live) = (asker.session(&mut random)?, planner.filters(self, &mut random));
                 let stay = Duration::from_millis(request.stay_ms.unwrap_or(0));
