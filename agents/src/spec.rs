@@ -23,6 +23,13 @@ const ANSWERS_BYTES: usize = 64 << 10;
 /// Most formats that a plan is made comparable with.
 const FORMATS: usize = 64;
 
+/// Largest file of events that travels: some 100,000 events, compressed. Over 10 Mbit/s an agent has
+/// it within the minute for claiming a slot.
+pub const CORPUS_FILE_BYTES: u64 = 64 << 20;
+
+/// Longest ending of a file's name: that of a batch in the format with the longest name is shorter.
+const EXTENSION_BYTES: usize = 32;
+
 /// Longest block: a day.
 const SECONDS: u32 = 86_400;
 
@@ -95,6 +102,46 @@ impl Identity {
     }
 }
 
+/// The file of a run's events, which agents fetch that have not these events.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CorpusFile {
+    /// SHA-256 of its bytes, as hex. Another file may hold the same events.
+    pub sha256: String,
+    /// Its length.
+    pub bytes: u64,
+    /// The ending of its name, which says how events are laid out, as in `.jsonl.zst`.
+    pub extension: String,
+}
+
+impl CorpusFile {
+    /// Checks every value, so that none names a file elsewhere or fills a disk.
+    ///
+    /// # Errors
+    /// Names the first value that is not allowed.
+    pub fn check(&self) -> Result<(), SpecError> {
+        let is_hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+        if self.sha256.len() != 64 || !self.sha256.chars().all(is_hex) {
+            return Err(SpecError::Value("corpus_file.sha256"));
+        }
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+        let is_ending =
+            |ending: &str| (1..EXTENSION_BYTES).contains(&ending.len()) && ending.chars().all(plain);
+        if !self.extension.strip_prefix('.').is_some_and(is_ending) {
+            return Err(SpecError::Value("corpus_file.extension"));
+        }
+        match self.bytes {
+            0..=CORPUS_FILE_BYTES => Ok(()),
+            bytes => Err(SpecError::CorpusTooLarge { bytes }),
+        }
+    }
+
+    /// The name under which an agent keeps it.
+    pub fn name(&self) -> String {
+        format!("{}{}", self.sha256, self.extension)
+    }
+}
+
 /// What all agents of a run know of it from the beginning. Its hash names this start of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -107,14 +154,21 @@ pub struct Spec {
     pub of: u16,
     /// Program and data.
     pub identity: Identity,
+    /// The file of the events, unless every program has them.
+    pub corpus_file: Option<CorpusFile>,
 }
 
 impl Spec {
     /// SHA-256 of the spec, as hex.
     pub fn sha256(&self) -> String {
         let bytes = serde_json::to_vec(self).expect("a struct of strings and numbers serializes");
-        Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&Sha256::digest(bytes))
     }
+}
+
+/// Bytes of a hash as people and messages have them.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// One play of a scenario: what the agents do together between two barriers.
@@ -261,9 +315,18 @@ pub enum SpecError {
     /// The name of a run.
     #[error("a run is named by 1 to 64 letters, digits, '-' or '_'")]
     RunId,
-    /// A field of [`Play`].
+    /// A field of [`Play`] or [`CorpusFile`].
     #[error("the value of {0} is not allowed")]
     Value(&'static str),
+    /// Agents would have to fetch too much.
+    #[error(
+        "the run's events have {bytes} bytes, and at most {CORPUS_FILE_BYTES} travel: compress the file \
+         (`corpus convert`), or copy it to every agent and start these with --corpus"
+    )]
+    CorpusTooLarge {
+        /// The file's length.
+        bytes: u64,
+    },
 }
 
 #[cfg(test)]
@@ -309,6 +372,26 @@ mod tests {
             ("seconds", Play { seconds: u32::MAX, ..good.clone() }),
         ] {
             assert_eq!(play.check(), Err(SpecError::Value(field)));
+        }
+    }
+
+    #[test]
+    fn a_file_of_events_elsewhere_or_too_large_is_refused() {
+        let good =
+            CorpusFile { sha256: "0f".repeat(32), bytes: CORPUS_FILE_BYTES, extension: ".pb.gz".to_owned() };
+        assert_eq!((good.check(), good.name()), (Ok(()), format!("{}.pb.gz", "0f".repeat(32))));
+        for sha256 in [String::new(), "../../x".to_owned(), "0F".repeat(32), "0f".repeat(33), "é".repeat(32)]
+        {
+            let hostile = CorpusFile { sha256, ..good.clone() };
+            assert_eq!(hostile.check(), Err(SpecError::Value("corpus_file.sha256")), "{hostile:?}");
+        }
+        for extension in ["", ".", "jsonl", "./x", ".\0", ".JSONL", &format!(".{}", "x".repeat(32))] {
+            let hostile = CorpusFile { extension: extension.to_owned(), ..good.clone() };
+            assert_eq!(hostile.check(), Err(SpecError::Value("corpus_file.extension")), "{hostile:?}");
+        }
+        let reason = CorpusFile { bytes: CORPUS_FILE_BYTES + 1, ..good }.check().unwrap_err().to_string();
+        for expected in ["67108865 bytes", "67108864", "corpus convert", "--corpus"] {
+            assert!(reason.contains(expected), "{expected}: {reason}");
         }
     }
 

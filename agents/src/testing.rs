@@ -16,7 +16,7 @@ pub(crate) fn identity() -> Identity {
 }
 
 pub(crate) fn spec(of: u16) -> Spec {
-    Spec { run: "run".parse().unwrap(), nonce: 7, of, identity: identity() }
+    Spec { run: "run".parse().unwrap(), nonce: 7, of, identity: identity(), corpus_file: None }
 }
 
 pub(crate) fn claim() -> Claim {

@@ -9,12 +9,12 @@ use std::{
 };
 
 use agents::{
-    Block, Ending, Identity, Overview, Part, Play, RunId, Spec,
+    Block, CorpusFile, Ending, Identity, Overview, Part, Play, RunId, Spec, SpecError,
     nats::{Aborted, Run, Server, coordinate},
 };
 use anyhow::{Context, Result, ensure};
 use codecs::Format;
-use corpus::Corpus;
+use corpus::{Corpus, FileFormat};
 use measure::{Exit, RunRecord};
 use sha2::{Digest, Sha256};
 use tokio::{sync::watch, time::Instant};
@@ -30,7 +30,36 @@ pub struct Agents {
     answers: String,
     /// Whether agents tell what they count.
     live: bool,
+    corpus_name: String,
     is_over: AtomicBool,
+}
+
+/// The events of a run.
+#[derive(Debug)]
+pub(crate) struct Events {
+    name: String,
+    identity: Identity,
+    /// Their file, for agents that have not these events; `None` where every program has them.
+    file: Option<(PathBuf, CorpusFile)>,
+}
+
+impl Events {
+    /// Those of `--corpus`, or the bundled ones.
+    ///
+    /// # Errors
+    /// When the file or the program's own cannot be read.
+    pub(crate) fn of(corpus: Option<&str>) -> Result<Events> {
+        let file = corpus.map(Path::new);
+        let events = file.map_or_else(|| Ok(Corpus::bundled()), Corpus::read)?;
+        let identity = identity(&events)?;
+        let file = file.map(|file| anyhow::Ok((file.to_owned(), corpus_file(file)?))).transpose()?;
+        Ok(Events { name: events.name, identity, file })
+    }
+
+    /// Why agents cannot fetch them.
+    pub(crate) fn stay(&self) -> Option<SpecError> {
+        self.file.as_ref()?.1.check().err()
+    }
 }
 
 /// How a block over agents ended.
@@ -52,15 +81,18 @@ impl Agents {
         server: Server,
         run: RunId,
         of: u16,
-        identity: Identity,
+        events: Events,
         url: String,
         answers: &Path,
         live: bool,
     ) -> Result<Agents> {
         let answers = fs::read_to_string(answers).context("cannot read what the relay answered")?;
-        let spec = Spec { run, nonce: rand::random(), of, identity };
-        let run = coordinate(server, spec).await?;
-        Ok(Agents { run, url, answers, live, is_over: AtomicBool::new(false) })
+        let stay = events.stay().is_some();
+        let Events { name: corpus_name, identity, file } = events;
+        let (file, corpus_file) = file.unzip();
+        let spec = Spec { run, nonce: rand::random(), of, identity, corpus_file };
+        let run = coordinate(server, spec, file.filter(|_| !stay)).await?;
+        Ok(Agents { run, url, answers, live, corpus_name, is_over: AtomicBool::new(false) })
     }
 
     /// The run as it is at any time.
@@ -109,7 +141,7 @@ impl Agents {
             }
         };
         let played = match outcome {
-            Ok(parts) => merge(&parts, file)?,
+            Ok(parts) => merge(&parts, &self.corpus_name, file)?,
             Err(aborted) => {
                 self.is_over.store(true, Ordering::Relaxed);
                 Played { exit_code: None, failure: Some(keep(&aborted, file)?) }
@@ -160,15 +192,11 @@ fn scenario(name: &str) -> Result<(String, Option<String>)> {
     Ok((stem.to_string_lossy().into_owned(), Some(text)))
 }
 
-/// Which program and events this process has, as agents of one run must agree.
+/// Which program this process is, and which events it has, as agents of one run must agree.
 ///
 /// # Errors
-/// When the corpus or the program's own file cannot be read.
-pub(crate) fn identity(corpus: Option<&str>) -> Result<Identity> {
-    let corpus = match corpus {
-        Some(file) => Corpus::read(Path::new(file))?,
-        None => Corpus::bundled(),
-    };
+/// When the program's own file cannot be read.
+pub(crate) fn identity(corpus: &Corpus) -> Result<Identity> {
     let mut dictionaries = Sha256::new();
     for dictionary in Format::all().filter_map(Dictionary::bundled) {
         dictionaries.update(dictionary.bytes());
@@ -183,12 +211,19 @@ pub(crate) fn identity(corpus: Option<&str>) -> Result<Identity> {
     })
 }
 
+fn corpus_file(file: &Path) -> Result<CorpusFile> {
+    let mut hash = Sha256::new();
+    let bytes = fs::File::open(file).and_then(|mut opened| io::copy(&mut opened, &mut hash));
+    let bytes = bytes.with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(CorpusFile { sha256: hex(hash), bytes, extension: FileFormat::of(file)?.extension() })
+}
+
 fn hex(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Makes one record of all agents'.
-fn merge(parts: &[Part], file: &Path) -> Result<Played> {
+/// Makes one record of all agents', who may have other names for the file of events.
+fn merge(parts: &[Part], corpus_name: &str, file: &Path) -> Result<Played> {
     let mut records = Vec::new();
     let mut files = Vec::new();
     for (index, part) in (0..).zip(parts) {
@@ -200,10 +235,11 @@ fn merge(parts: &[Part], file: &Path) -> Result<Played> {
         }
         files.push(own);
     }
-    let merged = match RunRecord::merge(&records) {
+    let mut merged = match RunRecord::merge(&records) {
         Ok(merged) => merged,
         Err(error) => return Ok(unmerged(&error.to_string())),
     };
+    corpus_name.clone_into(&mut merged.corpus.name);
     merged.write(file)?;
     for own in files {
         // A file that stays does no harm.
@@ -286,11 +322,23 @@ mod tests {
     }
 
     #[test]
+    fn a_corpus_of_every_format_may_travel() {
+        let folder = tempfile::tempdir().unwrap();
+        for format in FileFormat::all() {
+            let file = folder.path().join(format!("mine{}", format.extension()));
+            fs::write(&file, "events").unwrap();
+            let stated = corpus_file(&file).unwrap();
+            assert_eq!((stated.check(), stated.bytes), (Ok(()), 6), "{format:?}");
+            assert_eq!(FileFormat::of(Path::new(&stated.name())).unwrap(), format);
+        }
+    }
+
+    #[test]
     fn what_is_no_record_makes_no_block() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("000-000-json.json");
         for record in ["", "{}", r#"{"schema_version":"99.0"}"#] {
-            let played = merge(&[part(Some(0), record)], &file).unwrap();
+            let played = merge(&[part(Some(0), record)], "sample.pb.gz", &file).unwrap();
             assert_eq!(played.exit_code, None);
             assert!(played.failure.unwrap().contains("agent 0"), "{record}");
             assert!(!file.exists());

@@ -33,7 +33,21 @@ impl Corpus {
     /// names the place; nothing is read past damage, because half a corpus answers another
     /// question.
     pub fn read(path: &Path) -> Result<Corpus, CorpusError> {
-        let events = files::read(path)?;
+        Corpus::of_file(path, None)
+    }
+
+    /// Reads a file from somebody else as [`Corpus::read`], in bounded memory: its stream may have
+    /// at most `most_bytes` when decompressed.
+    ///
+    /// # Errors
+    /// As [`Corpus::read`], with [`RecordError::StreamTooLarge`](crate::RecordError::StreamTooLarge)
+    /// for a longer stream.
+    pub fn read_within(path: &Path, most_bytes: u64) -> Result<Corpus, CorpusError> {
+        Corpus::of_file(path, Some(most_bytes))
+    }
+
+    fn of_file(path: &Path, most_bytes: Option<u64>) -> Result<Corpus, CorpusError> {
+        let events = files::read(path, most_bytes)?;
         if events.is_empty() {
             return Err(CorpusError::Empty { path: path.to_owned() });
         }

@@ -99,6 +99,9 @@ pub enum RecordError {
     /// The bytes cannot be had: a damaged or shortened compressed stream, or a failing disk.
     #[error("the file is damaged or cut short: {0}")]
     Read(io::Error),
+    /// The decompressed stream is longer than the reader was told to read.
+    #[error("{0}")]
+    StreamTooLarge(io::Error),
     /// The file ends inside a record.
     #[error("the file ends inside a record: {missing_bytes} bytes are missing")]
     Truncated {
@@ -127,7 +130,10 @@ pub enum RecordError {
 
 impl From<io::Error> for RecordError {
     fn from(error: io::Error) -> Self {
-        RecordError::Read(error)
+        match error.kind() {
+            io::ErrorKind::FileTooLarge => RecordError::StreamTooLarge(error),
+            _ => RecordError::Read(error),
+        }
     }
 }
 

@@ -308,6 +308,39 @@ fn a_line_without_end_does_not_fill_memory() {
     }
 }
 
+/// The bytes of a file's stream, decompressed.
+fn stream_of(format: FileFormat, file: &[u8]) -> Vec<u8> {
+    match format {
+        FileFormat::JsonlGzip | FileFormat::ProtoGzip => gunzip(file),
+        FileFormat::JsonlZstd => zstd::decode_all(file).unwrap(),
+        _ => file.to_owned(),
+    }
+}
+
+#[test]
+fn a_stream_longer_than_is_read_is_refused_in_every_format() {
+    let folder = tempfile::tempdir().unwrap();
+    for format in FileFormat::all() {
+        let bytes = file_of(format, &some_events()[..8]);
+        let file = path(&folder, &format!("x{}", format.extension()));
+        fs::write(&file, &bytes).unwrap();
+        let most = stream_of(format, &bytes).len() as u64;
+        assert_eq!(Corpus::read_within(&file, most).unwrap().events.len(), 8, "{format:?}");
+        match Corpus::read_within(&file, most - 1) {
+            Err(
+                CorpusError::Line { reason: RecordError::StreamTooLarge(_), .. }
+                | CorpusError::Offset { reason: RecordError::StreamTooLarge(_), .. },
+            ) => {}
+            read => panic!("{format:?}: {:?}", read.map(|corpus| corpus.events.len())),
+        }
+    }
+    // Empty lines take no memory, but time.
+    let bomb = path(&folder, "bomb.jsonl.zst");
+    fs::write(&bomb, zstd::encode_all(vec![b'\n'; 4 << 20].as_slice(), 1).unwrap()).unwrap();
+    let error = Corpus::read_within(&bomb, 1 << 20).unwrap_err().to_string();
+    assert!(error.contains("longer than 1048576 bytes"), "{error}");
+}
+
 #[test]
 #[ignore = "needs mix.jsonl.zst and mix.pb.gz in the folder REAL_EVENTS"]
 fn real_events_read_the_same_from_both_formats() {

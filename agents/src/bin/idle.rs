@@ -119,7 +119,8 @@ async fn agents(url: &str, run: &RunId, slots: std::ops::Range<u16>, of: u16) ->
 
 async fn coordinator(url: &str, run: RunId, of: u16, blocks: u32, seconds: u32) -> Result<Left, NatsError> {
     let stopped = |error: agents::nats::Aborted| Left::Stopped { reason: error.reason, unpublished: None };
-    let run = coordinate(server(url), Spec { run, nonce: now_ns(), of, identity: identity() }).await?;
+    let spec = Spec { run, nonce: now_ns(), of, identity: identity(), corpus_file: None };
+    let run = coordinate(server(url), spec, None).await?;
     if let Err(error) = run.ready().await {
         return Ok(stopped(error));
     }

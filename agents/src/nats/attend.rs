@@ -170,16 +170,7 @@ async fn join(attendance: &Attendance) -> Result<(Link, Names, Claim), NatsError
     if index >= of {
         return Err(NatsError::Refused(format!("there is no agent {index} of {of}: the first is 0")));
     }
-    let name = format!("agent {index} of {of}, run {run}");
-    let since = time::Instant::now();
-    let link = loop {
-        match server.connect(&name).await {
-            Ok(link) => break link,
-            Err(error) if since.elapsed() > SERVER_STARTS_WITHIN => return Err(error),
-            Err(error) => tracing::debug!("{error}"),
-        }
-        time::sleep(LOOKS_EVERY).await;
-    };
+    let link = reach(server, &format!("agent {index} of {of}, run {run}")).await?;
     tracing::info!("waits for run {run}");
     let jetstream = link.jetstream();
     let (bucket, spec) = tokio::select! {
@@ -203,8 +194,21 @@ async fn join(attendance: &Attendance) -> Result<(Link, Names, Claim), NatsError
     Ok((link, Names::new(&spec), claim))
 }
 
+/// Connects, and waits for a server that starts later.
+pub(super) async fn reach(server: &Server, name: &str) -> Result<Link, NatsError> {
+    let since = time::Instant::now();
+    loop {
+        match server.connect(name).await {
+            Ok(link) => return Ok(link),
+            Err(error) if since.elapsed() > SERVER_STARTS_WITHIN => return Err(error),
+            Err(error) => tracing::debug!("{error}"),
+        }
+        time::sleep(LOOKS_EVERY).await;
+    }
+}
+
 /// Looks until the bucket has the run's spec.
-async fn find(jetstream: &jetstream::Context, run: &RunId) -> Result<(Store, Spec), NatsError> {
+pub(super) async fn find(jetstream: &jetstream::Context, run: &RunId) -> Result<(Store, Spec), NatsError> {
     loop {
         if let Ok(bucket) = jetstream.get_key_value(super::BUCKET).await
             && let Ok(Some(bytes)) = bucket.get(spec_key(run)).await

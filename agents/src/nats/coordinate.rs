@@ -1,6 +1,6 @@
 //! The coordinator of a run, in a thread of its own, so that pings go on whatever its caller does.
 
-use std::{io, pin::Pin, thread, time::Duration};
+use std::{io, path::PathBuf, pin::Pin, thread, time::Duration};
 
 use async_nats::{
     HeaderMap, Request,
@@ -20,7 +20,7 @@ use tokio::{
 
 use super::{
     ANSWERS_WITHIN, BUCKET, EXIT_HEADER, KEPT, Link, Names, NatsError, RESULT_BYTES, RESULTS, STREAM, Server,
-    sleep_until, spec_key, state_key,
+    files::Stored, sleep_until, spec_key, state_key,
 };
 use crate::{
     agent::Ending,
@@ -121,11 +121,12 @@ impl Drop for Run {
     }
 }
 
-/// Opens a run: writes its spec and waits for its agents, in a thread of its own.
+/// Opens a run: stores the file of its events, if there is one, writes its spec and waits for its
+/// agents, in a thread of its own.
 ///
 /// # Errors
 /// When the server cannot be reached, has no JetStream, or knows a run of this name.
-pub async fn coordinate(server: Server, spec: Spec) -> Result<Run, NatsError> {
+pub async fn coordinate(server: Server, spec: Spec, events: Option<PathBuf>) -> Result<Run, NatsError> {
     let (asks, asked) = mpsc::unbounded_channel();
     let (opened, opens) = oneshot::channel();
     let (overview, _) = watch::channel(Overview::open(spec.of));
@@ -134,7 +135,7 @@ pub async fn coordinate(server: Server, spec: Spec) -> Result<Run, NatsError> {
     let runtime = runtime.map_err(|error: io::Error| NatsError::server("start")(error.into()))?;
     let thread = thread::Builder::new().name("coordinator".to_owned()).spawn(move || {
         runtime.block_on(async move {
-            match Desk::open(&server, spec, shows).await {
+            match Desk::open(&server, spec, events, shows).await {
                 Ok(desk) => {
                     // Without a receiver nobody waits for the run, and `asked` is closed.
                     let _ = opened.send(Ok(()));
@@ -176,6 +177,7 @@ struct Desk {
     names: Names,
     bucket: Store,
     stream: Stream,
+    events: Option<Stored>,
     claims: Watch,
     coordinator: Coordinator,
     requests: FuturesUnordered<Asked>,
@@ -191,17 +193,31 @@ struct Desk {
 }
 
 impl Desk {
-    async fn open(server: &Server, spec: Spec, overview: watch::Sender<Overview>) -> Result<Desk, NatsError> {
+    async fn open(
+        server: &Server,
+        spec: Spec,
+        events: Option<PathBuf>,
+        overview: watch::Sender<Overview>,
+    ) -> Result<Desk, NatsError> {
         let link = server.connect(&format!("coordinator, run {}", spec.run)).await?;
         let jetstream = link.jetstream();
         let bucket = bucket(&jetstream).await?;
         let stream = records(&jetstream).await?;
         let names = Names::new(&spec);
-        let created = bucket.create(spec_key(&spec.run), encode(&spec).into()).await;
-        created.map_err(|error| match error.kind() {
-            CreateErrorKind::AlreadyExists => NatsError::Taken(spec.run.clone()),
-            _ => NatsError::server("write the run's spec")(error.into()),
-        })?;
+        // Before the spec: who finds that finds the events.
+        let events = match events {
+            Some(file) => Some(Stored::put(&jetstream, &names, &file).await?),
+            None => None,
+        };
+        if let Err(error) = bucket.create(spec_key(&spec.run), encode(&spec).into()).await {
+            if let Some(events) = events {
+                events.remove().await;
+            }
+            return Err(match error.kind() {
+                CreateErrorKind::AlreadyExists => NatsError::Taken(spec.run),
+                _ => NatsError::server("write the run's spec")(error.into()),
+            });
+        }
         // What a late agent of an earlier start published.
         forget_records(&stream, &names).await?;
         let claims = bucket.watch_with_history(format!("{}.slot.*", spec.run)).await;
@@ -212,6 +228,7 @@ impl Desk {
             names,
             bucket,
             stream,
+            events,
             claims,
             of: spec.of,
             coordinator: Coordinator::new(spec, now_ns()),
@@ -419,6 +436,9 @@ impl Desk {
         let keys = format!("{}{}.>", self.bucket.prefix, self.names.run);
         let _ = time::timeout(LEAVES_WITHIN, self.bucket.stream.purge().filter(keys)).await;
         let _ = time::timeout(LEAVES_WITHIN, forget_records(&self.stream, &self.names)).await;
+        if let Some(events) = self.events {
+            let _ = time::timeout(LEAVES_WITHIN, events.remove()).await;
+        }
         let _ = time::timeout(LEAVES_WITHIN, self.link.client.flush()).await;
         self.mismatched
     }

@@ -1,11 +1,12 @@
 //! Carries the messages of a run by NATS: requests for pings and commands, a key-value bucket for
-//! spec, claims and state, a stream for records.
+//! spec, claims and state, a stream for records, an object store for events.
 //!
 //! [`coordinate`] opens a run, [`attend`] is an agent's part in one. Neither reconnects: who loses
 //! the server stops.
 
 mod attend;
 mod coordinate;
+mod files;
 
 use std::{future::Future, path::PathBuf, time::Duration};
 
@@ -15,6 +16,7 @@ use tokio::sync::watch;
 pub use self::{
     attend::{Attendance, attend},
     coordinate::{Aborted, Run, coordinate},
+    files::fetch_corpus,
 };
 use crate::{
     message::RECORD_BYTES,

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+mod files;
+
 use std::{
     fs,
     io::Read,
@@ -106,7 +108,8 @@ fn run_id(name: &str) -> RunId {
 }
 
 async fn open(url: &str, name: &str, of: u16) -> Result<Run, NatsError> {
-    coordinate(server(url), Spec { run: run_id(name), nonce: now_ns(), of, identity: identity() }).await
+    let spec = Spec { run: run_id(name), nonce: now_ns(), of, identity: identity(), corpus_file: None };
+    coordinate(server(url), spec, None).await
 }
 
 fn block(position: u32, seconds: u32) -> Block {

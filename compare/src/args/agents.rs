@@ -88,7 +88,7 @@ pub(crate) struct AgentFlags {
     #[arg(long, value_name = "PER_SECOND")]
     pub(crate) max_rate: Option<u32>,
     /// Events to send: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz, the same as the run's [default: the
-    /// bundled sample]
+    /// bundled sample, or what the run has instead, fetched into the working folder]
     #[arg(long)]
     pub(crate) corpus: Option<String>,
     /// Root certificates (PEM) to trust for wss:// instead of the platform's

@@ -6,48 +6,56 @@ use std::{
     fs,
     io::{self, IsTerminal, Write},
     net::TcpListener,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use agents::{
-    BlockKey, Ending, Left, Policy, Process,
-    nats::{Attendance, NatsError, attend},
+    BlockKey, CORPUS_FILE_BYTES, Ending, Left, Policy, Process,
+    nats::{Attendance, NatsError, attend, fetch_corpus},
 };
 use anyhow::{Context, Result, bail};
+use corpus::Corpus;
 use measure::Exit;
 
 use crate::{
     args::{AgentFlags, Run},
     matrix::CellSpec,
     metrics,
-    over_agents::{self, Agents},
+    over_agents::{self, Agents, Events},
     plan::Profile,
     run::Interrupt,
 };
 
+/// Most bytes of a decompressed stream of events that somebody else sent: four times the largest
+/// file that travels, and still in an agent's memory.
+const EVENTS_BYTES: u64 = 4 * CORPUS_FILE_BYTES;
+
 /// Attends a run until it ends.
 pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
-    let identity = over_agents::identity(flags.corpus.as_deref())?;
-    let of_file = |flag: &str, file: &Option<String>| {
-        file.iter().flat_map(|file| [flag.into(), file.into()]).collect::<Vec<OsString>>()
-    };
-    let mut arguments = vec![OsString::from("role:client")];
-    arguments.extend(of_file("--corpus", &flags.corpus));
-    arguments.extend(of_file("--ca", &flags.ca));
-    let player =
-        Process { program: env::current_exe().context("cannot find this program's own file")?, arguments };
-    let attendance = Attendance {
-        server: flags.place.server(),
-        run: flags.place.run.clone(),
-        index: flags.index,
-        of: flags.of,
-        policy: Policy { targets: flags.allow_target.clone(), max_rate_per_s: flags.max_rate, identity },
-    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let left = runtime.context("cannot start the runtime")?.block_on(async {
         let mut interrupt = Interrupt::listen()?;
-        anyhow::Ok(attend(&attendance, &player, interrupt.wait()).await)
-    })?;
+        let (corpus, file) = tokio::select! {
+            found = events(flags) => found?,
+            () = interrupt.wait() => return Err(NatsError::Interrupted.into()),
+        };
+        let policy = Policy {
+            targets: flags.allow_target.clone(),
+            max_rate_per_s: flags.max_rate,
+            identity: over_agents::identity(&corpus)?,
+        };
+        // The player reads its own.
+        drop(corpus);
+        let attendance = Attendance {
+            server: flags.place.server(),
+            run: flags.place.run.clone(),
+            index: flags.index,
+            of: flags.of,
+            policy,
+        };
+        let player = player(flags, file.as_deref())?;
+        anyhow::Ok(attend(&attendance, &player, interrupt.wait()).await?)
+    });
     match left {
         Ok(Left::Finished) => Ok(Exit::Success),
         Ok(Left::Stopped { reason, unpublished }) => {
@@ -57,9 +65,39 @@ pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
             }
             Ok(Exit::Incomplete)
         }
-        Err(NatsError::Interrupted) => Ok(Exit::Interrupted),
-        Err(error) => Err(error.into()),
+        Err(error) => match error.downcast_ref() {
+            Some(NatsError::Interrupted) => Ok(Exit::Interrupted),
+            _ => Err(error),
+        },
     }
+}
+
+/// The agent's events with their file: those of `--corpus`, else the bundled ones, else those that
+/// the run has instead, which are kept in the working folder.
+async fn events(flags: &AgentFlags) -> Result<(Corpus, Option<PathBuf>)> {
+    if let Some(file) = flags.corpus.as_ref().map(PathBuf::from) {
+        return Ok((Corpus::read(&file)?, Some(file)));
+    }
+    let bundled = Corpus::bundled();
+    let own_sha256 = bundled.fingerprint.to_string();
+    let (server, folder) = (flags.place.server(), env::current_dir().context("no working folder")?);
+    let Some(file) = fetch_corpus(&server, &flags.place.run, &own_sha256, &folder).await? else {
+        return Ok((bundled, None));
+    };
+    let _ = writeln!(io::stderr(), "plays the run's events, {}", file.display());
+    Ok((Corpus::read_within(&file, EVENTS_BYTES)?, Some(file)))
+}
+
+/// What plays this agent's share.
+fn player(flags: &AgentFlags, corpus: Option<&Path>) -> Result<Process> {
+    let mut arguments = vec![OsString::from("role:client")];
+    if let Some(file) = corpus {
+        arguments.extend([OsString::from("--corpus"), file.into()]);
+    }
+    if let Some(file) = &flags.ca {
+        arguments.extend([OsString::from("--ca"), file.into()]);
+    }
+    Ok(Process { program: env::current_exe().context("cannot find this program's own file")?, arguments })
 }
 
 /// Opens the run of `compare run --nats` and waits for its agents; `None` without.
@@ -69,7 +107,10 @@ pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
 pub(super) fn gather(flags: &Run, url: &str, answers: &Path, cells: &[CellSpec]) -> Result<Option<Agents>> {
     let (Some(server), Some(of)) = (flags.over.server(), flags.over.agents) else { return Ok(None) };
     over_agents::check(&flags.client_args, cells)?;
-    let identity = over_agents::identity(flags.corpus.as_deref())?;
+    let events = Events::of(flags.corpus.as_deref())?;
+    if let Some(reason) = events.stay() {
+        let _ = writeln!(io::stderr(), "warning: {reason}");
+    }
     let tell = |line: &str| {
         if !flags.quiet {
             let _ = writeln!(io::stderr(), "{line}");
@@ -82,7 +123,7 @@ pub(super) fn gather(flags: &Run, url: &str, answers: &Path, cells: &[CellSpec])
     let live = is_live(flags.profile, is_watched);
     let opening = async {
         let run = flags.over.run.clone();
-        let agents = Agents::open(server, run, of, identity, url.to_owned(), answers, live).await?;
+        let agents = Agents::open(server, run, of, events, url.to_owned(), answers, live).await?;
         if let Some(listener) = metrics {
             let address = metrics::serve(listener, agents.overview()).context("cannot serve metrics")?;
             let _ = writeln!(io::stderr(), "metrics at http://{address}/metrics");

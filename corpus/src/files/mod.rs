@@ -49,14 +49,15 @@ pub fn write(path: &Path, events: &[Event<'_>]) -> Result<(), CorpusError> {
     writer.finish()
 }
 
-/// Reads every event of a file, in order, duplicates included.
-pub(crate) fn read(path: &Path) -> Result<Vec<Event<'static>>, CorpusError> {
-    EventReader::open(path)?.collect()
+/// Reads every event of a file, in order, duplicates included. Fails where its stream is longer
+/// than `most_bytes` when decompressed.
+pub(crate) fn read(path: &Path, most_bytes: Option<u64>) -> Result<Vec<Event<'static>>, CorpusError> {
+    EventReader::open_within(path, most_bytes)?.collect()
 }
 
 /// Reads a `.pb.gz` file that is part of this program.
 pub(crate) fn read_bundled(bytes: &'static [u8]) -> Result<Vec<Event<'static>>, CorpusError> {
-    EventReader::new(Path::new("sample.pb.gz"), FileFormat::ProtoGzip, bytes)?.collect()
+    EventReader::new(Path::new("sample.pb.gz"), FileFormat::ProtoGzip, bytes, None)?.collect()
 }
 
 /// Reads a file event by event, in constant memory; a batch, which is bounded, at once. Ends at the
@@ -92,30 +93,45 @@ impl EventReader {
     /// [`CorpusError`] when there is none, it cannot be opened, or the name announces no known
     /// format.
     pub fn open(path: &Path) -> Result<EventReader, CorpusError> {
+        EventReader::open_within(path, None)
+    }
+
+    fn open_within(path: &Path, most_bytes: Option<u64>) -> Result<EventReader, CorpusError> {
         let format = FileFormat::of(path);
         let file = File::open(path).map_err(|reason| match reason.kind() {
             io::ErrorKind::NotFound => CorpusError::NotFound { path: path.to_owned() },
             _ => io_error("open", path, reason),
         })?;
-        EventReader::new(path, format?, BufReader::new(file))
+        EventReader::new(path, format?, BufReader::new(file), most_bytes)
     }
 
     fn new(
         path: &Path,
         format: FileFormat,
         input: impl BufRead + Send + 'static,
+        most_bytes: Option<u64>,
     ) -> Result<EventReader, CorpusError> {
-        let source = match format {
-            FileFormat::Jsonl => Source::Lines(Lines::new(Box::new(input), Form::Json)),
-            FileFormat::JsonlGzip => Source::Lines(Lines::new(gunzip(input), Form::Json)),
+        let mut stream: Box<dyn BufRead + Send> = match format {
+            FileFormat::JsonlGzip | FileFormat::ProtoGzip => {
+                Box::new(BufReader::new(MultiGzDecoder::new(input)))
+            }
             FileFormat::JsonlZstd => {
                 let decoder =
                     zstd::Decoder::with_buffer(input).map_err(|reason| io_error("open", path, reason))?;
-                Source::Lines(Lines::new(Box::new(BufReader::new(decoder)), Form::Json))
+                Box::new(BufReader::new(decoder))
             }
-            FileFormat::ProtoGzip => Source::Records(proto::Records::new(gunzip(input))),
-            FileFormat::NotepackText => Source::Lines(Lines::new(Box::new(input), Form::NotepackText)),
-            FileFormat::Batch(format) => Source::Batch(batch::Events::Unread(Box::new(input), format)),
+            FileFormat::Jsonl | FileFormat::NotepackText | FileFormat::Batch(_) => Box::new(input),
+        };
+        if let Some(most_bytes) = most_bytes {
+            stream = Box::new(Within { stream, most_bytes, left_bytes: most_bytes });
+        }
+        let source = match format {
+            FileFormat::Jsonl | FileFormat::JsonlGzip | FileFormat::JsonlZstd => {
+                Source::Lines(Lines::new(stream, Form::Json))
+            }
+            FileFormat::ProtoGzip => Source::Records(proto::Records::new(stream)),
+            FileFormat::NotepackText => Source::Lines(Lines::new(stream, Form::NotepackText)),
+            FileFormat::Batch(format) => Source::Batch(batch::Events::Unread(stream, format)),
         };
         Ok(EventReader { path: path.to_owned(), source, events_read: 0, ended: false })
     }
@@ -283,16 +299,46 @@ impl Write for Sink {
     }
 }
 
-fn gunzip(input: impl BufRead + Send + 'static) -> Box<dyn BufRead + Send> {
-    Box::new(BufReader::new(MultiGzDecoder::new(input)))
-}
-
 fn gzip<W: Write>(out: W) -> GzEncoder<W> {
     GzBuilder::new().mtime(0).operating_system(255).write(out, Compression::new(GZIP_LEVEL))
 }
 
 fn io_error(action: &'static str, path: &Path, reason: io::Error) -> CorpusError {
     CorpusError::Io { action, path: path.to_owned(), reason }
+}
+
+/// A stream that fails where it is longer than it may be.
+struct Within {
+    stream: Box<dyn BufRead + Send>,
+    most_bytes: u64,
+    left_bytes: u64,
+}
+
+impl BufRead for Within {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        let ready = self.stream.fill_buf()?;
+        if self.left_bytes == 0 && !ready.is_empty() {
+            let reason = format!("it is longer than {} bytes, the most that is read of it", self.most_bytes);
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+        }
+        let left = usize::try_from(self.left_bytes).unwrap_or(usize::MAX);
+        Ok(&ready[..ready.len().min(left)])
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.left_bytes = self.left_bytes.saturating_sub(bytes as u64);
+        self.stream.consume(bytes);
+    }
+}
+
+impl Read for Within {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let ready = self.fill_buf()?;
+        let bytes = ready.len().min(into.len());
+        into[..bytes].copy_from_slice(&ready[..bytes]);
+        self.consume(bytes);
+        Ok(bytes)
+    }
 }
 
 /// Position and cause of damage; the reader adds the path.
