@@ -329,7 +329,7 @@ fn any_number_of_agents_sends_the_same_events_with_the_same_ledger() {
             let share = record.share.as_ref().unwrap();
             assert!(share.started_late_ns < 500_000_000, "{share:?}");
         }
-        let merged = RunRecord::merge(&records).unwrap();
+        let merged = RunRecord::merge(records.iter().cloned()).unwrap();
         assert_eq!(timeless(merged.counts), timeless(whole.counts), "{of} agents");
         assert_eq!(held(&relay), ids, "{of} agents");
         assert_eq!((merged.connections, merged.agents.len()), (whole.connections, usize::from(of)));
@@ -360,7 +360,7 @@ fn ledger_of_three(scenario: &str) -> Counts {
     for record in &records {
         record.counts.balanced().unwrap();
     }
-    let merged = RunRecord::merge(&records).unwrap();
+    let merged = RunRecord::merge(records).unwrap();
     let counts = merged.counts;
     assert_eq!((counts.balanced(), merged.status), (Ok(()), Status::Complete));
     assert_eq!(counts.acked, counts.planned);
@@ -429,10 +429,7 @@ fn records_that_are_not_of_one_run_do_not_merge() {
     let relay = relay();
     let records = setup.play(&relay, 2, "7");
     let [one, two] = &records[..] else { panic!("two agents") };
-    let merge = |records: &[&RunRecord]| {
-        let records: Vec<RunRecord> = records.iter().map(|record| (*record).clone()).collect();
-        RunRecord::merge(&records)
-    };
+    let merge = |records: &[&RunRecord]| RunRecord::merge(records.iter().map(|record| (*record).clone()));
     let merged = merge(&[one, two]).unwrap();
     assert_eq!(merge(&[two, one]).unwrap(), merged, "in any order");
     let changed = |change: fn(&mut RunRecord)| {
@@ -493,7 +490,7 @@ fn what_each_agent_has_too_little_of_to_be_judged_is_judged_over_all() {
             record.share.as_mut().unwrap().pace = None;
             change(record);
         }
-        RunRecord::merge(&records).unwrap().validity
+        RunRecord::merge(records).unwrap().validity
     };
     assert_eq!(judged(|_| {}), Validity::default());
     let (valid, invalid) = (ValidityClass::Valid, ValidityClass::Invalid);
@@ -579,7 +576,7 @@ fn what_another_agent_does_not_send_is_lost_here() {
     let [left, played] = [left, played].map(|ended| RunRecord::read(&ended.record).unwrap());
     assert_eq!(played.status, Status::Complete);
     assert!(played.counts.acked == played.counts.planned && played.counts.deliveries_lost > 0);
-    let merged = RunRecord::merge(&[left, played]).unwrap();
+    let merged = RunRecord::merge([left, played]).unwrap();
     let reason = "agent 1: standard input ended".to_owned();
     assert_eq!(merged.status, Status::Incomplete { reason });
     assert_eq!(merged.validity.counts, ValidityClass::Invalid);

@@ -15,7 +15,7 @@ use agents::{
 use anyhow::{Context, Result, ensure};
 use codecs::Format;
 use corpus::{Corpus, FileFormat};
-use measure::{Exit, RunRecord};
+use measure::{Exit, Merge, RunRecord};
 use sha2::{Digest, Sha256};
 use tokio::{sync::watch, time::Instant};
 use wire::Dictionary;
@@ -224,18 +224,22 @@ fn hex(hash: Sha256) -> String {
 
 /// Makes one record of all agents', who may have other names for the file of events.
 fn merge(parts: &[Part], corpus_name: &str, file: &Path) -> Result<Played> {
-    let mut records = Vec::new();
+    let mut sum = Merge::default();
     let mut files = Vec::new();
     for (index, part) in (0..).zip(parts) {
         let own = beside(file, index, "");
         fs::write(&own, &part.ending.record).with_context(|| format!("cannot write {}", own.display()))?;
         match RunRecord::read(&own) {
-            Ok(record) => records.push(record),
+            Ok(record) => {
+                if let Err(error) = sum.add(record) {
+                    return Ok(unmerged(&error.to_string()));
+                }
+            }
             Err(error) => return Ok(unmerged(&format!("agent {index}: {:#}", anyhow::Error::new(error)))),
         }
         files.push(own);
     }
-    let mut merged = match RunRecord::merge(&records) {
+    let mut merged = match sum.finish() {
         Ok(merged) => merged,
         Err(error) => return Ok(unmerged(&error.to_string())),
     };

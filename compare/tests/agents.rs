@@ -182,7 +182,7 @@ async fn players_take_every_flag_of_a_block_and_their_records_make_one() {
         serde_json::from_slice::<RunRecord>(&ending.record).unwrap()
     });
     let records: Vec<RunRecord> = records.collect();
-    let merged = RunRecord::merge(&records).unwrap();
+    let merged = RunRecord::merge(records.iter().cloned()).unwrap();
     let of_block = |record: &RunRecord| record.share.as_ref().unwrap().block_id.as_deref() == Some("7e");
     assert!(records.iter().all(of_block));
     for (record, counted) in records.iter().zip(&counting) {

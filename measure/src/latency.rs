@@ -30,7 +30,7 @@ const SAMPLES_ABOVE_BRACKETED: u64 = 10;
 
 /// Histograms of a record: eleven metrics, and these again for each named population. A text of a
 /// megabyte could otherwise claim gigabytes.
-const MOST_METRICS: usize = 1_024;
+pub(crate) const MOST_METRICS: usize = 1_024;
 
 /// An inflated histogram with the bounds of [`Latency`] has at most 27,648 counts of at most 9
 /// bytes: a quarter of a megabyte. A file that inflates to more than this is no histogram of this

@@ -2,7 +2,7 @@
 //!
 //! [`Latency`] collects durations, [`CpuClock`] what a process spent, [`Counts`] is the ledger,
 //! [`Signals`] become a [`Validity`], and all of it ends in a [`RunRecord`], the file one run
-//! writes and the report reads; [`RunRecord::merge`] makes one of the records of several agents.
+//! writes and the report reads; [`Merge`] makes one of the records of several agents.
 //! Nothing here knows a runtime, a socket or Nostr: a result names its
 //! [`Cell`] by strings.
 //!
@@ -41,7 +41,7 @@ pub use exit::Exit;
 pub use latency::{Latency, LatencyError, Quantile};
 pub use link::{LinkFlow, LinkPart, LinkRecord, PartFlow, may_be_late_ns};
 pub use live::{LIVE_EDGES_NS, LiveCounts, LiveLatency};
-pub use merge::MergeError;
+pub use merge::{Merge, MergeError};
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,
     MemoryRecord, NO_LINK, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess, RunRecord,

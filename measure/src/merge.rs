@@ -1,19 +1,22 @@
-//! One record of the records of all agents that played a plan together.
+//! One record of the records of all agents that played a plan together, added one by one.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use crate::{
-    AgentRecord, Allocations, AllocationsRecord, CompressionMemoryRecord, Counts, CpuTime, Environment,
-    Latency, MemoryRecord, PopulationRecord, RunRecord, ShareRecord, Status, Throughput, ThroughputRecorder,
-    TrafficRecord, UsableCores, Validity, ValidityClass,
-    spans::union_of_spans,
+    AgentRecord, AllocationsRecord, CompressionMemoryRecord, Environment, MemoryRecord, PopulationRecord,
+    RunRecord, ShareRecord, Spans, Status, Throughput, UsableCores, Validity, ValidityClass,
+    latency::MOST_METRICS,
     validity::{Burst, Pace},
 };
 
 /// The most that one agent may count of anything: 65,535 such counts add up within 64 bits.
 const MOST: u64 = 1 << 48;
+
+/// The most that one agent may say of itself and of why its numbers are not to be believed: ten
+/// times what a busy host makes it say.
+const MOST_SAID_BYTES: usize = 16 << 10;
 
 /// Why records do not make one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,10 +28,10 @@ pub enum MergeError {
     /// A record is of a whole plan.
     #[error("record {place} is not of an agent's share of a plan")]
     Whole {
-        /// Its place in the list, from 0.
+        /// How many were added before it.
         place: usize,
     },
-    /// Some are missing, or there are too many.
+    /// Some are missing.
     #[error("a plan of {of} agents has {of} records; there are {found}")]
     Number {
         /// How many agents play the plan.
@@ -51,7 +54,7 @@ pub enum MergeError {
         index: u16,
     },
     /// Agents did not play the same.
-    #[error("agent {index} differs from agent 0: {what}")]
+    #[error("agent {index} differs from those before it: {what}")]
     Differs {
         /// The agent.
         index: u16,
@@ -64,122 +67,344 @@ pub enum MergeError {
         /// The agent.
         index: u16,
     },
+    /// A record that would make the sum large.
+    #[error("agent {index} has {what}")]
+    Large {
+        /// The agent.
+        index: u16,
+        /// What there is too much of.
+        what: &'static str,
+    },
 }
 
-/// A record of an agent, with what makes it one.
-type Part<'a> = (&'a ShareRecord, &'a RunRecord);
-
 impl RunRecord {
-    /// Makes one record of those of all agents of a plan, in any order: exactly one of each.
-    ///
-    /// Counts, bytes, memory, CPU time of clients and buckets of histograms add up. Envelope
-    /// throughput is of the sums by interval. Time with work outstanding is the union of the
-    /// agents' spans, elapsed time the longest. Validity is the worst, each reason behind its
-    /// agent; ledger, send lag, rate and the scenario's figures are judged over all agents, too.
-    /// The record is incomplete when one is. Machine, command line, start and cost of first
-    /// deliveries are agent 0's; another machine stands with its agent in [`RunRecord::agents`].
-    ///
-    /// Left out: medians by second ([`RunRecord::slices`]), which do not add up, and the relay's
-    /// process, which no agent may read.
+    /// Makes one record of those of all agents of a plan, as [`Merge`] does.
     ///
     /// # Errors
     /// [`MergeError`] when a record is missing, comes twice, is of another plan or has counts that
     /// no run reaches.
-    pub fn merge(records: &[RunRecord]) -> Result<RunRecord, MergeError> {
-        let parts = parts(records)?;
-        let (first_share, first) = *parts.first().ok_or(MergeError::Nothing)?;
-        parts.iter().try_for_each(|part| alike((first_share, first), *part))?;
-        let counts: Counts = parts.iter().map(|(_, record)| record.counts).sum();
-        let latency = latencies(&parts);
-        let validity = validity(&parts, counts, &latency);
-        Ok(RunRecord {
-            status: status(&parts),
+    pub fn merge(records: impl IntoIterator<Item = RunRecord>) -> Result<RunRecord, MergeError> {
+        let mut merge = Merge::default();
+        records.into_iter().try_for_each(|record| merge.add(record))?;
+        merge.finish()
+    }
+}
+
+/// Makes one record of those of all agents of a plan, in any order: exactly one of each. Holds the
+/// sum, and the record that is being added.
+///
+/// Counts, bytes, memory, CPU time of clients and buckets of histograms add up. Envelope throughput
+/// is of the sums by interval. Time with work outstanding is the union of the agents' spans (as
+/// [`Spans::to_store`] keeps it), elapsed time the longest. Validity is the worst, each reason
+/// behind its agent; ledger, send lag, rate and the scenario's figures are judged over all agents,
+/// too. The record is incomplete when one is. Machine, command line, start, events and cost of
+/// first deliveries are agent 0's; another machine stands with its agent in [`RunRecord::agents`].
+///
+/// Left out: medians by second ([`RunRecord::slices`]), which do not add up, and the relay's
+/// process, which no agent may read.
+#[derive(Debug, Default)]
+pub struct Merge(Option<Sum>);
+
+impl Merge {
+    /// Adds the record of an agent. After an error the sum is as before.
+    ///
+    /// # Errors
+    /// [`MergeError`] when the agent was added before, or the record is of another plan, has counts
+    /// that no run reaches, or says too much.
+    pub fn add(&mut self, mut record: RunRecord) -> Result<(), MergeError> {
+        let place = self.0.as_ref().map_or(0, |sum| sum.agents.len());
+        let share = record.share.take().ok_or(MergeError::Whole { place })?;
+        let (index, of) = (share.index, share.of.get());
+        if index >= of {
+            return Err(MergeError::Beyond { index, of });
+        }
+        within_bounds(&share, &record)?;
+        match &mut self.0 {
+            Some(sum) if sum.agents.contains_key(&index) => Err(MergeError::Twice { index }),
+            Some(sum) => sum.alike(&share, &record).map(|()| sum.add(share, record)),
+            none => {
+                *none = Some(Sum::of(share, record));
+                Ok(())
+            }
+        }
+    }
+
+    /// The record of all agents.
+    ///
+    /// # Errors
+    /// [`MergeError::Nothing`] and [`MergeError::Number`] when agents are missing.
+    pub fn finish(self) -> Result<RunRecord, MergeError> {
+        let sum = self.0.ok_or(MergeError::Nothing)?;
+        let (of, found) = (sum.share.of.get(), sum.agents.len());
+        match found == usize::from(of) {
+            true => Ok(sum.finish()),
+            false => Err(MergeError::Number { of, found }),
+        }
+    }
+}
+
+/// What agents have in common, and the sums of what they measured.
+#[derive(Debug)]
+struct Sum {
+    record: RunRecord,
+    share: ShareRecord,
+    /// The agent whose sends at one instant take longest.
+    burst: Burst,
+    /// Bytes of compression in all connections; `None` where an agent does not know them.
+    compression_bytes: Option<u128>,
+    agents: BTreeMap<u16, Said>,
+}
+
+/// What stands in the record of all for one agent.
+#[derive(Debug)]
+struct Said {
+    agent: AgentRecord,
+    reasons: Vec<String>,
+    incomplete: Option<String>,
+}
+
+impl Sum {
+    /// The sum of one record.
+    fn of(share: ShareRecord, mut record: RunRecord) -> Sum {
+        let said = Said::of(&share, &mut record);
+        let (burst, compression_bytes) = (burst(&share, &record), compression_bytes(&record));
+        let without_relay = RunRecord {
             relay: None,
-            connections: sum(&parts, |record| record.connections),
-            elapsed_ns: parts.iter().map(|(_, record)| record.elapsed_ns).max().unwrap_or(0),
-            active_ns: union_of_spans(parts.iter().flat_map(|(share, _)| share.active_spans_ns.iter()))
-                .iter()
-                .map(|(from, to)| to - from)
-                .sum(),
-            counts,
-            traffic: parts.iter().fold(TrafficRecord::default(), |sum, (_, record)| sum + record.traffic),
-            client_cpu: cpu(&parts),
             relay_cpu: None,
-            populations: populations(&parts),
-            validity,
             link: None,
-            memory: memory(&parts),
-            compression_memory: compression_memory(&parts),
+            memory: record.memory.map(clients_memory),
             pinned: None,
-            usable_cores: usable_cores(&parts),
-            allocations: allocations(&parts),
+            usable_cores: record.usable_cores.map(|cores| UsableCores { relay: None, ..cores }),
+            allocations: record.allocations.map(|own| AllocationsRecord { relay: None, ..own }),
             encodings: None,
-            throughput: throughput(&parts),
+            throughput: None,
             slices: None,
-            latency,
-            share: None,
-            agents: parts.iter().map(|(share, record)| agent(share, record, &first.environment)).collect(),
-            ..first.clone()
-        })
+            ..record
+        };
+        let agents = BTreeMap::from([(share.index, said)]);
+        Sum { record: without_relay, share, burst, compression_bytes, agents }
+    }
+
+    /// Whether an agent played the same as those before it.
+    fn alike(&self, share: &ShareRecord, record: &RunRecord) -> Result<(), MergeError> {
+        let (first_share, first) = (&self.share, &self.record);
+        let names = |record: &RunRecord| -> Vec<_> {
+            let key = |one: &PopulationRecord| {
+                (one.name.clone(), one.format.clone(), one.compression.clone(), one.link.clone())
+            };
+            record.populations.iter().map(key).collect()
+        };
+        let figures = |share: &ShareRecord| -> Vec<_> {
+            let bounds = |one: &crate::Expectation| {
+                (one.figure.clone(), one.min.map(f64::to_bits), one.max.map(f64::to_bits))
+            };
+            share.expected.iter().map(bounds).collect()
+        };
+        let same = [
+            ("schema_version", record.schema_version == first.schema_version),
+            ("tool", record.tool == first.tool),
+            ("of", share.of == first_share.of),
+            ("block_id", share.block_id == first_share.block_id),
+            ("plan_sha256", share.plan_sha256 == first_share.plan_sha256),
+            ("seed", record.seed == first.seed),
+            ("cell", record.cell == first.cell),
+            ("corpus", record.corpus.sha256 == first.corpus.sha256),
+            ("agreement", record.agreement == first.agreement),
+            ("populations", names(record) == names(first)),
+            ("latency_bounds", record.latency_bounds == first.latency_bounds),
+            ("expected", figures(share) == figures(first_share)),
+            ("wanted_interval_ns", share.wanted_interval_ns == first_share.wanted_interval_ns),
+        ];
+        let index = share.index;
+        if let Some((what, _)) = same.into_iter().find(|(_, same)| !same) {
+            return Err(MergeError::Differs { index, what });
+        }
+        let new = record.latency.keys().filter(|metric| !first.latency.contains_key(*metric)).count();
+        if first.latency.len() + new > MOST_METRICS {
+            return Err(MergeError::Large { index, what: "metrics that nobody else has" });
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, share: ShareRecord, mut record: RunRecord) {
+        self.agents.insert(share.index, Said::of(&share, &mut record));
+        let longer = burst(&share, &record);
+        if longer.takes_ns() > self.burst.takes_ns() {
+            self.burst = longer;
+        }
+        let sum = &mut self.record;
+        sum.connections += record.connections;
+        sum.elapsed_ns = sum.elapsed_ns.max(record.elapsed_ns);
+        sum.counts += record.counts;
+        sum.traffic = sum.traffic + record.traffic;
+        sum.client_cpu = sum.client_cpu + record.client_cpu;
+        sum.validity.class = sum.validity.class.max(record.validity.class);
+        sum.validity.counts = sum.validity.counts.max(record.validity.counts);
+        for (sum, one) in sum.populations.iter_mut().zip(&record.populations) {
+            sum.connections += one.connections;
+            sum.counts += one.counts;
+            sum.to_relay = sum.to_relay + one.to_relay;
+            sum.to_client = sum.to_client + one.to_client;
+        }
+        self.compression_bytes = both(self.compression_bytes, compression_bytes(&record), |a, b| a + b);
+        sum.compression_memory = both(sum.compression_memory, record.compression_memory, |a, b| {
+            let client_shared_bytes = a.client_shared_bytes.max(b.client_shared_bytes);
+            CompressionMemoryRecord { client_shared_bytes, ..a }
+        });
+        sum.memory = both(sum.memory, record.memory, |a, b| MemoryRecord {
+            connections: a.connections + b.connections,
+            client_before_bytes: a.client_before_bytes + b.client_before_bytes,
+            client_after_bytes: a.client_after_bytes + b.client_after_bytes,
+            ..a
+        });
+        sum.usable_cores = both(sum.usable_cores, record.usable_cores, |a, b| UsableCores {
+            clients: a.clients + b.clients,
+            ..a
+        });
+        sum.allocations = both(sum.allocations, record.allocations, |a, b| AllocationsRecord {
+            client: a.client + b.client,
+            ..a
+        });
+        for (metric, latency) in &record.latency {
+            sum.latency.entry(metric.clone()).or_default().merge(latency);
+        }
+        if share.index == 0 {
+            sum.environment = record.environment;
+            sum.command = record.command;
+            sum.started_utc = record.started_utc;
+            sum.corpus = record.corpus;
+            sum.first_delivery = record.first_delivery;
+        }
+        self.add_share(&share);
+    }
+
+    fn add_share(&mut self, share: &ShareRecord) {
+        let sum = &mut self.share;
+        let union = |a: &Spans, b: &Spans| Spans::to_store(a.iter().chain(b.iter()));
+        sum.active_spans_ns = union(&sum.active_spans_ns, &share.active_spans_ns);
+        sum.throughput_spans_ns = union(&sum.throughput_spans_ns, &share.throughput_spans_ns);
+        sum.intervals.merge(&share.intervals);
+        sum.pace = both(sum.pace, share.pace, |a, b| a + b);
+        for (sum, one) in sum.expected.iter_mut().zip(&share.expected) {
+            sum.sum += one.sum;
+            sum.per = both(sum.per, one.per, |a, b| a + b);
+        }
+    }
+
+    fn finish(self) -> RunRecord {
+        let validity = self.validity();
+        let throughput = self.throughput();
+        let Sum { record, share, compression_bytes, agents, .. } = self;
+        let mean = compression_bytes.map(|bytes| bytes / u128::from(record.connections.max(1)));
+        let compression_memory =
+            both(record.compression_memory, mean, |memory, mean| CompressionMemoryRecord {
+                client_bytes_per_connection: u64::try_from(mean).unwrap_or(u64::MAX),
+                relay_bytes_per_connection: None,
+                relay_shared_bytes: None,
+                ..memory
+            });
+        let reason =
+            |(index, said): (&u16, &Said)| Some(Validity::of_agent(*index, said.incomplete.as_ref()?));
+        let reasons: Vec<String> = agents.iter().filter_map(reason).collect();
+        let status = match reasons.is_empty() {
+            true => Status::Complete,
+            false => Status::Incomplete { reason: reasons.join("; ") },
+        };
+        let agents = agents.into_values().map(|said| said.agent_beside(&record.environment)).collect();
+        RunRecord {
+            status,
+            active_ns: share.active_spans_ns.iter().map(|(from, to)| to - from).sum(),
+            validity,
+            compression_memory,
+            throughput,
+            agents,
+            ..record
+        }
+    }
+
+    /// The worst of all agents, and what only all together can tell.
+    fn validity(&self) -> Validity {
+        let (counts, latency) = (self.record.counts, &self.record.latency);
+        // Holds the worst classes of the agents.
+        let mut validity = Validity { reasons: Vec::new(), ..self.record.validity };
+        for (index, said) in &self.agents {
+            validity.reasons.extend(said.reasons.iter().map(|reason| Validity::of_agent(*index, reason)));
+        }
+        if counts.planned + counts.requests + counts.deliveries_expected == 0 {
+            validity.add(ValidityClass::Invalid, "nothing was planned, so nothing was measured".to_owned());
+        }
+        if self.agents.len() > 1 {
+            self.judge_ledger(&mut validity);
+            if let Some(lag) = latency.get("send_lag") {
+                self.burst.judge_lag(lag.quantile_ns(0.99), &mut validity);
+            }
+            if let Some(rate) = self.share.pace.and_then(Pace::rate) {
+                rate.judge(&mut validity);
+            }
+        }
+        self.share.expected.iter().for_each(|whole| whole.judge(&mut validity));
+        for bound in &self.record.latency_bounds {
+            bound.judge(latency.get(&bound.metric), &mut validity);
+        }
+        validity
+    }
+
+    /// The ledger of several agents.
+    fn judge_ledger(&self, validity: &mut Validity) {
+        let counts = self.record.counts;
+        if let Err(failure) = counts.balanced() {
+            validity.add(ValidityClass::Invalid, format!("the ledger does not balance: {failure}"));
+        }
+        // An agent's subscribers are owed what others publish, and do not learn what was refused.
+        if counts.rejected > 0 && counts.deliveries_expected > 0 {
+            let reason = format!(
+                "the relay refused {} events; whether other agents got them cannot be judged",
+                counts.rejected
+            );
+            validity.add(ValidityClass::Invalid, reason);
+        }
+    }
+
+    fn throughput(&self) -> Option<Throughput> {
+        let ShareRecord { intervals, throughput_spans_ns, wanted_interval_ns, .. } = &self.share;
+        let end_ns = intervals.longest_ns();
+        let spans: Vec<_> = throughput_spans_ns.iter().map(|(from, to)| (from, to.min(end_ns))).collect();
+        intervals.within(&spans, *wanted_interval_ns)
     }
 }
 
-/// The records in the order of their agents.
-fn parts(records: &[RunRecord]) -> Result<Vec<Part<'_>>, MergeError> {
-    let share = |(place, record): (usize, &'_ RunRecord)| match &record.share {
-        Some(_) => Ok(()),
-        None => Err(MergeError::Whole { place }),
-    };
-    records.iter().enumerate().try_for_each(share)?;
-    let mut parts: Vec<Part<'_>> =
-        records.iter().filter_map(|record| Some((record.share.as_ref()?, record))).collect();
-    parts.sort_by_key(|(share, _)| share.index);
-    let of = parts.first().ok_or(MergeError::Nothing)?.0.of.get();
-    if let Some([(share, _), _]) = parts.array_windows().find(|[one, next]| one.0.index == next.0.index) {
-        return Err(MergeError::Twice { index: share.index });
+impl Said {
+    /// Takes it out of the record.
+    fn of(share: &ShareRecord, record: &mut RunRecord) -> Said {
+        let agent = AgentRecord {
+            index: share.index,
+            connections: record.connections,
+            client_cpu: record.client_cpu,
+            started_late_ns: share.started_late_ns,
+            elapsed_ns: record.elapsed_ns,
+            cores: record.usable_cores.map(|cores| cores.clients),
+            send_lag_ns_p99: record.latency.get("send_lag").and_then(|lag| lag.quantile_ns(0.99).ns()),
+            deliveries_lost: record.counts.deliveries_lost,
+            environment: Some(record.environment.clone()),
+        };
+        let incomplete = match &mut record.status {
+            Status::Complete => None,
+            Status::Incomplete { reason } => Some(std::mem::take(reason)),
+        };
+        Said { agent, reasons: std::mem::take(&mut record.validity.reasons), incomplete }
     }
-    if let Some((share, _)) = parts.iter().find(|(share, _)| share.index >= of) {
-        return Err(MergeError::Beyond { index: share.index, of });
+
+    /// The agent's record, with its machine where it is another one than agent 0's.
+    fn agent_beside(self, first: &Environment) -> AgentRecord {
+        let machine = |environment: &Environment| Environment { load_1_minute: None, ..environment.clone() };
+        let environment = self.agent.environment.filter(|own| machine(own) != machine(first));
+        AgentRecord { environment, ..self.agent }
     }
-    if parts.len() != usize::from(of) {
-        return Err(MergeError::Number { of, found: parts.len() });
-    }
-    Ok(parts)
 }
 
-/// Whether an agent played the same as agent 0, and counts what a run may count.
-fn alike((first_share, first): Part<'_>, (share, record): Part<'_>) -> Result<(), MergeError> {
-    let names = |record: &RunRecord| -> Vec<_> {
-        let key = |one: &PopulationRecord| {
-            (one.name.clone(), one.format.clone(), one.compression.clone(), one.link.clone())
-        };
-        record.populations.iter().map(key).collect()
-    };
-    let figures = |share: &ShareRecord| -> Vec<_> {
-        let bounds = |one: &crate::Expectation| {
-            (one.figure.clone(), one.min.map(f64::to_bits), one.max.map(f64::to_bits))
-        };
-        share.expected.iter().map(bounds).collect()
-    };
-    let same = [
-        ("schema_version", record.schema_version == first.schema_version),
-        ("tool", record.tool == first.tool),
-        ("of", share.of == first_share.of),
-        ("block_id", share.block_id == first_share.block_id),
-        ("plan_sha256", share.plan_sha256 == first_share.plan_sha256),
-        ("seed", record.seed == first.seed),
-        ("cell", record.cell == first.cell),
-        ("corpus", record.corpus.sha256 == first.corpus.sha256),
-        ("agreement", record.agreement == first.agreement),
-        ("populations", names(record) == names(first)),
-        ("latency_bounds", record.latency_bounds == first.latency_bounds),
-        ("expected", figures(share) == figures(first_share)),
-        ("wanted_interval_ns", share.wanted_interval_ns == first_share.wanted_interval_ns),
-    ];
+/// Whether a record counts what a run may count, and says no more than there is to say.
+fn within_bounds(share: &ShareRecord, record: &RunRecord) -> Result<(), MergeError> {
     let index = share.index;
-    if let Some((what, _)) = same.into_iter().find(|(_, same)| !same) {
-        return Err(MergeError::Differs { index, what });
-    }
     let RunRecord { counts, traffic, client_cpu, populations, memory, compression_memory, .. } = record;
     let (usable, allocations, connections) = (record.usable_cores, record.allocations, record.connections);
     let summed = serde_json::to_value((
@@ -187,9 +412,13 @@ fn alike((first_share, first): Part<'_>, (share, record): Part<'_>) -> Result<()
         (usable, allocations, connections, record.elapsed_ns, share),
     ));
     let end_ns = share.active_spans_ns.end_ns().max(share.throughput_spans_ns.end_ns());
-    match end_ns <= MOST && summed.is_ok_and(|summed| within(&summed)) {
+    if end_ns > MOST || !summed.is_ok_and(|summed| within(&summed)) {
+        return Err(MergeError::TooLarge { index });
+    }
+    let said = serde_json::to_vec(&(&record.environment, &record.validity.reasons, &record.status));
+    match said.is_ok_and(|said| said.len() <= MOST_SAID_BYTES) {
         true => Ok(()),
-        false => Err(MergeError::TooLarge { index }),
+        false => Err(MergeError::Large { index, what: "more than 16 KiB of reasons and machine" }),
     }
 }
 
@@ -203,179 +432,21 @@ fn within(value: &Value) -> bool {
     }
 }
 
-fn sum(parts: &[Part<'_>], of: impl Fn(&RunRecord) -> u64) -> u64 {
-    parts.iter().map(|(_, record)| of(record)).sum()
+/// The sum of what both know.
+fn both<A, B>(one: Option<A>, other: Option<B>, add: impl FnOnce(A, B) -> A) -> Option<A> {
+    one.zip(other).map(|(one, other)| add(one, other))
 }
 
-fn cpu(parts: &[Part<'_>]) -> CpuTime {
-    let times = parts.iter().map(|(_, record)| record.client_cpu);
-    times.reduce(|sum, time| sum + time).unwrap_or_default()
+fn burst(share: &ShareRecord, record: &RunRecord) -> Burst {
+    Burst { sends: share.burst_sends, cores: record.usable_cores.map_or(1, |cores| cores.clients) }
 }
 
-fn latencies(parts: &[Part<'_>]) -> BTreeMap<String, Latency> {
-    let mut merged = BTreeMap::<String, Latency>::new();
-    for (metric, latency) in parts.iter().flat_map(|(_, record)| &record.latency) {
-        merged.entry(metric.clone()).or_default().merge(latency);
-    }
-    merged
+/// Bytes of compression in all connections of an agent: the mean of all is of those of all.
+fn compression_bytes(record: &RunRecord) -> Option<u128> {
+    let each = record.compression_memory?.client_bytes_per_connection;
+    Some(u128::from(record.connections) * u128::from(each))
 }
 
-/// The worst of all agents, and what only all together can tell.
-fn validity(parts: &[Part<'_>], counts: Counts, latency: &BTreeMap<String, Latency>) -> Validity {
-    let mut validity = Validity::default();
-    for (share, record) in parts {
-        validity.class = validity.class.max(record.validity.class);
-        validity.counts = validity.counts.max(record.validity.counts);
-        let reasons = record.validity.reasons.iter();
-        validity.reasons.extend(reasons.map(|reason| Validity::of_agent(share.index, reason)));
-    }
-    if counts.planned + counts.requests + counts.deliveries_expected == 0 {
-        validity.add(ValidityClass::Invalid, "nothing was planned, so nothing was measured".to_owned());
-    }
-    if parts.len() > 1 {
-        judge_ledger(counts, &mut validity);
-        judge_sending(parts, latency, &mut validity);
-    }
-    let Some((first_share, first)) = parts.first() else { return validity };
-    for (place, expected) in first_share.expected.iter().enumerate() {
-        let each = || parts.iter().filter_map(|(share, _)| share.expected.get(place));
-        let mut whole = expected.clone();
-        whole.sum = each().map(|one| one.sum).sum();
-        whole.per = each().map(|one| one.per).sum();
-        whole.judge(&mut validity);
-    }
-    for bound in &first.latency_bounds {
-        bound.judge(latency.get(&bound.metric), &mut validity);
-    }
-    validity
-}
-
-/// The ledger of several agents.
-fn judge_ledger(counts: Counts, validity: &mut Validity) {
-    if let Err(failure) = counts.balanced() {
-        validity.add(ValidityClass::Invalid, format!("the ledger does not balance: {failure}"));
-    }
-    // An agent's subscribers are owed what others publish, and do not learn what was refused.
-    if counts.rejected > 0 && counts.deliveries_expected > 0 {
-        let reason = format!(
-            "the relay refused {} events; whether other agents got them cannot be judged",
-            counts.rejected
-        );
-        validity.add(ValidityClass::Invalid, reason);
-    }
-}
-
-/// Send lag and rate of several agents, each of which may have too few samples for a verdict.
-fn judge_sending(parts: &[Part<'_>], latency: &BTreeMap<String, Latency>, validity: &mut Validity) {
-    let burst = |(share, record): &Part<'_>| Burst {
-        sends: share.burst_sends,
-        cores: record.usable_cores.map_or(1, |cores| cores.clients),
-    };
-    let longest = parts.iter().map(burst).max_by_key(|burst| burst.takes_ns());
-    if let (Some(burst), Some(lag)) = (longest, latency.get("send_lag")) {
-        burst.judge_lag(lag.quantile_ns(0.99), validity);
-    }
-    let pace = parts.iter().try_fold(Pace::default(), |sum, (share, _)| Some(sum + share.pace?));
-    if let Some(rate) = pace.and_then(Pace::rate) {
-        rate.judge(validity);
-    }
-}
-
-fn status(parts: &[Part<'_>]) -> Status {
-    let reason = |(share, record): &Part<'_>| match &record.status {
-        Status::Complete => None,
-        Status::Incomplete { reason } => Some(Validity::of_agent(share.index, reason)),
-    };
-    let reasons: Vec<String> = parts.iter().filter_map(reason).collect();
-    match reasons.is_empty() {
-        true => Status::Complete,
-        false => Status::Incomplete { reason: reasons.join("; ") },
-    }
-}
-
-fn populations(parts: &[Part<'_>]) -> Vec<PopulationRecord> {
-    let mut records = parts.iter().map(|(_, record)| &record.populations);
-    let mut sums = records.next().cloned().unwrap_or_default();
-    for others in records {
-        for (sum, one) in sums.iter_mut().zip(others) {
-            sum.connections += one.connections;
-            sum.counts += one.counts;
-            sum.to_relay = sum.to_relay + one.to_relay;
-            sum.to_client = sum.to_client + one.to_client;
-        }
-    }
-    sums
-}
-
-/// The same of every agent; `None` where one does not know it.
-fn of_all<T>(parts: &[Part<'_>], of: impl Fn(&RunRecord) -> Option<T>) -> Option<Vec<T>> {
-    parts.iter().map(|(_, record)| of(record)).collect()
-}
-
-/// Memory of the client processes.
-fn memory(parts: &[Part<'_>]) -> Option<MemoryRecord> {
-    let memories = of_all(parts, |record| record.memory)?;
-    let sum = |of: fn(&MemoryRecord) -> u64| memories.iter().map(of).sum();
-    Some(MemoryRecord {
-        connections: sum(|memory| memory.connections),
-        client_before_bytes: sum(|memory| memory.client_before_bytes),
-        client_after_bytes: sum(|memory| memory.client_after_bytes),
-        relay_before_bytes: None,
-        relay_after_bytes: None,
-        relay_peak_bytes: None,
-    })
-}
-
-/// The mean of a connection, each agent's with the weight of its connections, and the most that
-/// connections of one thread share.
-fn compression_memory(parts: &[Part<'_>]) -> Option<CompressionMemoryRecord> {
-    let memories = of_all(parts, |record| Some((record.connections, record.compression_memory?)))?;
-    let own =
-        memories.iter().map(|(n, memory)| u128::from(*n) * u128::from(memory.client_bytes_per_connection));
-    let connections: u128 = memories.iter().map(|(connections, _)| u128::from(*connections)).sum();
-    Some(CompressionMemoryRecord {
-        client_bytes_per_connection: u64::try_from(own.sum::<u128>() / connections.max(1))
-            .unwrap_or(u64::MAX),
-        client_shared_bytes: memories.iter().map(|(_, memory)| memory.client_shared_bytes).max().unwrap_or(0),
-        relay_bytes_per_connection: None,
-        relay_shared_bytes: None,
-    })
-}
-
-fn usable_cores(parts: &[Part<'_>]) -> Option<UsableCores> {
-    let clients = of_all(parts, |record| Some(record.usable_cores?.clients))?;
-    Some(UsableCores { relay: None, clients: clients.iter().sum() })
-}
-
-fn allocations(parts: &[Part<'_>]) -> Option<AllocationsRecord> {
-    let clients = of_all(parts, |record| Some(record.allocations?.client))?;
-    Some(AllocationsRecord {
-        client: clients.into_iter().fold(Allocations::default(), |a, b| a + b),
-        relay: None,
-    })
-}
-
-fn throughput(parts: &[Part<'_>]) -> Option<Throughput> {
-    let mut intervals = ThroughputRecorder::default();
-    parts.iter().for_each(|(share, _)| intervals.merge(&share.intervals));
-    let spans = union_of_spans(parts.iter().flat_map(|(share, _)| share.throughput_spans_ns.iter()));
-    let end_ns = intervals.longest_ns();
-    let spans: Vec<_> = spans.into_iter().map(|(from, to)| (from, to.min(end_ns))).collect();
-    intervals.within(&spans, parts.first()?.0.wanted_interval_ns)
-}
-
-fn agent(share: &ShareRecord, record: &RunRecord, first: &Environment) -> AgentRecord {
-    let machine = |environment: &Environment| Environment { load_1_minute: None, ..environment.clone() };
-    let differs = machine(&record.environment) != machine(first);
-    AgentRecord {
-        index: share.index,
-        connections: record.connections,
-        client_cpu: record.client_cpu,
-        started_late_ns: share.started_late_ns,
-        elapsed_ns: record.elapsed_ns,
-        cores: record.usable_cores.map(|cores| cores.clients),
-        send_lag_ns_p99: record.latency.get("send_lag").and_then(|lag| lag.quantile_ns(0.99).ns()),
-        deliveries_lost: record.counts.deliveries_lost,
-        environment: differs.then(|| record.environment.clone()),
-    }
+fn clients_memory(memory: MemoryRecord) -> MemoryRecord {
+    MemoryRecord { relay_before_bytes: None, relay_after_bytes: None, relay_peak_bytes: None, ..memory }
 }

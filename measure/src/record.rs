@@ -99,7 +99,7 @@ pub struct RunRecord {
     /// The part of the plan that this run played, where several agents play it together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<ShareRecord>,
-    /// The agents that this record was merged from ([`RunRecord::merge`]).
+    /// The agents that this record was merged from ([`crate::Merge`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<AgentRecord>,
     /// What the scenario demands of latencies. A run that misses it measured well; it is the relay

@@ -1,0 +1,160 @@
+//! Records of agents become one, added one at a time.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+use measure::{Latency, Merge, MergeError, RunRecord, SCHEMA_VERSION, Status, ValidityClass};
+use serde_json::json;
+
+const METRICS: [&str; 6] = ["response", "service", "send_lag", "publish_ok", "eose", "handshake"];
+
+/// What agent `index` of `of` measured, each something else.
+fn record(index: u16, of: u16) -> RunRecord {
+    let n = u64::from(index) + 1;
+    let flow = json!({"messages": n, "payload_bytes": 10 * n, "wire_bytes": 12 * n});
+    let mut record: RunRecord = serde_json::from_value(json!({
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "client-sim", "version": "0"},
+        "environment": {"cores": 2 + u64::from(index == 2), "optimised": true},
+        "command": ["client-sim", format!("--share={index}/{of}")],
+        "started_utc": "2026-11-21T08:05:09Z",
+        "cell": {
+            "scenario": "mixed-day", "format": "json", "implementation": "library", "compression": "none",
+            "compression_parameters": "", "verify": "full",
+        },
+        "seed": 7,
+        "corpus": {
+            "name": format!("{index}.jsonl"), "sha256": "00", "events": 1, "origin": "generated", "kinds": {},
+        },
+        "status": {"state": "complete"},
+        "agreement": {"token": null, "extensions": null},
+        "connections": n,
+        "elapsed_ns": 1_000 * n,
+        "active_ns": 0,
+        "counts": measure::Counts { planned: n, acked: n, ..measure::Counts::default() },
+        "traffic": {
+            "to_relay": flow, "to_client": flow, "handshake_to_relay_bytes": n, "handshake_to_client_bytes": n,
+        },
+        "client_cpu": {"total_ns": n, "user_ns": null, "system_ns": null},
+        "compression_memory": {
+            "client_bytes_per_connection": 100 * n, "client_shared_bytes": n,
+            "relay_bytes_per_connection": 1, "relay_shared_bytes": 1,
+        },
+        "validity": {"class": "valid", "counts": "valid", "reasons": []},
+        "share": {
+            "index": index, "of": of, "plan_sha256": "00", "started_late_ns": n,
+            "active_spans_ns": format!("{}-{}", 1_000 * n, 1_000 * n + 100),
+            "throughput_spans_ns": "0-100000000", "wanted_interval_ns": 100_000_000,
+            "intervals": {"interval_ns": 10_000_000, "counts": format!("{n} 0 {n}")},
+            "burst_sends": n, "pace": null,
+            "expected": [{"figure": "published", "sum": n, "per": null, "min": null, "max": null}],
+        },
+        "latency": {},
+    }))
+    .unwrap();
+    record.latency = METRICS.map(|metric| (metric.to_owned(), samples(n))).into();
+    record
+}
+
+fn samples(n: u64) -> Latency {
+    let mut latency = Latency::new();
+    (0..50).for_each(|i| latency.record(n * 1_000_000 + i * 10_000));
+    latency
+}
+
+fn merged(order: &[u16]) -> RunRecord {
+    let of = u16::try_from(order.len()).unwrap();
+    RunRecord::merge(order.iter().map(|index| record(*index, of))).unwrap()
+}
+
+#[test]
+fn agents_in_any_order_make_one_record() {
+    let sum = merged(&[0, 1, 2, 3, 4]);
+    for order in [[4, 3, 2, 1, 0], [2, 0, 4, 1, 3], [1, 2, 3, 4, 0]] {
+        assert_eq!(merged(&order), sum, "{order:?}");
+    }
+    assert_eq!((sum.connections, sum.counts.acked, sum.client_cpu.total_ns), (15, 15, 15));
+    assert_eq!((sum.elapsed_ns, sum.active_ns), (5_000, 500));
+    assert_eq!((sum.command[1].as_str(), sum.corpus.name.as_str()), ("--share=0/5", "0.jsonl"));
+    let memory = sum.compression_memory.unwrap();
+    // The mean over connections: (1·100 + 2·200 + 3·300 + 4·400 + 5·500) / 15.
+    assert_eq!((memory.client_bytes_per_connection, memory.client_shared_bytes), (366, 5));
+    assert_eq!(memory.relay_bytes_per_connection, None);
+    let mut all = Latency::new();
+    (1..=5).for_each(|n| all.merge(&samples(n)));
+    assert!(METRICS.iter().all(|metric| sum.latency[*metric] == all));
+    let machines: Vec<bool> = sum.agents.iter().map(|agent| agent.environment.is_some()).collect();
+    assert_eq!(machines, [false, false, true, false, false], "another machine than agent 0's");
+}
+
+#[test]
+fn reasons_and_classes_are_the_worst_of_all_in_the_order_of_agents() {
+    let mut merge = Merge::default();
+    for index in [2, 0, 1] {
+        let mut one = record(index, 3);
+        if index > 0 {
+            one.validity.add_timing(ValidityClass::Suspect, format!("slow {index}"));
+            one.status = Status::Incomplete { reason: format!("left {index}") };
+        }
+        merge.add(one).unwrap();
+    }
+    let sum = merge.finish().unwrap();
+    assert_eq!((sum.validity.class, sum.validity.counts), (ValidityClass::Suspect, ValidityClass::Valid));
+    assert_eq!(sum.validity.reasons, ["agent 1: slow 1", "agent 2: slow 2"]);
+    let reason = "agent 1: left 1; agent 2: left 2".to_owned();
+    assert_eq!(sum.status, Status::Incomplete { reason });
+}
+
+#[test]
+fn a_record_that_is_refused_leaves_the_sum_as_it_was() {
+    type Change = fn(&mut RunRecord);
+    let refused: [(Change, MergeError); 5] = [
+        (|record| record.share.as_mut().unwrap().index = 0, MergeError::Twice { index: 0 }),
+        (|record| record.seed = 8, MergeError::Differs { index: 1, what: "seed" }),
+        (|record| record.counts.acked = u64::MAX, MergeError::TooLarge { index: 1 }),
+        (
+            |record| record.validity.reasons.push("x".repeat(16 << 10)),
+            MergeError::Large { index: 1, what: "more than 16 KiB of reasons and machine" },
+        ),
+        (
+            |record| {
+                let metric = |n| (format!("metric.{n}"), Latency::new());
+                record.latency.extend((0..1_019).map(metric));
+            },
+            MergeError::Large { index: 1, what: "metrics that nobody else has" },
+        ),
+    ];
+    let mut merge = Merge::default();
+    merge.add(record(0, 2)).unwrap();
+    for (change, error) in refused {
+        let mut hostile = record(1, 2);
+        change(&mut hostile);
+        assert_eq!(merge.add(hostile), Err(error));
+    }
+    merge.add(record(1, 2)).unwrap();
+    assert_eq!(merge.finish().unwrap(), merged(&[0, 1]));
+}
+
+/// Bytes held at most while the records of so many agents are read and added one by one.
+fn held_bytes(of: u16) -> u64 {
+    let texts: Vec<String> = (0..of).map(|index| record(index, of).to_json()).collect();
+    let adding = || {
+        let mut merge = Merge::default();
+        for text in &texts {
+            merge.add(serde_json::from_str(text).unwrap()).unwrap();
+        }
+        assert_eq!(merge.finish().unwrap().agents.len(), usize::from(of));
+    };
+    allocation_counter::measure(adding).bytes_max
+}
+
+#[test]
+fn a_merge_holds_the_sum_and_one_record_whatever_the_number_of_agents() {
+    let text = record(0, 1).to_json();
+    let reading = || drop(serde_json::from_str::<RunRecord>(&text).unwrap());
+    let one = allocation_counter::measure(reading).bytes_max;
+    assert!(one > 6 * 200_000, "histograms take most of it: {one}");
+    let (two, hundred) = (held_bytes(2), held_bytes(100));
+    assert!(two < 3 * one, "two agents took {two} bytes, a record takes {one}");
+    // What the record of all says of each agent.
+    assert!(hundred < two + 98 * 2_048, "100 agents took {hundred} bytes, two took {two}");
+}
