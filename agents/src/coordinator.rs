@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use measure::LiveCounts;
 
 use crate::{
-    agent::Ending,
     clock::{Offset, Offsets, RoundTrip},
     message::{Claim, Command, Facts, Phase, Pong, Reply, RunState, bounded},
     overview::{Overview, Seen},
@@ -50,11 +49,9 @@ pub enum Order {
     },
 }
 
-/// What became of a block at one agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
-    /// How its player ended, with the record.
-    pub ending: Ending,
+/// What is known of an agent's clock in a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AgentClock {
     /// The most that its start was off the common one because clocks are uncertain.
     pub start_bound_ns: u64,
     /// How far its clock moved against the coordinator's from start to end, both as measured.
@@ -76,7 +73,6 @@ struct Member {
     phase: Option<Phase>,
     facts: Option<Facts>,
     counts: LiveCounts,
-    ending: Option<Ending>,
 }
 
 /// The coordinator of a run. Every `now_ns` is of its own monotonic clock.
@@ -102,6 +98,9 @@ struct Current {
     seconds: u32,
     /// The common start, once it is set.
     start_ns: Option<u64>,
+    /// How many agents' records have been read: one after the other, so that whoever takes them
+    /// need not hold them all.
+    fetched: u16,
 }
 
 impl Coordinator {
@@ -161,13 +160,14 @@ impl Coordinator {
         }
         for (index, member) in (0..).zip(&mut self.members) {
             self.counted.add(&std::mem::take(&mut member.counts));
-            (member.phase, member.facts, member.ending) = (None, None, None);
+            (member.phase, member.facts) = (None, None);
             (member.start_offset, member.has_confirmed) = (None, false);
             self.orders
                 .push_back(Order::Command { index, command: Command::Prepare(Box::new(block.clone())) });
         }
         let seconds = block.play.seconds;
-        self.block = Some(Current { key: block.key(), began_ns: now_ns, seconds, start_ns: None });
+        self.block =
+            Some(Current { key: block.key(), began_ns: now_ns, seconds, start_ns: None, fetched: 0 });
         self.enter(RunState::Claimed);
         Ok(())
     }
@@ -193,18 +193,18 @@ impl Coordinator {
         }
     }
 
-    /// The parts of a merged block, one of each agent in order.
-    pub fn take_parts(&mut self) -> Option<Vec<Part>> {
+    /// The agents' clocks in a block whose records have all been read, in the agents' order.
+    pub fn clocks(&self) -> Option<Vec<AgentClock>> {
         if self.state != RunState::Merged {
             return None;
         }
-        let part = |member: &mut Member| {
+        let clock = |member: &Member| {
             let start = member.start_offset?;
             let now = member.offsets.best().unwrap_or(start);
             let drift_ns = now.ns.saturating_sub(start.ns);
-            Some(Part { ending: member.ending.take()?, start_bound_ns: start.bound_ns, drift_ns })
+            Some(AgentClock { start_bound_ns: start.bound_ns, drift_ns })
         };
-        self.members.iter_mut().map(part).collect()
+        self.members.iter().map(clock).collect()
     }
 
     /// Ends a run whose blocks are all played.
@@ -302,15 +302,18 @@ impl Coordinator {
         }
     }
 
-    /// An agent's record, or why the stream has none.
-    pub fn fetched(&mut self, now_ns: u64, index: u16, record: Result<Ending, String>) {
-        let Some(member) = self.members.get_mut(usize::from(index)) else { return };
+    /// An agent's record was read and passed on, or why the stream has none.
+    pub fn fetched(&mut self, now_ns: u64, index: u16, record: Result<(), String>) {
+        let Some(block) = &mut self.block else { return };
         match record {
-            Ok(ending) if self.state == RunState::Published && member.ending.is_none() => {
-                member.ending = Some(ending);
+            Ok(()) if self.state == RunState::Published && index == block.fetched => {
+                block.fetched += 1;
+                if block.fetched < self.spec.of {
+                    self.orders.push_back(Order::Fetch { index: block.fetched, key: block.key });
+                }
                 self.advance(now_ns);
             }
-            Ok(_) => {}
+            Ok(()) => {}
             Err(reason) => self.abort(format!("agent {index}'s record: {}", bounded(reason))),
         }
     }
@@ -432,7 +435,7 @@ impl Coordinator {
             }
             RunState::Running => all_past(Phase::Drained).then_some(RunState::Drained),
             RunState::Drained => all_past(Phase::Published).then_some(RunState::Published),
-            RunState::Published => all(|member| member.ending.is_some()).then_some(RunState::Merged),
+            RunState::Published => (self.block.as_ref()?.fetched == self.spec.of).then_some(RunState::Merged),
             RunState::Claimed | RunState::Merged | RunState::Aborted(_) => None,
         };
         next.map(Ok)
@@ -448,8 +451,7 @@ impl Coordinator {
             }
             (RunState::Merged, _) => self.blocks_merged = self.blocks_merged.saturating_add(1),
             (RunState::Published, Some(block)) => {
-                let fetch = |index| Order::Fetch { index, key: block.key };
-                self.orders.extend((0..self.spec.of).map(fetch));
+                self.orders.push_back(Order::Fetch { index: 0, key: block.key });
             }
             _ => {}
         }
@@ -548,6 +550,6 @@ mod tests {
     fn a_block_waits_until_the_agents_are_there() {
         let mut coordinator = Coordinator::new(spec(1), 0);
         assert!(coordinator.play(0, &crate::testing::block()).is_err());
-        assert_eq!(coordinator.take_parts(), None);
+        assert_eq!(coordinator.clocks(), None);
     }
 }

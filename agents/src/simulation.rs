@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::{
     agent::{Agent, Ending, Left, Output},
-    coordinator::{Coordinator, Order, Part},
+    coordinator::{AgentClock, Coordinator, Order},
     message::{Claim, Command, Facts, Phase, Pong, Reply, RunState},
     overview::Seen,
     spec::Block,
@@ -90,6 +90,8 @@ struct World {
     machines: Vec<Machine>,
     fault: Fault,
     states: Vec<RunState>,
+    /// Records of the block under way, in the order in which they were read.
+    taken: Vec<Ending>,
     aborted_ns: Option<u64>,
     wakes_ns: u64,
     /// What a player has counted when it ends.
@@ -127,6 +129,7 @@ impl World {
             machines,
             fault,
             states: Vec::new(),
+            taken: Vec::new(),
             aborted_ns: None,
             wakes_ns: u64::MAX,
             counts: |index| LiveCounts { sent: 10 + u64::from(index), ..LiveCounts::default() },
@@ -163,8 +166,9 @@ impl World {
         self.at(self.now_ns + delay, event);
     }
 
-    /// Plays until nothing happens for longer than any wait. Returns the parts of each block.
-    fn run(&mut self, blocks: &[Block]) -> Vec<Vec<Part>> {
+    /// Plays until nothing happens for longer than any wait. Returns clocks and records of each
+    /// block.
+    fn run(&mut self, blocks: &[Block]) -> Vec<(Vec<AgentClock>, Vec<Ending>)> {
         let mut merged = Vec::new();
         let mut blocks = blocks.iter();
         self.at(0, Event::Tick);
@@ -174,7 +178,8 @@ impl World {
             let event = self.bodies[number].take().unwrap();
             self.happen(event);
             if self.coordinator_is_there && self.coordinator.is_ready() {
-                merged.extend(self.coordinator.take_parts());
+                let taken = std::mem::take(&mut self.taken);
+                merged.extend(self.coordinator.clocks().map(|clocks| (clocks, taken)));
                 match blocks.next() {
                     Some(block) => self.coordinator.play(at_ns, block).unwrap(),
                     None => {
@@ -211,9 +216,10 @@ impl World {
                 self.coordinator.replied(now_ns, index, &command, reply);
             }
             Event::Fetched(index, ending) if there => {
-                let ending = ending.ok_or_else(|| "missing".to_owned());
-                self.coordinator.fetched(now_ns, index, ending.clone());
-                self.coordinator.fetched(now_ns, index, ending);
+                let record = ending.as_ref().map(|_| ()).ok_or_else(|| "missing".to_owned());
+                self.taken.extend(ending);
+                self.coordinator.fetched(now_ns, index, record.clone());
+                self.coordinator.fetched(now_ns, index, record);
             }
             Event::AgentTick(index) => self.tell(index, |agent, now_ns| agent.tick(now_ns)),
             Event::Prepared(index) => {
@@ -364,21 +370,21 @@ fn blocks_are_played_by_all_at_one_instant_and_every_record_counts_once() {
             let blocks = [block(), Block { position: 1, ..block() }];
             let merged = world.run(&blocks);
             assert_eq!(merged.len(), 2, "seed {seed}: {:?}", world.states);
-            for parts in &merged {
+            for (_, endings) in &merged {
                 let records =
-                    parts.iter().map(|part| String::from_utf8_lossy(&part.ending.record).into_owned());
+                    endings.iter().map(|ending| String::from_utf8_lossy(&ending.record).into_owned());
                 let expected: Vec<String> = (0..of).map(|index| format!("record {index}")).collect();
                 assert_eq!(records.collect::<Vec<_>>(), expected);
             }
             let began = |index: usize| world.machines[index].began_ns.unwrap();
-            let parts = merged.last().unwrap();
-            for (index, part) in parts.iter().enumerate() {
+            let (clocks, _) = merged.last().unwrap();
+            for (index, clock) in clocks.iter().enumerate() {
                 // The clocks drift by up to 100 ppm of the 2.5 s until the start, and of the third
                 // of a second since the best round trip.
                 let apart = began(index).abs_diff(began(0));
-                let bound = part.start_bound_ns + parts[0].start_bound_ns + 300_000;
+                let bound = clock.start_bound_ns + clocks[0].start_bound_ns + 300_000;
                 assert!(apart <= bound, "seed {seed}: agent {index} began {apart} ns apart, bound {bound}");
-                assert!(part.start_bound_ns <= 5 * MS);
+                assert!(clock.start_bound_ns <= 5 * MS);
             }
             use RunState::{Armed, Claimed, Drained, Merged, Open, Prepared, Published, Running};
             let one = [Claimed, Prepared, Armed, Running, Drained, Published, Merged];

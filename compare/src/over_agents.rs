@@ -2,6 +2,7 @@
 //! theirs.
 
 use std::{
+    collections::BTreeMap,
     env, fs, io,
     path::{Path, PathBuf},
     pin::Pin,
@@ -9,10 +10,10 @@ use std::{
 };
 
 use agents::{
-    Block, CorpusFile, Ending, Identity, Overview, Part, Play, RunId, Spec, SpecError,
-    nats::{Aborted, Run, Server, coordinate},
+    Block, CorpusFile, Identity, Overview, Play, RunId, Spec, SpecError,
+    nats::{Arrival, Run, Server, coordinate},
 };
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use codecs::Format;
 use corpus::{Corpus, FileFormat};
 use measure::{Exit, Merge, RunRecord};
@@ -125,26 +126,29 @@ impl Agents {
         progress: &Progress,
         mut interrupt: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
     ) -> Result<(Played, bool)> {
-        let playing = self.run.play(block);
-        tokio::pin!(playing);
-        let (mut overview, mut line) = (self.run.overview(), watched::Line::default());
-        let (outcome, interrupted) = loop {
-            tokio::select! {
-                outcome = playing.as_mut() => break (outcome, false),
-                () = interrupt.as_mut() => {
-                    self.run.abort("interrupted".to_owned());
-                    break (playing.await, true);
-                }
-                Ok(()) = overview.changed(), if progress.is_live() => {
-                    progress.agents(&line.of(Instant::now(), &overview.borrow_and_update()));
+        let mut records = Records::new(file);
+        let (outcome, interrupted) = {
+            let playing = self.run.play(block, |arrival| records.take(&arrival));
+            tokio::pin!(playing);
+            let (mut overview, mut line) = (self.run.overview(), watched::Line::default());
+            loop {
+                tokio::select! {
+                    outcome = playing.as_mut() => break (outcome, false),
+                    () = interrupt.as_mut() => {
+                        self.run.abort("interrupted".to_owned());
+                        break (playing.await, true);
+                    }
+                    Ok(()) = overview.changed(), if progress.is_live() => {
+                        progress.agents(&line.of(Instant::now(), &overview.borrow_and_update()));
+                    }
                 }
             }
         };
         let played = match outcome {
-            Ok(parts) => merge(&parts, &self.corpus_name, file)?,
+            Ok(_) => records.merge(&self.corpus_name)?,
             Err(aborted) => {
                 self.is_over.store(true, Ordering::Relaxed);
-                Played { exit_code: None, failure: Some(keep(&aborted, file)?) }
+                Played { exit_code: None, failure: Some(records.partial(&aborted.reason)?) }
             }
         };
         Ok((played, interrupted))
@@ -222,34 +226,83 @@ fn hex(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Makes one record of all agents', who may have other names for the file of events.
-fn merge(parts: &[Part], corpus_name: &str, file: &Path) -> Result<Played> {
-    let mut sum = Merge::default();
-    let mut files = Vec::new();
-    for (index, part) in (0..).zip(parts) {
-        let own = beside(file, index, "");
-        fs::write(&own, &part.ending.record).with_context(|| format!("cannot write {}", own.display()))?;
-        match RunRecord::read(&own) {
-            Ok(record) => {
-                if let Err(error) = sum.add(record) {
-                    return Ok(unmerged(&error.to_string()));
-                }
-            }
-            Err(error) => return Ok(unmerged(&format!("agent {index}: {:#}", anyhow::Error::new(error)))),
+/// The agents' records of a block, of which one is held at a time.
+struct Records<'a> {
+    /// Where the record of all goes; each agent's stands beside it.
+    file: &'a Path,
+    sum: Result<Merge, String>,
+    codes: Vec<Option<i32>>,
+    files: BTreeMap<u16, PathBuf>,
+    partial: BTreeMap<u16, PathBuf>,
+    unwritten: Option<anyhow::Error>,
+}
+
+impl Records<'_> {
+    fn new(file: &Path) -> Records<'_> {
+        let (files, partial) = (BTreeMap::new(), BTreeMap::new());
+        Records { file, sum: Ok(Merge::default()), codes: Vec::new(), files, partial, unwritten: None }
+    }
+
+    fn take(&mut self, arrival: &Arrival) {
+        let Arrival { index, ending, is_partial } = arrival;
+        let own = beside(self.file, *index, if *is_partial { ".partial" } else { "" });
+        if let Err(error) = fs::write(&own, &ending.record) {
+            self.unwritten = Some(anyhow!(error).context(format!("cannot write {}", own.display())));
+            return;
         }
-        files.push(own);
+        if *is_partial {
+            self.partial.insert(*index, own);
+            return;
+        }
+        if let Ok(sum) = &mut self.sum {
+            let added = match RunRecord::read(&own) {
+                Ok(record) => sum.add(record).map_err(|error| error.to_string()),
+                Err(error) => Err(format!("agent {index}: {:#}", anyhow!(error))),
+            };
+            if let Err(reason) = added {
+                self.sum = Err(reason);
+            }
+        }
+        self.codes.push(ending.exit_code);
+        self.files.insert(*index, own);
     }
-    let mut merged = match sum.finish() {
-        Ok(merged) => merged,
-        Err(error) => return Ok(unmerged(&error.to_string())),
-    };
-    corpus_name.clone_into(&mut merged.corpus.name);
-    merged.write(file)?;
-    for own in files {
-        // A file that stays does no harm.
-        let _ = fs::remove_file(own);
+
+    /// Makes one record of all agents', who may have other names for the file of events.
+    fn merge(self, corpus_name: &str) -> Result<Played> {
+        if let Some(error) = self.unwritten {
+            return Err(error);
+        }
+        let merged = self.sum.and_then(|sum| sum.finish().map_err(|error| error.to_string()));
+        let mut merged = match merged {
+            Ok(merged) => merged,
+            Err(reason) => return Ok(unmerged(&reason)),
+        };
+        corpus_name.clone_into(&mut merged.corpus.name);
+        merged.write(self.file)?;
+        for own in self.files.into_values() {
+            // A file that stays does no harm.
+            let _ = fs::remove_file(own);
+        }
+        Ok(Played { exit_code: Some(worst(&self.codes)), failure: None })
     }
-    Ok(Played { exit_code: Some(worst(parts)), failure: None })
+
+    /// Why a block was aborted, and where what agents published of it stands: never under the name
+    /// of a record that counts.
+    fn partial(mut self, reason: &str) -> Result<String> {
+        if let Some(error) = self.unwritten {
+            return Err(error);
+        }
+        for (index, own) in self.files {
+            let kept = beside(self.file, index, ".partial");
+            fs::rename(&own, &kept).with_context(|| format!("cannot write {}", kept.display()))?;
+            self.partial.insert(index, kept);
+        }
+        let kept: Vec<String> = self.partial.values().map(|file| file.display().to_string()).collect();
+        Ok(match kept.is_empty() {
+            true => format!("the run over agents was aborted: {reason}"),
+            false => format!("the run over agents was aborted: {reason}; partial: {}", kept.join(", ")),
+        })
+    }
 }
 
 fn unmerged(reason: &str) -> Played {
@@ -257,29 +310,14 @@ fn unmerged(reason: &str) -> Played {
 }
 
 /// The exit code that says most: of a player that ended early, then of a ledger, then of times.
-fn worst(parts: &[Part]) -> i32 {
-    let codes = || parts.iter().map(|part| part.ending.exit_code);
+fn worst(codes: &[Option<i32>]) -> i32 {
     let graver = [Exit::Incomplete, Exit::Unbalanced, Exit::Invalid];
-    if codes().any(|code| code.is_none()) {
+    if codes.contains(&None) {
         return Exit::Incomplete.code().into();
     }
-    let found = graver.into_iter().find(|exit| codes().any(|code| exit.is(code)));
-    let other = || codes().flatten().find(|code| *code != 0).unwrap_or(0);
+    let found = graver.into_iter().find(|exit| codes.iter().any(|code| exit.is(*code)));
+    let other = || codes.iter().flatten().copied().find(|code| *code != 0).unwrap_or(0);
     found.map_or_else(other, |exit| exit.code().into())
-}
-
-/// Keeps what agents published of a block that was aborted; says why and where.
-fn keep(aborted: &Aborted, file: &Path) -> Result<String> {
-    let mut kept = Vec::new();
-    for (index, Ending { record, .. }) in &aborted.partial {
-        let own = beside(file, *index, ".partial");
-        fs::write(&own, record).with_context(|| format!("cannot write {}", own.display()))?;
-        kept.push(own.display().to_string());
-    }
-    Ok(match kept.is_empty() {
-        true => format!("the run over agents was aborted: {}", aborted.reason),
-        false => format!("the run over agents was aborted: {}; partial: {}", aborted.reason, kept.join(", ")),
-    })
 }
 
 /// The file of one agent's record beside that of all.
@@ -303,11 +341,13 @@ pub(crate) fn check(client_args: &[String], cells: &[CellSpec]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use agents::Ending;
+
     use super::*;
 
-    fn part(exit_code: Option<i32>, record: &str) -> Part {
-        let ending = Ending { exit_code, record: record.as_bytes().to_vec() };
-        Part { ending, start_bound_ns: 0, drift_ns: 0 }
+    fn arrival(exit_code: i32, record: &str, is_partial: bool) -> Arrival {
+        let ending = Ending { exit_code: Some(exit_code), record: record.as_bytes().to_vec() };
+        Arrival { index: 2, ending, is_partial }
     }
 
     #[test]
@@ -320,8 +360,7 @@ mod tests {
             (vec![Some(0), None], 5),
             (vec![Some(0), Some(99)], 99),
         ] {
-            let parts: Vec<Part> = codes.into_iter().map(|code| part(code, "")).collect();
-            assert_eq!(worst(&parts), expected);
+            assert_eq!(worst(&codes), expected);
         }
     }
 
@@ -342,9 +381,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("000-000-json.json");
         for record in ["", "{}", r#"{"schema_version":"99.0"}"#] {
-            let played = merge(&[part(Some(0), record)], "sample.pb.gz", &file).unwrap();
+            let mut records = Records::new(&file);
+            records.take(&arrival(0, record, false));
+            let played = records.merge("sample.pb.gz").unwrap();
             assert_eq!(played.exit_code, None);
-            assert!(played.failure.unwrap().contains("agent 0"), "{record}");
+            assert!(played.failure.unwrap().contains("agent 2"), "{record}");
             assert!(!file.exists());
         }
     }
@@ -353,10 +394,14 @@ mod tests {
     fn partial_records_keep_their_agents_name() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("000-001-json.json");
-        let partial = vec![(2, part(Some(5), "half").ending)];
-        let said = keep(&Aborted { reason: "agent 0 is lost".to_owned(), partial }, &file).unwrap();
+        let mut records = Records::new(&file);
+        // It had arrived when another agent was lost; what the stream has comes again.
+        records.take(&arrival(0, "half", false));
+        records.take(&arrival(0, "half", true));
+        let said = records.partial("agent 0 is lost").unwrap();
         let kept = folder.path().join("000-001-json.agent-2.partial.json");
         assert_eq!(fs::read_to_string(&kept).unwrap(), "half");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "and no other");
         assert!(said.contains("agent 0 is lost") && said.contains("agent-2.partial.json"), "{said}");
     }
 }

@@ -126,12 +126,12 @@ async fn coordinator(url: &str, run: RunId, of: u16, blocks: u32, seconds: u32) 
     }
     for position in 0..blocks {
         let began = Instant::now();
-        match run.play(block(position, seconds)).await {
-            Ok(parts) => {
-                let bound_ns = parts.iter().map(|part| part.start_bound_ns).max().unwrap_or(0);
+        let mut records = 0;
+        match run.play(block(position, seconds), |_| records += 1).await {
+            Ok(clocks) => {
+                let bound_ns = clocks.iter().map(|clock| clock.start_bound_ns).max().unwrap_or(0);
                 say(&format!(
-                    "{} records in {} ms of which {} ms are load, start_bound_ns {bound_ns}",
-                    parts.len(),
+                    "{records} records in {} ms of which {} ms are load, start_bound_ns {bound_ns}",
                     began.elapsed().as_millis(),
                     seconds * 1_000
                 ));

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     agent::Ending,
-    coordinator::{Coordinator, Order, Part},
+    coordinator::{AgentClock, Coordinator, Order},
     message::{Abort, Command, MESSAGE_BYTES, Ping, Pong, RECORD_BYTES, Reply, RunState, decode, encode},
     overview::Overview,
     player::now_ns,
@@ -47,15 +47,30 @@ const PARTIAL_WITHIN: Duration = Duration::from_millis(500);
 pub struct Aborted {
     /// Why.
     pub reason: String,
-    /// The records that agents published nevertheless, each with its agent.
-    pub partial: Vec<(u16, Ending)>,
+}
+
+/// A record of a block that an agent published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arrival {
+    /// The agent.
+    pub index: u16,
+    /// How its player ended, with the record.
+    pub ending: Ending,
+    /// Whether the block was aborted, so that there may be none of others.
+    pub is_partial: bool,
 }
 
 enum Ask {
     Ready(oneshot::Sender<Result<(), Aborted>>),
-    Play(Box<Block>, oneshot::Sender<Result<Vec<Part>, Aborted>>),
+    Play(Box<Block>, Playing),
     Abort(String),
     Finish,
+}
+
+/// Who waits for a block: for its records, and for its end.
+struct Playing {
+    records: mpsc::Sender<Arrival>,
+    end: oneshot::Sender<Result<Vec<AgentClock>, Aborted>>,
 }
 
 /// A run that is open. When it is dropped the run ends.
@@ -75,12 +90,30 @@ impl Run {
         self.ask(Ask::Ready).await
     }
 
-    /// Has the agents play a block together. Returns the part of each, in order.
+    /// Has the agents play a block together. Their records go to `take` one by one, and are not
+    /// held here: those of all agents in order, then the agents' clocks are returned; or, of a
+    /// block that was aborted, those that agents published nevertheless.
     ///
     /// # Errors
     /// When the run ends before the block does. Every later block fails, too.
-    pub async fn play(&self, block: Block) -> Result<Vec<Part>, Aborted> {
-        self.ask(|answer| Ask::Play(Box::new(block), answer)).await
+    pub async fn play(
+        &self,
+        block: Block,
+        mut take: impl FnMut(Arrival),
+    ) -> Result<Vec<AgentClock>, Aborted> {
+        let (records, mut arriving) = mpsc::channel(1);
+        let playing = self.ask(|end| Ask::Play(Box::new(block), Playing { records, end }));
+        tokio::pin!(playing);
+        let ended = loop {
+            tokio::select! {
+                Some(arrival) = arriving.recv() => take(arrival),
+                ended = playing.as_mut() => break ended,
+            }
+        };
+        while let Some(arrival) = arriving.recv().await {
+            take(arrival);
+        }
+        ended
     }
 
     /// The run as it is at any time, for who watches. Costs nothing while nobody does.
@@ -109,7 +142,7 @@ impl Run {
         ask: impl FnOnce(oneshot::Sender<Result<T, Aborted>>) -> Ask,
     ) -> Result<T, Aborted> {
         let (answer, answered) = oneshot::channel();
-        let ended = || Aborted { reason: "the coordinator has ended".to_owned(), partial: Vec::new() };
+        let ended = || Aborted { reason: "the coordinator has ended".to_owned() };
         self.asks.send(ask(answer)).map_err(|_| ended())?;
         answered.await.map_err(|_| ended())?
     }
@@ -158,7 +191,7 @@ enum Answer {
     Pong { index: u16, sent_ns: u64, received_ns: u64, pong: Pong },
     Reply { index: u16, command: Command, reply: Reply },
     Unanswered { index: u16, nobody_listens: bool },
-    Record { index: u16, record: Result<Ending, String> },
+    Record { index: u16, record: Result<(), String> },
     UnansweredCommand { index: u16 },
     Mismatched,
 }
@@ -169,7 +202,7 @@ type Asked = Pin<Box<dyn Future<Output = Answer> + Send>>;
 #[derive(Default)]
 struct Waiting {
     ready: Option<oneshot::Sender<Result<(), Aborted>>>,
-    play: Option<oneshot::Sender<Result<Vec<Part>, Aborted>>>,
+    play: Option<Playing>,
 }
 
 struct Desk {
@@ -261,7 +294,7 @@ impl Desk {
                 }
                 ask = asks.recv() => match ask {
                     Some(Ask::Ready(answer)) => self.waiting.ready = Some(answer),
-                    Some(Ask::Play(block, answer)) => self.play(&block, answer),
+                    Some(Ask::Play(block, playing)) => self.play(&block, playing),
                     Some(Ask::Abort(reason)) => self.coordinator.abort(reason),
                     Some(Ask::Finish) | None => break,
                 },
@@ -284,14 +317,14 @@ impl Desk {
         }
     }
 
-    fn play(&mut self, block: &Block, answer: oneshot::Sender<Result<Vec<Part>, Aborted>>) {
+    fn play(&mut self, block: &Block, playing: Playing) {
         if self.coordinator.aborted().is_none() {
             match self.coordinator.play(now_ns(), block) {
                 Ok(()) => self.block = Some(block.key()),
                 Err(error) => self.coordinator.abort(error.to_string()),
             }
         }
-        self.waiting.play = Some(answer);
+        self.waiting.play = Some(playing);
     }
 
     fn claimed(&mut self, entry: Result<kv::Entry, kv::WatcherError>) {
@@ -334,8 +367,17 @@ impl Desk {
                 Order::Command { index, command } => self.requests.push(self.command(index, command)),
                 Order::Fetch { index, key } => {
                     let (stream, names) = (self.stream.clone(), self.names.clone());
+                    let records = self.waiting.play.as_ref().map(|playing| playing.records.clone());
                     self.requests.push(Box::pin(async move {
-                        Answer::Record { index, record: fetch(&stream, &names, key, index).await }
+                        let fetched = fetch(&stream, &names, key, index).await;
+                        let record = match fetched {
+                            Ok(ending) => {
+                                pass_on(records.as_ref(), Arrival { index, ending, is_partial: false }).await;
+                                Ok(())
+                            }
+                            Err(reason) => Err(reason),
+                        };
+                        Answer::Record { index, record }
                     }));
                 }
                 Order::Abort { reason } => {
@@ -380,40 +422,41 @@ impl Desk {
     async fn answer(&mut self, is_lost: bool) {
         if let Some(reason) = self.coordinator.aborted().map(str::to_owned) {
             if let Some(ready) = self.waiting.ready.take() {
-                let _ = ready.send(Err(Aborted { reason: reason.clone(), partial: Vec::new() }));
+                let _ = ready.send(Err(Aborted { reason: reason.clone() }));
             }
-            if let Some(play) = self.waiting.play.take() {
-                let partial = if is_lost { Vec::new() } else { self.partial().await };
-                let _ = play.send(Err(Aborted { reason, partial }));
+            if let Some(playing) = self.waiting.play.take() {
+                if !is_lost {
+                    self.partial(&playing.records).await;
+                }
+                let _ = playing.end.send(Err(Aborted { reason }));
             }
         } else if self.coordinator.is_ready() {
             if let Some(ready) = self.waiting.ready.take() {
                 let _ = ready.send(Ok(()));
             }
             if self.waiting.play.is_some()
-                && let Some(parts) = self.coordinator.take_parts()
-                && let Some(play) = self.waiting.play.take()
+                && let Some(clocks) = self.coordinator.clocks()
+                && let Some(playing) = self.waiting.play.take()
             {
-                let _ = play.send(Ok(parts));
+                let _ = playing.end.send(Ok(clocks));
             }
         }
     }
 
-    /// What agents published of the block that was aborted, once they have had their time to stop.
-    async fn partial(&self) -> Vec<(u16, Ending)> {
-        let Some(key) = self.block else { return Vec::new() };
+    /// Passes on what agents published of the block that was aborted, once they have had their time
+    /// to stop.
+    async fn partial(&self, records: &mpsc::Sender<Arrival>) {
+        let Some(key) = self.block else { return };
         time::sleep(Duration::from_nanos(STOP_NS) + Duration::from_millis(200)).await;
-        let mut found = Vec::new();
         for index in 0..self.of {
             let record = fetch(&self.stream, &self.names, key, index);
             match time::timeout(PARTIAL_WITHIN, record).await {
-                Ok(Ok(ending)) => found.push((index, ending)),
+                Ok(Ok(ending)) => pass_on(Some(records), Arrival { index, ending, is_partial: true }).await,
                 Ok(Err(_)) => {}
                 // A server that does not answer has no record of the others, either.
                 Err(_) => break,
             }
         }
-        found
     }
 
     /// Lets the agents go and forgets the run. Returns how many messages of other runs were
@@ -441,6 +484,14 @@ impl Desk {
         }
         let _ = time::timeout(LEAVES_WITHIN, self.link.client.flush()).await;
         self.mismatched
+    }
+}
+
+/// Waits until there is room for a record.
+async fn pass_on(records: Option<&mpsc::Sender<Arrival>>, arrival: Arrival) {
+    if let Some(records) = records {
+        // Who no longer waits for the block needs no record of it.
+        let _ = records.send(arrival).await;
     }
 }
 

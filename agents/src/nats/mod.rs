@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 pub use self::{
     attend::{Attendance, attend},
-    coordinate::{Aborted, Run, coordinate},
+    coordinate::{Aborted, Arrival, Run, coordinate},
     files::fetch_corpus,
 };
 use crate::{

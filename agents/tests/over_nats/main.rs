@@ -14,9 +14,9 @@ use std::{
 };
 
 use agents::{
-    Block, Commanded, Ending, Facts, Identity, Left, Overview, Part, Phase, Play, Player, Policy, RunId,
+    AgentClock, Block, Commanded, Ending, Facts, Identity, Left, Overview, Phase, Play, Player, Policy, RunId,
     RunState, Seen, Spec,
-    nats::{Attendance, NatsError, Run, Server, attend, coordinate},
+    nats::{Aborted, Arrival, Attendance, NatsError, Run, Server, attend, coordinate},
     now_ns,
 };
 use async_nats::{HeaderMap, jetstream};
@@ -196,18 +196,27 @@ async fn finished(agents: Vec<JoinHandle<Result<Left, NatsError>>>) {
     }
 }
 
-/// The records of a block, which are complete and in order.
-fn records(parts: &[Part], position: u32, of: u16) -> Vec<serde_json::Value> {
-    let read = |part: &Part| serde_json::from_slice::<serde_json::Value>(&part.ending.record).unwrap();
-    let records: Vec<_> = parts.iter().map(read).collect();
+/// What came of a block: the clocks, or why there are none, and the records that arrived.
+async fn play(run: &Run, block: Block) -> (Result<Vec<AgentClock>, Aborted>, Vec<Arrival>) {
+    let mut arrived = Vec::new();
+    let clocks = run.play(block, |arrival| arrived.push(arrival)).await;
+    (clocks, arrived)
+}
+
+/// The records of a block, which are complete and in order, and the clocks.
+async fn records(run: &Run, block: Block, of: u16) -> (Vec<serde_json::Value>, Vec<AgentClock>) {
+    let position = block.position;
+    let (clocks, arrived) = play(run, block).await;
+    let read = |arrival: &Arrival| serde_json::from_slice(&arrival.ending.record).unwrap();
+    let records: Vec<serde_json::Value> = arrived.iter().map(read).collect();
     assert_eq!(records.len(), usize::from(of));
     for (index, record) in records.iter().enumerate() {
         assert_eq!(record["index"], index);
         assert_eq!(record["position"], position);
         assert_eq!(record["of"], of);
     }
-    assert!(parts.iter().all(|part| part.ending.exit_code == Some(0)));
-    records
+    assert!(arrived.iter().all(|arrival| arrival.ending.exit_code == Some(0) && !arrival.is_partial));
+    (records, clocks.unwrap())
 }
 
 /// An agent in a process of its own.
@@ -229,11 +238,10 @@ async fn blocks_start_together_and_every_record_comes_once_over_nats() {
         let run = open(&nats.url, "run", of).await.unwrap();
         run.ready().await.unwrap();
         for position in 0..2 {
-            let parts = run.play(block(position, 1)).await.unwrap();
-            let records = records(&parts, position, of);
+            let (records, clocks) = records(&run, block(position, 1), of).await;
             // All of them have this machine's clock, whose offset from itself is 0.
             let starts: Vec<u64> = records.iter().map(|record| record["at_ns"].as_u64().unwrap()).collect();
-            let bound_ns = parts.iter().map(|part| part.start_bound_ns).max().unwrap();
+            let bound_ns = clocks.iter().map(|clock| clock.start_bound_ns).max().unwrap();
             let spread_ns = starts.iter().max().unwrap() - starts.iter().min().unwrap();
             assert!(spread_ns <= 2 * bound_ns && bound_ns <= 5_000_000, "{spread_ns} {bound_ns}");
         }
@@ -268,8 +276,7 @@ async fn who_watches_sees_the_run_and_the_sums_of_all_agents_over_nats() {
             let all = |run: &Overview| run.state == RunState::Running && run.block.connections == 9;
             overview.wait_for(all).await.unwrap().clone()
         };
-        let (parts, seen) = tokio::join!(run.play(block(position, 2)), running);
-        records(&parts.unwrap(), position, of);
+        let (_, seen) = tokio::join!(records(&run, block(position, 2), of), running);
         assert_eq!((seen.block.sent, seen.block.deliveries), sum(false));
         assert_eq!(seen.agents_in(Seen::In(Phase::Running)).count(), 3);
         // The last counts are there before the block is.
@@ -307,16 +314,16 @@ async fn loses(signal: Signal, agent: Option<u16>) -> usize {
         lost
     };
     let playing = async {
-        let aborted = run.play(block(0, 20)).await.unwrap_err();
-        (aborted, Instant::now())
+        let (clocks, arrived) = play(&run, block(0, 20)).await;
+        (clocks.unwrap_err(), arrived, Instant::now())
     };
-    let (lost, (aborted, known)) = tokio::join!(tokio::task::unconstrained(losing), playing);
+    let (lost, (aborted, arrived, known)) = tokio::join!(tokio::task::unconstrained(losing), playing);
     // With the time that partial records are waited for.
     assert!(known - lost <= Duration::from_millis(1_000 + 1_800), "{aborted:?} after {:?}", known - lost);
-    for (index, ending) in &aborted.partial {
-        assert_eq!(ending.exit_code, Some(5), "agent {index} says that it was stopped");
+    for Arrival { index, ending, is_partial } in &arrived {
+        assert!(ending.exit_code == Some(5) && *is_partial, "agent {index} says that it was stopped");
     }
-    aborted.partial.len()
+    arrived.len()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -388,7 +395,7 @@ async fn who_does_not_belong_to_the_run_is_refused_over_nats() {
     let again = open(&nats.url, "run", 2).await.unwrap_err();
     assert!(matches!(again, NatsError::Taken(_)), "a coordinator started twice: {again}");
     // The target that the second agent does not allow.
-    let aborted = run.play(block(0, 1)).await.unwrap_err();
+    let aborted = play(&run, block(0, 1)).await.0.unwrap_err();
     assert!(aborted.reason.contains("does not allow the target"), "{}", aborted.reason);
     for agent in [first, second] {
         assert!(matches!(agent.await.unwrap().unwrap(), Left::Stopped { .. }));
@@ -403,8 +410,7 @@ async fn a_record_that_is_published_again_is_refused_over_nats() {
     let agents = agents(&nats.url, "run", 1);
     let run = open(&nats.url, "run", 1).await.unwrap();
     run.ready().await.unwrap();
-    let parts = run.play(block(0, 1)).await.unwrap();
-    records(&parts, 0, 1);
+    records(&run, block(0, 1), 1).await;
     let subject = "nsim.v1.run.result.0.0.0";
     let jetstream = jetstream::new(async_nats::connect(&nats.url).await.unwrap());
     let stream = jetstream.get_stream("NSIM").await.unwrap();
@@ -424,8 +430,7 @@ async fn a_record_that_is_published_again_is_refused_over_nats() {
     assert!(std::error::Error::source(&error).unwrap().to_string().contains("10077"), "{error:?}");
     let after = stream.get_last_raw_message_by_subject(subject).await.unwrap();
     assert_eq!((after.sequence, after.payload), (stored.sequence, stored.payload));
-    let parts = run.play(block(1, 1)).await.unwrap();
-    records(&parts, 1, 1);
+    records(&run, block(1, 1), 1).await;
     run.finish();
     finished(agents).await;
 }
@@ -439,7 +444,7 @@ async fn two_runs_at_once_do_not_hear_each_other_over_nats() {
         let agents = agents(&nats.url, name, of);
         let run = open(&nats.url, name, of).await.unwrap();
         run.ready().await.unwrap();
-        let playing = run.play(block(0, 2));
+        let playing = records(&run, block(0, 2), of);
         let disturbing = async {
             sleep(Duration::from_secs(3)).await;
             let mut headers = HeaderMap::new();
@@ -460,8 +465,7 @@ async fn two_runs_at_once_do_not_hear_each_other_over_nats() {
                     .unwrap();
             }
         };
-        let (parts, ()) = tokio::join!(playing, disturbing);
-        records(&parts.unwrap(), 0, of);
+        tokio::join!(playing, disturbing);
         run.finish();
         finished(agents).await;
     };
@@ -477,14 +481,15 @@ async fn clocks_seconds_apart_start_within_the_bound_over_nats() {
     let processes = [process(&nats.url, "run", 0, of, &[]), process(&nats.url, "run", 1, of, &apart)];
     let run = open(&nats.url, "run", of).await.unwrap();
     run.ready().await.unwrap();
-    let parts = run.play(block(0, 1)).await.unwrap();
-    let started = |part: &Part| -> u64 {
-        let record: serde_json::Value = serde_json::from_slice(&part.ending.record).unwrap();
+    let (clocks, arrived) = play(&run, block(0, 1)).await;
+    let started = |arrival: &Arrival| -> u64 {
+        let record: serde_json::Value = serde_json::from_slice(&arrival.ending.record).unwrap();
         record["started_ns"].as_u64().unwrap()
     };
-    let bound_ns = parts[0].start_bound_ns + parts[1].start_bound_ns;
+    let clocks = clocks.unwrap();
+    let bound_ns = clocks[0].start_bound_ns + clocks[1].start_bound_ns;
     // Both sleep until their start by a timer of 1 ms, which may be late on a busy host.
-    let apart_ns = (started(&parts[1]) - started(&parts[0])).abs_diff(4_000_000_000);
+    let apart_ns = (started(&arrived[1]) - started(&arrived[0])).abs_diff(4_000_000_000);
     assert!(apart_ns <= bound_ns + 20_000_000, "{apart_ns} ns off, bound {bound_ns}");
     run.finish();
     for process in processes {
@@ -504,7 +509,7 @@ async fn an_agent_needs_no_more_than_the_rights_in_the_example_over_nats() {
     ];
     let run = open(&url("coordinator"), "run", 2).await.unwrap();
     run.ready().await.unwrap();
-    records(&run.play(block(0, 1)).await.unwrap(), 0, 2);
+    records(&run, block(0, 1), 2).await;
     // An agent cannot command another, nor publish in its name.
     let options =
         async_nats::ConnectOptions::with_user_and_password("agent-1".into(), "agent-1-secret".into());
