@@ -32,6 +32,7 @@ pub struct Agents {
     /// Whether agents tell what they count.
     live: bool,
     corpus_name: String,
+    keeps_records: bool,
     is_over: AtomicBool,
 }
 
@@ -93,7 +94,13 @@ impl Agents {
         let (file, corpus_file) = file.unzip();
         let spec = Spec { run, nonce: rand::random(), of, identity, corpus_file };
         let run = coordinate(server, spec, file.filter(|_| !stay)).await?;
-        Ok(Agents { run, url, answers, live, corpus_name, is_over: AtomicBool::new(false) })
+        let is_over = AtomicBool::new(false);
+        Ok(Agents { run, url, answers, live, corpus_name, keeps_records: false, is_over })
+    }
+
+    /// Whether the agents' own records stay beside that of all.
+    pub(crate) fn keeping_records(self, keeps_records: bool) -> Agents {
+        Agents { keeps_records, ..self }
     }
 
     /// The run as it is at any time.
@@ -114,8 +121,8 @@ impl Agents {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Plays a block and writes one record of all agents' to `file`. Records of a block that was
-    /// aborted stay beside it, each with its agent and `partial` in its name.
+    /// Plays a block and writes one record of all agents' to `file`. Beside it stand those of a block
+    /// that was aborted, each with its agent and `partial` in its name, and others if they are kept.
     ///
     /// # Errors
     /// When a file cannot be written, or an agent would refuse the block.
@@ -145,7 +152,7 @@ impl Agents {
             }
         };
         let played = match outcome {
-            Ok(_) => records.merge(&self.corpus_name)?,
+            Ok(_) => records.merge(&self.corpus_name, self.keeps_records)?,
             Err(aborted) => {
                 self.is_over.store(true, Ordering::Relaxed);
                 Played { exit_code: None, failure: Some(records.partial(&aborted.reason)?) }
@@ -267,8 +274,9 @@ impl Records<'_> {
         self.files.insert(*index, own);
     }
 
-    /// Makes one record of all agents', who may have other names for the file of events.
-    fn merge(self, corpus_name: &str) -> Result<Played> {
+    /// Makes one record of all agents', who may have other names for the file of events. Theirs stay
+    /// only if they are to be kept.
+    fn merge(self, corpus_name: &str, keeps_records: bool) -> Result<Played> {
         if let Some(error) = self.unwritten {
             return Err(error);
         }
@@ -279,7 +287,7 @@ impl Records<'_> {
         };
         corpus_name.clone_into(&mut merged.corpus.name);
         merged.write(self.file)?;
-        for own in self.files.into_values() {
+        for own in self.files.into_values().filter(|_| !keeps_records) {
             // A file that stays does no harm.
             let _ = fs::remove_file(own);
         }
@@ -383,7 +391,7 @@ mod tests {
         for record in ["", "{}", r#"{"schema_version":"99.0"}"#] {
             let mut records = Records::new(&file);
             records.take(&arrival(0, record, false));
-            let played = records.merge("sample.pb.gz").unwrap();
+            let played = records.merge("sample.pb.gz", false).unwrap();
             assert_eq!(played.exit_code, None);
             assert!(played.failure.unwrap().contains("agent 2"), "{record}");
             assert!(!file.exists());

@@ -13,6 +13,7 @@ use std::{
 };
 
 use agents::{Block, Commanded, Play, Player};
+use compare::ResultFile;
 use corpus::Corpus;
 use futures::future::{join_all, try_join_all};
 use measure::{LiveCounts, RunRecord};
@@ -404,6 +405,73 @@ fn agents_fetch_the_events_that_the_run_has_instead_of_the_bundled_ones_over_nat
     let fetched: Vec<PathBuf> = files.filter(is_fetched).collect();
     let [fetched] = &fetched[..] else { panic!("kept once: {fetched:?}") };
     assert_eq!(fs::read(fetched).unwrap(), fs::read(&file).unwrap());
+}
+
+/// Adds up each metric of each block over the agents' own records, and prints of the sum: count,
+/// percentiles, maximum, and whether every bucket is that of the result.
+const PYTHON: &str = r#"
+import json, sys
+from importlib.metadata import version
+from pathlib import Path
+from hdrh.histogram import HdrHistogram
+if version("hdrhistogram") != "0.10.8": raise ImportError("expected hdrhistogram 0.10.8")
+folder = Path(sys.argv[1])
+def buckets(one):
+    return [(b.value_iterated_to, b.count_added_in_this_iter_step) for b in one.get_recorded_iterator()]
+for cell in json.loads((folder / "result.json").read_text())["cells"]:
+    for block in cell["blocks"]:
+        name = f"{block['round']:03}-{block['position']:03}-{cell['id']}.agent-*.json"
+        own = [json.loads(file.read_text())["latency"] for file in (folder / "running").glob(name)]
+        for metric, stated in block["record"]["latency"].items():
+            sum = HdrHistogram(1, 60_000_000_000, 3)
+            for one in own:
+                if metric in one:
+                    sum.add(HdrHistogram.decode(one[metric]["v2_deflate"]))
+            figures = [sum.get_value_at_percentile(p) for p in (50.0, 90.0, 99.0, 100.0)]
+            same = buckets(sum) == buckets(HdrHistogram.decode(stated["v2_deflate"]))
+            place = (cell["id"], block["round"], block["position"])
+            print(json.dumps([*place, metric, len(own), same, sum.get_total_count(), *figures]))
+"#;
+
+/// What Python found of a metric of a block.
+#[derive(serde::Deserialize)]
+struct Recomputed(String, u32, u32, String, usize, bool, u64, u64, u64, u64, u64);
+
+#[test]
+#[ignore = "needs nats-server, and python3 with hdrhistogram 0.10.8"]
+fn python_adds_up_the_records_of_agents_to_what_the_result_states_over_nats() {
+    let site = site();
+    let mut agents = [0, 1, 2].map(|index| site.agent(index, 3, &[]));
+    let output = site.run(3, 3).arg("--keep-agent-records").output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{:?}: {}", output.status, said(&output));
+    agents.iter_mut().for_each(|agent| assert_eq!(agent.end(Duration::from_secs(5)), Some(0)));
+    let folder = site.result_folder();
+    let result = ResultFile::read(&folder).unwrap();
+    let output = Command::new("python3").args(["-c", PYTHON]).arg(&folder).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let found: Vec<Recomputed> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let metrics = |record: &RunRecord| record.latency.len();
+    let blocks = || result.cells.iter().flat_map(|cell| &cell.blocks);
+    assert_eq!(found.len(), blocks().map(|block| metrics(block.record.as_ref().unwrap())).sum::<usize>());
+    let mut medians = 0;
+    for Recomputed(id, round, position, metric, agents, same, count, p50, p90, p99, max) in found {
+        let what = format!("{id}, round {round}, position {position}: {metric}");
+        let cell = result.cells.iter().find(|cell| cell.id == id).unwrap();
+        let mut blocks = cell.blocks.iter();
+        let block = blocks.find(|block| (block.round, block.position) == (round, position)).unwrap();
+        let stated = &block.record.as_ref().unwrap().latency[&metric];
+        assert_eq!((agents, same), (3, true), "{what}");
+        assert_eq!((count, max), (stated.len(), stated.max_ns()), "{what}");
+        for (q, value) in [(0.5, p50), (0.9, p90), (0.99, p99)] {
+            // Too few samples have no quantile here.
+            if let Some(ns) = stated.quantile_ns(q).ns() {
+                assert_eq!(value, ns, "{what} at {q}");
+                medians += u32::from(q == 0.5 && metric == "response");
+            }
+        }
+    }
+    assert!(medians > 0, "no block has a median");
 }
 
 #[test]

@@ -43,6 +43,10 @@ pub(crate) struct OverAgents {
     /// Name of the run: letters, digits, - and _
     #[arg(long, default_value = "run", value_name = "ID")]
     pub(crate) run: RunId,
+    /// Keep the agents' own records of every block, of which the result has the sums, in the
+    /// result's folder `running`
+    #[arg(long, requires = "nats")]
+    pub(crate) keep_agent_records: bool,
     /// File of credentials for the NATS server
     #[arg(long, requires = "nats", value_name = "FILE")]
     pub(crate) nats_creds: Option<PathBuf>,

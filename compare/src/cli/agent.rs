@@ -129,7 +129,7 @@ pub(super) fn gather(flags: &Run, url: &str, answers: &Path, cells: &[CellSpec])
             let _ = writeln!(io::stderr(), "metrics at http://{address}/metrics");
         }
         agents.ready(tell).await?;
-        anyhow::Ok(Some(agents))
+        anyhow::Ok(Some(agents.keeping_records(flags.over.keep_agent_records)))
     };
     runtime.context("cannot start the runtime")?.block_on(async {
         let mut interrupt = Interrupt::listen()?;
