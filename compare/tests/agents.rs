@@ -16,7 +16,7 @@ use agents::{Block, Commanded, Play, Player};
 use compare::ResultFile;
 use corpus::Corpus;
 use futures::future::{join_all, try_join_all};
-use measure::{LiveCounts, RunRecord};
+use measure::{LiveCounts, RunRecord, Status};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -494,6 +494,29 @@ fn a_lost_agent_ends_the_run_and_keeps_what_the_others_have_over_nats() {
     let record: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(record["status"]["state"], "incomplete");
     assert_eq!(second.end(Duration::from_secs(1)), None, "killed");
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn a_killed_coordinator_leaves_nothing_that_looks_whole_over_nats() {
+    let site = site();
+    let mut agents = [site.agent(0, 2, &[]), site.agent(1, 2, &[])];
+    let mut coordinator = Process(site.run(2, 60).spawn().unwrap());
+    // As above.
+    thread::sleep(Duration::from_secs(12));
+    coordinator.0.kill().unwrap();
+    assert_eq!(coordinator.end(Duration::from_secs(1)), None, "killed");
+    for (index, agent) in agents.iter_mut().enumerate() {
+        assert_eq!(agent.end(Duration::from_millis(2_500)), Some(5));
+        let own = site.folder.path().join(format!("run-000-000.agent-{index}.partial.json"));
+        let own = RunRecord::read(&own).unwrap();
+        assert!(matches!(own.status, Status::Incomplete { .. }) && own.share.is_some(), "{:?}", own.status);
+    }
+    assert!(!site.result_folder().join("result.json").exists());
+    assert_eq!(fs::read_dir(site.result_folder().join("running")).unwrap().count(), 0);
+    let again = site.run(2, 1).output().unwrap();
+    assert_eq!(again.status.code(), Some(1));
+    assert!(said(&again).contains("its coordinator was killed") && said(&again).contains("take another --run"));
 }
 
 #[test]
