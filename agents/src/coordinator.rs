@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use measure::LiveCounts;
+use measure::{ClockRecord, LiveCounts};
 
 use crate::{
     clock::{Offset, Offsets, RoundTrip},
@@ -47,15 +47,6 @@ pub enum Order {
         /// Why.
         reason: String,
     },
-}
-
-/// What is known of an agent's clock in a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AgentClock {
-    /// The most that its start was off the common one because clocks are uncertain.
-    pub start_bound_ns: u64,
-    /// How far its clock moved against the coordinator's from start to end, both as measured.
-    pub drift_ns: i64,
 }
 
 #[derive(Debug, Default)]
@@ -194,15 +185,18 @@ impl Coordinator {
     }
 
     /// The agents' clocks in a block whose records have all been read, in the agents' order.
-    pub fn clocks(&self) -> Option<Vec<AgentClock>> {
+    pub fn clocks(&self) -> Option<Vec<ClockRecord>> {
         if self.state != RunState::Merged {
             return None;
         }
         let clock = |member: &Member| {
             let start = member.start_offset?;
             let now = member.offsets.best().unwrap_or(start);
-            let drift_ns = now.ns.saturating_sub(start.ns);
-            Some(AgentClock { start_bound_ns: start.bound_ns, drift_ns })
+            Some(ClockRecord {
+                start_bound_ns: start.bound_ns,
+                drift_ns: now.ns.saturating_sub(start.ns),
+                drift_bound_ns: now.bound_ns.saturating_add(start.bound_ns),
+            })
         };
         self.members.iter().map(clock).collect()
     }
@@ -449,6 +443,8 @@ impl Coordinator {
                     member.next_ping_ns = 0;
                 }
             }
+            // What the clocks show from now on is what they have drifted to.
+            (RunState::Running, _) => self.members.iter_mut().for_each(|member| member.offsets.clear()),
             (RunState::Merged, _) => self.blocks_merged = self.blocks_merged.saturating_add(1),
             (RunState::Published, Some(block)) => {
                 self.orders.push_back(Order::Fetch { index: 0, key: block.key });

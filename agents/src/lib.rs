@@ -24,7 +24,7 @@ mod times;
 
 pub use agent::{Agent, Ending, Left, Output, Policy};
 pub use clock::{Offset, ROUND_TRIPS};
-pub use coordinator::{AgentClock, Coordinator, Order};
+pub use coordinator::{Coordinator, Order};
 pub use message::{
     Abort, Claim, Command, Facts, MESSAGE_BYTES, MessageError, Phase, Ping, Pong, RECORD_BYTES, Reply,
     RunState, decode, encode,

@@ -3,13 +3,13 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use measure::LiveCounts;
+use measure::{ClockRecord, LiveCounts};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::{
     agent::{Agent, Ending, Left, Output},
-    coordinator::{AgentClock, Coordinator, Order},
+    coordinator::{Coordinator, Order},
     message::{Claim, Command, Facts, Phase, Pong, Reply, RunState},
     overview::Seen,
     spec::Block,
@@ -168,7 +168,7 @@ impl World {
 
     /// Plays until nothing happens for longer than any wait. Returns clocks and records of each
     /// block.
-    fn run(&mut self, blocks: &[Block]) -> Vec<(Vec<AgentClock>, Vec<Ending>)> {
+    fn run(&mut self, blocks: &[Block]) -> Vec<(Vec<ClockRecord>, Vec<Ending>)> {
         let mut merged = Vec::new();
         let mut blocks = blocks.iter();
         self.at(0, Event::Tick);
@@ -385,6 +385,14 @@ fn blocks_are_played_by_all_at_one_instant_and_every_record_counts_once() {
                 let bound = clock.start_bound_ns + clocks[0].start_bound_ns + 300_000;
                 assert!(apart <= bound, "seed {seed}: agent {index} began {apart} ns apart, bound {bound}");
                 assert!(clock.start_bound_ns <= 5 * MS);
+                // From before the start was set to what was seen last lie more than 2.5 s.
+                let ppm = world.machines[index].ppm;
+                let (least, most) = (ppm * 2_500, ppm * 8_000);
+                let drift_ns = u64::try_from(clock.drift_ns.max(0)).unwrap();
+                assert!(
+                    drift_ns + clock.drift_bound_ns >= least && drift_ns <= most + clock.drift_bound_ns,
+                    "seed {seed}: agent {index} runs {ppm} ppm too fast: {clock:?}"
+                );
             }
             use RunState::{Armed, Claimed, Drained, Merged, Open, Prepared, Published, Running};
             let one = [Claimed, Prepared, Armed, Running, Drained, Published, Merged];

@@ -16,7 +16,7 @@ use agents::{
 use anyhow::{Context, Result, anyhow, ensure};
 use codecs::Format;
 use corpus::{Corpus, FileFormat};
-use measure::{Exit, Merge, RunRecord};
+use measure::{ClockRecord, Exit, Merge, RunRecord};
 use sha2::{Digest, Sha256};
 use tokio::{sync::watch, time::Instant};
 use wire::Dictionary;
@@ -152,7 +152,7 @@ impl Agents {
             }
         };
         let played = match outcome {
-            Ok(_) => records.merge(&self.corpus_name, self.keeps_records)?,
+            Ok(clocks) => records.merge(&clocks, &self.corpus_name, self.keeps_records)?,
             Err(aborted) => {
                 self.is_over.store(true, Ordering::Relaxed);
                 Played { exit_code: None, failure: Some(records.partial(&aborted.reason)?) }
@@ -276,7 +276,7 @@ impl Records<'_> {
 
     /// Makes one record of all agents', who may have other names for the file of events. Theirs stay
     /// only if they are to be kept.
-    fn merge(self, corpus_name: &str, keeps_records: bool) -> Result<Played> {
+    fn merge(self, clocks: &[ClockRecord], corpus_name: &str, keeps_records: bool) -> Result<Played> {
         if let Some(error) = self.unwritten {
             return Err(error);
         }
@@ -286,6 +286,9 @@ impl Records<'_> {
             Err(reason) => return Ok(unmerged(&reason)),
         };
         corpus_name.clone_into(&mut merged.corpus.name);
+        for (agent, clock) in merged.agents.iter_mut().zip(clocks) {
+            agent.clock = Some(*clock);
+        }
         merged.write(self.file)?;
         for own in self.files.into_values().filter(|_| !keeps_records) {
             // A file that stays does no harm.
@@ -391,7 +394,7 @@ mod tests {
         for record in ["", "{}", r#"{"schema_version":"99.0"}"#] {
             let mut records = Records::new(&file);
             records.take(&arrival(0, record, false));
-            let played = records.merge("sample.pb.gz", false).unwrap();
+            let played = records.merge(&[], "sample.pb.gz", false).unwrap();
             assert_eq!(played.exit_code, None);
             assert!(played.failure.unwrap().contains("agent 2"), "{record}");
             assert!(!file.exists());

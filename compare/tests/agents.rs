@@ -16,7 +16,7 @@ use agents::{Block, Commanded, Play, Player};
 use compare::ResultFile;
 use corpus::Corpus;
 use futures::future::{join_all, try_join_all};
-use measure::{LiveCounts, RunRecord, Status};
+use measure::{ClockRecord, LiveCounts, RunRecord, Status};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -209,7 +209,14 @@ fn agents_play_a_matrix_whose_records_are_merged_over_nats() {
     for cell in cells {
         let block = &cell["blocks"][0];
         let record = &block["record"];
-        assert_eq!(record["agents"].as_array().map(Vec::len), Some(2), "{block:#}");
+        let agents = record["agents"].as_array().unwrap();
+        assert_eq!(agents.len(), 2, "{block:#}");
+        for agent in agents {
+            let clock: ClockRecord = serde_json::from_value(agent["clock"].clone()).unwrap();
+            // All are one clock.
+            assert!(clock.start_bound_ns <= 5_000_000, "{clock:?}");
+            assert!(clock.drift_ns.unsigned_abs() <= clock.drift_bound_ns, "{clock:?}");
+        }
         assert_eq!(record["status"]["state"], "complete");
         let published = record["counts"]["acked"].as_u64();
         assert!(published.is_some_and(|events| events >= 50), "{:#}", record["counts"]);

@@ -47,7 +47,7 @@ pub use record::{
     MemoryRecord, NO_LINK, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess, RunRecord,
     SCHEMA_VERSION, Status, Tool, TrafficRecord, UsableCores, read_versioned,
 };
-pub use share::{AgentRecord, ShareRecord};
+pub use share::{AgentRecord, ClockRecord, ShareRecord};
 pub use slices::{Slice, SliceRecorder, Slices};
 pub use spans::{Spans, union_of_spans};
 pub use throughput::{Throughput, ThroughputRecorder};

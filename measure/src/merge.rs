@@ -385,6 +385,7 @@ impl Said {
             cores: record.usable_cores.map(|cores| cores.clients),
             send_lag_ns_p99: record.latency.get("send_lag").and_then(|lag| lag.quantile_ns(0.99).ns()),
             deliveries_lost: record.counts.deliveries_lost,
+            clock: None,
             environment: Some(record.environment.clone()),
         };
         let incomplete = match &mut record.status {

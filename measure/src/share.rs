@@ -39,6 +39,18 @@ pub struct ShareRecord {
     pub expected: Vec<Expectation>,
 }
 
+/// What is known of an agent's clock in a block. Nothing is corrected by it: it says how common the
+/// start was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClockRecord {
+    /// The agent's start is off the common one by at most this.
+    pub start_bound_ns: u64,
+    /// How far its clock ran ahead of the coordinator's from before the start to the end.
+    pub drift_ns: i64,
+    /// The drift is off by at most this.
+    pub drift_bound_ns: u64,
+}
+
 /// One agent of a merged record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentRecord {
@@ -62,6 +74,9 @@ pub struct AgentRecord {
     /// Deliveries that its subscribers were owed and did not get.
     #[serde(default)]
     pub deliveries_lost: u64,
+    /// Its clock against the coordinator's, which set the start; absent in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockRecord>,
     /// Its machine, where that differs from the machine of agent 0 in more than the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<Environment>,

@@ -44,12 +44,12 @@ impl Player for Idle {
     ) -> Result<Ending, String> {
         let facts = Facts { plan_sha256: "idle".to_owned(), corpus_sha256: identity().corpus_sha256 };
         prepared.send(facts).map_err(|_| "the agent has stopped")?;
-        let record = |started_ns: u64| {
-            let record = format!("{{\"index\":{index},\"started_ns\":{started_ns}}}");
+        let record = |at_ns: u64, started_ns: u64| {
+            let record = format!("{{\"index\":{index},\"at_ns\":{at_ns},\"started_ns\":{started_ns}}}");
             format!("{record:<RECORD_BYTES$}").into_bytes()
         };
         let Some(Commanded::Start { at_ns }) = commands.recv().await else {
-            return Ok(Ending { exit_code: Some(5), record: record(0) });
+            return Ok(Ending { exit_code: Some(5), record: record(0, 0) });
         };
         sleep(Duration::from_nanos(at_ns.saturating_sub(now_ns()))).await;
         let started_ns = now_ns();
@@ -65,7 +65,7 @@ impl Player for Idle {
             _ = commands.recv() => 5,
             () = tell, if block.play.live => 0,
         };
-        Ok(Ending { exit_code: Some(exit_code), record: record(started_ns) })
+        Ok(Ending { exit_code: Some(exit_code), record: record(at_ns, started_ns) })
     }
 }
 

@@ -12,6 +12,7 @@ use async_nats::{
     },
 };
 use futures::{StreamExt, stream::FuturesUnordered};
+use measure::ClockRecord;
 use tokio::{
     runtime,
     sync::{mpsc, oneshot, watch},
@@ -24,7 +25,7 @@ use super::{
 };
 use crate::{
     agent::Ending,
-    coordinator::{AgentClock, Coordinator, Order},
+    coordinator::{Coordinator, Order},
     message::{Abort, Command, MESSAGE_BYTES, Ping, Pong, RECORD_BYTES, Reply, RunState, decode, encode},
     overview::Overview,
     player::now_ns,
@@ -70,7 +71,7 @@ enum Ask {
 /// Who waits for a block: for its records, and for its end.
 struct Playing {
     records: mpsc::Sender<Arrival>,
-    end: oneshot::Sender<Result<Vec<AgentClock>, Aborted>>,
+    end: oneshot::Sender<Result<Vec<ClockRecord>, Aborted>>,
 }
 
 /// A run that is open. When it is dropped the run ends.
@@ -100,7 +101,7 @@ impl Run {
         &self,
         block: Block,
         mut take: impl FnMut(Arrival),
-    ) -> Result<Vec<AgentClock>, Aborted> {
+    ) -> Result<Vec<ClockRecord>, Aborted> {
         let (records, mut arriving) = mpsc::channel(1);
         let playing = self.ask(|end| Ask::Play(Box::new(block), Playing { records, end }));
         tokio::pin!(playing);

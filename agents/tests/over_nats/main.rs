@@ -15,13 +15,13 @@ use std::{
 };
 
 use agents::{
-    AgentClock, Block, Commanded, Ending, Facts, Identity, Left, Overview, Phase, Play, Player, Policy, RunId,
-    RunState, Seen, Spec,
+    Block, Commanded, Ending, Facts, Identity, Left, Overview, Phase, Play, Player, Policy, RunId, RunState,
+    Seen, Spec,
     nats::{Aborted, Arrival, Attendance, NatsError, Run, Server, attend, coordinate},
     now_ns,
 };
 use async_nats::{HeaderMap, jetstream};
-use measure::LiveCounts;
+use measure::{ClockRecord, LiveCounts};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -198,14 +198,14 @@ async fn finished(agents: Vec<JoinHandle<Result<Left, NatsError>>>) {
 }
 
 /// What came of a block: the clocks, or why there are none, and the records that arrived.
-async fn play(run: &Run, block: Block) -> (Result<Vec<AgentClock>, Aborted>, Vec<Arrival>) {
+async fn play(run: &Run, block: Block) -> (Result<Vec<ClockRecord>, Aborted>, Vec<Arrival>) {
     let mut arrived = Vec::new();
     let clocks = run.play(block, |arrival| arrived.push(arrival)).await;
     (clocks, arrived)
 }
 
 /// The records of a block, which are complete and in order, and the clocks.
-async fn records(run: &Run, block: Block, of: u16) -> (Vec<serde_json::Value>, Vec<AgentClock>) {
+async fn records(run: &Run, block: Block, of: u16) -> (Vec<serde_json::Value>, Vec<ClockRecord>) {
     let position = block.position;
     let (clocks, arrived) = play(run, block).await;
     let read = |arrival: &Arrival| serde_json::from_slice(&arrival.ending.record).unwrap();
@@ -477,21 +477,33 @@ async fn two_runs_at_once_do_not_hear_each_other_over_nats() {
 #[ignore = "needs nats-server"]
 async fn clocks_seconds_apart_start_within_the_bound_over_nats() {
     let nats = nats(None);
-    let of = 2;
-    let apart = ["unshare", "--user", "--map-root-user", "--time", "--fork", "--monotonic=4"];
-    let processes = [process(&nats.url, "run", 0, of, &[]), process(&nats.url, "run", 1, of, &apart)];
+    let of = 3;
+    let apart = ["unshare", "--user", "--map-root-user", "--time", "--fork"];
+    let seconds = [0, 4, -4];
+    let processes = [0, 1, 2].map(|index| {
+        let monotonic = format!("--monotonic={}", seconds[usize::from(index)]);
+        process(&nats.url, "run", index, of, &[&apart[..], &[monotonic.as_str()]].concat())
+    });
     let run = open(&nats.url, "run", of).await.unwrap();
     run.ready().await.unwrap();
     let (clocks, arrived) = play(&run, block(0, 1)).await;
-    let started = |arrival: &Arrival| -> u64 {
+    let stated = |arrival: &Arrival, name: &str| {
         let record: serde_json::Value = serde_json::from_slice(&arrival.ending.record).unwrap();
-        record["started_ns"].as_u64().unwrap()
+        record[name].as_i64().unwrap()
     };
     let clocks = clocks.unwrap();
-    let bound_ns = clocks[0].start_bound_ns + clocks[1].start_bound_ns;
-    // Both sleep until their start by a timer of 1 ms, which may be late on a busy host.
-    let apart_ns = (started(&arrived[1]) - started(&arrived[0])).abs_diff(4_000_000_000);
-    assert!(apart_ns <= bound_ns + 20_000_000, "{apart_ns} ns off, bound {bound_ns}");
+    let first_ns = stated(&arrived[0], "at_ns");
+    for ((clock, arrival), seconds) in clocks.iter().zip(&arrived).zip(seconds) {
+        // The instant that each was told, but for what its clock shows more than the first one's.
+        let at_ns = stated(arrival, "at_ns");
+        let off_ns = (at_ns - first_ns - seconds * 1_000_000_000).unsigned_abs();
+        let bound_ns = clock.start_bound_ns + clocks[0].start_bound_ns;
+        assert!(off_ns <= bound_ns && bound_ns <= 10_000_000, "{off_ns} ns off, bound {bound_ns}");
+        // A timer of 1 ms may be late on a busy host.
+        assert!((0..20_000_000).contains(&(stated(arrival, "started_ns") - at_ns)));
+        // All are one clock, which does not drift from itself.
+        assert!(clock.drift_ns.unsigned_abs() <= clock.drift_bound_ns, "{clock:?}");
+    }
     run.finish();
     for process in processes {
         assert_eq!(process.end(Duration::from_secs(5)).0, Some(0));

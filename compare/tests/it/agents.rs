@@ -17,6 +17,7 @@ fn agent(index: u16) -> AgentRecord {
         cores: Some(1),
         send_lag_ns_p99: Some(200_000),
         deliveries_lost: 0,
+        clock: None,
         environment: None,
     }
 }
