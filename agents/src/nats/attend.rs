@@ -79,7 +79,7 @@ pub async fn attend<P: Player>(
     let mut commands = subscribe(&link, names.command(attendance.index)).await?;
     let mut aborts = subscribe(&link, names.abort()).await?;
     let agent = Agent::new(&claim, attendance.policy.clone(), now_ns());
-    let mut part = Part {
+    let mut attendee = Attendee {
         attendance,
         player,
         link: &link,
@@ -100,43 +100,43 @@ pub async fn attend<P: Player>(
             biased;
             () = lost.as_mut(), if !is_lost => {
                 is_lost = true;
-                part.agent.lost(now_ns(), "the connection to the NATS server is lost".to_owned());
+                attendee.agent.lost(now_ns(), "the connection to the NATS server is lost".to_owned());
             }
             () = interrupt.as_mut(), if !is_interrupted => {
                 is_interrupted = true;
-                part.agent.lost(now_ns(), "interrupted".to_owned());
+                attendee.agent.lost(now_ns(), "interrupted".to_owned());
             }
-            Some(message) = aborts.next(), if !is_lost => part.aborted(message),
-            Some(message) = pings.next(), if !is_lost => part.pinged(message).await,
-            Some(message) = commands.next(), if !is_lost => part.commanded(message).await,
-            counts = next(&mut part.counts) => part.agent.counted(counts),
-            ending = of(&mut part.playing) => {
-                part.playing = None;
+            Some(message) = aborts.next(), if !is_lost => attendee.aborted(message),
+            Some(message) = pings.next(), if !is_lost => attendee.pinged(message).await,
+            Some(message) = commands.next(), if !is_lost => attendee.commanded(message).await,
+            counts = next(&mut attendee.counts) => attendee.agent.counted(counts),
+            ending = of(&mut attendee.playing) => {
+                attendee.playing = None;
                 // What the player counted at its end is told with it.
-                if let Some(counts) = part.counts.take()
+                if let Some(counts) = attendee.counts.take()
                     && counts.borrow().has_changed()
                 {
-                    part.agent.counted(*counts.borrow());
+                    attendee.agent.counted(*counts.borrow());
                 }
-                part.agent.ended(now_ns(), ending);
+                attendee.agent.ended(now_ns(), ending);
             }
-            published = of(&mut part.publishing) => {
-                part.publishing = None;
+            published = of(&mut attendee.publishing) => {
+                attendee.publishing = None;
                 match published {
-                    Ok(()) => part.agent.published(),
-                    Err(reason) => part.agent.lost(now_ns(), reason),
+                    Ok(()) => attendee.agent.published(),
+                    Err(reason) => attendee.agent.lost(now_ns(), reason),
                 }
             }
-            facts = of(&mut part.prepared) => {
-                part.prepared = None;
+            facts = of(&mut attendee.prepared) => {
+                attendee.prepared = None;
                 // A player that goes without facts has ended, which says why.
                 if let Ok(facts) = facts {
-                    part.agent.prepared(facts);
+                    attendee.agent.prepared(facts);
                 }
             }
-            () = sleep_until(part.agent.wakes_ns()) => part.agent.tick(now_ns()),
+            () = sleep_until(attendee.agent.wakes_ns()) => attendee.agent.tick(now_ns()),
         }
-        if let Some(left) = part.obey().await {
+        if let Some(left) = attendee.obey().await {
             return Ok(left);
         }
     }
@@ -228,7 +228,7 @@ async fn is_open(bucket: &Store, run: &RunId) -> Result<bool, NatsError> {
     Ok(state.is_none_or(|bytes| matches!(decode(&bytes), Ok(RunState::Open))))
 }
 
-struct Part<'a, P> {
+struct Attendee<'a, P> {
     attendance: &'a Attendance,
     player: &'a P,
     link: &'a Link,
@@ -242,7 +242,7 @@ struct Part<'a, P> {
     mismatched: u64,
 }
 
-impl<P: Player> Part<'_, P> {
+impl<P: Player> Attendee<'_, P> {
     async fn pinged(&mut self, message: async_nats::Message) {
         let arrived_ns = now_ns();
         let Some(message) = self.names.kept(message, &mut self.mismatched) else { return };

@@ -63,13 +63,13 @@ pub struct Arrival {
 
 enum Ask {
     Ready(oneshot::Sender<Result<(), Aborted>>),
-    Play(Box<Block>, Playing),
+    Play(Box<Block>, BlockAnswer),
     Abort(String),
     Finish,
 }
 
 /// Who waits for a block: for its records, and for its end.
-struct Playing {
+struct BlockAnswer {
     records: mpsc::Sender<Arrival>,
     end: oneshot::Sender<Result<Vec<ClockRecord>, Aborted>>,
 }
@@ -103,7 +103,7 @@ impl Run {
         mut take: impl FnMut(Arrival),
     ) -> Result<Vec<ClockRecord>, Aborted> {
         let (records, mut arriving) = mpsc::channel(1);
-        let playing = self.ask(|end| Ask::Play(Box::new(block), Playing { records, end }));
+        let playing = self.ask(|end| Ask::Play(Box::new(block), BlockAnswer { records, end }));
         tokio::pin!(playing);
         let ended = loop {
             tokio::select! {
@@ -203,7 +203,7 @@ type Asked = Pin<Box<dyn Future<Output = Answer> + Send>>;
 #[derive(Default)]
 struct Waiting {
     ready: Option<oneshot::Sender<Result<(), Aborted>>>,
-    play: Option<Playing>,
+    play: Option<BlockAnswer>,
 }
 
 struct Desk {
@@ -295,7 +295,7 @@ impl Desk {
                 }
                 ask = asks.recv() => match ask {
                     Some(Ask::Ready(answer)) => self.waiting.ready = Some(answer),
-                    Some(Ask::Play(block, playing)) => self.play(&block, playing),
+                    Some(Ask::Play(block, answer)) => self.play(&block, answer),
                     Some(Ask::Abort(reason)) => self.coordinator.abort(reason),
                     Some(Ask::Finish) | None => break,
                 },
@@ -318,14 +318,14 @@ impl Desk {
         }
     }
 
-    fn play(&mut self, block: &Block, playing: Playing) {
+    fn play(&mut self, block: &Block, answer: BlockAnswer) {
         if self.coordinator.aborted().is_none() {
             match self.coordinator.play(now_ns(), block) {
                 Ok(()) => self.block = Some(block.key()),
                 Err(error) => self.coordinator.abort(error.to_string()),
             }
         }
-        self.waiting.play = Some(playing);
+        self.waiting.play = Some(answer);
     }
 
     fn claimed(&mut self, entry: Result<kv::Entry, kv::WatcherError>) {
@@ -368,7 +368,7 @@ impl Desk {
                 Order::Command { index, command } => self.requests.push(self.command(index, command)),
                 Order::Fetch { index, key } => {
                     let (stream, names) = (self.stream.clone(), self.names.clone());
-                    let records = self.waiting.play.as_ref().map(|playing| playing.records.clone());
+                    let records = self.waiting.play.as_ref().map(|answer| answer.records.clone());
                     self.requests.push(Box::pin(async move {
                         let fetched = fetch(&stream, &names, key, index).await;
                         let record = match fetched {
@@ -425,11 +425,11 @@ impl Desk {
             if let Some(ready) = self.waiting.ready.take() {
                 let _ = ready.send(Err(Aborted { reason: reason.clone() }));
             }
-            if let Some(playing) = self.waiting.play.take() {
+            if let Some(answer) = self.waiting.play.take() {
                 if !is_lost {
-                    self.partial(&playing.records).await;
+                    self.partial(&answer.records).await;
                 }
-                let _ = playing.end.send(Err(Aborted { reason }));
+                let _ = answer.end.send(Err(Aborted { reason }));
             }
         } else if self.coordinator.is_ready() {
             if let Some(ready) = self.waiting.ready.take() {
@@ -437,9 +437,9 @@ impl Desk {
             }
             if self.waiting.play.is_some()
                 && let Some(clocks) = self.coordinator.clocks()
-                && let Some(playing) = self.waiting.play.take()
+                && let Some(answer) = self.waiting.play.take()
             {
-                let _ = playing.end.send(Ok(clocks));
+                let _ = answer.end.send(Ok(clocks));
             }
         }
     }
