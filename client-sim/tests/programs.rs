@@ -2,6 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+mod common;
+#[path = "common/events.rs"]
+mod events;
+
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -11,8 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use codecs::{Format, KindClass};
-use corpus::Corpus;
+use codecs::Format;
+use common::{Relay, program};
 use measure::{Planted, RunRecord, Status};
 use tempfile::TempDir;
 use wire::Compression;
@@ -56,14 +60,7 @@ impl Setup {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("small.toml"), SMALL).unwrap();
-        let mut events = Corpus::bundled().events;
-        let mut lists = 0;
-        events.retain(|e| {
-            lists += usize::from(e.kind == 3);
-            e.class() != KindClass::Ephemeral && (e.kind != 3 || lists <= 5)
-        });
-        events.truncate(150);
-        corpus::write(&folder.path().join("small.jsonl"), &events).unwrap();
+        events::write_few(&folder.path().join("small.jsonl"));
         Setup { folder }
     }
 
@@ -72,7 +69,7 @@ impl Setup {
     }
 
     fn command(&self, extra: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_client-sim"));
+        let mut command = program();
         command.arg("--scenario").arg(self.path("small.toml"));
         command.arg("--corpus").arg(self.path("small.jsonl"));
         command.arg("--record").arg(self.path("record.json"));
@@ -205,7 +202,7 @@ fn mistakes_are_answered_with_what_is_known_and_leave_no_record() {
         (&["--corpus", &broken], &["broken.jsonl", "line 1"]),
     ];
     for (extra, expected) in cases {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_client-sim"));
+        let mut command = program();
         if !extra.contains(&"--scenario") {
             command.args(["--scenario", "note-stream"]);
         }
@@ -229,25 +226,6 @@ fn an_unreachable_relay_is_named() {
     assert!(stderr(&output).contains(&format!("cannot connect to {url}")), "{}", stderr(&output));
 }
 
-/// A relay in a process of its own, and its URL.
-fn start_relay(flags: &[&str]) -> (Child, String) {
-    let mut relay = Command::new(env!("CARGO_BIN_EXE_client-sim"))
-        .args(["role:relay", "--listen", "127.0.0.1:0", "--announce", "--keep-expired"])
-        .args(flags)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(relay.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    (relay, line.split('"').find(|part| part.starts_with("ws://")).unwrap().to_owned())
-}
-
-fn stop(mut relay: Child) {
-    drop(relay.stdin.take());
-    assert!(relay.wait().unwrap().success());
-}
-
 #[test]
 fn a_worker_that_cannot_connect_ends_the_run_with_its_reason() {
     let setup = Setup::new();
@@ -259,9 +237,9 @@ fn a_worker_that_cannot_connect_ends_the_run_with_its_reason() {
     assert!(plan.contains(speaks));
     fs::write(setup.path("small.toml"), plan).unwrap();
     fs::write(setup.path("unasked.json"), "{}").unwrap();
-    let (relay, url) = start_relay(&["--format", "json"]);
+    let relay = Relay::start(&["--keep-expired", "--format", "json"]);
     let unasked = setup.path("unasked.json");
-    let flags = ["--url", &url, "--workers", "2", "--doctor", unasked.to_str().unwrap()];
+    let flags = ["--url", &relay.url, "--workers", "2", "--doctor", unasked.to_str().unwrap()];
     let mut child = setup.command(&flags).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     while child.try_wait().unwrap().is_none() {
@@ -274,7 +252,6 @@ fn a_worker_that_cannot_connect_ends_the_run_with_its_reason() {
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("connection 1: ") && text.contains("does not speak dannypack"), "{text}");
-    stop(relay);
 }
 
 /// Starts a run long enough to be disturbed and waits until it has had deliveries.
@@ -334,7 +311,7 @@ fn a_relay_behind_tls_is_measured_like_any_other_and_checked() {
     let (cert, key) = (setup.path("cert.pem"), setup.path("key.pem"));
     fs::write(&cert, made.cert.pem()).unwrap();
     fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let mut relay = Command::new(env!("CARGO_BIN_EXE_client-sim"))
+    let mut relay = program()
         .args(["role:relay", "--listen", "127.0.0.1:0", "--announce", "--verify", "id", "--tls-cert"])
         .arg(&cert)
         .arg("--tls-key")
@@ -365,7 +342,7 @@ fn a_relay_behind_tls_is_measured_like_any_other_and_checked() {
 fn a_relay_is_asked_what_it_takes_before_a_run_depends_on_it() {
     let setup = Setup::new();
     let doctor = |url: &str, extra: &[&str]| {
-        Command::new(env!("CARGO_BIN_EXE_client-sim"))
+        program()
             .args(["doctor", "--url", url, "--scenario", setup.path("small.toml").to_str().unwrap()])
             .args(["--corpus", setup.path("small.jsonl").to_str().unwrap()])
             .args(extra)
@@ -373,8 +350,8 @@ fn a_relay_is_asked_what_it_takes_before_a_run_depends_on_it() {
             .unwrap()
     };
 
-    let (relay, url) = start_relay(&["--max-message-bytes", "3000"]);
-    let output = doctor(&url, &["--json"]);
+    let relay = Relay::start(&["--keep-expired", "--max-message-bytes", "3000"]);
+    let output = doctor(&relay.url, &["--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     fs::write(setup.path("doctor.json"), &output.stdout).unwrap();
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -384,22 +361,20 @@ fn a_relay_is_asked_what_it_takes_before_a_run_depends_on_it() {
     for extra in
         [&["--seed", "2"][..], &["--seed", "3", "--doctor", setup.path("doctor.json").to_str().unwrap()]]
     {
-        let output = setup.run(&[&["--url", &url], extra].concat());
+        let output = setup.run(&[&["--url", relay.url.as_str()], extra].concat());
         assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
         assert!(stderr(&output).contains("the relay refuses events of this size"), "{}", stderr(&output));
         setup.record().counts.balanced().unwrap();
     }
-    stop(relay);
 
-    let (relay, url) = start_relay(&["--max-subscriptions", "1"]);
-    let output = doctor(&url, &[]);
+    let relay = Relay::start(&["--keep-expired", "--max-subscriptions", "1"]);
+    let output = doctor(&relay.url, &[]);
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{table}");
     assert!(table.contains("cannot be played") && table.contains("--max-subscriptions"), "{table}");
-    let output = setup.run(&["--url", &url]);
+    let output = setup.run(&["--url", &relay.url]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stderr(&output).contains("it takes 1 subscriptions at one time"), "{}", stderr(&output));
-    stop(relay);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 mod common;
+#[path = "common/events.rs"]
+mod events;
 
 use std::{
     collections::BTreeSet,
@@ -13,9 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use codecs::{ClientMessage, Filter, Format, Implementation, KindClass, RelayMessage};
+use codecs::{ClientMessage, Filter, Format, Implementation, RelayMessage};
 use common::{Relay, program};
-use corpus::Corpus;
 use measure::{Counts, Latency, LiveCounts, MergeError, Pace, RunRecord, Status, Validity, ValidityClass};
 use nix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
@@ -149,14 +150,7 @@ impl Setup {
         fs::write(folder.path().join("plan.toml"), scenario).unwrap();
         // A relay of our own refuses nothing.
         fs::write(folder.path().join("unasked.json"), "{}").unwrap();
-        let mut events = Corpus::bundled().events;
-        let mut lists = 0;
-        events.retain(|event| {
-            lists += usize::from(event.kind == 3);
-            event.class() != KindClass::Ephemeral && (event.kind != 3 || lists <= 5)
-        });
-        events.truncate(150);
-        corpus::write(&folder.path().join("corpus.jsonl"), &events).unwrap();
+        events::write_few(&folder.path().join("corpus.jsonl"));
         Setup { folder }
     }
 
