@@ -7,6 +7,7 @@ Needs kubectl, which renders the manifests.
 """
 
 import copy
+import gzip
 import json
 import re
 import shutil
@@ -145,6 +146,18 @@ def planted(documents, services, programs):
             yield f"planted {text!r}, found {found}"
 
 
+def half(sample):
+    """The first half of a file of events, each behind its length as a varint: events that no program has."""
+    stream, at = gzip.decompress(sample), 0
+    while at < len(stream) // 2:
+        length = shift = 0
+        while stream[at] >= 128:
+            length |= (stream[at] - 128) << shift
+            at, shift = at + 1, shift + 7
+        at += 1 + (length | stream[at] << shift)
+    return gzip.compress(stream[:at])
+
+
 class Site:
     """Starts what the manifests start, with addresses and folders of this machine."""
 
@@ -217,7 +230,10 @@ def play(documents, programs):
             agents.append(site.start(*site.words("Job/agents", "agent", JOB_COMPLETION_INDEX=str(index))))
         waits = site.start(*site.words("Job/coordinator", "wait-for-agents"), stdout=subprocess.DEVNULL)
         assert waits.wait(20) == 0, "all agents are connected"
-        coordinator = site.start(*site.words("Job/coordinator", "coordinator"), stdout=subprocess.DEVNULL)
+        events = folder / "half.pb.gz"
+        events.write_bytes(half((DEPLOY.parent / "data/sample.pb.gz").read_bytes()))
+        words, environment = site.words("Job/coordinator", "coordinator")
+        coordinator = site.start([*words, f"--corpus={events}"], environment, stdout=subprocess.DEVNULL)
         # 3: times are no evidence on a busy machine.
         code = coordinator.wait(120)
         assert code in (0, 3), f"the coordinator ended with {code}"
@@ -225,6 +241,8 @@ def play(documents, programs):
         result = json.loads(next(folder.glob("results/*/result.json")).read_text())
         shares = [len(block["record"]["agents"]) for cell in result["cells"] for block in cell["blocks"]]
         assert shares and set(shares) == {number}, f"blocks have the records of {shares} agents"
+        fetched = [file for file in folder.glob("*.pb.gz") if file != events]
+        assert [file.read_bytes() for file in fetched] == [events.read_bytes()], "agents fetched the run's events"
         print(f"{number} agents played {len(shares)} blocks by the manifests' commands")
 
 
