@@ -117,6 +117,25 @@ impl Site {
         command
     }
 
+    /// Waits until the run is in this state, as the server's bucket tells by NATS's own protocol.
+    fn reaches(&self, state: &str) {
+        let ask = "CONNECT {\"headers\":true}\r\nSUB told 1\r\n\
+            PUB $JS.API.DIRECT.GET.KV_nsim.$KV.nsim.run.state told 0\r\n\r\n";
+        let since = Instant::now();
+        loop {
+            let mut server = TcpStream::connect(self.nats.strip_prefix("nats://").unwrap()).unwrap();
+            server.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+            server.write_all(ask.as_bytes()).unwrap();
+            let mut told = Vec::new();
+            // Ends with the time, because the server says nothing more.
+            let _ = server.read_to_end(&mut told);
+            if String::from_utf8_lossy(&told).contains(&format!("{state:?}")) {
+                return;
+            }
+            assert!(since.elapsed() < Duration::from_secs(60), "the run is never {state}");
+        }
+    }
+
     fn result_folder(&self) -> PathBuf {
         fs::read_dir(self.folder.path().join("results")).unwrap().next().unwrap().unwrap().path()
     }
@@ -487,8 +506,7 @@ fn a_lost_agent_ends_the_run_and_keeps_what_the_others_have_over_nats() {
     let site = site();
     let (mut first, mut second) = (site.agent(0, 2, &[]), site.agent(1, 2, &[]));
     let coordinator = Process(site.run(2, 60).spawn().unwrap());
-    // A record is on its way once the players run; preparation and start take some 4 s.
-    thread::sleep(Duration::from_secs(12));
+    site.reaches("running");
     second.0.kill().unwrap();
     assert_eq!(first.end(Duration::from_millis(2_500)), Some(5));
     let mut coordinator = coordinator;
@@ -509,12 +527,13 @@ fn a_killed_coordinator_leaves_nothing_that_looks_whole_over_nats() {
     let site = site();
     let mut agents = [site.agent(0, 2, &[]), site.agent(1, 2, &[])];
     let mut coordinator = Process(site.run(2, 60).spawn().unwrap());
-    // As above.
-    thread::sleep(Duration::from_secs(12));
+    site.reaches("running");
     coordinator.0.kill().unwrap();
     assert_eq!(coordinator.end(Duration::from_secs(1)), None, "killed");
-    for (index, agent) in agents.iter_mut().enumerate() {
+    for agent in &mut agents {
         assert_eq!(agent.end(Duration::from_millis(2_500)), Some(5));
+    }
+    for index in 0..2 {
         let own = site.folder.path().join(format!("run-000-000.agent-{index}.partial.json"));
         let own = RunRecord::read(&own).unwrap();
         assert!(matches!(own.status, Status::Incomplete { .. }) && own.share.is_some(), "{:?}", own.status);
@@ -523,7 +542,9 @@ fn a_killed_coordinator_leaves_nothing_that_looks_whole_over_nats() {
     assert_eq!(fs::read_dir(site.result_folder().join("running")).unwrap().count(), 0);
     let again = site.run(2, 1).output().unwrap();
     assert_eq!(again.status.code(), Some(1));
-    assert!(said(&again).contains("its coordinator was killed") && said(&again).contains("take another --run"));
+    assert!(
+        said(&again).contains("its coordinator was killed") && said(&again).contains("take another --run")
+    );
 }
 
 #[test]
@@ -534,8 +555,7 @@ fn an_interrupted_wait_for_agents_leaves_the_runs_name_free_over_nats() {
         let child = site.run(1, 1).spawn().unwrap();
         let pid = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
         let mut coordinator = Process(child);
-        // Long enough to ask the relay and to open the run, which a test cannot see from outside.
-        thread::sleep(Duration::from_secs(6));
+        site.reaches("open");
         assert!(
             coordinator.0.try_wait().unwrap().is_none(),
             "it waits, and does not say that the run is taken"
