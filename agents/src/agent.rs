@@ -18,6 +18,8 @@ pub struct Policy {
     /// Most events per second that a block may ask for over all agents. A block that states no rate
     /// is refused then.
     pub max_rate_per_s: Option<u32>,
+    /// It starts the relay of each block, and plays against none.
+    pub starts_relays: bool,
     /// Program and data of this agent.
     pub identity: Identity,
 }
@@ -28,6 +30,11 @@ impl Policy {
         if spec.of != of {
             return Some(format!("the run has {} agents, and this agent was started for {of}", spec.of));
         }
+        if self.starts_relays && !spec.has_relay {
+            return Some(
+                "the relay of this run is started by no agent: run with --relay-agents 1".to_owned(),
+            );
+        }
         self.identity.difference(&spec.identity)
     }
 
@@ -35,6 +42,10 @@ impl Policy {
     pub fn refuses(&self, block: &Block) -> Option<String> {
         if let Err(error) = block.play.check() {
             return Some(error.to_string());
+        }
+        if self.starts_relays {
+            let has_one = block.play.relay.is_none() || !block.play.url.is_empty();
+            return has_one.then(|| "this agent starts relays, and the block has one already".to_owned());
         }
         let same = |allowed: &&String| allowed.trim_end_matches('/') == block.play.url.trim_end_matches('/');
         if self.targets.iter().find(same).is_none() {
@@ -174,6 +185,7 @@ impl Agent {
             _ if self.stopping.is_some() => Some("the agent is stopping".to_owned()),
             Command::Prepare(block) => self.prepare(block),
             Command::Start { at_ns } => self.start(now_ns, at_ns),
+            Command::StopRelay => self.stop_relay(),
             Command::Leave => self.leave(),
         };
         match refusal {
@@ -213,6 +225,15 @@ impl Agent {
         }
         (self.phase, self.start_ns) = (Phase::Armed, at_ns);
         self.outputs.push_back(Output::Start { at_ns });
+        None
+    }
+
+    /// Its player then ends as one that has played to the end.
+    fn stop_relay(&mut self) -> Option<String> {
+        if self.phase != Phase::Running || !self.policy.starts_relays {
+            return Some("no relay of this agent is played against".to_owned());
+        }
+        self.outputs.push_back(Output::Stop);
         None
     }
 
@@ -348,7 +369,7 @@ impl Agent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{block, claim, facts, policy};
+    use crate::testing::{block, claim, facts, policy, relay_block};
 
     const MS: u64 = 1_000_000;
 
@@ -464,6 +485,33 @@ mod tests {
         assert!(refused(limited.clone(), fast.clone()).contains("states no rate"));
         fast.play.rate_per_s = Some(100);
         assert_eq!(limited.refuses(&fast), None);
+    }
+
+    #[test]
+    fn an_agent_that_starts_relays_plays_against_none_and_ends_when_it_is_told() {
+        let policy = Policy { starts_relays: true, targets: Vec::new(), ..policy() };
+        let start = |block| {
+            let mut agent = Agent::new(&claim(), policy.clone(), 0);
+            let reply = agent.command(MS, Command::Prepare(Box::new(block)));
+            (agent, reply)
+        };
+        assert!(matches!(start(block()).1, Reply::Refused(reason) if reason.contains("has one already")));
+        let (mut agent, reply) = start(relay_block());
+        assert_eq!(reply, Reply::Accepted);
+        agent.prepared(facts());
+        assert_eq!(agent.command(2 * MS, Command::Start { at_ns: 600 * MS }), Reply::Accepted);
+        agent.ping(600 * MS, Ping { seq: 1 });
+        outputs(&mut agent);
+        assert_eq!(agent.command(700 * MS, Command::StopRelay), Reply::Accepted);
+        assert_eq!((outputs(&mut agent), agent.phase()), (vec![Output::Stop], Phase::Running));
+        agent.ended(710 * MS, Ok(ending()));
+        assert_eq!(outputs(&mut agent), [Output::Publish(block().key(), ending())]);
+        assert!(matches!(running().command(700 * MS, Command::StopRelay), Reply::Refused(_)), "no relay");
+        assert!(
+            matches!(policy.refuses_run(&crate::testing::spec(3), 3), Some(why) if why.contains("no agent"))
+        );
+        let refused = Policy { starts_relays: false, ..policy }.refuses(&relay_block());
+        assert!(refused.is_some_and(|why| why.contains("does not allow the target")), "no URL is allowed");
     }
 
     #[test]

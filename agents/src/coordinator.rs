@@ -1,7 +1,9 @@
 //! The coordinator of a run, without socket and clock: when each state of the run is reached, and
 //! what ends it.
 
-use std::collections::VecDeque;
+mod relay;
+
+use std::{collections::VecDeque, ops::Range};
 
 use measure::{ClockRecord, LiveCounts};
 
@@ -87,17 +89,21 @@ struct Current {
     key: BlockKey,
     began_ns: u64,
     seconds: u32,
+    /// What the players are told, until the relay that they play against listens.
+    waiting: Option<Box<Block>>,
     /// The common start, once it is set.
     start_ns: Option<u64>,
     /// How many agents' records have been read: one after the other, so that whoever takes them
     /// need not hold them all.
     fetched: u16,
+    /// The relay's agent was told that all players are done.
+    stops_relay: bool,
 }
 
 impl Coordinator {
     /// Opens a run.
     pub fn new(spec: Spec, now_ns: u64) -> Coordinator {
-        let members = (0..spec.of).map(|_| Member::default()).collect();
+        let members = (0..spec.slots()).map(|_| Member::default()).collect();
         let orders = VecDeque::from([Order::State(RunState::Open)]);
         let spec_sha256 = spec.sha256();
         Coordinator {
@@ -146,21 +152,36 @@ impl Coordinator {
     /// When a value of the block is not allowed.
     pub fn play(&mut self, now_ns: u64, block: &Block) -> Result<(), SpecError> {
         block.play.check()?;
+        if block.play.relay.is_some() != self.spec.has_relay {
+            return Err(SpecError::Value("relay"));
+        }
         if !self.is_ready() {
             return Err(SpecError::Value("block: the agents are not ready for one"));
         }
-        for (index, member) in (0..).zip(&mut self.members) {
+        for member in &mut self.members {
             self.counted.add(&std::mem::take(&mut member.counts));
             (member.phase, member.facts) = (None, None);
             (member.start_offset, member.has_confirmed) = (None, false);
-            self.orders
-                .push_back(Order::Command { index, command: Command::Prepare(Box::new(block.clone())) });
         }
-        let seconds = block.play.seconds;
-        self.block =
-            Some(Current { key: block.key(), began_ns: now_ns, seconds, start_ns: None, fetched: 0 });
+        let waiting = self.spec.has_relay.then(|| Box::new(block.clone()));
+        let first = if waiting.is_some() { self.spec.of..self.spec.slots() } else { 0..self.spec.of };
+        self.prepare(first, block);
+        self.block = Some(Current {
+            key: block.key(),
+            began_ns: now_ns,
+            seconds: block.play.seconds,
+            waiting,
+            start_ns: None,
+            fetched: 0,
+            stops_relay: false,
+        });
         self.enter(RunState::Claimed);
         Ok(())
+    }
+
+    fn prepare(&mut self, slots: Range<u16>, block: &Block) {
+        let command = |index| Order::Command { index, command: Command::Prepare(Box::new(block.clone())) };
+        self.orders.extend(slots.map(command));
     }
 
     /// The run as it is now, for who watches.
@@ -176,7 +197,8 @@ impl Coordinator {
         };
         Overview {
             state: self.state.clone(),
-            agents: self.members.iter().map(seen).collect(),
+            agents: self.members.iter().take(usize::from(self.spec.of)).map(seen).collect(),
+            relay: self.relay().map(seen),
             block,
             run,
             blocks_merged: self.blocks_merged,
@@ -184,7 +206,8 @@ impl Coordinator {
         }
     }
 
-    /// The agents' clocks in a block whose records have all been read, in the agents' order.
+    /// The agents' clocks in a block whose records have all been read, in the agents' order; that
+    /// of the relay's is the last.
     pub fn clocks(&self) -> Option<Vec<ClockRecord>> {
         if self.state != RunState::Merged {
             return None;
@@ -203,7 +226,7 @@ impl Coordinator {
 
     /// Ends a run whose blocks are all played.
     pub fn finish(&mut self) {
-        for index in 0..self.spec.of {
+        for index in 0..self.spec.slots() {
             self.orders.push_back(Order::Command { index, command: Command::Leave });
         }
     }
@@ -220,10 +243,10 @@ impl Coordinator {
             return Err(format!("agent {index} claims a slot of another start of this run"));
         }
         if member.nonce.is_some_and(|nonce| nonce != claim.nonce) {
-            return Err(format!("agent {index} is there twice"));
+            return Err(format!("{} is there twice", self.who(index)));
         }
         if self.state != RunState::Open {
-            return Err(format!("agent {index} is late: the run is no longer open"));
+            return Err(format!("{} is late: the run is no longer open", self.who(index)));
         }
         if member.nonce.is_none() {
             (member.nonce, member.claimed_ns, member.next_ping_ns) = (Some(claim.nonce), now_ns, now_ns);
@@ -245,13 +268,13 @@ impl Coordinator {
         let compares = self.state == RunState::Prepared && !member.offsets.is_full();
         member.next_ping_ns = sent_ns.saturating_add(if compares { CLOCK_PING_NS } else { PING_NS });
         let Some(offset) = trip.offset() else {
-            self.abort(format!("agent {index}'s clock contradicts itself"));
+            self.abort(format!("the clock of {} contradicts itself", self.who(index)));
             return true;
         };
         member.offsets.add(offset);
         if pong.phase == Phase::Stopped {
             let reason = pong.failure.map_or_else(|| "it stopped".to_owned(), bounded);
-            self.abort(format!("agent {index}: {reason}"));
+            self.abort(format!("{}: {reason}", self.who(index)));
         } else if self.block.as_ref().is_some_and(|block| pong.block == Some(block.key)) {
             member.phase = Some(pong.phase);
             member.facts = pong.facts;
@@ -273,19 +296,21 @@ impl Coordinator {
         member.next_ping_ns = now_ns.saturating_add(CLOCK_PING_NS);
         // Between its claim and its subscription nobody listens either.
         if nobody_listens && member.heard_ns.is_some() {
-            self.abort(format!("agent {index} is lost: nobody answers for it"));
+            self.abort(format!("{} is lost: nobody answers for it", self.who(index)));
         }
     }
 
     /// A command that nobody answered: whether it was heard is not known.
     pub fn unanswered_command(&mut self, index: u16) {
-        self.abort(format!("agent {index} did not answer a command"));
+        self.abort(format!("{} did not answer a command", self.who(index)));
     }
 
     /// An agent's answer to a command.
     pub fn replied(&mut self, now_ns: u64, index: u16, command: &Command, reply: Reply) {
         match (command, reply) {
-            (_, Reply::Refused(reason)) => self.abort(format!("agent {index} refuses: {}", bounded(reason))),
+            (_, Reply::Refused(reason)) => {
+                self.abort(format!("{} refuses: {}", self.who(index), bounded(reason)));
+            }
             (Command::Start { .. }, Reply::Accepted) => {
                 if let Some(member) = self.members.get_mut(usize::from(index)) {
                     member.has_confirmed = true;
@@ -302,13 +327,13 @@ impl Coordinator {
         match record {
             Ok(()) if self.state == RunState::Published && index == block.fetched => {
                 block.fetched += 1;
-                if block.fetched < self.spec.of {
+                if block.fetched < self.spec.slots() {
                     self.orders.push_back(Order::Fetch { index: block.fetched, key: block.key });
                 }
                 self.advance(now_ns);
             }
             Ok(()) => {}
-            Err(reason) => self.abort(format!("agent {index}'s record: {}", bounded(reason))),
+            Err(reason) => self.abort(format!("the record of {}: {}", self.who(index), bounded(reason))),
         }
     }
 
@@ -330,7 +355,8 @@ impl Coordinator {
             return;
         }
         if let Some(index) = self.silent(now_ns) {
-            return self.abort(format!("agent {index} is lost: silent for {} ms", SILENCE_NS / 1_000_000));
+            let silent_ms = SILENCE_NS / 1_000_000;
+            return self.abort(format!("{} is lost: silent for {silent_ms} ms", self.who(index)));
         }
         if let Some(reason) = self.is_late(now_ns) {
             return self.abort(reason);
@@ -396,7 +422,7 @@ impl Coordinator {
             _ => member.phase.is_none_or(|phase| phase < Phase::Published),
         };
         let who = (0..).zip(&self.members).filter(|(_, member)| missing(member)).map(|(i, _): (u16, _)| i);
-        let who: Vec<String> = who.take(10).map(|index| index.to_string()).collect();
+        let who: Vec<String> = who.take(10).map(|index| self.name(index)).collect();
         Some(format!("{what} in time: {}", who.join(", ")))
     }
 
@@ -407,8 +433,11 @@ impl Coordinator {
                 Err(reason) => return self.abort(reason),
             }
         }
-        if self.state == RunState::Prepared {
-            self.set_start(now_ns);
+        match self.state {
+            RunState::Claimed => self.prepare_players(),
+            RunState::Prepared => self.set_start(now_ns),
+            RunState::Running => self.stop_relay(),
+            _ => {}
         }
     }
 
@@ -427,9 +456,14 @@ impl Coordinator {
             RunState::Armed => {
                 self.block.as_ref()?.start_ns.filter(|start| now_ns >= *start).map(|_| RunState::Running)
             }
+            RunState::Running if self.relay_left() => {
+                return Some(Err("the relay's agent ended before the players did".to_owned()));
+            }
             RunState::Running => all_past(Phase::Drained).then_some(RunState::Drained),
             RunState::Drained => all_past(Phase::Published).then_some(RunState::Published),
-            RunState::Published => (self.block.as_ref()?.fetched == self.spec.of).then_some(RunState::Merged),
+            RunState::Published => {
+                (self.block.as_ref()?.fetched == self.spec.slots()).then_some(RunState::Merged)
+            }
             RunState::Claimed | RunState::Merged | RunState::Aborted(_) => None,
         };
         next.map(Ok)
@@ -458,13 +492,13 @@ impl Coordinator {
     /// Whether all players have the same plan and the run's events.
     fn agree(&self) -> Result<(), String> {
         let facts: Vec<_> = self.members.iter().map(|member| member.facts.as_ref()).collect();
-        for (index, own) in facts.iter().enumerate() {
-            let own = own.ok_or_else(|| format!("agent {index} is prepared and states no plan"))?;
+        for (index, own) in (0..).zip(&facts) {
+            let own = own.ok_or_else(|| format!("{} is prepared and states no plan", self.who(index)))?;
             if own.corpus_sha256 != self.spec.identity.corpus_sha256 {
-                return Err(format!("agent {index} plays other events than the run"));
+                return Err(format!("{} plays other events than the run", self.who(index)));
             }
             if facts[0].is_some_and(|first| first.plan_sha256 != own.plan_sha256) {
-                return Err(format!("agent {index} has another plan than agent 0"));
+                return Err(format!("{} has another plan than agent 0", self.who(index)));
             }
         }
         Ok(())
@@ -482,7 +516,8 @@ impl Coordinator {
             let best = member.offsets.best().filter(|offset| offset.bound_ns <= BOUND_NS);
             let Some((offset, at_ns)) = best.and_then(|offset| Some((offset, offset.there_ns(start_ns)?)))
             else {
-                return self.abort(format!("agent {index}'s clock is not known within 5 ms"));
+                let who = self.who(index);
+                return self.abort(format!("the clock of {who} is not known within 5 ms"));
             };
             member.start_offset = Some(offset);
             commands.push(Order::Command { index, command: Command::Start { at_ns } });
@@ -547,5 +582,13 @@ mod tests {
         let mut coordinator = Coordinator::new(spec(1), 0);
         assert!(coordinator.play(0, &crate::testing::block()).is_err());
         assert_eq!(coordinator.clocks(), None);
+    }
+
+    #[test]
+    fn a_block_has_a_relay_to_start_where_the_run_has_an_agent_for_it() {
+        let refused = Err(SpecError::Value("relay"));
+        assert_eq!(Coordinator::new(spec(1), 0).play(0, &crate::testing::relay_block()), refused);
+        let with_relay = Spec { has_relay: true, ..spec(1) };
+        assert_eq!(Coordinator::new(with_relay, 0).play(0, &crate::testing::block()), refused);
     }
 }

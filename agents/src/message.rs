@@ -70,7 +70,7 @@ pub enum Phase {
     Stopped,
 }
 
-/// What a player says once it is prepared: all agents must say the same.
+/// What a player says once it is prepared: of plan and events all agents must say the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Facts {
@@ -78,6 +78,9 @@ pub struct Facts {
     pub plan_sha256: String,
     /// Fingerprint of the events.
     pub corpus_sha256: String,
+    /// Where the others reach the relay that it started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
 }
 
 /// What the coordinator asks of one agent.
@@ -91,6 +94,8 @@ pub enum Command {
         /// Time zero of the plan, by the agent's monotonic clock.
         at_ns: u64,
     },
+    /// All players are done: stop the relay of the block.
+    StopRelay,
     /// No block follows: leave.
     Leave,
 }

@@ -9,8 +9,10 @@ use crate::message::{Phase, RunState};
 pub struct Overview {
     /// The state of the run.
     pub state: RunState,
-    /// Each agent, in order.
+    /// Each agent that plays, in order.
     pub agents: Vec<Seen>,
+    /// The agent that starts the relay, where there is one.
+    pub relay: Option<Seen>,
     /// What all agents count in the block under way or last played.
     pub block: LiveCounts,
     /// What all agents counted in the whole run. Its connections are the block's.
@@ -70,6 +72,7 @@ impl Overview {
         Overview {
             state: RunState::Open,
             agents: vec![Seen::Missing; usize::from(of)],
+            relay: None,
             block: LiveCounts::default(),
             run: LiveCounts::default(),
             blocks_merged: 0,

@@ -70,10 +70,11 @@ pub trait Player: Send + Sync {
     ) -> impl Future<Output = Result<Ending, String>> + Send;
 }
 
-/// Starts a process for each block. The process states its facts in one line of JSON on stdout,
-/// `{"prepared":{"plan_sha256":"…","corpus_sha256":"…"}}`, reads `start NANOSECONDS` or `stop` on
-/// stdin, stops when stdin ends, and writes its record to the file of `--record`. Where the block
-/// is live, further lines of JSON have what it counts in `so_far`.
+/// Starts a process for each block; of the relay's agent one that starts a relay (`--serve` among
+/// its first arguments). The process states its facts in one line of JSON on stdout,
+/// `{"prepared":{"plan_sha256":"…","corpus_sha256":"…"}}`, with `url` for a relay, reads `start
+/// NANOSECONDS` or `stop` on stdin, stops when stdin ends, and writes its record to the file of
+/// `--record`. Where the block is live, further lines of JSON have what it counts in `so_far`.
 #[derive(Debug)]
 pub struct Process {
     /// The program.
@@ -118,11 +119,13 @@ impl Player for Process {
         if !answers.is_empty() {
             arguments.push(format!("--doctor={}", file("answers.json", answers)?));
         }
+        // The slot behind all players' is the relay's.
+        arguments.extend((index < of).then(|| format!("--share={index}/{of}")));
         let record = folder.path().join("record.json");
         let mut child = Command::new(&self.program)
             .args(&self.arguments)
             .args(arguments)
-            .args(["--share", &format!("{index}/{of}"), "--quiet", "--record"])
+            .args(["--quiet", "--record"])
             .arg(&record)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -265,7 +268,7 @@ mod tests {
         let text = String::from_utf8(record).unwrap();
         assert_eq!(exit_code, Some(3));
         assert!(text.starts_with("start 12 --url=ws://127.0.0.1:1 "), "{text}");
-        assert!(text.contains("--share 1/3 --quiet --record /"), "{text}");
+        assert!(text.contains("--share=1/3 --quiet --record /"), "{text}");
         assert!(text.contains("/note-stream.toml "), "{text}");
         assert!(text.contains("/answers.json "), "{text}");
     }

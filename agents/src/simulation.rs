@@ -8,12 +8,12 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::{
-    agent::{Agent, Ending, Left, Output},
+    agent::{Agent, Ending, Left, Output, Policy},
     coordinator::{Coordinator, Order},
     message::{Claim, Command, Facts, Phase, Pong, Reply, RunState},
     overview::Seen,
-    spec::Block,
-    testing::{block, facts, policy, spec},
+    spec::{Block, Spec},
+    testing::{block, facts, policy, relay_block, spec},
 };
 
 const MS: u64 = 1_000_000;
@@ -33,6 +33,8 @@ enum Fault {
     Coordinator,
     /// A player fails.
     Player(u16),
+    /// A player ends with a record, too early.
+    Ended(u16),
 }
 
 #[derive(Debug)]
@@ -61,8 +63,11 @@ struct Machine {
     is_there: bool,
     is_stopped: bool,
     sent_ping_ns: u64,
-    /// When the load began and ended, by the true time.
+    /// When its player was prepared, and when the load began and ended, by the true time.
+    asked_ns: Option<u64>,
+    prepared_ns: Option<u64>,
     began_ns: Option<u64>,
+    ended_ns: Option<u64>,
     told_to_stop_ns: Option<u64>,
     left: Option<Left>,
     published: Option<Ending>,
@@ -87,6 +92,8 @@ struct World {
     bodies: Vec<Option<Event>>,
     coordinator: Coordinator,
     coordinator_is_there: bool,
+    /// The players; a machine behind them starts the relay.
+    of: u16,
     machines: Vec<Machine>,
     fault: Fault,
     states: Vec<RunState>,
@@ -102,26 +109,40 @@ struct World {
 
 impl World {
     fn new(seed: u64, of: u16, fault: Fault, fault_ns: u64) -> World {
+        World::of(spec(of), seed, fault, fault_ns)
+    }
+
+    /// Players, and behind them the agent that starts the relay.
+    fn with_relay(seed: u64, of: u16, fault: Fault, fault_ns: u64) -> World {
+        World::of(Spec { has_relay: true, ..spec(of) }, seed, fault, fault_ns)
+    }
+
+    fn of(spec: Spec, seed: u64, fault: Fault, fault_ns: u64) -> World {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let sha256 = spec(of).sha256();
+        let (sha256, of, slots) = (spec.sha256(), spec.of, spec.slots());
+        let policy = |index| Policy { starts_relays: index == of, ..policy() };
         let machine = |index| {
-            let claim = Claim { nonce: index, spec_sha256: sha256.clone() };
+            let claim = Claim { nonce: u64::from(index), spec_sha256: sha256.clone() };
             Machine {
-                agent: Agent::new(&claim, policy(), 0),
+                agent: Agent::new(&claim, policy(index), 0),
                 ahead_ns: 0,
                 ppm: 0,
                 is_there: true,
                 is_stopped: false,
                 sent_ping_ns: 0,
+                asked_ns: None,
+                prepared_ns: None,
                 began_ns: None,
+                ended_ns: None,
                 told_to_stop_ns: None,
                 left: None,
                 published: None,
             }
         };
-        let machines = (0..u64::from(of)).map(machine).collect();
+        let machines = (0..slots).map(machine).collect();
         let mut world = World {
-            coordinator: Coordinator::new(spec(of), 0),
+            coordinator: Coordinator::new(spec, 0),
+            of,
             coordinator_is_there: true,
             now_ns: 0,
             events: BinaryHeap::new(),
@@ -136,13 +157,13 @@ impl World {
             stops_within_ms: 1_500,
             rng: ChaCha8Rng::seed_from_u64(rng.random()),
         };
-        for index in 0..of {
+        for index in 0..slots {
             let machine = &mut world.machines[usize::from(index)];
             machine.ahead_ns = rng.random_range(0..1_000 * S);
             machine.ppm = rng.random_range(0..100);
             let claim = Claim { nonce: u64::from(index), spec_sha256: sha256.clone() };
             let at_ns = rng.random_range(0..S);
-            machine.agent = Agent::new(&claim, policy(), machine.ahead_ns + at_ns);
+            machine.agent = Agent::new(&claim, policy(index), machine.ahead_ns + at_ns);
             // A watch of a bucket may tell the same entry twice.
             world.at(at_ns, Event::Claimed(index, claim.clone()));
             world.at(at_ns + 2 * MS, Event::Claimed(index, claim));
@@ -224,13 +245,16 @@ impl World {
             Event::AgentTick(index) => self.tell(index, |agent, now_ns| agent.tick(now_ns)),
             Event::Prepared(index) => {
                 let corpus = facts().corpus_sha256;
-                let facts = Facts { plan_sha256: "plan".to_owned(), corpus_sha256: corpus };
+                let url = (index == self.of).then(|| "ws://127.0.0.1:1".to_owned());
+                let facts = Facts { plan_sha256: "plan".to_owned(), corpus_sha256: corpus, url };
+                self.machines[usize::from(index)].prepared_ns = Some(self.now_ns);
                 self.tell(index, |agent, _| agent.prepared(facts));
             }
             Event::Ended(index) => {
                 let record = format!("record {index}").into_bytes();
                 let ending = Ending { exit_code: Some(0), record };
                 let counts = self.counts;
+                self.machines[usize::from(index)].ended_ns = Some(self.now_ns);
                 self.tell(index, |agent, now_ns| {
                     agent.counted(counts(index));
                     agent.ended(now_ns, Ok(ending));
@@ -278,6 +302,7 @@ impl World {
             Fault::Player(index) => {
                 self.tell(index, |agent, now_ns| agent.ended(now_ns, Err("no record".to_owned())));
             }
+            Fault::Ended(index) => self.at(now_ns, Event::Ended(index)),
         }
     }
 
@@ -293,6 +318,7 @@ impl World {
         while let Some(output) = machine.agent.next_output() {
             match output {
                 Output::Prepare(_) => {
+                    machine.asked_ns = Some(now_ns);
                     let takes = self.rng.random_range(50..500) * MS;
                     self.events.push(Reverse((now_ns + takes, self.bodies.len())));
                     self.bodies.push(Some(Event::Prepared(index)));
@@ -300,6 +326,10 @@ impl World {
                 Output::Start { at_ns } => {
                     let at_ns = machine.true_ns(at_ns);
                     machine.began_ns = Some(at_ns);
+                    if index == self.of {
+                        // It is told when the players are done.
+                        continue;
+                    }
                     let ends = at_ns + 2 * S + self.rng.random_range(0..300) * MS;
                     self.events.push(Reverse((ends, self.bodies.len())));
                     self.bodies.push(Some(Event::Ended(index)));
@@ -426,6 +456,54 @@ fn an_agent_that_is_silent_is_shown_as_late_before_it_is_lost() {
     let late = |now_ns| world.coordinator.overview(now_ns).agents_in(Seen::Late).collect::<Vec<_>>();
     assert_eq!(late(last_heard_ns + 399 * MS), [0; 0], "two pings are not yet over");
     assert_eq!(late(last_heard_ns + 600 * MS), [2]);
+}
+
+#[test]
+fn the_relay_listens_before_its_players_prepare_and_stops_after_they_end() {
+    for seed in 0..40 {
+        for of in [1, 2, 7] {
+            let mut world = World::with_relay(seed, of, Fault::None, 0);
+            let merged = world.run(&[relay_block(), Block { position: 1, ..relay_block() }]);
+            assert_eq!(merged.len(), 2, "seed {seed}: {:?}", world.states);
+            let expected: Vec<_> = (0..=of).map(|index| format!("record {index}").into_bytes()).collect();
+            for (clocks, endings) in &merged {
+                let records: Vec<_> = endings.iter().map(|ending| ending.record.clone()).collect();
+                assert_eq!((clocks.len(), &records), (usize::from(of) + 1, &expected), "one of each");
+            }
+            let (players, relay) = world.machines.split_at(usize::from(of));
+            for player in players {
+                assert!(player.asked_ns > relay[0].prepared_ns, "seed {seed}: asked before there is a relay");
+                assert!(player.ended_ns < relay[0].told_to_stop_ns, "seed {seed}: the relay stops before");
+            }
+            assert!(relay[0].began_ns.is_some(), "its clock is read from the common start on");
+            assert!(world.machines.iter().all(|machine| machine.left == Some(Left::Finished)));
+        }
+    }
+}
+
+#[test]
+fn a_run_without_its_relay_has_no_block_and_says_whose_loss_it_is() {
+    for seed in 0..200 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let fault = [Fault::Killed(2), Fault::Stopped(2)][usize::try_from(seed % 2).unwrap()];
+        let fault_ns = rng.random_range(1_100 * MS..5 * S);
+        let mut world = World::with_relay(seed, 2, fault, fault_ns);
+        let merged = world.run(&[relay_block()]);
+        let what = format!("seed {seed}: {fault:?} at {} ms, {:?}", fault_ns / MS, world.states);
+        assert!(merged.is_empty(), "{what}");
+        assert!(world.aborted_ns.unwrap() - fault_ns <= S, "{what}");
+        let reason = world.coordinator.aborted().unwrap();
+        assert!(reason.starts_with("the relay's agent"), "{what}: {reason}");
+    }
+    let mut world = World::with_relay(1, 2, Fault::Player(2), 3 * S);
+    assert!(world.run(&[relay_block()]).is_empty());
+    assert_eq!(world.coordinator.aborted(), Some("the relay's agent: no record"));
+    let mut world = World::with_relay(1, 2, Fault::None, 0);
+    world.run(&[relay_block()]);
+    let half_ns = world.machines[2].began_ns.unwrap() + S;
+    let mut world = World::with_relay(1, 2, Fault::Ended(2), half_ns);
+    assert!(world.run(&[relay_block()]).is_empty(), "a relay that is gone before its players are done");
+    assert_eq!(world.coordinator.aborted(), Some("the relay's agent ended before the players did"));
 }
 
 #[test]

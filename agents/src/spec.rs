@@ -152,6 +152,8 @@ pub struct Spec {
     pub nonce: u64,
     /// How many agents play together.
     pub of: u16,
+    /// Whether one more agent, in slot `of`, starts the relay of each block.
+    pub has_relay: bool,
     /// Program and data.
     pub identity: Identity,
     /// The file of the events, unless every program has them.
@@ -159,6 +161,11 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// How many slots there are; the relay's is the last.
+    pub fn slots(&self) -> u16 {
+        self.of.saturating_add(u16::from(self.has_relay))
+    }
+
     /// SHA-256 of the spec, as hex.
     pub fn sha256(&self) -> String {
         let bytes = serde_json::to_vec(self).expect("a struct of strings and numbers serializes");
@@ -204,8 +211,11 @@ pub struct BlockKey {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Play {
-    /// The relay, `ws://…` or `wss://…`; the agent's own command line must allow it.
+    /// The relay, `ws://…` or `wss://…`; the agent's own command line must allow it. Empty until the
+    /// relay's agent says where it listens.
     pub url: String,
+    /// What the relay is, where an agent starts it.
+    pub relay: Option<RelayPlay>,
     /// Name of the scenario.
     pub scenario: String,
     /// Text of the scenario, as TOML, when it is none that every player knows by name.
@@ -222,7 +232,7 @@ pub struct Play {
     pub implementation: String,
     /// What clients verify.
     pub client_verify: String,
-    /// Whether clients offer batches, whose limits are the relay's.
+    /// Whether clients offer batches.
     pub batched: bool,
     /// Whether players tell each second what they count, for who watches.
     pub live: bool,
@@ -235,6 +245,38 @@ pub struct Play {
     /// Which play of the block it is: players write it into their records, and records of different
     /// plays do not make one.
     pub block_id: String,
+}
+
+/// What the agent that starts a relay is told of it. Players are told the same, for their records.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelayPlay {
+    /// What it verifies.
+    pub verify: String,
+    /// Whether it encodes an event anew in its publisher's format.
+    pub reencode: String,
+    /// How many milliseconds an event waits for its batch.
+    pub batch_ms: Option<u16>,
+    /// Most events in a batch.
+    pub batch_n: Option<u16>,
+    /// Most bytes of a batch.
+    pub batch_bytes: Option<u32>,
+    /// Whether it does no Nostr work, and sends prepared answers.
+    pub floor: bool,
+}
+
+impl RelayPlay {
+    fn arguments(&self) -> impl Iterator<Item = String> {
+        let RelayPlay { verify, reencode, batch_ms, batch_n, batch_bytes, floor } = self;
+        let limits = [
+            batch_ms.map(|ms| format!("--batch-ms={ms}")),
+            batch_n.map(|n| format!("--batch-n={n}")),
+            batch_bytes.map(|bytes| format!("--batch-bytes={bytes}")),
+            floor.then(|| "--floor".to_owned()),
+        ];
+        let words = [format!("--verify={verify}"), format!("--reencode={reencode}")];
+        words.into_iter().chain(limits.into_iter().flatten())
+    }
 }
 
 impl Play {
@@ -252,7 +294,11 @@ impl Play {
             ("block_id", &self.block_id),
         ];
         let formats = self.comparable_with.iter().map(|word| ("comparable_with", word));
-        for (field, word) in words.into_iter().chain(formats) {
+        let relay = self
+            .relay
+            .iter()
+            .flat_map(|relay| [("relay.verify", &relay.verify), ("relay.reencode", &relay.reencode)]);
+        for (field, word) in words.into_iter().chain(formats).chain(relay) {
             if !is_word(word) {
                 return Err(SpecError::Value(field));
             }
@@ -261,7 +307,8 @@ impl Play {
         if self.scenario.contains([':', '=', '.']) {
             return Err(SpecError::Value("scenario"));
         }
-        let url = self.url.starts_with("ws://") || self.url.starts_with("wss://");
+        let starts = self.relay.is_some() && self.url.is_empty();
+        let url = starts || self.url.starts_with("ws://") || self.url.starts_with("wss://");
         if !url || self.url.len() > URL_BYTES || self.url.contains(|c: char| c.is_control() || c == ' ') {
             return Err(SpecError::Value("url"));
         }
@@ -283,8 +330,10 @@ impl Play {
     /// The player's flags, each in one argument with its value, so that no value becomes a flag.
     /// The scenario is a name, or the file that holds [`Play::scenario_toml`].
     pub fn arguments(&self, scenario: &str) -> Vec<String> {
-        let mut arguments = vec![
-            format!("--url={}", self.url),
+        let target = if self.relay.is_some() { "relay-at" } else { "url" };
+        let target = (!self.url.is_empty()).then(|| format!("--{target}={}", self.url));
+        let mut arguments: Vec<String> = target.into_iter().collect();
+        arguments.extend([
             format!("--scenario={scenario}"),
             format!("--format={}", self.format),
             format!("--compression={}", self.compression),
@@ -294,7 +343,8 @@ impl Play {
             format!("--seed={}", self.seed),
             format!("--seconds={}", self.seconds),
             format!("--block-id={}", self.block_id),
-        ];
+        ]);
+        arguments.extend(self.relay.iter().flat_map(RelayPlay::arguments));
         arguments.extend(self.batched.then(|| "--batched".to_owned()));
         arguments.extend(self.live.then(|| "--progress-json".to_owned()));
         arguments.extend(self.rate_per_s.map(|rate| format!("--rate={rate}")));
@@ -332,7 +382,7 @@ pub enum SpecError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::block;
+    use crate::testing::{block, relay};
 
     #[test]
     fn a_run_is_named_by_plain_characters() {
@@ -362,9 +412,14 @@ mod tests {
                 assert_eq!(play.check(), Err(SpecError::Value(field)));
             }
         }
+        let started = |relay| Play { relay: Some(relay), url: String::new(), ..good.clone() };
+        assert_eq!(started(relay()).check(), Ok(()), "its agent says where it listens");
         for (field, play) in [
             ("scenario", Play { scenario: "..".to_owned(), ..good.clone() }),
             ("url", Play { url: "http://a".to_owned(), ..good.clone() }),
+            ("url", Play { url: String::new(), ..good.clone() }),
+            ("relay.verify", started(RelayPlay { verify: "--url".to_owned(), ..relay() })),
+            ("relay.reencode", started(RelayPlay { reencode: "a b".to_owned(), ..relay() })),
             ("url", Play { url: "ws://a --record=x".to_owned(), ..good.clone() }),
             ("scenario_toml", Play { scenario_toml: Some("x".repeat(SCENARIO_BYTES + 1)), ..good.clone() }),
             ("answers", Play { answers: "x".repeat(ANSWERS_BYTES + 1), ..good.clone() }),
@@ -404,6 +459,20 @@ mod tests {
             ["--url=ws://127.0.0.1:1", "--batched", "--progress-json", "--rate=50", "--block-id=1"]
         {
             assert!(arguments.iter().any(|argument| argument == expected), "{expected}: {arguments:?}");
+        }
+    }
+
+    #[test]
+    fn a_relay_is_started_by_its_settings_and_played_against_by_the_same_and_its_url() {
+        let relay = RelayPlay { batch_ms: Some(2), batch_bytes: Some(9), floor: true, ..relay() };
+        let starts = Play { relay: Some(relay), url: String::new(), ..block().play };
+        let settings = ["--verify=full", "--reencode=always", "--batch-ms=2", "--batch-bytes=9", "--floor"];
+        for play in [starts.clone(), Play { url: "ws://a:1".to_owned(), ..starts }] {
+            let arguments = play.arguments("note-stream");
+            let has = |argument: &str| arguments.iter().any(|one| one == argument);
+            assert!(settings.iter().all(|setting| has(setting)), "{arguments:?}");
+            assert_eq!(has("--relay-at=ws://a:1"), !play.url.is_empty(), "{arguments:?}");
+            assert!(!arguments.iter().any(|one| one.starts_with("--url")), "{arguments:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::{
     agent::Policy,
     message::{Claim, Facts},
-    spec::{Block, Identity, Play, Spec},
+    spec::{Block, Identity, Play, RelayPlay, Spec},
 };
 
 pub(crate) fn identity() -> Identity {
@@ -16,7 +16,8 @@ pub(crate) fn identity() -> Identity {
 }
 
 pub(crate) fn spec(of: u16) -> Spec {
-    Spec { run: "run".parse().unwrap(), nonce: 7, of, identity: identity(), corpus_file: None }
+    let (has_relay, corpus_file) = (false, None);
+    Spec { run: "run".parse().unwrap(), nonce: 7, of, has_relay, identity: identity(), corpus_file }
 }
 
 pub(crate) fn claim() -> Claim {
@@ -24,17 +25,41 @@ pub(crate) fn claim() -> Claim {
 }
 
 pub(crate) fn facts() -> Facts {
-    Facts { plan_sha256: "plan".to_owned(), corpus_sha256: "corpus".to_owned() }
+    Facts { plan_sha256: "plan".to_owned(), corpus_sha256: "corpus".to_owned(), url: None }
 }
 
 pub(crate) fn policy() -> Policy {
-    Policy { targets: vec!["ws://127.0.0.1:1/".to_owned()], max_rate_per_s: None, identity: identity() }
+    Policy {
+        targets: vec!["ws://127.0.0.1:1/".to_owned()],
+        max_rate_per_s: None,
+        starts_relays: false,
+        identity: identity(),
+    }
+}
+
+/// A relay as a block of [`relay_block`] has it.
+pub(crate) fn relay() -> RelayPlay {
+    RelayPlay {
+        verify: "full".to_owned(),
+        reencode: "always".to_owned(),
+        batch_ms: None,
+        batch_n: None,
+        batch_bytes: None,
+        floor: false,
+    }
+}
+
+/// A block whose relay an agent starts.
+pub(crate) fn relay_block() -> Block {
+    let block = block();
+    Block { play: Play { url: String::new(), relay: Some(relay()), ..block.play }, ..block }
 }
 
 pub(crate) fn block() -> Block {
     let text = |text: &str| text.to_owned();
     let play = Play {
         url: text("ws://127.0.0.1:1"),
+        relay: None,
         scenario: text("note-stream"),
         scenario_toml: Some(text("question = \"?\"")),
         answers: text("{}"),

@@ -1,8 +1,8 @@
 //! The command line.
 
-use std::{num::NonZeroU16, path::PathBuf};
+use std::{net::SocketAddr, num::NonZeroU16, path::PathBuf};
 
-use clap::{Parser, Subcommand};
+use clap::{ArgGroup, Parser, Subcommand};
 use codecs::{Format, Implementation, VerifyLevel};
 use link::Link;
 use wire::Compression;
@@ -20,7 +20,9 @@ use crate::{scenario::Scenario, workload::Share};
     version,
     after_help = examples(),
     subcommand_negates_reqs = true,
-    args_conflicts_with_subcommands = true
+    args_conflicts_with_subcommands = true,
+    group = ArgGroup::new("relay_of_others").args(["url", "relay_at"]),
+    group = ArgGroup::new("part_of_a_block").args(["share", "serve"])
 )]
 pub struct Args {
     /// A command other than a run.
@@ -41,7 +43,7 @@ pub struct Args {
     pub url: Option<String>,
 
     /// Root certificates (PEM) to trust for wss:// instead of the platform's.
-    #[arg(long, requires = "url", value_name = "FILE")]
+    #[arg(long, requires = "relay_of_others", value_name = "FILE")]
     pub ca: Option<PathBuf>,
 
     /// What client-sim doctor --json wrote about the relay behind --url, so that it is not asked
@@ -115,7 +117,7 @@ pub struct Args {
     /// Give each user an emulated access link: a profile (client-sim links lists them), parameters
     /// as in down=1.6mbit,up=750kbit,rtt=150ms,loss=1%, or both. A population of the scenario may
     /// have another. Needs network namespaces. Only without --url.
-    #[arg(long, value_name = "LINK", conflicts_with = "url")]
+    #[arg(long, value_name = "LINK", conflicts_with_all = ["url", "relay_at", "serve"])]
     pub link: Option<Link>,
 
     /// TCP's congestion control on links, as the kernel names it: cubic, bbr, reno.
@@ -138,7 +140,7 @@ pub struct Args {
 
     /// Let the relay keep its events on disk in this format, instead of in memory: in a new
     /// directory in TMPDIR, which is removed after the run. Only without --url.
-    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["url", "floor"])]
+    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["url", "relay_at", "serve", "floor"])]
     pub at_rest: Option<Format>,
 
     /// Measure the floor: play against a relay that does no Nostr work and sends prepared answers.
@@ -158,14 +160,31 @@ pub struct Args {
     /// the line "start NANOSECONDS" (CLOCK_MONOTONIC, half a second ahead or more), and stop at the
     /// line "stop" or at the end of the input. Agent 0 stores the events that sessions ask for.
     #[arg(
-        long, value_name = "I/N", requires_all = ["url", "seed"], conflicts_with_all = ["relay_pid", "json"],
-        hide_short_help = true
+        long, value_name = "I/N", requires_all = ["relay_of_others", "seed"],
+        conflicts_with_all = ["relay_pid", "json"], hide_short_help = true
     )]
     pub share: Option<Share>,
 
-    /// Which play of a block the share is of, for its record: the coordinator gives all agents the
-    /// same. Records of different plays do not make one.
-    #[arg(long, value_name = "ID", requires = "share", hide_short_help = true)]
+    /// Start the relay of the plan at this address, for players of shares, and play nothing: print
+    /// a line {"prepared": …} with its URL when it listens, read what it spends from the instant of
+    /// the line "start NANOSECONDS" on, stop it at the line "stop", and write that to --record.
+    /// Without a start, without an end of the players, or when the relay is lost nothing is
+    /// written.
+    #[arg(
+        long, value_name = "ADDRESS:PORT", requires_all = ["seed", "record"],
+        conflicts_with_all = ["url", "relay_fault", "json"], hide_short_help = true
+    )]
+    pub serve: Option<SocketAddr>,
+
+    /// Play against the relay that --serve started on another machine with the same scenario,
+    /// events, seed and settings of the relay. With --serve: the URL at which players reach it,
+    /// where that is not its address.
+    #[arg(long, value_name = "WS_URL", hide_short_help = true)]
+    pub relay_at: Option<String>,
+
+    /// Which play of a block the share or the relay is of, for its record: the coordinator gives
+    /// all agents the same. Records of different plays do not make one.
+    #[arg(long, value_name = "ID", requires = "part_of_a_block", hide_short_help = true)]
     pub block_id: Option<String>,
 
     /// Events to stream: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz. Without it the bundled, generated
@@ -345,6 +364,11 @@ pub struct Explain {
 }
 
 impl Args {
+    /// Whether this run starts a relay of its own.
+    pub fn starts_relay(&self) -> bool {
+        self.serve.is_some() || (self.url.is_none() && self.relay_at.is_none())
+    }
+
     /// The scenario's name: without folder and ending when a file was given.
     pub fn scenario_name(&self) -> &str {
         let scenario = self.scenario.as_deref().unwrap_or_default();

@@ -15,7 +15,7 @@ use crate::{
     args::{Args, Command, Doctor, Explain},
     doctor, explain, floor, handshakes,
     inputs::{UsageError, load, plan_over, print, report},
-    links, run, swarm,
+    links, run, serve, swarm,
 };
 
 /// Runs the program. `args` are the arguments after its name and role.
@@ -37,7 +37,8 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         .with_ansi(stderr().is_terminal())
         .init();
     match &args.command {
-        None => play(&args),
+        None if args.serve.is_some() => done(serve::serve(&args).map(|()| Exit::Success)),
+        None => done(run::run(&args).map(|record| exit(&record))),
         Some(Command::Doctor(args)) => examine(args),
         Some(Command::Links { check: true, links, .. }) => check_links(*links),
         Some(Command::Links { capacity: true, .. }) => {
@@ -51,25 +52,22 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Plays a scenario.
-fn play(args: &Args) -> ExitCode {
-    match run::run(args) {
-        Ok(record) => exit(&record).into(),
-        Err(error) => {
-            report(&format!("client-sim: {error:#}"));
-            let exit = match () {
-                () if error.is::<UsageError>() => Exit::Usage,
-                () if error.is::<floor::NotPossible>()
-                    || error.is::<link::NotPossible>()
-                    || error.is::<links::TooMuch>() =>
-                {
-                    Exit::NotPossible
-                }
-                () => Exit::Error,
-            };
-            exit.into()
+/// The exit code of a scenario that was played, or why it was not.
+fn done(played: anyhow::Result<Exit>) -> ExitCode {
+    let exit = played.unwrap_or_else(|error| {
+        report(&format!("client-sim: {error:#}"));
+        match () {
+            () if error.is::<UsageError>() => Exit::Usage,
+            () if error.is::<floor::NotPossible>()
+                || error.is::<link::NotPossible>()
+                || error.is::<links::TooMuch>() =>
+            {
+                Exit::NotPossible
+            }
+            () => Exit::Error,
         }
-    }
+    });
+    exit.into()
 }
 
 /// Runs `client-sim doctor`: exit code 1 when a scenario that was asked for cannot be played.

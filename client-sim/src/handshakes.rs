@@ -93,7 +93,7 @@ pub(crate) fn table() -> anyhow::Result<String> {
     let mut links = Links::start(std::slice::from_ref(&link), 1, link::DEFAULT_CONGESTION)?;
     let spawn = |flags: &[&str]| {
         let flags: Vec<OsString> = flags.iter().map(Into::into).collect();
-        OwnRelay::spawn(&flags, link::RELAY).context("a relay of our own did not start")
+        OwnRelay::spawn(&flags, (link::RELAY, 0).into()).context("a relay of our own did not start")
     };
     let path = |name: &str| folder.path().join(name).display().to_string();
     let granting = spawn(&[])?;

@@ -46,6 +46,7 @@ pub mod recorder;
 mod run;
 pub mod scenario;
 mod schedule;
+mod serve;
 pub mod share;
 pub mod shared;
 #[cfg(test)]
@@ -73,6 +74,15 @@ pub fn core_formats() -> Vec<&'static str> {
 /// without bursts, and of a name that is no scenario.
 pub fn too_few_bursts(scenario: &str, seconds: u32) -> Option<String> {
     scenario::Scenario::load(scenario).ok()?.too_few_bursts(f64::from(seconds))
+}
+
+/// Whether a relay that does no Nostr work can play a scenario; false of a name that is none.
+pub fn has_floor(scenario: &str) -> bool {
+    scenario::Scenario::load(scenario).is_ok_and(|scenario| {
+        !scenario.auth
+            && scenario.formats().all(|format| format == Format::JSON)
+            && scenario.compressions().all(|compression| compression == Compression::None)
+    })
 }
 
 /// Names of the implementations of a format; empty for a name that is no format.

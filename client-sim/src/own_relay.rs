@@ -3,10 +3,10 @@
 
 use std::{
     ffi::OsString,
-    io::{BufRead, BufReader, Read, Write},
-    net::Ipv4Addr,
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{Ipv4Addr, SocketAddr},
     os::unix::process::CommandExt,
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -58,7 +58,7 @@ impl OwnRelay {
         if let Some(cores) = pinned {
             cores::keep_to(&cores.relay).context("cannot pin the relay (--no-pin avoids this)")?;
         }
-        let relay = OwnRelay::spawn(flags, address);
+        let relay = OwnRelay::spawn(flags, (address, 0).into());
         if let Some(cores) = pinned {
             cores::keep_to(&cores.clients).context("cannot pin the clients (--no-pin avoids this)")?;
         }
@@ -70,15 +70,16 @@ impl OwnRelay {
         Ok(relay)
     }
 
-    /// Starts a relay at this address, in the network namespace of the calling thread.
+    /// Starts a relay at this address, of which port 0 is a free one, in the network namespace of
+    /// the calling thread.
     ///
     /// # Errors
     /// When the relay does not start; its own message is on standard error.
-    pub fn spawn(flags: &[OsString], address: Ipv4Addr) -> anyhow::Result<OwnRelay> {
+    pub fn spawn(flags: &[OsString], address: SocketAddr) -> anyhow::Result<OwnRelay> {
         let program = std::env::current_exe().context("cannot find the file of this program")?;
         let mut child = Command::new(program)
             .arg(RELAY_ROLE)
-            .args(["--listen", &format!("{address}:0"), "--announce"])
+            .args(["--listen", &address.to_string(), "--announce"])
             .args(flags)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -109,6 +110,14 @@ impl OwnRelay {
     /// What the relay did since it started; `None` without an answer.
     pub fn totals(&mut self) -> Option<Totals> {
         self.ask("totals")
+    }
+
+    /// How the relay ended, if it did.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub(crate) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
     }
 
     fn ask<T: DeserializeOwned>(&mut self, question: &str) -> Option<T> {

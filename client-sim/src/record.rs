@@ -139,6 +139,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
             block_id: facts.args.block_id.clone(),
             plan_sha256: player.plan_sha256.clone(),
             started_late_ns: shared.started_late_ns(),
+            ended_after_ns: nanos(outcome.wall),
             active_spans_ns: Spans::to_store(active_spans),
             throughput_spans_ns: Spans::to_store(spans.iter().copied()),
             wanted_interval_ns: interval_ns,
@@ -183,11 +184,16 @@ fn relay(facts: &Facts<'_>) -> Option<RelayProcess> {
 /// Deliveries in the measured time by where the relay had their bytes from.
 fn encodings(facts: &Facts<'_>) -> Option<EncodingsRecord> {
     let (after, before) = facts.relay_totals.zip(facts.prepared.totals)?;
-    Some(EncodingsRecord {
+    Some(encodings_between(before, after))
+}
+
+/// Deliveries between two readings of the relay's totals by where it had their bytes from.
+pub(crate) fn encodings_between(before: Totals, after: Totals) -> EncodingsRecord {
+    EncodingsRecord {
         spliced: after.encodings_spliced.saturating_sub(before.encodings_spliced),
         cold: after.encodings_cold.saturating_sub(before.encodings_cold),
         cached: after.encodings_cached.saturating_sub(before.encodings_cached),
-    })
+    }
 }
 
 /// The command line without the folder of the program, which differs between machines.

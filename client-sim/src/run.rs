@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         corpus: &corpus,
         seed,
         prepared: &prepared,
-        relay: relay_process(args, &options, own_relay.as_ref()),
+        relay: relay_process(args, options.relay_pid, own_relay.as_ref()),
         relay_totals: None,
         started_utc,
         window: Duration::from_secs_f64(scenario.seconds),
@@ -118,16 +118,16 @@ fn judge(record: &mut RunRecord, expected: &[Expectation]) {
     }
 }
 
-/// Starts a relay of our own, unless `--url` names another. The script of a floor relay is deleted
+/// Starts a relay of our own, unless another one is named. The script of a floor relay is deleted
 /// when the relay, which has read it, listens.
-fn start_relay(
+pub(crate) fn start_relay(
     args: &Args,
     workload: &Workload,
     pinned: Option<&PinnedCores>,
     store: Option<&Path>,
     links: Option<Links>,
 ) -> anyhow::Result<Option<OwnRelay>> {
-    if args.url.is_some() {
+    if !args.starts_relay() {
         return Ok(None);
     }
     let script = args.floor.then(|| floor::script(args, workload)).transpose()?;
@@ -135,8 +135,11 @@ fn start_relay(
         || relay_flags(args, workload, store),
         |script| vec!["--floor".into(), script.path().into()],
     );
-    let relay = OwnRelay::start(&flags, pinned, links).context("the relay of our own did not start")?;
-    Ok(Some(relay))
+    let relay = match args.serve {
+        Some(address) => OwnRelay::spawn(&flags, address),
+        None => OwnRelay::start(&flags, pinned, links),
+    };
+    relay.map(Some).context("the relay of our own did not start")
 }
 
 /// The relay to connect to, and what to offer it.
@@ -146,7 +149,8 @@ fn target(
     compression: Compression,
     connections: usize,
 ) -> anyhow::Result<Target> {
-    let url = args.url.clone().or_else(|| own_relay.map(|relay| relay.url.clone()));
+    let others = args.url.as_ref().or(args.relay_at.as_ref());
+    let url = others.or(own_relay.map(|relay| &relay.url)).cloned();
     let url = url.context("there is a relay of our own when no --url is given")?;
     Ok(Target {
         tls: trusted(args.ca.as_deref(), &url).map_err(UsageError)?,
@@ -172,13 +176,14 @@ fn options(args: &Args, own_relay: Option<&OwnRelay>) -> swarm::Options {
 }
 
 /// Whether users have links, by the command line or by the scenario.
-fn over_links(args: &Args) -> anyhow::Result<bool> {
+pub(crate) fn over_links(args: &Args) -> anyhow::Result<bool> {
     let name = args.scenario.as_deref().context("--scenario is required")?;
     let of_populations = Scenario::load_with(name, &args.set)?.has_links();
+    let is_alone = args.starts_relay() && args.serve.is_none();
     anyhow::ensure!(
-        !(of_populations && args.url.is_some()),
-        "populations of {name} have links, which are emulated for a relay of our own: leave out --url, or set their link to \
-         none"
+        is_alone || !of_populations,
+        "populations of {name} have links, which are emulated for a relay that the run itself starts: leave out --url, or set \
+         their link to none"
     );
     Ok(of_populations || args.link.is_some())
 }
@@ -212,9 +217,9 @@ fn first_complaint(outcome: &Outcome) -> Option<String> {
 }
 
 /// The relay's process as the record describes it, where its process id is known.
-fn relay_process(
+pub(crate) fn relay_process(
     args: &Args,
-    options: &swarm::Options,
+    pid: Option<u32>,
     own_relay: Option<&OwnRelay>,
 ) -> Option<RelayProcess> {
     let software = match own_relay {
@@ -223,18 +228,19 @@ fn relay_process(
         None => "unknown",
     };
     Some(RelayProcess {
-        pid: Some(options.relay_pid?),
+        pid: Some(pid?),
         software: software.to_owned(),
         version: if own_relay.is_some() { env!("CARGO_PKG_VERSION") } else { "unknown" }.to_owned(),
         own: own_relay.is_some(),
         faults: own_relay.map(|relay| relay.faults.clone()).unwrap_or_default(),
         planted: None,
         at_rest: own_relay.and_then(|relay| relay.at_rest.clone()),
+        environment: None,
     })
 }
 
 /// Loads scenario and corpus. Every error is a mistake of the user.
-fn inputs(args: &Args) -> anyhow::Result<(Scenario, Corpus, u64)> {
+pub(crate) fn inputs(args: &Args) -> anyhow::Result<(Scenario, Corpus, u64)> {
     args.format.codec(args.implementation)?;
     let name = args.scenario.as_deref().context("--scenario is required")?;
     let (mut scenario, corpus) = load(name, &args.set, args.seconds, args.corpus.as_deref())?;
@@ -248,7 +254,7 @@ fn inputs(args: &Args) -> anyhow::Result<(Scenario, Corpus, u64)> {
 
 /// Computes the plan. With `--url` the relay is asked first what it takes; what it refuses by its
 /// rules is set aside, and what stands against the scenario is an error.
-fn plan_within_rules(
+pub(crate) fn plan_within_rules(
     args: &Args,
     scenario: &mut Scenario,
     corpus: &Corpus,
@@ -289,10 +295,10 @@ fn plan_within_rules(
     Ok(workload)
 }
 
-/// The separate cores of a relay of our own and of the clients; `None` with `--no-pin`, `--url` or
-/// a single core.
+/// The separate cores of a relay of our own and of the clients; `None` with `--no-pin`, for another
+/// relay, or on a single core.
 fn pinned(args: &Args) -> anyhow::Result<Option<PinnedCores>> {
-    if args.no_pin || args.url.is_some() {
+    if args.no_pin || !args.starts_relay() {
         return Ok(None);
     }
     cores::halves().context("cannot read which cores this process may use (--no-pin avoids this)")

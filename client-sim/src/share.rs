@@ -40,10 +40,21 @@ impl Player {
     /// # Errors
     /// When standard output cannot be written.
     pub fn say_prepared(&self) -> anyhow::Result<()> {
-        let Player { plan_sha256, corpus_sha256, .. } = self;
-        let prepared = serde_json::json!({ "plan_sha256": plan_sha256, "corpus_sha256": corpus_sha256 });
-        print(&format!("{}\n", serde_json::json!({ "prepared": prepared })))
+        say_prepared(&self.plan_sha256, &self.corpus_sha256, None)
     }
+}
+
+/// Tells the coordinator which plan over which events is ready for the start, and of a relay where
+/// it is reached.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub(crate) fn say_prepared(plan_sha256: &str, corpus_sha256: &str, url: Option<&str>) -> anyhow::Result<()> {
+    let mut prepared = serde_json::json!({ "plan_sha256": plan_sha256, "corpus_sha256": corpus_sha256 });
+    if let Some(url) = url {
+        prepared["url"] = url.into();
+    }
+    print(&format!("{}\n", serde_json::json!({ "prepared": prepared })))
 }
 
 /// Why a start is refused.

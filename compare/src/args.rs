@@ -417,7 +417,7 @@ impl Run {
     /// Whether a pilot chooses the rate.
     ///
     /// # Errors
-    /// When a rate is given beside it, or another relay, whose store a pilot would fill.
+    /// When a rate is given beside it, or another relay, whose store a pilot would fill, or agents.
     pub(crate) fn chooses_rate(&self) -> Result<bool, &'static str> {
         let rates = self.rates.as_deref().unwrap_or_default();
         if !rates.contains(&Rate::Auto) {
@@ -428,6 +428,9 @@ impl Run {
         }
         if self.url.is_some() {
             return Err("--rates auto starts relays of its own; with --url give --rates a number");
+        }
+        if self.over.nats.is_some() {
+            return Err("--rates auto finds what one machine sustains; with --nats give --rates a number");
         }
         Ok(true)
     }

@@ -242,14 +242,13 @@ fn rerender(dir: &Path, readme: Option<&Path>, wide: bool) -> Result<()> {
 fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
     let matrix = flags.matrix()?;
     let mut cells = cells(known, &matrix)?;
-    cells.retain(|cell| flags.measures(cell));
+    cells.retain(|cell| flags.measures(cell) && flags.over.can_play(cell, known));
     let git = git::current();
     let mut config = flags.config(matrix.scenarios);
-    let arguments = || {
-        let over = flags.over.refusal(flags.profile);
-        refused(&flags.client_args, flags.instructions).or(over).map(str::to_owned)
-    };
-    if let Some(reason) = arguments().or_else(|| refusal(flags.profile, &config, git.as_ref(), known)) {
+    let arguments = || refused(&flags.client_args, flags.instructions).map(str::to_owned);
+    let over = || flags.over.refusal(flags.profile, flags.url.is_some());
+    let profile = || refusal(flags.profile, &config, git.as_ref(), known);
+    if let Some(reason) = arguments().or_else(over).or_else(profile) {
         let _ = writeln!(io::stderr(), "error: {reason}");
         return Ok(Exit::Usage);
     }
@@ -297,10 +296,7 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
         );
         return Ok(Exit::Interrupted);
     }
-    let agents = match (&config.url, &answers) {
-        (Some(url), Some(answers)) => agent::gather(flags, url, answers, &cells)?,
-        _ => None,
-    };
+    let agents = agent::gather(flags, config.url.as_deref().zip(answers.as_deref()), &cells)?;
     let started = SystemTime::now();
     let commit = git.as_ref().map_or("nogit", |git| git.commit.get(..8).unwrap_or(&git.commit));
     let name = format!("{}-{commit}-{}", utc::compact(started), config.seed);

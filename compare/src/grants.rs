@@ -145,6 +145,7 @@ mod tests {
             compression_label: |text| Ok(text.to_owned()),
             link_label: |text| Ok(text.to_owned()),
             link_demand: |_, _, _, _, _, _| Ok(None),
+            has_floor: |_| true,
             too_few_bursts: |_, _| None,
         };
         let all = || vec!["all".to_owned()];

@@ -27,6 +27,7 @@ mod precision;
 mod probe;
 pub mod progress;
 pub mod rate;
+mod relay_agent;
 pub mod report;
 pub mod result;
 pub mod run;

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
                     compression_label: client_sim::compression_label,
                     link_label: client_sim::link_label,
                     link_demand: client_sim::link_demand,
+                    has_floor: client_sim::has_floor,
                     too_few_bursts: client_sim::too_few_bursts,
                 },
             )

@@ -10,30 +10,54 @@ use std::{
 };
 
 use agents::{
-    Block, CorpusFile, Identity, Overview, Play, RunId, Spec, SpecError,
-    nats::{Arrival, Run, Server, coordinate},
+    Block, CorpusFile, Identity, Overview, Play, RelayPlay, RunId, Spec, SpecError,
+    nats::{Arrival, Attendance, Run, Server, coordinate},
 };
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use codecs::Format;
 use corpus::{Corpus, FileFormat};
-use measure::{ClockRecord, Exit, Merge, RunRecord};
+use measure::{ClockRecord, Exit, Merge, RelayRecord, RunRecord};
 use sha2::{Digest, Sha256};
 use tokio::{sync::watch, time::Instant};
 use wire::Dictionary;
 
-use crate::{matrix::CellSpec, progress::Progress, watched};
+use crate::{
+    matrix::CellSpec,
+    progress::Progress,
+    relay_agent::{self, LocalAgent, RelayPlace},
+    result::Role,
+    watched,
+};
 
 /// A run whose agents are there. When it is dropped they are let go.
 #[derive(Debug)]
 pub struct Agents {
     run: Run,
-    url: String,
-    answers: String,
+    of: u16,
+    /// A relay that runs already: its URL, and what it was found to take.
+    foreign: Option<(String, String)>,
     /// Whether agents tell what they count.
     live: bool,
     corpus_name: String,
     keeps_records: bool,
     is_over: AtomicBool,
+    /// Behind the run, which lets it go.
+    relay: Option<LocalAgent>,
+}
+
+/// Who starts the relay of each block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Relay<'a> {
+    /// Nobody: it runs already.
+    Foreign {
+        url: &'a str,
+        /// The file that `client-sim doctor` wrote about it.
+        answers: &'a Path,
+    },
+    /// This machine.
+    Here(&'a RelayPlace),
+    /// An agent on a machine of its own.
+    Elsewhere,
 }
 
 /// The events of a run.
@@ -74,8 +98,8 @@ pub(crate) struct Played {
 }
 
 impl Agents {
-    /// Opens a run, which agents join from then on. `answers` is the file that `client-sim doctor`
-    /// wrote about the relay. With `live` agents tell what they count while they play.
+    /// Opens a run, which agents join from then on. With `live` agents tell what they count while
+    /// they play.
     ///
     /// # Errors
     /// When the server does not do its part.
@@ -84,18 +108,30 @@ impl Agents {
         run: RunId,
         of: u16,
         events: Events,
-        url: String,
-        answers: &Path,
+        relay: Relay<'_>,
         live: bool,
     ) -> Result<Agents> {
-        let answers = fs::read_to_string(answers).context("cannot read what the relay answered")?;
+        let foreign = match relay {
+            Relay::Foreign { url, answers } => {
+                let said = fs::read_to_string(answers).context("cannot read what the relay answered")?;
+                Some((url.to_owned(), said))
+            }
+            Relay::Here(_) | Relay::Elsewhere => None,
+        };
         let stay = events.stay().is_some();
         let Events { name: corpus_name, identity, file } = events;
         let (file, corpus_file) = file.unzip();
-        let spec = Spec { run, nonce: rand::random(), of, identity, corpus_file };
-        let run = coordinate(server, spec, file.filter(|_| !stay)).await?;
-        let is_over = AtomicBool::new(false);
-        Ok(Agents { run, url, answers, live, corpus_name, keeps_records: false, is_over })
+        let policy = relay_agent::policy(identity.clone());
+        let attendance = Attendance { server: server.clone(), run: run.clone(), index: of, of, policy };
+        let has_relay = foreign.is_none();
+        let spec = Spec { run, nonce: rand::random(), of, has_relay, identity, corpus_file };
+        let run = coordinate(server, spec, file.clone().filter(|_| !stay)).await?;
+        let relay = match relay {
+            Relay::Here(place) => Some(LocalAgent::start(attendance, place.player(file.as_deref())?)?),
+            Relay::Foreign { .. } | Relay::Elsewhere => None,
+        };
+        let (keeps_records, is_over) = (false, AtomicBool::new(false));
+        Ok(Agents { run, of, foreign, live, corpus_name, keeps_records, is_over, relay })
     }
 
     /// Whether the agents' own records stay beside that of all.
@@ -112,8 +148,17 @@ impl Agents {
     ///
     /// # Errors
     /// When agents are missing in the end, or one is lost.
-    pub(crate) async fn ready(&self, tell: impl Fn(&str)) -> Result<()> {
-        Ok(watched::until_ready(&self.run, tell).await?)
+    pub(crate) async fn ready(&mut self, tell: impl Fn(&str)) -> Result<()> {
+        let left = async {
+            match &mut self.relay {
+                Some(agent) => agent.left().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            ready = watched::until_ready(&self.run, tell) => Ok(ready?),
+            reason = left => bail!("the agent that starts the relay on this machine left: {reason}"),
+        }
     }
 
     /// Whether the run has ended: no further block can be played.
@@ -133,7 +178,7 @@ impl Agents {
         progress: &Progress,
         mut interrupt: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
     ) -> Result<(Played, bool)> {
-        let mut records = Records::new(file);
+        let mut records = Records::new(file, self.of);
         let (outcome, interrupted) = {
             let playing = self.run.play(block, |arrival| records.take(&arrival));
             tokio::pin!(playing);
@@ -173,11 +218,14 @@ impl Agents {
         (seed, seconds): (u64, u32),
     ) -> Result<Block> {
         let (scenario, scenario_toml) = scenario(&cell.scenario)?;
+        let (url, answers) = self.foreign.clone().unwrap_or_default();
+        let relay = self.foreign.is_none().then(|| relay_play(cell)).transpose()?;
         let play = Play {
-            url: self.url.clone(),
+            url,
+            relay,
             scenario,
             scenario_toml,
-            answers: self.answers.clone(),
+            answers,
             format: cell.format.clone(),
             compression: cell.compression.clone(),
             comparable_with,
@@ -192,6 +240,21 @@ impl Agents {
         };
         Ok(Block { round, position, play })
     }
+}
+
+/// What the agent that starts the relay of a cell is told of it.
+fn relay_play(cell: &CellSpec) -> Result<RelayPlay> {
+    let limits = cell.batch_limits().unwrap_or_default();
+    let text = |name: &str| limits.iter().find(|(limit, _)| *limit == name).map(|(_, value)| *value);
+    let wrong = || format!("the limits of batches are whole numbers: {}", cell.batching);
+    Ok(RelayPlay {
+        verify: cell.verify.clone(),
+        reencode: cell.reencode.clone(),
+        batch_ms: text("ms").map(str::parse).transpose().with_context(wrong)?,
+        batch_n: text("n").map(str::parse).transpose().with_context(wrong)?,
+        batch_bytes: text("bytes").map(str::parse).transpose().with_context(wrong)?,
+        floor: cell.role == Role::Floor,
+    })
 }
 
 /// The name of a scenario and, when it is a file, its text: agents know the others by name.
@@ -237,7 +300,10 @@ fn hex(hash: Sha256) -> String {
 struct Records<'a> {
     /// Where the record of all goes; each agent's stands beside it.
     file: &'a Path,
+    /// How many agents play; who is behind them started the relay.
+    of: u16,
     sum: Result<Merge, String>,
+    relay: Option<RelayRecord>,
     codes: Vec<Option<i32>>,
     files: BTreeMap<u16, PathBuf>,
     partial: BTreeMap<u16, PathBuf>,
@@ -245,14 +311,22 @@ struct Records<'a> {
 }
 
 impl Records<'_> {
-    fn new(file: &Path) -> Records<'_> {
-        let (files, partial) = (BTreeMap::new(), BTreeMap::new());
-        Records { file, sum: Ok(Merge::default()), codes: Vec::new(), files, partial, unwritten: None }
+    fn new(file: &Path, of: u16) -> Records<'_> {
+        Records {
+            file,
+            of,
+            sum: Ok(Merge::default()),
+            relay: None,
+            codes: Vec::new(),
+            files: BTreeMap::new(),
+            partial: BTreeMap::new(),
+            unwritten: None,
+        }
     }
 
     fn take(&mut self, arrival: &Arrival) {
         let Arrival { index, ending, is_partial } = arrival;
-        let own = beside(self.file, *index, if *is_partial { ".partial" } else { "" });
+        let own = self.beside(*index, if *is_partial { ".partial" } else { "" });
         if let Err(error) = fs::write(&own, &ending.record) {
             self.unwritten = Some(anyhow!(error).context(format!("cannot write {}", own.display())));
             return;
@@ -261,17 +335,29 @@ impl Records<'_> {
             self.partial.insert(*index, own);
             return;
         }
-        if let Ok(sum) = &mut self.sum {
-            let added = match RunRecord::read(&own) {
-                Ok(record) => sum.add(record).map_err(|error| error.to_string()),
-                Err(error) => Err(format!("agent {index}: {:#}", anyhow!(error))),
-            };
-            if let Err(reason) = added {
-                self.sum = Err(reason);
-            }
+        if let Err(reason) = self.add(*index, &own) {
+            self.sum = Err(reason);
         }
         self.codes.push(ending.exit_code);
         self.files.insert(*index, own);
+    }
+
+    fn add(&mut self, index: u16, own: &Path) -> Result<(), String> {
+        let Ok(sum) = &mut self.sum else { return Ok(()) };
+        if index < self.of {
+            let record =
+                RunRecord::read(own).map_err(|error| format!("agent {index}: {:#}", anyhow!(error)))?;
+            return sum.add(record).map_err(|error| error.to_string());
+        }
+        let relay = RelayRecord::read(own).map_err(|error| format!("the relay: {:#}", anyhow!(error)))?;
+        self.relay = Some(relay);
+        Ok(())
+    }
+
+    /// The file of one agent's record beside that of all.
+    fn beside(&self, index: u16, mark: &str) -> PathBuf {
+        let who = if index < self.of { format!("agent-{index}") } else { "relay".to_owned() };
+        self.file.with_extension(format!("{who}{mark}.json"))
     }
 
     /// Makes one record of all agents', who may have other names for the file of events. Theirs stay
@@ -280,7 +366,11 @@ impl Records<'_> {
         if let Some(error) = self.unwritten {
             return Err(error);
         }
-        let merged = self.sum.and_then(|sum| sum.finish().map_err(|error| error.to_string()));
+        let finish = |sum: Merge| match &self.relay {
+            Some(relay) => sum.finish_with(relay),
+            None => sum.finish(),
+        };
+        let merged = self.sum.and_then(|sum| finish(sum).map_err(|error| error.to_string()));
         let mut merged = match merged {
             Ok(merged) => merged,
             Err(reason) => return Ok(unmerged(&reason)),
@@ -303,8 +393,8 @@ impl Records<'_> {
         if let Some(error) = self.unwritten {
             return Err(error);
         }
-        for (index, own) in self.files {
-            let kept = beside(self.file, index, ".partial");
+        for (index, own) in std::mem::take(&mut self.files) {
+            let kept = self.beside(index, ".partial");
             fs::rename(&own, &kept).with_context(|| format!("cannot write {}", kept.display()))?;
             self.partial.insert(index, kept);
         }
@@ -331,20 +421,15 @@ fn worst(codes: &[Option<i32>]) -> i32 {
     found.map_or_else(other, |exit| exit.code().into())
 }
 
-/// The file of one agent's record beside that of all.
-fn beside(file: &Path, index: u16, mark: &str) -> PathBuf {
-    file.with_extension(format!("agent-{index}{mark}.json"))
-}
-
 /// Refuses what only one process on one machine can do.
 ///
 /// # Errors
 /// What to leave out.
-pub(crate) fn check(client_args: &[String], cells: &[CellSpec]) -> Result<()> {
+pub(crate) fn check(client_args: &[String], cells: &[CellSpec], is_foreign: bool) -> Result<()> {
     ensure!(client_args.is_empty(), "agents take no arguments behind --: leave them out");
     ensure!(cells.iter().all(|cell| cell.faults.is_empty()), "agents play against no planted faults");
     ensure!(
-        cells.iter().all(|cell| cell.batch_limits().is_none_or(|limits| limits.is_empty())),
+        !is_foreign || cells.iter().all(|cell| cell.batch_limits().is_none_or(|limits| limits.is_empty())),
         "the limits of batches are those of the relay behind --url: use --batching on"
     );
     Ok(())
@@ -392,7 +477,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("000-000-json.json");
         for record in ["", "{}", r#"{"schema_version":"99.0"}"#] {
-            let mut records = Records::new(&file);
+            let mut records = Records::new(&file, 3);
             records.take(&arrival(0, record, false));
             let played = records.merge(&[], "sample.pb.gz", false).unwrap();
             assert_eq!(played.exit_code, None);
@@ -402,17 +487,30 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_part_of_a_relay_makes_no_block() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("000-000-json.json");
+        let mut records = Records::new(&file, 2);
+        records.take(&arrival(0, "{}", false));
+        let failure = records.merge(&[], "sample.pb.gz", false).unwrap().failure.unwrap();
+        assert!(failure.contains("the relay") && !file.exists(), "{failure}");
+    }
+
+    #[test]
     fn partial_records_keep_their_agents_name() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("000-001-json.json");
-        let mut records = Records::new(&file);
+        let mut records = Records::new(&file, 3);
         // It had arrived when another agent was lost; what the stream has comes again.
         records.take(&arrival(0, "half", false));
         records.take(&arrival(0, "half", true));
+        records.take(&Arrival { index: 3, ..arrival(0, "relay", true) });
         let said = records.partial("agent 0 is lost").unwrap();
         let kept = folder.path().join("000-001-json.agent-2.partial.json");
         assert_eq!(fs::read_to_string(&kept).unwrap(), "half");
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "and no other");
+        let relay = folder.path().join("000-001-json.relay.partial.json");
+        assert_eq!(fs::read_to_string(relay).unwrap(), "relay");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "and no other");
         assert!(said.contains("agent 0 is lost") && said.contains("agent-2.partial.json"), "{said}");
     }
 }

@@ -184,6 +184,7 @@ mod tests {
             compression_label: |text| Ok(text.to_owned()),
             link_label: |text| Ok(text.to_owned()),
             link_demand: |_, _, _, _, _, _| Ok(None),
+            has_floor: |_| true,
             too_few_bursts: |_, _| None,
         };
         let all = || vec!["all".to_owned()];
@@ -206,6 +207,7 @@ mod tests {
             compression_label: |text| Ok(text.to_owned()),
             link_label: |text| Ok(text.to_owned()),
             link_demand: |_, _, _, _, _, _| Ok(None),
+            has_floor: |_| true,
             too_few_bursts: |_, _| None,
         };
         let all = cells(&known, &Matrix::default()).unwrap();

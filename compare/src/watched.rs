@@ -33,7 +33,9 @@ pub(crate) async fn until_ready(run: &Run, tell: impl Fn(&str)) -> Result<(), Ab
                 let seen = overview.borrow().clone();
                 let there = seen.agents.len() - seen.agents_in(Seen::Missing).count();
                 let missing = named(seen.agents_in(Seen::Missing));
-                tell(&format!("{there} of {} agents are there; missing: {missing}", seen.agents.len()));
+                let relay = if seen.relay == Some(Seen::Missing) { ", and the relay's agent" } else { "" };
+                let of = seen.agents.len();
+                tell(&format!("{there} of {of} agents are there; missing: {missing}{relay}"));
             }
         }
     }
@@ -56,6 +58,9 @@ impl Line {
             if run.agents.contains(&seen) {
                 // Writing to a string does not fail.
                 let _ = write!(line, ", {} {}", seen.name(), named(run.agents_in(seen)));
+            }
+            if run.relay == Some(seen) {
+                let _ = write!(line, ", {} the relay's agent", seen.name());
             }
         }
         if let Some((word, behind)) = behind(run) {

@@ -32,6 +32,12 @@ pub struct Environment {
 }
 
 impl Environment {
+    /// Whether another reading is of this machine, whose load may have changed.
+    pub fn is_same_machine(&self, other: &Environment) -> bool {
+        let machine = |one: &Environment| Environment { load_1_minute: None, ..one.clone() };
+        machine(self) == machine(other)
+    }
+
     /// Asks the running system.
     pub fn collect() -> Environment {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").ok();

@@ -2,9 +2,9 @@
 //!
 //! [`Latency`] collects durations, [`CpuClock`] what a process spent, [`Counts`] is the ledger,
 //! [`Signals`] become a [`Validity`], and all of it ends in a [`RunRecord`], the file one run
-//! writes and the report reads; [`Merge`] makes one of the records of several agents.
-//! Nothing here knows a runtime, a socket or Nostr: a result names its
-//! [`Cell`] by strings.
+//! writes and the report reads; [`Merge`] makes one of the records of several agents and the
+//! [`RelayRecord`] of their relay. Nothing here knows a runtime, a socket or Nostr: a result names
+//! its [`Cell`] by strings.
 //!
 //! To add a signal, give [`Signals`] a field and [`Signals::judge`] a rule with its two thresholds.
 //! To add something to the record, add a field with `#[serde(default)]` and raise the minor number
@@ -23,6 +23,7 @@ mod live;
 pub mod log;
 mod merge;
 mod record;
+mod relay;
 mod share;
 mod slices;
 mod spans;
@@ -47,6 +48,7 @@ pub use record::{
     MemoryRecord, NO_LINK, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess, RunRecord,
     SCHEMA_VERSION, Status, Tool, TrafficRecord, UsableCores, read_versioned,
 };
+pub use relay::{CpuReadings, RelayRecord};
 pub use share::{AgentRecord, ClockRecord, ShareRecord};
 pub use slices::{Slice, SliceRecorder, Slices};
 pub use spans::{Spans, union_of_spans};

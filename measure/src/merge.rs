@@ -1,5 +1,7 @@
 //! One record of the records of all agents that played a plan together, added one by one.
 
+mod relay;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -75,6 +77,15 @@ pub enum MergeError {
         /// What there is too much of.
         what: &'static str,
     },
+    /// The relay's part is of something else.
+    #[error("the relay's part differs from the agents': {what}")]
+    RelayDiffers {
+        /// In which field.
+        what: &'static str,
+    },
+    /// The relay's part has a count that no run reaches.
+    #[error("the relay's part counts more than 2^48 of something")]
+    RelayTooLarge,
 }
 
 impl RunRecord {
@@ -101,7 +112,7 @@ impl RunRecord {
 /// first deliveries are agent 0's; another machine stands with its agent in [`RunRecord::agents`].
 ///
 /// Left out: medians by second ([`RunRecord::slices`]), which do not add up, and the relay's
-/// process, which no agent may read.
+/// process, which no agent may read: [`Merge::finish_with`] adds what its own host read.
 #[derive(Debug, Default)]
 pub struct Merge(Option<Sum>);
 
@@ -121,7 +132,7 @@ impl Merge {
         within_bounds(&share, &record)?;
         match &mut self.0 {
             Some(sum) if sum.agents.contains_key(&index) => Err(MergeError::Twice { index }),
-            Some(sum) => sum.alike(&share, &record).map(|()| sum.add(share, record)),
+            Some(sum) => sum.alike(&share, &record).map(|()| sum.add(&share, record)),
             none => {
                 *none = Some(Sum::of(share, record));
                 Ok(())
@@ -134,10 +145,14 @@ impl Merge {
     /// # Errors
     /// [`MergeError::Nothing`] and [`MergeError::Number`] when agents are missing.
     pub fn finish(self) -> Result<RunRecord, MergeError> {
+        self.whole().map(Sum::finish)
+    }
+
+    fn whole(self) -> Result<Sum, MergeError> {
         let sum = self.0.ok_or(MergeError::Nothing)?;
         let (of, found) = (sum.share.of.get(), sum.agents.len());
         match found == usize::from(of) {
-            true => Ok(sum.finish()),
+            true => Ok(sum),
             false => Err(MergeError::Number { of, found }),
         }
     }
@@ -226,9 +241,9 @@ impl Sum {
         Ok(())
     }
 
-    fn add(&mut self, share: ShareRecord, mut record: RunRecord) {
-        self.agents.insert(share.index, Said::of(&share, &mut record));
-        let longer = burst(&share, &record);
+    fn add(&mut self, share: &ShareRecord, mut record: RunRecord) {
+        self.agents.insert(share.index, Said::of(share, &mut record));
+        let longer = burst(share, &record);
         if longer.takes_ns() > self.burst.takes_ns() {
             self.burst = longer;
         }
@@ -275,7 +290,7 @@ impl Sum {
             sum.corpus = record.corpus;
             sum.first_delivery = record.first_delivery;
         }
-        self.add_share(&share);
+        self.add_share(share);
     }
 
     fn add_share(&mut self, share: &ShareRecord) {
@@ -284,6 +299,7 @@ impl Sum {
         sum.active_spans_ns = union(&sum.active_spans_ns, &share.active_spans_ns);
         sum.throughput_spans_ns = union(&sum.throughput_spans_ns, &share.throughput_spans_ns);
         sum.intervals.merge(&share.intervals);
+        sum.ended_after_ns = sum.ended_after_ns.max(share.ended_after_ns);
         sum.pace = both(sum.pace, share.pace, |a, b| a + b);
         for (sum, one) in sum.expected.iter_mut().zip(&share.expected) {
             sum.sum += one.sum;
@@ -397,8 +413,7 @@ impl Said {
 
     /// The agent's record, with its machine where it is another one than agent 0's.
     fn agent_beside(self, first: &Environment) -> AgentRecord {
-        let machine = |environment: &Environment| Environment { load_1_minute: None, ..environment.clone() };
-        let environment = self.agent.environment.filter(|own| machine(own) != machine(first));
+        let environment = self.agent.environment.filter(|own| !own.is_same_machine(first));
         AgentRecord { environment, ..self.agent }
     }
 }

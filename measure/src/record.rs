@@ -336,7 +336,7 @@ pub struct AgreementRecord {
 }
 
 /// The relay's process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelayProcess {
     /// Its process id, where it runs on this machine.
     pub pid: Option<u32>,
@@ -357,6 +357,10 @@ pub struct RelayProcess {
     /// were in memory.
     #[serde(default)]
     pub at_rest: Option<String>,
+    /// Its machine, where agents played against it and that differs from the machine of agent 0 in
+    /// more than the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<Environment>,
 }
 
 /// Deliveries that a relay spoiled because it was told to. Each was spoiled in one way.

@@ -21,6 +21,10 @@ pub struct ShareRecord {
     pub plan_sha256: String,
     /// From the plan's time zero to the instant at which the last worker of this agent began.
     pub started_late_ns: u64,
+    /// From the plan's time zero to the instant at which this agent was done: the end of what CPU
+    /// times are measured over.
+    #[serde(default)]
+    pub ended_after_ns: u64,
     /// Spans with work outstanding, in nanoseconds from time zero, as in `10-25,40-60`: at most
     /// 2,048, beyond which those with the shortest pauses between them become one.
     pub active_spans_ns: Spans,

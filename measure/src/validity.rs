@@ -45,6 +45,9 @@ const HOST_BUSY: &str = "host busy: ";
 /// How a reason begins that is of one agent; its number follows, and a colon.
 const AGENT: &str = "agent ";
 
+/// How a reason begins that is of the relay's host.
+const RELAY: &str = "the relay's host: ";
+
 /// Whether a run's numbers may be used, and why not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Validity {
@@ -96,8 +99,16 @@ impl Validity {
     /// Whether one of the reasons is that the machine, or an agent's, had other things to do.
     pub fn blames_host(&self) -> bool {
         let of_agent = |reason: &str| Some(reason.strip_prefix(AGENT)?.split_once(": ")?.1.to_owned());
-        let blames = |reason: &String| of_agent(reason).as_ref().unwrap_or(reason).starts_with(HOST_BUSY);
-        self.reasons.iter().any(blames)
+        let of_relay = |reason: &str| reason.strip_prefix(RELAY).map(str::to_owned);
+        let own = |reason: &String| of_agent(reason).or_else(|| of_relay(reason));
+        self.reasons.iter().any(|reason| own(reason).as_ref().unwrap_or(reason).starts_with(HOST_BUSY))
+    }
+
+    /// Judges the relay's host by its [`crate::cpu_pressure_percent`] at the end of the block.
+    pub(crate) fn judge_relay(&mut self, cpu_pressure_percent: Option<f64>) {
+        let mut host = Validity::default();
+        judge_pressure(cpu_pressure_percent, &mut host);
+        host.reasons.into_iter().for_each(|reason| self.add_timing(host.class, format!("{RELAY}{reason}")));
     }
 
     /// A reason as a record of several agents names it.
@@ -306,14 +317,17 @@ impl Signals {
             );
             judge(validity, ratio, WAIT_SUSPECT_ABOVE, WAIT_INVALID_ABOVE, reason);
         }
-        if let Some(percent) = self.cpu_pressure_percent {
-            let reason = format!(
-                "{HOST_BUSY}CPU pressure (some, 10 s) {percent:.1} % {}",
-                limits(PRESSURE_SUSPECT_ABOVE / 100.0, PRESSURE_INVALID_ABOVE / 100.0)
-            );
-            judge(validity, percent, PRESSURE_SUSPECT_ABOVE, PRESSURE_INVALID_ABOVE, reason);
-        }
+        judge_pressure(self.cpu_pressure_percent, validity);
     }
+}
+
+fn judge_pressure(percent: Option<f64>, validity: &mut Validity) {
+    let Some(percent) = percent else { return };
+    let reason = format!(
+        "{HOST_BUSY}CPU pressure (some, 10 s) {percent:.1} % {}",
+        limits(PRESSURE_SUSPECT_ABOVE / 100.0, PRESSURE_INVALID_ABOVE / 100.0)
+    );
+    judge(validity, percent, PRESSURE_SUSPECT_ABOVE, PRESSURE_INVALID_ABOVE, reason);
 }
 
 fn limits(suspect: f64, invalid: f64) -> String {

@@ -42,7 +42,8 @@ impl Player for Idle {
         prepared: oneshot::Sender<Facts>,
         counts: watch::Sender<LiveCounts>,
     ) -> Result<Ending, String> {
-        let facts = Facts { plan_sha256: "idle".to_owned(), corpus_sha256: identity().corpus_sha256 };
+        let facts =
+            Facts { plan_sha256: "idle".to_owned(), corpus_sha256: identity().corpus_sha256, url: None };
         prepared.send(facts).map_err(|_| "the agent has stopped")?;
         let record = |at_ns: u64, started_ns: u64| {
             let record = format!("{{\"index\":{index},\"at_ns\":{at_ns},\"started_ns\":{started_ns}}}");
@@ -78,6 +79,7 @@ fn block(position: u32, seconds: u32) -> Block {
     let word = |word: &str| word.to_owned();
     let play = Play {
         url: word(TARGET),
+        relay: None,
         scenario: word("idle"),
         scenario_toml: None,
         answers: String::new(),
@@ -103,7 +105,12 @@ fn server(url: &str) -> Server {
 async fn agents(url: &str, run: &RunId, slots: std::ops::Range<u16>, of: u16) -> Result<Left, NatsError> {
     let mut all = JoinSet::new();
     for index in slots {
-        let policy = Policy { targets: vec![TARGET.to_owned()], max_rate_per_s: None, identity: identity() };
+        let policy = Policy {
+            targets: vec![TARGET.to_owned()],
+            max_rate_per_s: None,
+            starts_relays: false,
+            identity: identity(),
+        };
         let attendance = Attendance { server: server(url), run: run.clone(), index, of, policy };
         all.spawn(async move { attend(&attendance, &Idle, std::future::pending()).await });
     }
@@ -119,7 +126,8 @@ async fn agents(url: &str, run: &RunId, slots: std::ops::Range<u16>, of: u16) ->
 
 async fn coordinator(url: &str, run: RunId, of: u16, blocks: u32, seconds: u32) -> Result<Left, NatsError> {
     let stopped = |error: agents::nats::Aborted| Left::Stopped { reason: error.reason, unpublished: None };
-    let spec = Spec { run, nonce: now_ns(), of, identity: identity(), corpus_file: None };
+    let (has_relay, corpus_file) = (false, None);
+    let spec = Spec { run, nonce: now_ns(), of, has_relay, identity: identity(), corpus_file };
     let run = coordinate(server(url), spec, None).await?;
     if let Err(error) = run.ready().await {
         return Ok(stopped(error));

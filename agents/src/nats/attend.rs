@@ -49,7 +49,7 @@ pub struct Attendance {
     pub server: Server,
     /// The run; a spec of another is never read.
     pub run: RunId,
-    /// The slot, from 0.
+    /// The slot, from 0; that of the agent that starts relays is `of`.
     pub index: u16,
     /// How many agents this agent expects the run to have.
     pub of: u16,
@@ -167,7 +167,8 @@ async fn subscribe(link: &Link, subject: String) -> Result<Subscriber, NatsError
 /// Reaches the server, waits for the run and claims the slot.
 async fn join(attendance: &Attendance) -> Result<(Link, Names, Claim), NatsError> {
     let Attendance { server, run, index, of, policy } = attendance;
-    if index >= of {
+    let is_slot = if policy.starts_relays { index == of } else { index < of };
+    if !is_slot {
         return Err(NatsError::Refused(format!("there is no agent {index} of {of}: the first is 0")));
     }
     let link = reach(server, &format!("agent {index} of {of}, run {run}")).await?;

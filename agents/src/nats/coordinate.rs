@@ -92,8 +92,9 @@ impl Run {
     }
 
     /// Has the agents play a block together. Their records go to `take` one by one, and are not
-    /// held here: those of all agents in order, then the agents' clocks are returned; or, of a
-    /// block that was aborted, those that agents published nevertheless.
+    /// held here: those of all agents in order, of which that of the relay's is the last, then the
+    /// agents' clocks are returned; or, of a block that was aborted, those that agents published
+    /// nevertheless.
     ///
     /// # Errors
     /// When the run ends before the block does. Every later block fails, too.
@@ -218,7 +219,7 @@ struct Desk {
     states: mpsc::UnboundedSender<RunState>,
     writer: task::JoinHandle<()>,
     waiting: Waiting,
-    of: u16,
+    slots: u16,
     /// The block under way or last played.
     block: Option<BlockKey>,
     overview: watch::Sender<Overview>,
@@ -264,7 +265,7 @@ impl Desk {
             stream,
             events,
             claims,
-            of: spec.of,
+            slots: spec.slots(),
             coordinator: Coordinator::new(spec, now_ns()),
             requests: FuturesUnordered::new(),
             states,
@@ -449,7 +450,7 @@ impl Desk {
     async fn partial(&self, records: &mpsc::Sender<Arrival>) {
         let Some(key) = self.block else { return };
         time::sleep(Duration::from_nanos(STOP_NS) + Duration::from_millis(200)).await;
-        for index in 0..self.of {
+        for index in 0..self.slots {
             let record = fetch(&self.stream, &self.names, key, index);
             match time::timeout(PARTIAL_WITHIN, record).await {
                 Ok(Ok(ending)) => pass_on(Some(records), Arrival { index, ending, is_partial: true }).await,

@@ -8,7 +8,7 @@ mod attend;
 mod coordinate;
 mod files;
 
-use std::{future::Future, path::PathBuf, time::Duration};
+use std::{future::Future, net::IpAddr, path::PathBuf, time::Duration};
 
 use async_nats::{Client, ConnectOptions, Event, HeaderMap, Message, ServerAddr, jetstream};
 use tokio::sync::watch;
@@ -108,6 +108,13 @@ struct Link {
 }
 
 impl Server {
+    /// Whether its address is one that only this machine, or a tunnel, reaches.
+    pub fn is_loopback(&self) -> bool {
+        let is_loopback = |host: &str| host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        let address = self.url.parse::<ServerAddr>();
+        address.is_ok_and(|address| address.host() == "localhost" || is_loopback(address.host()))
+    }
+
     async fn connect(&self, name: &str) -> Result<Link, NatsError> {
         let address = self.url.parse::<ServerAddr>();
         let address = address.map_err(|error| NatsError::Connect {

@@ -38,7 +38,14 @@ fn events(folder: &TempDir) -> (PathBuf, CorpusFile) {
 /// Opens a run whose events no agent has.
 async fn open(url: &str, stated: CorpusFile, file: &Path) -> Run {
     let identity = Identity { corpus_sha256: "mine".to_owned(), ..identity() };
-    let spec = Spec { run: run_id("run"), nonce: now_ns(), of: 1, identity, corpus_file: Some(stated) };
+    let spec = Spec {
+        run: run_id("run"),
+        nonce: now_ns(),
+        of: 1,
+        has_relay: false,
+        identity,
+        corpus_file: Some(stated),
+    };
     coordinate(server(url), spec, Some(file.to_owned())).await.unwrap()
 }
 

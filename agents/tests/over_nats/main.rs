@@ -15,8 +15,8 @@ use std::{
 };
 
 use agents::{
-    Block, Commanded, Ending, Facts, Identity, Left, Overview, Phase, Play, Player, Policy, RunId, RunState,
-    Seen, Spec,
+    Block, Commanded, Ending, Facts, Identity, Left, Overview, Phase, Play, Player, Policy, RelayPlay, RunId,
+    RunState, Seen, Spec,
     nats::{Aborted, Arrival, Attendance, NatsError, Run, Server, attend, coordinate},
     now_ns,
 };
@@ -109,14 +109,38 @@ fn run_id(name: &str) -> RunId {
 }
 
 async fn open(url: &str, name: &str, of: u16) -> Result<Run, NatsError> {
-    let spec = Spec { run: run_id(name), nonce: now_ns(), of, identity: identity(), corpus_file: None };
+    let (has_relay, corpus_file) = (false, None);
+    let spec = Spec { run: run_id(name), nonce: now_ns(), of, has_relay, identity: identity(), corpus_file };
     coordinate(server(url), spec, None).await
+}
+
+/// A run with an agent that starts the relay.
+async fn open_with_relay(url: &str, name: &str, of: u16) -> Result<Run, NatsError> {
+    let (has_relay, corpus_file) = (true, None);
+    let spec = Spec { run: run_id(name), nonce: now_ns(), of, has_relay, identity: identity(), corpus_file };
+    coordinate(server(url), spec, None).await
+}
+
+/// A block of a second whose relay an agent starts.
+fn relay_block(position: u32) -> Block {
+    let mut block = block(position, 1);
+    block.play.url = String::new();
+    block.play.relay = Some(RelayPlay {
+        verify: "full".to_owned(),
+        reencode: "always".to_owned(),
+        batch_ms: None,
+        batch_n: None,
+        batch_bytes: None,
+        floor: false,
+    });
+    block
 }
 
 fn block(position: u32, seconds: u32) -> Block {
     let word = |word: &str| word.to_owned();
     let play = Play {
         url: word(TARGET),
+        relay: None,
         scenario: word("idle"),
         scenario_toml: None,
         answers: String::new(),
@@ -160,25 +184,34 @@ impl Player for Waits {
         prepared: oneshot::Sender<Facts>,
         counts: watch::Sender<LiveCounts>,
     ) -> Result<Ending, String> {
-        prepared.send(Facts { plan_sha256: "plan".to_owned(), corpus_sha256: "idle".to_owned() }).unwrap();
+        // The relay's agent is behind all others.
+        let url = (index == of).then(|| TARGET.to_owned());
+        let (plan_sha256, corpus_sha256) = ("plan".to_owned(), "idle".to_owned());
+        prepared.send(Facts { plan_sha256, corpus_sha256, url }).unwrap();
         let Some(Commanded::Start { at_ns }) = commands.recv().await else {
             return Err("stopped before its start".to_owned());
         };
         sleep(Duration::from_nanos(at_ns - now_ns())).await;
         counts.send_replace(counted(index, false));
         let exit_code = tokio::select! {
-            () = sleep(Duration::from_secs(block.play.seconds.into())) => 0,
-            _ = commands.recv() => 5,
+            () = sleep(Duration::from_secs(block.play.seconds.into())), if index < of => 0,
+            _ = commands.recv() => if index < of { 5 } else { 0 },
         };
         counts.send_replace(counted(index, true));
-        let record =
-            serde_json::json!({"position": block.position, "index": index, "of": of, "at_ns": at_ns});
+        let record = serde_json::json!({
+            "position": block.position, "index": index, "of": of, "at_ns": at_ns, "url": block.play.url,
+        });
         Ok(Ending { exit_code: Some(exit_code), record: record.to_string().into_bytes() })
     }
 }
 
 fn attendance(url: &str, name: &str, index: u16, of: u16) -> Attendance {
-    let policy = Policy { targets: vec![TARGET.to_owned()], max_rate_per_s: None, identity: identity() };
+    let policy = Policy {
+        targets: vec![TARGET.to_owned()],
+        max_rate_per_s: None,
+        starts_relays: index == of,
+        identity: identity(),
+    };
     Attendance { server: server(url), run: run_id(name), index, of, policy }
 }
 
@@ -207,10 +240,11 @@ async fn play(run: &Run, block: Block) -> (Result<Vec<ClockRecord>, Aborted>, Ve
 /// The records of a block, which are complete and in order, and the clocks.
 async fn records(run: &Run, block: Block, of: u16) -> (Vec<serde_json::Value>, Vec<ClockRecord>) {
     let position = block.position;
+    let slots = usize::from(of) + usize::from(block.play.relay.is_some());
     let (clocks, arrived) = play(run, block).await;
     let read = |arrival: &Arrival| serde_json::from_slice(&arrival.ending.record).unwrap();
     let records: Vec<serde_json::Value> = arrived.iter().map(read).collect();
-    assert_eq!(records.len(), usize::from(of));
+    assert_eq!(records.len(), slots);
     for (index, record) in records.iter().enumerate() {
         assert_eq!(record["index"], index);
         assert_eq!(record["position"], position);
@@ -289,6 +323,28 @@ async fn who_watches_sees_the_run_and_the_sums_of_all_agents_over_nats() {
     }
     run.finish();
     finished(agents).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs nats-server"]
+async fn an_agent_that_starts_the_relay_says_where_and_is_stopped_last_over_nats() {
+    let nats = nats(None);
+    let refused = agent(attendance(&nats.url, "run", 2, 2));
+    let run = open(&nats.url, "run", 2).await.unwrap();
+    let reason = refused.await.unwrap().unwrap_err().to_string();
+    assert!(reason.contains("started by no agent"), "{reason}");
+    drop(run);
+    let mut all = agents(&nats.url, "run", 2);
+    all.push(agent(attendance(&nats.url, "run", 2, 2)));
+    let run = open_with_relay(&nats.url, "run", 2).await.unwrap();
+    run.ready().await.unwrap();
+    for position in 0..2 {
+        let (records, _) = records(&run, relay_block(position), 2).await;
+        let urls: Vec<_> = records.iter().map(|record| record["url"].clone()).collect();
+        assert_eq!(urls, [TARGET, TARGET, ""]);
+    }
+    run.finish();
+    finished(all).await;
 }
 
 /// Plays a block of 20 s with agents in processes, loses something after its start, and returns
@@ -379,7 +435,7 @@ async fn who_does_not_belong_to_the_run_is_refused_over_nats() {
         Err(NatsError::Refused(reason)) => reason,
         other => panic!("{other:?}"),
     };
-    assert!(refused(attendance(&nats.url, "run", 2, 2)).await.contains("no agent 2 of 2"));
+    assert!(refused(attendance(&nats.url, "run", 3, 2)).await.contains("no agent 3 of 2"));
     let run = open(&nats.url, "run", 2).await.unwrap();
     let first = agent(attendance(&nats.url, "run", 0, 2));
     sleep(Duration::from_millis(700)).await;
@@ -519,10 +575,12 @@ async fn an_agent_needs_no_more_than_the_rights_in_the_example_over_nats() {
     let agents = vec![
         agent(attendance(&url("agent-0"), "run", 0, 2)),
         agent(attendance(&url("agent-1"), "run", 1, 2)),
+        // As a coordinator that starts the relay on its own machine.
+        agent(attendance(&url("coordinator"), "run", 2, 2)),
     ];
-    let run = open(&url("coordinator"), "run", 2).await.unwrap();
+    let run = open_with_relay(&url("coordinator"), "run", 2).await.unwrap();
     run.ready().await.unwrap();
-    records(&run, block(0, 1), 2).await;
+    records(&run, relay_block(0), 2).await;
     // An agent cannot command another, nor publish in its name.
     let options =
         async_nats::ConnectOptions::with_user_and_password("agent-1".into(), "agent-1-secret".into());

@@ -485,6 +485,16 @@ impl Scenario {
         request.chain(publish).chain(subscribe).chain(fan_in).chain(reconcile).flatten()
     }
 
+    /// The compressions that populations speak instead of the run's.
+    pub fn compressions(&self) -> impl Iterator<Item = Compression> {
+        let request = self.request.iter().map(|request| request.compression);
+        let publish = self.publish.iter().map(|publish| publish.compression);
+        let subscribe = self.subscribe.iter().map(|subscribe| subscribe.compression);
+        let fan_in = self.fan_in.iter().map(|fan_in| fan_in.compression);
+        let reconcile = self.reconcile.iter().map(|reconcile| reconcile.compression);
+        request.chain(publish).chain(subscribe).chain(fan_in).chain(reconcile).flatten()
+    }
+
     /// Whether users of a population have links of their own.
     pub fn has_links(&self) -> bool {
         let request = self.request.iter().map(|request| &request.link);

@@ -1,11 +1,32 @@
 //! Flags of runs over several machines.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 use agents::{RunId, nats::Server};
+use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::plan::Profile;
+use crate::{
+    matrix::{CellSpec, Known},
+    plan::Profile,
+    relay_agent::RelayPlace,
+    result::Role,
+};
+
+/// One slot is the relay's.
+const MOST_AGENTS: i64 = u16::MAX as i64 - 1;
+
+/// Where the relay listens when all machines are one: relay-sim's own address.
+const RELAY: &str = "127.0.0.1:7777";
+
+/// An address whose port is the same for each block, as --allow-target of agents must name it.
+fn fixed(text: &str) -> std::result::Result<SocketAddr, String> {
+    let address: SocketAddr = text.parse().map_err(|error| format!("{error}, as in {RELAY}"))?;
+    match address.port() {
+        0 => Err("port 0 is another one for each block, which no --allow-target can name".to_owned()),
+        _ => Ok(address),
+    }
+}
 
 /// Where coordinator and agents meet.
 #[derive(Debug, Clone, Args)]
@@ -35,11 +56,22 @@ impl Meeting {
 pub(crate) struct OverAgents {
     /// Have agents play each block together (docs/scale-out.md), over this NATS server with
     /// JetStream: nats://HOST:PORT, or tls://HOST:PORT
-    #[arg(long, value_name = "URL", requires_all = ["agents", "url"], conflicts_with_all = ["relay_pid", "link", "instructions"])]
+    #[arg(long, value_name = "URL", requires = "agents", conflicts_with_all = ["relay_pid", "link", "instructions"])]
     pub(crate) nats: Option<String>,
-    /// Number of agents; each is a `compare agent`
-    #[arg(long, value_name = "N", requires = "nats", value_parser = clap::value_parser!(u16).range(1..))]
+    /// Number of agents that play; each is a `compare agent`
+    #[arg(long, value_name = "N", requires = "nats", value_parser = clap::value_parser!(u16).range(1..=MOST_AGENTS))]
     pub(crate) agents: Option<u16>,
+    /// Address of this machine at which the relay of each block listens for agents [default:
+    /// 127.0.0.1:7777, with a NATS server on loopback]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = fixed, requires = "nats", conflicts_with_all = ["url", "relay_agents"])]
+    pub(crate) relay_listen: Option<SocketAddr>,
+    /// URL at which agents reach that relay, as in --allow-target of each [default: ws://ADDRESS:PORT]
+    #[arg(long, value_name = "WS_URL", requires = "relay_listen")]
+    pub(crate) relay_url: Option<String>,
+    /// Number of agents beside those that play: 1 has one, a `compare agent --relay-listen`, start
+    /// the relay of each block on a machine of its own [default: 0, the relay is started here]
+    #[arg(long, value_name = "M", requires = "nats", conflicts_with = "url", value_parser = clap::value_parser!(u16).range(0..=1))]
+    pub(crate) relay_agents: Option<u16>,
     /// Name of the run: letters, digits, - and _
     #[arg(long, default_value = "run", value_name = "ID")]
     pub(crate) run: RunId,
@@ -66,12 +98,39 @@ impl OverAgents {
         Some(Server { url, credentials: self.nats_creds.clone(), ca: self.nats_ca.clone() })
     }
 
-    /// Why metrics are not served.
-    pub(crate) fn refusal(&self, profile: Profile) -> Option<&'static str> {
-        (self.metrics_listen.is_some() && profile == Profile::Publish).then_some(
-            "--metrics-listen has agents count while they measure, and what is published is measured with nothing \
-             beside it: leave it out, or take --profile standard",
-        )
+    /// Where this machine starts the relay of each block; `None` where an agent does.
+    ///
+    /// # Errors
+    /// When agents could not reach it.
+    pub(crate) fn relay_place(&self, server: &Server) -> Result<Option<RelayPlace>> {
+        if self.relay_agents == Some(1) {
+            return Ok(None);
+        }
+        let default = || server.is_loopback().then(|| RELAY.parse().expect("an address"));
+        let listen = self.relay_listen.or_else(default).context(
+            "agents on other machines need a relay that they reach: --relay-listen ADDRESS:PORT, --relay-agents 1 or \
+             --url WS_URL",
+        )?;
+        let place = RelayPlace { listen, url: self.relay_url.clone() };
+        place.check()?;
+        Ok(Some(place))
+    }
+
+    /// Why agents could not reach the relay that this machine would start, or metrics are not served.
+    pub(crate) fn refusal(&self, profile: Profile, is_foreign: bool) -> Option<String> {
+        if self.metrics_listen.is_some() && profile == Profile::Publish {
+            let why = "--metrics-listen has agents count while they measure, and what is published is measured with \
+                       nothing beside it: leave it out, or take --profile standard";
+            return Some(why.to_owned());
+        }
+        let server = self.server().filter(|_| !is_foreign)?;
+        self.relay_place(&server).err().map(|error| error.to_string())
+    }
+
+    /// Whether agents can play a cell: not every scenario has a floor, and a relay that cannot play
+    /// it would end their run.
+    pub(crate) fn can_play(&self, cell: &CellSpec, known: &Known) -> bool {
+        self.nats.is_none() || cell.role != Role::Floor || (known.has_floor)(&cell.scenario)
     }
 }
 
@@ -80,17 +139,24 @@ pub(crate) struct AgentFlags {
     #[command(flatten)]
     pub(crate) place: Meeting,
     /// This agent's slot, from 0
-    #[arg(long)]
-    pub(crate) index: u16,
-    /// Number of agents of the run
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, required_unless_present = "relay_listen")]
+    pub(crate) index: Option<u16>,
+    /// Number of agents of the run that play
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=MOST_AGENTS))]
     pub(crate) of: u16,
     /// Play only against these relays (ws://HOST:PORT or wss://HOST), whatever a run asks for
-    #[arg(long, value_name = "WS_URL", required = true, num_args = 1..)]
+    #[arg(long, value_name = "WS_URL", required_unless_present = "relay_listen", num_args = 1..)]
     pub(crate) allow_target: Vec<String>,
     /// Refuse runs of more events per second over all agents, and runs without --rates
     #[arg(long, value_name = "PER_SECOND")]
     pub(crate) max_rate: Option<u32>,
+    /// Do not play: start the relay of each block of a `compare run --relay-agents 1` at this
+    /// address of this machine
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = fixed, conflicts_with_all = ["index", "allow_target", "max_rate", "ca"])]
+    pub(crate) relay_listen: Option<SocketAddr>,
+    /// URL at which the other agents reach that relay [default: ws://ADDRESS:PORT]
+    #[arg(long, value_name = "WS_URL", requires = "relay_listen")]
+    pub(crate) relay_url: Option<String>,
     /// Events to send: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz, the same as the run's [default: the
     /// bundled sample, or what the run has instead, fetched into the working folder]
     #[arg(long)]
@@ -98,4 +164,17 @@ pub(crate) struct AgentFlags {
     /// Root certificates (PEM) to trust for wss:// instead of the platform's
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<String>,
+}
+
+impl AgentFlags {
+    /// Where this agent starts relays; `None` for one that plays.
+    ///
+    /// # Errors
+    /// When others could not reach them.
+    pub(crate) fn relay_place(&self) -> Result<Option<RelayPlace>> {
+        let Some(listen) = self.relay_listen else { return Ok(None) };
+        let place = RelayPlace { listen, url: self.relay_url.clone() };
+        place.check()?;
+        Ok(Some(place))
+    }
 }

@@ -75,7 +75,7 @@ impl Relays {
             ];
             let flags: Vec<OsString> =
                 flags.into_iter().map(OsString::from).chain([file.clone().into_os_string()]).collect();
-            let relay = OwnRelay::spawn(&flags, address)
+            let relay = OwnRelay::spawn(&flags, (address, 0).into())
                 .with_context(|| format!("a relay with --compression {}", cell.compression))?;
             by_compression.insert(cell.compression.clone(), relay);
         }

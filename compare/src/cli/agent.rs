@@ -10,7 +10,7 @@ use std::{
 };
 
 use agents::{
-    BlockKey, CORPUS_FILE_BYTES, Ending, Left, Policy, Process,
+    BlockKey, CORPUS_FILE_BYTES, Ending, Identity, Left, Policy, Process,
     nats::{Attendance, NatsError, attend, fetch_corpus},
 };
 use anyhow::{Context, Result, bail};
@@ -21,8 +21,9 @@ use crate::{
     args::{AgentFlags, Run},
     matrix::CellSpec,
     metrics,
-    over_agents::{self, Agents, Events},
+    over_agents::{self, Agents, Events, Relay},
     plan::Profile,
+    relay_agent,
     run::Interrupt,
 };
 
@@ -32,6 +33,15 @@ const EVENTS_BYTES: u64 = 4 * CORPUS_FILE_BYTES;
 
 /// Attends a run until it ends.
 pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
+    let place = match flags.relay_place() {
+        Ok(place) => place,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: {error}");
+            return Ok(Exit::Usage);
+        }
+    };
+    // The slot behind all players' is the relay's.
+    let index = flags.index.unwrap_or(flags.of);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let left = runtime.context("cannot start the runtime")?.block_on(async {
         let mut interrupt = Interrupt::listen()?;
@@ -39,21 +49,15 @@ pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
             found = events(flags) => found?,
             () = interrupt.wait() => return Err(NatsError::Interrupted.into()),
         };
-        let policy = Policy {
-            targets: flags.allow_target.clone(),
-            max_rate_per_s: flags.max_rate,
-            identity: over_agents::identity(&corpus)?,
-        };
+        let identity = over_agents::identity(&corpus)?;
         // The player reads its own.
         drop(corpus);
-        let attendance = Attendance {
-            server: flags.place.server(),
-            run: flags.place.run.clone(),
-            index: flags.index,
-            of: flags.of,
-            policy,
+        let (player, policy) = match &place {
+            Some(place) => (place.player(file.as_deref())?, relay_agent::policy(identity)),
+            None => (player(flags, file.as_deref())?, policy(flags, identity)),
         };
-        let player = player(flags, file.as_deref())?;
+        let (server, run, of) = (flags.place.server(), flags.place.run.clone(), flags.of);
+        let attendance = Attendance { server, run, index, of, policy };
         anyhow::Ok(attend(&attendance, &player, interrupt.wait()).await?)
     });
     match left {
@@ -61,7 +65,7 @@ pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
         Ok(Left::Stopped { reason, unpublished }) => {
             let _ = writeln!(io::stderr(), "stopped: {reason}");
             if let Some((key, ending)) = unpublished {
-                keep(flags, key, &ending)?;
+                keep(flags, index, key, &ending)?;
             }
             Ok(Exit::Incomplete)
         }
@@ -100,13 +104,32 @@ fn player(flags: &AgentFlags, corpus: Option<&Path>) -> Result<Process> {
     Ok(Process { program: env::current_exe().context("cannot find this program's own file")?, arguments })
 }
 
-/// Opens the run of `compare run --nats` and waits for its agents; `None` without.
+fn policy(flags: &AgentFlags, identity: Identity) -> Policy {
+    let (targets, max_rate_per_s) = (flags.allow_target.clone(), flags.max_rate);
+    Policy { targets, max_rate_per_s, starts_relays: false, identity }
+}
+
+/// Opens the run of `compare run --nats` and waits for its agents; `None` without. Of a relay that
+/// runs already there is its URL, and the file that `client-sim doctor` wrote about it.
 ///
 /// # Errors
 /// When agents cannot play it, or are missing.
-pub(super) fn gather(flags: &Run, url: &str, answers: &Path, cells: &[CellSpec]) -> Result<Option<Agents>> {
+pub(super) fn gather(
+    flags: &Run,
+    foreign: Option<(&str, &Path)>,
+    cells: &[CellSpec],
+) -> Result<Option<Agents>> {
     let (Some(server), Some(of)) = (flags.over.server(), flags.over.agents) else { return Ok(None) };
-    over_agents::check(&flags.client_args, cells)?;
+    over_agents::check(&flags.client_args, cells, foreign.is_some())?;
+    let place = match foreign {
+        Some(_) => None,
+        None => flags.over.relay_place(&server)?,
+    };
+    let relay = match (foreign, &place) {
+        (Some((url, answers)), _) => Relay::Foreign { url, answers },
+        (None, Some(place)) => Relay::Here(place),
+        (None, None) => Relay::Elsewhere,
+    };
     let events = Events::of(flags.corpus.as_deref())?;
     if let Some(reason) = events.stay() {
         let _ = writeln!(io::stderr(), "warning: {reason}");
@@ -123,7 +146,7 @@ pub(super) fn gather(flags: &Run, url: &str, answers: &Path, cells: &[CellSpec])
     let live = is_live(flags.profile, is_watched);
     let opening = async {
         let run = flags.over.run.clone();
-        let agents = Agents::open(server, run, of, events, url.to_owned(), answers, live).await?;
+        let mut agents = Agents::open(server, run, of, events, relay, live).await?;
         if let Some(listener) = metrics {
             let address = metrics::serve(listener, agents.overview()).context("cannot serve metrics")?;
             let _ = writeln!(io::stderr(), "metrics at http://{address}/metrics");
@@ -151,9 +174,9 @@ fn is_live(profile: Profile, is_watched: bool) -> bool {
 }
 
 /// Keeps a partial record that nobody could take.
-fn keep(flags: &AgentFlags, key: BlockKey, ending: &Ending) -> Result<()> {
+fn keep(flags: &AgentFlags, index: u16, key: BlockKey, ending: &Ending) -> Result<()> {
     let BlockKey { round, position } = key;
-    let name = format!("{}-{round:03}-{position:03}.agent-{}.partial.json", flags.place.run, flags.index);
+    let name = format!("{}-{round:03}-{position:03}.agent-{index}.partial.json", flags.place.run);
     fs::write(&name, &ending.record).with_context(|| format!("cannot write {name}"))?;
     let _ = writeln!(io::stderr(), "partial record: {name}");
     Ok(())

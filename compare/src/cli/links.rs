@@ -231,6 +231,7 @@ mod tests {
             compression_label: |text| Ok(text.to_owned()),
             link_label: |text| Ok(text.to_owned()),
             link_demand: |_, _, seconds, _, _, link| Ok(demand(link, seconds)),
+            has_floor: |_| true,
             too_few_bursts: |_, _| None,
         };
         let one = |text: &str| vec![text.to_owned()];

@@ -339,6 +339,7 @@ mod tests {
                 _ => Err("known: wifi".to_owned()),
             },
             link_demand: |_, _, _, _, _, _| Ok(None),
+            has_floor: |_| true,
             too_few_bursts: |_, _| None,
         };
         let cells = cells(&known, matrix)?;

@@ -42,6 +42,8 @@ pub struct Known {
     /// What a block of a scenario asks of its users' links, by scenario, changes of it, seconds,
     /// rate, corpus and link; `None` without links.
     pub link_demand: LinkDemand,
+    /// Whether a relay that does no Nostr work can play a scenario.
+    pub has_floor: fn(&str) -> bool,
     /// Why blocks of so many seconds of a scenario hold too few bursts.
     pub too_few_bursts: fn(&str, u32) -> Option<String>,
 }

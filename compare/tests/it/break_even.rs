@@ -35,6 +35,7 @@ fn known() -> Known {
         compression_label: |text| Ok(text.to_owned()),
         link_label: client_sim::link_label,
         link_demand: |_, _, _, _, _, _| Ok(None),
+        has_floor: |_| true,
         too_few_bursts: |_, _| None,
     }
 }

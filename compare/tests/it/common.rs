@@ -37,6 +37,7 @@ pub(crate) fn matrix(ids: &[&str]) -> Vec<CellSpec> {
         compression_label: |text| Ok(text.to_owned()),
         link_label: |text| Ok(text.to_owned()),
         link_demand: |_, _, _, _, _, _| Ok(None),
+        has_floor: |_| true,
         too_few_bursts: |_, _| None,
     };
     let all = || vec!["all".to_owned()];
@@ -126,6 +127,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
             faults: Vec::new(),
             planted: None,
             at_rest: None,
+            environment: None,
         }),
         connections: 20,
         elapsed_ns: 2_000_000_000,

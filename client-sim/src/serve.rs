@@ -1,0 +1,185 @@
+//! Starts the relay of a plan that other processes play, and reads on its own machine what it
+//! spends.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use measure::{Allocations, CpuClock, CpuReadings, Environment, RelayRecord, SCHEMA_VERSION, Tool};
+use relay_sim::Totals;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time,
+};
+
+use crate::{
+    args::Args,
+    inputs::UsageError,
+    memory,
+    own_relay::OwnRelay,
+    record::encodings_between,
+    run,
+    schedule::nanos,
+    share::{Orders, say_prepared},
+};
+
+/// How long before the start the relay says what it did until then, so that no answer is measured.
+const ASKED_AHEAD: Duration = Duration::from_millis(200);
+
+/// Between two looks at whether the relay lives.
+const LOOKS_EVERY: Duration = Duration::from_millis(50);
+
+/// Between two readings of its CPU clock from the plan's last instant on.
+const READS_EVERY: Duration = Duration::from_millis(10);
+
+/// For players that are told to stop at the same instant, so that they lose no connection before.
+const OUTLIVES: Duration = Duration::from_millis(100);
+
+/// Runs `client-sim --serve`.
+///
+/// # Errors
+/// When the relay does not start or is lost, or is told to stop before the end of the plan.
+pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
+    run::over_links(args).map_err(UsageError)?;
+    let (mut scenario, corpus, seed) = run::inputs(args).map_err(UsageError)?;
+    let workload = run::plan_within_rules(args, &mut scenario, &corpus, seed)?;
+    let environment = Environment::collect();
+    let relay = run::start_relay(args, &workload, None, None, None)?;
+    let relay = relay.context("--serve starts a relay")?;
+    let process = run::relay_process(args, Some(relay.pid), Some(&relay)).context("it has a process id")?;
+    let plan_sha256 = workload.sha256();
+    let url = args.relay_at.clone().unwrap_or_else(|| relay.url.clone());
+    let clock = CpuClock::of_process(relay.pid)?;
+    let host = Host { relay, clock, orders: Orders::of_stdin() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let seen = runtime.block_on(async {
+        // Ctrl-C in a terminal reaches this process, too. Who started it ends it, after the
+        // players.
+        let _interrupts = signal(SignalKind::interrupt()).context("cannot take over Ctrl-C")?;
+        say_prepared(&plan_sha256, &corpus.fingerprint.to_string(), Some(&url))?;
+        host.watch(workload.last_due()).await
+    })?;
+    let totals = seen.totals.1;
+    let record = RelayRecord {
+        schema_version: SCHEMA_VERSION.to_owned(),
+        tool: Tool { name: "client-sim".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+        cores: u64::from(args.relay_threads).min(environment.cores),
+        environment,
+        block_id: args.block_id.clone(),
+        plan_sha256,
+        process,
+        cpu: seen.cpu,
+        memory_bytes: seen.memory.0,
+        memory_peak_bytes: seen.memory.1,
+        encodings: seen.totals.0.zip(totals).map(|(before, after)| encodings_between(before, after)),
+        compression_bytes_per_connection: totals
+            .map(|totals| totals.compression_bytes / totals.connections.max(1)),
+        compression_shared_bytes: totals.map(|totals| totals.compression_shared_bytes),
+        allocations: seen.allocations.0.zip(seen.allocations.1).map(|(before, after)| after.since(before)),
+        cpu_pressure_percent: seen.cpu_pressure_percent,
+    };
+    record.write(args.record.as_deref().context("--serve needs --record")?)?;
+    Ok(())
+}
+
+/// What was read of a relay, in pairs before the start and after the end.
+struct Seen {
+    cpu: CpuReadings,
+    memory: (Option<u64>, Option<u64>),
+    totals: (Option<Totals>, Option<Totals>),
+    allocations: (Option<Allocations>, Option<Allocations>),
+    cpu_pressure_percent: Option<f64>,
+}
+
+/// The relay, and who says when it is played against.
+struct Host {
+    relay: OwnRelay,
+    clock: CpuClock,
+    orders: Orders,
+}
+
+impl Host {
+    /// Waits for the start, and from the plan's last instant on for the stop.
+    async fn watch(mut self, last: Duration) -> anyhow::Result<Seen> {
+        let start = self.start().await?;
+        self.play_until(start - ASKED_AHEAD).await?;
+        let totals = self.relay.totals();
+        let allocations = self.relay.allocations();
+        let memory = memory::resident(self.relay.pid).map(|resident| resident.now_bytes);
+        self.play_until(start).await?;
+        let begun = self.clock.read()?;
+        self.play_until(start + last).await?;
+        let (mut cpu, mut every) = (CpuReadings::default(), READS_EVERY);
+        while self.stopped_before(Instant::now() + every).await?.is_none() {
+            if cpu.add(nanos(start.elapsed()), self.clock.read()?.since(begun)) {
+                every *= 2;
+            }
+        }
+        time::sleep(OUTLIVES).await;
+        let peak = memory::resident(self.relay.pid).map(|resident| resident.peak_bytes);
+        let allocated = self.relay.allocations();
+        let cpu_pressure_percent = measure::cpu_pressure_percent();
+        let ended = self.relay.stop().context("the relay of our own did not end well")?;
+        Ok(Seen {
+            cpu,
+            memory: (memory, peak),
+            // A floor relay counts nothing.
+            totals: (totals, serde_json::from_str(&ended).ok()),
+            allocations: (allocations, allocated),
+            cpu_pressure_percent,
+        })
+    }
+
+    async fn start(&mut self) -> anyhow::Result<Instant> {
+        let orders = self.orders.clone();
+        let start = orders.start();
+        tokio::pin!(start);
+        loop {
+            tokio::select! {
+                biased;
+                start = start.as_mut() => return Ok(start?),
+                stopped = self.stopped_before(Instant::now() + LOOKS_EVERY) => {
+                    if let Some(reason) = stopped? {
+                        bail!("stopped before the start: {reason}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until an instant of the plan.
+    async fn play_until(&mut self, at: Instant) -> anyhow::Result<()> {
+        match self.stopped_before(at).await? {
+            None => Ok(()),
+            Some(reason) => bail!("stopped before the end of the plan: {reason}"),
+        }
+    }
+
+    /// Waits until an instant, or until the relay is to stop; then it returns the reason.
+    ///
+    /// # Errors
+    /// When the relay is lost.
+    async fn stopped_before(&mut self, at: Instant) -> anyhow::Result<Option<String>> {
+        loop {
+            self.lives()?;
+            let now = Instant::now();
+            if now >= at {
+                return Ok(None);
+            }
+            tokio::select! {
+                reason = self.orders.stopped() => {
+                    // Players that lost it may have said so first.
+                    self.lives()?;
+                    return Ok(Some(reason));
+                }
+                () = time::sleep_until(at.min(now + LOOKS_EVERY).into()) => {}
+            }
+        }
+    }
+
+    fn lives(&mut self) -> anyhow::Result<()> {
+        match self.relay.ended()? {
+            None => Ok(()),
+            Some(status) => bail!("the relay was lost: its process ended with {status}"),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! A process serves the relay of a plan whose shares others play, and reads what it spends.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpListener,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use measure::{Merge, MergeError, RelayRecord, RunRecord, Status};
+use nix::{
+    sys::signal::{Signal, kill},
+    time::{ClockId, clock_gettime},
+    unistd::Pid,
+};
+use tempfile::TempDir;
+
+fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_client-sim"))
+}
+
+/// A process that takes part in a block.
+struct Process {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Process {
+    fn start(folder: &TempDir, name: &str, flags: &[&str]) -> Process {
+        let mut command = program();
+        command.args(["--scenario", "note-stream", "--seed", "7", "--seconds", "2", "--rate", "60"]);
+        command.args(["--block-id", "a", "--quiet", "--record"]).arg(folder.path().join(name)).args(flags);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Process { stdin: child.stdin.take(), stdout: BufReader::new(child.stdout.take().unwrap()), child }
+    }
+
+    fn prepared(&mut self) -> serde_json::Value {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        let said: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        if !said["prepared"].is_object() {
+            let mut text = String::new();
+            self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+            panic!("{line:?} {text}");
+        }
+        said["prepared"].clone()
+    }
+
+    fn say(&mut self, line: &str) {
+        self.stdin.as_mut().unwrap().write_all(line.as_bytes()).unwrap();
+    }
+
+    /// Exit code and what it wrote, with standard input open until then.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut text = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        (self.child.wait().unwrap().code(), text)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// An address that was free a moment ago.
+fn free() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+fn start_at() -> String {
+    let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap());
+    format!("start {}\n", now.as_nanos() + 700_000_000)
+}
+
+/// The relay that a process started.
+fn relay_of(server: &Process) -> Pid {
+    let parent = server.child.id().to_string();
+    let is_child = |pid: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)) == Some(parent.as_str())
+    };
+    let pids = fs::read_dir("/proc").unwrap();
+    let mut pids = pids.filter_map(|entry| entry.unwrap().file_name().to_string_lossy().parse().ok());
+    Pid::from_raw(pids.find(is_child).expect("it has one child"))
+}
+
+/// Two players and their relay, ready for the start.
+fn prepared(folder: &TempDir, address: &str, settings: &[&str]) -> (Process, [Process; 2]) {
+    let mut server = Process::start(folder, "relay", &[&["--serve", address], settings].concat());
+    let said = server.prepared();
+    let url = said["url"].as_str().unwrap().to_owned();
+    assert_eq!(url, format!("ws://{address}"));
+    let players = ["0/2", "1/2"].map(|share| {
+        let flags = ["--share", share, "--relay-at", &url];
+        Process::start(folder, &share.replace('/', "-"), &[&flags, settings].concat())
+    });
+    let players = players.map(|mut player| {
+        assert_eq!(player.prepared()["plan_sha256"], said["plan_sha256"], "one plan");
+        player
+    });
+    (server, players)
+}
+
+/// Plays a block, and returns the records of the players and of the relay.
+fn play(address: &str, settings: &[&str]) -> (Vec<RunRecord>, RelayRecord) {
+    let folder = TempDir::new().unwrap();
+    let (mut server, mut players) = prepared(&folder, address, settings);
+    let start = start_at();
+    server.say(&start);
+    players.iter_mut().for_each(|player| player.say(&start));
+    for player in players {
+        let (code, text) = player.end();
+        // Allows 3: a busy machine may make the timing of a short run invalid, but never its
+        // ledger.
+        assert!(matches!(code, Some(0 | 3)), "{code:?}: {text}");
+    }
+    server.say("stop\n");
+    let (code, text) = server.end();
+    assert_eq!(code, Some(0), "{text}");
+    let record = |name: &str| RunRecord::read(&folder.path().join(name)).unwrap();
+    (vec![record("0-2"), record("1-2")], RelayRecord::read(&folder.path().join("relay")).unwrap())
+}
+
+fn merged(records: Vec<RunRecord>, relay: &RelayRecord) -> Result<RunRecord, MergeError> {
+    let mut merge = Merge::default();
+    records.into_iter().try_for_each(|record| merge.add(record))?;
+    merge.finish_with(relay)
+}
+
+#[test]
+fn a_served_relay_is_part_of_the_record_of_its_players() {
+    // The same address for each block, as players must be told it before.
+    let address = free();
+    let cases: [(&[&str], &str); 2] =
+        [(&["--verify", "id"], "relay-sim"), (&["--verify", "id", "--floor"], "relay-sim --floor")];
+    for (settings, software) in cases {
+        let (records, relay) = play(&address, settings);
+        let alone = RunRecord::merge(records.clone()).unwrap();
+        assert_eq!((&alone.relay, alone.relay_cpu), (&None, None), "no player may read it");
+        let merged = merged(records, &relay).unwrap();
+        assert_eq!((merged.counts.balanced(), &merged.status), (Ok(()), &Status::Complete));
+        assert!(merged.counts.acked >= 100 && merged.counts.deliveries > 0, "{:?}", merged.counts);
+        let process = merged.relay.as_ref().unwrap();
+        assert_eq!((process.software.as_str(), process.own), (software, true));
+        assert_eq!(process.environment, None, "players and relay have one machine");
+        let cpu = merged.relay_cpu.unwrap();
+        assert!(cpu.total_ns > 1_000_000 && cpu.total_ns < 2 * merged.elapsed_ns, "{cpu:?}");
+        assert_eq!(merged.usable_cores.unwrap().relay, Some(1));
+        let memory = merged.memory.unwrap();
+        assert!(memory.relay_peak_bytes >= memory.relay_after_bytes && memory.relay_after_bytes.is_some());
+        assert_eq!((merged.cell.verify.as_str(), merged.cell.reencode.as_str()), ("id", "always"));
+        let encoded = merged.encodings.map(|encodings| encodings.cached + encodings.cold);
+        let is_floor = settings.contains(&"--floor");
+        assert_eq!(encoded.is_none(), is_floor, "a floor relay counts nothing");
+        assert!(encoded.is_none_or(|encoded| encoded >= merged.counts.deliveries), "{encoded:?}");
+        assert_eq!((&merged.cell, &merged.latency), (&alone.cell, &alone.latency));
+    }
+}
+
+#[test]
+fn the_part_of_another_relay_makes_no_record() {
+    let (records, relay) = play(&free(), &[]);
+    let merge = |change: fn(&mut RelayRecord)| {
+        let mut relay = relay.clone();
+        change(&mut relay);
+        merged(records.clone(), &relay)
+    };
+    let differs = |what| Err(MergeError::RelayDiffers { what });
+    assert_eq!(merge(|relay| relay.block_id = Some("b".to_owned())), differs("block_id"));
+    assert_eq!(merge(|relay| relay.plan_sha256 = "00".to_owned()), differs("plan_sha256"));
+    assert_eq!(merge(|relay| relay.tool.version = "0".to_owned()), differs("tool"));
+    assert_eq!(merge(|relay| relay.cores = u64::MAX), Err(MergeError::RelayTooLarge));
+    let late = merge(|relay| relay.cpu = measure::CpuReadings::default()).unwrap();
+    assert_eq!(late.relay_cpu, None, "unknown, and not zero");
+    let elsewhere = merge(|relay| relay.environment.kernel = Some("another".to_owned())).unwrap();
+    let machine = elsewhere.relay.unwrap().environment.unwrap();
+    assert_eq!(machine.kernel.as_deref(), Some("another"));
+    let busy = merge(|relay| relay.cpu_pressure_percent = Some(99.0)).unwrap().validity;
+    assert!(busy.blames_host() && busy.reasons.iter().any(|why| why.starts_with("the relay's host: ")));
+}
+
+#[test]
+fn a_relay_that_is_lost_or_stopped_early_leaves_no_part() {
+    type Loss = fn(&mut Process);
+    let losses: [(Loss, &str); 3] = [
+        (|server| kill(relay_of(server), Signal::SIGKILL).unwrap(), "the relay was lost: its process ended"),
+        (|server| server.say("stop\n"), "stopped before the end of the plan: the coordinator said stop"),
+        (|server| server.stdin = None, "stopped before the end of the plan: standard input ended"),
+    ];
+    for (lose, says) in losses {
+        let (folder, address) = (TempDir::new().unwrap(), free());
+        let (mut server, mut players) = prepared(&folder, &address, &[]);
+        let start = start_at();
+        server.say(&start);
+        players.iter_mut().for_each(|player| player.say(&start));
+        std::thread::sleep(Duration::from_millis(1_300));
+        let since = Instant::now();
+        lose(&mut server);
+        let (code, text) = server.end();
+        assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
+        assert_eq!(code, Some(1), "{text}");
+        assert!(text.contains(says), "{text}");
+        assert!(!folder.path().join("relay").exists());
+        for player in players {
+            let (code, text) = player.end();
+            assert_eq!(code, Some(5), "{text}");
+        }
+        TcpListener::bind(&address).expect("nobody listens there any more");
+    }
+}
+
+#[test]
+fn a_served_relay_needs_a_seed_a_record_and_no_other_relay() {
+    let serve = ["--scenario", "note-stream", "--serve", "127.0.0.1:1"];
+    let cases: [(&[&str], &str); 5] = [
+        (&["--record", "x"], "--seed"),
+        (&["--seed", "1"], "--record"),
+        (&["--seed", "1", "--record", "x", "--url", "ws://127.0.0.1:1"], "--url"),
+        (&["--seed", "1", "--record", "x", "--share", "0/1"], "--share"),
+        (&["--seed", "1", "--record", "x", "--link", "4g"], "--link"),
+    ];
+    for (flags, says) in cases {
+        let output = program().args(serve).args(flags).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(says), "{text}");
+    }
+}

@@ -1,0 +1,56 @@
+//! The relay's part of one record.
+
+use super::{Merge, MergeError, within};
+use crate::{RelayProcess, RelayRecord, RunRecord};
+
+impl Merge {
+    /// The record of all agents and of the relay that was started for them. The relay's CPU time is
+    /// that until the last agent was done.
+    ///
+    /// # Errors
+    /// [`MergeError`] when agents are missing, or the relay's part is of another play of a block or
+    /// counts what no run reaches.
+    pub fn finish_with(self, relay: &RelayRecord) -> Result<RunRecord, MergeError> {
+        let sum = self.whole()?;
+        let share = &sum.share;
+        let same = [
+            ("schema_version", relay.schema_version == sum.record.schema_version),
+            ("tool", relay.tool == sum.record.tool),
+            ("block_id", relay.block_id == share.block_id),
+            ("plan_sha256", relay.plan_sha256 == share.plan_sha256),
+        ];
+        if let Some((what, _)) = same.into_iter().find(|(_, same)| !same) {
+            return Err(MergeError::RelayDiffers { what });
+        }
+        let figures = serde_json::to_value((
+            (relay.cores, &relay.cpu, relay.memory_bytes, relay.memory_peak_bytes, relay.encodings),
+            (relay.compression_bytes_per_connection, relay.compression_shared_bytes, relay.allocations),
+        ));
+        if !figures.is_ok_and(|figures| within(&figures)) {
+            return Err(MergeError::RelayTooLarge);
+        }
+        let relay_cpu = relay.cpu.at(share.ended_after_ns);
+        Ok(with(RunRecord { relay_cpu, encodings: relay.encodings, ..sum.finish() }, relay))
+    }
+}
+
+fn with(mut merged: RunRecord, relay: &RelayRecord) -> RunRecord {
+    let differs = !relay.environment.is_same_machine(&merged.environment);
+    let environment = differs.then(|| relay.environment.clone());
+    merged.relay = Some(RelayProcess { environment, ..relay.process.clone() });
+    if let Some(cores) = &mut merged.usable_cores {
+        cores.relay = Some(relay.cores);
+    }
+    if let Some(memory) = &mut merged.memory {
+        (memory.relay_after_bytes, memory.relay_peak_bytes) = (relay.memory_bytes, relay.memory_peak_bytes);
+    }
+    if let Some(memory) = &mut merged.compression_memory {
+        memory.relay_bytes_per_connection = relay.compression_bytes_per_connection;
+        memory.relay_shared_bytes = relay.compression_shared_bytes;
+    }
+    if let Some(allocations) = &mut merged.allocations {
+        allocations.relay = relay.allocations;
+    }
+    merged.validity.judge_relay(relay.cpu_pressure_percent);
+    merged
+}
