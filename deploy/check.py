@@ -11,6 +11,7 @@ import gzip
 import json
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -209,10 +210,11 @@ class Site:
         }
 
     def relay(self):
-        words, environment = self.words("Deployment/relay", "relay")
-        words = [word.replace("0.0.0.0:7777", "127.0.0.1:0") for word in words] + ["--announce"]
-        relay = self.start(words, environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.replace["relay:7777"] = json.loads(relay.stdout.readline())["listening"].removeprefix("ws://")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.replace |= {"relay:7777": address, "0.0.0.0:7777": address}
+        return self.start(*self.words("Job/relay", "relay"))
 
 
 def play(documents, programs):
@@ -221,7 +223,7 @@ def play(documents, programs):
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         site = Site(documents, programs, folder, stack)
         site.nats()
-        site.relay()
+        relay = site.relay()
         number = int(find(documents, "ConfigMap/settings")["data"]["AGENTS"])
         agents = []
         for index in range(number):
@@ -237,9 +239,11 @@ def play(documents, programs):
         # 3: times are no evidence on a busy machine.
         code = coordinator.wait(120)
         assert code in (0, 3), f"the coordinator ended with {code}"
-        assert [agent.wait(10) for agent in agents] == [0] * number
+        assert [agent.wait(10) for agent in [*agents, relay]] == [0] * (number + 1)
         result = json.loads(next(folder.glob("results/*/result.json")).read_text())
-        shares = [len(block["record"]["agents"]) for cell in result["cells"] for block in cell["blocks"]]
+        records = [block["record"] for cell in result["cells"] for block in cell["blocks"]]
+        assert all(record["relay_cpu"] for record in records), "the relay's host reads its CPU"
+        shares = [len(record["agents"]) for record in records]
         assert shares and set(shares) == {number}, f"blocks have the records of {shares} agents"
         fetched = [file for file in folder.glob("*.pb.gz") if file != events]
         assert [file.read_bytes() for file in fetched] == [events.read_bytes()], "agents fetched the run's events"
