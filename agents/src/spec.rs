@@ -23,8 +23,8 @@ const ANSWERS_BYTES: usize = 64 << 10;
 /// Most formats that a plan is made comparable with.
 const FORMATS: usize = 64;
 
-/// Largest file of events that travels: some 100,000 events, compressed. Over 10 Mbit/s an agent has
-/// it within the minute for claiming a slot.
+/// Largest file of events that travels: some 100,000 events, compressed. Over 10 Mbit/s an agent
+/// has it within the minute for claiming a slot.
 pub const CORPUS_FILE_BYTES: u64 = 64 << 20;
 
 /// Longest ending of a file's name: that of a batch in the format with the longest name is shorter.

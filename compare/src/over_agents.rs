@@ -166,8 +166,9 @@ impl Agents {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Plays a block and writes one record of all agents' to `file`. Beside it stand those of a block
-    /// that was aborted, each with its agent and `partial` in its name, and others if they are kept.
+    /// Plays a block and writes one record of all agents' to `file`. Beside it stand those of a
+    /// block that was aborted, each with its agent and `partial` in its name, and others if they
+    /// are kept.
     ///
     /// # Errors
     /// When a file cannot be written, or an agent would refuse the block.
@@ -360,8 +361,8 @@ impl Records<'_> {
         self.file.with_extension(format!("{who}{mark}.json"))
     }
 
-    /// Makes one record of all agents', who may have other names for the file of events. Theirs stay
-    /// only if they are to be kept.
+    /// Makes one record of all agents', who may have other names for the file of events. Theirs
+    /// stay only if they are to be kept.
     fn merge(self, clocks: &[ClockRecord], corpus_name: &str, keeps_records: bool) -> Result<Played> {
         if let Some(error) = self.unwritten {
             return Err(error);

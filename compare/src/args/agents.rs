@@ -116,7 +116,8 @@ impl OverAgents {
         Ok(Some(place))
     }
 
-    /// Why agents could not reach the relay that this machine would start, or metrics are not served.
+    /// Why agents could not reach the relay that this machine would start, or metrics are not
+    /// served.
     pub(crate) fn refusal(&self, profile: Profile, is_foreign: bool) -> Option<String> {
         if self.metrics_listen.is_some() && profile == Profile::Publish {
             let why = "--metrics-listen has agents count while they measure, and what is published is measured with \
