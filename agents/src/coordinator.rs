@@ -158,6 +158,10 @@ impl Coordinator {
         if !self.is_ready() {
             return Err(SpecError::Value("block: the agents are not ready for one"));
         }
+        // The stream would give the records of the earlier block of that name.
+        if self.block.as_ref().is_some_and(|last| block.key() <= last.key) {
+            return Err(SpecError::Value("block: it does not follow the one before"));
+        }
         for member in &mut self.members {
             self.counted.add(&std::mem::take(&mut member.counts));
             (member.phase, member.facts) = (None, None);

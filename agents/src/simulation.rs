@@ -438,6 +438,17 @@ fn blocks_are_played_by_all_at_one_instant_and_every_record_counts_once() {
 }
 
 #[test]
+fn no_two_blocks_of_a_run_have_one_key() {
+    let mut world = World::new(1, 2, Fault::None, 0);
+    assert_eq!(world.run(&[Block { round: 1, ..block() }]).len(), 1);
+    for earlier in [block(), Block { round: 1, ..block() }] {
+        let refused = world.coordinator.play(world.now_ns, &earlier).unwrap_err();
+        assert!(refused.to_string().contains("follow"), "the stream has its records already: {refused}");
+    }
+    assert_eq!(world.coordinator.play(world.now_ns, &Block { round: 1, position: 1, ..block() }), Ok(()));
+}
+
+#[test]
 fn what_no_player_can_count_is_not_shown_and_does_no_harm() {
     let mut world = World::new(1, 3, Fault::None, 0);
     world.counts =

@@ -197,11 +197,11 @@ impl Block {
     }
 }
 
-/// Names a block within a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// Names a block within a run. Each block's is greater than those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlockKey {
-    /// Which round of the plan, from 0.
+    /// Which round of the run, from 0; those of a pilot are counted, too.
     pub round: u32,
     /// Which place in the round, from 0.
     pub position: u32,

@@ -6,7 +6,7 @@ use std::{
     env, fs, io,
     path::{Path, PathBuf},
     pin::Pin,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 use agents::{
@@ -41,6 +41,9 @@ pub struct Agents {
     corpus_name: String,
     keeps_records: bool,
     is_over: AtomicBool,
+    /// Rounds that these agents have played for an earlier plan: no two blocks of a run have one
+    /// key.
+    rounds_before: AtomicU32,
     /// Behind the run, which lets it go.
     relay: Option<LocalAgent>,
 }
@@ -130,8 +133,8 @@ impl Agents {
             Relay::Here(place) => Some(LocalAgent::start(attendance, place.player(file.as_deref())?)?),
             Relay::Foreign { .. } | Relay::Elsewhere => None,
         };
-        let (keeps_records, is_over) = (false, AtomicBool::new(false));
-        Ok(Agents { run, of, foreign, live, corpus_name, keeps_records, is_over, relay })
+        let (keeps_records, is_over, rounds_before) = (false, AtomicBool::new(false), AtomicU32::new(0));
+        Ok(Agents { run, of, foreign, live, corpus_name, keeps_records, is_over, rounds_before, relay })
     }
 
     /// Whether the agents' own records stay beside that of all.
@@ -164,6 +167,12 @@ impl Agents {
     /// Whether the run has ended: no further block can be played.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of a plan that is played: the rounds of the next one follow.
+    pub(crate) fn has_played(&self, blocks: &[(usize, crate::result::Block)]) {
+        let rounds = blocks.iter().map(|(_, block)| block.round + 1).max().unwrap_or(0);
+        self.rounds_before.fetch_add(rounds, Ordering::Relaxed);
     }
 
     /// Plays a block and writes one record of all agents' to `file`. Beside it stand those of a
@@ -239,7 +248,7 @@ impl Agents {
             seconds,
             block_id: format!("{:016x}", rand::random::<u64>()),
         };
-        Ok(Block { round, position, play })
+        Ok(Block { round: self.rounds_before.load(Ordering::Relaxed) + round, position, play })
     }
 }
 

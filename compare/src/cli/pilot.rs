@@ -72,7 +72,11 @@ impl Place<'_> {
         let mut progress = Progress::new(plan.blocks(), guess, self.quiet);
         let outcome = run_until_signal(&request, &mut progress);
         progress.end();
-        Ok((plan, outcome?))
+        let outcome = outcome?;
+        if let Some(agents) = agents {
+            agents.has_played(&outcome.blocks);
+        }
+        Ok((plan, outcome))
     }
 
     fn tell(&self, line: &str) {
