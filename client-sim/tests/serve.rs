@@ -178,6 +178,8 @@ fn the_part_of_another_relay_makes_no_record() {
     assert_eq!(merge(|relay| relay.plan_sha256 = "00".to_owned()), differs("plan_sha256"));
     assert_eq!(merge(|relay| relay.tool.version = "0".to_owned()), differs("tool"));
     assert_eq!(merge(|relay| relay.cores = u64::MAX), Err(MergeError::RelayTooLarge));
+    let long = |relay: &mut RelayRecord| relay.process.faults = vec!["a".repeat(1 << 10); 17];
+    assert!(matches!(merge(long), Err(MergeError::RelayLarge { .. })));
     let late = merge(|relay| relay.cpu = measure::CpuReadings::default()).unwrap();
     assert_eq!(late.relay_cpu, None, "unknown, and not zero");
     let elsewhere = merge(|relay| relay.environment.kernel = Some("another".to_owned())).unwrap();

@@ -4,6 +4,7 @@ mod relay;
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
@@ -19,6 +20,7 @@ const MOST: u64 = 1 << 48;
 /// The most that one agent may say of itself and of why its numbers are not to be believed: ten
 /// times what a busy host makes it say.
 const MOST_SAID_BYTES: usize = 16 << 10;
+const TOO_MUCH_SAID: &str = "more than 16 KiB of reasons and machine";
 
 /// Why records do not make one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -86,6 +88,12 @@ pub enum MergeError {
     /// The relay's part has a count that no run reaches.
     #[error("the relay's part counts more than 2^48 of something")]
     RelayTooLarge,
+    /// The relay's part would make the record large.
+    #[error("the relay's part has {what}")]
+    RelayLarge {
+        /// What there is too much of.
+        what: &'static str,
+    },
 }
 
 impl RunRecord {
@@ -431,11 +439,15 @@ fn within_bounds(share: &ShareRecord, record: &RunRecord) -> Result<(), MergeErr
     if end_ns > MOST || !summed.is_ok_and(|summed| within(&summed)) {
         return Err(MergeError::TooLarge { index });
     }
-    let said = serde_json::to_vec(&(&record.environment, &record.validity.reasons, &record.status));
-    match said.is_ok_and(|said| said.len() <= MOST_SAID_BYTES) {
+    match is_short(&(&record.environment, &record.validity.reasons, &record.status)) {
         true => Ok(()),
-        false => Err(MergeError::Large { index, what: "more than 16 KiB of reasons and machine" }),
+        false => Err(MergeError::Large { index, what: TOO_MUCH_SAID }),
     }
+}
+
+/// Whether a statement is no longer than [`MOST_SAID_BYTES`].
+fn is_short(said: &impl Serialize) -> bool {
+    serde_json::to_vec(said).is_ok_and(|said| said.len() <= MOST_SAID_BYTES)
 }
 
 /// Whether no number in it is beyond [`MOST`].

@@ -1,6 +1,6 @@
 //! The relay's part of one record.
 
-use super::{Merge, MergeError, within};
+use super::{Merge, MergeError, TOO_MUCH_SAID, is_short, within};
 use crate::{RelayProcess, RelayRecord, RunRecord};
 
 impl Merge {
@@ -8,8 +8,8 @@ impl Merge {
     /// that until the last agent was done.
     ///
     /// # Errors
-    /// [`MergeError`] when agents are missing, or the relay's part is of another play of a block or
-    /// counts what no run reaches.
+    /// [`MergeError`] when agents are missing, or the relay's part is of another play of a block,
+    /// counts what no run reaches, or says too much.
     pub fn finish_with(self, relay: &RelayRecord) -> Result<RunRecord, MergeError> {
         let sum = self.whole()?;
         let share = &sum.share;
@@ -28,6 +28,9 @@ impl Merge {
         ));
         if !figures.is_ok_and(|figures| within(&figures)) {
             return Err(MergeError::RelayTooLarge);
+        }
+        if !is_short(&(&relay.environment, &relay.process)) {
+            return Err(MergeError::RelayLarge { what: TOO_MUCH_SAID });
         }
         let relay_cpu = relay.cpu.at(share.ended_after_ns);
         Ok(with(RunRecord { relay_cpu, encodings: relay.encodings, ..sum.finish() }, relay))
