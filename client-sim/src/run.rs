@@ -262,7 +262,10 @@ pub(crate) fn plan_within_rules(
 ) -> anyhow::Result<Workload> {
     let formats: Vec<_> =
         Format::core().chain([args.format]).chain(args.comparable_with.iter().copied()).collect();
-    let share = args.share.unwrap_or(Share::WHOLE);
+    // A relay needs to know what is published and when the plan ends; the script of a floor relay
+    // answers every request.
+    let needs_no_session = args.serve.is_some() && !args.floor;
+    let share = args.share.unwrap_or(if needs_no_session { Share::NOBODYS } else { Share::WHOLE });
     let mut workload = plan_share_over(scenario, corpus, seed, &formats, share).map_err(UsageError)?;
     check_spoken(args, &workload).map_err(UsageError)?;
     check_share(args, &workload).map_err(UsageError)?;

@@ -19,6 +19,9 @@ impl Share {
     /// All of a plan.
     pub const WHOLE: Share = Share { index: 0, of: NonZeroU16::MIN };
 
+    /// Nobody's: all publications, and of no session or subscription more than that it exists.
+    pub const NOBODYS: Share = Share { index: u16::MAX, of: NonZeroU16::MAX };
+
     /// The agent of a user.
     fn agent_of(self, user: usize) -> usize {
         user % usize::from(self.of.get())
@@ -137,6 +140,7 @@ mod tests {
         let share = |index, of| Ok(Share { index, of: NonZeroU16::new(of).unwrap() });
         assert_eq!("0/1".parse::<Share>(), share(0, 1));
         assert_eq!("65534/65535".parse::<Share>(), share(65_534, 65_535));
+        assert!(Share::NOBODYS.of.get() <= Share::NOBODYS.index, "no user is with it");
         for text in ["", "/", "0", "1/1", "0/0", "-1/2", "0/65536", "1/2/3", "a/b", "0 /2"] {
             assert!(text.parse::<Share>().unwrap_err().contains("expected I/N"), "{text}");
         }
