@@ -100,10 +100,13 @@ impl Collector for Scrape {
             ("run_state", "1 for the state of the run, 0 for the others"),
             RunState::ALL.iter().map(|state| (state.name(), i64::from(state.name() == run.state.name()))),
         )?;
-        let agents = |seen| i64::try_from(run.agents_in(seen).count()).unwrap_or(i64::MAX);
+        let agents = |seen| {
+            let relays = usize::from(run.relay == Some(seen));
+            i64::try_from(run.agents_in(seen).count() + relays).unwrap_or(i64::MAX)
+        };
         by_state(
             &mut encoder,
-            ("agents", "Agents by how far they are"),
+            ("agents", "Agents by how far they are, that of the relay among them"),
             Seen::ALL.into_iter().map(|seen| (seen.name(), agents(seen))),
         )?;
         let connections = i64::try_from(run.run.connections).unwrap_or(i64::MAX);
@@ -181,6 +184,7 @@ mod tests {
     fn every_agent_state_and_bucket_is_exported() {
         let mut run = Overview::open(3);
         run.agents[1] = Seen::In(agents::Phase::Running);
+        run.relay = Some(Seen::In(agents::Phase::Running));
         run.run = LiveCounts { connections: 7, sent: 11, deliveries: 13, ..LiveCounts::default() };
         run.run.latency.buckets[3] = 2;
         run.run.latency.buckets[18] = 1;
@@ -193,7 +197,7 @@ mod tests {
         for line in [
             "# TYPE nsim_agents gauge",
             "nsim_agents{state=\"missing\"} 2",
-            "nsim_agents{state=\"running\"} 1",
+            "nsim_agents{state=\"running\"} 2",
             "nsim_agents{state=\"published\"} 0",
             "nsim_run_state{state=\"open\"} 1",
             "nsim_run_state{state=\"aborted\"} 0",
