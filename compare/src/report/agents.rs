@@ -26,7 +26,10 @@ struct Fact {
     differs: fn(f64, f64) -> bool,
 }
 
-const FACTS: [Fact; 4] = [
+/// Drifts below this one are a hundred parts in a million of ten seconds, as of any clock.
+const DRIFT_MS: f64 = 1.0;
+
+const FACTS: [Fact; 5] = [
     Fact {
         heading: "start late ms",
         of: |agent| Some(agent.started_late_ns as f64 / 1e6),
@@ -46,6 +49,14 @@ const FACTS: [Fact; 4] = [
         heading: "lost deliveries",
         of: |agent| Some(agent.deliveries_lost as f64),
         differs: |own, usual| own > 2.0 * usual,
+    },
+    Fact {
+        heading: "clock drift ms",
+        of: |agent| {
+            let clock = agent.clock?;
+            Some(clock.drift_ns.unsigned_abs().saturating_sub(clock.drift_bound_ns) as f64 / 1e6)
+        },
+        differs: |own, usual| own > usual + DRIFT_MS,
     },
 ];
 
@@ -81,8 +92,8 @@ impl LoadView<'_> {
         let rows: Vec<Vec<String>> = apart.iter().map(row).collect();
         let note = format!(
             "An agent stands here when in a block it began over {LATE_MS} ms after the others, used over {:.0} % of its cores \
-             where the others did not, had a send lag p99 of over twice theirs and {LAG_MS} ms more, or lost over twice as \
-             many deliveries. In brackets are the others, by their median; figures are of the block with the largest \
+             where the others did not, had a send lag p99 of over twice theirs and {LAG_MS} ms more, lost over twice as many \
+             deliveries, or had a clock that certainly drifted {DRIFT_MS} ms further from the coordinator's. In brackets are the others, by their median; figures are of the block with the largest \
              difference.",
             SATURATED_ABOVE * 100.0
         );

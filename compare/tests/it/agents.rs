@@ -1,6 +1,6 @@
 //! Agents that differ from the others of their run stand in the report, and others do not.
 
-use measure::{AgentRecord, RunRecord, UsableCores};
+use measure::{AgentRecord, ClockRecord, RunRecord, UsableCores};
 
 use crate::common::{PLAIN, record, result};
 use compare::{ResultFile, report};
@@ -17,9 +17,13 @@ fn agent(index: u16) -> AgentRecord {
         cores: Some(1),
         send_lag_ns_p99: Some(200_000),
         deliveries_lost: 0,
-        clock: None,
+        clock: drifted(200_000),
         environment: None,
     }
+}
+
+fn drifted(drift_ns: i64) -> Option<ClockRecord> {
+    Some(ClockRecord { start_bound_ns: 50_000, drift_ns, drift_bound_ns: 100_000 })
 }
 
 /// A result over four agents, changed in the first block of each cell.
@@ -62,6 +66,7 @@ fn agents_that_are_alike_have_no_row() {
         |agent| agent.started_late_ns = 400_000_000,
         |agent| agent.send_lag_ns_p99 = Some(50_000_000),
         |agent| agent.deliveries_lost = 9,
+        |agent| agent.clock = drifted(90_000_000),
         |agent| agent.send_lag_ns_p99 = None,
         |agent| agent.cores = None,
     ] {
@@ -71,6 +76,8 @@ fn agents_that_are_alike_have_no_row() {
         (|agent| agent.started_late_ns = 20_000_000) as fn(&mut AgentRecord),
         |agent| agent.client_cpu.total_ns = 1_800_000_000,
         |agent| agent.send_lag_ns_p99 = Some(1_190_000),
+        |agent| agent.clock = drifted(1_100_000),
+        |agent| agent.clock = None,
         |agent| agent.send_lag_ns_p99 = None,
     ] {
         assert_eq!(rows(&result_with(|agents| near(&mut agents[2]))), [""; 0], "within the criterion");
@@ -82,11 +89,12 @@ fn an_agent_that_differs_has_a_row_with_what_differs_alone() {
     for (change, row) in [
         (
             (|agent| agent.started_late_ns = 41_000_000) as fn(&mut AgentRecord),
-            "| 2 | 3 of 18 | 41 (0.3) | – | – | – |",
+            "| 2 | 3 of 18 | 41 (0.3) | – | – | – | – |",
         ),
-        (|agent| agent.client_cpu.total_ns = 1_900_000_000, "| 2 | 3 of 18 | – | 95 (25) | – | – |"),
-        (|agent| agent.send_lag_ns_p99 = Some(1_300_000), "| 2 | 3 of 18 | – | – | 1.3 (0.2) | – |"),
-        (|agent| agent.deliveries_lost = 1, "| 2 | 3 of 18 | – | – | – | 1 (0) |"),
+        (|agent| agent.client_cpu.total_ns = 1_900_000_000, "| 2 | 3 of 18 | – | 95 (25) | – | – | – |"),
+        (|agent| agent.send_lag_ns_p99 = Some(1_300_000), "| 2 | 3 of 18 | – | – | 1.3 (0.2) | – | – |"),
+        (|agent| agent.deliveries_lost = 1, "| 2 | 3 of 18 | – | – | – | 1 (0) | – |"),
+        (|agent| agent.clock = drifted(-1_300_000), "| 2 | 3 of 18 | – | – | – | – | 1.2 (0.1) |"),
     ] {
         assert_eq!(rows(&result_with(|agents| change(&mut agents[2]))), [row]);
     }
@@ -95,7 +103,10 @@ fn an_agent_that_differs_has_a_row_with_what_differs_alone() {
         agents[0].started_late_ns = 30_000_000;
         agents[0].deliveries_lost = 2;
     }));
-    assert_eq!(two, ["| 0 | 3 of 18 | 30 (0.3) | – | – | 2 (0) |", "| 3 | 3 of 18 | – | – | – | 7 (0) |"]);
+    assert_eq!(
+        two,
+        ["| 0 | 3 of 18 | 30 (0.3) | – | – | 2 (0) | – |", "| 3 | 3 of 18 | – | – | – | 7 (0) | – |"]
+    );
 }
 
 #[test]
@@ -108,5 +119,5 @@ fn of_two_agents_the_worse_differs_and_one_alone_never_does() {
         })
     };
     assert_eq!(rows(&some(1)), [""; 0]);
-    assert_eq!(rows(&some(2)), ["| 0 | 18 of 18 | – | – | – | 5 (0) |"]);
+    assert_eq!(rows(&some(2)), ["| 0 | 18 of 18 | – | – | – | 5 (0) | – |"]);
 }
