@@ -92,15 +92,15 @@ pub async fn attend<P: Player>(
         tell: None,
         mismatched: 0,
     };
-    let lost = link.lost();
-    tokio::pin!(lost);
+    let ends = link.ends();
+    tokio::pin!(ends);
     let (mut is_lost, mut is_interrupted) = (false, false);
     loop {
         tokio::select! {
             biased;
-            () = lost.as_mut(), if !is_lost => {
+            error = ends.as_mut(), if !is_lost => {
                 is_lost = true;
-                attendee.agent.lost(now_ns(), "the connection to the NATS server is lost".to_owned());
+                attendee.agent.lost(now_ns(), error.to_string());
             }
             () = interrupt.as_mut(), if !is_interrupted => {
                 is_interrupted = true;
@@ -173,11 +173,19 @@ async fn join(attendance: &Attendance) -> Result<(Link, Names, Claim), NatsError
     }
     let link = reach(server, &format!("agent {index} of {of}, run {run}")).await?;
     tracing::info!("waits for run {run}");
-    let jetstream = link.jetstream();
-    let (bucket, spec) = tokio::select! {
-        found = find(&jetstream, run) => found?,
-        () = link.lost() => return Err(NatsError::Lost),
+    let (names, claim) = tokio::select! {
+        claimed = claim(&link, attendance) => claimed?,
+        error = link.ends() => return Err(error),
     };
+    Ok((link, names, claim))
+}
+
+/// Waits for the run and claims the slot.
+async fn claim(
+    link: &Link,
+    Attendance { run, index, of, policy, .. }: &Attendance,
+) -> Result<(Names, Claim), NatsError> {
+    let (bucket, spec) = find(&link.jetstream(), run).await?;
     if let Some(reason) = policy.refuses_run(&spec, *of) {
         return Err(NatsError::Refused(reason));
     }
@@ -192,7 +200,7 @@ async fn join(attendance: &Attendance) -> Result<(Link, Names, Claim), NatsError
         }
         _ => NatsError::server("claim a slot")(error.into()),
     })?;
-    Ok((link, Names::new(&spec), claim))
+    Ok((Names::new(&spec), claim))
 }
 
 /// Connects, and waits for a server that starts later.
@@ -201,6 +209,7 @@ pub(super) async fn reach(server: &Server, name: &str) -> Result<Link, NatsError
     loop {
         match server.connect(name).await {
             Ok(link) => return Ok(link),
+            Err(error @ NatsError::Connect { is_final: true, .. }) => return Err(error),
             Err(error) if since.elapsed() > SERVER_STARTS_WITHIN => return Err(error),
             Err(error) => tracing::debug!("{error}"),
         }

@@ -235,6 +235,19 @@ impl Desk {
         overview: watch::Sender<Overview>,
     ) -> Result<Desk, NatsError> {
         let link = server.connect(&format!("coordinator, run {}", spec.run)).await?;
+        let ends = link.ends();
+        tokio::select! {
+            desk = Desk::open_over(link, spec, events, overview) => desk,
+            error = ends => Err(error),
+        }
+    }
+
+    async fn open_over(
+        link: Link,
+        spec: Spec,
+        events: Option<PathBuf>,
+        overview: watch::Sender<Overview>,
+    ) -> Result<Desk, NatsError> {
         let jetstream = link.jetstream();
         let bucket = bucket(&jetstream).await?;
         let stream = records(&jetstream).await?;
@@ -281,18 +294,19 @@ impl Desk {
     /// Coordinates until the caller is done with the run. Returns how many messages of other runs
     /// were dropped.
     async fn serve(mut self, mut asks: mpsc::UnboundedReceiver<Ask>) -> u64 {
-        let lost = self.link.lost();
-        tokio::pin!(lost);
-        let mut is_lost = false;
+        let ends = self.link.ends();
+        tokio::pin!(ends);
+        let (mut has_ended, mut is_lost) = (false, false);
         loop {
             self.obey().await;
             self.show();
             self.answer(is_lost).await;
             let is_over = self.coordinator.aborted().is_some();
             tokio::select! {
-                () = lost.as_mut(), if !is_lost => {
-                    is_lost = true;
-                    self.coordinator.abort("the connection to the NATS server is lost".to_owned());
+                error = ends.as_mut(), if !has_ended => {
+                    has_ended = true;
+                    is_lost = matches!(error, NatsError::Lost);
+                    self.coordinator.abort(error.to_string());
                 }
                 ask = asks.recv() => match ask {
                     Some(Ask::Ready(answer)) => self.waiting.ready = Some(answer),

@@ -120,7 +120,7 @@ pub async fn fetch_corpus(
     };
     tokio::select! {
         fetched = fetching => fetched,
-        () = link.lost() => Err(NatsError::Lost),
+        error = link.ends() => Err(error),
     }
 }
 

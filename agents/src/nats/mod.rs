@@ -8,10 +8,21 @@ mod attend;
 mod coordinate;
 mod files;
 
-use std::{future::Future, net::IpAddr, path::PathBuf, time::Duration};
+use std::{
+    error::Error,
+    fmt::Display,
+    future::Future,
+    io,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use async_nats::{Client, ConnectOptions, Event, HeaderMap, Message, ServerAddr, jetstream};
-use tokio::sync::watch;
+use async_nats::{
+    Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, HeaderMap, Message, ServerAddr,
+    ServerError, jetstream,
+};
+use tokio::{fs, sync::watch};
 
 pub use self::{
     attend::{Attendance, attend},
@@ -55,7 +66,7 @@ pub struct Server {
     pub url: String,
     /// File of credentials (JWT and seed).
     pub credentials: Option<PathBuf>,
-    /// File of certificates to trust beside the system's, as PEM.
+    /// File of certificates to trust instead of the system's, as PEM.
     pub ca: Option<PathBuf>,
 }
 
@@ -70,7 +81,12 @@ pub enum NatsError {
         server: String,
         /// What the client says.
         reason: String,
+        /// Whether a later attempt fails, too: a file, a certificate or the user is refused.
+        is_final: bool,
     },
+    /// The server keeps the user from a subject.
+    #[error("the NATS server denies its user what the run needs: {0}")]
+    Denied(String),
     /// The server does not do what is asked.
     #[error("the NATS server: {what}: {reason}")]
     Server {
@@ -101,10 +117,30 @@ impl NatsError {
     }
 }
 
+/// Why a connection is of no further use.
+#[derive(Debug, Clone)]
+enum End {
+    Lost,
+    /// What the server says.
+    Denied(String),
+}
+
+impl End {
+    fn of(event: Event) -> Option<End> {
+        match event {
+            Event::Disconnected | Event::Closed => Some(End::Lost),
+            Event::ServerError(ServerError::Other(what)) if what.starts_with("Permissions Violation") => {
+                Some(End::Denied(what))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// A connection that is never made again.
 struct Link {
     client: Client,
-    is_lost: watch::Receiver<bool>,
+    end: watch::Receiver<Option<End>>,
 }
 
 impl Server {
@@ -120,47 +156,81 @@ impl Server {
         let address = address.map_err(|error| NatsError::Connect {
             server: "address".to_owned(),
             reason: error.to_string(),
+            is_final: true,
         })?;
         // Not the URL, which may have a password.
         let place = format!("{}:{}", address.host(), address.port());
-        let failed = |reason: String| NatsError::Connect { server: place.clone(), reason };
-        let (tell, is_lost) = watch::channel(false);
+        let failed = |reason, is_final| NatsError::Connect { server: place.clone(), reason, is_final };
+        let (tell, end) = watch::channel(None);
+        let options = self.options(&address).await.map_err(|reason| failed(reason, true))?;
+        let options = options.name(name).event_callback(move |event| {
+            if let Some(end) = End::of(event) {
+                tell.send_replace(Some(end));
+            }
+            std::future::ready(())
+        });
+        let connected = options.connect(address).await;
+        let client = connected.map_err(|error| failed(error.to_string(), is_final(&error)))?;
+        Ok(Link { client, end })
+    }
+
+    /// How to be let in.
+    async fn options(&self, address: &ServerAddr) -> Result<ConnectOptions, String> {
         let mut options = ConnectOptions::new()
-            .name(name)
             .require_tls(self.url.starts_with("tls://"))
             .subscription_capacity(WAITING)
             .request_timeout(Some(ANSWERS_WITHIN))
             // 0 would mean without end.
-            .max_reconnects(1)
-            .event_callback(move |event| {
-                if matches!(event, Event::Disconnected | Event::Closed) {
-                    tell.send_replace(true);
-                }
-                std::future::ready(())
-            });
+            .max_reconnects(1);
         // The client itself does not take them from the address.
         if let (Some(user), Some(password)) = (address.username(), address.password()) {
             options = options.user_and_password(user.to_owned(), password.to_owned());
         }
         if let Some(file) = &self.credentials {
-            let with = options.credentials_file(file).await;
-            options = with.map_err(|error| failed(format!("{}: {error}", file.display())))?;
+            options = options.credentials(&read(file).await?).map_err(|error| named(file, error))?;
         }
         if let Some(file) = &self.ca {
+            // The client takes a file without any, and then trusts nobody.
+            if !read(file).await?.contains("-----BEGIN CERTIFICATE-----") {
+                return Err(named(file, "it has no certificate as PEM"));
+            }
             options = options.add_root_certificates(file.clone());
         }
-        let client = options.connect(address).await.map_err(|error| failed(error.to_string()))?;
-        Ok(Link { client, is_lost })
+        Ok(options)
+    }
+}
+
+async fn read(file: &Path) -> Result<String, String> {
+    fs::read_to_string(file).await.map_err(|error| named(file, error))
+}
+
+fn named(file: &Path, reason: impl Display) -> String {
+    format!("{}: {reason}", file.display())
+}
+
+/// Whether a later attempt fails, too. A server that starts later is no such case.
+fn is_final(error: &ConnectError) -> bool {
+    match error.kind() {
+        ConnectErrorKind::Dns | ConnectErrorKind::TimedOut | ConnectErrorKind::MaxReconnects => false,
+        // A certificate that is refused.
+        ConnectErrorKind::Io => {
+            let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+            source.is_some_and(|error| error.kind() == io::ErrorKind::InvalidData)
+        }
+        _ => true,
     }
 }
 
 impl Link {
-    /// Completes once the connection is lost.
-    fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut is_lost = self.is_lost.clone();
+    /// Completes once the connection is of no further use, with the reason.
+    fn ends(&self) -> impl Future<Output = NatsError> + Send + use<> {
+        let mut end = self.end.clone();
         async move {
-            // A sender that is gone is a client that is gone.
-            let _ = is_lost.wait_for(|lost| *lost).await;
+            match end.wait_for(Option::is_some).await.as_deref() {
+                Ok(Some(End::Denied(what))) => NatsError::Denied(what.clone()),
+                // A sender that is gone is a client that is gone.
+                _ => NatsError::Lost,
+            }
         }
     }
 
