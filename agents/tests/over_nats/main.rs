@@ -4,6 +4,7 @@
 
 mod coordinator;
 mod files;
+mod secure;
 
 use std::{
     fs,
