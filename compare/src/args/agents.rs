@@ -40,7 +40,7 @@ pub(crate) struct Meeting {
     /// File of credentials for the NATS server
     #[arg(long, value_name = "FILE")]
     pub(crate) nats_creds: Option<PathBuf>,
-    /// Root certificates (PEM) to trust for tls:// beside the system's
+    /// Root certificates (PEM) to trust for tls:// instead of the platform's
     #[arg(long, value_name = "FILE")]
     pub(crate) nats_ca: Option<PathBuf>,
 }
@@ -82,7 +82,7 @@ pub(crate) struct OverAgents {
     /// File of credentials for the NATS server
     #[arg(long, requires = "nats", value_name = "FILE")]
     pub(crate) nats_creds: Option<PathBuf>,
-    /// Root certificates (PEM) to trust for tls:// beside the system's
+    /// Root certificates (PEM) to trust for tls:// instead of the platform's
     #[arg(long, requires = "nats", value_name = "FILE")]
     pub(crate) nats_ca: Option<PathBuf>,
     /// Serve what is seen of the run at http://HOST:PORT/metrics while it lasts, for Prometheus;
