@@ -387,9 +387,9 @@ mod tests {
         let mut agent = agent();
         assert_eq!(agent.command(2 * MS, Command::Prepare(Box::new(block()))), Reply::Accepted);
         agent.prepared(facts());
-        assert_eq!(agent.command(3 * MS, Command::Start { at_ns: 600 * MS }), Reply::Accepted);
-        assert_eq!(agent.ping(590 * MS, Ping { seq: 2 }).phase, Phase::Armed);
-        assert_eq!(agent.ping(600 * MS, Ping { seq: 3 }).phase, Phase::Running);
+        assert_eq!(agent.command(3 * MS, Command::Start { at_ns: 610 * MS }), Reply::Accepted);
+        assert_eq!(agent.ping(600 * MS, Ping { seq: 2 }).phase, Phase::Armed);
+        assert_eq!(agent.ping(610 * MS, Ping { seq: 3 }).phase, Phase::Running);
         assert_eq!(outputs(&mut agent).len(), 2, "prepare and start");
         agent
     }
@@ -430,10 +430,10 @@ mod tests {
     #[test]
     fn silence_stops_the_load_and_the_agent() {
         let mut agent = running();
-        assert_eq!(agent.wakes_ns(), 1_200 * MS);
-        agent.tick(1_199 * MS);
+        assert_eq!(agent.wakes_ns(), 1_210 * MS);
+        agent.tick(1_209 * MS);
         assert_eq!(agent.phase(), Phase::Running);
-        agent.tick(1_200 * MS);
+        agent.tick(1_210 * MS);
         assert_eq!(outputs(&mut agent), [Output::Stop]);
         agent.ended(1_250 * MS, Ok(Ending { exit_code: Some(5), ..ending() }));
         let unpublished = Some((block().key(), Ending { exit_code: Some(5), ..ending() }));
@@ -499,8 +499,8 @@ mod tests {
         let (mut agent, reply) = start(relay_block());
         assert_eq!(reply, Reply::Accepted);
         agent.prepared(facts());
-        assert_eq!(agent.command(2 * MS, Command::Start { at_ns: 600 * MS }), Reply::Accepted);
-        agent.ping(600 * MS, Ping { seq: 1 });
+        assert_eq!(agent.command(2 * MS, Command::Start { at_ns: 610 * MS }), Reply::Accepted);
+        agent.ping(610 * MS, Ping { seq: 1 });
         outputs(&mut agent);
         assert_eq!(agent.command(700 * MS, Command::StopRelay), Reply::Accepted);
         assert_eq!((outputs(&mut agent), agent.phase()), (vec![Output::Stop], Phase::Running));
@@ -518,10 +518,10 @@ mod tests {
     fn commands_out_of_order_are_refused() {
         let start = Command::Start { at_ns: 1_000 * MS };
         assert!(matches!(agent().command(2 * MS, start.clone()), Reply::Refused(_)));
-        assert!(matches!(running().command(601 * MS, start), Reply::Refused(_)));
-        assert!(matches!(running().command(601 * MS, Command::Leave), Reply::Refused(_)));
+        assert!(matches!(running().command(611 * MS, start), Reply::Refused(_)));
+        assert!(matches!(running().command(611 * MS, Command::Leave), Reply::Refused(_)));
         let again = Command::Prepare(Box::new(block()));
-        assert!(matches!(running().command(601 * MS, again.clone()), Reply::Refused(_)));
+        assert!(matches!(running().command(611 * MS, again.clone()), Reply::Refused(_)));
         let mut done = running();
         done.ended(700 * MS, Ok(ending()));
         done.published();
@@ -529,8 +529,8 @@ mod tests {
     }
 
     #[test]
-    fn a_start_too_near_or_too_far_is_refused() {
-        for (at_ns, fine) in [(0, false), (501, false), (502, true), (60_002, true), (60_003, false)] {
+    fn a_start_too_near_for_its_player_or_too_far_is_refused() {
+        for (at_ns, fine) in [(0, false), (601, false), (602, true), (60_002, true), (60_003, false)] {
             let mut agent = agent();
             agent.command(2 * MS, Command::Prepare(Box::new(block())));
             agent.prepared(facts());

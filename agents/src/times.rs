@@ -28,8 +28,9 @@ pub(crate) const PREPARE_NS: u64 = 300 * S;
 /// From the command to the start.
 pub(crate) const START_AHEAD_NS: u64 = 2_500 * MS;
 
-/// Least wait that an agent accepts: its player refuses less.
-pub(crate) const LEAST_WAIT_NS: u64 = 500 * MS;
+/// Least wait that an agent accepts: its player refuses less than 500 ms, and hears of the start
+/// through a pipe after the agent has confirmed it.
+pub(crate) const LEAST_WAIT_NS: u64 = 600 * MS;
 
 /// Longest wait that an agent accepts.
 pub(crate) const FURTHEST_START_NS: u64 = 60 * S;
