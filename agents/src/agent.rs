@@ -7,7 +7,7 @@ use measure::LiveCounts;
 use crate::{
     message::{Claim, Command, Facts, Phase, Ping, Pong, Reply, bounded},
     spec::{Block, BlockKey, Identity, Spec},
-    times::{FIRST_PING_NS, FURTHEST_START_NS, LEAST_WAIT_NS, SILENCE_NS, STOP_NS},
+    times::{FIRST_PING_NS, FURTHEST_START_NS, LEAST_WAIT_NS, PUBLISH_NS, SILENCE_NS, STOP_NS},
 };
 
 /// What an agent's own command line allows, whatever a coordinator says.
@@ -99,7 +99,7 @@ pub enum Left {
     Stopped {
         /// Why.
         reason: String,
-        /// A record that could not be published, and its block.
+        /// A record that the stream did not confirm, and its block.
         unpublished: Option<(BlockKey, Ending)>,
     },
 }
@@ -117,6 +117,8 @@ pub struct Agent {
     start_ns: u64,
     /// The player runs.
     playing: bool,
+    /// A record that the stream has not confirmed, and its block.
+    unpublished: Option<(BlockKey, Ending)>,
     heard_ns: u64,
     has_heard: bool,
     stopping: Option<Stopping>,
@@ -129,7 +131,6 @@ struct Stopping {
     by_ns: u64,
     /// Whether a coordinator is left to fetch a record.
     publishes: bool,
-    unpublished: Option<(BlockKey, Ending)>,
     has_left: bool,
 }
 
@@ -145,6 +146,7 @@ impl Agent {
             counts: None,
             start_ns: 0,
             playing: false,
+            unpublished: None,
             heard_ns: now_ns,
             has_heard: false,
             stopping: None,
@@ -267,17 +269,17 @@ impl Agent {
         }
         let Some(key) = self.block else { return };
         if let Some(stopping) = &mut self.stopping {
-            match ending {
-                Ok(ending) if stopping.publishes => self.outputs.push_back(Output::Publish(key, ending)),
-                Ok(ending) => stopping.unpublished = Some((key, ending)),
-                Err(_) => {}
+            stopping.by_ns = now_ns.saturating_add(PUBLISH_NS);
+            let publishes = stopping.publishes;
+            if let Ok(ending) = ending {
+                self.publish(key, ending, publishes);
             }
             return self.leave_stopped();
         }
         match ending {
             Ok(ending) if self.phase == Phase::Running => {
                 self.phase = Phase::Drained;
-                self.outputs.push_back(Output::Publish(key, ending));
+                self.publish(key, ending, true);
             }
             Ok(ending) => {
                 self.stop(
@@ -290,11 +292,21 @@ impl Agent {
         }
     }
 
+    /// Keeps a record until the stream has confirmed it.
+    fn publish(&mut self, key: BlockKey, ending: Ending, publishes: bool) {
+        if publishes {
+            self.outputs.push_back(Output::Publish(key, ending.clone()));
+        }
+        self.unpublished = Some((key, ending));
+    }
+
     /// The stream holds the record.
     pub fn published(&mut self) {
+        self.unpublished = None;
         if self.phase == Phase::Drained {
             self.phase = Phase::Published;
         }
+        self.leave_stopped();
     }
 
     /// The coordinator ended the run.
@@ -303,7 +315,8 @@ impl Agent {
         self.leave_stopped();
     }
 
-    /// Server or coordinator are lost, or the agent itself was interrupted.
+    /// Server or coordinator are lost, the stream refuses the record, or the agent itself was
+    /// interrupted.
     pub fn lost(&mut self, now_ns: u64, reason: String) {
         self.stop(now_ns, reason, false);
         self.leave_stopped();
@@ -321,10 +334,10 @@ impl Agent {
             };
             self.lost(now_ns, reason);
         }
-        if let Some(stopping) = &self.stopping
+        if let Some(stopping) = &mut self.stopping
             && now_ns >= stopping.by_ns
         {
-            self.playing = false;
+            (self.playing, stopping.publishes) = (false, false);
             self.leave_stopped();
         }
     }
@@ -347,20 +360,22 @@ impl Agent {
         }
         let by_ns = now_ns.saturating_add(STOP_NS);
         let reason = bounded(reason);
-        self.stopping = Some(Stopping { reason, by_ns, publishes, unpublished: None, has_left: false });
+        self.stopping = Some(Stopping { reason, by_ns, publishes, has_left: false });
         self.phase = Phase::Stopped;
         if self.playing {
             self.outputs.push_back(Output::Stop);
         }
     }
 
-    /// Leaves once the player has ended. What failed by itself stays until its coordinator knows.
+    /// Leaves once the player has ended and its record is published. What failed by itself stays
+    /// until its coordinator knows.
     fn leave_stopped(&mut self) {
         if let Some(stopping) = &mut self.stopping
             && !self.playing
+            && !(stopping.publishes && self.unpublished.is_some())
             && !std::mem::replace(&mut stopping.has_left, true)
         {
-            let (reason, unpublished) = (stopping.reason.clone(), stopping.unpublished.take());
+            let (reason, unpublished) = (stopping.reason.clone(), self.unpublished.take());
             self.outputs.push_back(Output::Leave(Left::Stopped { reason, unpublished }));
         }
     }
@@ -448,8 +463,43 @@ mod tests {
         agent.aborted(700 * MS, "agent 1 is lost".to_owned());
         assert_eq!(outputs(&mut agent), [Output::Stop]);
         agent.ended(710 * MS, Ok(ending()));
+        assert_eq!(outputs(&mut agent), [Output::Publish(block().key(), ending())]);
+        agent.published();
         let left = Left::Stopped { reason: "agent 1 is lost".to_owned(), unpublished: None };
-        assert_eq!(outputs(&mut agent), [Output::Publish(block().key(), ending()), Output::Leave(left)]);
+        assert_eq!(outputs(&mut agent), [Output::Leave(left)]);
+    }
+
+    #[test]
+    fn a_record_that_the_stream_does_not_confirm_is_kept() {
+        let left = |reason: &str| {
+            let unpublished = Some((block().key(), ending()));
+            [Output::Leave(Left::Stopped { reason: reason.to_owned(), unpublished })]
+        };
+        let publishing = || {
+            let mut agent = running();
+            agent.ended(700 * MS, Ok(ending()));
+            assert_eq!(outputs(&mut agent), [Output::Publish(block().key(), ending())]);
+            agent
+        };
+        let mut lost = publishing();
+        lost.lost(710 * MS, "disconnected".to_owned());
+        assert_eq!(outputs(&mut lost), left("disconnected"));
+        let mut late = publishing();
+        late.aborted(710 * MS, "agent 1 is lost".to_owned());
+        assert_eq!((outputs(&mut late), late.wakes_ns()), (vec![], 1_710 * MS), "it may yet be confirmed");
+        late.tick(1_710 * MS);
+        assert_eq!(outputs(&mut late), left("agent 1 is lost"));
+        let mut stopped = running();
+        stopped.aborted(700 * MS, "agent 1 is lost".to_owned());
+        stopped.ended(1_600 * MS, Ok(ending()));
+        outputs(&mut stopped);
+        assert_eq!(stopped.wakes_ns(), 2_600 * MS, "the way to the stream has a second of its own");
+        stopped.lost(1_700 * MS, "disconnected".to_owned());
+        assert_eq!(outputs(&mut stopped), left("agent 1 is lost"));
+        let mut published = publishing();
+        published.published();
+        published.lost(710 * MS, "disconnected".to_owned());
+        assert!(matches!(&outputs(&mut published)[..], [Output::Leave(Left::Stopped { unpublished: None, .. })]));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::{
     overview::Seen,
     spec::{Block, Spec},
     testing::{block, facts, policy, relay_block, spec},
+    times::{PARTIAL_NS, SILENCE_NS, STOP_NS},
 };
 
 const MS: u64 = 1_000_000;
@@ -51,6 +52,7 @@ enum Event {
     Aborted(u16, String),
     Prepared(u16),
     Ended(u16),
+    Published(u16, Ending),
     Fetched(u16, Option<Ending>),
 }
 
@@ -70,7 +72,8 @@ struct Machine {
     ended_ns: Option<u64>,
     told_to_stop_ns: Option<u64>,
     left: Option<Left>,
-    published: Option<Ending>,
+    /// The record in the stream, and when it came there.
+    published: Option<(u64, Ending)>,
 }
 
 impl Machine {
@@ -92,6 +95,7 @@ struct World {
     bodies: Vec<Option<Event>>,
     coordinator: Coordinator,
     coordinator_is_there: bool,
+    server_is_there: bool,
     /// The players; a machine behind them starts the relay.
     of: u16,
     machines: Vec<Machine>,
@@ -103,8 +107,10 @@ struct World {
     wakes_ns: u64,
     /// What a player has counted when it ends.
     counts: fn(u16) -> LiveCounts,
-    /// The longest that a player takes to stop. Longer than [`crate::times::STOP_NS`] is too long.
+    /// The longest that a player takes to stop. Longer than [`STOP_NS`] is too long.
     stops_within_ms: u64,
+    /// The longest that a record takes to the stream.
+    publishes_within_ms: u64,
 }
 
 impl World {
@@ -144,6 +150,7 @@ impl World {
             coordinator: Coordinator::new(spec, 0),
             of,
             coordinator_is_there: true,
+            server_is_there: true,
             now_ns: 0,
             events: BinaryHeap::new(),
             bodies: Vec::new(),
@@ -155,6 +162,7 @@ impl World {
             wakes_ns: u64::MAX,
             counts: |index| LiveCounts { sent: 10 + u64::from(index), ..LiveCounts::default() },
             stops_within_ms: 1_500,
+            publishes_within_ms: 8,
             rng: ChaCha8Rng::seed_from_u64(rng.random()),
         };
         for index in 0..slots {
@@ -260,6 +268,10 @@ impl World {
                     agent.ended(now_ns, Ok(ending));
                 });
             }
+            Event::Published(index, ending) if self.server_is_there => {
+                self.machines[usize::from(index)].published = Some((now_ns, ending));
+                self.tell(index, |agent, _| agent.published());
+            }
             Event::Aborted(index, reason) => self.tell(index, |agent, now_ns| agent.aborted(now_ns, reason)),
             Event::Pinged(index, seq) => {
                 let mut pong = None;
@@ -290,6 +302,7 @@ impl World {
             Fault::Killed(index) => self.machines[usize::from(index)].is_there = false,
             Fault::Stopped(index) => self.machines[usize::from(index)].is_stopped = true,
             Fault::Server => {
+                self.server_is_there = false;
                 self.coordinator.abort("disconnected".to_owned());
                 for index in 0..u16::try_from(self.machines.len()).unwrap() {
                     self.tell(index, |agent, now_ns| agent.lost(now_ns, "disconnected".to_owned()));
@@ -341,8 +354,9 @@ impl World {
                     self.bodies.push(Some(Event::Ended(index)));
                 }
                 Output::Publish(_, ending) => {
-                    machine.published = Some(ending);
-                    machine.agent.published();
+                    let takes = self.rng.random_range(1..self.publishes_within_ms) * MS;
+                    self.events.push(Reverse((now_ns + takes, self.bodies.len())));
+                    self.bodies.push(Some(Event::Published(index, ending)));
                 }
                 Output::Leave(left) => machine.left = Some(left),
             }
@@ -374,7 +388,7 @@ impl World {
                 }
                 Order::Fetch { index, .. } => {
                     let stored = self.machines[usize::from(index)].published.clone();
-                    self.over_the_network(Event::Fetched(index, stored));
+                    self.over_the_network(Event::Fetched(index, stored.map(|(_, ending)| ending)));
                 }
                 Order::Abort { reason } if self.fault != Fault::Server => {
                     for index in 0..u16::try_from(self.machines.len()).unwrap() {
@@ -463,7 +477,7 @@ fn what_no_player_can_count_is_not_shown_and_does_no_harm() {
 fn an_agent_that_is_silent_is_shown_as_late_before_it_is_lost() {
     let mut world = World::new(1, 3, Fault::Stopped(2), 3 * S);
     world.run(&[block()]);
-    let last_heard_ns = world.aborted_ns.unwrap() - crate::times::SILENCE_NS;
+    let last_heard_ns = world.aborted_ns.unwrap() - SILENCE_NS;
     let late = |now_ns| world.coordinator.overview(now_ns).agents_in(Seen::Late).collect::<Vec<_>>();
     assert_eq!(late(last_heard_ns + 399 * MS), [0; 0], "two pings are not yet over");
     assert_eq!(late(last_heard_ns + 600 * MS), [2]);
@@ -549,11 +563,43 @@ fn a_loss_at_any_instant_ends_the_run_within_a_second_and_all_load_soon_after() 
             } else {
                 // It had no player, or its player had ended.
                 let unbegun = machine.began_ns.is_none();
-                assert!(unbegun || machine.published.is_some(), "{what}: agent {index} goes on");
+                assert!(unbegun || machine.ended_ns.is_some(), "{what}: agent {index} goes on");
             }
         }
     }
     for state in ["Claimed", "Prepared", "Armed", "Running"] {
+        assert!(aborted_in.contains(state), "no fault in {state}: {aborted_in:?}");
+    }
+}
+
+#[test]
+fn a_record_is_in_the_stream_while_it_is_looked_for_or_stays_with_its_agent() {
+    let mut aborted_in = std::collections::BTreeSet::new();
+    for seed in 0..400 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let faults = [Fault::Killed(1), Fault::Stopped(1), Fault::Server, Fault::Coordinator];
+        let fault = faults[usize::try_from(seed % 4).unwrap()];
+        let fault_ns = rng.random_range(4 * S..9 * S);
+        let mut world = World::new(seed, 3, fault, fault_ns);
+        world.publishes_within_ms = 1_300;
+        if !world.run(&[block()]).is_empty() {
+            continue;
+        }
+        if let [.., before, RunState::Aborted(_)] = &world.states[..] {
+            aborted_in.insert(format!("{before:?}"));
+        }
+        let looks_ns = world.aborted_ns.unwrap() + PARTIAL_NS;
+        for machine in [&world.machines[0], &world.machines[2]] {
+            let is_stored = |at_ns: u64| fault == Fault::Coordinator || at_ns <= looks_ns;
+            let is_stored = machine.published.as_ref().is_some_and(|(at_ns, _)| is_stored(*at_ns));
+            let is_kept = matches!(&machine.left, Some(Left::Stopped { unpublished: Some(_), .. }));
+            let told_ns = machine.told_to_stop_ns;
+            let in_time = |ended_ns| told_ns.is_none_or(|told_ns| ended_ns < told_ns + STOP_NS - MS);
+            let has_record = machine.ended_ns.is_some_and(in_time);
+            assert!(is_stored || is_kept || !has_record, "seed {seed}: {fault:?} at {} ms", fault_ns / MS);
+        }
+    }
+    for state in ["Armed", "Running", "Drained"] {
         assert!(aborted_in.contains(state), "no fault in {state}: {aborted_in:?}");
     }
 }

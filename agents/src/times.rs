@@ -41,5 +41,12 @@ pub(crate) const BOUND_NS: u64 = 5 * MS;
 /// For a player to stop and write its record.
 pub(crate) const STOP_NS: u64 = S;
 
+/// For that record to reach the stream.
+pub(crate) const PUBLISH_NS: u64 = S;
+
+/// From the end of a run that is aborted until the coordinator looks for records: agents hear of
+/// the end within 200 ms, or have lost the server.
+pub(crate) const PARTIAL_NS: u64 = STOP_NS + PUBLISH_NS + 200 * MS;
+
 /// A block's end beyond three times its duration: connections, timeouts, the record.
 pub(crate) const BLOCK_EXTRA_NS: u64 = 120 * S;

@@ -33,8 +33,8 @@ const SERVER_STARTS_WITHIN: Duration = Duration::from_secs(60);
 /// Between two looks for a server or a run.
 const LOOKS_EVERY: Duration = Duration::from_millis(250);
 
-/// For a record to reach the stream when the agent leaves.
-const PUBLISHES_WITHIN: Duration = Duration::from_secs(1);
+/// For the last answers when the agent leaves.
+const FLUSHES_WITHIN: Duration = Duration::from_secs(1);
 
 /// How often a record is published before the agent gives up; the stream keeps one.
 const ATTEMPTS: u32 = 3;
@@ -308,12 +308,8 @@ impl<P: Player> Attendee<'_, P> {
                     self.publishing = Some(Box::pin(publishing));
                 }
                 Output::Leave(left) => {
-                    if let Some(publishing) = self.publishing.take() {
-                        // The agent leaves anyway; a coordinator that misses the record says so.
-                        let _ = timeout(PUBLISHES_WITHIN, publishing).await;
-                    }
                     // The answer to the last command.
-                    let _ = timeout(PUBLISHES_WITHIN, self.link.client.flush()).await;
+                    let _ = timeout(FLUSHES_WITHIN, self.link.client.flush()).await;
                     if self.mismatched > 0 {
                         tracing::warn!("{} messages of other runs were dropped", self.mismatched);
                     }

@@ -30,7 +30,7 @@ use crate::{
     overview::Overview,
     player::now_ns,
     spec::{Block, BlockKey, Spec},
-    times::{SILENCE_NS, STOP_NS},
+    times::{PARTIAL_NS, SILENCE_NS},
 };
 
 /// Time for the run's last messages to leave.
@@ -460,10 +460,10 @@ impl Desk {
     }
 
     /// Passes on what agents published of the block that was aborted, once they have had their time
-    /// to stop.
+    /// to stop and to publish.
     async fn partial(&self, records: &mpsc::Sender<Arrival>) {
         let Some(key) = self.block else { return };
-        time::sleep(Duration::from_nanos(STOP_NS) + Duration::from_millis(200)).await;
+        time::sleep(Duration::from_nanos(PARTIAL_NS)).await;
         for index in 0..self.slots {
             let record = fetch(&self.stream, &self.names, key, index);
             match time::timeout(PARTIAL_WITHIN, record).await {
