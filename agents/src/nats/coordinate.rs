@@ -195,6 +195,7 @@ enum Answer {
     Unanswered { index: u16, nobody_listens: bool },
     Record { index: u16, record: Result<(), String> },
     UnansweredCommand { index: u16 },
+    Forgotten,
     Mismatched,
 }
 
@@ -267,7 +268,7 @@ impl Desk {
             });
         }
         // What a late agent of an earlier start published.
-        forget_records(&stream, &names).await?;
+        forget_records(&stream, names.results(None)).await?;
         let claims = bucket.watch_with_history(format!("{}.slot.*", spec.run)).await;
         let claims = claims.map_err(|error| NatsError::server("watch claims")(error.into()))?;
         let (states, writer) = write_states(bucket.clone(), state_key(&spec.run));
@@ -336,7 +337,10 @@ impl Desk {
     fn play(&mut self, block: &Block, answer: BlockAnswer) {
         if self.coordinator.aborted().is_none() {
             match self.coordinator.play(now_ns(), block) {
-                Ok(()) => self.block = Some(block.key()),
+                Ok(()) => {
+                    let last = self.block.replace(block.key()).map(|last| self.forget(last));
+                    self.requests.extend(last);
+                }
                 Err(error) => self.coordinator.abort(error.to_string()),
             }
         }
@@ -367,6 +371,7 @@ impl Desk {
             Answer::Record { index, record } => coordinator.fetched(now_ns(), index, record),
             Answer::Mismatched => self.mismatched += 1,
             Answer::UnansweredCommand { index } => coordinator.unanswered_command(index),
+            Answer::Forgotten => {}
         }
     }
 
@@ -434,6 +439,17 @@ impl Desk {
         })
     }
 
+    /// Has the server forget the records of a block that was played: it holds them in memory.
+    fn forget(&self, key: BlockKey) -> Asked {
+        let (stream, subjects) = (self.stream.clone(), self.names.results(Some(key)));
+        Box::pin(async move {
+            if let Err(error) = forget_records(&stream, subjects).await {
+                tracing::warn!("{error}");
+            }
+            Answer::Forgotten
+        })
+    }
+
     /// Answers who waits for what has come.
     async fn answer(&mut self, is_lost: bool) {
         if let Some(reason) = self.coordinator.aborted().map(str::to_owned) {
@@ -494,7 +510,7 @@ impl Desk {
         let _ = time::timeout(LEAVES_WITHIN, self.writer).await;
         let keys = format!("{}{}.>", self.bucket.prefix, self.names.run);
         let _ = time::timeout(LEAVES_WITHIN, self.bucket.stream.purge().filter(keys)).await;
-        let _ = time::timeout(LEAVES_WITHIN, forget_records(&self.stream, &self.names)).await;
+        let _ = time::timeout(LEAVES_WITHIN, forget_records(&self.stream, self.names.results(None))).await;
         if let Some(events) = self.events {
             let _ = time::timeout(LEAVES_WITHIN, events.remove()).await;
         }
@@ -580,8 +596,7 @@ async fn records(jetstream: &jetstream::Context) -> Result<Stream, NatsError> {
     made.map_err(|error| NatsError::server("make a stream")(error.into()))
 }
 
-async fn forget_records(stream: &Stream, names: &Names) -> Result<(), NatsError> {
-    let subjects = format!("nsim.v1.{}.result.>", names.run);
+async fn forget_records(stream: &Stream, subjects: String) -> Result<(), NatsError> {
     let purged = time::timeout(ANSWERS_WITHIN, stream.purge().filter(subjects)).await;
     let failed = NatsError::server("forget old records");
     match purged {

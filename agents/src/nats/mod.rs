@@ -267,6 +267,14 @@ impl Names {
         format!("nsim.v1.{}.result.{}.{}.{index}", self.run, key.round, key.position)
     }
 
+    /// The records of a block, or of all.
+    fn results(&self, of: Option<BlockKey>) -> String {
+        match of {
+            Some(key) => format!("nsim.v1.{}.result.{}.{}.*", self.run, key.round, key.position),
+            None => format!("nsim.v1.{}.result.>", self.run),
+        }
+    }
+
     fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(RUN_HEADER, self.header.as_str());

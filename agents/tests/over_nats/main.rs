@@ -268,6 +268,7 @@ fn process(url: &str, name: &str, index: u16, of: u16, before: &[&str]) -> Proce
 #[ignore = "needs nats-server"]
 async fn blocks_start_together_and_every_record_comes_once_over_nats() {
     let nats = nats(None);
+    let jetstream = jetstream::new(async_nats::connect(&nats.url).await.unwrap());
     for of in [1, 2, 7] {
         // The name is free again when a run has ended.
         let agents = agents(&nats.url, "run", of);
@@ -281,6 +282,8 @@ async fn blocks_start_together_and_every_record_comes_once_over_nats() {
             let spread_ns = starts.iter().max().unwrap() - starts.iter().min().unwrap();
             assert!(spread_ns <= 2 * bound_ns && bound_ns <= 5_000_000, "{spread_ns} {bound_ns}");
         }
+        let stream = jetstream.get_stream("NSIM").await.unwrap();
+        assert_eq!(stream.cached_info().state.messages, u64::from(of), "those of the block before are forgotten");
         assert_eq!(run.finish(), 0);
         finished(agents).await;
     }
