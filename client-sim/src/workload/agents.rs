@@ -51,7 +51,9 @@ pub struct Elsewhere {
     share: Share,
     /// Clients that read from several relays: they come first among the users.
     readers: usize,
-    /// When the last of these sessions ends, from the start.
+    /// When the first of these sessions is due, from the start.
+    pub(super) first: Option<Duration>,
+    /// When the last of them ends, from the start.
     pub(super) end: Duration,
     /// Whether any of them follows another.
     pub(super) follows: bool,
@@ -65,7 +67,8 @@ impl Elsewhere {
         let of = usize::from(share.of.get());
         let readers = scenario.fan_in.iter().map(|fan_in| fan_in.clients).sum();
         let made = vec![0; of];
-        (of > 1).then_some(Elsewhere { share, readers, end: Duration::ZERO, follows: false, made })
+        let (first, end, follows) = (None, Duration::ZERO, false);
+        (of > 1).then_some(Elsewhere { share, readers, first, end, follows, made })
     }
 
     /// Whether another agent has this connection, which is of no client with several relays.
@@ -76,6 +79,7 @@ impl Elsewhere {
     /// Adds the sessions of such a connection, due at these instants.
     pub(super) fn add(&mut self, connection: usize, request: &Request, due: &[Duration]) {
         let stay = Duration::from_millis(request.stay_ms.unwrap_or(0));
+        self.first = self.first.into_iter().chain(due.iter().copied()).min();
         self.end = due.iter().map(|at| *at + stay).fold(self.end, Duration::max);
         self.follows |= due.len() > 1 && matches!(request.arrival, Arrival::Closed { .. });
         if matches!(request.connect, Connect::Again | Connect::PerSession) {
@@ -220,8 +224,8 @@ mod tests {
                 let own = Workload::plan_share(&scenario, &corpus, 1, &[Format::JSON], share).unwrap();
                 assert_eq!(own.sha256(), whole.sha256(), "{name}");
                 assert_eq!(
-                    (own.last_due(), own.is_closed()),
-                    (whole.last_due(), whole.is_closed()),
+                    (own.first_due(), own.last_due(), own.is_closed()),
+                    (whole.first_due(), whole.last_due(), whole.is_closed()),
                     "{name}"
                 );
                 assert_eq!((own.users(), &own.publications), (whole.users(), &whole.publications), "{name}");

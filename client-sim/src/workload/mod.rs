@@ -457,7 +457,9 @@ impl Workload {
     /// When the first thing is due.
     pub fn first_due(&self) -> Duration {
         let publication = self.publications.first().map(|p| p.at);
-        publication.into_iter().chain(self.sessions.first().map(|s| s.at)).min().unwrap_or_default()
+        let elsewhere = self.elsewhere.as_ref().and_then(|others| others.first);
+        let firsts = [publication, self.sessions.first().map(|s| s.at), elsewhere];
+        firsts.into_iter().flatten().min().unwrap_or_default()
     }
 
     /// When the last thing is due.
