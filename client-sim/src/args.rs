@@ -167,9 +167,8 @@ pub struct Args {
 
     /// Start the relay of the plan at this address, for players of shares, and play nothing: print
     /// a line {"prepared": …} with its URL when it listens, read what it spends from the instant of
-    /// the line "start NANOSECONDS" on, stop it at the line "stop", and write that to --record.
-    /// Without a start, without an end of the players, or when the relay is lost nothing is
-    /// written.
+    /// the line "start NANOSECONDS" on, stop it at the line "stop" or at the end of the input, and
+    /// write that to --record. Without a start, or when the relay is lost, nothing is written.
     #[arg(
         long, value_name = "ADDRESS:PORT", requires_all = ["seed", "record"],
         conflicts_with_all = ["url", "relay_fault", "json"], hide_short_help = true

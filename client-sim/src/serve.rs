@@ -37,7 +37,7 @@ const OUTLIVES: Duration = Duration::from_millis(100);
 /// Runs `client-sim --serve`.
 ///
 /// # Errors
-/// When the relay does not start or is lost, or is told to stop before the end of the plan.
+/// When the relay does not start or is lost, or is told to stop before the start.
 pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
     run::over_links(args).map_err(UsageError)?;
     let (mut scenario, corpus, seed) = run::inputs(args).map_err(UsageError)?;
@@ -98,21 +98,27 @@ struct Host {
 }
 
 impl Host {
-    /// Waits for the start, and from the plan's last instant on for the stop.
+    /// Waits for the start, and until the stop, which is the end of the players: it comes before the
+    /// plan's last instant where each of them ended early.
     async fn watch(mut self, last: Duration) -> anyhow::Result<Seen> {
         let start = self.start().await?;
-        self.play_until(start - ASKED_AHEAD).await?;
+        self.wait_until(start - ASKED_AHEAD).await?;
         let totals = self.relay.totals();
         let allocations = self.relay.allocations();
         let memory = memory::resident(self.relay.pid).map(|resident| resident.now_bytes);
-        self.play_until(start).await?;
+        self.wait_until(start).await?;
         let begun = self.clock.read()?;
-        self.play_until(start + last).await?;
         let (mut cpu, mut every) = (CpuReadings::default(), READS_EVERY);
-        while self.stopped_before(Instant::now() + every).await?.is_none() {
+        let mut at = start + last;
+        loop {
+            let has_ended = self.stopped_before(at).await?.is_some();
             if cpu.add(nanos(start.elapsed()), self.clock.read()?.since(begun)) {
                 every *= 2;
             }
+            if has_ended {
+                break;
+            }
+            at = Instant::now() + every;
         }
         time::sleep(OUTLIVES).await;
         let peak = memory::resident(self.relay.pid).map(|resident| resident.peak_bytes);
@@ -146,11 +152,11 @@ impl Host {
         }
     }
 
-    /// Waits until an instant of the plan.
-    async fn play_until(&mut self, at: Instant) -> anyhow::Result<()> {
+    /// Waits until an instant before the load.
+    async fn wait_until(&mut self, at: Instant) -> anyhow::Result<()> {
         match self.stopped_before(at).await? {
             None => Ok(()),
-            Some(reason) => bail!("stopped before the end of the plan: {reason}"),
+            Some(reason) => bail!("stopped before the start: {reason}"),
         }
     }
 

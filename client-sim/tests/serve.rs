@@ -190,20 +190,49 @@ fn the_part_of_another_relay_makes_no_record() {
 }
 
 #[test]
-fn a_relay_that_is_lost_or_stopped_early_leaves_no_part() {
+fn a_relay_whose_players_all_end_early_is_part_of_their_record() {
+    let folder = TempDir::new().unwrap();
+    let (mut server, mut players) = prepared(&folder, &free(), &[]);
+    let start = start_at();
+    server.say(&start);
+    players.iter_mut().for_each(|player| player.say(&start));
+    std::thread::sleep(Duration::from_millis(1_300));
+    for mut player in players {
+        player.say("stop\n");
+        let (code, text) = player.end();
+        assert_eq!(code, Some(5), "{text}");
+    }
+    server.say("stop\n");
+    let (code, text) = server.end();
+    assert_eq!(code, Some(0), "{text}");
+    let records = ["0-2", "1-2"].map(|name| RunRecord::read(&folder.path().join(name)).unwrap());
+    let relay = RelayRecord::read(&folder.path().join("relay")).unwrap();
+    let merged = merged(records.to_vec(), &relay).unwrap();
+    assert!(matches!(merged.status, Status::Incomplete { .. }), "{:?}", merged.status);
+    assert!(merged.relay_cpu.is_some_and(|cpu| cpu.total_ns > 0), "{:?}", merged.relay_cpu);
+}
+
+#[test]
+fn a_relay_that_is_lost_or_stopped_before_the_start_leaves_no_part() {
     type Loss = fn(&mut Process);
-    let losses: [(Loss, &str); 3] = [
-        (|server| kill(relay_of(server), Signal::SIGKILL).unwrap(), "the relay was lost: its process ended"),
-        (|server| server.say("stop\n"), "stopped before the end of the plan: the coordinator said stop"),
-        (|server| server.stdin = None, "stopped before the end of the plan: standard input ended"),
+    // The start is 700 ms ahead; before it a player has no record.
+    let losses: [(Loss, u64, &str, i32); 3] = [
+        (
+            |server| kill(relay_of(server), Signal::SIGKILL).unwrap(),
+            1_300,
+            "the relay was lost: its process ended",
+            5,
+        ),
+        (|server| server.say("stop\n"), 100, "stopped before the start: the coordinator said stop", 1),
+        (|server| server.stdin = None, 100, "stopped before the start: standard input ended", 1),
     ];
-    for (lose, says) in losses {
+    for (lose, after_ms, says, of_players) in losses {
         let (folder, address) = (TempDir::new().unwrap(), free());
         let (mut server, mut players) = prepared(&folder, &address, &[]);
         let start = start_at();
         server.say(&start);
         players.iter_mut().for_each(|player| player.say(&start));
-        std::thread::sleep(Duration::from_millis(1_300));
+        std::thread::sleep(Duration::from_millis(after_ms));
         let since = Instant::now();
         lose(&mut server);
         let (code, text) = server.end();
@@ -213,7 +242,7 @@ fn a_relay_that_is_lost_or_stopped_early_leaves_no_part() {
         assert!(!folder.path().join("relay").exists());
         for player in players {
             let (code, text) = player.end();
-            assert_eq!(code, Some(5), "{text}");
+            assert_eq!(code, Some(of_players), "{text}");
         }
         TcpListener::bind(&address).expect("nobody listens there any more");
     }
