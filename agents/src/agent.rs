@@ -15,8 +15,8 @@ use crate::{
 pub struct Policy {
     /// URLs of relays that it may play against, each in full.
     pub targets: Vec<String>,
-    /// Most events per second that a block may ask for over all agents. A block that states no rate
-    /// is refused then.
+    /// Most events per second that a block may ask for by its rate. What its whole plan publishes,
+    /// the player judges.
     pub max_rate_per_s: Option<u32>,
     /// It starts the relay of each block, and plays against none.
     pub starts_relays: bool,
@@ -51,15 +51,8 @@ impl Policy {
         if self.targets.iter().find(same).is_none() {
             return Some(format!("this agent's command line does not allow the target {}", block.play.url));
         }
-        match (self.max_rate_per_s, block.play.rate_per_s) {
-            (Some(most), Some(rate)) if rate > most => {
-                Some(format!("{rate} events/s are above this agent's --max-rate {most}"))
-            }
-            (Some(_), None) => {
-                Some("the block states no rate, and this agent has a --max-rate: run with --rates".to_owned())
-            }
-            _ => None,
-        }
+        let (most, rate) = (self.max_rate_per_s?, block.play.rate_per_s?);
+        (rate > most).then(|| format!("{rate} events/s are above this agent's --max-rate {most}"))
     }
 }
 
@@ -531,10 +524,10 @@ mod tests {
         let mut fast = block();
         fast.play.rate_per_s = Some(101);
         assert!(refused(limited.clone(), fast.clone()).contains("--max-rate 100"));
-        fast.play.rate_per_s = None;
-        assert!(refused(limited.clone(), fast.clone()).contains("states no rate"));
-        fast.play.rate_per_s = Some(100);
-        assert_eq!(limited.refuses(&fast), None);
+        for judged_by_the_player in [None, Some(100)] {
+            fast.play.rate_per_s = judged_by_the_player;
+            assert_eq!(limited.refuses(&fast), None);
+        }
     }
 
     #[test]

@@ -204,7 +204,7 @@ async fn count(mut lines: impl AsyncBufRead + Unpin, counts: watch::Sender<LiveC
 /// The reason with how the player ended, which says more when it refused its arguments.
 async fn failed(child: &mut Child, reason: String) -> String {
     match timeout(Duration::from_secs(1), child.wait()).await {
-        Ok(Ok(status)) => format!("the player ended before it was prepared ({status})"),
+        Ok(Ok(status)) => format!("the player ended before it was prepared ({status}); its stderr says why"),
         _ => reason,
     }
 }

@@ -205,6 +205,11 @@ pub struct Args {
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<f64>,
 
+    /// Refuse a plan of which all shares together publish more events in any second, or that
+    /// publishes in a closed loop.
+    #[arg(long, value_name = "PER_SECOND", hide_short_help = true)]
+    pub max_rate: Option<u32>,
+
     /// How many seconds the relay may be silent, after the last event was due, before the rest
     /// counts as lost.
     #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]

@@ -269,6 +269,7 @@ pub(crate) fn plan_within_rules(
     let mut workload = plan_share_over(scenario, corpus, seed, &formats, share).map_err(UsageError)?;
     check_spoken(args, &workload).map_err(UsageError)?;
     check_share(args, &workload).map_err(UsageError)?;
+    check_rate(args, &workload).map_err(UsageError)?;
     if let Some(url) = &args.url {
         let needs = Needs::of(&workload);
         let answers = match &args.doctor {
@@ -398,6 +399,22 @@ fn check_share(args: &Args, workload: &Workload) -> anyhow::Result<()> {
         args.share.is_none() || !slow || !workload.is_closed(),
         "--share cannot play slow readers (read_bytes_per_s) beside a closed loop: no agent knows when another's loop \
          ends. Leave one of them out of the scenario"
+    );
+    Ok(())
+}
+
+/// Refuses a plan that publishes, over all shares, more than --max-rate allows. A closed loop and a
+/// client that reconciles publish as soon as they are answered.
+fn check_rate(args: &Args, workload: &Workload) -> anyhow::Result<()> {
+    let Some(most) = args.max_rate else { return Ok(()) };
+    anyhow::ensure!(
+        !workload.publications.iter().any(|publication| publication.closed),
+        "--max-rate {most}: the plan publishes in a closed loop, which only the relay's answers slow down"
+    );
+    let found = workload.published_per_s_max();
+    anyhow::ensure!(
+        found <= most as usize,
+        "--max-rate {most}: the plan publishes up to {found} events in a second"
     );
     Ok(())
 }

@@ -384,6 +384,50 @@ fn slow_readers_beside_a_closed_loop_are_refused() {
 }
 
 #[test]
+fn a_share_is_refused_whose_whole_plan_publishes_more_in_any_second_than_allowed() {
+    // Due in the second from 0.2 s on are 40, in the plan's first second 32.
+    let ramped = r#"
+question = "Does load count?"
+learn = "Whether it does."
+
+[[phase]]
+name = "calm"
+seconds = 0.7
+load = [1, 1]
+
+[[phase]]
+name = "rush"
+seconds = 0.5
+load = [3, 3]
+
+[[publish]]
+connections = 2
+arrival = { shape = "constant", rate_per_s = 20 }
+"#;
+    let looped = format!("{AT_ONCE}{CLOSED_LOOP}");
+    let in_a_loop = "the plan publishes in a closed loop";
+    let cases: [(&str, &str, Option<&str>); 6] = [
+        (AT_ONCE, "52", None),
+        (AT_ONCE, "51", Some("up to 52 events in a second")),
+        (ramped, "40", None),
+        (ramped, "39", Some("up to 40 events in a second")),
+        (&looped, "1000", Some(in_a_loop)),
+        (SYNCED, "1000", Some(in_a_loop)),
+    ];
+    for (scenario, most, refusal) in cases {
+        let setup = Setup::new(scenario);
+        let flags = ["--seed", "7", "--share", "0/2", "--max-rate", most];
+        let output = setup.start("ws://127.0.0.1:1", "none", &flags).wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        match refusal {
+            Some(says) => assert!(output.status.code() == Some(2) && text.contains(says), "{text}"),
+            // Nobody is there to play against.
+            None => assert!(output.status.code() == Some(1) && !text.contains("--max-rate"), "{text}"),
+        }
+    }
+}
+
+#[test]
 fn a_share_hears_what_comes_before_its_start_and_stays_to_the_end_of_the_plan() {
     let setup = Setup::new(AT_ONCE);
     let relay = relay();

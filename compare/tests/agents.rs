@@ -609,12 +609,21 @@ fn an_interrupted_wait_for_agents_leaves_the_runs_name_free_over_nats() {
 #[ignore = "needs nats-server"]
 fn an_agent_refuses_what_its_command_line_does_not_allow_over_nats() {
     let site = site();
-    let mut agent = site.agent(0, 1, &["--max-rate", "49"]);
-    let output = site.run(1, 1).output().unwrap();
-    assert_eq!(output.status.code(), Some(5), "{}", said(&output));
-    let results = fs::read_dir(site.folder.path().join("results")).unwrap();
-    assert_eq!(results.count(), 0, "nothing was measured");
-    assert_eq!(agent.end(Duration::from_secs(5)), Some(5));
+    // A population that does not keep to --rates, beside one that does.
+    let bursts = "[[publish]]\nconnections = 5\narrival = { shape = \"burst\", period_ms = 1000 }\n";
+    let stream = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/note-stream.toml");
+    let file = site.folder.path().join("bursts.toml");
+    fs::write(&file, fs::read_to_string(stream).unwrap() + bursts).unwrap();
+    for (most, scenario) in [("49", "note-stream".as_ref()), ("50", file.as_os_str())] {
+        let mut agent = site.agent(0, 1, &["--max-rate", most]);
+        let run = site.run(1, 1);
+        let words = run.get_args().map(|word| if word == "note-stream" { scenario } else { word });
+        let output = compare().args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+        let results = fs::read_dir(site.folder.path().join("results")).unwrap();
+        assert_eq!(results.count(), 0, "nothing was measured");
+        assert_eq!(agent.end(Duration::from_secs(5)), Some(5));
+    }
 }
 
 #[test]

@@ -66,6 +66,21 @@ impl Workload {
         self.find_floods()
     }
 
+    /// The most events that are due, over all agents, within any second. Those of a closed loop are
+    /// due at its start.
+    pub(crate) fn published_per_s_max(&self) -> usize {
+        /// Instants a second apart by their rate are so within rounding.
+        const SECOND: Duration = Duration::from_micros(999_999);
+        let mut first = 0;
+        let within = self.publications.iter().enumerate().map(|(n, last)| {
+            while self.publications[first].at + SECOND <= last.at {
+                first += 1;
+            }
+            n + 1 - first
+        });
+        within.max().unwrap_or(0)
+    }
+
     /// Adds the connections of a population; returns the instants at which events are due, with the
     /// connection of each.
     fn plan_publishers(

@@ -148,7 +148,9 @@ pub(crate) struct AgentFlags {
     /// Play only against these relays (ws://HOST:PORT or wss://HOST), whatever a run asks for
     #[arg(long, value_name = "WS_URL", required_unless_present = "relay_listen", num_args = 1..)]
     pub(crate) allow_target: Vec<String>,
-    /// Refuse runs of more events per second over all agents, and runs without --rates
+    /// Refuse blocks of which all agents together would publish more events in any second, and
+    /// those that publish in a closed loop; bounds what is due by plan, not what agent 0 stores
+    /// before the start
     #[arg(long, value_name = "PER_SECOND")]
     pub(crate) max_rate: Option<u32>,
     /// Do not play: start the relay of each block of a `compare run --relay-agents 1` at this

@@ -101,6 +101,7 @@ fn player(flags: &AgentFlags, corpus: Option<&Path>) -> Result<Process> {
     if let Some(file) = &flags.ca {
         arguments.extend([OsString::from("--ca"), file.into()]);
     }
+    arguments.extend(flags.max_rate.map(|most| format!("--max-rate={most}").into()));
     Ok(Process { program: env::current_exe().context("cannot find this program's own file")?, arguments })
 }
 
