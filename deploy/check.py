@@ -240,6 +240,9 @@ def play(documents, programs):
         code = coordinator.wait(120)
         assert code in (0, 3), f"the coordinator ended with {code}"
         assert [agent.wait(10) for agent in [*agents, relay]] == [0] * (number + 1)
+        written = [file.read_bytes() for file in folder.glob("results/**/*") if file.is_file()]
+        secrets = [secret.encode() for secret in PASSWORDS.values()]
+        assert not any(secret in text for text in written for secret in secrets), "a password is in the result"
         result = json.loads(next(folder.glob("results/*/result.json")).read_text())
         records = [block["record"] for cell in result["cells"] for block in cell["blocks"]]
         assert all(record["relay_cpu"] for record in records), "the relay's host reads its CPU"

@@ -3,6 +3,7 @@
 mod agent;
 mod break_even;
 mod browser;
+mod command_line;
 mod instructions;
 mod links;
 mod pilot;
@@ -21,7 +22,10 @@ use anyhow::{Context, Result};
 use clap::{CommandFactory, FromArgMatches};
 use measure::{Environment, Exit, Status, utc};
 
-use self::pilot::{Pilot, Place, choose_rates, pilot};
+use self::{
+    command_line::command_line,
+    pilot::{Pilot, Place, choose_rates, pilot},
+};
 use crate::{
     args::{Cli, Command, Run, SearchFlags, SearchMetric, SelftestFlags},
     assemble::Header,
@@ -423,11 +427,6 @@ fn refused(client_args: &[String], instructions: bool) -> Option<&'static str> {
     }
     (instructions && !client_args.is_empty())
         .then_some("--instructions counts without the arguments behind --: leave out either")
-}
-
-fn command_line(args: &[OsString]) -> Vec<String> {
-    let given = args.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned());
-    std::iter::once("compare".to_owned()).chain(given).collect()
 }
 
 fn make_folder(parent: &Path, name: &str) -> Result<PathBuf> {

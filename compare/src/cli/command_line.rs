@@ -1,0 +1,83 @@
+//! The command line as results state it.
+
+use std::ffi::OsString;
+
+/// The flag whose value is an address even without a scheme.
+const SERVER: &str = "--nats";
+
+/// The words of the command line, with `***` for user and password of addresses: results are
+/// published.
+pub(super) fn command_line(args: &[OsString]) -> Vec<String> {
+    let mut words = vec!["compare".to_owned()];
+    for arg in args.iter().skip(1) {
+        let word = arg.to_string_lossy();
+        let stated = match word.strip_prefix(SERVER).and_then(|rest| rest.strip_prefix('=')) {
+            Some(address) => format!("{SERVER}={}", withheld(address, true)),
+            None => withheld(&word, words.last().is_some_and(|before| before == SERVER)),
+        };
+        words.push(stated);
+    }
+    words
+}
+
+fn withheld(word: &str, is_address: bool) -> String {
+    if !word.contains("://") {
+        return if is_address { without_user(word) } else { word.to_owned() };
+    }
+    let mut parts = word.split("://");
+    let scheme = parts.next().unwrap_or_default().to_owned();
+    parts.fold(scheme, |text, part| text + "://" + &without_user(part))
+}
+
+/// What follows a scheme, with `***` for what stands before the host.
+fn without_user(address: &str) -> String {
+    let (authority, path) = address.split_at(address.find(['/', '?', '#']).unwrap_or(address.len()));
+    match authority.rsplit_once('@') {
+        Some((_, host)) => format!("***@{host}{path}"),
+        None => address.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stated(line: &str) -> String {
+        let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        command_line(&args).join(" ")
+    }
+
+    #[test]
+    fn no_password_reaches_a_result() {
+        for address in [
+            "nats://coordinator:s3cret@nats:4222",
+            "tls://coordinator:s3cret@nats:4222",
+            "nats://s3cret@nats:4222",
+            "nats://coordinator:an@s3cret@nats:4222",
+            "nats://coordinator:an,s3cret@nats:4222",
+            "coordinator:s3cret@nats:4222",
+        ] {
+            let withheld = address.replace(address.rsplit_once('@').unwrap().0, "***");
+            let withheld = match address.split_once("://") {
+                Some((scheme, _)) => format!("{scheme}://{withheld}"),
+                None => withheld,
+            };
+            for between in [" ", "="] {
+                let found = stated(&format!("/bin/compare run --nats{between}{address} --agents=2"));
+                assert_eq!(found, format!("compare run --nats{between}{withheld} --agents=2"));
+            }
+        }
+        assert_eq!(
+            stated("compare run --url ws://me:s3cret@relay/a@b"),
+            "compare run --url ws://***@relay/a@b"
+        );
+        assert_eq!(stated("compare run --url=wss://me:s3cret@relay"), "compare run --url=wss://***@relay");
+    }
+
+    #[test]
+    fn other_words_stay_as_they_are() {
+        let line =
+            "compare run --nats nats://nats:4222 --url ws://relay:7777/a@b --link trace=@a --out x@y:z";
+        assert_eq!(stated(line), line);
+    }
+}
