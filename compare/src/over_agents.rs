@@ -180,8 +180,8 @@ impl Agents {
     }
 
     /// Plays a block and writes one record of all agents' to `file`. Beside it stand those of a
-    /// block that was aborted, each with its agent and `partial` in its name, and others if they
-    /// are kept.
+    /// block that was aborted, each with its agent and `partial` in its name, those that do not fit,
+    /// and others if they are kept.
     ///
     /// # Errors
     /// When a file cannot be written, or an agent would refuse the block.
@@ -192,7 +192,7 @@ impl Agents {
         progress: &Progress,
         mut interrupt: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
     ) -> Result<(Played, bool)> {
-        let mut records = Records::new(file, self.of);
+        let mut records = Records::new(file, self.of, self.keeps_records);
         let (outcome, interrupted) = {
             let playing = self.run.play(block, |arrival| records.take(&arrival));
             tokio::pin!(playing);
@@ -211,7 +211,7 @@ impl Agents {
             }
         };
         let played = match outcome {
-            Ok(clocks) => records.merge(&clocks, &self.corpus_name, self.keeps_records)?,
+            Ok(clocks) => records.merge(&clocks, &self.corpus_name)?,
             Err(aborted) => {
                 self.is_over.store(true, Ordering::Relaxed);
                 Played { exit_code: None, failure: Some(records.partial(&aborted.reason)?) }

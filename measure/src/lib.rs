@@ -46,7 +46,7 @@ pub use merge::{Merge, MergeError};
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,
     MemoryRecord, NO_LINK, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess, RunRecord,
-    SCHEMA_VERSION, Status, Tool, TrafficRecord, UsableCores, read_versioned,
+    SCHEMA_VERSION, Status, Tool, TrafficRecord, UsableCores, parse_versioned, read_versioned,
 };
 pub use relay::{CpuReadings, RelayRecord};
 pub use share::{AgentRecord, ClockRecord, ShareRecord};

@@ -155,11 +155,26 @@ impl RunRecord {
 /// [`RecordError`]; each names the file.
 pub fn read_versioned<T: DeserializeOwned>(path: &Path, what: &'static str) -> Result<T, RecordError> {
     let name = path.display().to_string();
-    let text = unpack::read(path).map_err(|source| RecordError::Read { name: name.clone(), source })?;
-    let layout = |source| RecordError::Layout { name: name.clone(), what, source };
-    let value: serde_json::Value = serde_json::from_slice(&text).map_err(layout)?;
+    match unpack::read(path) {
+        Ok(json) => parse_versioned(&json, &name, what),
+        Err(source) => Err(RecordError::Read { name, source }),
+    }
+}
+
+/// The same of bytes that somebody sent, which are never unpacked; `name` names them in error
+/// texts.
+///
+/// # Errors
+/// [`RecordError::Layout`] and [`RecordError::Schema`].
+pub fn parse_versioned<T: DeserializeOwned>(
+    json: &[u8],
+    name: &str,
+    what: &'static str,
+) -> Result<T, RecordError> {
+    let layout = |source| RecordError::Layout { name: name.to_owned(), what, source };
+    let value: serde_json::Value = serde_json::from_slice(json).map_err(layout)?;
     // Before the fields: a file of another major version deserves that answer, not "missing field".
-    check_schema_version(&name, value.get("schema_version").and_then(|version| version.as_str()))?;
+    check_schema_version(name, value.get("schema_version").and_then(|version| version.as_str()))?;
     serde_json::from_value(value).map_err(layout)
 }
 
@@ -498,7 +513,26 @@ impl TrafficRecord {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
+    use flate2::{Compression, read::GzEncoder};
+
     use super::*;
+
+    #[test]
+    fn a_file_may_be_compressed_and_what_is_sent_may_not() {
+        let json = format!(r#"{{"schema_version":"{SCHEMA_VERSION}"}}"#).into_bytes();
+        let mut packed = Vec::new();
+        GzEncoder::new(&json[..], Compression::default()).read_to_end(&mut packed).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), &packed).unwrap();
+        let read: serde_json::Value = read_versioned(file.path(), "record").unwrap();
+        assert_eq!(read["schema_version"], SCHEMA_VERSION);
+        let parsed = |bytes: &[u8]| parse_versioned::<serde_json::Value>(bytes, "a message", "record");
+        assert_eq!(parsed(&json).unwrap(), read);
+        let error = parsed(&packed).unwrap_err();
+        assert_eq!(error.to_string(), "a message is not a record of this tool");
+    }
 
     #[test]
     fn another_major_version_is_refused_by_name() {

@@ -8,65 +8,68 @@ use std::{
 
 use agents::nats::Arrival;
 use anyhow::{Context, Result, anyhow};
-use measure::{ClockRecord, Exit, Merge, RelayRecord, RunRecord};
+use measure::{ClockRecord, Exit, Merge, RelayRecord, parse_versioned};
 
 use super::Played;
 
 /// The agents' records of a block, of which one is held at a time.
 pub(super) struct Records<'a> {
-    /// Where the record of all goes; each agent's stands beside it.
+    /// Where the record of all goes, and beside it each agent's that stays.
     file: &'a Path,
     /// How many agents play; who is behind them started the relay.
     of: u16,
+    /// Whether the agents' own stay, whatever becomes of the block.
+    keeps_all: bool,
     sum: Result<Merge, String>,
     relay: Option<RelayRecord>,
     codes: Vec<Option<i32>>,
-    files: BTreeMap<u16, PathBuf>,
-    partial: BTreeMap<u16, PathBuf>,
+    written: Vec<(u16, PathBuf)>,
     unwritten: Option<anyhow::Error>,
 }
 
 impl Records<'_> {
-    pub(super) fn new(file: &Path, of: u16) -> Records<'_> {
+    pub(super) fn new(file: &Path, of: u16, keeps_all: bool) -> Records<'_> {
         Records {
             file,
             of,
+            keeps_all,
             sum: Ok(Merge::default()),
             relay: None,
             codes: Vec::new(),
-            files: BTreeMap::new(),
-            partial: BTreeMap::new(),
+            written: Vec::new(),
             unwritten: None,
         }
     }
 
     pub(super) fn take(&mut self, arrival: &Arrival) {
         let Arrival { index, ending, is_partial } = arrival;
-        let own = self.beside(*index, if *is_partial { ".partial" } else { "" });
-        if let Err(error) = fs::write(&own, &ending.record) {
-            self.unwritten = Some(anyhow!(error).context(format!("cannot write {}", own.display())));
-            return;
+        if !is_partial {
+            if let Err(reason) = self.add(*index, &ending.record) {
+                self.sum = Err(reason);
+            }
+            self.codes.push(ending.exit_code);
         }
-        if *is_partial {
-            self.partial.insert(*index, own);
-            return;
+        // Of a record that is in no sum nothing else stays.
+        if *is_partial || self.keeps_all || self.sum.is_err() {
+            let own = self.beside(*index, if *is_partial { ".partial" } else { "" });
+            match fs::write(&own, &ending.record) {
+                Ok(()) => self.written.push((*index, own)),
+                Err(error) => {
+                    self.unwritten = Some(anyhow!(error).context(format!("cannot write {}", own.display())));
+                }
+            }
         }
-        if let Err(reason) = self.add(*index, &own) {
-            self.sum = Err(reason);
-        }
-        self.codes.push(ending.exit_code);
-        self.files.insert(*index, own);
     }
 
-    fn add(&mut self, index: u16, own: &Path) -> Result<(), String> {
+    fn add(&mut self, index: u16, json: &[u8]) -> Result<(), String> {
         let Ok(sum) = &mut self.sum else { return Ok(()) };
         if index < self.of {
-            let record =
-                RunRecord::read(own).map_err(|error| format!("agent {index}: {:#}", anyhow!(error)))?;
+            let record = parse_versioned(json, &format!("what agent {index} sent"), "record");
+            let record = record.map_err(|error| format!("{:#}", anyhow!(error)))?;
             return sum.add(record).map_err(|error| error.to_string());
         }
-        let relay = RelayRecord::read(own).map_err(|error| format!("the relay: {:#}", anyhow!(error)))?;
-        self.relay = Some(relay);
+        let relay = parse_versioned(json, "what the relay's agent sent", "relay's part of a record");
+        self.relay = Some(relay.map_err(|error| format!("{:#}", anyhow!(error)))?);
         Ok(())
     }
 
@@ -76,14 +79,8 @@ impl Records<'_> {
         self.file.with_extension(format!("{who}{mark}.json"))
     }
 
-    /// Makes one record of all agents', who may have other names for the file of events. Theirs
-    /// stay only if they are to be kept.
-    pub(super) fn merge(
-        self,
-        clocks: &[ClockRecord],
-        corpus_name: &str,
-        keeps_records: bool,
-    ) -> Result<Played> {
+    /// Makes one record of all agents', who may have other names for the file of events.
+    pub(super) fn merge(self, clocks: &[ClockRecord], corpus_name: &str) -> Result<Played> {
         if let Some(error) = self.unwritten {
             return Err(error);
         }
@@ -101,25 +98,22 @@ impl Records<'_> {
             agent.clock = Some(*clock);
         }
         merged.write(self.file)?;
-        for own in self.files.into_values().filter(|_| !keeps_records) {
-            // A file that stays does no harm.
-            let _ = fs::remove_file(own);
-        }
         Ok(Played { exit_code: Some(worst(&self.codes)), failure: None })
     }
 
     /// Why a block was aborted, and where what agents published of it stands: never under the name
     /// of a record that counts.
     pub(super) fn partial(mut self, reason: &str) -> Result<String> {
-        if let Some(error) = self.unwritten {
+        if let Some(error) = self.unwritten.take() {
             return Err(error);
         }
-        for (index, own) in std::mem::take(&mut self.files) {
-            let kept = self.beside(index, ".partial");
-            fs::rename(&own, &kept).with_context(|| format!("cannot write {}", kept.display()))?;
-            self.partial.insert(index, kept);
+        let mut kept = BTreeMap::new();
+        for (index, own) in &self.written {
+            let partial = self.beside(*index, ".partial");
+            fs::rename(own, &partial).with_context(|| format!("cannot write {}", partial.display()))?;
+            kept.insert(index, partial.display().to_string());
         }
-        let kept: Vec<String> = self.partial.values().map(|file| file.display().to_string()).collect();
+        let kept: Vec<String> = kept.into_values().collect();
         Ok(match kept.is_empty() {
             true => format!("the run over agents was aborted: {reason}"),
             false => format!("the run over agents was aborted: {reason}; partial: {}", kept.join(", ")),
@@ -144,13 +138,77 @@ fn worst(codes: &[Option<i32>]) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use agents::Ending;
+    use flate2::{Compression, read::GzEncoder};
+    use measure::SCHEMA_VERSION;
+    use serde_json::{Value, json};
 
     use super::*;
 
-    fn arrival(exit_code: i32, record: &str, is_partial: bool) -> Arrival {
-        let ending = Ending { exit_code: Some(exit_code), record: record.as_bytes().to_vec() };
+    fn arrival(record: impl Into<Vec<u8>>, is_partial: bool) -> Arrival {
+        let ending = Ending { exit_code: Some(0), record: record.into() };
         Arrival { index: 2, ending, is_partial }
+    }
+
+    fn packed(json: &str) -> Vec<u8> {
+        let mut packed = Vec::new();
+        GzEncoder::new(json.as_bytes(), Compression::default()).read_to_end(&mut packed).unwrap();
+        packed
+    }
+
+    /// The record of the one agent of a block.
+    fn share() -> Value {
+        let flow = json!({"messages": 0, "payload_bytes": 0, "wire_bytes": 0});
+        json!({
+            "schema_version": SCHEMA_VERSION,
+            "tool": {"name": "client-sim", "version": "0"},
+            "environment": {"cores": 2, "optimised": true},
+            "command": ["client-sim"],
+            "started_utc": "2026-11-21T08:05:09Z",
+            "cell": {
+                "scenario": "mixed-day", "format": "json", "implementation": "library", "compression": "none",
+                "compression_parameters": "", "verify": "full",
+            },
+            "seed": 7,
+            "corpus": {"name": "mine.jsonl", "sha256": "00", "events": 1, "origin": "generated", "kinds": {}},
+            "status": {"state": "complete"},
+            "agreement": {"token": null, "extensions": null},
+            "connections": 1,
+            "elapsed_ns": 1_000,
+            "active_ns": 0,
+            "counts": measure::Counts::default(),
+            "traffic": {
+                "to_relay": flow, "to_client": flow, "handshake_to_relay_bytes": 0, "handshake_to_client_bytes": 0,
+            },
+            "client_cpu": {"total_ns": 1, "user_ns": null, "system_ns": null},
+            "validity": {"class": "valid", "counts": "valid", "reasons": []},
+            "share": {
+                "index": 0, "of": 1, "plan_sha256": "00", "started_late_ns": 0, "active_spans_ns": "0-100",
+                "throughput_spans_ns": "0-100", "wanted_interval_ns": 100_000_000,
+                "intervals": {"interval_ns": 10_000_000, "counts": "1 0 1"},
+                "burst_sends": 0, "pace": null, "expected": [],
+            },
+            "latency": {},
+        })
+    }
+
+    /// The part of that agent's relay.
+    fn relay() -> Value {
+        let process = json!({"pid": 1, "software": "relay-sim", "version": "0", "own": true});
+        json!({
+            "schema_version": SCHEMA_VERSION, "tool": {"name": "client-sim", "version": "0"},
+            "environment": {"cores": 2, "optimised": true}, "plan_sha256": "00", "process": process,
+            "cores": 1, "cpu": [],
+        })
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
     }
 
     #[test]
@@ -168,16 +226,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_makes_no_block() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("000-000-json.json");
+    fn what_is_no_record_makes_no_block_and_stays() {
         for record in ["", "{}", r#"{"schema_version":"99.0"}"#] {
-            let mut records = Records::new(&file, 3);
-            records.take(&arrival(0, record, false));
-            let played = records.merge(&[], "sample.pb.gz", false).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("000-000-json.json");
+            let mut records = Records::new(&file, 3, false);
+            records.take(&arrival(record, false));
+            let played = records.merge(&[], "sample.pb.gz").unwrap();
             assert_eq!(played.exit_code, None);
             assert!(played.failure.unwrap().contains("agent 2"), "{record}");
-            assert!(!file.exists());
+            assert_eq!(names(folder.path()), ["000-000-json.agent-2.json"]);
         }
     }
 
@@ -185,27 +243,55 @@ mod tests {
     fn what_is_no_part_of_a_relay_makes_no_block() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("000-000-json.json");
-        let mut records = Records::new(&file, 2);
-        records.take(&arrival(0, "{}", false));
-        let failure = records.merge(&[], "sample.pb.gz", false).unwrap().failure.unwrap();
+        let mut records = Records::new(&file, 2, false);
+        records.take(&arrival("{}", false));
+        let failure = records.merge(&[], "sample.pb.gz").unwrap().failure.unwrap();
         assert!(failure.contains("the relay") && !file.exists(), "{failure}");
+    }
+
+    #[test]
+    fn what_agents_send_is_not_unpacked() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("000-000-json.json");
+        // Agent 2 of three, and the relay's agent behind two.
+        for (of, what) in [(3, "is not a record"), (2, "is not a relay's part")] {
+            let mut records = Records::new(&file, of, false);
+            records.take(&arrival(packed("{}"), false));
+            let failure = records.merge(&[], "sample.pb.gz").unwrap().failure.unwrap();
+            assert!(failure.contains(what), "{failure}");
+        }
+    }
+
+    #[test]
+    fn records_of_a_block_that_are_one_leave_no_files_unless_they_are_kept() {
+        let all = ["000-000.agent-0.json", "000-000.json", "000-000.relay.json"];
+        for (keeps_all, expected) in [(false, &all[1..2]), (true, &all[..])] {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("000-000.json");
+            let mut records = Records::new(&file, 1, keeps_all);
+            records.take(&Arrival { index: 0, ..arrival(share().to_string(), false) });
+            records.take(&Arrival { index: 1, ..arrival(relay().to_string(), false) });
+            let played = records.merge(&[], "sample.pb.gz").unwrap();
+            assert_eq!((played.exit_code, played.failure), (Some(0), None));
+            assert_eq!(names(folder.path()), expected);
+        }
     }
 
     #[test]
     fn partial_records_keep_their_agents_name() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("000-001-json.json");
-        let mut records = Records::new(&file, 3);
+        let mut records = Records::new(&file, 3, true);
         // It had arrived when another agent was lost; what the stream has comes again.
-        records.take(&arrival(0, "half", false));
-        records.take(&arrival(0, "half", true));
-        records.take(&Arrival { index: 3, ..arrival(0, "relay", true) });
+        records.take(&arrival("half", false));
+        records.take(&arrival("half", true));
+        records.take(&Arrival { index: 3, ..arrival("relay", true) });
         let said = records.partial("agent 0 is lost").unwrap();
         let kept = folder.path().join("000-001-json.agent-2.partial.json");
         assert_eq!(fs::read_to_string(&kept).unwrap(), "half");
         let relay = folder.path().join("000-001-json.relay.partial.json");
         assert_eq!(fs::read_to_string(relay).unwrap(), "relay");
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "and no other");
+        assert_eq!(names(folder.path()).len(), 2, "and no other");
         assert!(said.contains("agent 0 is lost") && said.contains("agent-2.partial.json"), "{said}");
     }
 }
