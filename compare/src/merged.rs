@@ -92,7 +92,10 @@ impl Merged {
             merged.over_links |= record.link.is_some();
             merged.packet_bytes += record.link.as_ref().map_or(0, LinkRecord::packet_bytes);
             let (relay, clients) = usable_cores(record);
-            let add = |sum: Option<u64>, cores: Option<u64>| Some(sum? + cores? * record.elapsed_ns);
+            // Both may be what an agent says of itself.
+            let add = |sum: Option<u64>, cores: Option<u64>| {
+                Some(sum?.saturating_add(cores?.saturating_mul(record.elapsed_ns)))
+            };
             merged.relay_capacity_ns = add(merged.relay_capacity_ns, relay);
             merged.client_capacity_ns = add(merged.client_capacity_ns, clients);
             merged.client_cpu = merged.client_cpu + record.client_cpu;

@@ -1,9 +1,10 @@
-//! Agents that differ from the others of their run stand in the report, and others do not.
+//! Agents that differ from the others of their run stand in the report, others do not, and none
+//! breaks it.
 
 use measure::{AgentRecord, ClockRecord, RunRecord, UsableCores};
 
 use crate::common::{PLAIN, record, result};
-use compare::{ResultFile, report};
+use compare::{ResultFile, merged::Merged, report};
 
 const HEADING: &str = "Agents that differ from the others";
 
@@ -120,4 +121,13 @@ fn of_two_agents_the_worse_differs_and_one_alone_never_does() {
     };
     assert_eq!(rows(&some(1)), [""; 0]);
     assert_eq!(rows(&some(2)), ["| 0 | 18 of 18 | – | – | – | 5 (0) | – |"]);
+}
+
+#[test]
+fn what_agents_say_of_their_cores_overflows_nothing() {
+    let cores = UsableCores { relay: Some(1 << 48), clients: 1 << 48 };
+    let said = RunRecord { usable_cores: Some(cores), elapsed_ns: 1 << 48, ..record("json+none", 1, PLAIN) };
+    let merged = Merged::of_counts([&said, &said]);
+    assert_eq!(merged.client_capacity_ns, Some(u64::MAX));
+    assert_eq!(merged.relay_capacity_ns, Some(u64::MAX));
 }
