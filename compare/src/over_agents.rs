@@ -12,7 +12,7 @@ use std::{
 };
 
 use agents::{
-    Block, CorpusFile, Identity, Overview, Play, RunId, Spec, SpecError,
+    Block, CorpusFile, Identity, Overview, RunId, Spec, SpecError,
     nats::{Attendance, Run, Server, coordinate},
 };
 use anyhow::{Context, Result, bail, ensure};
@@ -22,10 +22,8 @@ use sha2::{Digest, Sha256};
 use tokio::{sync::watch, time::Instant};
 use wire::Dictionary;
 
-use self::{
-    records::Records,
-    told::{relay_play, scenario},
-};
+use self::records::Records;
+pub(crate) use self::told::Told;
 use crate::{
     matrix::CellSpec,
     progress::Progress,
@@ -38,10 +36,7 @@ use crate::{
 pub struct Agents {
     run: Run,
     of: u16,
-    /// A relay that runs already: its URL, and what it was found to take.
-    foreign: Option<(String, String)>,
-    /// Whether agents tell what they count.
-    live: bool,
+    told: Told,
     corpus_name: String,
     keeps_records: bool,
     is_over: AtomicBool,
@@ -105,8 +100,7 @@ pub(crate) struct Played {
 }
 
 impl Agents {
-    /// Opens a run, which agents join from then on. With `live` agents tell what they count while
-    /// they play.
+    /// Opens a run, which agents join from then on.
     ///
     /// # Errors
     /// When the server does not do its part.
@@ -116,21 +110,14 @@ impl Agents {
         of: u16,
         events: Events,
         relay: Relay<'_>,
-        live: bool,
+        told: Told,
     ) -> Result<Agents> {
-        let foreign = match relay {
-            Relay::Foreign { url, answers } => {
-                let said = fs::read_to_string(answers).context("cannot read what the relay answered")?;
-                Some((url.to_owned(), said))
-            }
-            Relay::Here(_) | Relay::Elsewhere => None,
-        };
         let stay = events.stay().is_some();
         let Events { name: corpus_name, identity, file } = events;
         let (file, corpus_file) = file.unzip();
         let policy = relay_agent::policy(identity.clone());
         let attendance = Attendance { server: server.clone(), run: run.clone(), index: of, of, policy };
-        let has_relay = foreign.is_none();
+        let has_relay = !matches!(relay, Relay::Foreign { .. });
         let spec = Spec { run, nonce: rand::random(), of, has_relay, identity, corpus_file };
         let run = coordinate(server, spec, file.clone().filter(|_| !stay)).await?;
         let relay = match relay {
@@ -138,7 +125,7 @@ impl Agents {
             Relay::Foreign { .. } | Relay::Elsewhere => None,
         };
         let (keeps_records, is_over, rounds_before) = (false, AtomicBool::new(false), AtomicU32::new(0));
-        Ok(Agents { run, of, foreign, live, corpus_name, keeps_records, is_over, rounds_before, relay })
+        Ok(Agents { run, of, told, corpus_name, keeps_records, is_over, rounds_before, relay })
     }
 
     /// Whether the agents' own records stay beside that of all.
@@ -223,35 +210,15 @@ impl Agents {
     /// What agents are told about a block.
     ///
     /// # Errors
-    /// When the scenario's file cannot be read, or has a name that agents refuse.
+    /// When the cell is none of this run.
     pub(crate) fn block(
         &self,
         (round, position): (u32, u32),
         cell: &CellSpec,
         comparable_with: Vec<String>,
-        (seed, seconds): (u64, u32),
+        load: (u64, u32),
     ) -> Result<Block> {
-        let (scenario, scenario_toml) = scenario(&cell.scenario)?;
-        let (url, answers) = self.foreign.clone().unwrap_or_default();
-        let relay = self.foreign.is_none().then(|| relay_play(cell)).transpose()?;
-        let play = Play {
-            url,
-            relay,
-            scenario,
-            scenario_toml,
-            answers,
-            format: cell.format.clone(),
-            compression: cell.compression.clone(),
-            comparable_with,
-            implementation: cell.implementation.clone(),
-            client_verify: cell.client_verify.clone(),
-            batched: cell.batch_limits().is_some(),
-            live: self.live,
-            rate_per_s: cell.rate_per_s,
-            seed,
-            seconds,
-            block_id: format!("{:016x}", rand::random::<u64>()),
-        };
+        let play = self.told.play(cell, comparable_with, load)?;
         Ok(Block { round: self.rounds_before.load(Ordering::Relaxed) + round, position, play })
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     args::{AgentFlags, Run},
     matrix::CellSpec,
     metrics,
-    over_agents::{self, Agents, Events, Relay},
+    over_agents::{self, Agents, Events, Relay, Told},
     plan::Profile,
     relay_agent,
     run::Interrupt,
@@ -111,7 +111,8 @@ fn policy(flags: &AgentFlags, identity: Identity) -> Policy {
 }
 
 /// Opens the run of `compare run --nats` and waits for its agents; `None` without. Of a relay that
-/// runs already there is its URL, and the file that `client-sim doctor` wrote about it.
+/// runs already there is its URL, and the file that `client-sim doctor` wrote about it. Blocks take
+/// so many `seconds`.
 ///
 /// # Errors
 /// When agents cannot play it, or are missing.
@@ -119,6 +120,7 @@ pub(super) fn gather(
     flags: &Run,
     foreign: Option<(&str, &Path)>,
     cells: &[CellSpec],
+    seconds: u32,
 ) -> Result<Option<Agents>> {
     let (Some(server), Some(of)) = (flags.over.server(), flags.over.agents) else { return Ok(None) };
     over_agents::check(&flags.client_args, cells, foreign.is_some())?;
@@ -131,6 +133,8 @@ pub(super) fn gather(
         (None, Some(place)) => Relay::Here(place),
         (None, None) => Relay::Elsewhere,
     };
+    let is_watched = flags.over.metrics_listen.is_some() || (!flags.quiet && io::stderr().is_terminal());
+    let told = Told::of(relay, is_live(flags.profile, is_watched), cells, seconds)?;
     let events = Events::of(flags.corpus.as_deref())?;
     if let Some(reason) = events.stay() {
         let _ = writeln!(io::stderr(), "warning: {reason}");
@@ -143,11 +147,9 @@ pub(super) fn gather(
     tell(&format!("waits for {of} agents of run {}", flags.over.run));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let metrics = flags.over.metrics_listen.as_deref().map(listen).transpose()?;
-    let is_watched = metrics.is_some() || (!flags.quiet && io::stderr().is_terminal());
-    let live = is_live(flags.profile, is_watched);
     let opening = async {
         let run = flags.over.run.clone();
-        let mut agents = Agents::open(server, run, of, events, relay, live).await?;
+        let mut agents = Agents::open(server, run, of, events, relay, told).await?;
         if let Some(listener) = metrics {
             let address = metrics::serve(listener, agents.overview()).context("cannot serve metrics")?;
             let _ = writeln!(io::stderr(), "metrics at http://{address}/metrics");

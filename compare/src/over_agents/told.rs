@@ -1,14 +1,84 @@
 //! What agents are told of a block.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
-use agents::RelayPlay;
+use agents::{Play, RelayPlay};
 use anyhow::{Context, Result};
 
+use super::Relay;
 use crate::{matrix::CellSpec, result::Role};
 
+/// What agents are told of every block alike.
+#[derive(Debug)]
+pub(crate) struct Told {
+    /// A relay that runs already: its URL, and what it was found to take.
+    foreign: Option<(String, String)>,
+    /// Whether agents tell what they count.
+    live: bool,
+    /// Of each scenario of the matrix the name at agents and, when it is a file, its text.
+    scenarios: BTreeMap<String, (String, Option<String>)>,
+}
+
+impl Told {
+    /// Reads it before agents come. With `live` agents tell what they count while they play.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or agents would refuse a block of these cells.
+    pub(crate) fn of(relay: Relay<'_>, live: bool, cells: &[CellSpec], seconds: u32) -> Result<Told> {
+        let foreign = match relay {
+            Relay::Foreign { url, answers } => {
+                let said = fs::read_to_string(answers).context("cannot read what the relay answered")?;
+                Some((url.to_owned(), said))
+            }
+            Relay::Here(_) | Relay::Elsewhere => None,
+        };
+        let known = |cell: &CellSpec| anyhow::Ok((cell.scenario.clone(), scenario(&cell.scenario)?));
+        let scenarios = cells.iter().map(known).collect::<Result<_>>()?;
+        let told = Told { foreign, live, scenarios };
+        for cell in cells {
+            let play = told.play(cell, Vec::new(), (0, seconds))?;
+            let refused = || format!("agents would refuse {} of scenario {}", cell.id, cell.scenario);
+            play.check().with_context(refused)?;
+        }
+        Ok(told)
+    }
+
+    /// What players of a block of this cell are told.
+    ///
+    /// # Errors
+    /// When the cell is none of those that it was made for.
+    pub(super) fn play(
+        &self,
+        cell: &CellSpec,
+        comparable_with: Vec<String>,
+        (seed, seconds): (u64, u32),
+    ) -> Result<Play> {
+        let (scenario, scenario_toml) =
+            self.scenarios.get(&cell.scenario).cloned().context("a cell of another matrix")?;
+        let (url, answers) = self.foreign.clone().unwrap_or_default();
+        Ok(Play {
+            url,
+            relay: self.foreign.is_none().then(|| relay_play(cell)).transpose()?,
+            scenario,
+            scenario_toml,
+            answers,
+            format: cell.format.clone(),
+            compression: cell.compression.clone(),
+            comparable_with,
+            implementation: cell.implementation.clone(),
+            client_verify: cell.client_verify.clone(),
+            batched: cell.batch_limits().is_some(),
+            live: self.live,
+            rate_per_s: cell.rate_per_s,
+            seed,
+            seconds,
+            block_id: format!("{:016x}", rand::random::<u64>()),
+        })
+    }
+}
+
 /// What the agent that starts the relay of a cell is told of it.
-pub(super) fn relay_play(cell: &CellSpec) -> Result<RelayPlay> {
+fn relay_play(cell: &CellSpec) -> Result<RelayPlay> {
     let limits = cell.batch_limits().unwrap_or_default();
     let text = |name: &str| limits.iter().find(|(limit, _)| *limit == name).map(|(_, value)| *value);
     let wrong = || format!("the limits of batches are whole numbers: {}", cell.batching);
@@ -23,10 +93,55 @@ pub(super) fn relay_play(cell: &CellSpec) -> Result<RelayPlay> {
 }
 
 /// The name of a scenario and, when it is a file, its text: agents know the others by name.
-pub(super) fn scenario(name: &str) -> Result<(String, Option<String>)> {
+fn scenario(name: &str) -> Result<(String, Option<String>)> {
     let Some(stem) = Path::new(name).file_stem().filter(|_| name.contains(['/', '.'])) else {
         return Ok((name.to_owned(), None));
     };
     let text = fs::read_to_string(name).with_context(|| format!("cannot read scenario {name}"))?;
     Ok((stem.to_string_lossy().into_owned(), Some(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(scenario: &str) -> CellSpec {
+        CellSpec {
+            id: "json+none".to_owned(),
+            role: Role::Anchor,
+            scenario: scenario.to_owned(),
+            rate_per_s: None,
+            format: "json".to_owned(),
+            compression: "none".to_owned(),
+            batching: "off".to_owned(),
+            implementation: "tuned".to_owned(),
+            verify: "full".to_owned(),
+            reencode: "always".to_owned(),
+            client_verify: "none".to_owned(),
+            link: measure::NO_LINK.to_owned(),
+            over_links: None,
+            faults: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_scenario_is_read_and_refused_before_agents_come() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, bytes: usize| {
+            let file = folder.path().join(name);
+            fs::write(&file, "x".repeat(bytes)).unwrap();
+            file.display().to_string()
+        };
+        let told = |scenario: &str, seconds| Told::of(Relay::Elsewhere, false, &[cell(scenario)], seconds);
+        assert!(told("note-stream", 5).is_ok());
+        for refused in [file("my load.toml", 9), file("long.toml", (64 << 10) + 1), "none.toml".to_owned()] {
+            assert!(told(&refused, 5).is_err(), "{refused}");
+        }
+        assert!(told("note-stream", 0).is_err(), "a block of no time");
+        let mine = file("mine.toml", 9);
+        let told = told(&mine, 5).unwrap();
+        fs::remove_file(&mine).unwrap();
+        let play = told.play(&cell(&mine), Vec::new(), (7, 5)).unwrap();
+        assert_eq!((play.scenario, play.scenario_toml), ("mine".to_owned(), Some("x".repeat(9))));
+    }
 }
