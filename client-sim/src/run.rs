@@ -236,6 +236,7 @@ pub(crate) fn relay_process(
         planted: None,
         at_rest: own_relay.and_then(|relay| relay.at_rest.clone()),
         environment: None,
+        clock: None,
     })
 }
 

@@ -7,8 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    AgentRecord, Allocations, Counts, CpuTime, EncodingsRecord, Environment, FirstDeliveryRecord, Latency,
-    LatencyBound, LinkRecord, ShareRecord, Slices, Throughput, Validity, unpack,
+    AgentRecord, Allocations, ClockRecord, Counts, CpuTime, EncodingsRecord, Environment,
+    FirstDeliveryRecord, Latency, LatencyBound, LinkRecord, ShareRecord, Slices, Throughput, Validity,
+    unpack,
 };
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
@@ -376,6 +377,10 @@ pub struct RelayProcess {
     /// more than the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<Environment>,
+    /// Its host's clock against the coordinator's, where an agent started it: its CPU time is from
+    /// the common start on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockRecord>,
 }
 
 /// Deliveries that a relay spoiled because it was told to. Each was spoiled in one way.

@@ -79,7 +79,8 @@ impl Records<'_> {
         self.file.with_extension(format!("{who}{mark}.json"))
     }
 
-    /// Makes one record of all agents', who may have other names for the file of events.
+    /// Makes one record of all agents', who may have other names for the file of events. The clock of
+    /// the relay's agent is behind theirs.
     pub(super) fn merge(self, clocks: &[ClockRecord], corpus_name: &str) -> Result<Played> {
         if let Some(error) = self.unwritten {
             return Err(error);
@@ -96,6 +97,9 @@ impl Records<'_> {
         corpus_name.clone_into(&mut merged.corpus.name);
         for (agent, clock) in merged.agents.iter_mut().zip(clocks) {
             agent.clock = Some(*clock);
+        }
+        if let Some(relay) = &mut merged.relay {
+            relay.clock = clocks.get(usize::from(self.of)).copied();
         }
         merged.write(self.file)?;
         Ok(Played { exit_code: Some(worst(&self.codes)), failure: None })
@@ -142,7 +146,7 @@ mod tests {
 
     use agents::Ending;
     use flate2::{Compression, read::GzEncoder};
-    use measure::SCHEMA_VERSION;
+    use measure::{RunRecord, SCHEMA_VERSION};
     use serde_json::{Value, json};
 
     use super::*;
@@ -275,6 +279,22 @@ mod tests {
             assert_eq!((played.exit_code, played.failure), (Some(0), None));
             assert_eq!(names(folder.path()), expected);
         }
+    }
+
+    #[test]
+    fn a_record_has_the_clocks_of_its_agents_and_of_the_relays_host() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("000-000.json");
+        let mut records = Records::new(&file, 1, false);
+        records.take(&Arrival { index: 0, ..arrival(share().to_string(), false) });
+        let mut relay = relay();
+        relay["process"]["clock"] = json!({"start_bound_ns": 0, "drift_ns": 0, "drift_bound_ns": 0});
+        records.take(&Arrival { index: 1, ..arrival(relay.to_string(), false) });
+        let clock = |drift_ns| ClockRecord { start_bound_ns: 9, drift_ns, drift_bound_ns: 9 };
+        records.merge(&[clock(1), clock(2)], "sample.pb.gz").unwrap();
+        let record = RunRecord::read(&file).unwrap();
+        assert_eq!(record.agents[0].clock, Some(clock(1)));
+        assert_eq!(record.relay.unwrap().clock, Some(clock(2)), "as the coordinator compared it");
     }
 
     #[test]

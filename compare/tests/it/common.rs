@@ -128,6 +128,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
             planted: None,
             at_rest: None,
             environment: None,
+            clock: None,
         }),
         connections: 20,
         elapsed_ns: 2_000_000_000,

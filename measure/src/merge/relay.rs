@@ -40,7 +40,7 @@ impl Merge {
 fn with(mut merged: RunRecord, relay: &RelayRecord) -> RunRecord {
     let differs = !relay.environment.is_same_machine(&merged.environment);
     let environment = differs.then(|| relay.environment.clone());
-    merged.relay = Some(RelayProcess { environment, ..relay.process.clone() });
+    merged.relay = Some(RelayProcess { environment, clock: None, ..relay.process.clone() });
     if let Some(cores) = &mut merged.usable_cores {
         cores.relay = Some(relay.cores);
     }
