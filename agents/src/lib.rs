@@ -33,4 +33,5 @@ pub use overview::{Overview, Seen};
 pub use player::{Commanded, Player, Process, now_ns};
 pub use spec::{
     Block, BlockKey, CORPUS_FILE_BYTES, CorpusFile, Identity, Play, RelayPlay, RunId, Spec, SpecError,
+    file_sha256,
 };

@@ -1,6 +1,6 @@
 //! What the agents of a run must agree on, and what they play.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, fs::File, io, path::Path, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -171,6 +171,16 @@ impl Spec {
         let bytes = serde_json::to_vec(self).expect("a struct of strings and numbers serializes");
         hex(&Sha256::digest(bytes))
     }
+}
+
+/// SHA-256 of a file, as hex, and its length.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn file_sha256(file: &Path) -> io::Result<(String, u64)> {
+    let mut hash = Sha256::new();
+    let bytes = io::copy(&mut File::open(file)?, &mut hash)?;
+    Ok((hex(&hash.finalize()), bytes))
 }
 
 /// Bytes of a hash as people and messages have them.

@@ -5,18 +5,18 @@ mod records;
 mod told;
 
 use std::{
-    env, fs, io,
+    env,
     path::{Path, PathBuf},
     pin::Pin,
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 use agents::{
-    Block, CorpusFile, Identity, Overview, RunId, Spec, SpecError,
+    Block, CorpusFile, Identity, Overview, RunId, Spec, SpecError, file_sha256,
     nats::{Attendance, Run, Server, coordinate},
 };
 use anyhow::{Context, Result, bail, ensure};
-use codecs::Format;
+use codecs::{Format, hex};
 use corpus::{Corpus, FileFormat};
 use sha2::{Digest, Sha256};
 use tokio::{sync::watch, time::Instant};
@@ -232,25 +232,18 @@ pub(crate) fn identity(corpus: &Corpus) -> Result<Identity> {
     for dictionary in Format::all().filter_map(Dictionary::bundled) {
         dictionaries.update(dictionary.bytes());
     }
-    let mut program = Sha256::new();
-    let file = env::current_exe().and_then(fs::File::open);
-    io::copy(&mut file.context("cannot read this program's own file")?, &mut program)?;
+    let program = env::current_exe().and_then(|file| file_sha256(&file));
+    let (program_sha256, _) = program.context("cannot read this program's own file")?;
     Ok(Identity {
-        program_sha256: hex(program),
+        program_sha256,
         corpus_sha256: corpus.fingerprint.to_string(),
-        dictionary_sha256: hex(dictionaries),
+        dictionary_sha256: hex::encode(&dictionaries.finalize()),
     })
 }
 
 fn corpus_file(file: &Path) -> Result<CorpusFile> {
-    let mut hash = Sha256::new();
-    let bytes = fs::File::open(file).and_then(|mut opened| io::copy(&mut opened, &mut hash));
-    let bytes = bytes.with_context(|| format!("cannot read {}", file.display()))?;
-    Ok(CorpusFile { sha256: hex(hash), bytes, extension: FileFormat::of(file)?.extension() })
-}
-
-fn hex(hash: Sha256) -> String {
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    let (sha256, bytes) = file_sha256(file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(CorpusFile { sha256, bytes, extension: FileFormat::of(file)?.extension() })
 }
 
 /// Refuses what only one process on one machine can do.
@@ -269,6 +262,8 @@ pub(crate) fn check(client_args: &[String], cells: &[CellSpec], is_foreign: bool
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -4,6 +4,9 @@ use derive_more::{Add, AddAssign, Sum};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The most that one process may count of anything: sums of 65,535 such counts fit into 64 bits.
+pub(crate) const MOST_COUNTED: u64 = 1 << 48;
+
 /// The ledger: what became of everything planned and everything expected.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Add, AddAssign, Sum, Serialize, Deserialize, JsonSchema,

@@ -3,6 +3,8 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::counts::MOST_COUNTED;
+
 const MS: u64 = 1_000_000;
 
 /// Upper edges of the buckets of [`LiveLatency`] in nanoseconds, 1, 2 and 5 of each decade. Longer
@@ -27,9 +29,6 @@ pub const LIVE_EDGES_NS: [u64; 18] = [
     20_000 * MS,
     50_000 * MS,
 ];
-
-/// The most that one process may count of anything: sums of 65,535 such counts fit into 64 bits.
-const MOST: u64 = 1 << 48;
 
 /// Latencies of deliveries by bucket: few enough numbers to send each second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,7 +108,7 @@ impl LiveCounts {
         };
         let falls = growing(self).zip(growing(earlier)).any(|(later, earlier)| later < earlier)
             || self.latency.sum_ns < earlier.latency.sum_ns;
-        !falls && self.connections <= MOST && growing(self).all(|count| count <= MOST)
+        !falls && self.connections <= MOST_COUNTED && growing(self).all(|count| count <= MOST_COUNTED)
     }
 
     /// Adds what another process counts.
@@ -177,7 +176,7 @@ mod tests {
     #[test]
     fn many_slow_deliveries_follow() {
         let slow = LiveLatency { buckets: [1_000_000; 19], sum_ns: 19_000_000 * 30_000 * MS };
-        assert!(slow.sum_ns > MOST);
+        assert!(slow.sum_ns > MOST_COUNTED);
         let counts = LiveCounts { deliveries: 19_000_000, latency: slow, ..LiveCounts::default() };
         assert!(counts.follows(&LiveCounts::default()));
         let less = LiveLatency { sum_ns: slow.sum_ns - 1, ..slow };

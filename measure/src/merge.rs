@@ -10,12 +10,10 @@ use serde_json::Value;
 use crate::{
     AgentRecord, AllocationsRecord, CompressionMemoryRecord, Environment, MemoryRecord, PopulationRecord,
     RunRecord, ShareRecord, Spans, Status, Throughput, UsableCores, Validity, ValidityClass,
+    counts::MOST_COUNTED,
     latency::MOST_METRICS,
     validity::{Burst, Pace},
 };
-
-/// The most that one agent may count of anything: 65,535 such counts add up within 64 bits.
-const MOST: u64 = 1 << 48;
 
 /// The most that one agent may say of itself and of why its numbers are not to be believed: ten
 /// times what a busy host makes it say.
@@ -436,7 +434,7 @@ fn within_bounds(share: &ShareRecord, record: &RunRecord) -> Result<(), MergeErr
         (usable, allocations, connections, record.elapsed_ns, share),
     ));
     let end_ns = share.active_spans_ns.end_ns().max(share.throughput_spans_ns.end_ns());
-    if end_ns > MOST || !summed.is_ok_and(|summed| within(&summed)) {
+    if end_ns > MOST_COUNTED || !summed.is_ok_and(|summed| within(&summed)) {
         return Err(MergeError::TooLarge { index });
     }
     match is_short(&(&record.environment, &record.validity.reasons, &record.status)) {
@@ -450,10 +448,10 @@ fn is_short(said: &impl Serialize) -> bool {
     serde_json::to_vec(said).is_ok_and(|said| said.len() <= MOST_SAID_BYTES)
 }
 
-/// Whether no number in it is beyond [`MOST`].
+/// Whether no number in it is beyond [`MOST_COUNTED`].
 fn within(value: &Value) -> bool {
     match value {
-        Value::Number(number) => number.as_u64().is_none_or(|number| number <= MOST),
+        Value::Number(number) => number.as_u64().is_none_or(|number| number <= MOST_COUNTED),
         Value::Array(values) => values.iter().all(within),
         Value::Object(fields) => fields.values().all(within),
         Value::Null | Value::Bool(_) | Value::String(_) => true,

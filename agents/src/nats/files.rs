@@ -3,7 +3,6 @@
 
 use std::{
     error::Error,
-    fs::File,
     io::{self, Write},
     path::{Path, PathBuf},
     time::Duration,
@@ -22,7 +21,7 @@ use super::{
     KEPT, Names, NatsError, Server,
     attend::{find, reach},
 };
-use crate::spec::{CorpusFile, RunId, hex};
+use crate::spec::{CorpusFile, RunId, file_sha256, hex};
 
 /// The bucket of files.
 const FILES: &str = "nsim-files";
@@ -126,9 +125,7 @@ pub async fn fetch_corpus(
 
 /// Whether the file is here from an earlier run.
 fn is_whole(path: &Path, file: &CorpusFile) -> bool {
-    let mut hash = Sha256::new();
-    let read = File::open(path).and_then(|mut kept| io::copy(&mut kept, &mut hash));
-    read.is_ok_and(|bytes| bytes == file.bytes) && hex(&hash.finalize()) == file.sha256
+    file_sha256(path).is_ok_and(|(sha256, bytes)| bytes == file.bytes && sha256 == file.sha256)
 }
 
 /// Reads the file message by message, each by its subject and sequence: an agent needs no right but
