@@ -3,9 +3,9 @@
 # usage: scenarios/run-all.sh [flags of client-sim, such as --corpus FILE --compression deflate]
 # Runs are short (--seconds 1 unless the flags say otherwise): this asks whether everything arrives, not how fast.
 # FORMATS="json notepack" and SCENARIOS="mixed-day" narrow it, CLIENT_SIM names the program.
-# A format that cannot hold any event of a kind which a scenario needs cannot play it; that is said and counted apart (JSON can,
-# so for it this is a failure). Exit code 1 when a run failed, lost events or lost its relay; a run whose timing is no evidence (exit code 3: a busy
-# host, or a scenario too short for what it expects) is only counted.
+# A format that holds no event of a kind that a scenario needs cannot play the scenario, which is counted apart (in JSON it is a failure).
+# Exit code 1 when a run failed, lost events or lost its relay. A run whose timing is no evidence (exit code 3: a busy host, or a
+# scenario too short for what it expects) is only counted.
 set -u
 program=${CLIENT_SIM:-target/release/client-sim}
 scenarios=${SCENARIOS:-$("$program" scenarios | cut -d' ' -f1)}
