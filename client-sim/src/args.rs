@@ -46,8 +46,8 @@ pub struct Args {
     #[arg(long, requires = "relay_of_others", value_name = "FILE")]
     pub ca: Option<PathBuf>,
 
-    /// What client-sim doctor --json wrote about the relay behind --url, so that it is not asked
-    /// again what it takes.
+    /// What client-sim doctor --json wrote about the relay behind --url. The relay is then not
+    /// asked again.
     #[arg(long, requires = "url", value_name = "FILE")]
     pub doctor: Option<PathBuf>,
 
@@ -110,13 +110,13 @@ pub struct Args {
     pub reencode: String,
 
     /// What the clients check of each event that they receive: full (id and signature), id, or
-    /// none. What fails counts as altered.
+    /// none. An event that fails counts as altered.
     #[arg(long, default_value_t = VerifyLevel::None, value_name = "LEVEL")]
     pub client_verify: VerifyLevel,
 
     /// Give each user an emulated access link: a profile (client-sim links lists them), parameters
     /// as in down=1.6mbit,up=750kbit,rtt=150ms,loss=1%, or both. A population of the scenario may
-    /// have another. Needs network namespaces. Only without --url.
+    /// have a link of its own. Needs network namespaces. Only without --url.
     #[arg(long, value_name = "LINK", conflicts_with_all = ["url", "relay_at", "serve"])]
     pub link: Option<Link>,
 
@@ -124,8 +124,8 @@ pub struct Args {
     #[arg(long, default_value = link::DEFAULT_CONGESTION, value_name = "NAME", hide_short_help = true)]
     pub congestion: String,
 
-    /// Packets a second that this host emulates on time, as client-sim links --capacity prints it.
-    /// Without it that is measured before a run over links that asks for many, in some seconds.
+    /// Packets a second that this host emulates on time, as client-sim links --capacity prints.
+    /// Without this, a run over links that needs many packets measures it first, in some seconds.
     #[arg(long, value_name = "PACKETS_PER_S", hide_short_help = true)]
     pub link_capacity: Option<u32>,
 
@@ -166,9 +166,10 @@ pub struct Args {
     pub share: Option<Share>,
 
     /// Start the relay of the plan at this address, for players of shares, and play nothing: print
-    /// a line {"prepared": …} with its URL when it listens, read what it spends from the instant of
-    /// the line "start NANOSECONDS" on, stop it at the line "stop" or at the end of the input, and
-    /// write that to --record. Without a start, or when the relay is lost, nothing is written.
+    /// a line {"prepared": …} with its URL when it listens, measure the relay's cost from the
+    /// instant of the line "start NANOSECONDS" on, stop it at the line "stop" or at the end of the
+    /// input, and write the cost to --record. Nothing is written when the start is missing or the
+    /// relay is lost.
     #[arg(
         long, value_name = "ADDRESS:PORT", requires_all = ["seed", "record"],
         conflicts_with_all = ["url", "relay_fault", "json"], hide_short_help = true
@@ -176,13 +177,13 @@ pub struct Args {
     pub serve: Option<SocketAddr>,
 
     /// Play against the relay that --serve started on another machine with the same scenario,
-    /// events, seed and settings of the relay. With --serve: the URL at which players reach it,
-    /// where that is not its address.
+    /// events, seed and settings of the relay. With --serve: the URL at which players reach the
+    /// relay, where it differs from the address of --serve.
     #[arg(long, value_name = "WS_URL", hide_short_help = true)]
     pub relay_at: Option<String>,
 
-    /// Which play of a block the share or the relay is of, for its record: the coordinator gives
-    /// all agents the same. Records of different plays do not make one.
+    /// Identifies this play of a block in the record; the coordinator gives all agents the same.
+    /// Records of different plays do not merge.
     #[arg(long, value_name = "ID", requires = "part_of_a_block", hide_short_help = true)]
     pub block_id: Option<String>,
 
@@ -191,8 +192,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub corpus: Option<PathBuf>,
 
-    /// Seed of everything random. Without it 1, and with --url a new one each time, because a relay
-    /// does not deliver events that it has already.
+    /// Seed of everything random. Without it 1; with --url a new one each time, because a relay
+    /// does not deliver an event again.
     #[arg(long)]
     pub seed: Option<u64>,
 
@@ -210,7 +211,7 @@ pub struct Args {
     #[arg(long, value_name = "PER_SECOND", hide_short_help = true)]
     pub max_rate: Option<u32>,
 
-    /// How many seconds the relay may be silent, after the last event was due, before the rest
+    /// How many seconds the relay may be silent after the last event was due; then what is missing
     /// counts as lost.
     #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub drain_seconds: u64,
@@ -230,8 +231,8 @@ pub struct Args {
     pub ledger: Option<PathBuf>,
 
     /// Count an event that comes twice to a subscription, once before EOSE and once after, as
-    /// duplicated. Without it such events are tolerated and counted apart. A relay of our own is
-    /// always strict.
+    /// duplicated. Without it such events are tolerated and counted apart. Without --url they
+    /// always count as duplicated.
     #[arg(long, requires = "url")]
     pub strict_seam: bool,
 
@@ -258,18 +259,18 @@ pub enum Command {
     Scenarios,
     /// List the wire formats. The core ones are compared by default.
     Formats,
-    /// List the access links with their sources, and try whether this host can emulate them.
+    /// List the access links with their sources, and test whether this host can emulate them.
     Links {
-        /// Time transfers over a link and compare them with what its rates and delays demand, and
-        /// lost packets with the link's share: fifteen seconds, on a host that is otherwise quiet.
-        /// Exit code 1 when one is off, 3 when the host was too busy to tell.
+        /// Compare transfer times over a link with those that its rates and delays demand, and lost
+        /// packets with the link's loss: fifteen seconds, on a host that is otherwise quiet. Exit
+        /// code 1 when one is off, 3 when the host was too busy to tell.
         #[arg(long)]
         check: bool,
-        /// Check so many users of 1.6 Mbit/s at once, too.
+        /// Also check this many users of 1.6 Mbit/s at once.
         #[arg(long, value_name = "USERS", requires = "check", value_parser = clap::value_parser!(u16).range(1..=2_000))]
         links: Option<u16>,
         /// Print how many packets a second this host emulates on time: some seconds, on a host that
-        /// is otherwise quiet. Exit code 3 when it was too busy to tell.
+        /// is otherwise quiet. Exit code 3 when the host was too busy to tell.
         #[arg(long, conflicts_with = "check")]
         capacity: bool,
         /// Count round trips and bytes of TCP, TLS, the WebSocket upgrade with each offer, and the
@@ -288,14 +289,14 @@ pub enum Command {
 const DOCTOR: &str = "\
 Ask a relay what it takes, and print which scenario it can play and which setting to change.
 
-Reads its NIP-11 document and probes: bounds on events, tags, filters and subscriptions, the age of events, kinds \
-that it does not let read, EOSE for `limit: 0`, AUTH, reconciliation, formats, compressions and batches, the order \
-of equal created_at, the seam of stored and live events, a burst.
+Reads the relay's NIP-11 document and probes: bounds on events, tags, filters and subscriptions, the age of events, \
+kinds that may not be read, EOSE for `limit: 0`, AUTH, reconciliation, formats, compressions and batches, the order \
+of equal created_at, the seam (events sent both as stored and as live), a burst.
 
-What it publishes, all by throw-away keys: about 150 ephemeral events of kind 29999, which no relay stores, of them \
-100 in one burst, the largest as large as the largest event of the corpus; and about 40 events of kind 9997 with an \
-expiration (NIP-40), which it deletes at the end (NIP-09). It makes some 40 connections, one after the other, and \
-ends after two minutes at most. Every run with --url begins with the probes of bounds, without burst and seam.";
+Publishes with throw-away keys: about 150 ephemeral events of kind 29999, which no relay stores, 100 of them in one \
+burst, the largest as large as the largest event of the corpus; and about 40 events of kind 9997 with an expiration \
+(NIP-40), deleted at the end (NIP-09). Makes some 40 connections, one after the other, and ends after two minutes at \
+most. Every run with --url begins with the probes of bounds, without burst and seam.";
 
 /// Options of `client-sim doctor`.
 #[derive(Debug, clap::Args)]
@@ -356,8 +357,8 @@ pub struct Explain {
     #[arg(long)]
     pub seconds: Option<f64>,
 
-    /// Split the plan between so many agents (processes that play it together), and print what each
-    /// has to carry and the hash of the plan. --share plays one agent's share.
+    /// Split the plan between this many agents (processes that play it together), and print the
+    /// share of each and the hash of the plan. --share plays one agent's share.
     #[arg(long, value_name = "N")]
     pub agents: Option<NonZeroU16>,
 

@@ -28,8 +28,9 @@ use crate::{
     version,
     about = "Which wire format, with which compression, should Nostr clients and relays speak?",
     long_about = "Which wire format, with which compression, should Nostr clients and relays speak?\n\n\
-        Measures every format with every compression in fresh client and relay processes, in random order within \
-        rounds: latency, envelope throughput, wire bytes and CPU, and what each would buy against JSON.",
+        Measures formats with compressions in fresh client and relay processes, in random order within rounds: \
+        latency, envelope throughput, wire bytes and CPU, each against JSON. An envelope is one event delivered to one \
+        subscriber.",
     after_long_help = "Examples:\n  \
         compare run                      every format, two of them with deflate and zstd, briefly\n  \
         compare run --profile standard   12 rounds of 10 s\n  \
@@ -52,7 +53,7 @@ pub(crate) enum Command {
     /// Measure, write a result folder, show the table
     Run(Box<Run>),
     /// Show the table of a result folder again and rewrite its summary.md, report.html, pictures,
-    /// derived.json and hgrm, from result.json alone
+    /// derived.json and hgrm from result.json alone
     Report {
         /// The folder that `compare run` wrote
         dir: PathBuf,
@@ -69,11 +70,11 @@ pub(crate) enum Command {
     /// Test the instrument itself: make the relay, the host or the plan misbehave by a known amount
     /// and look for it in the result
     Selftest(SelftestFlags),
-    /// Find the highest rate that each cell sustains under an SLO, or say that the generator is
-    /// what ends it; or the bandwidth of an access link at which two cells take equally long
+    /// Find the highest rate at which each cell (a format with a compression) keeps an SLO; or the
+    /// bandwidth of an access link at which two cells take equally long
     Search(Box<SearchFlags>),
-    /// Measure what a page in Chromium spends on events in each format: decoding, over a WebSocket,
-    /// and beside verification and rendering (docs/browsers.md)
+    /// Measure the cost of events in each format to a page in Chromium: decoding, receiving over a
+    /// WebSocket, verifying and rendering (docs/browsers.md)
     Browser(Box<BrowserFlags>),
     /// Count the instructions of relay and clients in user space by Valgrind: a cost that repeats,
     /// and is not time
@@ -161,7 +162,7 @@ pub(crate) struct InstructionFlags {
     #[arg(long, requires = "hot_paths", value_name = "TEXT")]
     pub(crate) only: Option<String>,
     /// Compare with these counts; exit with 100 when a path costs over 3 % more, and with 101 when
-    /// another compiler, Valgrind, C library or processor made them
+    /// another compiler, Valgrind, C library or processor made these counts
     #[arg(long, requires = "hot_paths", value_name = "FILE")]
     pub(crate) check: Option<PathBuf>,
     /// Write what was counted to the file of --check instead
@@ -270,8 +271,8 @@ pub(crate) struct Run {
     /// What is sent: scenario names or TOML files, separated by commas [default: mixed-day]
     #[arg(long, value_delimiter = ',')]
     pub(crate) scenario: Option<Vec<String>>,
-    /// Wire formats, separated by commas, core (those of the question) or all. JSON without
-    /// compression is always measured: every ratio refers to it [default: core]
+    /// Wire formats, separated by commas, core (json to notepack, see client-sim formats) or all.
+    /// JSON without compression is always measured: every ratio refers to it [default: core]
     #[arg(long, value_delimiter = ',')]
     pub(crate) formats: Option<Vec<String>>,
     /// Compressions, separated by commas, each with parameters if need be
@@ -294,8 +295,8 @@ pub(crate) struct Run {
     #[arg(long, value_delimiter = ',')]
     pub(crate) verify: Option<Vec<String>>,
     /// Whether the relay encodes an event anew in its publisher's format, separated by commas:
-    /// always, or never-if-canonical, which passes on bytes that the codec would write (json,
-    /// cbor-packed, dannypack and others with one form) [default: always]
+    /// always, or never-if-canonical, which passes on bytes that the codec would write (in json and
+    /// in formats with one encoding, such as cbor-packed) [default: always]
     #[arg(long, value_delimiter = ',')]
     pub(crate) reencode: Option<Vec<String>>,
     /// What clients check of each event that they receive, separated by commas: none, id (the hash
@@ -316,9 +317,9 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) corpus: Option<String>,
     /// Play against this relay (ws://host:port or wss://host:port) instead of fresh ones of our
-    /// own; then formats are json and compressions none,deflate when nothing else is said. What is
-    /// published stays in it, so take scenarios that do not ask for that again, and a relay that
-    /// may forget
+    /// own; then formats default to json and compressions to none,deflate. Published events stay in
+    /// the relay, so choose scenarios that do not request events of earlier runs, and a relay whose
+    /// store may be deleted
     #[arg(long, conflicts_with_all = ["verify", "reencode"])]
     pub(crate) url: Option<String>,
     /// Root certificates (PEM) to trust for wss:// instead of the platform's
@@ -333,8 +334,8 @@ pub(crate) struct Run {
     /// How much is measured
     #[arg(long, value_enum, default_value = "quick")]
     pub(crate) profile: Profile,
-    /// Rounds, instead of the profile's. Intervals need 6 or more; where times of blocks are
-    /// invalid up to half as many further ones are played
+    /// Rounds, instead of the profile's. Intervals need 6 or more. Where times of blocks are
+    /// invalid, up to half as many further rounds are played
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
     pub(crate) rounds: Option<u32>,
     /// As many rounds as give CPU times an interval of ± this share (3%), planned from a pilot of
@@ -347,9 +348,9 @@ pub(crate) struct Run {
     /// Seconds a block, instead of the profile's
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub(crate) seconds: Option<u32>,
-    /// Decides the order of the cells and everything random in the load; every cell of a round has
-    /// the same load, with
-    /// --url each block its own [default: 1, with --url one drawn at random]
+    /// Decides the order of the cells and everything random in the load. Every cell of a round has
+    /// the same load, with --url each block has its own [default: 1, with --url one drawn at
+    /// random]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
     /// Where the result folder is made
@@ -360,11 +361,11 @@ pub(crate) struct Run {
     /// wire_bytes<900 (of an envelope)
     #[arg(long)]
     pub(crate) slo: Option<Slo>,
-    /// What `compare selftest --out FILE` wrote, to stand in the report; the publish profile makes
-    /// a quick one itself
+    /// Put the result of `compare selftest --out FILE` into the report; the publish profile runs a
+    /// quick self-test itself
     #[arg(long, value_name = "FILE")]
     pub(crate) selftest: Option<PathBuf>,
-    /// Count the instructions of every cell too, by Valgrind, into the result folder: once, since
+    /// Also count the instructions of every cell by Valgrind, into the result folder: once, since
     /// counts have no noise
     #[arg(long, conflicts_with = "url")]
     pub(crate) instructions: bool,

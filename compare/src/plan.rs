@@ -29,8 +29,8 @@ const BLOCK_OVERHEAD: Duration = Duration::from_millis(1_250);
 /// How much is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Profile {
-    /// 6 rounds of 1 s blocks, for trying things, not for decisions; unless --formats or
-    /// --compressions is given, only JSON and DannyPack are compressed
+    /// 6 rounds of 1 s blocks, for trying things, not for decisions; unless --formats,
+    /// --compressions or --matrix is given, only JSON and DannyPack are compressed
     Quick,
     /// 12 rounds of 10 s blocks, for everyday
     Standard,

@@ -58,8 +58,8 @@ pub(crate) struct Args {
     implementation: Implementation,
 
     /// Compressions that clients may negotiate: `all`, or names with commas between, each with
-    /// parameters if need be, as in deflate:level=4:min_bytes=100; deflate-shared counts where no
-    /// other deflate stands before it
+    /// optional parameters, as in deflate:level=4:min_bytes=100. Of several kinds of deflate,
+    /// `deflate` serves clients that accept context takeover, the first other kind the rest
     #[arg(long, value_name = "NAMES", default_value = "all")]
     compression: Compressions,
 
@@ -72,7 +72,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LEVEL", default_value_t = VerifyLevel::Full)]
     verify: VerifyLevel,
 
-    /// When to encode an event anew for readers of its publisher's format: always, or never if the
+    /// Encode an event anew for readers of its publisher's format: always, or never where the
     /// published bytes are those that the codec would write
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     reencode: Reencode,
@@ -90,7 +90,8 @@ pub(crate) struct Args {
     #[arg(long)]
     strict_negotiation: bool,
 
-    /// Send every client a NIP-42 challenge; who answers may publish protected events (NIP-70)
+    /// Send every client a NIP-42 challenge; a client that answers may publish protected events
+    /// (NIP-70)
     #[arg(long)]
     auth: bool,
 
@@ -122,11 +123,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = Config::default().max_subscriptions)]
     max_subscriptions: usize,
 
-    /// Stored events for a filter without a limit
+    /// Stored events sent for a filter without a limit
     #[arg(long, value_name = "N", default_value_t = Config::default().default_limit)]
     default_limit: usize,
 
-    /// Stored events for any one filter
+    /// Most stored events sent for one filter, whatever its limit
     #[arg(long, value_name = "N", default_value_t = Config::default().max_limit)]
     max_limit: usize,
 
@@ -142,7 +143,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = Config::default().reconcile.frame_bytes)]
     reconcile_frame_bytes: usize,
 
-    /// Live events that one connection may leave unread before it is closed with 1013
+    /// Bytes of live events that one connection may leave unread before it is closed with 1013
     #[arg(long, value_name = "BYTES", default_value_t = Config::default().outbox_bytes)]
     outbox_bytes: usize,
 
@@ -151,11 +152,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MS", default_value_t = 5, value_parser = clap::value_parser!(u16).range(0..=10_000))]
     batch_ms: u16,
 
-    /// Events of a batch
+    /// Most events in a batch
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4_096))]
     batch_n: u16,
 
-    /// Encoded events of a batch together; a larger event goes alone
+    /// Most bytes of encoded events in a batch; a larger event goes alone
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 10, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     batch_bytes: u32,
 
@@ -169,7 +170,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FORMAT", requires = "store")]
     at_rest: Option<Format>,
 
-    /// Memory for stored events, roughly; further ones are refused. With --store, memory for their
+    /// Memory for stored events, roughly; further events are refused. With --store, memory for the
     /// indexes and for the events that were sent last
     #[arg(long, value_name = "BYTES", default_value_t = Config::default().store_bytes)]
     store_bytes: usize,
@@ -179,14 +180,14 @@ pub(crate) struct Args {
     /// everything sent). Of deliveries, an event for a subscription each, as a share: `lose=1%`
     /// (left out), `double=1%` (sent twice), `alter=1%` (one field changed, never the id),
     /// `invent=1%` (another event beside it, which nobody published), `misroute=1%` (for a
-    /// subscription that it does not match, or for "nobody"); each with `:seed=7` if need be, and
-    /// at most one hits a delivery, the first that does. The relay says so wherever it speaks of
-    /// itself, and counts what it planted
+    /// subscription that it does not match, or for "nobody"); each with an optional `:seed=7`. A
+    /// delivery is hit by one fault at most, the first that does. The relay names its faults in its
+    /// announcement, totals and NIP-11 document, and counts what it planted
     #[arg(long, value_name = "FAULT", hide_short_help = true)]
     fault: Vec<Fault>,
 
-    /// Do no Nostr work: answer from this script of a plan, which client-sim --floor writes; JSON
-    /// without compression. What is measured then is the generator and the sockets
+    /// Do no Nostr work: answer from this script of a plan, which client-sim --floor writes. JSON
+    /// without compression. What remains is the cost of generator and sockets
     #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = ["corpus", "auth", "tls_cert", "fault", "store"])]
     pub(crate) floor: Option<PathBuf>,
 

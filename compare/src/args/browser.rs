@@ -76,14 +76,15 @@ pub(crate) struct BrowserFlags {
     /// Events that are decoded, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', default_value = "mixed,lists")]
     events: Vec<SetFlag>,
-    /// End to end and live: compressions, separated by commas
+    /// Compressions of the parts end-to-end and live, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', default_value = "none,deflate")]
     compressions: Vec<CompressionFlag>,
-    /// End to end and live: batches, separated by commas
+    /// Batches of the parts end-to-end and live, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', default_value = "off,on")]
     batching: Vec<BatchingFlag>,
     /// Ask the relay over an emulated access link: a profile of `client-sim links`, or parameters
-    /// such as down=1.6mbit,up=750kbit,rtt=150ms. Only end to end, and wall time and bytes alone
+    /// such as down=1.6mbit,up=750kbit,rtt=150ms. Only for part end-to-end; measures wall time and
+    /// bytes alone
     #[arg(long, conflicts_with = "serve")]
     pub(crate) link: Option<Link>,
     /// Events to decode: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz [default: the bundled sample]

@@ -45,8 +45,8 @@ pub(crate) struct SearchFlags {
     /// What clients check of each event that they receive: none, id or full
     #[arg(long, value_delimiter = ',', default_value = "none")]
     pub(crate) client_verify: Vec<String>,
-    /// Seconds of a probe at least; up to 60 where the SLO's quantile takes more answers [default:
-    /// 10, for a break-even 5]
+    /// Least seconds of a probe; up to 60 where the SLO's quantile needs more answers [default: 10,
+    /// for a break-even 5]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=60))]
     pub(crate) probe_seconds: Option<u32>,
     /// Events to send [default: the bundled sample]
@@ -85,11 +85,11 @@ pub(crate) struct CapacityFlags {
     /// How far apart two searches may be, as a share [default: 0.05]
     #[arg(long, value_parser = precision)]
     pub(crate) precision: Option<f64>,
-    /// Leave out p99 at 10 to 95 % of the lowest capacity
+    /// Do not measure p99 at 10 to 95 % of the lowest capacity
     #[arg(long)]
     pub(crate) no_curve: bool,
     /// Search the limit of this relay (ws://host:port or wss://host:port) instead of fresh ones of
-    /// our own; then formats are json when nothing else is said. What is published stays in it
+    /// our own; then formats default to json. Published events stay in the relay
     #[arg(long, conflicts_with_all = ["verify", "reencode"])]
     pub(crate) url: Option<String>,
     /// Root certificates (PEM) to trust for wss:// instead of the platform's
@@ -115,8 +115,8 @@ pub(crate) struct BreakEvenFlags {
     /// Uplink as a share of the downlink, up to 1 [default: 0.25, that of the profile wifi]
     #[arg(long, value_name = "SHARE", value_parser = uplink)]
     pub(crate) uplink: Option<f64>,
-    /// Rounds, in each of which every cell runs once over every link. Intervals need 6 or more; 9
-    /// bandwidths take 9 for Holm's correction to leave something to find [default: 9]
+    /// Rounds, in each of which every cell runs once over every link. Intervals need 6 or more;
+    /// Holm's correction over 9 bandwidths needs 9 [default: 9]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
     pub(crate) rounds: Option<u32>,
 }

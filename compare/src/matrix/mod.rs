@@ -37,7 +37,7 @@ pub(crate) const FLOOR: &str = "floor";
 pub struct Matrix {
     /// Scenario names or files.
     pub scenarios: Vec<String>,
-    /// Wire formats, `core` (those of the question) or `all`.
+    /// Wire formats, `core` (json to notepack) or `all`.
     pub formats: Vec<String>,
     /// Compressions, each with parameters if need be (`deflate:level=4`), `all` or `best`.
     pub compressions: Vec<String>,
