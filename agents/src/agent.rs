@@ -492,7 +492,10 @@ mod tests {
         let mut published = publishing();
         published.published();
         published.lost(710 * MS, "disconnected".to_owned());
-        assert!(matches!(&outputs(&mut published)[..], [Output::Leave(Left::Stopped { unpublished: None, .. })]));
+        assert!(matches!(
+            &outputs(&mut published)[..],
+            [Output::Leave(Left::Stopped { unpublished: None, .. })]
+        ));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use async_nats::jetstream::{self, stream::Stream};
 use nix::sys::signal::Signal;
 use tokio::{runtime::Handle, task::block_in_place, time::sleep};
 
-use crate::{Process, agents, block, finished, nats, open, process, records};
+use crate::site::{Process, agents, block, finished, nats, open, process, records};
 
 /// So many that reading their records takes a while.
 const MANY: u16 = 40;

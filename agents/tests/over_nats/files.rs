@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-use crate::{identity, nats, run_id, server};
+use crate::site::{identity, nats, run_id, server};
 
 /// Several messages long.
 const BYTES: usize = 300_000;

@@ -4,265 +4,24 @@
 
 mod coordinator;
 mod files;
+mod losses;
 mod secure;
+mod site;
 
-use std::{
-    fs,
-    io::Read,
-    path::Path,
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{path::Path, time::Duration};
 
 use agents::{
-    Block, Commanded, Ending, Facts, Identity, Left, Overview, Phase, Play, Player, Policy, RelayPlay, RunId,
-    RunState, Seen, Spec,
-    nats::{Aborted, Arrival, Attendance, NatsError, Run, Server, attend, coordinate},
-    now_ns,
+    Left, Overview, Phase, RunState, Seen,
+    nats::{Arrival, NatsError},
 };
 use async_nats::{HeaderMap, jetstream};
-use measure::{ClockRecord, LiveCounts};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
+use measure::LiveCounts;
+use tokio::time::{sleep, timeout};
+
+use crate::site::{
+    TARGET, agent, agents, attendance, block, counted, finished, nats, open, open_with_relay, play, process,
+    records, relay_block,
 };
-use tempfile::TempDir;
-use tokio::{
-    sync::{mpsc, oneshot, watch},
-    task::JoinHandle,
-    time::{sleep, timeout},
-};
-
-const TARGET: &str = "ws://127.0.0.1:1";
-
-/// A process that ends with the test.
-struct Process(Child);
-
-impl Process {
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.0.id().try_into().unwrap()), signal).unwrap();
-    }
-
-    /// Exit code and output, once it ends.
-    fn end(mut self, within: Duration) -> (Option<i32>, String) {
-        let since = Instant::now();
-        loop {
-            if let Some(status) = self.0.try_wait().unwrap() {
-                let mut said = String::new();
-                self.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-                return (status.code(), said);
-            }
-            assert!(since.elapsed() < within, "it goes on after {within:?}");
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A server of this test's own, on a free port.
-struct Nats {
-    process: Process,
-    url: String,
-    _folder: TempDir,
-}
-
-fn nats(config: Option<&Path>) -> Nats {
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new("nats-server");
-    command.args(["-js", "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir"]).arg(folder.path());
-    command.arg("-sd").arg(folder.path().join("store"));
-    if let Some(config) = config {
-        command.arg("-c").arg(config);
-    }
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("needs nats-server");
-    let file = folder.path().join(format!("nats-server_{}.ports", child.id()));
-    let process = Process(child);
-    let since = Instant::now();
-    let url = loop {
-        let ports = fs::read_to_string(&file).ok().and_then(|text| serde_json::from_str(&text).ok());
-        if let Some::<serde_json::Value>(ports) = ports {
-            break ports["nats"][0].as_str().unwrap().to_owned();
-        }
-        assert!(since.elapsed() < Duration::from_secs(10), "nats-server does not start");
-        thread::sleep(Duration::from_millis(20));
-    };
-    Nats { process, url, _folder: folder }
-}
-
-fn server(url: &str) -> Server {
-    Server { url: url.to_owned(), credentials: None, ca: None }
-}
-
-fn identity() -> Identity {
-    let idle = || "idle".to_owned();
-    Identity { program_sha256: idle(), corpus_sha256: idle(), dictionary_sha256: idle() }
-}
-
-fn run_id(name: &str) -> RunId {
-    name.parse().unwrap()
-}
-
-async fn open(url: &str, name: &str, of: u16) -> Result<Run, NatsError> {
-    let (has_relay, corpus_file) = (false, None);
-    let spec = Spec { run: run_id(name), nonce: now_ns(), of, has_relay, identity: identity(), corpus_file };
-    coordinate(server(url), spec, None).await
-}
-
-/// A run with an agent that starts the relay.
-async fn open_with_relay(url: &str, name: &str, of: u16) -> Result<Run, NatsError> {
-    let (has_relay, corpus_file) = (true, None);
-    let spec = Spec { run: run_id(name), nonce: now_ns(), of, has_relay, identity: identity(), corpus_file };
-    coordinate(server(url), spec, None).await
-}
-
-/// A block of a second whose relay an agent starts.
-fn relay_block(position: u32) -> Block {
-    let mut block = block(position, 1);
-    block.play.url = String::new();
-    block.play.relay = Some(RelayPlay {
-        verify: "full".to_owned(),
-        reencode: "always".to_owned(),
-        batch_ms: None,
-        batch_n: None,
-        batch_bytes: None,
-        floor: false,
-    });
-    block
-}
-
-fn block(position: u32, seconds: u32) -> Block {
-    let word = |word: &str| word.to_owned();
-    let play = Play {
-        url: word(TARGET),
-        relay: None,
-        scenario: word("idle"),
-        scenario_toml: None,
-        answers: String::new(),
-        format: word("json"),
-        compression: word("none"),
-        comparable_with: vec![word("json")],
-        implementation: word("library"),
-        client_verify: word("none"),
-        batched: false,
-        live: true,
-        rate_per_s: None,
-        seed: 1,
-        seconds,
-        block_id: word("1"),
-    };
-    Block { round: 0, position, play }
-}
-
-/// Waits for its start and writes down when that was. Says at the start and at the end that it
-/// counts.
-struct Waits;
-
-/// What [`Waits`] counts of a block until its start, or in all.
-fn counted(index: u16, is_over: bool) -> LiveCounts {
-    let sent = u64::from(index) + if is_over { 100 } else { 10 };
-    LiveCounts {
-        connections: if is_over { 0 } else { 3 },
-        sent,
-        deliveries: 7 * sent,
-        ..LiveCounts::default()
-    }
-}
-
-impl Player for Waits {
-    async fn play(
-        &self,
-        block: Box<Block>,
-        index: u16,
-        of: u16,
-        mut commands: mpsc::Receiver<Commanded>,
-        prepared: oneshot::Sender<Facts>,
-        counts: watch::Sender<LiveCounts>,
-    ) -> Result<Ending, String> {
-        // The relay's agent is behind all others.
-        let url = (index == of).then(|| TARGET.to_owned());
-        let (plan_sha256, corpus_sha256) = ("plan".to_owned(), "idle".to_owned());
-        prepared.send(Facts { plan_sha256, corpus_sha256, url }).unwrap();
-        let Some(Commanded::Start { at_ns }) = commands.recv().await else {
-            return Err("stopped before its start".to_owned());
-        };
-        sleep(Duration::from_nanos(at_ns - now_ns())).await;
-        counts.send_replace(counted(index, false));
-        let exit_code = tokio::select! {
-            () = sleep(Duration::from_secs(block.play.seconds.into())), if index < of => 0,
-            _ = commands.recv() => if index < of { 5 } else { 0 },
-        };
-        counts.send_replace(counted(index, true));
-        let record = serde_json::json!({
-            "position": block.position, "index": index, "of": of, "at_ns": at_ns, "url": block.play.url,
-        });
-        Ok(Ending { exit_code: Some(exit_code), record: record.to_string().into_bytes() })
-    }
-}
-
-fn attendance(url: &str, name: &str, index: u16, of: u16) -> Attendance {
-    let policy = Policy {
-        targets: vec![TARGET.to_owned()],
-        max_rate_per_s: None,
-        starts_relays: index == of,
-        identity: identity(),
-    };
-    Attendance { server: server(url), run: run_id(name), index, of, policy }
-}
-
-fn agent(attendance: Attendance) -> JoinHandle<Result<Left, NatsError>> {
-    tokio::spawn(async move { attend(&attendance, &Waits, std::future::pending()).await })
-}
-
-fn agents(url: &str, name: &str, of: u16) -> Vec<JoinHandle<Result<Left, NatsError>>> {
-    (0..of).map(|index| agent(attendance(url, name, index, of))).collect()
-}
-
-async fn finished(agents: Vec<JoinHandle<Result<Left, NatsError>>>) {
-    for agent in agents {
-        let left = timeout(Duration::from_secs(5), agent).await.unwrap().unwrap().unwrap();
-        assert_eq!(left, Left::Finished);
-    }
-}
-
-/// What came of a block: the clocks, or why there are none, and the records that arrived.
-async fn play(run: &Run, block: Block) -> (Result<Vec<ClockRecord>, Aborted>, Vec<Arrival>) {
-    let mut arrived = Vec::new();
-    let clocks = run.play(block, |arrival| arrived.push(arrival)).await;
-    (clocks, arrived)
-}
-
-/// The records of a block, which are complete and in order, and the clocks.
-async fn records(run: &Run, block: Block, of: u16) -> (Vec<serde_json::Value>, Vec<ClockRecord>) {
-    let position = block.position;
-    let slots = usize::from(of) + usize::from(block.play.relay.is_some());
-    let (clocks, arrived) = play(run, block).await;
-    let read = |arrival: &Arrival| serde_json::from_slice(&arrival.ending.record).unwrap();
-    let records: Vec<serde_json::Value> = arrived.iter().map(read).collect();
-    assert_eq!(records.len(), slots);
-    for (index, record) in records.iter().enumerate() {
-        assert_eq!(record["index"], index);
-        assert_eq!(record["position"], position);
-        assert_eq!(record["of"], of);
-    }
-    assert!(arrived.iter().all(|arrival| arrival.ending.exit_code == Some(0) && !arrival.is_partial));
-    (records, clocks.unwrap())
-}
-
-/// An agent in a process of its own.
-fn process(url: &str, name: &str, index: u16, of: u16, before: &[&str]) -> Process {
-    let words = before.iter().map(|word| (*word).to_owned());
-    let mut words = words.chain([env!("CARGO_BIN_EXE_idle").to_owned()]);
-    let mut command = Command::new(words.next().unwrap());
-    command.args(words).args(["agents", url, name, &index.to_string(), "1", &of.to_string()]);
-    Process(command.stdout(Stdio::piped()).spawn().unwrap())
-}
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs nats-server"]
@@ -283,7 +42,11 @@ async fn blocks_start_together_and_every_record_comes_once_over_nats() {
             assert!(spread_ns <= 2 * bound_ns && bound_ns <= 5_000_000, "{spread_ns} {bound_ns}");
         }
         let stream = jetstream.get_stream("NSIM").await.unwrap();
-        assert_eq!(stream.cached_info().state.messages, u64::from(of), "those of the block before are forgotten");
+        assert_eq!(
+            stream.cached_info().state.messages,
+            u64::from(of),
+            "those of the block before are forgotten"
+        );
         assert_eq!(run.finish(), 0);
         finished(agents).await;
     }
@@ -349,86 +112,6 @@ async fn an_agent_that_starts_the_relay_says_where_and_is_stopped_last_over_nats
     }
     run.finish();
     finished(all).await;
-}
-
-/// Plays a block of 20 s with agents in processes, loses something after its start, and returns
-/// how many partial records were kept.
-async fn loses(signal: Signal, agent: Option<u16>) -> usize {
-    let nats = nats(None);
-    let mut agents: Vec<_> = (0..3).map(|index| process(&nats.url, "run", index, 3, &[])).collect();
-    let run = open(&nats.url, "run", 3).await.unwrap();
-    run.ready().await.unwrap();
-    let losing = async {
-        sleep(Duration::from_secs(5)).await;
-        match agent {
-            Some(index) => agents[usize::from(index)].signal(signal),
-            None => nats.process.signal(signal),
-        }
-        let lost = Instant::now();
-        // The lost agent is the last of them.
-        let others = if agent.is_some() { 2 } else { 3 };
-        for agent in agents.drain(..others) {
-            let (exit_code, reason) = agent.end(Duration::from_millis(1_200));
-            assert_eq!(exit_code, Some(5), "{reason}");
-        }
-        assert!(lost.elapsed() <= Duration::from_millis(1_200), "all stopped after {:?}", lost.elapsed());
-        lost
-    };
-    let playing = async {
-        let (clocks, arrived) = play(&run, block(0, 20)).await;
-        (clocks.unwrap_err(), arrived, Instant::now())
-    };
-    let (lost, (aborted, arrived, known)) = tokio::join!(tokio::task::unconstrained(losing), playing);
-    // With the time that partial records are waited for.
-    assert!(known - lost <= Duration::from_millis(1_000 + 2_800), "{aborted:?} after {:?}", known - lost);
-    for Arrival { index, ending, is_partial } in &arrived {
-        assert!(ending.exit_code == Some(5) && *is_partial, "agent {index} says that it was stopped");
-    }
-    arrived.len()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs nats-server"]
-async fn a_killed_agent_stops_all_within_a_second_over_nats() {
-    assert_eq!(loses(Signal::SIGKILL, Some(2)).await, 2);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs nats-server"]
-async fn a_stopped_agent_stops_all_within_a_second_over_nats() {
-    assert_eq!(loses(Signal::SIGSTOP, Some(2)).await, 2);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs nats-server"]
-async fn a_killed_server_stops_all_within_a_second_over_nats() {
-    assert_eq!(loses(Signal::SIGKILL, None).await, 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs nats-server"]
-async fn a_stopped_server_stops_all_within_a_second_over_nats() {
-    assert_eq!(loses(Signal::SIGSTOP, None).await, 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs nats-server"]
-async fn a_coordinator_that_is_gone_stops_its_agents_over_nats() {
-    let nats = nats(None);
-    let agents = agents(&nats.url, "run", 2);
-    let run = open(&nats.url, "run", 2).await.unwrap();
-    run.ready().await.unwrap();
-    drop(run);
-    finished(agents).await;
-    let waiting = agent(attendance(&nats.url, "run", 0, 2));
-    let run = open(&nats.url, "run", 2).await.unwrap();
-    sleep(Duration::from_secs(1)).await;
-    drop(run);
-    let left = waiting.await.unwrap().unwrap();
-    assert!(
-        matches!(&left, Left::Stopped { reason, .. } if reason == "the coordinator was stopped"),
-        "{left:?}"
-    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

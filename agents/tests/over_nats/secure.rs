@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-use crate::{Nats, agent, attendance, block, finished, identity, nats, records, run_id};
+use crate::site::{Nats, agent, attendance, block, finished, identity, nats, records, run_id};
 
 /// For an answer that no wait is part of.
 const AT_ONCE: Duration = Duration::from_secs(5);

@@ -1,0 +1,170 @@
+//! A run in the eyes of foreign programs: its metrics, and the sums over its agents.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+use compare::ResultFile;
+use measure::RunRecord;
+use serde_json::Value;
+
+use crate::{
+    site::{Process, said, site},
+    watching::listening,
+};
+
+/// The metrics at an address; `None` once nobody listens.
+fn scrape(address: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    // The process may end meanwhile.
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text"), "{head}");
+    body.ends_with("# EOF\n").then(|| body.to_owned())
+}
+
+/// The value of a sample, named as it is written.
+fn value(metrics: &str, sample: &str) -> u64 {
+    let named = metrics.lines().filter_map(|line| line.split_once(' ')).find(|(name, _)| *name == sample);
+    let (_, value) = named.unwrap_or_else(|| panic!("no {sample} in\n{metrics}"));
+    value.parse().unwrap()
+}
+
+/// Has the parser of the Prometheus project read metrics, by the grammar of OpenMetrics.
+fn foreign_families(metrics: &str, folder: &Path) -> String {
+    let file = folder.join("metrics.txt");
+    fs::write(&file, metrics).unwrap();
+    let parse =
+        "import sys; from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
+print(' '.join(f'{f.name}:{f.type}:{f.unit}' for f in parse(open(sys.argv[1]).read())))";
+    let output = Command::new("python3").args(["-c", parse]).arg(file).output().unwrap();
+    assert!(output.status.success(), "{}\n{metrics}", said(&output));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+#[ignore = "needs nats-server and python3 with prometheus-client"]
+fn metrics_that_a_foreign_parser_reads_agree_with_the_ledger_over_nats() {
+    let site = site();
+    let _agents = [site.agent(0, 2, &[]), site.agent(1, 2, &[])];
+    let mut run = Process(site.run(2, 3).args(["--metrics-listen", "127.0.0.1:0"]).spawn().unwrap());
+    let mut lines = BufReader::new(run.0.stderr.take().unwrap()).lines();
+    let address = lines.find_map(|line| {
+        line.unwrap()
+            .strip_prefix("metrics at http://")
+            .and_then(|line| line.strip_suffix("/metrics"))
+            .map(str::to_owned)
+    });
+    let address = address.unwrap();
+    assert!(address.ends_with(&format!(":{}", listening(run.0.id())[0])));
+    assert_eq!(listening(run.0.id()).len(), 1, "no other port");
+    let mut scrapes: Vec<String> = Vec::new();
+    while let Some(metrics) = scrape(&address) {
+        if scrapes.last() != Some(&metrics) {
+            scrapes.push(metrics);
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    let code = run.end(Duration::from_secs(10));
+    assert!(matches!(code, Some(0 | 3)), "{code:?}");
+    let families = "nsim_run_state:gauge: nsim_agents:gauge: nsim_connections:gauge: nsim_events_sent:counter: \
+         nsim_deliveries:counter: nsim_blocks_merged:counter: nsim_counts_refused:counter: \
+         nsim_delivery_latency_seconds:histogram:seconds";
+    let (first, last) = (scrapes.first().unwrap(), scrapes.last().unwrap());
+    for metrics in [first, &scrapes[scrapes.len() / 2], last] {
+        assert_eq!(foreign_families(metrics, site.folder.path()), families);
+    }
+    for sample in ["nsim_events_sent_total", "nsim_deliveries_total", "nsim_delivery_latency_seconds_count"] {
+        let values: Vec<u64> = scrapes.iter().map(|metrics| value(metrics, sample)).collect();
+        assert!(values.is_sorted(), "{sample} falls: {values:?}");
+        let grew = values.windows(2).filter(|pair| pair[0] < pair[1]).count();
+        assert!(grew >= 4, "{sample} grows within blocks: {values:?}");
+    }
+    let was = |sample: &str, wanted| scrapes.iter().any(|metrics| value(metrics, sample) == wanted);
+    assert!(was("nsim_agents{state=\"running\"}", 2) && was("nsim_run_state{state=\"running\"}", 1));
+    let text = fs::read_to_string(site.result_folder().join("result.json")).unwrap();
+    let result: Value = serde_json::from_str(&text).unwrap();
+    let blocks =
+        || result["cells"].as_array().unwrap().iter().flat_map(|cell| cell["blocks"].as_array().unwrap());
+    let ledger =
+        |count: &str| blocks().map(|block| block["record"]["counts"][count].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(value(last, "nsim_deliveries_total"), ledger("deliveries"));
+    assert_eq!(value(last, "nsim_events_sent_total"), ledger("planned"));
+    assert_eq!(value(last, "nsim_blocks_merged_total"), blocks().count() as u64);
+    assert_eq!(value(last, "nsim_counts_refused_total"), 0);
+}
+
+/// Adds up each metric of each block over the agents' own records, and prints of the sum: count,
+/// percentiles, maximum, and whether every bucket is that of the result.
+const PYTHON: &str = r#"
+import json, sys
+from importlib.metadata import version
+from pathlib import Path
+from hdrh.histogram import HdrHistogram
+if version("hdrhistogram") != "0.10.8": raise ImportError("expected hdrhistogram 0.10.8")
+folder = Path(sys.argv[1])
+def buckets(one):
+    return [(b.value_iterated_to, b.count_added_in_this_iter_step) for b in one.get_recorded_iterator()]
+for cell in json.loads((folder / "result.json").read_text())["cells"]:
+    for block in cell["blocks"]:
+        name = f"{block['round']:03}-{block['position']:03}-{cell['id']}.agent-*.json"
+        own = [json.loads(file.read_text())["latency"] for file in (folder / "running").glob(name)]
+        for metric, stated in block["record"]["latency"].items():
+            sum = HdrHistogram(1, 60_000_000_000, 3)
+            for one in own:
+                if metric in one:
+                    sum.add(HdrHistogram.decode(one[metric]["v2_deflate"]))
+            figures = [sum.get_value_at_percentile(p) for p in (50.0, 90.0, 99.0, 100.0)]
+            same = buckets(sum) == buckets(HdrHistogram.decode(stated["v2_deflate"]))
+            place = (cell["id"], block["round"], block["position"])
+            print(json.dumps([*place, metric, len(own), same, sum.get_total_count(), *figures]))
+"#;
+
+/// What Python found of a metric of a block.
+#[derive(serde::Deserialize)]
+struct Recomputed(String, u32, u32, String, usize, bool, u64, u64, u64, u64, u64);
+
+#[test]
+#[ignore = "needs nats-server, and python3 with hdrhistogram 0.10.8"]
+fn python_adds_up_the_records_of_agents_to_what_the_result_states_over_nats() {
+    let site = site();
+    let mut agents = [0, 1, 2].map(|index| site.agent(index, 3, &[]));
+    let output = site.run(3, 3).arg("--keep-agent-records").output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{:?}: {}", output.status, said(&output));
+    agents.iter_mut().for_each(|agent| assert_eq!(agent.end(Duration::from_secs(5)), Some(0)));
+    let folder = site.result_folder();
+    let result = ResultFile::read(&folder).unwrap();
+    let output = Command::new("python3").args(["-c", PYTHON]).arg(&folder).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let found: Vec<Recomputed> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let metrics = |record: &RunRecord| record.latency.len();
+    let blocks = || result.cells.iter().flat_map(|cell| &cell.blocks);
+    assert_eq!(found.len(), blocks().map(|block| metrics(block.record.as_ref().unwrap())).sum::<usize>());
+    let mut medians = 0;
+    for Recomputed(id, round, position, metric, agents, same, count, p50, p90, p99, max) in found {
+        let what = format!("{id}, round {round}, position {position}: {metric}");
+        let cell = result.cells.iter().find(|cell| cell.id == id).unwrap();
+        let mut blocks = cell.blocks.iter();
+        let block = blocks.find(|block| (block.round, block.position) == (round, position)).unwrap();
+        let stated = &block.record.as_ref().unwrap().latency[&metric];
+        assert_eq!((agents, same), (3, true), "{what}");
+        assert_eq!((count, max), (stated.len(), stated.max_ns()), "{what}");
+        for (q, value) in [(0.5, p50), (0.9, p90), (0.99, p99)] {
+            // Too few samples have no quantile here.
+            if let Some(ns) = stated.quantile_ns(q).ns() {
+                assert_eq!(value, ns, "{what} at {q}");
+                medians += u32::from(q == 0.5 && metric == "response");
+            }
+        }
+    }
+    assert!(medians > 0, "no block has a median");
+}

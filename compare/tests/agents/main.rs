@@ -1,0 +1,143 @@
+//! `compare run --agents` and `compare agent` as processes, over a real NATS server.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+mod events;
+mod foreign;
+mod losses;
+mod relay;
+mod site;
+mod watching;
+
+use std::{fs, path::Path, time::Duration};
+
+use agents::{Block, Commanded, Play, Player};
+use futures::future::{join_all, try_join_all};
+use measure::{ClockRecord, LiveCounts, RunRecord};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::site::{compare, relay, said, site};
+
+/// What a coordinator tells a player of `compare agent`.
+fn batched_block(url: String) -> Block {
+    let word = |word: &str| word.to_owned();
+    let play = Play {
+        url,
+        relay: None,
+        scenario: word("note-stream"),
+        scenario_toml: None,
+        answers: word("{}"),
+        format: word("cbor-packed"),
+        compression: word("zstd"),
+        comparable_with: vec![word("json"), word("cbor-packed")],
+        implementation: word("library"),
+        client_verify: word("none"),
+        batched: true,
+        live: true,
+        rate_per_s: Some(50),
+        seed: 1,
+        seconds: 2,
+        block_id: word("7e"),
+    };
+    Block { round: 0, position: 0, play }
+}
+
+#[tokio::test]
+async fn players_take_every_flag_of_a_block_and_their_records_make_one() {
+    let (_relay, url) = relay();
+    let block = batched_block(url);
+    let program = env!("CARGO_BIN_EXE_compare").into();
+    let process = agents::Process { program, arguments: vec!["role:client".into()] };
+    let (mut tell, mut prepared, mut plays) = (Vec::new(), Vec::new(), Vec::new());
+    let mut counting = Vec::new();
+    for index in 0..2 {
+        let (commands, told) = mpsc::channel(4);
+        let (says, said) = oneshot::channel();
+        let (counts, counted) = watch::channel(LiveCounts::default());
+        plays.push(process.play(Box::new(block.clone()), index, 2, told, says, counts));
+        counting.push(counted);
+        tell.push(commands);
+        prepared.push(said);
+    }
+    let conduct = async {
+        let facts = try_join_all(prepared).await.expect("both are prepared");
+        assert_eq!(facts[0], facts[1]);
+        let at_ns = agents::now_ns() + 800_000_000;
+        for commands in &tell {
+            commands.send(Commanded::Start { at_ns }).await.unwrap();
+        }
+    };
+    let (endings, ()) = tokio::join!(join_all(plays), conduct);
+    let records = endings.into_iter().map(|ending| {
+        let ending = ending.unwrap();
+        // Allows 3: a busy machine may make the timing of a short run invalid, but never its
+        // ledger.
+        assert!(matches!(ending.exit_code, Some(0 | 3)), "{:?}", ending.exit_code);
+        serde_json::from_slice::<RunRecord>(&ending.record).unwrap()
+    });
+    let records: Vec<RunRecord> = records.collect();
+    let merged = RunRecord::merge(records.iter().cloned()).unwrap();
+    let of_block = |record: &RunRecord| record.share.as_ref().unwrap().block_id.as_deref() == Some("7e");
+    assert!(records.iter().all(of_block));
+    for (record, counted) in records.iter().zip(&counting) {
+        let last = *counted.borrow();
+        assert_eq!((last.connections, last.deliveries), (0, record.counts.deliveries), "told to the end");
+    }
+    assert_eq!(merged.cell.batching, "by the relay");
+    assert_eq!((merged.agents.len(), merged.counts.balanced()), (2, Ok(())));
+    assert!(merged.counts.acked >= 50, "{:?}", merged.counts);
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn agents_play_a_matrix_whose_records_are_merged_over_nats() {
+    let site = site();
+    let mut agents = [site.agent(0, 2, &["--max-rate", "50"]), site.agent(1, 2, &[])];
+    let output = site.run(2, 2).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{:?}: {}", output.status, said(&output));
+    let text = fs::read_to_string(site.result_folder().join("result.json")).unwrap();
+    let result: Value = serde_json::from_str(&text).unwrap();
+    let cells = result["cells"].as_array().unwrap();
+    assert!(cells.len() >= 2);
+    for cell in cells {
+        let block = &cell["blocks"][0];
+        let record = &block["record"];
+        let agents = record["agents"].as_array().unwrap();
+        assert_eq!(agents.len(), 2, "{block:#}");
+        for agent in agents {
+            let clock: ClockRecord = serde_json::from_value(agent["clock"].clone()).unwrap();
+            // All are one clock.
+            assert!(clock.start_bound_ns <= 5_000_000, "{clock:?}");
+            assert!(clock.drift_ns.unsigned_abs() <= clock.drift_bound_ns, "{clock:?}");
+        }
+        assert_eq!(record["status"]["state"], "complete");
+        let published = record["counts"]["acked"].as_u64();
+        assert!(published.is_some_and(|events| events >= 50), "{:#}", record["counts"]);
+    }
+    for agent in &mut agents {
+        assert_eq!(agent.end(Duration::from_secs(5)), Some(0));
+    }
+    assert!(!site.result_folder().join("running").exists(), "no record is left over");
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn an_agent_refuses_what_its_command_line_does_not_allow_over_nats() {
+    let site = site();
+    // A population that does not keep to --rates, beside one that does.
+    let bursts = "[[publish]]\nconnections = 5\narrival = { shape = \"burst\", period_ms = 1000 }\n";
+    let stream = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/note-stream.toml");
+    let file = site.folder.path().join("bursts.toml");
+    fs::write(&file, fs::read_to_string(stream).unwrap() + bursts).unwrap();
+    for (most, scenario) in [("49", "note-stream".as_ref()), ("50", file.as_os_str())] {
+        let mut agent = site.agent(0, 1, &["--max-rate", most]);
+        let run = site.run(1, 1);
+        let words = run.get_args().map(|word| if word == "note-stream" { scenario } else { word });
+        let output = compare().args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+        let results = fs::read_dir(site.folder.path().join("results")).unwrap();
+        assert_eq!(results.count(), 0, "nothing was measured");
+        assert_eq!(agent.end(Duration::from_secs(5)), Some(5));
+    }
+}

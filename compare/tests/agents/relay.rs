@@ -1,0 +1,142 @@
+//! The relay that a run starts by itself, and the addresses at which agents reach relays.
+
+use std::{fs, io::Read, net::TcpListener, time::Duration};
+
+use serde_json::Value;
+
+use crate::site::{Process, compare, free, said, site};
+
+/// The relay that listens there.
+fn relay_at(address: &str) -> nix::unistd::Pid {
+    let is_it = |pid: &i32| {
+        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<_> = command.split(|byte| *byte == 0).collect();
+        words.get(1) == Some(&b"role:relay".as_slice()) && words.contains(&address.as_bytes())
+    };
+    let pids = fs::read_dir("/proc").unwrap();
+    let mut pids = pids.filter_map(|entry| entry.unwrap().file_name().to_string_lossy().parse().ok());
+    nix::unistd::Pid::from_raw(pids.find(is_it).expect("a relay listens"))
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn without_a_relay_the_coordinator_starts_one_for_each_block_over_nats() {
+    let (site, address) = (site(), free());
+    let target = format!("ws://{address}");
+    let mut agents =
+        [0, 1].map(|index| site.player(index, 2, &["--allow-target", &target, "--max-rate", "50"]));
+    let flags = ["--relay-listen", &address, "--batching", "off,on:ms=2:n=9", "--verify", "id"];
+    let output = site.run_with(2, 2, &flags).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{:?}: {}", output.status, said(&output));
+    let records = site.records();
+    let roles: Vec<&str> = records.iter().map(|(cell, _)| cell["role"].as_str().unwrap()).collect();
+    assert!(["anchor", "control", "floor", "cell"].iter().all(|role| roles.contains(role)), "{roles:?}");
+    for (cell, record) in &records {
+        assert_eq!((record.agents.len(), record.counts.balanced()), (2, Ok(())), "{cell:#}");
+        assert!(record.counts.acked >= 50, "{:?}", record.counts);
+        assert!(record.relay_cpu.is_some_and(|cpu| cpu.total_ns > 0), "{:?}", record.relay_cpu);
+        assert_eq!(record.usable_cores.unwrap().relay, Some(1), "without it no cell is saturated");
+        assert!(record.memory.unwrap().relay_peak_bytes.is_some());
+        let relay = record.relay.as_ref().unwrap();
+        let is_floor = cell["role"] == "floor";
+        assert_eq!((relay.own, relay.software.ends_with("--floor")), (true, is_floor));
+        assert_eq!((record.encodings.is_none(), record.cell.verify.as_str()), (is_floor, "id"));
+        let batching =
+            if cell["id"].as_str().unwrap().contains(".batched") { "ms=2 n=9 bytes=65536" } else { "none" };
+        assert_eq!(record.cell.batching, batching);
+    }
+    let pids: Vec<_> = records.iter().map(|(_, record)| record.relay.as_ref().unwrap().pid).collect();
+    assert!(pids.iter().all(|pid| pids.iter().filter(|one| *one == pid).count() == 1), "a relay a block");
+    let text = fs::read_to_string(site.result_folder().join("derived.json")).unwrap();
+    let derived: Value = serde_json::from_str(&text).unwrap();
+    for cell in derived["cells"].as_array().unwrap() {
+        // A busy machine may leave no block to tell times from.
+        let is_known = cell["usable_blocks"] == 0 || cell["utilisation"]["relay"].is_number();
+        assert!(is_known, "{cell:#}");
+    }
+    for agent in &mut agents {
+        assert_eq!(agent.end(Duration::from_secs(5)), Some(0));
+    }
+    assert!(!site.result_folder().join("running").exists(), "no record is left over");
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn an_agent_starts_the_relay_on_a_machine_of_its_own_over_nats() {
+    let (site, address) = (site(), free());
+    let (_, port) = address.rsplit_once(':').unwrap();
+    // Another name for the address, as where it is behind a service.
+    let url = format!("ws://localhost:{port}");
+    let mut agents = [
+        site.attend(2, &["--relay-listen", &address, "--relay-url", &url]),
+        site.player(0, 2, &["--allow-target", &url]),
+        site.player(1, 2, &["--allow-target", &url]),
+    ];
+    let output = site.run_with(2, 1, &["--relay-agents", "1"]).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{:?}: {}", output.status, said(&output));
+    for (cell, record) in site.records() {
+        assert_eq!((record.agents.len(), record.counts.balanced()), (2, Ok(())), "{cell:#}");
+        assert!(record.relay_cpu.is_some_and(|cpu| cpu.total_ns > 0) && record.relay.unwrap().own);
+    }
+    for agent in &mut agents {
+        assert_eq!(agent.end(Duration::from_secs(5)), Some(0));
+    }
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn a_relay_that_is_killed_ends_the_run_without_a_result_over_nats() {
+    let (site, address) = (site(), free());
+    let target = format!("ws://{address}");
+    let mut agents = [0, 1].map(|index| site.player(index, 2, &["--allow-target", &target]));
+    let mut coordinator = Process(site.run_with(2, 60, &["--relay-listen", &address]).spawn().unwrap());
+    site.reaches("running");
+    nix::sys::signal::kill(relay_at(&address), nix::sys::signal::Signal::SIGKILL).unwrap();
+    for agent in &mut agents {
+        assert_eq!(agent.end(Duration::from_secs(3)), Some(5));
+    }
+    assert_eq!(coordinator.end(Duration::from_secs(8)), Some(5));
+    let results = fs::read_dir(site.folder.path().join("results")).unwrap();
+    let whole = results.filter(|folder| folder.as_ref().unwrap().path().join("result.json").exists());
+    assert_eq!(whole.count(), 0, "nothing looks whole");
+    let mut text = String::new();
+    coordinator.0.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(
+        text.contains("the run over agents was aborted") && text.contains("the relay was lost"),
+        "{text}"
+    );
+    TcpListener::bind(&address).expect("nothing of it is left");
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn agents_play_against_no_relay_that_they_do_not_allow_over_nats() {
+    let (site, address) = (site(), free());
+    let mut agent = site.agent(0, 1, &[]);
+    let output = site.run_with(1, 1, &["--relay-listen", &address]).output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+    let refusal = format!("does not allow the target ws://{address}");
+    assert!(said(&output).contains(&refusal), "{}", said(&output));
+    assert_eq!(fs::read_dir(site.folder.path().join("results")).unwrap().count(), 0, "nothing was measured");
+    assert_eq!(agent.end(Duration::from_secs(5)), Some(5));
+}
+
+#[test]
+fn an_address_that_agents_cannot_reach_is_refused_before_anything_is_measured() {
+    let cases: [(&[&str], &str); 6] = [
+        (&["run", "--agents", "1", "--relay-listen", "0.0.0.0:7777"], "--relay-url"),
+        (&["run", "--agents", "1", "--relay-listen", "127.0.0.1:0"], "port 0"),
+        (&["run", "--agents", "1", "--relay-listen", "127.0.0.1:1", "--url", "ws://127.0.0.1:1"], "--url"),
+        (&["run", "--agents", "1", "--relay-agents", "1", "--relay-listen", "127.0.0.1:1"], "--relay-agents"),
+        (&["run", "--agents", "1", "--rates", "auto"], "--rates"),
+        (&["agent", "--of", "1", "--relay-listen", "0.0.0.0:7777"], "--relay-url"),
+    ];
+    for (flags, says) in cases {
+        let output = compare().args(flags).args(["--nats", "nats://127.0.0.1:1"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {}", said(&output));
+        assert!(said(&output).contains(says), "{flags:?}: {}", said(&output));
+    }
+    let output =
+        compare().args(["run", "--agents", "1", "--nats", "nats://192.0.2.1:4222"]).output().unwrap();
+    assert!(said(&output).contains("--relay-listen ADDRESS:PORT"), "{}", said(&output));
+}

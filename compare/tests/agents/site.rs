@@ -1,0 +1,166 @@
+//! A NATS server and a relay of a test's own, and the processes of its runs.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use measure::RunRecord;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A process that ends with the test.
+pub(crate) struct Process(pub(crate) Child);
+
+impl Process {
+    pub(crate) fn end(&mut self, within: Duration) -> Option<i32> {
+        let since = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(since.elapsed() < within, "it goes on after {within:?}");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A server and a relay of this test's own, and a folder.
+pub(crate) struct Site {
+    pub(crate) nats: String,
+    pub(crate) relay: String,
+    pub(crate) folder: TempDir,
+    _processes: [Process; 2],
+}
+
+pub(crate) fn site() -> Site {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new("nats-server");
+    command.args(["-js", "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir"]).arg(folder.path());
+    command.arg("-sd").arg(folder.path().join("store")).stderr(Stdio::null());
+    let nats = Process(command.spawn().expect("needs nats-server"));
+    let (relay_process, relay) = relay();
+    let ports = folder.path().join(format!("nats-server_{}.ports", nats.0.id()));
+    let since = Instant::now();
+    let ports: Value = loop {
+        let read = fs::read_to_string(&ports).ok().and_then(|text| serde_json::from_str(&text).ok());
+        if let Some(ports) = read {
+            break ports;
+        }
+        assert!(since.elapsed() < Duration::from_secs(10), "nats-server does not start");
+        thread::sleep(Duration::from_millis(20));
+    };
+    Site {
+        nats: ports["nats"][0].as_str().unwrap().to_owned(),
+        relay,
+        folder,
+        _processes: [nats, relay_process],
+    }
+}
+
+/// A relay, and its URL.
+pub(crate) fn relay() -> (Process, String) {
+    let mut command = compare();
+    command.args(["role:relay", "--listen", "127.0.0.1:0", "--announce"]);
+    let mut relay = Process(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(relay.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let announced: Value = serde_json::from_str(&line).unwrap();
+    (relay, announced["listening"].as_str().unwrap().to_owned())
+}
+
+pub(crate) fn compare() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_compare"))
+}
+
+impl Site {
+    pub(crate) fn agent(&self, index: u16, of: u16, flags: &[&str]) -> Process {
+        self.player(index, of, &[&["--allow-target", &self.relay], flags].concat())
+    }
+
+    pub(crate) fn player(&self, index: u16, of: u16, flags: &[&str]) -> Process {
+        self.attend(of, &[&["--index", &index.to_string()], flags].concat())
+    }
+
+    pub(crate) fn attend(&self, of: u16, flags: &[&str]) -> Process {
+        let mut command = compare();
+        command.args(["agent", "--nats", &self.nats, "--of", &of.to_string()]).args(flags);
+        Process(command.current_dir(self.folder.path()).spawn().unwrap())
+    }
+
+    pub(crate) fn run(&self, of: u16, seconds: u32) -> Command {
+        self.run_with(of, seconds, &["--url", &self.relay])
+    }
+
+    pub(crate) fn run_with(&self, of: u16, seconds: u32, relay: &[&str]) -> Command {
+        let mut command = compare();
+        command.args(["run", "--nats", &self.nats, "--agents", &of.to_string()]).args(relay);
+        command.args([
+            "--scenario",
+            "note-stream",
+            "--formats",
+            "json,cbor-packed",
+            "--compressions",
+            "none",
+        ]);
+        command.args(["--rounds", "1", "--seconds", &seconds.to_string(), "--rates", "50", "--quiet"]);
+        command.arg("--out").arg(self.folder.path().join("results")).stdout(Stdio::null());
+        command.stderr(Stdio::piped());
+        command
+    }
+
+    /// Waits until the run is in this state, as the server's bucket tells by NATS's own protocol.
+    pub(crate) fn reaches(&self, state: &str) {
+        let ask = "CONNECT {\"headers\":true}\r\nSUB told 1\r\n\
+            PUB $JS.API.DIRECT.GET.KV_nsim.$KV.nsim.run.state told 0\r\n\r\n";
+        let since = Instant::now();
+        loop {
+            let mut server = TcpStream::connect(self.nats.strip_prefix("nats://").unwrap()).unwrap();
+            server.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+            server.write_all(ask.as_bytes()).unwrap();
+            let mut told = Vec::new();
+            // Ends with the time, because the server says nothing more.
+            let _ = server.read_to_end(&mut told);
+            if String::from_utf8_lossy(&told).contains(&format!("{state:?}")) {
+                return;
+            }
+            assert!(since.elapsed() < Duration::from_secs(60), "the run is never {state}");
+        }
+    }
+
+    /// Each cell of the result with the record of its first block.
+    pub(crate) fn records(&self) -> Vec<(Value, RunRecord)> {
+        let text = fs::read_to_string(self.result_folder().join("result.json")).unwrap();
+        let result: Value = serde_json::from_str(&text).unwrap();
+        let cells = result["cells"].as_array().unwrap().iter();
+        let record = |cell: &Value| serde_json::from_value(cell["blocks"][0]["record"].clone());
+        cells
+            .map(|cell| (cell.clone(), record(cell).unwrap_or_else(|why| panic!("{why}: {cell:#}"))))
+            .collect()
+    }
+
+    pub(crate) fn result_folder(&self) -> PathBuf {
+        fs::read_dir(self.folder.path().join("results")).unwrap().next().unwrap().unwrap().path()
+    }
+}
+
+pub(crate) fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// An address that was free a moment ago.
+pub(crate) fn free() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}

@@ -1,0 +1,81 @@
+//! What is seen of a run while it lasts, and the ports on which it listens.
+
+use std::{fs, process::Command, thread, time::Duration};
+
+use crate::site::{Process, compare, said, site};
+
+#[test]
+#[ignore = "needs nats-server and script of util-linux"]
+fn a_terminal_shows_the_sums_of_all_agents_over_nats() {
+    let site = site();
+    let _agents = [site.agent(0, 2, &[]), site.agent(1, 2, &[])];
+    let run = site.run(2, 3);
+    let words = [run.get_program()].into_iter().chain(run.get_args()).filter(|word| *word != "--quiet");
+    let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    let command = format!("stty rows 50 cols 250; {}", words.join(" "));
+    let shown = Command::new("script").args(["-qec", &command, "/dev/null"]).output().unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout);
+    for part in [
+        "waits for 2 agents of run run",
+        " claimed",
+        " armed",
+        " running: ",
+        "/s, p50 ",
+        " sent, ",
+        " delivered, ",
+        " connections",
+    ] {
+        assert!(shown.contains(part), "{part:?} in {shown:?}");
+    }
+}
+
+/// The ports on which a process listens.
+pub(crate) fn listening(pid: u32) -> Vec<u16> {
+    // A process that has ended has none.
+    let open: Vec<String> = (fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten())
+        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+        .map(|target| target.to_string_lossy().into_owned())
+        .collect();
+    let tables = ["tcp", "tcp6"]
+        .map(|table| fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default());
+    let port = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (_, port) = fields.get(1)?.rsplit_once(':')?;
+        // 0A is LISTEN (proc_net_tcp of the kernel's documentation).
+        let is_own = fields.get(3) == Some(&"0A") && open.contains(&format!("socket:[{}]", fields.get(9)?));
+        is_own.then(|| u16::from_str_radix(port, 16).unwrap())
+    };
+    tables.iter().flat_map(|table| table.lines()).filter_map(port).collect()
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn without_being_asked_a_coordinator_listens_nowhere_over_nats() {
+    let site = site();
+    let _agents = [site.agent(0, 2, &[]), site.agent(1, 2, &[])];
+    let mut run = Process(site.run(2, 1).spawn().unwrap());
+    while run.0.try_wait().unwrap().is_none() {
+        assert_eq!(listening(run.0.id()), [0_u16; 0]);
+        thread::sleep(Duration::from_millis(300));
+    }
+}
+
+#[test]
+fn metrics_are_refused_beside_what_is_published_and_without_agents() {
+    let nats = ["--nats", "nats://127.0.0.1:1", "--agents", "1", "--url", "ws://127.0.0.1:1"];
+    let listen = ["--metrics-listen", "127.0.0.1:0"];
+    for (args, says) in [
+        (
+            [&nats[..], &listen, &["--profile", "publish"]].concat(),
+            "--metrics-listen has agents count while they measure",
+        ),
+        (listen.to_vec(), "--nats"),
+    ] {
+        let output = compare().arg("run").args(&args).output().unwrap();
+        assert!(
+            output.status.code() == Some(2) && said(&output).contains(says),
+            "{args:?}: {}",
+            said(&output)
+        );
+    }
+}
