@@ -98,8 +98,8 @@ struct Host {
 }
 
 impl Host {
-    /// Waits for the start, and until the stop, which is the end of the players: it comes before the
-    /// plan's last instant where each of them ended early.
+    /// Waits for the start, and until the stop, which is the end of the players: it comes before
+    /// the plan's last instant where each of them ended early.
     async fn watch(mut self, last: Duration) -> anyhow::Result<Seen> {
         let start = self.start().await?;
         self.wait_until(start - ASKED_AHEAD).await?;

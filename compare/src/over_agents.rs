@@ -167,8 +167,8 @@ impl Agents {
     }
 
     /// Plays a block and writes one record of all agents' to `file`. Beside it stand those of a
-    /// block that was aborted, each with its agent and `partial` in its name, those that do not fit,
-    /// and others if they are kept.
+    /// block that was aborted, each with its agent and `partial` in its name, those that do not
+    /// fit, and others if they are kept.
     ///
     /// # Errors
     /// When a file cannot be written, or an agent would refuse the block.

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use agents::{Left, nats::Arrival};
+use agents::{Left, RunState, nats::Arrival};
 use nix::sys::signal::Signal;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::site::{agent, agents, attendance, block, finished, nats, open, play, process};
 
@@ -15,8 +15,11 @@ async fn loses(signal: Signal, agent: Option<u16>) -> usize {
     let mut agents: Vec<_> = (0..3).map(|index| process(&nats.url, "run", index, 3, &[])).collect();
     let run = open(&nats.url, "run", 3).await.unwrap();
     run.ready().await.unwrap();
+    let mut overview = run.overview();
     let losing = async {
-        sleep(Duration::from_secs(5)).await;
+        let running = overview.wait_for(|run| run.state == RunState::Running);
+        timeout(Duration::from_secs(30), running).await.unwrap().unwrap();
+        sleep(Duration::from_millis(500)).await;
         match agent {
             Some(index) => agents[usize::from(index)].signal(signal),
             None => nats.process.signal(signal),
@@ -44,28 +47,20 @@ async fn loses(signal: Signal, agent: Option<u16>) -> usize {
     arrived.len()
 }
 
-#[tokio::test(flavor = "multi_thread")]
+// With a thread for each case, which waits for processes, and some for the runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 6)]
 #[ignore = "needs nats-server"]
-async fn a_killed_agent_stops_all_within_a_second_over_nats() {
-    assert_eq!(loses(Signal::SIGKILL, Some(2)).await, 2);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs nats-server"]
-async fn a_stopped_agent_stops_all_within_a_second_over_nats() {
-    assert_eq!(loses(Signal::SIGSTOP, Some(2)).await, 2);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs nats-server"]
-async fn a_killed_server_stops_all_within_a_second_over_nats() {
-    assert_eq!(loses(Signal::SIGKILL, None).await, 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs nats-server"]
-async fn a_stopped_server_stops_all_within_a_second_over_nats() {
-    assert_eq!(loses(Signal::SIGSTOP, None).await, 0);
+async fn an_agent_or_a_server_that_is_killed_or_stopped_stops_all_within_a_second_over_nats() {
+    let cases = [
+        (Signal::SIGKILL, Some(2), 2),
+        (Signal::SIGSTOP, Some(2), 2),
+        (Signal::SIGKILL, None, 0),
+        (Signal::SIGSTOP, None, 0),
+    ];
+    let at_once = cases.map(|(signal, agent, _)| tokio::spawn(loses(signal, agent)));
+    for (kept, (signal, agent, partial)) in at_once.into_iter().zip(cases) {
+        assert_eq!(kept.await.unwrap(), partial, "{signal} to {agent:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,6 +14,7 @@ use agents::{
     nats::{Aborted, Arrival, Attendance, NatsError, Run, Server, attend, coordinate},
     now_ns,
 };
+use async_nats::{Client, jetstream};
 use measure::{ClockRecord, LiveCounts};
 use nix::{
     sys::signal::{Signal, kill},
@@ -92,6 +93,13 @@ pub(crate) fn server(url: &str) -> Server {
     Server { url: url.to_owned(), credentials: None, ca: None }
 }
 
+/// Waits 1 s instead of 5 s for a server that refuses by silence.
+pub(crate) fn hasty(client: Client) -> jetstream::Context {
+    let mut jetstream = jetstream::new(client);
+    jetstream.set_timeout(Duration::from_secs(1));
+    jetstream
+}
+
 pub(crate) fn identity() -> Identity {
     let idle = || "idle".to_owned();
     Identity { program_sha256: idle(), corpus_sha256: idle(), dictionary_sha256: idle() }
@@ -114,7 +122,7 @@ pub(crate) async fn open_with_relay(url: &str, name: &str, of: u16) -> Result<Ru
     coordinate(server(url), spec, None).await
 }
 
-/// A block of a second whose relay an agent starts.
+/// A block whose relay an agent starts.
 pub(crate) fn relay_block(position: u32) -> Block {
     let mut block = block(position, 1);
     block.play.url = String::new();
@@ -152,9 +160,12 @@ pub(crate) fn block(position: u32, seconds: u32) -> Block {
     Block { round: 0, position, play }
 }
 
-/// Waits for its start and writes down when that was. Says at the start and at the end that it
-/// counts.
+/// Waits for its start and writes down when that was. A second of a block lasts [`SECOND`]. Says at
+/// the start and at the end that it counts.
 struct Waits;
+
+/// Stands for a second, so that blocks are short.
+const SECOND: Duration = Duration::from_millis(100);
 
 /// What [`Waits`] counts of a block until its start, or in all.
 pub(crate) fn counted(index: u16, is_over: bool) -> LiveCounts {
@@ -187,7 +198,7 @@ impl Player for Waits {
         sleep(Duration::from_nanos(at_ns - now_ns())).await;
         counts.send_replace(counted(index, false));
         let exit_code = tokio::select! {
-            () = sleep(Duration::from_secs(block.play.seconds.into())), if index < of => 0,
+            () = sleep(SECOND * block.play.seconds), if index < of => 0,
             _ = commands.recv() => if index < of { 5 } else { 0 },
         };
         counts.send_replace(counted(index, true));

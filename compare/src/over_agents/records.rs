@@ -79,8 +79,8 @@ impl Records<'_> {
         self.file.with_extension(format!("{who}{mark}.json"))
     }
 
-    /// Makes one record of all agents', who may have other names for the file of events. The clock of
-    /// the relay's agent is behind theirs.
+    /// Makes one record of all agents', who may have other names for the file of events. The clock
+    /// of the relay's agent is behind theirs.
     pub(super) fn merge(self, clocks: &[ClockRecord], corpus_name: &str) -> Result<Played> {
         if let Some(error) = self.unwritten {
             return Err(error);

@@ -5,17 +5,14 @@ use std::{fs, path::PathBuf, time::Duration};
 use corpus::Corpus;
 use serde_json::Value;
 
-use crate::site::{said, site};
+use crate::site::{said, site_of_bundled_events, write_notes};
 
 #[test]
 #[ignore = "needs nats-server"]
 fn agents_fetch_the_events_that_the_run_has_instead_of_the_bundled_ones_over_nats() {
-    let site = site();
+    let site = site_of_bundled_events();
     let file = site.folder.path().join("mine.jsonl.gz");
-    let mut events = Corpus::bundled().events;
-    events.retain(|event| event.kind == 1);
-    events.truncate(400);
-    corpus::write(&file, &events).unwrap();
+    write_notes(&file);
     let fingerprint = Corpus::read(&file).unwrap().fingerprint.to_string();
     let mut agents = [site.agent(0, 2, &[]), site.agent(1, 2, &[])];
     let output = site.run(2, 1).arg("--corpus").arg(&file).output().unwrap();

@@ -11,8 +11,7 @@ use std::{
 };
 
 use compare::ResultFile;
-use measure::RunRecord;
-use serde_json::Value;
+use measure::{Counts, RunRecord};
 
 use crate::{
     site::{Process, said, site},
@@ -50,12 +49,8 @@ print(' '.join(f'{f.name}:{f.type}:{f.unit}' for f in parse(open(sys.argv[1]).re
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-#[test]
-#[ignore = "needs nats-server and python3 with prometheus-client"]
-fn metrics_that_a_foreign_parser_reads_agree_with_the_ledger_over_nats() {
-    let site = site();
-    let _agents = [site.agent(0, 2, &[]), site.agent(1, 2, &[])];
-    let mut run = Process(site.run(2, 3).args(["--metrics-listen", "127.0.0.1:0"]).spawn().unwrap());
+/// What is served of a run at any time, each state of it once.
+fn all_metrics(run: &mut Process) -> Vec<String> {
     let mut lines = BufReader::new(run.0.stderr.take().unwrap()).lines();
     let address = lines.find_map(|line| {
         line.unwrap()
@@ -73,14 +68,16 @@ fn metrics_that_a_foreign_parser_reads_agree_with_the_ledger_over_nats() {
         }
         thread::sleep(Duration::from_millis(10));
     }
-    let code = run.end(Duration::from_secs(10));
-    assert!(matches!(code, Some(0 | 3)), "{code:?}");
+    scrapes
+}
+
+fn assert_metrics(scrapes: &[String], result: &ResultFile, folder: &Path) {
     let families = "nsim_run_state:gauge: nsim_agents:gauge: nsim_connections:gauge: nsim_events_sent:counter: \
          nsim_deliveries:counter: nsim_blocks_merged:counter: nsim_counts_refused:counter: \
          nsim_delivery_latency_seconds:histogram:seconds";
     let (first, last) = (scrapes.first().unwrap(), scrapes.last().unwrap());
     for metrics in [first, &scrapes[scrapes.len() / 2], last] {
-        assert_eq!(foreign_families(metrics, site.folder.path()), families);
+        assert_eq!(foreign_families(metrics, folder), families);
     }
     for sample in ["nsim_events_sent_total", "nsim_deliveries_total", "nsim_delivery_latency_seconds_count"] {
         let values: Vec<u64> = scrapes.iter().map(|metrics| value(metrics, sample)).collect();
@@ -89,15 +86,13 @@ fn metrics_that_a_foreign_parser_reads_agree_with_the_ledger_over_nats() {
         assert!(grew >= 4, "{sample} grows within blocks: {values:?}");
     }
     let was = |sample: &str, wanted| scrapes.iter().any(|metrics| value(metrics, sample) == wanted);
-    assert!(was("nsim_agents{state=\"running\"}", 2) && was("nsim_run_state{state=\"running\"}", 1));
-    let text = fs::read_to_string(site.result_folder().join("result.json")).unwrap();
-    let result: Value = serde_json::from_str(&text).unwrap();
-    let blocks =
-        || result["cells"].as_array().unwrap().iter().flat_map(|cell| cell["blocks"].as_array().unwrap());
-    let ledger =
-        |count: &str| blocks().map(|block| block["record"]["counts"][count].as_u64().unwrap()).sum::<u64>();
-    assert_eq!(value(last, "nsim_deliveries_total"), ledger("deliveries"));
-    assert_eq!(value(last, "nsim_events_sent_total"), ledger("planned"));
+    assert!(was("nsim_agents{state=\"running\"}", 3) && was("nsim_run_state{state=\"running\"}", 1));
+    let blocks = || result.cells.iter().flat_map(|cell| &cell.blocks);
+    let ledger = |count: fn(&Counts) -> u64| {
+        blocks().map(|block| count(&block.record.as_ref().unwrap().counts)).sum::<u64>()
+    };
+    assert_eq!(value(last, "nsim_deliveries_total"), ledger(|counts| counts.deliveries));
+    assert_eq!(value(last, "nsim_events_sent_total"), ledger(|counts| counts.planned));
     assert_eq!(value(last, "nsim_blocks_merged_total"), blocks().count() as u64);
     assert_eq!(value(last, "nsim_counts_refused_total"), 0);
 }
@@ -132,17 +127,8 @@ for cell in json.loads((folder / "result.json").read_text())["cells"]:
 #[derive(serde::Deserialize)]
 struct Recomputed(String, u32, u32, String, usize, bool, u64, u64, u64, u64, u64);
 
-#[test]
-#[ignore = "needs nats-server, and python3 with hdrhistogram 0.10.8"]
-fn python_adds_up_the_records_of_agents_to_what_the_result_states_over_nats() {
-    let site = site();
-    let mut agents = [0, 1, 2].map(|index| site.agent(index, 3, &[]));
-    let output = site.run(3, 3).arg("--keep-agent-records").output().unwrap();
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{:?}: {}", output.status, said(&output));
-    agents.iter_mut().for_each(|agent| assert_eq!(agent.end(Duration::from_secs(5)), Some(0)));
-    let folder = site.result_folder();
-    let result = ResultFile::read(&folder).unwrap();
-    let output = Command::new("python3").args(["-c", PYTHON]).arg(&folder).output().unwrap();
+fn assert_sums(result: &ResultFile, folder: &Path) {
+    let output = Command::new("python3").args(["-c", PYTHON]).arg(folder).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let text = String::from_utf8(output.stdout).unwrap();
     let found: Vec<Recomputed> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -167,4 +153,21 @@ fn python_adds_up_the_records_of_agents_to_what_the_result_states_over_nats() {
         }
     }
     assert!(medians > 0, "no block has a median");
+}
+
+#[test]
+#[ignore = "needs nats-server, and python3 with prometheus-client and hdrhistogram 0.10.8"]
+fn metrics_that_a_foreign_parser_reads_and_sums_over_agents_by_python_agree_with_the_result_over_nats() {
+    let site = site();
+    let mut agents = [0, 1, 2].map(|index| site.agent(index, 3, &[]));
+    let mut run = site.run(3, 3);
+    run.args(["--metrics-listen", "127.0.0.1:0", "--keep-agent-records"]);
+    let mut run = Process(run.spawn().unwrap());
+    let scrapes = all_metrics(&mut run);
+    let code = run.end(Duration::from_secs(10));
+    assert!(matches!(code, Some(0 | 3)), "{code:?}");
+    agents.iter_mut().for_each(|agent| assert_eq!(agent.end(Duration::from_secs(5)), Some(0)));
+    let result = ResultFile::read(&site.result_folder()).unwrap();
+    assert_metrics(&scrapes, &result, site.folder.path());
+    assert_sums(&result, &site.result_folder());
 }

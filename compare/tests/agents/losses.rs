@@ -2,17 +2,18 @@
 
 use std::{fs, time::Duration};
 
+use corpus::Corpus;
 use measure::{RunRecord, Status};
 use serde_json::Value;
 
-use crate::site::{Process, said, site};
+use crate::site::{Process, said, site, site_of_bundled_events};
 
 #[test]
 #[ignore = "needs nats-server"]
 fn a_lost_agent_ends_the_run_and_keeps_what_the_others_have_over_nats() {
-    let site = site();
+    let site = site_of_bundled_events();
     let (mut first, mut second) = (site.agent(0, 2, &[]), site.agent(1, 2, &[]));
-    let coordinator = Process(site.run(2, 60).spawn().unwrap());
+    let coordinator = Process(site.run(2, 20).spawn().unwrap());
     site.reaches("running");
     second.0.kill().unwrap();
     assert_eq!(first.end(Duration::from_millis(2_500)), Some(5));
@@ -25,6 +26,7 @@ fn a_lost_agent_ends_the_run_and_keeps_what_the_others_have_over_nats() {
     let text = fs::read_to_string(site.result_folder().join("running").join(&kept[0])).unwrap();
     let record: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(record["status"]["state"], "incomplete");
+    assert_eq!(record["corpus"]["sha256"], Corpus::bundled().fingerprint.to_string());
     assert_eq!(second.end(Duration::from_secs(1)), None, "killed");
 }
 
@@ -33,7 +35,7 @@ fn a_lost_agent_ends_the_run_and_keeps_what_the_others_have_over_nats() {
 fn a_killed_coordinator_leaves_nothing_that_looks_whole_over_nats() {
     let site = site();
     let mut agents = [site.agent(0, 2, &[]), site.agent(1, 2, &[])];
-    let mut coordinator = Process(site.run(2, 60).spawn().unwrap());
+    let mut coordinator = Process(site.run(2, 20).spawn().unwrap());
     site.reaches("running");
     coordinator.0.kill().unwrap();
     assert_eq!(coordinator.end(Duration::from_secs(1)), None, "killed");

@@ -26,7 +26,7 @@ fn without_a_relay_the_coordinator_starts_one_for_each_block_over_nats() {
     let mut agents =
         [0, 1].map(|index| site.player(index, 2, &["--allow-target", &target, "--max-rate", "50"]));
     let flags = ["--relay-listen", &address, "--batching", "off,on:ms=2:n=9", "--verify", "id"];
-    let output = site.run_with(2, 2, &flags).output().unwrap();
+    let output = site.run_with(2, 1, &flags).output().unwrap();
     assert!(matches!(output.status.code(), Some(0 | 3)), "{:?}: {}", output.status, said(&output));
     let records = site.records();
     let roles: Vec<&str> = records.iter().map(|(cell, _)| cell["role"].as_str().unwrap()).collect();
@@ -89,7 +89,7 @@ fn a_relay_that_is_killed_ends_the_run_without_a_result_over_nats() {
     let (site, address) = (site(), free());
     let target = format!("ws://{address}");
     let mut agents = [0, 1].map(|index| site.player(index, 2, &["--allow-target", &target]));
-    let mut coordinator = Process(site.run_with(2, 60, &["--relay-listen", &address]).spawn().unwrap());
+    let mut coordinator = Process(site.run_with(2, 20, &["--relay-listen", &address]).spawn().unwrap());
     site.reaches("running");
     nix::sys::signal::kill(relay_at(&address), nix::sys::signal::Signal::SIGKILL).unwrap();
     for agent in &mut agents {

@@ -4,12 +4,13 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
+use corpus::Corpus;
 use measure::RunRecord;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -42,10 +43,30 @@ pub(crate) struct Site {
     pub(crate) nats: String,
     pub(crate) relay: String,
     pub(crate) folder: TempDir,
+    /// What all processes play instead of the bundled events.
+    events: Option<PathBuf>,
     _processes: [Process; 2],
 }
 
+/// A site whose processes play a few notes: a player of a debug build reads the bundled events, and
+/// tries them in every format, for longer than its block lasts.
 pub(crate) fn site() -> Site {
+    let mut site = site_of_bundled_events();
+    let file = site.folder.path().join("few.jsonl.gz");
+    write_notes(&file);
+    site.events = Some(file);
+    site
+}
+
+/// Writes 400 of the bundled notes.
+pub(crate) fn write_notes(file: &Path) {
+    let mut events = Corpus::bundled().events;
+    events.retain(|event| event.kind == 1);
+    events.truncate(400);
+    corpus::write(file, &events).unwrap();
+}
+
+pub(crate) fn site_of_bundled_events() -> Site {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new("nats-server");
     command.args(["-js", "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir"]).arg(folder.path());
@@ -66,6 +87,7 @@ pub(crate) fn site() -> Site {
         nats: ports["nats"][0].as_str().unwrap().to_owned(),
         relay,
         folder,
+        events: None,
         _processes: [nats, relay_process],
     }
 }
@@ -95,26 +117,27 @@ impl Site {
     }
 
     pub(crate) fn attend(&self, of: u16, flags: &[&str]) -> Process {
-        let mut command = compare();
-        command.args(["agent", "--nats", &self.nats, "--of", &of.to_string()]).args(flags);
+        let mut command = self.compare("agent");
+        command.args(["--of", &of.to_string()]).args(flags);
         Process(command.current_dir(self.folder.path()).spawn().unwrap())
     }
 
+    fn compare(&self, name: &str) -> Command {
+        let mut command = compare();
+        command.args([name, "--nats", &self.nats]);
+        command.args(self.events.iter().flat_map(|file| ["--corpus".as_ref(), file.as_os_str()]));
+        command
+    }
+
+    /// A run of JSON alone: its anchor and its control.
     pub(crate) fn run(&self, of: u16, seconds: u32) -> Command {
         self.run_with(of, seconds, &["--url", &self.relay])
     }
 
     pub(crate) fn run_with(&self, of: u16, seconds: u32, relay: &[&str]) -> Command {
-        let mut command = compare();
-        command.args(["run", "--nats", &self.nats, "--agents", &of.to_string()]).args(relay);
-        command.args([
-            "--scenario",
-            "note-stream",
-            "--formats",
-            "json,cbor-packed",
-            "--compressions",
-            "none",
-        ]);
+        let mut command = self.compare("run");
+        command.args(["--agents", &of.to_string()]).args(relay);
+        command.args(["--scenario", "note-stream", "--formats", "json", "--compressions", "none"]);
         command.args(["--rounds", "1", "--seconds", &seconds.to_string(), "--rates", "50", "--quiet"]);
         command.arg("--out").arg(self.folder.path().join("results")).stdout(Stdio::null());
         command.stderr(Stdio::piped());
