@@ -17,8 +17,9 @@ use crate::{
     frames, median, notes, pin, play, relay_sim, say,
 };
 
-/// Deliveries of one fan-out: relays of others take a hundred times as long as the floor.
-const DELIVERIES: usize = 40_000;
+/// Deliveries of one fan-out: relays of others take a hundred times as long as the floor, and
+/// longer with each event where their store goes through all of them.
+const DELIVERIES: usize = 8_000;
 
 /// Stands for the address that a relay is to listen on.
 const ADDRESS: &str = "{address}";
