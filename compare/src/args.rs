@@ -309,8 +309,8 @@ pub(crate) struct Run {
     #[arg(long, value_delimiter = ',', conflicts_with_all = ["url", "instructions"])]
     pub(crate) link: Option<Vec<String>>,
     /// Events published per second, separated by commas, instead of the scenario's rate; several
-    /// draw p99 against rate. auto: 60 % of what the weakest cell sustains, found by a pilot that
-    /// is not counted, so that no latency is the length of a queue
+    /// draw p99 against rate. auto: one that every cell keeps with at most 60 % of its cores, found
+    /// by a pilot that is not counted, so that no latency is the length of a queue
     #[arg(long, value_delimiter = ',', value_name = "PER_SECOND")]
     pub(crate) rates: Option<Vec<Rate>>,
     /// Events to send: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz [default: the bundled sample]

@@ -1,5 +1,5 @@
-//! The rate of a comparison of latencies, chosen by a pilot: a share of what the weakest cell
-//! sustains, so that no cell's latency is the length of a queue.
+//! The rate of a comparison of latencies, chosen by a pilot: one at which no cell uses so much of
+//! its cores that its latency is the length of a queue.
 
 use anyhow::Result;
 use rand::{SeedableRng, seq::SliceRandom};
@@ -16,12 +16,14 @@ use crate::{
     slo::Slo,
 };
 
-/// Share of the weakest cell's capacity. The mean wait of a queue at 0.6 is one and a half service
-/// times (M/M/1: ρ/(1−ρ); Kleinrock, Queueing Systems, volume 1, 1975).
-const SHARE: f64 = 0.6;
+/// Share of its cores' time that relay and generator may use. The mean wait of a queue at 0.6 is
+/// one and a half service times (M/M/1: ρ/(1−ρ); Kleinrock, Queueing Systems, volume 1, 1975). A
+/// share of a cell's capacity would not do: sessions do not grow with the rate, and the fewer
+/// deliveries share a flush the more each costs.
+const UTILISATION_MAX: f64 = 0.6;
 
-/// What a cell must keep in the pilot, beside using at most 90 % of its cores: the rate itself.
-/// Latencies are what the run is to find.
+/// What a cell must keep in the pilot beside [`UTILISATION_MAX`]: the rate itself. Latencies are
+/// what the run is to find.
 const KEPT: &str = "lost=0, achieved>=0.97";
 
 /// Events published per second in the first probe.
@@ -36,21 +38,23 @@ const PROBE_SECONDS: u32 = 3;
 /// How closely the pilot knows a capacity: a rate at a share of it needs no more.
 const PRECISION: f64 = 0.15;
 
-/// Share of the lowest capacity so far that a cell must sustain for not being weaker.
+/// Share of the lowest rate so far that a cell must keep for not being weaker, and share of the
+/// weakest cell's that is chosen: every cell kept it.
 const AS_STRONG: f64 = 0.9;
 
 impl ChosenRate {
     /// A sentence.
     pub(crate) fn line(&self) -> String {
+        let ChosenRate { scenario, rate_per_s, weakest, capacity_per_s, .. } = self;
+        let why = match self.utilisation_max.map(|share| share * 100.0) {
+            Some(most) => format!(
+                "which each cell keeps with {most:.0} % of its cores, {weakest} up to {capacity_per_s}/s"
+            ),
+            None => format!("60 % of what {weakest} sustains ({capacity_per_s}/s) with 90 % of its cores"),
+        };
+        let probes = self.probes.len();
         format!(
-            "{}: {} events/s, {:.0} % of what {} sustains ({}/s) of all compared cells, by a pilot of {} probes that are not \
-             counted",
-            self.scenario,
-            self.rate_per_s,
-            SHARE * 100.0,
-            self.weakest,
-            self.capacity_per_s,
-            self.probes.len()
+            "{scenario}: {rate_per_s} events/s, {why}, by a pilot of {probes} probes that are not counted"
         )
     }
 }
@@ -78,11 +82,11 @@ pub(crate) fn question(
 }
 
 /// Finds the weakest of the cells of one scenario and chooses the rate. Every cell is probed at
-/// nearly the lowest capacity so far; only one that misses there is searched. `None` after an
+/// nearly the lowest rate so far; only one that misses there is searched. `None` after an
 /// interruption.
 ///
 /// # Errors
-/// Those of the prober, and when a cell sustains no rate.
+/// Those of the prober, and when a cell keeps no rate.
 pub fn choose(
     cells: &[CellSpec],
     config: &SearchConfig,
@@ -106,9 +110,11 @@ pub fn choose(
         let Some(found) = pilot.search(cell, start)? else { return Ok(None) };
         let Some(capacity) = found else {
             anyhow::bail!(
-                "{} of {} keeps up with no rate, or the host is too busy to tell: leave it out, or give --rates a number",
+                "{} of {} keeps no rate with at most {:.0} % of its cores, or the host is too busy to tell: leave it \
+                 out, or give --rates a number",
                 cells[cell].id,
-                config.scenario
+                config.scenario,
+                UTILISATION_MAX * 100.0
             );
         };
         if weakest.is_none_or(|(_, lowest)| capacity < lowest) {
@@ -118,9 +124,10 @@ pub fn choose(
     let Some((cell, capacity_per_s)) = weakest else { anyhow::bail!("there is no cell to compare") };
     Ok(Some(ChosenRate {
         scenario: config.scenario.clone(),
-        rate_per_s: share_of(capacity_per_s, SHARE),
+        rate_per_s: share_of(capacity_per_s, AS_STRONG),
         weakest: cells[cell].id.clone(),
         capacity_per_s,
+        utilisation_max: Some(UTILISATION_MAX),
         probes: pilot.probes,
     }))
 }
@@ -155,11 +162,11 @@ impl<P: Prober, T: FnMut(&str, &Probe)> Pilot<'_, P, T> {
         let Some(block) = self.prober.probe(cell, rate_per_s, seconds)? else { return Ok(None) };
         let slo: Slo = KEPT.parse().expect("the bounds are a constant that was tried");
         let mut probe = probe::judge(&block, Asked { rate_per_s, seconds, purpose: Purpose::Search }, &slo);
-        // Whoever is full: the latencies of the cell would have no verdict.
-        let full =
-            block.record.as_ref().map(|record| Utilisation::of(&Merged::of_counts([record])).reasons());
-        if let Some(full) = full.filter(|full| !full.is_empty()) {
-            (probe.outcome, probe.why) = (ProbeOutcome::Fail, full);
+        // Whichever side it is: the latencies of the cell would be those of its queue.
+        let busy = (block.record.as_ref())
+            .map(|record| Utilisation::of(&Merged::of_counts([record])).above(UTILISATION_MAX));
+        if let Some(busy) = busy.filter(|busy| !busy.is_empty()) {
+            (probe.outcome, probe.why) = (ProbeOutcome::Fail, busy);
         }
         (self.tell)(&self.cells[cell].id, &probe);
         let outcome = probe.outcome;

@@ -33,10 +33,15 @@ impl Utilisation {
 
     /// The processes that are saturated, with their shares.
     pub fn reasons(&self) -> Vec<String> {
-        let saturated = |(what, share): (&str, Option<f64>)| {
-            let share = share.filter(|share| *share > SATURATED_ABOVE)?;
+        self.above(SATURATED_ABOVE)
+    }
+
+    /// The processes that used more than a share of their cores, with what they used.
+    pub(crate) fn above(&self, most: f64) -> Vec<String> {
+        let busy = |(what, share): (&str, Option<f64>)| {
+            let share = share.filter(|share| *share > most)?;
             Some(format!("the {what} used {:.0} % of its cores", share * 100.0))
         };
-        [("relay", self.relay), ("generator", self.generator)].into_iter().filter_map(saturated).collect()
+        [("relay", self.relay), ("generator", self.generator)].into_iter().filter_map(busy).collect()
     }
 }

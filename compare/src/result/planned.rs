@@ -36,10 +36,14 @@ pub struct ChosenRate {
     pub scenario: String,
     /// The rate of all its cells, in events published per second.
     pub rate_per_s: u32,
-    /// The cell that sustains the least.
+    /// The cell that keeps the least.
     pub weakest: String,
-    /// What it sustains, with its relay and the generator at 90 % of their cores at most.
+    /// The rate that it keeps.
     pub capacity_per_s: u32,
+    /// The share of their cores that its relay and the generator used at most while it kept that;
+    /// absent where it was 0.9, and 60 % of the rate were chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilisation_max: Option<f64>,
     /// The probes of the pilot, which are not counted, each with its cell.
     pub probes: Vec<(String, Probe)>,
 }

@@ -334,19 +334,17 @@ fn busy(capacity: u32, rate_per_s: u32) -> RunRecord {
 }
 
 #[test]
-fn the_rate_of_a_comparison_is_60_percent_of_what_the_weakest_cell_sustains() {
+fn at_the_rate_of_a_comparison_the_weakest_cell_uses_at_most_60_percent_of_its_cores() {
     let mut cells = matrix(&["json+deflate", "cbor+none", "cbor+deflate", "proto+none"]);
     cells.retain(|cell| cell.role != Role::Control);
-    for (seed, capacities) in [(1, [4_000, 900, 5_000, 1_000, 3_000]), (2, [300, 900, 5_000, 1_000, 3_000])] {
+    for (seed, capacities) in [(1, [4_000, 850, 5_000, 1_000, 3_000]), (2, [300, 850, 5_000, 1_000, 3_000])] {
         let config = SearchConfig { limit_per_s: 100_000, seed, ..config() };
         let mut relays = Relays(|cell: usize, rate, _| Some(busy(capacities[cell], rate)));
         let chosen = rate::choose(&cells, &config, &mut relays, &mut |_, _| ()).unwrap().unwrap();
         let (at, lowest) = capacities.iter().enumerate().min_by_key(|(_, capacity)| **capacity).unwrap();
         assert_eq!(chosen.weakest, cells[at].id);
-        // Full is 90 % of its cores.
-        let share = f64::from(chosen.rate_per_s) / (0.9 * f64::from(*lowest));
-        assert!((0.5..=0.66).contains(&share), "{share} of {lowest}: {chosen:?}");
-        assert!(f64::from(chosen.rate_per_s) <= 0.6 * f64::from(chosen.capacity_per_s));
+        let share = f64::from(chosen.rate_per_s) / f64::from(*lowest);
+        assert!((0.5..=0.6).contains(&share), "{share} of {lowest}: {chosen:?}");
         // Every cell is probed, and those that are stronger only once or twice.
         assert!(cells.iter().all(|cell| chosen.probes.iter().any(|(id, _)| *id == cell.id)));
         assert!(chosen.probes.len() < 100, "{}", chosen.probes.len());
@@ -354,10 +352,21 @@ fn the_rate_of_a_comparison_is_60_percent_of_what_the_weakest_cell_sustains() {
 }
 
 #[test]
+fn a_cell_whose_sessions_take_cpu_time_at_any_rate_gets_a_lower_one() {
+    // Half of the core whatever the rate, the other half at 1,000/s: 60 % at 200/s, where 60 % of
+    // what is sustained would be 80 % of the core.
+    let mut relays = Relays(|_: usize, rate, _| Some(busy(2_000, 1_000 + rate)));
+    let mut cells = cells();
+    cells.truncate(1);
+    let chosen = rate::choose(&cells, &config(), &mut relays, &mut |_, _| ()).unwrap().unwrap();
+    assert!((150..=200).contains(&chosen.rate_per_s), "{chosen:?}");
+}
+
+#[test]
 fn no_rate_is_chosen_where_a_cell_sustains_none_or_the_user_has_had_enough() {
     let mut nothing = Relays(|_, _, _| Some(busy(1, 1_000)));
     let error = rate::choose(&cells(), &config(), &mut nothing, &mut |_, _| ()).unwrap_err().to_string();
-    assert!(error.contains("keeps up with no rate") && error.contains("--rates a number"), "{error}");
+    assert!(error.contains("keeps no rate") && error.contains("--rates a number"), "{error}");
     let mut enough = Relays(|_, _, _| None);
     assert_eq!(rate::choose(&cells(), &config(), &mut enough, &mut |_, _| ()).unwrap(), None);
 }
