@@ -34,13 +34,15 @@
 //!
 //! tungstenite refuses RSV1, the bit that marks a compressed message (RFC 7692 §6), when it reads.
 //! A layer below tungstenite (`tap.rs`) clears the bit and remembers it; `deflate.rs` restores the
-//! message that comes out above.
+//! message that comes out above. What a server sends does not pass through tungstenite, except for
+//! control frames (`frames.rs`).
 //!
 //! [RFC 7692]: https://www.rfc-editor.org/rfc/rfc7692
 //! [tokio-tungstenite]: https://docs.rs/tokio-tungstenite
 
 mod deflate;
 mod error;
+mod frames;
 mod handshake;
 mod head;
 mod header;

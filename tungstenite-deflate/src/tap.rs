@@ -11,6 +11,9 @@
 //! The tap takes all that the byte stream has in one call, into a buffer of the thread, and hands
 //! it over in pieces as small as tungstenite's buffer. Into a large buffer, which suits an end with
 //! few connections, it reads directly.
+//!
+//! Data frames of a server come from above beside tungstenite, which has control frames alone: the
+//! tap lets no frame of one begin inside a frame of the other.
 
 use std::{
     cell::Cell,
@@ -21,6 +24,8 @@ use std::{
 };
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::frames::{FIN, Frames, RSV1};
 
 /// A function that tells whether a read would return `Pending`, and then wakes the task when it
 /// would not.
@@ -39,6 +44,10 @@ pub(crate) struct Tap<S> {
     ahead: Vec<u8>,
     /// How many bytes of `ahead` tungstenite has.
     handed_over: usize,
+    /// Data frames that tungstenite does not know of.
+    pub(crate) frames: Frames,
+    /// The byte stream did not take all that tungstenite had, which may have ended inside a frame.
+    in_frame: bool,
 }
 
 /// The most that is read at once, and that a connection may hold ahead.
@@ -71,6 +80,8 @@ impl<S> Tap<S> {
             walker: deflate.then(Walker::default),
             ahead: Vec::new(),
             handed_over: 0,
+            frames: Frames::default(),
+            in_frame: false,
         };
         tap.pass(early);
         tap
@@ -143,12 +154,22 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tap<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Tap<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+    /// tungstenite offers all that it has, control frames behind the data frames that wait.
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let tap = self.get_mut();
+        if !tap.in_frame {
+            ready!(tap.frames.poll_write_to(&mut tap.stream, cx))?;
+        }
+        let written = ready!(Pin::new(&mut tap.stream).poll_write(cx, buf))?;
+        tap.in_frame = written < buf.len();
+        Poll::Ready(Ok(written))
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+    /// tungstenite flushes when it has written all that it had.
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let tap = self.get_mut();
+        ready!(tap.frames.poll_write_to(&mut tap.stream, cx))?;
+        Pin::new(&mut tap.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -156,8 +177,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Tap<S> {
     }
 }
 
-const FIN: u8 = 0x80;
-const RSV1: u8 = 0x40;
 const OPCODE: u8 = 0x0f;
 const CONTINUATION: u8 = 0;
 const TEXT: u8 = 1;

@@ -42,6 +42,11 @@ pub struct WebSocket<S> {
     inner: WebSocketStream<Tap<S>>,
     deflate: Option<Deflate>,
     max_message_bytes: usize,
+    /// Size from which frames are written without a flush.
+    write_buffer_bytes: usize,
+    /// Whether data frames are made here: those of a server, until a Close frame comes or goes or
+    /// the caller makes a frame of its own. tungstenite then says what may still be sent.
+    makes_frames: bool,
     /// Compressed messages on their way into the write buffer; its memory is used again for each.
     outgoing: BytesMut,
     /// tungstenite asked for more bytes and has nothing else to do.
@@ -91,6 +96,8 @@ where
             inner: WebSocketStream::from_partially_read(tap, early, role, Some(config)).await,
             deflate: deflate.map(|params| Deflate::new(params, role)),
             max_message_bytes: config.max_message_size.unwrap_or(usize::MAX),
+            write_buffer_bytes: config.write_buffer_size,
+            makes_frames: role == Role::Server,
             outgoing: BytesMut::new(),
             drained: false,
             answering: false,
@@ -225,6 +232,7 @@ where
     }
 
     async fn send_close(&mut self, frame: Option<CloseFrame>) -> Result<(), Error> {
+        self.makes_frames = false;
         poll_fn(|cx| Pin::new(&mut self.inner).poll_ready(cx)).await?;
         Pin::new(&mut self.inner).start_send(Message::Close(frame))?;
         Ok(poll_fn(|cx| Pin::new(&mut self.inner).poll_flush(cx)).await?)
@@ -245,6 +253,10 @@ where
             }
             _ => (false, payload),
         };
+        if self.makes_frames && !self.failed {
+            self.inner.get_mut().frames.push(u8::from(OpCode::Data(opcode)), rsv1, &payload);
+            return Ok(());
+        }
         let header = FrameHeader { rsv1, opcode: OpCode::Data(opcode), ..FrameHeader::default() };
         Ok(Pin::new(&mut self.inner).start_send(Message::Frame(Frame::from_payload(header, payload)))?)
     }
@@ -256,6 +268,7 @@ where
             Message::Binary(payload) => payload,
             Message::Ping(_) | Message::Close(_) => {
                 self.answering = true;
+                self.makes_frames &= message.is_ping();
                 return Ok(message);
             }
             Message::Pong(_) | Message::Frame(_) => return Ok(message),
@@ -304,15 +317,22 @@ where
 {
     type Error = Error;
 
-    fn poll_ready(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        Pin::new(&mut self.inner).poll_ready(cx).map_err(Error::from)
+    fn poll_ready(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let this = self.get_mut();
+        if this.inner.get_ref().frames.are_due(this.write_buffer_bytes) {
+            ready!(Pin::new(&mut this.inner).poll_flush(cx))?;
+        }
+        Pin::new(&mut this.inner).poll_ready(cx).map_err(Error::from)
     }
 
     fn start_send(mut self: Pin<&mut Self>, message: Message) -> Result<(), Error> {
         match message {
             Message::Text(text) => self.start_data(Data::Text, text.into()),
             Message::Binary(payload) => self.start_data(Data::Binary, payload),
-            control => Ok(Pin::new(&mut self.inner).start_send(control)?),
+            other => {
+                self.makes_frames &= other.is_ping() || other.is_pong();
+                Ok(Pin::new(&mut self.inner).start_send(other)?)
+            }
         }
     }
 
@@ -323,6 +343,7 @@ where
     }
 
     fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.makes_frames = false;
         Pin::new(&mut self.inner).poll_close(cx).map_err(Error::from)
     }
 }

@@ -11,7 +11,10 @@ use tungstenite_deflate::{
         self, Message,
         protocol::{
             CloseFrame, Role, WebSocketConfig,
-            frame::coding::{CloseCode, Data},
+            frame::{
+                Frame,
+                coding::{CloseCode, Data, OpCode},
+            },
         },
     },
 };
@@ -244,6 +247,59 @@ async fn a_stream_that_is_asked_first_is_not_read_in_vain() {
     assert!(futures::poll!(server.next()).is_pending(), "tungstenite drains the stream once");
     far.write_all(&frame(FIN | RSV1 | TEXT, &HELLO)).await.unwrap();
     assert!(futures::poll!(server.next()).is_pending(), "the function says that there is nothing");
+}
+
+#[tokio::test]
+async fn an_answer_to_a_ping_never_comes_into_a_message() {
+    const MESSAGES: usize = 300;
+    let (near, far) = duplex(7); // cuts every frame
+    let config = WebSocketConfig::default();
+    let (client, server) = tokio::join!(connect("ws://test/", near, None, config), accept(far, &[], config));
+    let (mut pings, mut messages) = client.unwrap().0.split();
+    let mut server = server.unwrap();
+    let serve = async {
+        for n in 0..MESSAGES {
+            server.feed(Message::text(sample(n))).await.unwrap();
+            if n % 2 == 0 {
+                assert!(server.next().await.unwrap().unwrap().is_ping());
+            }
+            if n % 3 == 0 {
+                server.flush().await.unwrap();
+            }
+        }
+        server.flush().await.unwrap();
+    };
+    let ping = async {
+        for n in 0..MESSAGES / 2 {
+            pings.send(Message::Ping(vec![0; n % 126].into())).await.unwrap();
+        }
+    };
+    let read = async {
+        let mut texts = 0;
+        while texts < MESSAGES {
+            match messages.next().await.unwrap().unwrap() {
+                Message::Text(text) => {
+                    assert_eq!(text, sample(texts));
+                    texts += 1;
+                }
+                other => assert!(other.is_pong(), "{other}"),
+            }
+        }
+    };
+    tokio::join!(serve, ping, read);
+}
+
+#[tokio::test]
+async fn messages_and_frames_of_the_caller_keep_their_order() {
+    let (mut client, mut server) = pair(None, &[]).await;
+    let frame = Frame::message(&b"own"[..], OpCode::Data(Data::Text), true);
+    for message in [Message::text("before"), Message::Frame(frame), Message::text("behind")] {
+        server.feed(message).await.unwrap();
+    }
+    server.flush().await.unwrap();
+    for text in ["before", "own", "behind"] {
+        assert_eq!(client.next().await.unwrap().unwrap(), Message::text(text));
+    }
 }
 
 const FIN: u8 = 0x80;

@@ -1,0 +1,156 @@
+//! A server's data frames on their way to the byte stream.
+//!
+//! tungstenite passes a message through several layers as an owned buffer and keeps a write buffer
+//! for each connection. A server's frame is less: two to ten bytes, and the payload without a mask
+//! (RFC 6455 §5.1). Frames wait in memory that the connections of a thread use in turn, so that it
+//! stays in the processor's caches; a connection that has nothing to write has none.
+
+use std::{
+    cell::Cell,
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tokio::io::AsyncWrite;
+
+pub(crate) const FIN: u8 = 0x80;
+pub(crate) const RSV1: u8 = 0x40;
+
+/// Memory that grew beyond this, for one large message, is given back.
+const MAX_SPARE_BYTES: usize = 128 << 10;
+
+thread_local! {
+    /// The memory of the frames that were written last.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Whole messages, each one frame, in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Frames {
+    bytes: Vec<u8>,
+    /// How many bytes the byte stream has taken.
+    written: usize,
+}
+
+impl Frames {
+    /// Puts a message behind the others.
+    pub(crate) fn push(&mut self, opcode: u8, rsv1: bool, payload: &[u8]) {
+        if self.bytes.capacity() == 0 {
+            self.bytes = SPARE.take();
+        }
+        let first_byte = FIN | opcode | if rsv1 { RSV1 } else { 0 };
+        let len = (payload.len() as u64).to_be_bytes();
+        match payload.len() {
+            0..126 => self.bytes.extend_from_slice(&[first_byte, len[7]]),
+            126..65_536 => self.bytes.extend_from_slice(&[first_byte, 126, len[6], len[7]]),
+            _ => {
+                self.bytes.extend_from_slice(&[first_byte, 127]);
+                self.bytes.extend_from_slice(&len);
+            }
+        }
+        self.bytes.extend_from_slice(payload);
+    }
+
+    /// Whether to write before more is added: more than `enough_bytes` wait, or the byte stream was
+    /// full.
+    pub(crate) fn are_due(&self, enough_bytes: usize) -> bool {
+        self.written > 0 || self.bytes.len() > enough_bytes
+    }
+
+    /// Writes all of them.
+    pub(crate) fn poll_write_to(
+        &mut self,
+        stream: &mut (impl AsyncWrite + Unpin),
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.written < self.bytes.len() {
+            let rest = &self.bytes[self.written..];
+            let taken = ready!(Pin::new(&mut *stream).poll_write(cx, rest))?;
+            if taken == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.written += taken;
+        }
+        if self.written > 0 {
+            let mut bytes = std::mem::take(&mut self.bytes);
+            self.written = 0;
+            if bytes.capacity() <= MAX_SPARE_BYTES {
+                bytes.clear();
+                SPARE.set(bytes);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_has_its_shortest_form() {
+        for (len, header) in [
+            (0, &[0x81, 0][..]),
+            (125, &[0x81, 125]),
+            (126, &[0x81, 126, 0, 126]),
+            (65_535, &[0x81, 126, 0xff, 0xff]),
+            (65_536, &[0x81, 127, 0, 0, 0, 0, 0, 1, 0, 0]),
+        ] {
+            let payload = vec![b'x'; len];
+            let mut frames = Frames::default();
+            frames.push(1, false, &payload);
+            assert_eq!(frames.bytes, [header, &payload[..]].concat(), "{len}");
+        }
+        let mut frames = Frames::default();
+        frames.push(2, true, b"x");
+        assert_eq!(frames.bytes, [0xc2, 1, b'x']);
+    }
+
+    /// A byte stream that takes so many bytes, one at a time.
+    struct Narrow {
+        taken: Vec<u8>,
+        room: usize,
+    }
+
+    impl AsyncWrite for Narrow {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            if self.room == 0 {
+                return Poll::Pending;
+            }
+            self.room -= 1;
+            self.taken.push(bytes[0]);
+            Poll::Ready(Ok(1))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_full_stream_gets_the_rest_first_and_the_memory_goes_back() {
+        let cx = &mut Context::from_waker(std::task::Waker::noop());
+        let mut stream = Narrow { taken: Vec::new(), room: 3 };
+        let mut frames = Frames::default();
+        frames.push(1, false, b"one");
+        assert!(!frames.are_due(5) && frames.are_due(4));
+        assert!(frames.poll_write_to(&mut stream, cx).is_pending());
+        assert!(frames.are_due(usize::MAX), "nothing more is taken while the stream is full");
+        frames.push(1, false, b"two");
+        stream.room = 7;
+        assert!(matches!(frames.poll_write_to(&mut stream, cx), Poll::Ready(Ok(()))));
+        assert_eq!(stream.taken, b"\x81\x03one\x81\x03two");
+        assert!(!frames.are_due(0));
+        assert_eq!(frames.bytes.capacity(), 0);
+        assert!(SPARE.take().capacity() > 0);
+    }
+}
