@@ -2,7 +2,8 @@
 //!
 //! Every index is one ordered tree, newest first with ties by lowest id within what it is by:
 //! author and kind, one-letter tag, kind, or nothing. A filter's matches are in a few ranges of one
-//! of them. A tree for each author would cost most authors more memory than their events do.
+//! of them. A tree for each author would cost most authors more memory than their events do. An
+//! entry has as much of its event as mostly decides an order: what is small stays in the caches.
 //!
 //! Where several indexes hold all matches, which one has fewest others between them is not known
 //! beforehand: each is gone through by turns, and the first that has found enough, or has no more,
@@ -10,18 +11,17 @@
 //! indexes.
 
 use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, btree_map::Range},
+    cmp::{Ordering, Reverse},
+    collections::{BTreeSet, btree_set::Range},
+    ops::RangeInclusive,
     sync::Arc,
     vec,
 };
 
 use ahash::{HashMap, HashSet, RandomState};
-use codecs::{EventHead, Filter};
+use codecs::{Event, EventHead, Filter};
 
-use super::stored::{Key, StoredEvent};
-
-const NEWEST: Key = (Reverse(i64::MAX), [0; 32]);
+use super::stored::StoredEvent;
 
 /// New events that are indexed together: enough that neighbours in a tree come together, few enough
 /// that the pause stays short.
@@ -40,18 +40,82 @@ const FEW_KINDS: usize = 16;
 const FEW_AUTHORS: usize = 8;
 
 /// The events by what filters ask for, except their ids.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Index {
     /// The latest events, which are in none of the trees yet.
     unindexed: Vec<Arc<StoredEvent>>,
-    by_time: BTreeMap<Key, Arc<StoredEvent>>,
-    by_kind: BTreeMap<(u16, Key), Arc<StoredEvent>>,
-    by_author: BTreeMap<(Words, u16, Key), Arc<StoredEvent>>,
+    by_time: BTreeSet<Placed>,
+    by_kind: BTreeSet<(u16, Placed)>,
+    by_author: BTreeSet<(Words, u16, Placed)>,
     /// By [`tag_hash`]: tags of one hash are told apart when their events are looked at.
-    by_tag: BTreeMap<(u64, Key), Arc<StoredEvent>>,
+    by_tag: BTreeSet<(u64, Placed)>,
     tag_hasher: RandomState,
+    /// No events: they have the first id and the last one, for the ends of ranges.
+    ends: [Arc<StoredEvent>; 2],
     /// Candidates that were looked at so far: what filters cost.
     visited: u64,
+}
+
+/// A stored event in the order of answers.
+#[derive(Debug, Clone)]
+struct Placed {
+    created_at: Reverse<i64>,
+    /// The beginning of the id. Where it is equal, too, the events themselves are looked at.
+    id_start: u64,
+    stored: Arc<StoredEvent>,
+}
+
+impl Placed {
+    fn of(stored: &Arc<StoredEvent>) -> Placed {
+        Placed::at(stored.head().created_at, stored)
+    }
+
+    /// The place of the event if it were of this time.
+    fn at(created_at: i64, stored: &Arc<StoredEvent>) -> Placed {
+        let [id_start, ..] = words(&stored.head().id);
+        Placed { created_at: Reverse(created_at), id_start, stored: Arc::clone(stored) }
+    }
+}
+
+impl Ord for Placed {
+    fn cmp(&self, other: &Placed) -> Ordering {
+        let of_ids = || self.stored.head().id.cmp(&other.stored.head().id);
+        self.created_at.cmp(&other.created_at).then(self.id_start.cmp(&other.id_start)).then_with(of_ids)
+    }
+}
+
+impl PartialOrd for Placed {
+    fn partial_cmp(&self, other: &Placed) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Placed {
+    fn eq(&self, other: &Placed) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Placed {}
+
+impl Default for Index {
+    fn default() -> Self {
+        let end = |byte| {
+            let (id, pubkey, sig) = ([byte; 32], [0; 32], [0; 64]);
+            let end = Event { id, pubkey, created_at: 0, kind: 0, tags: vec![], content: "".into(), sig };
+            Arc::new(StoredEvent::new(&end, &Arc::default()))
+        };
+        Index {
+            unindexed: Vec::new(),
+            by_time: BTreeSet::new(),
+            by_kind: BTreeSet::new(),
+            by_author: BTreeSet::new(),
+            by_tag: BTreeSet::new(),
+            tag_hasher: RandomState::default(),
+            ends: [end(0), end(0xff)],
+            visited: 0,
+        }
+    }
 }
 
 impl Index {
@@ -62,14 +126,14 @@ impl Index {
         }
     }
 
-    pub(super) fn remove(&mut self, stored: &StoredEvent) {
+    pub(super) fn remove(&mut self, stored: &Arc<StoredEvent>) {
         self.catch_up();
-        let (key, event) = (stored.key(), stored.head());
-        self.by_time.remove(&key);
-        self.by_kind.remove(&(event.kind, key));
-        self.by_author.remove(&(words(&event.pubkey), event.kind, key));
+        let (placed, event) = (Placed::of(stored), stored.head());
+        self.by_time.remove(&placed);
+        self.by_kind.remove(&(event.kind, placed.clone()));
+        self.by_author.remove(&(words(&event.pubkey), event.kind, placed.clone()));
         for tag in tag_hashes(&self.tag_hasher, stored) {
-            self.by_tag.remove(&(tag, key));
+            self.by_tag.remove(&(tag, placed.clone()));
         }
     }
 
@@ -81,7 +145,7 @@ impl Index {
         events: &HashMap<[u8; 32], Arc<StoredEvent>>,
         limit: usize,
     ) -> Vec<Arc<StoredEvent>> {
-        let bounds = Bounds::of(filter);
+        let bounds = &Bounds::of(filter, &self.ends);
         if limit == 0 || bounds.newest > bounds.oldest {
             return Vec::new(); // a range from `until` to a later `since` would panic
         }
@@ -110,7 +174,7 @@ impl Index {
     fn sources<'i, 'f: 'i>(
         &'i self,
         filter: &'f Filter,
-        bounds: Bounds,
+        bounds: &'f Bounds,
         events: &'i HashMap<[u8; 32], Arc<StoredEvent>>,
     ) -> Vec<Source<'i>> {
         if let Some(ids) = &filter.ids {
@@ -124,8 +188,7 @@ impl Index {
         let tags = || Filter { tags: filter.tags.clone(), ..Filter::default() };
         let of_author = move |author: [u8; 32], kind: u16| {
             let author = words(&author);
-            let (newest, oldest) = ((author, kind, bounds.newest), (author, kind, bounds.oldest));
-            Candidates::Author(self.by_author.range(newest..=oldest))
+            Candidates::Author(self.by_author.range(bounds.within(|end| (author, kind, end))))
         };
         let mut sources = match (&filter.authors, &filter.kinds) {
             // Each author's own kinds are fewer than many that were asked for.
@@ -147,13 +210,12 @@ impl Index {
                 vec![Source::new(ranges, tags())]
             }
             (None, Some(kinds)) => {
-                let of_kind = move |kind: &u16| {
-                    Candidates::Kind(self.by_kind.range((*kind, bounds.newest)..=(*kind, bounds.oldest)))
-                };
+                let of_kind =
+                    move |kind: &u16| Candidates::Kind(self.by_kind.range(bounds.within(|end| (*kind, end))));
                 vec![Source::new(kinds.iter().map(of_kind), tags())]
             }
             (None, None) if filter.tags.is_empty() => {
-                let all = Candidates::Time(self.by_time.range(bounds.newest..=bounds.oldest));
+                let all = Candidates::Time(self.by_time.range(bounds.within(|end| end)));
                 vec![Source::new(std::iter::once(all), tags())]
             }
             (None, None) => Vec::new(),
@@ -161,7 +223,7 @@ impl Index {
         for condition in &filter.tags {
             let of_value = move |value: &String| {
                 let tag = tag_hash(&self.tag_hasher, condition.letter, value);
-                Candidates::Tag(self.by_tag.range((tag, bounds.newest)..=(tag, bounds.oldest)))
+                Candidates::Tag(self.by_tag.range(bounds.within(|end| (tag, end))))
             };
             let rest = Filter { since: None, until: None, ..filter.clone() };
             sources.push(Source::new(condition.values.iter().map(of_value), rest));
@@ -173,8 +235,9 @@ impl Index {
     fn kinds_of(&self, author: [u8; 32]) -> impl Iterator<Item = u16> {
         let author = words(&author);
         let first_from = move |kind: u16| {
-            let (&(found, kind, _), _) = self.by_author.range((author, kind, NEWEST)..).next()?;
-            (found == author).then_some(kind)
+            let newest = Placed::at(i64::MAX, &self.ends[0]);
+            let (found, kind, _) = self.by_author.range((author, kind, newest)..).next()?;
+            (*found == author).then_some(*kind)
         };
         std::iter::successors(first_from(0), move |kind| first_from(kind.checked_add(1)?))
     }
@@ -187,10 +250,7 @@ impl Index {
         let mut tags: Vec<(u64, u32)> = Vec::new();
         let mut add_tags = |tags: &mut Vec<(u64, u32)>| {
             tags.sort_unstable();
-            by_tag.extend(tags.drain(..).map(|(tag, place)| {
-                let stored = &unindexed[place as usize];
-                ((tag, stored.key()), Arc::clone(stored))
-            }));
+            by_tag.extend(tags.drain(..).map(|(tag, place)| (tag, Placed::of(&unindexed[place as usize]))));
         };
         for (place, stored) in (0..).zip(&*unindexed) {
             tags.extend(tag_hashes(tag_hasher, stored).map(|tag| (tag, place)));
@@ -199,16 +259,14 @@ impl Index {
             }
         }
         add_tags(&mut tags);
-        by_time.extend(
-            in_order_of(unindexed, |stored| stored.key().0).map(|stored| (stored.key(), Arc::clone(stored))),
-        );
+        by_time.extend(in_order_of(unindexed, |stored| stored.key().0).map(Placed::of));
         by_kind.extend(
             in_order_of(unindexed, |stored| stored.head().kind)
-                .map(|stored| ((stored.head().kind, stored.key()), Arc::clone(stored))),
+                .map(|stored| (stored.head().kind, Placed::of(stored))),
         );
         by_author.extend(in_order_of(unindexed, |stored| words(&stored.head().pubkey)[0]).map(|stored| {
             let EventHead { pubkey, kind, .. } = stored.head();
-            ((words(pubkey), *kind, stored.key()), Arc::clone(stored))
+            (words(pubkey), *kind, Placed::of(stored))
         }));
         unindexed.clear();
     }
@@ -249,22 +307,27 @@ fn without_repeats(filter: &Filter) -> Filter {
 }
 
 /// The times of a filter.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Bounds {
-    newest: Key,
-    oldest: Key,
+    newest: Placed,
+    oldest: Placed,
 }
 
 impl Bounds {
-    fn of(filter: &Filter) -> Bounds {
+    fn of(filter: &Filter, [first, last]: &[Arc<StoredEvent>; 2]) -> Bounds {
         Bounds {
-            newest: (Reverse(filter.until.unwrap_or(i64::MAX)), [0; 32]),
-            oldest: (Reverse(filter.since.unwrap_or(i64::MIN)), [0xff; 32]),
+            newest: Placed::at(filter.until.unwrap_or(i64::MAX), first),
+            oldest: Placed::at(filter.since.unwrap_or(i64::MIN), last),
         }
     }
 
-    fn contain(&self, event: &StoredEvent) -> bool {
-        (self.newest..=self.oldest).contains(&event.key())
+    /// The range of an index between both ends, each behind what the index is by.
+    fn within<T>(&self, behind: impl Fn(Placed) -> T) -> RangeInclusive<T> {
+        behind(self.newest.clone())..=behind(self.oldest.clone())
+    }
+
+    fn contain(&self, event: &Arc<StoredEvent>) -> bool {
+        (&self.newest..=&self.oldest).contains(&&Placed::of(event))
     }
 }
 
@@ -272,10 +335,10 @@ impl Bounds {
 #[derive(Debug)]
 enum Candidates<'i> {
     Named(vec::IntoIter<&'i Arc<StoredEvent>>),
-    Time(Range<'i, Key, Arc<StoredEvent>>),
-    Kind(Range<'i, (u16, Key), Arc<StoredEvent>>),
-    Author(Range<'i, (Words, u16, Key), Arc<StoredEvent>>),
-    Tag(Range<'i, (u64, Key), Arc<StoredEvent>>),
+    Time(Range<'i, Placed>),
+    Kind(Range<'i, (u16, Placed)>),
+    Author(Range<'i, (Words, u16, Placed)>),
+    Tag(Range<'i, (u64, Placed)>),
 }
 
 impl<'i> Iterator for Candidates<'i> {
@@ -284,10 +347,10 @@ impl<'i> Iterator for Candidates<'i> {
     fn next(&mut self) -> Option<Self::Item> {
         match self {
             Candidates::Named(named) => named.next(),
-            Candidates::Time(range) => range.next().map(|(_, stored)| stored),
-            Candidates::Kind(range) => range.next().map(|(_, stored)| stored),
-            Candidates::Author(range) => range.next().map(|(_, stored)| stored),
-            Candidates::Tag(range) => range.next().map(|(_, stored)| stored),
+            Candidates::Time(range) => range.next().map(|placed| &placed.stored),
+            Candidates::Kind(range) => range.next().map(|(_, placed)| &placed.stored),
+            Candidates::Author(range) => range.next().map(|(_, _, placed)| &placed.stored),
+            Candidates::Tag(range) => range.next().map(|(_, placed)| &placed.stored),
         }
     }
 }
