@@ -189,7 +189,11 @@ impl Connection {
         if matches!(message, RelayMessage::Ok { .. } | RelayMessage::Closed { .. }) {
             self.release_batches();
         }
-        self.due.push_back(Due::Message(message));
+        if self.due.is_empty() && !self.outgoing.is_full() {
+            self.write(&message);
+        } else {
+            self.due.push_back(Due::Message(message));
+        }
     }
 
     /// Lets go what is held for a batch. It comes before what its reader takes for the end of it.
@@ -229,7 +233,10 @@ impl Connection {
 
     /// Whether [`Connection::transmit`] would send anything.
     pub fn has_to_transmit(&self) -> bool {
-        !self.due.is_empty() || !self.deliveries.is_empty() || !self.outbox.is_empty()
+        !self.outgoing.is_empty()
+            || !self.due.is_empty()
+            || !self.deliveries.is_empty()
+            || !self.outbox.is_empty()
     }
 
     /// Sends everything that is to be said, flush by flush.
