@@ -84,6 +84,19 @@ fn same_messages(
     }
 }
 
+#[test]
+fn an_answer_to_an_event_gets_the_librarys_bytes() {
+    for (format, library, tuned) in pairs() {
+        for (accepted, text) in [(true, ""), (false, "invalid: \"\\ä\u{1}")] {
+            let message = RelayMessage::Ok { id: sample_event().id, accepted, text: text.into() };
+            let (mut by_library, mut by_tuned) = (Vec::new(), Vec::new());
+            library.encode_relay(&message, &mut by_library).unwrap();
+            tuned.encode_relay(&message, &mut by_tuned).unwrap();
+            assert_eq!(by_tuned, by_library, "{format}");
+        }
+    }
+}
+
 /// Whatever the library makes of these bytes, the tuned code does too.
 fn same_verdict(format: Format, library: &dyn Codec, tuned: &dyn Codec, bytes: &[u8]) {
     let (by_library, by_tuned) = (library.decode_event(bytes), tuned.decode_event(bytes));

@@ -3,8 +3,9 @@
 //! form.
 //!
 //! So both implementations accept the same bytes and give the same reasons, and bytes in an unusual
-//! or invalid form are read twice. REQ, OK and the other messages without an event are left to the
-//! library; the events of a batch are read like any other.
+//! or invalid form are read twice. REQ, EOSE and the other messages without an event are left to
+//! the library, and so is OK unless a format writes it; the events of a batch are read like any
+//! other.
 
 use std::{borrow::Cow, fmt};
 
@@ -38,6 +39,12 @@ pub(super) trait TunedFormat: fmt::Debug + Send + Sync + 'static {
 
     /// Finds subscription and event in a relay's EVENT of the usual form.
     fn split_relay(bytes: &[u8]) -> Option<(Cow<'_, str>, &[u8])>;
+
+    /// Writes OK, which a relay says as often as an event is published.
+    fn write_ok(id: &[u8; 32], accepted: bool, text: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let text = Cow::Borrowed(text);
+        Self::LIBRARY.encode_relay(&RelayMessage::Ok { id: *id, accepted, text }, out)
+    }
 
     /// [`Codec::wrap_event`].
     fn wrap(subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
@@ -115,6 +122,7 @@ impl<T: TunedFormat> Codec for Tuned<T> {
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         all_or_nothing(out, |out| match message {
             RelayMessage::Event { subscription, event } => T::write_relay(subscription, event, out),
+            RelayMessage::Ok { id, accepted, text } => T::write_ok(id, *accepted, text, out),
             RelayMessage::Events { subscription, events } if !events.is_empty() => {
                 encode_batch(self, "a batch", subscription, events, out)
             }

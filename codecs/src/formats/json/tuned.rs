@@ -127,6 +127,18 @@ impl TunedFormat for TunedJson {
         Some((subscription, cursor.rest))
     }
 
+    fn write_ok(id: &[u8; 32], accepted: bool, text: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let mut start = [0; 71];
+        start[..7].copy_from_slice(b"[\"OK\",\"");
+        hex::encode_to(id, &mut start[7..]);
+        out.extend_from_slice(&start);
+        let verdict: &[u8] = if accepted { b"\",true," } else { b"\",false," };
+        out.extend_from_slice(verdict);
+        write_text(text, out);
+        out.push(b']');
+        Ok(())
+    }
+
     fn wrap(subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
         let start = out.len();
         out.extend_from_slice(EVENT);
