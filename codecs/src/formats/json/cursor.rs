@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{
     UNUSUAL,
-    escape::{after_escape, is_special, plain_len, unescaped},
+    escape::{after_escape, has_special, is_special, plain_len, unescaped},
 };
 use crate::{
     error::DecodeError,
@@ -247,7 +247,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A tag's value; one-letter names are recognised with their quotes.
+    /// A tag's value; one-letter names, and what is as long as a key, are recognised with their
+    /// quotes.
     #[inline(always)]
     fn value(&mut self) -> Result<Cow<'a, str>, DecodeError> {
         if let [b'"', letter, b'"', rest @ ..] = self.rest
@@ -256,6 +257,12 @@ impl<'a> Cursor<'a> {
         {
             self.rest = rest;
             return Ok(Cow::Borrowed(letter.text()));
+        }
+        if let Some(([b'"', key @ .., b'"'], rest)) = self.rest.split_first_chunk::<66>()
+            && !has_special::<64>(key)
+        {
+            self.rest = rest;
+            return Quoted { inside: key, text: self.checked(key.len()), is_escaped: false }.text();
         }
         self.string()?.text()
     }
