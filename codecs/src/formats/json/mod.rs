@@ -40,7 +40,7 @@ use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Limits, RelayMessage,
     codec::{all_or_nothing, assert_batch},
     formats::tuned::Tuned,
-    hex,
+    hex, text,
 };
 
 /// Says that the tuned reader does not take the form: the library knows whether it is unusual or
@@ -187,7 +187,7 @@ fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
 fn read_seed<'a, S: DeserializeSeed<'a>>(bytes: &'a [u8], seed: S) -> Result<S::Value, DecodeError> {
     // Once for the whole message: from_slice would check text by text, and not at all inside
     // ignored fields.
-    let text = str::from_utf8(bytes).map_err(|_| DecodeError::Utf8("message"))?;
+    let text = text::checked(bytes, "message")?;
     let mut json = serde_json::Deserializer::from_str(text);
     let value = seed.deserialize(&mut json).and_then(|value| json.end().map(|()| value));
     value.map_err(|error| DecodeError::library(&error.to_string()))
