@@ -333,7 +333,7 @@ impl Relay {
     fn answer(&self, offer: &Offer, outcome: Outcome) {
         let Some(outbox) = &offer.outbox else { return };
         let (accepted, text) = self.verdict(outcome);
-        let answered = Answered { id: offer.event.head().id, accepted, text };
+        let answered = Box::new(Answered { id: offer.event.head().id, accepted, text });
         if outbox.push(Queued::Answer(answered), Answered::BYTES) == Err(Dropped::Overflow) {
             add(&self.counters.slow_consumers, 1);
         }

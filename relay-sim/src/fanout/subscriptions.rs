@@ -31,7 +31,8 @@ pub(crate) type Outbox = outbox::Outbox<Queued>;
 #[derive(Debug)]
 pub(crate) enum Queued {
     Event(Delivery),
-    Answer(Answered),
+    /// Boxed, for it is twice as large as a delivery and much rarer.
+    Answer(Box<Answered>),
 }
 
 /// The answer to an EVENT that had to reach the disk first.
