@@ -85,15 +85,25 @@ impl Outgoing {
 
     /// Takes the messages in their order.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = (Bytes, Option<Shared>)> {
+        let bytes = self.take_bytes();
+        let mut start = 0;
+        self.messages.drain(..).map(move |Message { end, shared }| {
+            (bytes.slice(std::mem::replace(&mut start, end)..end), shared)
+        })
+    }
+
+    /// Takes the messages as they stand, and where each ends.
+    pub(crate) fn take_whole(&mut self) -> (Bytes, impl Iterator<Item = usize>) {
+        (self.take_bytes(), self.messages.drain(..).map(|message| message.end))
+    }
+
+    fn take_bytes(&mut self) -> Bytes {
         let is_usual = self.bytes.capacity() <= MAX_SPARE_BYTES;
         let bytes = Bytes::from(std::mem::take(&mut self.bytes));
         if is_usual {
             SPARE.set(bytes.clone());
         }
-        let mut start = 0;
-        self.messages.drain(..).map(move |Message { end, shared }| {
-            (bytes.slice(std::mem::replace(&mut start, end)..end), shared)
-        })
+        bytes
     }
 }
 

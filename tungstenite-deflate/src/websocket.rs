@@ -158,6 +158,23 @@ where
         self.start(opcode, payload, None)
     }
 
+    /// [`WebSocket::start_data`] for a payload that stays the caller's. A server without
+    /// compression copies it into its frame, every other end copies it once more.
+    ///
+    /// # Errors
+    /// As [`WebSocket::start_data`].
+    ///
+    /// # Panics
+    /// As [`WebSocket::start_data`].
+    pub fn start_slice(&mut self, opcode: Data, payload: &[u8]) -> Result<(), Error> {
+        if self.deflate.is_some() || !self.makes_frames || self.failed {
+            return self.start(opcode, Bytes::copy_from_slice(payload), None);
+        }
+        assert!(is_message(opcode), "a message is text or binary");
+        self.inner.get_mut().frames.push(u8::from(OpCode::Data(opcode)), false, payload);
+        Ok(())
+    }
+
     /// [`WebSocket::start_data`] for a payload that shares all but its first `prefix_bytes` with
     /// payloads to other connections. Where [`DeflateParams::shared`] was agreed, the common part
     /// is compressed once, into `shared`.
@@ -240,7 +257,7 @@ where
 
     /// Compressed or not, a payload takes the same way.
     fn start(&mut self, opcode: Data, payload: Bytes, spliced: Option<Spliced<'_>>) -> Result<(), Error> {
-        assert!(matches!(opcode, Data::Text | Data::Binary), "a message is text or binary");
+        assert!(is_message(opcode), "a message is text or binary");
         let (rsv1, payload) = match &mut self.deflate {
             Some(Deflate { deflater, params, .. }) if payload.len() >= params.min_bytes => {
                 match spliced {
@@ -284,6 +301,10 @@ where
         // tungstenite checks the text that it sees (RFC 6455 §8.1).
         Utf8Bytes::try_from(payload).map(Message::Text).map_err(|_| Error::Utf8)
     }
+}
+
+fn is_message(opcode: Data) -> bool {
+    matches!(opcode, Data::Text | Data::Binary)
 }
 
 impl<S> Stream for WebSocket<S>

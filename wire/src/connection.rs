@@ -269,18 +269,39 @@ impl Connection {
         self.feed_frame(Message { opcode, payload }, Some((prefix_bytes, shared))).await
     }
 
+    /// [`Connection::feed`] for messages that stand one behind the other in `bytes`, each up to one
+    /// of `ends`. A server without compression does no more for each than to copy it into a frame.
+    ///
+    /// # Errors
+    /// As [`Connection::feed`].
+    ///
+    /// # Panics
+    /// For ends that are not in their order, or beyond `bytes`.
+    pub async fn feed_each(
+        &mut self,
+        bytes: &Bytes,
+        ends: impl IntoIterator<Item = usize>,
+    ) -> Result<(), WireError> {
+        let opcode = self.agreement.format.spec().opcode;
+        let mut start = 0;
+        for end in ends {
+            let place = std::mem::replace(&mut start, end)..end;
+            if matches!(self.agreement.compression, Compression::None) {
+                let payload = &bytes[place];
+                self.ready_for(payload.len()).await?;
+                self.websocket.start_slice(frame_type(opcode), payload)?;
+                self.count_sent(payload.len());
+            } else {
+                self.feed_message(Message { opcode, payload: bytes.slice(place) }).await?;
+            }
+        }
+        Ok(())
+    }
+
     async fn feed_frame(&mut self, message: Message, spliced: Option<Spliced<'_>>) -> Result<(), WireError> {
         let Message { opcode, payload } = message;
-        if payload.len() > self.max_outgoing_bytes {
-            return Err(WireError::TooLarge { limit_bytes: self.max_outgoing_bytes, inflated: false });
-        }
-        // Before compression: a message that changed the compressor's window must be sent.
-        poll_fn(|cx| Pin::new(&mut self.websocket).poll_ready(cx)).await?;
-        let payload_bytes = payload.len() as u64;
-        let data = match opcode {
-            Opcode::Text => Data::Text,
-            Opcode::Binary => Data::Binary,
-        };
+        self.ready_for(payload.len()).await?;
+        let (data, payload_bytes) = (frame_type(opcode), payload.len());
         match (&mut self.zstd, spliced) {
             (Some(layer), _) => {
                 layer.compress(&payload, &mut self.outgoing)?;
@@ -291,9 +312,22 @@ impl Connection {
             }
             (None, None) => self.websocket.start_data(data, payload)?,
         }
-        self.sent.messages += 1;
-        self.sent.payload_bytes += payload_bytes;
+        self.count_sent(payload_bytes);
         Ok(())
+    }
+
+    /// Waits for room, before compression: a message that changed the compressor's window must be
+    /// sent.
+    async fn ready_for(&mut self, payload_bytes: usize) -> Result<(), WireError> {
+        if payload_bytes > self.max_outgoing_bytes {
+            return Err(WireError::TooLarge { limit_bytes: self.max_outgoing_bytes, inflated: false });
+        }
+        Ok(poll_fn(|cx| Pin::new(&mut self.websocket).poll_ready(cx)).await?)
+    }
+
+    fn count_sent(&mut self, payload_bytes: usize) {
+        self.sent.messages += 1;
+        self.sent.payload_bytes += payload_bytes as u64;
     }
 
     /// Writes all fed messages to the socket.
@@ -376,6 +410,13 @@ impl Connection {
                 checked(self.agreement.format.spec().opcode, payload)
             }
         }
+    }
+}
+
+fn frame_type(opcode: Opcode) -> Data {
+    match opcode {
+        Opcode::Text => Data::Text,
+        Opcode::Binary => Data::Binary,
     }
 }
 

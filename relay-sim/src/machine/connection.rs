@@ -259,6 +259,10 @@ impl Connection {
     /// Hands what is written to the wire, without a flush. What messages have in common is
     /// compressed once, where the wire can do so.
     pub(crate) async fn hand_over(&mut self, conn: &mut wire::Connection) -> Result<(), WireError> {
+        if !self.shares {
+            let (bytes, ends) = self.outgoing.take_whole();
+            return conn.feed_each(&bytes, ends).await;
+        }
         for (payload, shared) in self.outgoing.take() {
             let encoded = shared.as_ref().and_then(|shared| {
                 let encoded = shared.event.encoded(self.format, self.codec).ok()?;

@@ -36,6 +36,24 @@ async fn messages_of_every_size_arrive_unaltered_under_every_compression_in_both
 }
 
 #[tokio::test]
+async fn messages_in_one_piece_are_messages_like_others() {
+    for name in Compression::NAMES {
+        let (mut client, mut relay) = pair(&offer(name), config(support(&[name]))).await;
+        for end in [&mut client, &mut relay] {
+            end.feed_each(&"onetwothree".into(), [3, 6, 11]).await.unwrap();
+            end.flush().await.unwrap();
+        }
+        for end in [&mut client, &mut relay] {
+            for message in ["one", "two", "three"] {
+                assert_eq!(receive(end).await, message, "{name}");
+            }
+            let sent = end.traffic().sent;
+            assert_eq!((sent.messages, sent.payload_bytes), (3, 11), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_subscriptions_have_in_common_is_sent_to_each_under_its_own_prefix() {
     for name in Compression::NAMES {
         let shared = SharedDeflate::default();
