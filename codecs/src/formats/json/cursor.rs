@@ -35,6 +35,9 @@ pub(super) const SIG: usize = 6;
 pub(super) const HEAD: u8 = 1 << ID | 1 << PUBKEY | 1 << CREATED_AT | 1 << KIND;
 pub(super) const ALL: u8 = (1 << FIELDS.len()) - 1;
 
+/// Room for tags that is made at once: as many as most notes have.
+const FEW_TAGS: usize = 8;
+
 /// A string between its quotes.
 pub(super) struct Quoted<'a> {
     inside: &'a [u8],
@@ -231,6 +234,7 @@ impl<'a> Cursor<'a> {
         if self.skip(b']') {
             return Ok(tags);
         }
+        tags.reserve(FEW_TAGS);
         loop {
             self.expect(b'[')?;
             let mut tag = Tag::new();
