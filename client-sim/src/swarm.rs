@@ -3,6 +3,7 @@
 
 use std::{
     cell::RefCell,
+    collections::HashSet,
     rc::Rc,
     sync::Arc,
     thread,
@@ -355,6 +356,11 @@ async fn work(
         receivers.push((id, client, receiver));
     }
     let due = shared.workload.timeline(|connection| queues[connection].is_some());
+    // Clients that nothing is due at wait for messages alone.
+    let busy: HashSet<usize> = due.iter().map(|(_, connection, _)| *connection).collect();
+    for ((connection, queue), role) in queues.iter_mut().enumerate().zip(&shared.workload.roles) {
+        *queue = queue.take().filter(|_| busy.contains(&connection) || role.reads_slowly());
+    }
     let pacer = Pacer::new()?;
     ready.send(()).ok();
     tokio::select! {
