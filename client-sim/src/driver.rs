@@ -241,7 +241,10 @@ impl Driver {
                 self.perform().await
             }
             Ready::Message(message) => {
-                self.take(message).await?;
+                self.take(message);
+                if self.client.has_work() {
+                    self.perform().await?;
+                }
                 self.read_what_is_there().await
             }
         }
@@ -254,13 +257,17 @@ impl Driver {
                 break;
             }
             let Some(message) = next(self.link.as_mut()).now_or_never() else { break };
-            self.take(message).await?;
+            self.take(message);
+            // Of most deliveries nothing is left to do.
+            if self.client.has_work() {
+                self.perform().await?;
+            }
         }
         Ok(())
     }
 
-    /// Handles a message, or the end of the connection.
-    async fn take(&mut self, message: Option<Result<Message, WireError>>) -> anyhow::Result<()> {
+    /// Handles a message, or the end of the connection, and records what it timed.
+    fn take(&mut self, message: Option<Result<Message, WireError>>) {
         match message {
             Some(Ok(message)) => {
                 let now_ns = self.now_ns();
@@ -270,7 +277,10 @@ impl Driver {
             Some(Err(error)) => self.lose(&format!("{:#}", anyhow!(error))),
             None => self.lose("the relay closed the connection"),
         }
-        self.perform().await
+        let mut recorder = self.recorder.borrow_mut();
+        while let Some(sample) = self.client.next_sample() {
+            recorder.add(self.client.label(), &sample);
+        }
     }
 
     /// Counts the wire bytes that came since the last message.

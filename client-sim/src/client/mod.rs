@@ -238,6 +238,19 @@ impl Client {
         self.actions.pop_front()
     }
 
+    /// The next sample to record, unless something else is to be done before it.
+    pub(crate) fn next_sample(&mut self) -> Option<Sample> {
+        let Some(Action::Record(sample)) = self.actions.front() else { return None };
+        let sample = *sample;
+        self.actions.pop_front();
+        Some(sample)
+    }
+
+    /// Whether [`Client::next_action`] or [`Client::on_room`] has something to do.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.actions.is_empty() || self.has_backlog()
+    }
+
     /// When to call [`Client::on_timer`].
     pub(crate) fn next_wake_ns(&self) -> Option<u64> {
         let wake = self.wakes.peek().map(|Reverse((at, _))| *at);

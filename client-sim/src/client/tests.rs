@@ -13,6 +13,7 @@ use super::{Action, Client, Failure};
 use crate::{
     bits::Bits,
     ledger,
+    recorder::{Sample, Timing},
     scenario::Connect,
     shared::Shared,
     workload::{Due, Live, PlannedRequest, Publication, Role, Session, Speaks, Task, Workload},
@@ -677,4 +678,19 @@ fn what_does_not_decode_before_the_start_ends_the_run_with_the_reason() {
     let actions: Vec<Action> = std::iter::from_fn(|| client.next_action()).collect();
     let Some(Action::Fail(why)) = actions.last() else { panic!("{actions:?}") };
     assert!(why.to_string().contains("does not decode"), "{why}");
+}
+
+#[test]
+fn samples_are_taken_up_to_what_else_is_to_be_done() {
+    let shared = Arc::new(Shared::new(plan()));
+    let codec = Format::JSON.codec(codecs::Implementation::Library).unwrap();
+    let mut client = Client::new(shared, codec, 1, ("ws://127.0.0.1", 0));
+    let sample = |now_ns| Sample { timing: Timing::Response, since_ns: 0, now_ns, apart: false };
+    client.actions.extend([Action::Record(sample(1)), Action::Close, Action::Record(sample(2))]);
+    assert_eq!(client.next_sample(), Some(sample(1)));
+    assert_eq!(client.next_sample(), None, "the connection is closed first");
+    assert!(client.has_work());
+    assert_eq!(client.next_action(), Some(Action::Close));
+    assert_eq!(client.next_sample(), Some(sample(2)));
+    assert!(!client.has_work());
 }
