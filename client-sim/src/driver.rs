@@ -288,7 +288,8 @@ impl Driver {
         let (Some(link), Some(heard_bytes)) = (&self.link, self.heard_bytes.as_mut()) else { return };
         let received = link.traffic().received.wire_bytes;
         let bytes = received.saturating_sub(std::mem::replace(heard_bytes, received));
-        if !self.client.reads_slowly() {
+        // One read may bring many messages.
+        if bytes > 0 && !self.client.reads_slowly() {
             self.recorder.borrow_mut().throughput.wire_bytes(now_ns, bytes);
         }
     }

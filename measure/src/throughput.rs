@@ -166,10 +166,12 @@ impl ThroughputRecorder {
     }
 
     fn at(&mut self, now_ns: u64) -> &mut Interval {
-        while now_ns / self.interval_ns >= MOST_INTERVALS as u64 {
+        let mut at = now_ns / self.interval_ns;
+        while at >= MOST_INTERVALS as u64 {
             self.halve();
+            at = now_ns / self.interval_ns;
         }
-        let at = usize::try_from(now_ns / self.interval_ns).expect("below MOST_INTERVALS");
+        let at = usize::try_from(at).expect("below MOST_INTERVALS");
         if at >= self.intervals.len() {
             self.intervals.resize_with(at + 1, Interval::default);
         }
