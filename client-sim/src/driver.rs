@@ -4,14 +4,15 @@
 use std::{
     cell::RefCell,
     convert::Infallible,
+    future::poll_fn,
     pin::pin,
     rc::Rc,
     sync::Arc,
+    task::Poll,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, anyhow};
-use futures::FutureExt;
 use tokio::{
     sync::{mpsc, watch},
     time::sleep_until,
@@ -256,7 +257,9 @@ impl Driver {
             if !self.client.may_read() {
                 break;
             }
-            let Some(message) = next(self.link.as_mut()).now_or_never() else { break };
+            // With the task's waker: another would be exchanged for it, and back, in every batch.
+            let polled = poll_fn(|cx| Poll::Ready(pin!(next(self.link.as_mut())).poll(cx))).await;
+            let Poll::Ready(message) = polled else { break };
             self.take(message);
             // Of most deliveries nothing is left to do.
             if self.client.has_work() {
