@@ -2,7 +2,6 @@
 //! publication.
 
 use std::{
-    collections::HashSet,
     sync::{
         Mutex, OnceLock, PoisonError,
         atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering},
@@ -10,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ahash::HashSet;
 use codecs::VerifyLevel;
 use measure::{LiveCounts, LiveLatency};
 use tokio::sync::Notify;

@@ -21,10 +21,11 @@ mod tests;
 use std::{
     borrow::Cow,
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap, HashSet, VecDeque},
+    collections::{BinaryHeap, VecDeque},
     sync::Arc,
 };
 
+use ahash::{HashMap, HashSet};
 use bytes::Bytes;
 use codecs::{ClientMessage, Codec, Event, Filter, RelayMessage, hex};
 
@@ -135,15 +136,15 @@ impl Client {
             wakes: BinaryHeap::new(),
             buffer: Vec::new(),
             report: Report::default(),
-            in_flight: HashMap::new(),
+            in_flight: HashMap::default(),
             backlog: Backlog::default(),
-            requests: HashMap::new(),
-            torn: HashMap::new(),
-            late: HashMap::new(),
-            fetches: HashMap::new(),
-            sessions: HashMap::new(),
-            ended: HashSet::new(),
-            reconciliations: HashMap::new(),
+            requests: HashMap::default(),
+            torn: HashMap::default(),
+            late: HashMap::default(),
+            fetches: HashMap::default(),
+            sessions: HashMap::default(),
+            ended: HashSet::default(),
+            reconciliations: HashMap::default(),
             shared,
         }
     }
