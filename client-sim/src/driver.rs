@@ -319,8 +319,9 @@ impl Driver {
                             self.flush().await?;
                         }
                     }
-                    Action::Connect => self.connect().await?,
-                    Action::Close => self.close().await,
+                    // Boxed: they are rare, and each step would have room for a handshake.
+                    Action::Connect => Box::pin(self.connect()).await?,
+                    Action::Close => Box::pin(self.close()).await,
                     Action::Abort => self.abort(),
                     Action::Fail(failure) => return Err(failure.into()),
                 }
