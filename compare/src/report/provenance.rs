@@ -164,12 +164,20 @@ pub(crate) fn tested(result: &ResultFile) -> String {
             "Not tested for this result: `compare selftest --out FILE`, then `--selftest FILE`.".to_owned()
         }
         Some(test) => {
-            let passed = test.oracles.iter().filter(|oracle| oracle.passed).count();
+            let passed = match test.oracles.len() - test.failed().len() {
+                passed if passed < test.oracles.len() => passed.to_string(),
+                _ => "all".to_owned(),
+            };
+            let left_out = match test.left_out().join(", ") {
+                names if names.is_empty() => names,
+                names => format!(" Left out: {names}."),
+            };
             let commit = test.git.as_ref().and_then(|git| git.commit.get(..8)).unwrap_or("unknown");
             let untested = test.untested.as_ref().map(|why| format!(" Not tested: {why}"));
             format!(
-                "{passed} of {} passed ({}, commit {commit}, {}).{}",
+                "{} of {} run, {passed} passed ({}, commit {commit}, {}).{left_out}{}",
                 test.oracles.len(),
+                test.in_all(),
                 if test.quick { "the short form" } else { "the long form" },
                 test.started_utc,
                 untested.unwrap_or_default()

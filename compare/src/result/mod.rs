@@ -24,7 +24,8 @@ pub use git::Git;
 pub use instructions::{Conditions, INSTRUCTIONS_FILE, Instructions, RESOLUTION, Row};
 pub use planned::{ChosenRate, PlannedRounds};
 pub use search::{CellProbes, Probe, ProbeOutcome, Purpose, Search, SearchConfig};
-pub use selftest::{Oracle, SelfTest};
+pub(crate) use selftest::TRIALS;
+pub use selftest::{Oracle, SELFTESTS, SelfTest};
 
 /// The name of the result file in its folder.
 pub const RESULT_FILE: &str = "result.json";

@@ -9,6 +9,26 @@ use serde::{Deserialize, Serialize};
 
 use super::git::Git;
 
+/// The names of all tests, in the order they run. The short form has all but the last two.
+pub const SELFTESTS: [&str; 13] = [
+    "starved",
+    "stall",
+    "delay",
+    "cpu",
+    "bytes",
+    "workers",
+    "killed",
+    "ledger",
+    "links",
+    "wrong-link",
+    "late-link",
+    TRIALS[0],
+    TRIALS[1],
+];
+
+/// The two that take minutes, measured as one experiment.
+pub(crate) const TRIALS: [&str; 2] = ["a-a", "plus-10"];
+
 /// The result of `compare selftest`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SelfTest {
@@ -70,6 +90,30 @@ impl SelfTest {
     /// The names of those that did not pass.
     pub fn failed(&self) -> Vec<&str> {
         self.oracles.iter().filter(|oracle| !oracle.passed).map(|oracle| oracle.name.as_str()).collect()
+    }
+
+    /// How many tests its form has, as far as this version knows them.
+    pub fn in_all(&self) -> usize {
+        self.of_form().count()
+    }
+
+    /// The names of those that the host could have run and `--only` left out, or that are younger
+    /// than this result.
+    pub fn left_out(&self) -> Vec<&'static str> {
+        let ran = |name: &str| self.oracles.iter().any(|oracle| oracle.name == name);
+        // As in "links, late-link: why; workers: why".
+        let reasons = || self.untested.iter().flat_map(|why| why.split("; "));
+        let untested = |name: &str| {
+            reasons()
+                .filter_map(|one| one.split_once(": "))
+                .any(|(of, _)| of.split(", ").any(|of| of == name))
+        };
+        self.of_form().filter(|name| !ran(name) && !untested(name)).collect()
+    }
+
+    fn of_form(&self) -> impl Iterator<Item = &'static str> {
+        let quick = self.quick;
+        SELFTESTS.into_iter().filter(move |name| !(quick && TRIALS.contains(name)))
     }
 
     /// The sentence that another source tree than the result's was tested; `None` when it is the

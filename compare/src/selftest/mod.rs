@@ -3,7 +3,8 @@
 //! Each [`Oracle`] plays `selftest.toml` with real processes while the relay, the host or the plan
 //! misbehaves with a computable effect. Reports show the measured effect beside the expected one.
 //!
-//! To add an oracle, add a method to `Bench` and a line to `TESTS`.
+//! To add an oracle, add a method to `Bench`, a line to `TESTS` and its name to
+//! [`crate::result::SELFTESTS`].
 
 mod bench;
 mod finding;
@@ -21,7 +22,7 @@ use measure::{Environment, SCHEMA_VERSION, Tool, utc};
 
 use crate::{
     git,
-    result::{Oracle, SelfTest},
+    result::{Oracle, SelfTest, TRIALS},
 };
 use bench::Bench;
 use finding::Finding;
@@ -47,9 +48,6 @@ const TESTS: [(&str, Test); 11] = [
 
 /// Those that need network namespaces. Where the host has none, no run is over links.
 const OVER_LINKS: [&str; 3] = ["links", "wrong-link", "late-link"];
-
-/// The two that take minutes, measured as one experiment.
-const TRIALS: [&str; 2] = ["a-a", "plus-10"];
 
 /// The names of all tests.
 pub fn names() -> Vec<&'static str> {
@@ -107,4 +105,15 @@ pub fn run(program: &Path, options: &Options, mut tell: impl FnMut(&Oracle)) -> 
         oracles,
         untested: (!untested.is_empty()).then(|| untested.join("; ")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::SELFTESTS;
+
+    #[test]
+    fn reports_know_all_tests() {
+        assert_eq!(names(), SELFTESTS);
+    }
 }

@@ -8,7 +8,7 @@ use compare::{
     Git, RESULT_FILE, ResultFile, Role,
     merged::{Merged, Metric},
     report::{self, DERIVED_FILE, Derived, Verdict},
-    result::{Oracle, SelfTest},
+    result::{Oracle, SELFTESTS, SelfTest},
 };
 use flate2::{Compression, write::GzEncoder};
 use measure::{Quantile, RunRecord, Status, ValidityClass};
@@ -423,7 +423,9 @@ fn a_failed_test_of_the_instrument_stands_before_every_number() {
         let (warning, first) =
             (text.find("The instrument failed its own tests: cpu.").unwrap(), text.find("×0.60").unwrap());
         assert!(warning < first);
-        assert!(text.contains("1 of 2 passed (the short form, commit 01234567"), "{text}");
+        assert!(text.contains("2 of 11 run, 1 passed (the short form, commit 01234567"), "{text}");
+        let left_out = "Left out: starved, delay, bytes, workers, killed, ledger, wrong-link, late-link. Not";
+        assert!(text.contains(left_out), "{text}");
         assert!(text.contains("what had to be seen"));
         assert!(text.contains("Not tested: links: this host has no namespaces"), "{text}");
         assert!(!text.contains("Another commit was tested"), "{text}");
@@ -434,6 +436,41 @@ fn a_failed_test_of_the_instrument_stands_before_every_number() {
     let warning = "Another commit was tested: the self-test is of commit abcdef01, the result of commit 01234567 \
                    with local changes.";
     assert!(summary.contains(warning), "{summary}");
+}
+
+#[test]
+fn a_report_says_which_tests_of_the_instrument_were_left_out() {
+    let mut result = result("standard", 12, &CELLS, measured);
+    let mut tested = |names: &[&str], quick| {
+        let oracle = |name: &&str| Oracle {
+            name: (*name).to_owned(),
+            done: String::new(),
+            limit: String::new(),
+            measured: String::new(),
+            values: BTreeMap::new(),
+            passed: true,
+            seconds: 1.0,
+        };
+        result.selftest = Some(SelfTest {
+            schema_version: result.schema_version.clone(),
+            tool: result.tool.clone(),
+            git: result.git.clone(),
+            host: result.host.clone(),
+            started_utc: result.started_utc.clone(),
+            quick,
+            oracles: names.iter().map(oracle).collect(),
+            untested: None,
+        });
+        report::summary(&result)
+    };
+    let some = tested(&SELFTESTS[..8], false);
+    assert!(some.contains("8 of 13 run, all passed (the long form, commit 01234567"), "{some}");
+    assert!(some.contains("Left out: links, wrong-link, late-link, a-a, plus-10."), "{some}");
+    for (count, quick) in [(13, false), (11, true)] {
+        let all = tested(&SELFTESTS[..count], quick);
+        assert!(all.contains(&format!("{count} of {count} run, all passed")), "{all}");
+        assert!(!all.contains("Left out"), "{all}");
+    }
 }
 
 #[test]
