@@ -115,15 +115,15 @@ impl Compression {
         ["none", "deflate", "deflate-no-takeover", "deflate-shared", "zstd", "zstd-stream", "zstd-dict"];
 
     /// Each compression at the setting that is best known, for a comparison beside the standing
-    /// ones (docs/transport.md says from where).
+    /// ones: the rule and the table that it is applied to stand in docs/transport.md.
     pub const BEST_KNOWN: [&'static str; 7] = [
         "none",
-        "deflate:level=1",
-        "deflate-no-takeover:level=1",
-        "deflate-shared",
-        "zstd:level=3",
-        "zstd-stream:level=3",
-        "zstd-dict:level=3",
+        "deflate:level=2:window_bits=12",
+        "deflate-no-takeover:level=4",
+        "deflate-shared:window_bits=12",
+        "zstd",
+        "zstd-stream",
+        "zstd-dict",
     ];
 
     /// The compression of that name, with its default parameters.
