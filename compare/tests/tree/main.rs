@@ -1,6 +1,6 @@
 //! Rules about the whole tree that the compiler does not keep: no import circle, no source that
 //! a reader cannot open, no path that leads nowhere or exists on one machine, prose within 100
-//! columns.
+//! columns, published results within 10 MB.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
@@ -15,6 +15,9 @@ use std::{
 };
 
 use imports::{Crate, Graph};
+
+/// Upper bound on what is published, in bytes: everybody who clones the tree downloads it.
+const MOST_PUBLISHED: u64 = 10_000_000;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -119,6 +122,30 @@ fn paths_in_documents_lead_somewhere() {
 fn prose_wraps_at_100_columns() {
     let found: Vec<String> = all_texts().flat_map(|(name, text)| prose::long_lines(&name, &text)).collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn published_results_weigh_at_most_10_mb() {
+    let (mut sizes, mut folders) = (Vec::new(), vec![root().join("results/published")]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            // What `compare report` writes beside a result is not tracked (.gitignore).
+            if path.ends_with("hgrm") || path.ends_with("derived.json") {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                sizes.push((path.metadata().unwrap().len(), path));
+            }
+        }
+    }
+    sizes.sort();
+    let in_all: u64 = sizes.iter().map(|(size, _)| size).sum();
+    let largest = &sizes[sizes.len().saturating_sub(10)..];
+    assert!(in_all <= MOST_PUBLISHED, "{in_all} bytes in all; the largest: {largest:#?}");
+    assert!(in_all > 1_000_000, "{in_all} bytes in all: the walk misses files");
 }
 
 fn all_texts() -> impl Iterator<Item = (String, String)> {
