@@ -181,6 +181,8 @@ pub enum Metric {
     ThroughputP50,
     /// What one interval in a hundred stays below: the slow tail.
     ThroughputP1,
+    /// What one interval in ten stays below: the slow tail of few intervals.
+    ThroughputP10,
     /// Median latency in nanoseconds.
     LatencyP50,
     /// The latency that 1 % exceed.
@@ -238,6 +240,13 @@ impl Metric {
         Metric::ClientCpu,
     ];
 
+    /// The same where a cell has too few intervals for p1: one column is of one quantile.
+    pub const ALL_WITH_P10: [Metric; 8] = {
+        let mut all = Metric::ALL;
+        all[1] = Metric::ThroughputP10;
+        all
+    };
+
     /// The metrics with verdicts: costs, lower is better. The plan sets the rate, so the rate has
     /// none.
     pub const JUDGED: [Metric; 5] =
@@ -277,6 +286,7 @@ impl Metric {
             Metric::EnvelopesPerSecond => "envelopes/s",
             Metric::ThroughputP50 => "envelope throughput p50",
             Metric::ThroughputP1 => "envelope throughput p1",
+            Metric::ThroughputP10 => "envelope throughput p10",
             Metric::LatencyP50 => "p50",
             Metric::LatencyP99 => "p99",
             Metric::LatencyP999 => "p99.9",
@@ -306,6 +316,7 @@ impl Metric {
             Metric::EnvelopesPerSecond => "envelopes/s",
             Metric::ThroughputP50 => "envelope throughput p50 /s",
             Metric::ThroughputP1 => "p1 /s",
+            Metric::ThroughputP10 => "p10 /s",
             Metric::LatencyP50 => "p50 ms",
             Metric::LatencyP99 => "p99 ms",
             Metric::LatencyP999 => "p99.9 ms",
@@ -351,6 +362,7 @@ impl Metric {
             Metric::EnvelopesPerSecond
             | Metric::ThroughputP50
             | Metric::ThroughputP1
+            | Metric::ThroughputP10
             | Metric::PacketBytes
             | Metric::WireBytes
             | Metric::RelayAllocations
@@ -400,6 +412,7 @@ impl Metric {
         match self {
             Metric::ThroughputP50 => Some(0.5),
             Metric::ThroughputP1 => Some(0.01),
+            Metric::ThroughputP10 => Some(0.1),
             _ => None,
         }
     }
@@ -417,7 +430,7 @@ impl Metric {
                 let seconds = measured.active_ns as f64 / 1e9;
                 (seconds > 0.0).then(|| envelopes / seconds)
             }
-            Metric::ThroughputP50 | Metric::ThroughputP1 => {
+            Metric::ThroughputP50 | Metric::ThroughputP1 | Metric::ThroughputP10 => {
                 Some(measured.low_throughput(self.low_quantile()?).ns()? as f64)
             }
             Metric::WireBytes => Some(measured.traffic.wire_bytes() as f64 / envelopes),

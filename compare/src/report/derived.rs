@@ -29,7 +29,7 @@ use crate::{
 pub const DERIVED_FILE: &str = "derived.json";
 
 /// The layout of [`Derived`]. An added field raises the second number, any other change the first.
-pub const DERIVED_SCHEMA_VERSION: &str = "1.3";
+pub const DERIVED_SCHEMA_VERSION: &str = "1.4";
 
 /// What follows from a result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -125,8 +125,13 @@ impl Derived {
 }
 
 fn cells(load: &LoadView<'_>) -> Vec<CellFigures> {
-    let apart =
-        [Metric::EnvelopesPerSecond, Metric::BothCpu, Metric::RelayAllocations, Metric::ClientAllocations];
+    let apart = [
+        Metric::EnvelopesPerSecond,
+        Metric::ThroughputP10,
+        Metric::BothCpu,
+        Metric::RelayAllocations,
+        Metric::ClientAllocations,
+    ];
     let over_links = Metric::OVER_LINKS.into_iter().filter(|metric| !Metric::ALL.contains(metric));
     let metrics = || Metric::ALL.into_iter().chain(apart).chain(over_links.clone());
     let of = |view: &super::view::CellView<'_>| CellFigures {

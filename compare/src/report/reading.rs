@@ -44,7 +44,8 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
     format!(
         "{over_links}- An envelope is one event delivered to one subscriber (an acknowledged publish where nothing is delivered). \
          Envelope throughput is the envelopes that came in each interval (100 ms, 10 ms where sessions alone make \
-         short bursts, longer where they are rare) as a rate: its median, and p1, which one interval in a hundred stays below. \
+         short bursts, longer where they are rare) as a rate: its median, and p1, which one interval in a hundred stays below \
+         (p10, one in ten, where a cell has too few intervals for p1). \
          Intervals that begin or end outside of the time with work outstanding are left out. In open-loop scenarios the plan \
          sets the rate, so it is a check, not a score; the quotient of all envelopes and that time is in derived.json \
          (of a burst it mirrors p99).\n\

@@ -101,8 +101,9 @@ impl LoadView<'_> {
 
     /// The columns of [`LoadView::costs`] that decide between formats.
     pub(crate) fn main_costs(&self) -> Table {
-        let throughput = [Metric::ThroughputP50, Metric::ThroughputP1].map(Metric::heading);
-        let mut left_out = vec![throughput[0], throughput[1], "p99.9 ms", "ledger"];
+        let rates = [Metric::ThroughputP50, Metric::ThroughputP1, Metric::ThroughputP10];
+        let mut left_out = rates.map(Metric::heading).to_vec();
+        left_out.extend(["p99.9 ms", "ledger"]);
         if self.is_over_links() {
             left_out.push(Metric::WireBytes.heading());
         }

@@ -105,9 +105,17 @@ impl<'a> LoadView<'a> {
         }
     }
 
-    /// The columns of the table of costs.
+    /// The columns of the table of costs. The slow tail of throughput is p1 where every cell has
+    /// intervals enough, p10 elsewhere, so that cells compare.
     pub(crate) fn columns(&self) -> &'static [Metric] {
-        if self.is_over_links() { &Metric::OVER_LINKS } else { &Metric::ALL }
+        let has_p1 = |view: &CellView<'a>| {
+            view.merged.throughput.is_none() || view.value(Metric::ThroughputP1, self.latency.0).is_some()
+        };
+        match () {
+            () if self.is_over_links() => &Metric::OVER_LINKS,
+            () if self.cells.iter().all(has_p1) => &Metric::ALL,
+            () => &Metric::ALL_WITH_P10,
+        }
     }
 
     /// JSON without compression, to which the ratios of the table refer.
@@ -188,7 +196,8 @@ fn values(block: &Block, latency: &str) -> Values {
         let measured = if metric.needs_quiet() { usable.as_ref() } else { counted.as_ref() };
         Some((metric, metric.value(measured?, latency).filter(|value| *value > 0.0)?))
     };
-    let also = Metric::JUDGED_COUNTING.into_iter().chain(Metric::JUDGED_OVER_LINKS).chain([Metric::BothCpu]);
+    let also = Metric::JUDGED_COUNTING.into_iter().chain(Metric::JUDGED_OVER_LINKS);
+    let also = also.chain([Metric::BothCpu, Metric::ThroughputP10]);
     Metric::ALL.into_iter().chain(also).filter_map(known).collect()
 }
 
