@@ -15,7 +15,7 @@ pub(crate) use self::{
     search::{SearchFlags, SearchMetric},
 };
 use crate::{
-    matrix::{CellSpec, Matrix},
+    matrix::{CellSpec, Known, Matrix},
     plan::{self, Profile},
     result::{Config, MAX_ROUNDS, Role},
     selftest,
@@ -272,13 +272,14 @@ pub(crate) struct Run {
     #[arg(long, value_delimiter = ',')]
     pub(crate) scenario: Option<Vec<String>>,
     /// Wire formats, separated by commas, core (json to notepack, see client-sim formats) or all.
-    /// JSON without compression is always measured: every ratio refers to it [default: core]
+    /// JSON without compression is always measured: every ratio refers to it [default: core; the
+    /// quick profile, in scenarios with bursts, json and dannypack]
     #[arg(long, value_delimiter = ',')]
     pub(crate) formats: Option<Vec<String>>,
     /// Compressions, separated by commas, each with parameters if need be
     /// (deflate:level=4:min_bytes=100), all, or best (each at its best-known setting) [default:
     /// none,deflate,zstd; the quick profile, unless --formats or --matrix is given, compresses JSON
-    /// and DannyPack only]
+    /// and DannyPack only, and in scenarios with bursts by deflate only]
     #[arg(long, value_delimiter = ',')]
     pub(crate) compressions: Option<Vec<String>>,
     /// Batches, separated by commas: off is one event a message, on lets the relay put several
@@ -345,7 +346,7 @@ pub(crate) struct Run {
     /// No more rounds than end within this time (90s, 30m, 2h), the pilot included
     #[arg(long, value_name = "TIME", value_parser = time, requires = "precision")]
     pub(crate) max_time: Option<Duration>,
-    /// Seconds a block, instead of the profile's
+    /// Seconds a block, instead of the profile's; of a scenario with bursts at least five bursts
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub(crate) seconds: Option<u32>,
     /// Decides the order of the cells and everything random in the load. Every cell of a round has
@@ -436,25 +437,41 @@ impl Run {
         Ok(true)
     }
 
-    /// Whether a cell of the matrix is measured: a relay of others has no floor, and the quick
-    /// profile compresses few formats unless told otherwise.
-    pub(crate) fn measures(&self, cell: &CellSpec) -> bool {
+    /// Seconds a block: as given, or the profile's. Quick blocks hold enough bursts of each
+    /// scenario.
+    pub(crate) fn block_seconds(&self, scenarios: &[String], known: &Known) -> u32 {
+        let (_, standing) = self.profile.size();
+        match self.seconds {
+            Some(seconds) => seconds,
+            None if self.profile != Profile::Quick => standing,
+            None => scenarios.iter().fold(standing, |seconds, name| known.enough_seconds(name, seconds)),
+        }
+    }
+
+    /// Whether a cell of the matrix is measured in blocks of so many seconds: a relay of others has
+    /// no floor, and the quick profile compresses few formats unless told otherwise.
+    pub(crate) fn measures(&self, cell: &CellSpec, seconds: u32) -> bool {
         let chosen = self.matrix.is_some() || self.formats.is_some() || self.compressions.is_some();
         let all = chosen || self.profile != Profile::Quick;
         match &self.url {
             Some(_) => cell.role != Role::Floor,
-            None => all || plan::is_quick(cell),
+            None => all || plan::is_quick(cell, self.is_longer(seconds)),
         }
     }
 
-    /// What was asked for, with the profile's size where no flag replaces it.
-    pub(crate) fn config(&self, scenarios: Vec<String>) -> Config {
-        let (rounds, seconds) = self.profile.size();
+    /// Whether blocks of so many seconds are longer than the profile's, and nobody asked for that.
+    pub(crate) fn is_longer(&self, seconds: u32) -> bool {
+        self.seconds.is_none() && seconds > self.profile.size().1
+    }
+
+    /// What was asked for, with the profile's rounds where no flag replaces them.
+    pub(crate) fn config(&self, scenarios: Vec<String>, seconds: u32) -> Config {
+        let (rounds, _) = self.profile.size();
         Config {
             scenarios,
             profile: self.profile.name().to_owned(),
             rounds: self.rounds.unwrap_or(rounds),
-            seconds: self.seconds.unwrap_or(seconds),
+            seconds,
             seed: self.seed.unwrap_or_else(|| seed(self.url.is_some())),
             corpus: self.corpus.clone(),
             url: self.url.clone(),

@@ -246,9 +246,10 @@ fn rerender(dir: &Path, readme: Option<&Path>, wide: bool) -> Result<()> {
 fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
     let matrix = flags.matrix()?;
     let mut cells = cells(known, &matrix)?;
-    cells.retain(|cell| flags.measures(cell) && flags.over.can_play(cell, known));
+    let seconds = flags.block_seconds(&matrix.scenarios, known);
+    cells.retain(|cell| flags.measures(cell, seconds) && flags.over.can_play(cell, known));
     let git = git::current();
-    let mut config = flags.config(matrix.scenarios);
+    let mut config = flags.config(matrix.scenarios, seconds);
     let arguments = || refused(&flags.client_args, flags.instructions).map(str::to_owned);
     let over = || flags.over.refusal(flags.profile, flags.url.is_some());
     let profile = || refusal(flags.profile, &config, git.as_ref(), known);
@@ -285,6 +286,9 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
             let _ = writeln!(io::stderr(), "{line}");
         }
     };
+    if flags.is_longer(seconds) {
+        note(&format!("Blocks of {seconds} s, so that each holds five bursts"));
+    }
     if let Some(reason) = links::size(flags.seconds, &mut config, &mut cells, known, note)? {
         let _ = writeln!(io::stderr(), "error: {reason}");
         return Ok(Exit::NotPossible);
@@ -386,20 +390,11 @@ fn asked(
     Ok((Some(foreign), Some(file)))
 }
 
-/// Why a profile does not measure from this source tree, or with blocks of this length. The profile
-/// quick measures and tells on stderr.
+/// Why a profile does not measure from this source tree, or with blocks of this length.
 fn refusal(profile: Profile, config: &Config, git: Option<&Git>, known: &Known) -> Option<String> {
     let unpublished = || git::publishable(git).err().filter(|_| profile == Profile::Publish);
-    let too_short = || {
-        let reason = |name: &String| (known.too_few_bursts)(name, config.seconds);
-        let reason = config.scenarios.iter().find_map(reason)?;
-        if profile == Profile::Quick {
-            let _ = writeln!(io::stderr(), "warning: {reason}");
-            return None;
-        }
-        Some(format!("{reason}, or --profile quick"))
-    };
-    unpublished().or_else(too_short)
+    let too_short = |name: &String| (known.too_few_bursts)(name, config.seconds);
+    unpublished().or_else(|| config.scenarios.iter().find_map(too_short))
 }
 
 /// Whether the self-test may stand in the result; tells on stderr when another commit was tested,

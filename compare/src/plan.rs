@@ -22,6 +22,10 @@ const BETWEEN_ANCHORS: usize = 3;
 /// for: all of them in six rounds would take nine minutes.
 const QUICK_COMPRESSED: [&str; 2] = [BASE_FORMAT, "dannypack"];
 
+/// The compressions of these two that the quick profile measures, and nothing else, in blocks of
+/// five bursts: two formats with and without compression are what five minutes hold.
+const QUICK_OF_BURSTS: [&str; 2] = [BASE_COMPRESSION, "deflate"];
+
 /// Time of a block beyond its seconds: the relay starts, the corpus is read. In the published
 /// results it is 0.4 to 1.3 s, the difference between `process_ns` of a block and its seconds.
 const BLOCK_OVERHEAD: Duration = Duration::from_millis(1_250);
@@ -29,8 +33,9 @@ const BLOCK_OVERHEAD: Duration = Duration::from_millis(1_250);
 /// How much is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Profile {
-    /// 6 rounds of 1 s blocks, for trying things, not for decisions; unless --formats,
-    /// --compressions or --matrix is given, only JSON and DannyPack are compressed
+    /// 6 rounds of 1 s blocks, or of five bursts where a scenario has bursts, for trying things,
+    /// not for decisions; unless --formats, --compressions or --matrix is given, only JSON and
+    /// DannyPack are compressed, and with bursts only these two are measured
     Quick,
     /// 12 rounds of 10 s blocks, for everyday
     Standard,
@@ -158,9 +163,14 @@ pub(crate) fn cell_estimate(cell: &CellSpec, seconds: u32) -> Duration {
     block_estimate(seconds).max(lasts)
 }
 
-/// Whether the quick profile measures a cell when neither formats nor compressions are given.
-pub(crate) fn is_quick(cell: &CellSpec) -> bool {
-    cell.compression == BASE_COMPRESSION || QUICK_COMPRESSED.contains(&cell.format.as_str())
+/// Whether the quick profile measures a cell when neither formats nor compressions are given;
+/// `of_bursts` are blocks that it made longer for their bursts.
+pub(crate) fn is_quick(cell: &CellSpec, of_bursts: bool) -> bool {
+    let is_of_two = QUICK_COMPRESSED.contains(&cell.format.as_str());
+    match of_bursts {
+        false => cell.compression == BASE_COMPRESSION || is_of_two,
+        true => is_of_two && cell.role != Role::Floor && QUICK_OF_BURSTS.contains(&cell.compression.as_str()),
+    }
 }
 
 /// The seed of every block of a round. Cells of one round share it, so they send the same events at
@@ -171,8 +181,13 @@ pub(crate) fn round_seed(seed: u64, round: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
-    use crate::matrix::{Known, Matrix, OverLinks, cells};
+    use crate::{
+        args::{Cli, Command},
+        matrix::{Known, Matrix, OverLinks, cells},
+    };
 
     fn matrix(scenarios: &[&str]) -> Vec<CellSpec> {
         let formats = ["json", "a", "b", "c", "d"].map(|name| (name, vec!["library"])).to_vec();
@@ -195,8 +210,9 @@ mod tests {
         cells
     }
 
-    #[test]
-    fn the_quick_profile_has_intervals_within_five_minutes() {
+    /// The cells that `compare run` measures with these arguments, the seconds of their blocks, and
+    /// the estimate. The scenario "bursts" has one burst a second.
+    fn chosen(args: &str) -> (Vec<String>, u32, Duration) {
         let others = ["cbor-schemaless", "cbor-packed", "cbor-intkey", "proto-string", "proto-binary"];
         let formats = others.into_iter().chain(["json", "capnp", "dannypack", "notepack"]);
         let known = Known {
@@ -208,16 +224,44 @@ mod tests {
             link_label: |text| Ok(text.to_owned()),
             link_demand: |_, _, _, _, _, _| Ok(None),
             has_floor: |_| true,
-            too_few_bursts: |_, _| None,
+            too_few_bursts: |name, seconds| (name == "bursts" && seconds < 5).then(String::new),
         };
-        let all = cells(&known, &Matrix::default()).unwrap();
-        let quick: Vec<CellSpec> = all.iter().filter(|cell| is_quick(cell)).cloned().collect();
+        let cli = Cli::try_parse_from(["compare", "run"].into_iter().chain(args.split_whitespace())).unwrap();
+        let Command::Run(flags) = cli.command else { panic!("not `run`") };
+        let matrix = flags.matrix().unwrap();
+        let seconds = flags.block_seconds(&matrix.scenarios, &known);
+        let mut cells = cells(&known, &matrix).unwrap();
+        cells.retain(|cell| flags.measures(cell, seconds));
+        let config = flags.config(matrix.scenarios, seconds);
+        assert!(config.rounds >= 6 && config.seconds == seconds);
+        let estimate = Plan::new(&cells, config.rounds, 1).estimate(&cells, seconds);
+        (cells.into_iter().map(|cell| cell.id).collect(), seconds, estimate)
+    }
+
+    #[test]
+    fn the_quick_profile_has_intervals_within_five_minutes() {
+        let (cells, seconds, estimate) = chosen("");
         // Anchor, control and floor; eight more formats; two of them under two compressions.
-        assert_eq!((all.len(), quick.len()), (29, 15));
-        let (rounds, seconds) = Profile::Quick.size();
-        let plan = Plan::new(&quick, rounds, 1);
-        let estimate = block_estimate(seconds) * u32::try_from(plan.blocks()).unwrap();
-        assert!(rounds >= 6 && estimate < Duration::from_mins(5), "{rounds} {estimate:?}");
+        assert_eq!((cells.len(), seconds), (15, 1));
+        assert!(estimate < Duration::from_mins(5), "{estimate:?}");
+        assert_eq!(chosen("--formats core").0.len(), 29);
+    }
+
+    #[test]
+    fn a_quick_block_of_a_scenario_with_bursts_holds_five_within_five_minutes() {
+        let (mut cells, seconds, estimate) = chosen("--scenario bursts");
+        cells.sort();
+        let two = ["dannypack+deflate", "dannypack+none", "json+deflate", "json+none", "json-control"];
+        assert_eq!((cells, seconds), (two.map(str::to_owned).to_vec(), 5));
+        assert!(estimate < Duration::from_mins(5), "{estimate:?}");
+        // What README says of the nine formats.
+        let (cells, seconds, estimate) = chosen("--scenario bursts --formats core --compressions none");
+        assert_eq!((cells.len(), seconds), (11, 5));
+        assert!(estimate < Duration::from_mins(10), "{estimate:?}");
+        // Seconds that were asked for stay, and the cells with them.
+        let (cells, seconds, _) = chosen("--scenario bursts --seconds 10");
+        assert_eq!((cells.len(), seconds), (15, 10));
+        assert_eq!(chosen("--scenario bursts --profile standard").1, 10);
     }
 
     #[test]

@@ -91,12 +91,14 @@ fn when_nothing_was_measured_no_result_is_left_behind() {
 }
 
 #[test]
-fn a_block_of_one_burst_is_refused_outside_the_quick_profile() {
+fn a_block_of_one_burst_is_refused_in_every_profile() {
     let out = TempDir::new().unwrap();
-    let run = compare(out.path(), &["--scenario", "follow-list-burst", "--profile", "standard"]);
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert_eq!(run.status.code(), Some(2), "{said}");
-    assert!(said.contains("--seconds 5 would do"), "{said}");
+    for profile in ["quick", "standard"] {
+        let run = compare(out.path(), &["--scenario", "follow-list-burst", "--profile", profile]);
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{said}");
+        assert!(said.contains("--seconds 5 would do"), "{said}");
+    }
 }
 
 #[test]

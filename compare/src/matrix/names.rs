@@ -20,6 +20,9 @@ pub(super) const REENCODINGS: [&str; 2] = [ALWAYS, "never-if-canonical"];
 /// The limits of a batch, as they stand in a cell and behind `--batch-` of the client.
 const BATCH_LIMITS: [&str; 3] = ["ms", "n", "bytes"];
 
+/// The longest block that is chosen for its bursts, in seconds: beyond it somebody has to say so.
+const LONGEST_OF_BURSTS: u32 = 60;
+
 /// What a block asks of links: see [`Known::link_demand`].
 pub type LinkDemand =
     fn(&str, &[String], u32, Option<u32>, Option<&str>, &str) -> anyhow::Result<Option<link::Demand>>;
@@ -49,6 +52,12 @@ pub struct Known {
 }
 
 impl Known {
+    /// The fewest seconds, from these on, of a block that holds enough bursts of a scenario.
+    pub(crate) fn enough_seconds(&self, scenario: &str, from: u32) -> u32 {
+        let enough = |seconds: &u32| (self.too_few_bursts)(scenario, *seconds).is_none();
+        (from..=LONGEST_OF_BURSTS).find(enough).unwrap_or(from)
+    }
+
     /// The names of all wire formats.
     pub(crate) fn format_names(&self) -> Vec<String> {
         self.formats.iter().map(|(name, _)| (*name).to_owned()).collect()
