@@ -17,7 +17,7 @@ use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     process::{Child, ChildStdout, Command},
     sync::{mpsc, oneshot, watch},
-    time::timeout,
+    time::{Instant, MissedTickBehavior, interval_at, timeout},
 };
 
 use crate::{
@@ -28,6 +28,9 @@ use crate::{
 
 /// Longest line that a player writes.
 const LINE_BYTES: u64 = 16 << 10;
+
+/// Between two lines `on`, after a second without which a player stops.
+const ON_EVERY: Duration = Duration::from_millis(200);
 
 /// For the last lines of a player that has ended: they are in the pipe.
 const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
@@ -73,8 +76,9 @@ pub trait Player: Send + Sync {
 /// Starts a process for each block; of the relay's agent one that starts a relay (`--serve` among
 /// its first arguments). The process states its facts in one line of JSON on stdout,
 /// `{"prepared":{"plan_sha256":"…","corpus_sha256":"…"}}`, with `url` for a relay, reads `start
-/// NANOSECONDS` or `stop` on stdin, stops when stdin ends, and writes its record to the file of
-/// `--record`. Where the block is live, further lines of JSON have what it counts in `so_far`.
+/// NANOSECONDS` or `stop` on stdin, and `on` every 200 ms, stops when stdin ends or nothing comes
+/// for a second, and writes its record to the file of `--record`. Where the block is live, further
+/// lines of JSON have what it counts in `so_far`.
 #[derive(Debug)]
 pub struct Process {
     /// The program.
@@ -137,6 +141,9 @@ impl Player for Process {
         tokio::pin! { let said = said(stdout); }
         let mut says = Some((prepared, counts));
         let mut counting = None;
+        let mut on = interval_at(Instant::now() + ON_EVERY, ON_EVERY);
+        // One line says as much as those that were missed.
+        on.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let status = loop {
             tokio::select! {
                 biased;
@@ -161,6 +168,9 @@ impl Player for Process {
                     }
                 }
                 status = child.wait() => break status,
+                _ = on.tick() => {
+                    let _ = stdin.write_all(b"on\n").await;
+                }
             }
         };
         let status = status.map_err(|error| format!("cannot wait for the player: {error}"))?;
@@ -271,6 +281,13 @@ mod tests {
         assert!(text.contains("--share=1/3 --quiet --record /"), "{text}");
         assert!(text.contains("/note-stream.toml "), "{text}");
         assert!(text.contains("/answers.json "), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_player_hears_that_its_agent_is_there_until_it_ends() {
+        let script = format!("{SAYS} read one; read two; echo $one $two > $last");
+        let (_, ending) = play(&script, &[]).await;
+        assert_eq!(ending.unwrap().record, b"on on\n");
     }
 
     #[tokio::test]

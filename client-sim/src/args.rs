@@ -158,7 +158,8 @@ pub struct Args {
     /// Play agent I's share of a plan of N agents, I from 0, as a coordinator on standard input
     /// says: print a line {"prepared": …} on standard output when ready, begin at the instant of
     /// the line "start NANOSECONDS" (CLOCK_MONOTONIC, half a second ahead or more), and stop at the
-    /// line "stop" or at the end of the input. Agent 0 stores the events that sessions ask for.
+    /// line "stop", at the end of the input, or at a second of silence after the first line "on".
+    /// Agent 0 stores the events that sessions ask for.
     #[arg(
         long, value_name = "I/N", requires_all = ["relay_of_others", "seed"],
         conflicts_with_all = ["relay_pid", "json"], hide_short_help = true
@@ -167,9 +168,8 @@ pub struct Args {
 
     /// Start the relay of the plan at this address, for players of shares, and play nothing: print
     /// a line {"prepared": …} with its URL when it listens, measure the relay's cost from the
-    /// instant of the line "start NANOSECONDS" on, stop it at the line "stop" or at the end of the
-    /// input, and write the cost to --record. Nothing is written when the start is missing or the
-    /// relay is lost.
+    /// instant of the line "start NANOSECONDS" on, stop it as --share stops, and write the cost to
+    /// --record. Nothing is written when the start is missing or the relay is lost.
     #[arg(
         long, value_name = "ADDRESS:PORT", requires_all = ["seed", "record"],
         conflicts_with_all = ["url", "relay_fault", "json"], hide_short_help = true

@@ -2,18 +2,27 @@
 //! process tells it on standard output.
 
 use std::{
-    io::{BufRead, BufReader, Read, stdin},
+    io::stdin,
+    os::fd::AsFd,
     thread,
     time::{Duration, Instant},
 };
 
-use nix::time::{ClockId, clock_gettime};
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    time::{ClockId, clock_gettime},
+    unistd,
+};
 use tokio::sync::watch;
 
 use crate::{inputs::print, workload::Share};
 
 /// The longest line of a coordinator, with the newline at its end.
-const LINE_BYTES: u64 = 1 << 10;
+const LINE_BYTES: usize = 1 << 10;
+
+/// After the first `on` silence for so many milliseconds is a stop: five of an agent's lines.
+const SILENCE_MS: u16 = 1_000;
 
 /// The start is at least so far ahead: a worker needs a moment to be ready for it.
 const AHEAD: Duration = Duration::from_millis(500);
@@ -84,8 +93,10 @@ struct Said {
     stop: Option<String>,
 }
 
-/// The orders of a coordinator: `start NANOSECONDS` of CLOCK_MONOTONIC, and `stop`, a line each.
-/// The end of the input is a stop, and so is what is neither.
+/// The orders of a coordinator: `start NANOSECONDS` of CLOCK_MONOTONIC, `on` and `stop`, a line
+/// each. The end of the input is a stop, and so is what is no order. Who has said `on` says so at
+/// least once a second: silence is a stop from then on, because a process that is stopped (SIGSTOP)
+/// keeps its end of the pipe open.
 #[derive(Debug, Clone)]
 pub struct Orders(watch::Receiver<Said>);
 
@@ -94,7 +105,7 @@ impl Orders {
     /// interrupted.
     pub fn of_stdin() -> Orders {
         let (sender, said) = watch::channel(Said::default());
-        thread::spawn(move || obey(&mut BufReader::new(stdin()), &sender));
+        thread::spawn(move || obey(stdin(), &sender));
         Orders(said)
     }
 
@@ -127,14 +138,20 @@ impl Orders {
 #[derive(Debug, PartialEq, Eq)]
 enum Order {
     Start(u64),
+    On,
     Stop(String),
 }
 
 /// Follows orders until the first stop.
-fn obey(input: &mut impl BufRead, sender: &watch::Sender<Said>) {
+fn obey(input: impl AsFd, sender: &watch::Sender<Said>) {
+    let mut lines = Lines { input, bytes: Vec::new(), patience: PollTimeout::NONE };
     loop {
         let is_second = sender.borrow().start_ns.is_some();
-        let stop = match next_order(input) {
+        let stop = match lines.next_order() {
+            Order::On => {
+                lines.patience = SILENCE_MS.into();
+                continue;
+            }
             Order::Start(start_ns) if !is_second => {
                 sender.send_modify(|said| said.start_ns = Some(start_ns));
                 continue;
@@ -146,20 +163,53 @@ fn obey(input: &mut impl BufRead, sender: &watch::Sender<Said>) {
     }
 }
 
-fn next_order(input: &mut impl BufRead) -> Order {
-    let mut line = Vec::new();
-    let stop = |reason: &str| Order::Stop(reason.to_owned());
-    match input.take(LINE_BYTES).read_until(b'\n', &mut line) {
-        Err(error) => Order::Stop(format!("cannot read standard input: {error}")),
-        Ok(_) if line.ends_with(b"\n") => order(&line),
-        Ok(_) if line.len() as u64 == LINE_BYTES => stop("the coordinator sent a line beyond 1 KiB"),
-        Ok(_) => stop("standard input ended"),
+/// Lines of a coordinator. The kernel judges whether nothing came, so that a thread that waits for
+/// a core takes no waiting line for silence.
+struct Lines<F> {
+    input: F,
+    /// What was read beyond the last line.
+    bytes: Vec<u8>,
+    /// The longest wait for input.
+    patience: PollTimeout,
+}
+
+impl<F: AsFd> Lines<F> {
+    fn next_order(&mut self) -> Order {
+        let stop = |reason: &str| Order::Stop(reason.to_owned());
+        loop {
+            if let Some(end) = self.bytes.iter().take(LINE_BYTES).position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.bytes.drain(..=end).collect();
+                return order(&line);
+            }
+            if self.bytes.len() >= LINE_BYTES {
+                return stop("the coordinator sent a line beyond 1 KiB");
+            }
+            match self.read() {
+                Ok(Some(0)) => return stop("standard input ended"),
+                // Another thread's signal may end the wait.
+                Ok(Some(_)) | Err(Errno::EINTR) => {}
+                Ok(None) => return stop("the agent is silent"),
+                Err(error) => return Order::Stop(format!("cannot read standard input: {error}")),
+            }
+        }
+    }
+
+    /// Reads what is there, and returns how much: 0 at the end, `None` when nothing came in time.
+    fn read(&mut self) -> Result<Option<usize>, Errno> {
+        if poll(&mut [PollFd::new(self.input.as_fd(), PollFlags::POLLIN)], self.patience)? == 0 {
+            return Ok(None);
+        }
+        let mut bytes = [0; LINE_BYTES];
+        let len = unistd::read(&self.input, &mut bytes)?;
+        self.bytes.extend_from_slice(&bytes[..len]);
+        Ok(Some(len))
     }
 }
 
 fn order(line: &[u8]) -> Order {
     let text = String::from_utf8_lossy(line);
     match text.trim_end().split_once(' ').unwrap_or((text.trim_end(), "")) {
+        ("on", "") => Order::On,
         ("stop", "") => Order::Stop("the coordinator said stop".to_owned()),
         ("start", ns) if ns.bytes().all(|byte| byte.is_ascii_digit()) && ns.parse::<u64>().is_ok() => {
             Order::Start(ns.parse().unwrap_or_default())
@@ -205,23 +255,29 @@ fn ahead(start_ns: u64, now_ns: u64) -> Result<Duration, StartError> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Write, pipe};
+
     use super::*;
 
     #[test]
     fn what_is_no_order_stops() {
         let said = |input: &str| {
             let (sender, said) = watch::channel(Said::default());
-            obey(&mut input.as_bytes(), &sender);
+            let (reader, mut writer) = pipe().unwrap();
+            writer.write_all(input.as_bytes()).unwrap();
+            drop(writer);
+            obey(reader, &sender);
             let said = said.borrow();
             (said.start_ns, said.stop.clone().unwrap())
         };
+        assert_eq!(said("on\nstart 12\non\n"), (Some(12), "standard input ended".to_owned()));
         assert_eq!(said("start 12\n"), (Some(12), "standard input ended".to_owned()));
         assert_eq!(said("start 12\nstop\nstart 13\n"), (Some(12), "the coordinator said stop".to_owned()));
         assert_eq!(said("start 12\nstart 12\n").1, "the coordinator started the load twice");
         let long = format!("stop{}\n", " ".repeat(2_000));
         assert_eq!(said(&long), (None, "the coordinator sent a line beyond 1 KiB".to_owned()));
         for line in
-            ["", "start", "start ", "start x", "start -1", "start +1", "start 1 2", "stop now", "STOP"]
+            ["", "start", "start ", "start x", "start -1", "start +1", "start 1 2", "stop now", "on 1"]
         {
             let (start, stop) = said(&format!("{line}\n"));
             assert!(start.is_none() && stop.contains("no order"), "{line}: {stop}");
@@ -230,6 +286,22 @@ mod tests {
         assert!(said(&beyond).1.contains("no order"));
         assert_eq!(said("start 12"), (None, "standard input ended".to_owned()), "half a line is none");
         assert_eq!(said(""), (None, "standard input ended".to_owned()));
+    }
+
+    #[test]
+    fn silence_stops_only_after_the_first_on() {
+        let (sender, said) = watch::channel(Said::default());
+        let (reader, mut writer) = pipe().unwrap();
+        let obeys = thread::spawn(move || obey(reader, &sender));
+        let silence = Duration::from_millis(SILENCE_MS.into());
+        thread::sleep(silence + silence / 2);
+        assert_eq!(said.borrow().stop, None, "nobody has said that it says so");
+        // Half a line is silence, too.
+        writer.write_all(b"on\nstart 1").unwrap();
+        let since = Instant::now();
+        obeys.join().unwrap();
+        assert!(since.elapsed() >= silence - Duration::from_millis(10), "{:?}", since.elapsed());
+        assert_eq!(said.borrow().stop.as_deref(), Some("the agent is silent"));
     }
 
     #[test]

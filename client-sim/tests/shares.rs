@@ -601,6 +601,29 @@ fn a_share_whose_coordinator_goes_or_says_stop_sends_nothing_more_and_keeps_what
 }
 
 #[test]
+fn a_share_whose_agent_falls_silent_stops_within_two_seconds_and_keeps_what_it_measured() {
+    let (setup, relay) = (Setup::new(TIMELESS), relay());
+    let mut agent = setup.share(&relay.url, "0/1", &["--seed", "7", "--seconds", "30"]);
+    agent.prepared();
+    agent.say(&format!("start {}\n", monotonic_ns() + 600_000_000));
+    // Longer than the silence that it bears.
+    for _ in 0..10 {
+        agent.say("on\n");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(agent.child.try_wait().unwrap().is_none(), "it plays while it hears of its agent");
+    agent.say("on\n");
+    let silent = Instant::now();
+    let ended = agent.end();
+    assert!(silent.elapsed() <= Duration::from_secs(2), "{:?}", silent.elapsed());
+    assert_eq!(ended.code, Some(5), "{}", ended.text);
+    let record = RunRecord::read(&ended.record).unwrap();
+    let expected = Status::Incomplete { reason: "the agent is silent".to_owned() };
+    assert_eq!(record.status, expected);
+    assert!(record.counts.acked > 20 && record.counts.unknown > record.counts.acked, "{:?}", record.counts);
+}
+
+#[test]
 fn what_another_agent_does_not_send_is_lost_here() {
     let setup = Setup::new(TIMELESS);
     let relay = relay();
