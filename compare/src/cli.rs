@@ -357,6 +357,7 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
     if blocks.iter().all(|(_, block)| block.record.is_none()) {
         // Removes empty folders; one with an unreadable record stays.
         let _ = fs::remove_dir(&running).and_then(|()| fs::remove_dir(&folder));
+        agent::dismiss(agents);
         let _ = writeln!(io::stderr(), "error: nothing was measured, so no result was written");
         return Ok(stopped_code(stopped).unwrap_or(Exit::Error));
     }
@@ -371,6 +372,7 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
     // Empty unless a record could not be read.
     let _ = fs::remove_dir(&running);
     show(&result, flags.wide)?;
+    agent::dismiss(agents);
     let _ = writeln!(io::stderr(), "\nwritten to {}", folder.display());
     Ok(exit_code(&result, &derived, stopped))
 }

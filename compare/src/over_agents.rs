@@ -155,6 +155,14 @@ impl Agents {
         }
     }
 
+    /// Ends the run and lets the agents go. Returns how many answers of other runs were dropped.
+    pub(crate) fn finish(self) -> u64 {
+        let Agents { run, relay, .. } = self;
+        let dropped = run.finish();
+        drop(relay);
+        dropped
+    }
+
     /// Whether the run has ended: no further block can be played.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)

@@ -10,7 +10,7 @@ use std::{
 
 use agents::{
     Left, Policy, Process,
-    nats::{Attendance, NatsError, attend},
+    nats::{Attendance, Attended, NatsError, attend},
 };
 use anyhow::{Context, Result, ensure};
 use tokio::{runtime, sync::oneshot};
@@ -69,7 +69,7 @@ pub(crate) fn policy(identity: agents::Identity) -> Policy {
 #[derive(Debug)]
 pub(crate) struct LocalAgent {
     stop: Option<oneshot::Sender<()>>,
-    left: oneshot::Receiver<Result<Left, NatsError>>,
+    left: oneshot::Receiver<Result<Attended, NatsError>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -99,7 +99,7 @@ impl LocalAgent {
 
     /// Completes when it has left the run; the text is why.
     pub(crate) async fn left(&mut self) -> String {
-        match (&mut self.left).await {
+        match (&mut self.left).await.map(|attended| attended.map(|attended| attended.left)) {
             Ok(Ok(Left::Finished)) => "the run is over".to_owned(),
             Ok(Ok(Left::Stopped { reason, .. })) => reason,
             Ok(Err(error)) => error.to_string(),

@@ -115,8 +115,8 @@ async fn agents(url: &str, run: &RunId, slots: std::ops::Range<u16>, of: u16) ->
         all.spawn(async move { attend(&attendance, &Idle, std::future::pending()).await });
     }
     let mut worst = Left::Finished;
-    while let Some(left) = all.join_next().await {
-        let left = left.map_err(|error| NatsError::Refused(error.to_string()))??;
+    while let Some(attended) = all.join_next().await {
+        let left = attended.map_err(|error| NatsError::Refused(error.to_string()))??.left;
         if left != Left::Finished {
             worst = left;
         }

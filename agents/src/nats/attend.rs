@@ -57,6 +57,15 @@ pub struct Attendance {
     pub policy: Policy,
 }
 
+/// An agent's part in a run, once it is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attended {
+    /// How it ended.
+    pub left: Left,
+    /// How many messages of other runs, or of earlier starts of this one, were dropped.
+    pub mismatched: u64,
+}
+
 type Playing<'a> = Pin<Box<dyn Future<Output = Result<Ending, String>> + Send + 'a>>;
 type Publishing = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
@@ -69,7 +78,7 @@ pub async fn attend<P: Player>(
     attendance: &Attendance,
     player: &P,
     interrupt: impl Future<Output = ()>,
-) -> Result<Left, NatsError> {
+) -> Result<Attended, NatsError> {
     let mut interrupt = Box::pin(interrupt);
     let (link, names, claim) = tokio::select! {
         joined = join(attendance) => joined?,
@@ -137,7 +146,7 @@ pub async fn attend<P: Player>(
             () = sleep_until(attendee.agent.wakes_ns()) => attendee.agent.tick(now_ns()),
         }
         if let Some(left) = attendee.obey().await {
-            return Ok(left);
+            return Ok(Attended { left, mismatched: attendee.mismatched });
         }
     }
 }
@@ -310,9 +319,6 @@ impl<P: Player> Attendee<'_, P> {
                 Output::Leave(left) => {
                     // The answer to the last command.
                     let _ = timeout(FLUSHES_WITHIN, self.link.client.flush()).await;
-                    if self.mismatched > 0 {
-                        tracing::warn!("{} messages of other runs were dropped", self.mismatched);
-                    }
                     return Some(left);
                 }
             }

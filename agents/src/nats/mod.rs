@@ -25,7 +25,7 @@ use async_nats::{
 use tokio::{fs, sync::watch};
 
 pub use self::{
-    attend::{Attendance, attend},
+    attend::{Attendance, Attended, attend},
     coordinate::{Aborted, Arrival, Run, coordinate},
     files::fetch_corpus,
 };

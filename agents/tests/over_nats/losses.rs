@@ -76,7 +76,7 @@ async fn a_coordinator_that_is_gone_stops_its_agents_over_nats() {
     let run = open(&nats.url, "run", 2).await.unwrap();
     sleep(Duration::from_secs(1)).await;
     drop(run);
-    let left = waiting.await.unwrap().unwrap();
+    let left = waiting.await.unwrap().unwrap().left;
     assert!(
         matches!(&left, Left::Stopped { reason, .. } if reason == "the coordinator was stopped"),
         "{left:?}"

@@ -145,7 +145,7 @@ async fn who_does_not_belong_to_the_run_is_refused_over_nats() {
     let aborted = play(&run, block(0, 1)).await.0.unwrap_err();
     assert!(aborted.reason.contains("does not allow the target"), "{}", aborted.reason);
     for agent in [first, second] {
-        assert!(matches!(agent.await.unwrap().unwrap(), Left::Stopped { .. }));
+        assert!(matches!(agent.await.unwrap().unwrap().left, Left::Stopped { .. }));
     }
     assert!(matches!(open("nats://127.0.0.1:1", "run", 1).await.unwrap_err(), NatsError::Connect { .. }));
 }
@@ -184,7 +184,7 @@ async fn a_record_that_is_published_again_is_refused_over_nats() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs nats-server"]
-async fn two_runs_at_once_do_not_hear_each_other_over_nats() {
+async fn two_runs_at_once_do_not_hear_each_other_and_count_what_they_drop_over_nats() {
     let nats = nats(None);
     let client = async_nats::connect(&nats.url).await.unwrap();
     let play = async |name: &'static str, of| {
@@ -212,10 +212,14 @@ async fn two_runs_at_once_do_not_hear_each_other_over_nats() {
                     .await
                     .unwrap();
             }
+            // The server has them before the last command of the run.
+            client.flush().await.unwrap();
         };
         tokio::join!(playing, disturbing);
-        run.finish();
-        finished(agents).await;
+        assert_eq!(run.finish(), 0, "nobody answers in the name of another run");
+        // An abort to each of them, and to the first a ping and four commands.
+        let expected = [1 + 1 + 4, 1, 1];
+        assert_eq!(finished(agents).await, expected[..usize::from(of)]);
     };
     tokio::join!(play("one", 2), play("two", 3));
 }

@@ -11,7 +11,7 @@ use std::{
 
 use agents::{
     Block, Commanded, Ending, Facts, Identity, Left, Play, Player, Policy, RelayPlay, RunId, Spec,
-    nats::{Aborted, Arrival, Attendance, NatsError, Run, Server, attend, coordinate},
+    nats::{Aborted, Arrival, Attendance, Attended, NatsError, Run, Server, attend, coordinate},
     now_ns,
 };
 use async_nats::{Client, jetstream};
@@ -219,19 +219,23 @@ pub(crate) fn attendance(url: &str, name: &str, index: u16, of: u16) -> Attendan
     Attendance { server: server(url), run: run_id(name), index, of, policy }
 }
 
-pub(crate) fn agent(attendance: Attendance) -> JoinHandle<Result<Left, NatsError>> {
+pub(crate) fn agent(attendance: Attendance) -> JoinHandle<Result<Attended, NatsError>> {
     tokio::spawn(async move { attend(&attendance, &Waits, std::future::pending()).await })
 }
 
-pub(crate) fn agents(url: &str, name: &str, of: u16) -> Vec<JoinHandle<Result<Left, NatsError>>> {
+pub(crate) fn agents(url: &str, name: &str, of: u16) -> Vec<JoinHandle<Result<Attended, NatsError>>> {
     (0..of).map(|index| agent(attendance(url, name, index, of))).collect()
 }
 
-pub(crate) async fn finished(agents: Vec<JoinHandle<Result<Left, NatsError>>>) {
+/// Waits until the run is over for all of them. Returns how many messages each dropped.
+pub(crate) async fn finished(agents: Vec<JoinHandle<Result<Attended, NatsError>>>) -> Vec<u64> {
+    let mut dropped = Vec::new();
     for agent in agents {
-        let left = timeout(Duration::from_secs(5), agent).await.unwrap().unwrap().unwrap();
-        assert_eq!(left, Left::Finished);
+        let attended = timeout(Duration::from_secs(5), agent).await.unwrap().unwrap().unwrap();
+        assert_eq!(attended.left, Left::Finished);
+        dropped.push(attended.mismatched);
     }
+    dropped
 }
 
 /// What came of a block: the clocks, or why there are none, and the records that arrived.

@@ -43,7 +43,7 @@ pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
     // The slot behind all players' is the relay's.
     let index = flags.index.unwrap_or(flags.of);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let left = runtime.context("cannot start the runtime")?.block_on(async {
+    let attended = runtime.context("cannot start the runtime")?.block_on(async {
         let mut interrupt = Interrupt::listen()?;
         let (corpus, file) = tokio::select! {
             found = events(flags) => found?,
@@ -60,7 +60,10 @@ pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
         let attendance = Attendance { server, run, index, of, policy };
         anyhow::Ok(attend(&attendance, &player, interrupt.wait()).await?)
     });
-    match left {
+    if let Ok(attended) = &attended {
+        tell_dropped(attended.mismatched);
+    }
+    match attended.map(|attended| attended.left) {
         Ok(Left::Finished) => Ok(Exit::Success),
         Ok(Left::Stopped { reason, unpublished }) => {
             let _ = writeln!(io::stderr(), "stopped: {reason}");
@@ -165,6 +168,20 @@ pub(super) fn gather(
             () = interrupt.wait() => bail!("interrupted before the agents were there"),
         }
     })
+}
+
+/// Lets the agents go.
+pub(super) fn dismiss(agents: Option<Agents>) {
+    tell_dropped(agents.map_or(0, Agents::finish));
+}
+
+/// Tells that somebody else speaks where the run does.
+fn tell_dropped(messages: u64) {
+    if messages > 0 {
+        let why = "is its name taken twice, or did agents of an earlier start stay?";
+        let _ =
+            writeln!(io::stderr(), "warning: dropped {messages} messages that are not of this run: {why}");
+    }
 }
 
 fn listen(address: &str) -> Result<TcpListener> {
