@@ -28,6 +28,10 @@ enum Fault {
     Killed(u16),
     /// SIGSTOP: it is silent.
     Stopped(u16),
+    /// Nothing passes between it and the server any more, and nobody closes the connection.
+    Cut(u16),
+    /// Its connection is closed, as both ends see.
+    Closed(u16),
     /// The server is gone; every client sees its connection close.
     Server,
     /// The coordinator is gone.
@@ -64,6 +68,7 @@ struct Machine {
     ppm: u64,
     is_there: bool,
     is_stopped: bool,
+    is_cut_off: bool,
     sent_ping_ns: u64,
     /// When its player was prepared, and when the load began and ended, by the true time.
     asked_ns: Option<u64>,
@@ -135,6 +140,7 @@ impl World {
                 ppm: 0,
                 is_there: true,
                 is_stopped: false,
+                is_cut_off: false,
                 sent_ping_ns: 0,
                 asked_ns: None,
                 prepared_ns: None,
@@ -269,24 +275,31 @@ impl World {
                 });
             }
             Event::Published(index, ending) if self.server_is_there => {
+                if self.machines[usize::from(index)].is_cut_off {
+                    return;
+                }
                 self.machines[usize::from(index)].published = Some((now_ns, ending));
                 self.tell(index, |agent, _| agent.published());
             }
-            Event::Aborted(index, reason) => self.tell(index, |agent, now_ns| agent.aborted(now_ns, reason)),
+            Event::Aborted(index, reason) => {
+                self.message(index, |agent, now_ns| agent.aborted(now_ns, reason));
+            }
             Event::Pinged(index, seq) => {
                 let mut pong = None;
-                self.tell(index, |agent, now_ns| pong = Some(agent.ping(now_ns, crate::Ping { seq })));
-                let sent_ns = self.machines[usize::from(index)].sent_ping_ns;
+                self.message(index, |agent, now_ns| pong = Some(agent.ping(now_ns, crate::Ping { seq })));
+                let machine = &self.machines[usize::from(index)];
+                let is_silent = machine.is_stopped || self.fault == Fault::Cut(index) && machine.is_cut_off;
+                let sent_ns = machine.sent_ping_ns;
                 match pong {
                     Some(pong) => self.over_the_network(Event::Ponged(index, sent_ns, pong)),
-                    None if self.machines[usize::from(index)].is_stopped => {}
+                    None if is_silent => {}
                     None => self.over_the_network(Event::Unanswered(index)),
                 }
             }
             Event::Commanded(index, command) => {
                 let mut reply = None;
                 let asked = command.clone();
-                self.tell(index, |agent, now_ns| reply = Some(agent.command(now_ns, asked)));
+                self.message(index, |agent, now_ns| reply = Some(agent.command(now_ns, asked)));
                 if let Some(reply) = reply {
                     self.over_the_network(Event::Replied(index, command, reply));
                 }
@@ -301,6 +314,11 @@ impl World {
             Fault::None => {}
             Fault::Killed(index) => self.machines[usize::from(index)].is_there = false,
             Fault::Stopped(index) => self.machines[usize::from(index)].is_stopped = true,
+            Fault::Cut(index) => self.machines[usize::from(index)].is_cut_off = true,
+            Fault::Closed(index) => {
+                self.machines[usize::from(index)].is_cut_off = true;
+                self.tell(index, |agent, now_ns| agent.lost(now_ns, "disconnected".to_owned()));
+            }
             Fault::Server => {
                 self.server_is_there = false;
                 self.coordinator.abort("disconnected".to_owned());
@@ -316,6 +334,13 @@ impl World {
                 self.tell(index, |agent, now_ns| agent.ended(now_ns, Err("no record".to_owned())));
             }
             Fault::Ended(index) => self.at(now_ns, Event::Ended(index)),
+        }
+    }
+
+    /// Brings an agent a message, unless it is cut off.
+    fn message(&mut self, index: u16, action: impl FnOnce(&mut Agent, u64)) {
+        if !self.machines[usize::from(index)].is_cut_off {
+            self.tell(index, action);
         }
     }
 
@@ -537,8 +562,9 @@ fn a_loss_at_any_instant_ends_the_run_within_a_second_and_all_load_soon_after() 
     for seed in 0..400 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let lost = rng.random_range(0..3);
-        let faults = [Fault::Killed(lost), Fault::Stopped(lost), Fault::Server, Fault::Coordinator];
-        let fault = faults[usize::try_from(seed % 4).unwrap()];
+        let of_one = [Fault::Killed, Fault::Stopped, Fault::Cut, Fault::Closed].map(|fault| fault(lost));
+        let faults = [&of_one[..], &[Fault::Server, Fault::Coordinator]].concat();
+        let fault = faults[usize::try_from(seed % 6).unwrap()];
         // From the last claim to the end of the load.
         let fault_ns = rng.random_range(1_100 * MS..5 * S);
         let mut world = World::new(seed, 3, fault, fault_ns);
@@ -577,8 +603,9 @@ fn a_record_is_in_the_stream_while_it_is_looked_for_or_stays_with_its_agent() {
     let mut aborted_in = std::collections::BTreeSet::new();
     for seed in 0..400 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let faults = [Fault::Killed(1), Fault::Stopped(1), Fault::Server, Fault::Coordinator];
-        let fault = faults[usize::try_from(seed % 4).unwrap()];
+        let of_one = [Fault::Killed(1), Fault::Stopped(1), Fault::Cut(1), Fault::Closed(1)];
+        let faults = [&of_one[..], &[Fault::Server, Fault::Coordinator]].concat();
+        let fault = faults[usize::try_from(seed % 6).unwrap()];
         let fault_ns = rng.random_range(4 * S..9 * S);
         let mut world = World::new(seed, 3, fault, fault_ns);
         world.publishes_within_ms = 1_300;
