@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::Read,
+    net,
     path::Path,
     process::{Child, Command, Stdio},
     thread,
@@ -22,6 +23,9 @@ use nix::{
 };
 use tempfile::TempDir;
 use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    runtime::Builder,
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
     time::{sleep, timeout},
@@ -91,6 +95,47 @@ pub(crate) fn nats(config: Option<&Path>) -> Nats {
 
 pub(crate) fn server(url: &str) -> Server {
     Server { url: url.to_owned(), credentials: None, ca: None }
+}
+
+/// A way to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It carries what comes.
+    Open,
+    /// Its connections are closed, and later ones at once.
+    Closed,
+    /// Its connections stay, and nothing passes any more.
+    Cut,
+}
+
+/// Opens a way to a server, on a thread of its own, whatever the test waits for. Returns its URL,
+/// and what closes or cuts it.
+pub(crate) fn way_to(url: &str) -> (String, watch::Sender<Way>) {
+    let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let through = format!("nats://{}", listener.local_addr().unwrap());
+    let server = url.strip_prefix("nats://").unwrap().to_owned();
+    let (way, is) = watch::channel(Way::Open);
+    let carries = async move {
+        let listener = TcpListener::from_std(listener).unwrap();
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect(&server).await.unwrap();
+            tokio::spawn(carry(client, server, is.clone()));
+        }
+    };
+    thread::spawn(move || Builder::new_current_thread().enable_all().build().unwrap().block_on(carries));
+    (through, way)
+}
+
+async fn carry(mut client: TcpStream, mut server: TcpStream, mut way: watch::Receiver<Way>) {
+    let is_cut = tokio::select! {
+        _ = copy_bidirectional(&mut client, &mut server) => false,
+        way = way.wait_for(|way| *way != Way::Open) => way.is_ok_and(|way| *way == Way::Cut),
+    };
+    if is_cut {
+        // Holds both sockets open until the test ends.
+        std::future::pending::<()>().await;
+    }
 }
 
 /// Waits 1 s instead of 5 s for a server that refuses by silence.
