@@ -192,11 +192,21 @@ pub async fn coordinate(server: Server, spec: Spec, events: Option<PathBuf>) -> 
 enum Answer {
     Pong { index: u16, sent_ns: u64, received_ns: u64, pong: Pong },
     Reply { index: u16, command: Command, reply: Reply },
-    Unanswered { index: u16, nobody_listens: bool },
+    Unanswered { index: u16, why: Unanswered },
     Record { index: u16, record: Result<(), String> },
-    UnansweredCommand { index: u16 },
+    UnansweredCommand { index: u16, why: Unanswered },
     Forgotten,
+}
+
+/// Why a request has no answer of its agent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unanswered {
+    /// Nobody listens, as the server says.
+    Unheard,
+    /// What came is of another run.
     Mismatched,
+    /// Nothing came, or nothing that can be read.
+    Silence,
 }
 
 type Asked = Pin<Box<dyn Future<Output = Answer> + Send>>;
@@ -365,12 +375,15 @@ impl Desk {
                 coordinator.ponged(sent_ns, received_ns, index, pong);
             }
             Answer::Reply { index, command, reply } => coordinator.replied(now_ns(), index, &command, reply),
-            Answer::Unanswered { index, nobody_listens } => {
-                coordinator.unanswered(now_ns(), index, nobody_listens);
+            Answer::Unanswered { index, why } => {
+                self.mismatched += u64::from(why == Unanswered::Mismatched);
+                coordinator.unanswered(now_ns(), index, why == Unanswered::Unheard);
             }
             Answer::Record { index, record } => coordinator.fetched(now_ns(), index, record),
-            Answer::Mismatched => self.mismatched += 1,
-            Answer::UnansweredCommand { index } => coordinator.unanswered_command(index),
+            Answer::UnansweredCommand { index, why } => {
+                self.mismatched += u64::from(why == Unanswered::Mismatched);
+                coordinator.unanswered_command(index);
+            }
             Answer::Forgotten => {}
         }
     }
@@ -433,7 +446,7 @@ impl Desk {
         Box::pin(async move {
             let answer = client.send_request(subject, request(&names, &command)).await;
             match told(&names, index, answer, |reply| Answer::Reply { index, command, reply }) {
-                Answer::Unanswered { .. } => Answer::UnansweredCommand { index },
+                Answer::Unanswered { why, .. } => Answer::UnansweredCommand { index, why },
                 answer => answer,
             }
         })
@@ -539,15 +552,16 @@ fn told<T: serde::de::DeserializeOwned>(
     answer: Result<async_nats::Message, async_nats::RequestError>,
     is: impl FnOnce(T) -> Answer,
 ) -> Answer {
-    match answer {
-        Ok(message) if !names.own(message.headers.as_ref()) => Answer::Mismatched,
-        Ok(message) => {
-            decode(&message.payload).map_or(Answer::Unanswered { index, nobody_listens: false }, is)
-        }
-        Err(error) => {
-            Answer::Unanswered { index, nobody_listens: error.kind() == RequestErrorKind::NoResponders }
-        }
-    }
+    let why = match answer {
+        Ok(message) if !names.own(message.headers.as_ref()) => Unanswered::Mismatched,
+        Ok(message) => match decode(&message.payload) {
+            Ok(told) => return is(told),
+            Err(_) => Unanswered::Silence,
+        },
+        Err(error) if error.kind() == RequestErrorKind::NoResponders => Unanswered::Unheard,
+        Err(_) => Unanswered::Silence,
+    };
+    Answer::Unanswered { index, why }
 }
 
 /// Opens the bucket, and makes it first on a server that has none.

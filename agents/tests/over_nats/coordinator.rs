@@ -1,16 +1,22 @@
-//! A coordinator that is killed, and what a second one of the same name may do.
+//! A coordinator that is killed, what a second one of the same name may do, and answers of other
+//! runs.
 
 use std::{
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
-use agents::nats::NatsError;
+use agents::{Claim, Phase, Ping, Pong, Reply, Spec, decode, encode, nats::NatsError, now_ns};
 use async_nats::jetstream::{self, stream::Stream};
+use futures::StreamExt;
 use nix::sys::signal::Signal;
-use tokio::{runtime::Handle, task::block_in_place, time::sleep};
+use tokio::{
+    runtime::Handle,
+    task::block_in_place,
+    time::{sleep, timeout},
+};
 
-use crate::site::{Process, agents, block, finished, nats, open, process, records};
+use crate::site::{Process, agents, block, finished, nats, open, play, process, records};
 
 /// So many that reading their records takes a while.
 const MANY: u16 = 40;
@@ -157,4 +163,49 @@ async fn a_coordinator_started_again_during_the_merge_changes_no_total_over_nats
     assert_eq!(arrived.len(), 3);
     run.finish();
     finished(agents).await;
+}
+
+/// Answers for agent 0, by hand: the first two pings and every command in the name of another run.
+async fn answer_strangely(client: async_nats::Client) {
+    let pings = client.subscribe("nsim.v1.run.agent.0.ping").await.unwrap();
+    let commands = client.subscribe("nsim.v1.run.agent.0.cmd").await.unwrap();
+    client.flush().await.unwrap();
+    let bucket = jetstream::new(client.clone()).get_key_value("nsim").await.unwrap();
+    let spec: Spec = decode(&bucket.get("run.spec").await.unwrap().unwrap()).unwrap();
+    let claim = Claim { nonce: 7, spec_sha256: spec.sha256() };
+    bucket.create("run.slot.0", encode(&claim).into()).await.unwrap();
+    let mut asked = futures::stream::select(pings, commands);
+    let mut pings = 0;
+    while let Some(message) = asked.next().await {
+        let mut headers = message.headers.unwrap();
+        let answer = match decode::<Ping>(&message.payload) {
+            Ok(Ping { seq }) => {
+                pings += 1;
+                let (arrived_ns, left_ns, phase) = (now_ns(), now_ns(), Phase::Claimed);
+                let (block, facts, failure, counts) = (None, None, None, None);
+                let nonce = claim.nonce;
+                encode(&Pong { seq, nonce, arrived_ns, left_ns, block, phase, facts, failure, counts })
+            }
+            Err(_) => encode(&Reply::Accepted),
+        };
+        if pings <= 2 || message.subject.ends_with(".cmd") {
+            headers.insert("Nsim-Run", "other:0");
+        }
+        client.publish_with_headers(message.reply.unwrap(), headers, answer.into()).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs nats-server"]
+async fn an_answer_of_another_run_is_counted_and_is_none_over_nats() {
+    let nats = nats(None);
+    let client = async_nats::connect(&nats.url).await.unwrap();
+    let run = open(&nats.url, "run", 1).await.unwrap();
+    let agent = tokio::spawn(answer_strangely(client));
+    // Asks again after each of the first two.
+    timeout(Duration::from_secs(5), run.ready()).await.expect("the third answer").unwrap();
+    let aborted = play(&run, block(0, 1)).await.0.unwrap_err();
+    assert_eq!(aborted.reason, "agent 0 did not answer a command");
+    assert_eq!(run.finish(), 3, "two pings and a command");
+    agent.abort();
 }
