@@ -358,9 +358,8 @@ impl Coordinator {
         if self.aborted().is_some() {
             return;
         }
-        if let Some(index) = self.silent(now_ns) {
-            let silent_ms = SILENCE_NS / 1_000_000;
-            return self.abort(format!("{} is lost: silent for {silent_ms} ms", self.who(index)));
+        if let Some((index, since)) = self.silent(now_ns) {
+            return self.abort(format!("{} is lost: {since}", self.who(index)));
         }
         if let Some(reason) = self.is_late(now_ns) {
             return self.abort(reason);
@@ -385,9 +384,15 @@ impl Coordinator {
         due.chain(self.deadline().map(|(at_ns, _)| at_ns)).min().unwrap_or(u64::MAX)
     }
 
-    fn silent(&self, now_ns: u64) -> Option<u16> {
+    /// The first agent that is silent for too long, and since when.
+    fn silent(&self, now_ns: u64) -> Option<(u16, String)> {
         let silent = |member: &Member| member.nonce.is_some() && now_ns >= deaf_ns(member);
-        (0..).zip(&self.members).find(|(_, member)| silent(member)).map(|(index, _)| index)
+        let (index, member) = (0..).zip(&self.members).find(|(_, member)| silent(member))?;
+        let since = match member.heard_ns {
+            Some(_) => format!("silent for {} ms", SILENCE_NS / 1_000_000),
+            None => format!("silent since its claim, {} s ago", FIRST_PING_NS / 1_000_000_000),
+        };
+        Some((index, since))
     }
 
     /// The instant of the barrier that is waited for, and what is said when it is missed.
@@ -579,6 +584,20 @@ mod tests {
         while coordinator.next_order().is_some() {}
         coordinator.abort("again".to_owned());
         assert_eq!(coordinator.next_order(), None, "an abort is final");
+    }
+
+    #[test]
+    fn an_agent_that_claims_its_slot_and_never_answers_is_lost_as_such() {
+        let mut coordinator = Coordinator::new(spec(2), 0);
+        let mine = Claim { spec_sha256: spec(2).sha256(), ..claim() };
+        assert_eq!(coordinator.claimed(S, 1, &mine), Ok(()));
+        for at_ns in [S, 10 * S, 11 * S - 1] {
+            coordinator.tick(at_ns);
+            coordinator.unanswered(at_ns, 1, true);
+            assert_eq!(coordinator.aborted(), None, "it may not have subscribed yet");
+        }
+        coordinator.tick(11 * S);
+        assert_eq!(coordinator.aborted(), Some("agent 1 is lost: silent since its claim, 10 s ago"));
     }
 
     #[test]
