@@ -586,12 +586,21 @@ mod tests {
     }
 
     #[test]
-    fn another_program_or_number_of_agents_takes_no_part() {
+    fn another_program_corpus_dictionary_or_number_of_agents_takes_no_part() {
         let spec = crate::testing::spec(3);
         assert_eq!(policy().refuses_run(&spec, 3), None);
         assert!(policy().refuses_run(&spec, 2).unwrap().contains("3 agents"));
-        let mut other = policy();
-        other.identity.corpus_sha256 = "other".to_owned();
-        assert!(other.refuses_run(&spec, 3).unwrap().contains("corpus_sha256"));
+        type Field = fn(&mut Identity) -> &mut String;
+        let fields: [(&str, Field); 3] = [
+            ("program_sha256", |identity| &mut identity.program_sha256),
+            ("corpus_sha256", |identity| &mut identity.corpus_sha256),
+            ("dictionary_sha256", |identity| &mut identity.dictionary_sha256),
+        ];
+        for (name, field) in fields {
+            let mut other = policy();
+            *field(&mut other.identity) = "other".to_owned();
+            let refusal = other.refuses_run(&spec, 3).unwrap();
+            assert!(refusal.contains(name), "{name}: {refusal}");
+        }
     }
 }

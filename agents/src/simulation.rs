@@ -112,6 +112,10 @@ struct World {
     wakes_ns: u64,
     /// What a player has counted when it ends.
     counts: fn(u16) -> LiveCounts,
+    /// What agent 1 says otherwise than it is.
+    alters: fn(&mut Pong),
+    /// The least that every message takes.
+    delay_ns: u64,
     /// The longest that a player takes to stop. Longer than [`STOP_NS`] is too long.
     stops_within_ms: u64,
     /// The longest that a record takes to the stream.
@@ -167,6 +171,8 @@ impl World {
             aborted_ns: None,
             wakes_ns: u64::MAX,
             counts: |index| LiveCounts { sent: 10 + u64::from(index), ..LiveCounts::default() },
+            alters: |_| {},
+            delay_ns: 0,
             stops_within_ms: 1_500,
             publishes_within_ms: 8,
             rng: ChaCha8Rng::seed_from_u64(rng.random()),
@@ -198,7 +204,7 @@ impl World {
         let slow = self.rng.random_bool(0.1);
         let delay =
             if slow { self.rng.random_range(MS..8 * MS) } else { self.rng.random_range(20_000..900_000) };
-        self.at(self.now_ns + delay, event);
+        self.at(self.now_ns + self.delay_ns + delay, event);
     }
 
     /// Plays until nothing happens for longer than any wait. Returns clocks and records of each
@@ -291,7 +297,12 @@ impl World {
                 let is_silent = machine.is_stopped || self.fault == Fault::Cut(index) && machine.is_cut_off;
                 let sent_ns = machine.sent_ping_ns;
                 match pong {
-                    Some(pong) => self.over_the_network(Event::Ponged(index, sent_ns, pong)),
+                    Some(mut pong) => {
+                        if index == 1 {
+                            (self.alters)(&mut pong);
+                        }
+                        self.over_the_network(Event::Ponged(index, sent_ns, pong));
+                    }
                     None if is_silent => {}
                     None => self.over_the_network(Event::Unanswered(index)),
                 }
@@ -639,4 +650,42 @@ fn a_player_that_fails_ends_the_run_with_its_reason() {
     assert_eq!(world.coordinator.aborted(), Some("agent 2: no record"));
     let published = world.machines.iter().filter(|machine| machine.published.is_some()).count();
     assert_eq!(published, 2, "what the others have is kept");
+}
+
+/// Why the run ended; nobody played.
+fn ended_unplayed(mut world: World) -> String {
+    assert!(world.run(&[block()]).is_empty());
+    for machine in &world.machines {
+        assert!(machine.began_ns.is_none() && matches!(machine.left, Some(Left::Stopped { .. })));
+    }
+    world.coordinator.aborted().unwrap().to_owned()
+}
+
+#[test]
+fn agents_that_do_not_agree_on_the_block_play_nothing() {
+    type Alters = fn(&mut Pong);
+    let cases: [(Alters, &str); 3] = [
+        (|pong| pong.facts = None, "agent 1 is prepared and states no plan"),
+        (
+            |pong| pong.facts.iter_mut().for_each(|facts| facts.corpus_sha256 = "other".to_owned()),
+            "agent 1 plays other events than the run",
+        ),
+        (
+            |pong| pong.facts.iter_mut().for_each(|facts| facts.plan_sha256 = "other".to_owned()),
+            "agent 1 has another plan than agent 0",
+        ),
+    ];
+    for (alters, reason) in cases {
+        let world = World { alters, ..World::new(1, 3, Fault::None, 0) };
+        assert_eq!(ended_unplayed(world), reason);
+    }
+}
+
+#[test]
+fn an_agent_whose_clock_is_not_known_well_enough_plays_nothing() {
+    // A round trip of 12 ms is a bound of 6 ms.
+    let world = World { delay_ns: 6 * MS, ..World::new(1, 3, Fault::None, 0) };
+    assert_eq!(ended_unplayed(world), "the clock of agent 0 is not known within 5 ms");
+    let mut world = World { delay_ns: 3 * MS, ..World::new(1, 3, Fault::None, 0) };
+    assert_eq!(world.run(&[block()]).len(), 1, "{:?}", world.states);
 }
