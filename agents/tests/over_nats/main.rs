@@ -8,13 +8,19 @@ mod losses;
 mod secure;
 mod site;
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use agents::{
     Left, Overview, Phase, RunState, Seen,
-    nats::{Arrival, NatsError},
+    nats::{Arrival, Attendance, NatsError},
 };
-use async_nats::{HeaderMap, jetstream};
+use async_nats::{
+    HeaderMap,
+    jetstream::{self, stream},
+};
 use futures::StreamExt;
 use measure::LiveCounts;
 use tokio::time::{sleep, timeout};
@@ -121,10 +127,6 @@ async fn an_agent_that_starts_the_relay_says_where_and_is_stopped_last_over_nats
 #[ignore = "needs nats-server"]
 async fn who_does_not_belong_to_the_run_is_refused_over_nats() {
     let nats = nats(None);
-    let refused = async |attendance| match agent(attendance).await.unwrap() {
-        Err(NatsError::Refused(reason)) => reason,
-        other => panic!("{other:?}"),
-    };
     assert!(refused(attendance(&nats.url, "run", 3, 2)).await.contains("no agent 3 of 2"));
     let run = open(&nats.url, "run", 2).await.unwrap();
     let first = agent(attendance(&nats.url, "run", 0, 2));
@@ -148,6 +150,37 @@ async fn who_does_not_belong_to_the_run_is_refused_over_nats() {
         assert!(matches!(agent.await.unwrap().unwrap().left, Left::Stopped { .. }));
     }
     assert!(matches!(open("nats://127.0.0.1:1", "run", 1).await.unwrap_err(), NatsError::Connect { .. }));
+}
+
+/// Why an agent takes no part.
+async fn refused(attendance: Attendance) -> String {
+    match agent(attendance).await.unwrap() {
+        Err(NatsError::Refused(reason)) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs nats-server"]
+async fn who_comes_once_the_start_is_set_is_refused_and_the_block_is_played_over_nats() {
+    let nats = nats(None);
+    let agents = agents(&nats.url, "run", 2);
+    let run = open(&nats.url, "run", 2).await.unwrap();
+    run.ready().await.unwrap();
+    let mut overview = run.overview();
+    let joining = async {
+        let armed = overview.wait_for(|run| run.state == RunState::Armed);
+        timeout(Duration::from_secs(30), armed).await.unwrap().unwrap();
+        for index in [0, 1] {
+            assert!(refused(attendance(&nats.url, "run", index, 2)).await.contains("no longer open"));
+        }
+        let state = overview.borrow().state.clone();
+        assert!(matches!(state, RunState::Armed | RunState::Running), "it was tried too late: {state:?}");
+    };
+    // 5 s, so that a busy host tries in time.
+    tokio::join!(records(&run, block(0, 50), 2), joining);
+    run.finish();
+    finished(agents).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -178,6 +211,40 @@ async fn a_record_that_is_published_again_is_refused_over_nats() {
     let after = stream.get_last_raw_message_by_subject(subject).await.unwrap();
     assert_eq!((after.sequence, after.payload), (stored.sequence, stored.payload));
     records(&run, block(1, 1), 1).await;
+    run.finish();
+    finished(agents).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs nats-server"]
+async fn a_record_is_refused_when_the_server_has_forgotten_its_id_over_nats() {
+    let nats = nats(None);
+    let agents = agents(&nats.url, "run", 1);
+    let run = open(&nats.url, "run", 1).await.unwrap();
+    let jetstream = jetstream::new(async_nats::connect(&nats.url).await.unwrap());
+    let stream = jetstream.get_stream("NSIM").await.unwrap();
+    // The shortest that a server takes, instead of two minutes.
+    let duplicate_window = Duration::from_millis(100);
+    let config = stream::Config { duplicate_window, ..stream.cached_info().config.clone() };
+    jetstream.update_stream(config).await.unwrap();
+    run.ready().await.unwrap();
+    records(&run, block(0, 1), 1).await;
+    let subject = "nsim.v1.run.result.0.0.0";
+    let stored = stream.get_last_raw_message_by_subject(subject).await.unwrap();
+    let known = Instant::now();
+    // The server forgets by a timer, some time after the window.
+    let error = loop {
+        sleep(2 * duplicate_window).await;
+        let again = jetstream.publish_with_headers(subject, stored.headers.clone(), "{}".into());
+        match again.await.unwrap().await {
+            Ok(acknowledged) => assert!(acknowledged.duplicate, "{acknowledged:?}"),
+            Err(error) => break error,
+        }
+        assert!(known.elapsed() < Duration::from_secs(5), "the server forgets no id");
+    };
+    assert!(error.to_string().contains("wrong last sequence"), "{error}");
+    let after = stream.get_last_raw_message_by_subject(subject).await.unwrap();
+    assert_eq!((after.sequence, after.payload), (stored.sequence, stored.payload));
     run.finish();
     finished(agents).await;
 }
