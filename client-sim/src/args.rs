@@ -211,6 +211,10 @@ pub struct Args {
     #[arg(long, value_name = "PER_SECOND", hide_short_help = true)]
     pub max_rate: Option<u32>,
 
+    /// Refuse a plan of which this share makes more connections over the whole run.
+    #[arg(long, value_name = "NUMBER", hide_short_help = true)]
+    pub max_connections: Option<u32>,
+
     /// How many seconds the relay may be silent after the last event was due; then what is missing
     /// counts as lost.
     #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]

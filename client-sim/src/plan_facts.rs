@@ -57,7 +57,9 @@ impl PlanFacts {
     /// the whole.
     pub fn by_agent(workload: &Workload, of: NonZeroU16) -> Vec<PlanFacts> {
         let agents = workload.agents(of);
-        let mut facts = vec![PlanFacts::default(); usize::from(of.get())];
+        let made = connections_made(workload, of).into_iter();
+        let facts = made.map(|connections_made| PlanFacts { connections_made, ..PlanFacts::default() });
+        let mut facts: Vec<PlanFacts> = facts.collect();
         let json =
             Format::JSON.codec(Implementation::Library).expect("JSON has an implementation of its own");
         let event_bytes = event_json_bytes(workload, json);
@@ -101,6 +103,25 @@ impl PlanFacts {
     }
 }
 
+/// Connections that each of `of` agents makes over the whole run.
+pub(crate) fn connections_made(workload: &Workload, of: NonZeroU16) -> Vec<u64> {
+    let agents = workload.agents(of);
+    let mut made = vec![0; usize::from(of.get())];
+    for (role, agent) in workload.roles.iter().zip(&agents) {
+        made[*agent] += u64::from(role.connects_before());
+    }
+    for session in &workload.sessions {
+        let connects = matches!(
+            workload.roles[session.connection].task,
+            Task::Requester { connect: Connect::Again | Connect::PerSession }
+        );
+        made[agents[session.connection]] += u64::from(connects);
+    }
+    let elsewhere = workload.elsewhere.iter().flat_map(|others| &others.made);
+    made.iter_mut().zip(elsewhere).for_each(|(made, more)| *made += more);
+    made
+}
+
 /// Bytes of each event in JSON.
 fn event_json_bytes(workload: &Workload, json: &dyn Codec) -> Vec<u64> {
     let mut buffer = Vec::new();
@@ -115,14 +136,11 @@ fn event_json_bytes(workload: &Workload, json: &dyn Codec) -> Vec<u64> {
 
 fn add_connections(workload: &Workload, agents: &[usize], facts: &mut [PlanFacts]) {
     let mut users = HashSet::new();
-    for ((role, user), agent) in workload.roles.iter().zip(workload.users()).zip(agents) {
+    for (user, agent) in workload.users().into_iter().zip(agents) {
         let facts = &mut facts[*agent];
         facts.users += u64::from(users.insert(user));
         facts.connections += 1;
-        facts.connections_made += u64::from(role.connects_before());
     }
-    let elsewhere = workload.elsewhere.iter().flat_map(|others| &others.made);
-    facts.iter_mut().zip(elsewhere).for_each(|(facts, made)| facts.connections_made += made);
 }
 
 fn add_sessions(
@@ -135,11 +153,6 @@ fn add_sessions(
     for session in &workload.sessions {
         let facts = &mut facts[agents[session.connection]];
         facts.sessions += 1;
-        let connects = matches!(
-            workload.roles[session.connection].task,
-            Task::Requester { connect: Connect::Again | Connect::PerSession }
-        );
-        facts.connections_made += u64::from(connects);
         for request in session.steps.iter().flatten() {
             buffer.clear();
             json.encode_client(&message(&request.filter), &mut buffer).ok();

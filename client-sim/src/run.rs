@@ -22,7 +22,7 @@ use crate::{
     inputs::{UsageError, load, plan_share_over, print, report, trusted},
     links::{self, Links},
     own_relay::OwnRelay,
-    plan_facts::PlanFacts,
+    plan_facts::{PlanFacts, connections_made},
     play::{Played, play},
     record::{self, Facts},
     scenario::Scenario,
@@ -271,6 +271,7 @@ pub(crate) fn plan_within_rules(
     check_spoken(args, &workload).map_err(UsageError)?;
     check_share(args, &workload).map_err(UsageError)?;
     check_rate(args, &workload).map_err(UsageError)?;
+    check_connections(args, &workload).map_err(UsageError)?;
     if let Some(url) = &args.url {
         let needs = Needs::of(&workload);
         let answers = match &args.doctor {
@@ -417,6 +418,16 @@ fn check_rate(args: &Args, workload: &Workload) -> anyhow::Result<()> {
         found <= most as usize,
         "--max-rate {most}: the plan publishes up to {found} events in a second"
     );
+    Ok(())
+}
+
+/// Refuses a share that makes more connections than --max-connections allows.
+fn check_connections(args: &Args, workload: &Workload) -> anyhow::Result<()> {
+    let Some(most) = args.max_connections else { return Ok(()) };
+    let share = args.share.unwrap_or(Share::WHOLE);
+    let found = connections_made(workload, share.of)[usize::from(share.index)];
+    let why = format!("--max-connections {most}: this share of the plan makes {found} connections");
+    anyhow::ensure!(found <= u64::from(most), why);
     Ok(())
 }
 

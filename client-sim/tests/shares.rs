@@ -428,6 +428,30 @@ arrival = { shape = "constant", rate_per_s = 20 }
 }
 
 #[test]
+fn a_share_is_refused_that_makes_more_connections_than_allowed_whatever_others_make() {
+    // Users go to the agents in turn: of AT_ONCE three to the first and two to the second; of TIMED
+    // six to the second, of which three connect anew for each of their sessions.
+    for (scenario, share, most, refusal) in [
+        (AT_ONCE, "0/2", "3", None),
+        (AT_ONCE, "0/2", "2", Some("this share of the plan makes 3 connections")),
+        (AT_ONCE, "1/2", "2", None),
+        (AT_ONCE, "1/2", "1", Some("this share of the plan makes 2 connections")),
+        (TIMED, "1/2", "4", Some("this share of the plan makes ")),
+        (TIMED, "1/2", "100", None),
+    ] {
+        let setup = Setup::new(scenario);
+        let flags = ["--seed", "7", "--share", share, "--max-connections", most];
+        let output = setup.start("ws://127.0.0.1:1", "none", &flags).wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        match refusal {
+            Some(says) => assert!(output.status.code() == Some(2) && text.contains(says), "{text}"),
+            // Nobody is there to play against.
+            None => assert!(output.status.code() == Some(1) && !text.contains("--max-conn"), "{text}"),
+        }
+    }
+}
+
+#[test]
 fn a_share_hears_what_comes_before_its_start_and_stays_to_the_end_of_the_plan() {
     let setup = Setup::new(AT_ONCE);
     let relay = relay();

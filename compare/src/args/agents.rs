@@ -153,9 +153,13 @@ pub(crate) struct AgentFlags {
     /// before the start
     #[arg(long, value_name = "PER_SECOND")]
     pub(crate) max_rate: Option<u32>,
+    /// Refuse blocks in which this agent would make more connections; bounds those of the plan, not
+    /// the few with which a player prepares
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) max_connections: Option<u32>,
     /// Do not play: start the relay of each block of a `compare run --relay-agents 1` at this
     /// address of this machine
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = fixed, conflicts_with_all = ["index", "allow_target", "max_rate", "ca"])]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = fixed, conflicts_with_all = ["index", "allow_target", "max_rate", "max_connections", "ca"])]
     pub(crate) relay_listen: Option<SocketAddr>,
     /// URL at which the other agents reach that relay [default: ws://ADDRESS:PORT]
     #[arg(long, value_name = "WS_URL", requires = "relay_listen")]

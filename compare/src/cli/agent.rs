@@ -105,6 +105,7 @@ fn player(flags: &AgentFlags, corpus: Option<&Path>) -> Result<Process> {
         arguments.extend([OsString::from("--ca"), file.into()]);
     }
     arguments.extend(flags.max_rate.map(|most| format!("--max-rate={most}").into()));
+    arguments.extend(flags.max_connections.map(|most| format!("--max-connections={most}").into()));
     Ok(Process { program: env::current_exe().context("cannot find this program's own file")?, arguments })
 }
 

@@ -139,8 +139,12 @@ fn an_agent_refuses_what_its_command_line_does_not_allow_over_nats() {
     let stream = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/note-stream.toml");
     let file = site.folder.path().join("bursts.toml");
     fs::write(&file, fs::read_to_string(stream).unwrap() + bursts).unwrap();
-    for (most, scenario) in [("49", "note-stream".as_ref()), ("50", file.as_os_str())] {
-        let mut agent = site.agent(0, 1, &["--max-rate", most]);
+    for (flag, most, scenario) in [
+        ("--max-rate", "49", "note-stream".as_ref()),
+        ("--max-rate", "50", file.as_os_str()),
+        ("--max-connections", "1", "note-stream".as_ref()),
+    ] {
+        let mut agent = site.agent(0, 1, &[flag, most]);
         let run = site.run(1, 1);
         let words = run.get_args().map(|word| if word == "note-stream" { scenario } else { word });
         let output = compare().args(words).output().unwrap();
