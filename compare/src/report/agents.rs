@@ -1,4 +1,5 @@
-//! Agents of a run over several machines that differ from the others.
+//! Agents of a run over several machines: how common their starts were, and who differs from the
+//! others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,13 +70,35 @@ struct Apart {
 }
 
 impl LoadView<'_> {
+    /// The agents of each block that several played. Blocks that are left out count, too: an agent
+    /// may be why.
+    fn together(&self) -> Vec<&[AgentRecord]> {
+        let blocks = self.cells.iter().flat_map(|view| &view.cell.blocks);
+        let agents = blocks.filter_map(|block| Some(block.record.as_ref()?.agents.as_slice()));
+        agents.filter(|agents| agents.len() > 1).collect()
+    }
+
+    /// How common starts were, in a sentence; `None` where no block had several agents.
+    pub(crate) fn starts_line(&self) -> Option<String> {
+        let blocks = self.together();
+        let spread_ns = |agents: &&[AgentRecord]| {
+            let late_ns = || agents.iter().map(|agent| agent.started_late_ns);
+            Some(late_ns().max()? - late_ns().min()?)
+        };
+        let ms = |ns: u64| number::short(ns as f64 / 1e6);
+        let apart = ms(blocks.iter().filter_map(spread_ns).max()?);
+        let clocks = blocks.iter().flat_map(|agents| agents.iter()).filter_map(|agent| agent.clock);
+        let known = match clocks.map(|clock| clock.start_bound_ns).max() {
+            Some(bound_ns) => format!("by clocks that are known within {} ms", ms(bound_ns)),
+            None => "by clocks that nobody compared".to_owned(),
+        };
+        Some(format!("Starts: agents of one block began at most {apart} ms apart, {known}."))
+    }
+
     /// One row for each agent that differs from the others in a block, and what that means; `None`
-    /// where all are alike. Blocks that are left out count, too: an agent may be why.
+    /// where all are alike.
     pub(crate) fn agents_apart(&self) -> Option<(Table, String)> {
-        let records =
-            self.cells.iter().flat_map(|view| &view.cell.blocks).filter_map(|block| block.record.as_ref());
-        let blocks: Vec<&[AgentRecord]> =
-            records.map(|record| record.agents.as_slice()).filter(|agents| agents.len() > 1).collect();
+        let blocks = self.together();
         let mut apart: BTreeMap<u16, Apart> = BTreeMap::new();
         for agents in &blocks {
             look(agents, &mut apart);

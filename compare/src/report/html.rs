@@ -191,7 +191,9 @@ fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
     body.push_str("<h3>What it cost</h3>\n");
     body.push_str(&table_html(&load.costs(), &load.row_ids(false)));
     add(body, format_args!("<p>p50, p99, p99.9: {}, {}.</p>\n", load.latency.0, load.latency.1));
-    add(body, format_args!("<p>{}</p>\n", escape(&load.warmth_line())));
+    for sentence in [Some(load.warmth_line()), load.starts_line()].into_iter().flatten() {
+        add(body, format_args!("<p>{}</p>\n", escape(&sentence)));
+    }
     if let Some(sessions) = load.sessions() {
         body.push_str("<h3>Sessions, from the instant each was due by plan</h3>\n");
         body.push_str(&table_html(&sessions, &load.row_ids(false)));

@@ -60,6 +60,9 @@ pub fn summary(result: &ResultFile) -> String {
         line(&mut text, format_args!("\np50, p99 and p99.9 are of `{latency}`: {meaning}.\n"));
         text.push_str(&load.costs().markdown());
         line(&mut text, format_args!("\n{}", load.warmth_line()));
+        if let Some(starts) = load.starts_line() {
+            line(&mut text, format_args!("\n{starts}"));
+        }
         if let Some(sessions) = load.sessions() {
             line(&mut text, format_args!("\n### Sessions\n\n{}", sessions.markdown().trim_end()));
         }
@@ -167,7 +170,9 @@ pub fn terminal(result: &ResultFile, wide: bool) -> String {
         if let Some(settings) = compression_line(load) {
             fold(&mut text, &settings);
         }
-        fold(&mut text, &load.warmth_line());
+        for sentence in [Some(load.warmth_line()), load.starts_line()].into_iter().flatten() {
+            fold(&mut text, &sentence);
+        }
         if let Some(sessions) = load.sessions() {
             line(
                 &mut text,

@@ -111,6 +111,30 @@ fn an_agent_that_differs_has_a_row_with_what_differs_alone() {
 }
 
 #[test]
+fn a_run_over_agents_states_how_common_their_starts_were() {
+    let states = |result: &ResultFile, sentence: &str| {
+        for text in [report::summary(result), report::html(result).unwrap(), report::terminal(result, false)]
+        {
+            // Folded on a terminal.
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(text.contains(sentence), "{sentence:?} in {text}");
+        }
+    };
+    let alike =
+        "Starts: agents of one block began at most 0 ms apart, by clocks that are known within 0.05 ms.";
+    states(&result_with(|_| {}), alike);
+    let apart = result_with(|agents| {
+        agents[1].started_late_ns = 500_000;
+        agents[3].started_late_ns = 2_700_000;
+        agents[2].clock = Some(ClockRecord { start_bound_ns: 1_250_000, ..drifted(0).unwrap() });
+    });
+    states(&apart, "began at most 2.4 ms apart, by clocks that are known within 1.25 ms.");
+    let alone =
+        result("standard", 6, &[], |id, _, _| RunRecord { agents: vec![agent(0)], ..record(id, 1, PLAIN) });
+    assert!(!report::summary(&alone).contains("Starts: "), "of one agent there is nothing to say");
+}
+
+#[test]
 fn of_two_agents_the_worse_differs_and_one_alone_never_does() {
     let some = |count: u16| {
         result("standard", 6, &[], move |id, _, _| {
