@@ -1,6 +1,11 @@
 //! The machine a result belongs to. Two results compare only when this is the same.
 
-use std::{fs, thread};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,6 +30,9 @@ pub struct Environment {
     pub kernel: Option<String>,
     /// The machine's load over the last minute, when the run began.
     pub load_1_minute: Option<f64>,
+    /// What is said to keep its clock: chrony, systemd-timesyncd, PTP clocks. Nothing relies on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_sync: Option<String>,
     /// The compiler that built this program.
     pub rustc: Option<String>,
     /// True for an optimised build; anything else is not worth comparing.
@@ -32,9 +40,10 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Whether another reading is of this machine, whose load may have changed.
+    /// Whether another reading is of this machine, of which load and clock may have changed.
     pub fn is_same_machine(&self, other: &Environment) -> bool {
-        let machine = |one: &Environment| Environment { load_1_minute: None, ..one.clone() };
+        let machine =
+            |one: &Environment| Environment { load_1_minute: None, clock_sync: None, ..one.clone() };
         machine(self) == machine(other)
     }
 
@@ -51,6 +60,7 @@ impl Environment {
             os: os_name(),
             kernel: line("/proc/sys/kernel/osrelease"),
             load_1_minute: line("/proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok()),
+            clock_sync: clock_sync(),
             rustc: option_env!("MEASURE_RUSTC").map(str::to_owned),
             optimised: !cfg!(debug_assertions),
         }
@@ -80,6 +90,37 @@ fn os_name() -> Option<String> {
     Some(after(&release, "PRETTY_NAME", '=')?.trim_matches('"').to_owned())
 }
 
+/// The daemon that keeps the clock, and the PTP clocks that the kernel has.
+fn clock_sync() -> Option<String> {
+    let is_synchronized = Path::new("/run/systemd/timesync/synchronized").exists();
+    let timesyncd = || is_synchronized.then(|| "systemd-timesyncd: synchronized".to_owned());
+    let all: Vec<String> = chrony().or_else(timesyncd).into_iter().chain(ptp_clocks()).collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+fn chrony() -> Option<String> {
+    // By numbers: a name server that does not answer would hold up the run.
+    let mut command = Command::new("chronyc");
+    command.args(["-c", "-n", "tracking"]).stdin(Stdio::null()).stderr(Stdio::null());
+    tracking(&String::from_utf8(command.output().ok()?.stdout).ok()?)
+}
+
+/// Stratum and leap status, which change seldom, of the 14 values of `chronyc -c tracking`.
+fn tracking(said: &str) -> Option<String> {
+    let values: Vec<&str> = said.trim_end().split(',').collect();
+    let stratum: u8 = values.get(2)?.parse().ok()?;
+    Some(format!("chrony: stratum {stratum}, {}", values.get(13)?))
+}
+
+/// Whether one of them keeps the clock is unknown.
+fn ptp_clocks() -> Option<String> {
+    let clocks = fs::read_dir("/sys/class/ptp").ok()?;
+    let name = |clock: fs::DirEntry| line(clock.path().join("clock_name").to_str()?);
+    let mut names: Vec<String> = clocks.filter_map(|clock| name(clock.ok()?)).collect();
+    names.sort();
+    (!names.is_empty()).then(|| format!("PTP clocks: {}", names.join(", ")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,5 +132,27 @@ mod tests {
         assert!(environment.kernel.is_some_and(|kernel| !kernel.is_empty()));
         assert!(environment.memory_bytes.is_some_and(|bytes| bytes > 1 << 20));
         assert!(environment.rustc.is_some_and(|rustc| rustc.starts_with("rustc 1.")));
+    }
+
+    #[test]
+    fn chrony_is_described_by_what_changes_seldom() {
+        let values = "7F7F0101,,10,1763931600.102938475,0.000001412,-0.000002006,0.000003011,-4.523,0.001,\
+             0.021,0.000390625,0.000020107,64.2,";
+        for status in ["Normal", "Not synchronised"] {
+            let said = tracking(&format!("{values}{status}\n"));
+            assert_eq!(said, Some(format!("chrony: stratum 10, {status}")));
+        }
+        for other in ["", "506 Cannot talk to daemon\n", "a,b,c", "a,b,3,d"] {
+            assert_eq!(tracking(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_machine_is_the_same_with_another_load_and_clock() {
+        let environment = Environment::collect();
+        let clock_sync = Some("chrony: stratum 3, Normal".to_owned());
+        let later = Environment { load_1_minute: Some(9.5), clock_sync, ..environment.clone() };
+        assert!(environment.is_same_machine(&later));
+        assert!(!environment.is_same_machine(&Environment { cores: 99_999, ..environment.clone() }));
     }
 }

@@ -14,7 +14,10 @@ fn record(index: u16, of: u16) -> RunRecord {
     let mut record: RunRecord = serde_json::from_value(json!({
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "client-sim", "version": "0"},
-        "environment": {"cores": 2 + u64::from(index == 2), "optimised": true},
+        "environment": {
+            "cores": 2 + u64::from(index == 2), "optimised": true,
+            "clock_sync": (index == 3).then_some("chrony: stratum 3, Normal"),
+        },
         "command": ["client-sim", format!("--share={index}/{of}")],
         "started_utc": "2026-11-21T08:05:09Z",
         "cell": {
@@ -83,7 +86,7 @@ fn agents_in_any_order_make_one_record() {
     (1..=5).for_each(|n| all.merge(&samples(n)));
     assert!(METRICS.iter().all(|metric| sum.latency[*metric] == all));
     let machines: Vec<bool> = sum.agents.iter().map(|agent| agent.environment.is_some()).collect();
-    assert_eq!(machines, [false, false, true, false, false], "another machine than agent 0's");
+    assert_eq!(machines, [false, false, true, true, false], "another machine or clock than agent 0's");
 }
 
 #[test]

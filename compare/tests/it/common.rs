@@ -188,6 +188,7 @@ pub(crate) fn host() -> Environment {
         os: Some("Example Linux 1".to_owned()),
         kernel: Some("6.18.0".to_owned()),
         load_1_minute: Some(0.5),
+        clock_sync: None,
         rustc: Some("rustc 1.95.0".to_owned()),
         optimised: true,
     }

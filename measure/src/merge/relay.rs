@@ -38,7 +38,8 @@ impl Merge {
 }
 
 fn with(mut merged: RunRecord, relay: &RelayRecord) -> RunRecord {
-    let differs = !relay.environment.is_same_machine(&merged.environment);
+    let (own, first) = (&relay.environment, &merged.environment);
+    let differs = !own.is_same_machine(first) || own.clock_sync != first.clock_sync;
     let environment = differs.then(|| relay.environment.clone());
     merged.relay = Some(RelayProcess { environment, clock: None, ..relay.process.clone() });
     if let Some(cores) = &mut merged.usable_cores {
