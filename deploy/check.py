@@ -26,6 +26,13 @@ import yaml
 KUBERNETES = kubernetes_validate.latest_version()
 DEPLOY = Path(__file__).resolve().parent
 PASSWORDS = {"AGENT_PASSWORD": "a-secret", "COORDINATOR_PASSWORD": "c-secret"}
+# No pod of the agents' Job is replaced, whatever ended it.
+FAIL_JOB = [
+    {"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [0]}},
+    {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+]
+SCHEDULING = "DuringSchedulingIgnoredDuringExecution"
+APART = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "relay"}}}
 # For a run in seconds; else as kustomization.yaml has it.
 BRIEFLY = {"FORMATS": "json", "ROUNDS": "1", "BLOCK_SECONDS": "1"}
 
@@ -96,6 +103,23 @@ def wrong_flags(programs, words):
             yield f"{words[0]} has no {flag}"
 
 
+def loose_settings(spec):
+    """Settings of the agents' Job that would start a pod twice, beside the relay, or pass a part for the whole."""
+    template = spec["template"]["spec"]
+    rules = spec.get("podFailurePolicy", {}).get("rules", [])
+    affinity = template.get("affinity", {}).get("podAntiAffinity", {})
+    for holds, fault in [
+        (spec.get("backoffLimit") == 0, "backoffLimit is not 0"),
+        (template.get("restartPolicy") == "Never", "restartPolicy is not Never"),
+        (spec.get("podReplacementPolicy") == "Failed", "podReplacementPolicy is not Failed"),
+        (all(rule in rules for rule in FAIL_JOB), "podFailurePolicy goes on without a pod"),
+        (APART in affinity.get(f"required{SCHEDULING}", []), "a node may have the relay, too"),
+        ("successPolicy" not in spec, "successPolicy takes a part for the whole"),
+    ]:
+        if not holds:
+            yield fault
+
+
 def faults(documents, services, programs):
     """What is wrong, each with its place."""
     for document in documents:
@@ -116,6 +140,7 @@ def faults(documents, services, programs):
     number = int(find(documents, "ConfigMap/settings")["data"]["AGENTS"])
     if (agents["completions"], agents["parallelism"]) != (number, number):
         yield f"Job/agents: {agents['completions']} completions and {agents['parallelism']} at a time, not {number}"
+    yield from (f"Job/agents: {fault}" for fault in loose_settings(agents))
     for name, service in services.items():
         yield from (f"compose.yaml, {name}: {fault}" for fault in wrong_flags(programs, service["command"]))
 
@@ -126,17 +151,30 @@ def planted(documents, services, programs):
     def job(documents):
         return find(documents, "Job/agents")["spec"]
 
-    def agent(documents):
-        return pod(find(documents, "Job/agents"))["containers"][0]
+    def template(documents):
+        return pod(find(documents, "Job/agents"))
 
+    def agent(documents):
+        return template(documents)["containers"][0]
+
+    def apart(documents):
+        return template(documents)["affinity"]["podAntiAffinity"]
+
+    replacing, part = {"podReplacementPolicy": "TerminatingOrFailed"}, {"rules": [{"succeededCount": 1}]}
     plants = {
         "paralelism": lambda documents, _: job(documents).update(paralelism=2),
-        "not of type 'integer'": lambda documents, _: job(documents).update(backoffLimit="none"),
-        "'action' is a required": lambda documents, _: job(documents)["podFailurePolicy"]["rules"][0].pop("action"),
+        "not of type 'integer'": lambda documents, _: job(documents).update(activeDeadlineSeconds="none"),
+        "'weight' is a required": lambda documents, _: apart(documents)[f"preferred{SCHEDULING}"][0].pop("weight"),
         "has no --indx": lambda documents, _: agent(documents)["args"].append("--indx=0"),
         "nobody sets INDEX": lambda documents, _: agent(documents)["args"].append("--index=$(INDEX)"),
         "requests are not limits": lambda documents, _: agent(documents)["resources"]["requests"].pop("cpu"),
         "3 completions": lambda documents, _: job(documents).update(completions=3),
+        "backoffLimit is not 0": lambda documents, _: job(documents).update(backoffLimit=1),
+        "restartPolicy is not": lambda documents, _: template(documents).update(restartPolicy="OnFailure"),
+        "podReplacementPolicy is not": lambda documents, _: job(documents).update(replacing),
+        "podFailurePolicy goes on": lambda documents, _: job(documents)["podFailurePolicy"]["rules"].pop(),
+        "a node may have the relay": lambda documents, _: apart(documents).pop(f"required{SCHEDULING}"),
+        "successPolicy takes": lambda documents, _: job(documents).update(successPolicy=part),
         "agent-1: /bin/compare has no --alow": lambda _, services: services["agent-1"]["command"].append("--alow"),
     }
     for text, plant in plants.items():
