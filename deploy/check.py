@@ -10,6 +10,7 @@ import copy
 import gzip
 import json
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -103,6 +104,19 @@ def wrong_flags(programs, words):
             yield f"{words[0]} has no {flag}"
 
 
+def commands_elsewhere():
+    """The commands of compose.yaml and ssh.sh by their place, with the paths of the image."""
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    commands = {f"compose.yaml, {name}": service["command"] for name, service in services.items()}
+    lines = (DEPLOY / "ssh.sh").read_text().replace("\\\n", " ").splitlines()
+    said = [shlex.split(line) for line in lines if not line.startswith("#")]
+    ours = [words[at:] for words in said for at, word in enumerate(words) if word.endswith("/compare")]
+    ours = [words for words in ours if words[1:2] in (["agent"], ["run"])]
+    for number, words in enumerate(ours, 1):
+        commands[f"ssh.sh, command {number}"] = ["/bin/compare", *words[1:]]
+    return commands
+
+
 def loose_settings(spec):
     """Settings of the agents' Job that would start a pod twice, beside the relay, or pass a part for the whole."""
     template = spec["template"]["spec"]
@@ -120,7 +134,7 @@ def loose_settings(spec):
             yield fault
 
 
-def faults(documents, services, programs):
+def faults(documents, commands, programs):
     """What is wrong, each with its place."""
     for document in documents:
         try:
@@ -141,11 +155,11 @@ def faults(documents, services, programs):
     if (agents["completions"], agents["parallelism"]) != (number, number):
         yield f"Job/agents: {agents['completions']} completions and {agents['parallelism']} at a time, not {number}"
     yield from (f"Job/agents: {fault}" for fault in loose_settings(agents))
-    for name, service in services.items():
-        yield from (f"compose.yaml, {name}: {fault}" for fault in wrong_flags(programs, service["command"]))
+    for place, words in commands.items():
+        yield from (f"{place}: {fault}" for fault in wrong_flags(programs, words))
 
 
-def planted(documents, services, programs):
+def planted(documents, commands, programs):
     """Plants one fault at a time, and returns those that were not found."""
 
     def job(documents):
@@ -161,6 +175,9 @@ def planted(documents, services, programs):
         return template(documents)["affinity"]["podAntiAffinity"]
 
     replacing, part = {"podReplacementPolicy": "TerminatingOrFailed"}, {"rules": [{"succeededCount": 1}]}
+    def ssh(commands):
+        return commands["ssh.sh, command 3"]
+
     plants = {
         "paralelism": lambda documents, _: job(documents).update(paralelism=2),
         "not of type 'integer'": lambda documents, _: job(documents).update(activeDeadlineSeconds="none"),
@@ -175,10 +192,11 @@ def planted(documents, services, programs):
         "podFailurePolicy goes on": lambda documents, _: job(documents)["podFailurePolicy"]["rules"].pop(),
         "a node may have the relay": lambda documents, _: apart(documents).pop(f"required{SCHEDULING}"),
         "successPolicy takes": lambda documents, _: job(documents).update(successPolicy=part),
-        "agent-1: /bin/compare has no --alow": lambda _, services: services["agent-1"]["command"].append("--alow"),
+        "agent-1: /bin/compare has no --alow": lambda _, commands: commands["compose.yaml, agent-1"].append("--alow"),
+        "ssh.sh, command 3: /bin/compare has no --agent": lambda _, commands: ssh(commands).append("--agent=2"),
     }
     for text, plant in plants.items():
-        copies = copy.deepcopy((documents, services))
+        copies = copy.deepcopy((documents, commands))
         plant(*copies)
         found = list(faults(*copies, programs))
         if len(found) != 1 or text not in found[0]:
@@ -294,8 +312,8 @@ def play(documents, programs):
 def main():
     programs = Path(sys.argv[1]).resolve()
     documents = render()
-    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
-    wrong = list(faults(documents, services, programs)) or list(planted(documents, services, programs))
+    commands = commands_elsewhere()
+    wrong = list(faults(documents, commands, programs)) or list(planted(documents, commands, programs))
     if wrong:
         sys.exit("\n".join(wrong))
     print(f"{len(documents)} documents follow Kubernetes {KUBERNETES}; flags are known; planted faults are found")
