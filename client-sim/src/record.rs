@@ -139,6 +139,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
             block_id: facts.args.block_id.clone(),
             plan_sha256: player.plan_sha256.clone(),
             started_late_ns: shared.started_late_ns(),
+            handshake_ns_min: shared.handshake_ns_min(),
             ended_after_ns: nanos(outcome.wall),
             active_spans_ns: Spans::to_store(active_spans),
             throughput_spans_ns: Spans::to_store(spans.iter().copied()),

@@ -79,6 +79,8 @@ pub struct Shared {
     carried: Option<Vec<bool>>,
     /// How long after the start the last worker began, in nanoseconds.
     started_late_ns: AtomicU64,
+    /// The shortest handshake of a connection, in nanoseconds; the most there is before the first.
+    handshake_ns_min: AtomicU64,
     failures: Mutex<Vec<String>>,
     /// Deliveries that were lost, doubled, altered or not owed.
     pub incidents: Incidents,
@@ -114,6 +116,7 @@ impl Shared {
             fates: fates.into_iter().map(|fate| AtomicU8::new(fate as u8)).collect(),
             carried,
             started_late_ns: AtomicU64::new(0),
+            handshake_ns_min: AtomicU64::new(u64::MAX),
             start: OnceLock::new(),
             behind: AtomicI64::new(i64::try_from(slow).unwrap_or(i64::MAX)),
             outstanding: AtomicI64::new(deliveries + i64::try_from(work).expect("plans fit into memory")),
@@ -167,6 +170,16 @@ impl Shared {
     /// How long after the start the last worker began, in nanoseconds.
     pub fn started_late_ns(&self) -> u64 {
         self.started_late_ns.load(Ordering::Relaxed)
+    }
+
+    /// Notes how long the handshake of a connection took, in nanoseconds.
+    pub fn connected_in(&self, ns: u64) {
+        self.handshake_ns_min.fetch_min(ns, Ordering::Relaxed);
+    }
+
+    /// The shortest handshake so far, in nanoseconds.
+    pub fn handshake_ns_min(&self) -> Option<u64> {
+        Some(self.handshake_ns_min.load(Ordering::Relaxed)).filter(|ns| *ns < u64::MAX)
     }
 
     /// Counts deliveries, for progress.

@@ -322,6 +322,7 @@ fn any_number_of_agents_sends_the_same_events_with_the_same_ledger() {
             assert_eq!((&record.status, record.relay.is_none()), (&Status::Complete, true));
             let share = record.share.as_ref().unwrap();
             assert!(share.started_late_ns < 500_000_000, "{share:?}");
+            assert!(share.handshake_ns_min.is_some_and(|ns| ns > 0 && ns < 5_000_000_000), "{share:?}");
         }
         let merged = RunRecord::merge(records.iter().cloned()).unwrap();
         assert_eq!(timeless(merged.counts), timeless(whole.counts), "{of} agents");

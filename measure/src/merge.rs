@@ -406,6 +406,7 @@ impl Said {
             elapsed_ns: record.elapsed_ns,
             cores: record.usable_cores.map(|cores| cores.clients),
             send_lag_ns_p99: record.latency.get("send_lag").and_then(|lag| lag.quantile_ns(0.99).ns()),
+            handshake_ns_min: share.handshake_ns_min,
             deliveries_lost: record.counts.deliveries_lost,
             clock: None,
             environment: Some(record.environment.clone()),

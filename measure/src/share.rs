@@ -25,6 +25,10 @@ pub struct ShareRecord {
     /// times are measured over.
     #[serde(default)]
     pub ended_after_ns: u64,
+    /// The shortest of its handshakes with the relay, from TCP's to the end of WebSocket's: two
+    /// round trips, and those of TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handshake_ns_min: Option<u64>,
     /// Spans with work outstanding, in nanoseconds from time zero, as in `10-25,40-60`: at most
     /// 2,048, beyond which those with the shortest pauses between them become one.
     pub active_spans_ns: Spans,
@@ -75,6 +79,10 @@ pub struct AgentRecord {
     /// p99 of its send lag, where it sent enough for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_lag_ns_p99: Option<u64>,
+    /// The shortest of its handshakes with the relay, from TCP's to the end of WebSocket's: two
+    /// round trips, and those of TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handshake_ns_min: Option<u64>,
     /// Deliveries that its subscribers were owed and did not get.
     #[serde(default)]
     pub deliveries_lost: u64,

@@ -44,7 +44,7 @@ fn record(index: u16, of: u16) -> RunRecord {
         },
         "validity": {"class": "valid", "counts": "valid", "reasons": []},
         "share": {
-            "index": index, "of": of, "plan_sha256": "00", "started_late_ns": n,
+            "index": index, "of": of, "plan_sha256": "00", "started_late_ns": n, "handshake_ns_min": 10 * n,
             "active_spans_ns": format!("{}-{}", 1_000 * n, 1_000 * n + 100),
             "throughput_spans_ns": "0-100000000", "wanted_interval_ns": 100_000_000,
             "intervals": {"interval_ns": 10_000_000, "counts": format!("{n} 0 {n}")},
@@ -88,6 +88,8 @@ fn agents_in_any_order_make_one_record() {
     assert_eq!(memory.relay_bytes_per_connection, None);
     let all = latency_of((1..=5).flat_map(samples));
     assert!(METRICS.iter().all(|metric| sum.latency[*metric] == all), "one pass over all samples");
+    let shortest: Vec<Option<u64>> = sum.agents.iter().map(|agent| agent.handshake_ns_min).collect();
+    assert_eq!(shortest, [10, 20, 30, 40, 50].map(Some));
     let machines: Vec<bool> = sum.agents.iter().map(|agent| agent.environment.is_some()).collect();
     assert_eq!(machines, [false, false, true, true, false], "another machine or clock than agent 0's");
 }

@@ -109,6 +109,7 @@ impl Client {
     pub(crate) fn on_connected(&mut self, now_ns: u64) {
         if let Link::Connecting { since_ns } = self.link {
             self.record_always(Timing::Handshake, since_ns, now_ns);
+            self.shared.connected_in(now_ns.saturating_sub(since_ns));
         }
         if self.shared.workload.auth {
             self.link = Link::Challenge;

@@ -18,6 +18,9 @@ const LATE_MS: f64 = 20.0;
 /// Differences of send lag below this one are those of timers.
 const LAG_MS: f64 = 1.0;
 
+/// Handshakes, of two round trips, that differ by less are those within one data centre.
+const HANDSHAKE_MS: f64 = 1.0;
+
 /// What is looked at of each agent in each block.
 struct Fact {
     heading: &'static str,
@@ -30,7 +33,7 @@ struct Fact {
 /// Drifts below this one are a hundred parts in a million of ten seconds, as of any clock.
 const DRIFT_MS: f64 = 1.0;
 
-const FACTS: [Fact; 5] = [
+const FACTS: [Fact; 6] = [
     Fact {
         heading: "start late ms",
         of: |agent| Some(agent.started_late_ns as f64 / 1e6),
@@ -58,6 +61,11 @@ const FACTS: [Fact; 5] = [
             Some(clock.drift_ns.unsigned_abs().saturating_sub(clock.drift_bound_ns) as f64 / 1e6)
         },
         differs: |own, usual| own > usual + DRIFT_MS,
+    },
+    Fact {
+        heading: "shortest handshake ms",
+        of: |agent| Some(agent.handshake_ns_min? as f64 / 1e6),
+        differs: |own, usual| own > 2.0 * usual && own > usual + HANDSHAKE_MS,
     },
 ];
 
@@ -116,8 +124,9 @@ impl LoadView<'_> {
         let note = format!(
             "An agent stands here when in a block it began over {LATE_MS} ms after the others, used over {:.0} % of its cores \
              where the others did not, had a send lag p99 of over twice theirs and {LAG_MS} ms more, lost over twice as many \
-             deliveries, or had a clock that certainly drifted {DRIFT_MS} ms further from the coordinator's. In brackets are the others, by their median; figures are of the block with the largest \
-             difference.",
+             deliveries, had a clock that certainly drifted {DRIFT_MS} ms further from the coordinator's, or needed over twice \
+             as long for its shortest handshake with the relay and {HANDSHAKE_MS} ms more. In brackets are the others, by \
+             their median; figures are of the block with the largest difference.",
             SATURATED_ABOVE * 100.0
         );
         (!rows.is_empty())

@@ -17,6 +17,7 @@ fn agent(index: u16) -> AgentRecord {
         elapsed_ns: 2_000_000_000,
         cores: Some(1),
         send_lag_ns_p99: Some(200_000),
+        handshake_ns_min: Some(400_000),
         deliveries_lost: 0,
         clock: drifted(200_000),
         environment: None,
@@ -68,6 +69,7 @@ fn agents_that_are_alike_have_no_row() {
         |agent| agent.send_lag_ns_p99 = Some(50_000_000),
         |agent| agent.deliveries_lost = 9,
         |agent| agent.clock = drifted(90_000_000),
+        |agent| agent.handshake_ns_min = Some(90_000_000),
         |agent| agent.send_lag_ns_p99 = None,
         |agent| agent.cores = None,
     ] {
@@ -78,6 +80,7 @@ fn agents_that_are_alike_have_no_row() {
         |agent| agent.client_cpu.total_ns = 1_800_000_000,
         |agent| agent.send_lag_ns_p99 = Some(1_190_000),
         |agent| agent.clock = drifted(1_100_000),
+        |agent| agent.handshake_ns_min = Some(1_300_000),
         |agent| agent.clock = None,
         |agent| agent.send_lag_ns_p99 = None,
     ] {
@@ -90,12 +93,13 @@ fn an_agent_that_differs_has_a_row_with_what_differs_alone() {
     for (change, row) in [
         (
             (|agent| agent.started_late_ns = 41_000_000) as fn(&mut AgentRecord),
-            "| 2 | 3 of 18 | 41 (0.3) | – | – | – | – |",
+            "| 2 | 3 of 18 | 41 (0.3) | – | – | – | – | – |",
         ),
-        (|agent| agent.client_cpu.total_ns = 1_900_000_000, "| 2 | 3 of 18 | – | 95 (25) | – | – | – |"),
-        (|agent| agent.send_lag_ns_p99 = Some(1_300_000), "| 2 | 3 of 18 | – | – | 1.3 (0.2) | – | – |"),
-        (|agent| agent.deliveries_lost = 1, "| 2 | 3 of 18 | – | – | – | 1 (0) | – |"),
-        (|agent| agent.clock = drifted(-1_300_000), "| 2 | 3 of 18 | – | – | – | – | 1.2 (0.1) |"),
+        (|agent| agent.client_cpu.total_ns = 1_900_000_000, "| 2 | 3 of 18 | – | 95 (25) | – | – | – | – |"),
+        (|agent| agent.send_lag_ns_p99 = Some(1_300_000), "| 2 | 3 of 18 | – | – | 1.3 (0.2) | – | – | – |"),
+        (|agent| agent.deliveries_lost = 1, "| 2 | 3 of 18 | – | – | – | 1 (0) | – | – |"),
+        (|agent| agent.clock = drifted(-1_300_000), "| 2 | 3 of 18 | – | – | – | – | 1.2 (0.1) | – |"),
+        (|agent| agent.handshake_ns_min = Some(1_500_000), "| 2 | 3 of 18 | – | – | – | – | – | 1.5 (0.4) |"),
     ] {
         assert_eq!(rows(&result_with(|agents| change(&mut agents[2]))), [row]);
     }
@@ -106,7 +110,7 @@ fn an_agent_that_differs_has_a_row_with_what_differs_alone() {
     }));
     assert_eq!(
         two,
-        ["| 0 | 3 of 18 | 30 (0.3) | – | – | 2 (0) | – |", "| 3 | 3 of 18 | – | – | – | 7 (0) | – |"]
+        ["| 0 | 3 of 18 | 30 (0.3) | – | – | 2 (0) | – | – |", "| 3 | 3 of 18 | – | – | – | 7 (0) | – | – |"]
     );
 }
 
@@ -144,7 +148,7 @@ fn of_two_agents_the_worse_differs_and_one_alone_never_does() {
         })
     };
     assert_eq!(rows(&some(1)), [""; 0]);
-    assert_eq!(rows(&some(2)), ["| 0 | 18 of 18 | – | – | – | 5 (0) | – |"]);
+    assert_eq!(rows(&some(2)), ["| 0 | 18 of 18 | – | – | – | 5 (0) | – | – |"]);
 }
 
 #[test]
