@@ -1,6 +1,6 @@
 //! Rules about the whole tree that the compiler does not keep: no import circle, no source that
-//! a reader cannot open, no path that leads nowhere or exists on one machine, prose within 100
-//! columns, published results within 10 MB.
+//! a reader cannot open, no path that leads nowhere or exists on one machine, no test named that is
+//! nowhere, prose within 100 columns, published results within 10 MB.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
@@ -115,6 +115,15 @@ fn texts_name_no_path_of_one_machine() {
 fn paths_in_documents_lead_somewhere() {
     let found: Vec<String> =
         all_texts().flat_map(|(name, text)| prose::dead_paths(&root(), &name, &text)).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn tests_that_the_table_of_faults_names_exist() {
+    let (sources, others): (Vec<_>, Vec<_>) = all_texts().partition(|(name, _)| name.ends_with(".rs"));
+    let functions = sources.iter().flat_map(|(_, text)| prose::functions(text)).collect();
+    let (name, text) = others.iter().find(|(name, _)| name == "docs/faults.md").unwrap();
+    let found = prose::dead_tests(&functions, name, text);
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 

@@ -1,7 +1,7 @@
 //! What a text may not say: a source that no reader has, a path that leads nowhere or exists on one
-//! machine, a line beyond 100 columns.
+//! machine, a test that is nowhere, a line beyond 100 columns.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 /// Titles of unpublished notes, in lower case here so that this list does not cite them.
 const UNPUBLISHED: [&str; 12] = [
@@ -59,6 +59,26 @@ pub(crate) fn dead_paths(root: &Path, file: &str, text: &str) -> Vec<String> {
     };
     let is_told = file.ends_with(".md") && (file.starts_with("docs/") || !file.contains('/'));
     places(file, text, |line| is_told && line.split('`').skip(1).step_by(2).any(is_dead))
+}
+
+/// Tests that rows of a table name in their last column and that are no function, each with its
+/// place.
+pub(crate) fn dead_tests(functions: &BTreeSet<String>, file: &str, text: &str) -> Vec<String> {
+    let is_dead = |name: &str| {
+        let name = name.rsplit("::").next().unwrap_or(name);
+        let is_test = name.contains('_') && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        is_test && !functions.contains(name)
+    };
+    places(file, text, |line| {
+        let column = line.trim_end().strip_suffix('|').and_then(|row| row.rsplit('|').next());
+        column.is_some_and(|column| column.split('`').skip(1).step_by(2).any(is_dead))
+    })
+}
+
+/// Names of the functions of a source.
+pub(crate) fn functions(source: &str) -> impl Iterator<Item = String> {
+    let names = source.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next());
+    names.map(str::to_owned)
 }
 
 /// Lines of Markdown prose and of Rust comments beyond [`COLUMNS`]. Tables, code, addresses and
@@ -171,6 +191,13 @@ mod tests {
         let text = "`docs/gone.md`\n`docs/glossary.md` `wire/src/NAME.rs` `docs/a b.md` `json/zstd`\n";
         assert_eq!(dead_paths(&root, "docs/a.md", text), ["docs/a.md:1: `docs/gone.md`"]);
         assert_eq!(dead_paths(&root, "wire/a.md", text), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_test_that_is_nowhere_is_found() {
+        let found: BTreeSet<String> = functions("fn it_works() {}\nasync fn is_of<T>(one: T) {}").collect();
+        let text = "| a | it `it_works`, `a::is_of` |\n| a | it `is_gone`, `NAME run` |\n`not_told`\n";
+        assert_eq!(dead_tests(&found, "a.md", text), ["a.md:2: | a | it `is_gone`, `NAME run` |"]);
     }
 
     #[test]
