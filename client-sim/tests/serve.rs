@@ -249,6 +249,25 @@ fn a_relay_that_is_lost_or_stopped_before_the_start_leaves_no_part() {
 }
 
 #[test]
+fn a_relay_whose_agent_falls_silent_stops_amid_the_plan() {
+    let (folder, address) = (TempDir::new().unwrap(), free());
+    let (mut server, mut players) = prepared(&folder, &address, &[]);
+    let start = start_at();
+    server.say(&start);
+    players.iter_mut().for_each(|player| player.say(&start));
+    server.say("on\n");
+    let silent = Instant::now();
+    let (code, text) = server.end();
+    assert!(silent.elapsed() <= Duration::from_secs(2), "{:?}", silent.elapsed());
+    assert_eq!(code, Some(0), "{text}");
+    for player in players {
+        let (code, text) = player.end();
+        assert_eq!(code, Some(5), "{text}");
+    }
+    TcpListener::bind(&address).expect("nobody listens there any more");
+}
+
+#[test]
 fn a_served_relay_needs_a_seed_a_record_and_no_other_relay() {
     let serve = ["--scenario", "note-stream", "--serve", "127.0.0.1:1"];
     let cases: [(&[&str], &str); 5] = [
