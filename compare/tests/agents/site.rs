@@ -1,6 +1,7 @@
 //! A NATS server and a relay of a test's own, and the processes of its runs.
 
 use std::{
+    ffi::{OsStr, OsString},
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
@@ -105,6 +106,16 @@ pub(crate) fn relay() -> (Process, String) {
 
 pub(crate) fn compare() -> Command {
     Command::new(env!("CARGO_BIN_EXE_compare"))
+}
+
+/// The same run with another value of a flag.
+pub(crate) fn but(run: &Command, flag: &str, value: &OsStr) -> Command {
+    let mut words: Vec<OsString> = run.get_args().map(OsStr::to_owned).collect();
+    let place = words.iter().position(|word| word == flag).expect("a flag of the run");
+    value.clone_into(&mut words[place + 1]);
+    let mut command = compare();
+    command.args(words).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
 }
 
 impl Site {
