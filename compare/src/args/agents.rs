@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use agents::{RunId, nats::Server};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::{
@@ -146,7 +146,8 @@ pub(crate) struct AgentFlags {
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=MOST_AGENTS))]
     pub(crate) of: u16,
     /// Play only against these relays (ws://HOST:PORT or wss://HOST), whatever a run asks for
-    #[arg(long, value_name = "WS_URL", required_unless_present = "relay_listen", num_args = 1..)]
+    /// [default: ws://127.0.0.1:7777, with a NATS server on loopback]
+    #[arg(long, value_name = "WS_URL", num_args = 1..)]
     pub(crate) allow_target: Vec<String>,
     /// Refuse blocks of which all agents together would publish more events in any second, and
     /// those that publish in a closed loop; bounds what is due by plan, not what agent 0 stores
@@ -183,5 +184,55 @@ impl AgentFlags {
         let place = RelayPlace { listen, url: self.relay_url.clone() };
         place.check()?;
         Ok(Some(place))
+    }
+
+    /// The relays that this agent plays against; none for one that starts them.
+    ///
+    /// # Errors
+    /// When nothing says which.
+    pub(crate) fn targets(&self) -> Result<Vec<String>> {
+        if self.relay_listen.is_some() || !self.allow_target.is_empty() {
+            return Ok(self.allow_target.clone());
+        }
+        ensure!(
+            self.place.server().is_loopback(),
+            "an agent plays only against relays that its own command line names: add --allow-target ws://HOST:PORT, \
+             the relay of the run"
+        );
+        Ok(vec![format!("ws://{RELAY}")])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Agent {
+        #[command(flatten)]
+        flags: AgentFlags,
+    }
+
+    fn targets(nats: &str, flags: &[&str]) -> Result<Vec<String>> {
+        let words = ["agent", "--of", "4", "--nats", nats];
+        Agent::parse_from(words.iter().chain(flags)).flags.targets()
+    }
+
+    #[test]
+    fn an_agent_plays_against_the_relay_of_its_own_machine_unless_it_is_told_another() {
+        let index = ["--index", "0"];
+        for own in ["nats://127.0.0.1:4222", "nats://localhost:4222", "tls://[::1]:4222"] {
+            assert_eq!(targets(own, &index).unwrap(), ["ws://127.0.0.1:7777"], "{own}");
+        }
+        let other = "nats://192.0.2.1:4222";
+        let error = targets(other, &index).unwrap_err().to_string();
+        assert!(error.contains("--allow-target ws://HOST:PORT"), "{error}");
+        let named = ["--index", "0", "--allow-target", "wss://relay.example"];
+        for nats in ["nats://127.0.0.1:4222", other] {
+            assert_eq!(targets(nats, &named).unwrap(), ["wss://relay.example"]);
+            assert_eq!(targets(nats, &["--relay-listen", "127.0.0.1:1"]).unwrap(), [""; 0], "it plays not");
+        }
     }
 }

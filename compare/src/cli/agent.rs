@@ -33,8 +33,9 @@ const EVENTS_BYTES: u64 = 4 * CORPUS_FILE_BYTES;
 
 /// Attends a run until it ends.
 pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
-    let place = match flags.relay_place() {
-        Ok(place) => place,
+    let checked = flags.relay_place().and_then(|place| Ok((place, flags.targets()?)));
+    let (place, targets) = match checked {
+        Ok(checked) => checked,
         Err(error) => {
             let _ = writeln!(io::stderr(), "error: {error}");
             return Ok(Exit::Usage);
@@ -54,7 +55,7 @@ pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
         drop(corpus);
         let (player, policy) = match &place {
             Some(place) => (place.player(file.as_deref())?, relay_agent::policy(identity)),
-            None => (player(flags, file.as_deref())?, policy(flags, identity)),
+            None => (player(flags, file.as_deref())?, policy(flags, targets, identity)),
         };
         let (server, run, of) = (flags.place.server(), flags.place.run.clone(), flags.of);
         let attendance = Attendance { server, run, index, of, policy };
@@ -109,9 +110,8 @@ fn player(flags: &AgentFlags, corpus: Option<&Path>) -> Result<Process> {
     Ok(Process { program: env::current_exe().context("cannot find this program's own file")?, arguments })
 }
 
-fn policy(flags: &AgentFlags, identity: Identity) -> Policy {
-    let (targets, max_rate_per_s) = (flags.allow_target.clone(), flags.max_rate);
-    Policy { targets, max_rate_per_s, starts_relays: false, identity }
+fn policy(flags: &AgentFlags, targets: Vec<String>, identity: Identity) -> Policy {
+    Policy { targets, max_rate_per_s: flags.max_rate, starts_relays: false, identity }
 }
 
 /// Opens the run of `compare run --nats` and waits for its agents; `None` without. Of a relay that
