@@ -4,7 +4,7 @@ use std::{fs, io::Read, net::TcpListener, time::Duration};
 
 use serde_json::Value;
 
-use crate::site::{Process, compare, free, said, site};
+use crate::site::{Process, but, compare, free, said, site, site_of, write_mixed};
 
 /// The relay that listens there.
 fn relay_at(address: &str) -> nix::unistd::Pid {
@@ -62,20 +62,22 @@ fn without_a_relay_the_coordinator_starts_one_for_each_block_over_nats() {
 
 #[test]
 #[ignore = "needs nats-server"]
-fn an_agent_starts_the_relay_on_a_machine_of_its_own_over_nats() {
-    let (site, address) = (site(), free());
+fn an_agent_on_a_machine_of_its_own_starts_the_relay_of_a_day_of_many_kinds_over_nats() {
+    let (site, address) = (site_of(write_mixed), free());
     let (_, port) = address.rsplit_once(':').unwrap();
     // Another name for the address, as where it is behind a service.
     let url = format!("ws://localhost:{port}");
-    let mut agents = [
-        site.attend(2, &["--relay-listen", &address, "--relay-url", &url]),
-        site.player(0, 2, &["--allow-target", &url]),
-        site.player(1, 2, &["--allow-target", &url]),
-    ];
-    let output = site.run_with(2, 1, &["--relay-agents", "1"]).output().unwrap();
+    let player = |index| site.player(index, 3, &["--allow-target", &url]);
+    let host = site.attend(3, &["--relay-listen", &address, "--relay-url", &url]);
+    let mut agents = [host, player(0), player(1), player(2)];
+    let mut run = but(&site.run_with(3, 1, &["--relay-agents", "1"]), "--scenario", "mixed-day".as_ref());
+    let output = run.output().unwrap();
     assert!(matches!(output.status.code(), Some(0 | 3)), "{:?}: {}", output.status, said(&output));
     for (cell, record) in site.records() {
-        assert_eq!((record.agents.len(), record.counts.balanced()), (2, Ok(())), "{cell:#}");
+        assert_eq!((record.agents.len(), record.counts.balanced()), (3, Ok(())), "{cell:#}");
+        let counts = record.counts;
+        assert_eq!((counts.rejected, counts.requests_failed, counts.timed_out), (0, 0, 0), "{cell:#}");
+        assert!(counts.acked > 20 && counts.deliveries > 0 && counts.requests_completed > 0, "{counts:?}");
         assert!(record.relay_cpu.is_some_and(|cpu| cpu.total_ns > 0) && record.relay.unwrap().own);
     }
     for agent in &mut agents {

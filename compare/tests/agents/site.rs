@@ -1,6 +1,7 @@
 //! A NATS server and a relay of a test's own, and the processes of its runs.
 
 use std::{
+    collections::BTreeMap,
     ffi::{OsStr, OsString},
     fs,
     io::{BufRead, BufReader, Read, Write},
@@ -11,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use codecs::KindClass;
 use corpus::Corpus;
 use measure::RunRecord;
 use serde_json::Value;
@@ -52,9 +54,14 @@ pub(crate) struct Site {
 /// A site whose processes play a few notes: a player of a debug build reads the bundled events, and
 /// tries them in every format, for longer than its block lasts.
 pub(crate) fn site() -> Site {
+    site_of(write_notes)
+}
+
+/// The same with other events.
+pub(crate) fn site_of(write: fn(&Path)) -> Site {
     let mut site = site_of_bundled_events();
     let file = site.folder.path().join("few.jsonl.gz");
-    write_notes(&file);
+    write(&file);
     site.events = Some(file);
     site
 }
@@ -64,6 +71,18 @@ pub(crate) fn write_notes(file: &Path) {
     let mut events = Corpus::bundled().events;
     events.retain(|event| event.kind == 1);
     events.truncate(400);
+    corpus::write(file, &events).unwrap();
+}
+
+/// Writes 25 bundled events of each kind that relays keep.
+pub(crate) fn write_mixed(file: &Path) {
+    let mut events = Corpus::bundled().events;
+    let mut kinds: BTreeMap<u16, u32> = BTreeMap::new();
+    events.retain(|event| {
+        let count = kinds.entry(event.kind).or_default();
+        *count += 1;
+        *count <= 25 && event.class() != KindClass::Ephemeral
+    });
     corpus::write(file, &events).unwrap();
 }
 
