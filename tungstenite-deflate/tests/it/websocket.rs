@@ -268,6 +268,8 @@ async fn an_answer_to_a_ping_never_comes_into_a_message() {
             }
         }
         server.flush().await.unwrap();
+        // Behind the last Pong, so that somebody reads it.
+        server.send(Message::text(sample(MESSAGES))).await.unwrap();
     };
     let ping = async {
         for n in 0..MESSAGES / 2 {
@@ -276,7 +278,7 @@ async fn an_answer_to_a_ping_never_comes_into_a_message() {
     };
     let read = async {
         let mut texts = 0;
-        while texts < MESSAGES {
+        while texts <= MESSAGES {
             match messages.next().await.unwrap().unwrap() {
                 Message::Text(text) => {
                     assert_eq!(text, sample(texts));
