@@ -62,15 +62,7 @@ pub fn decode_array<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
 /// anything else.
 #[inline]
 pub(crate) fn decode_to<const N: usize>(text: &[u8], bytes: &mut [u8; N]) -> bool {
-    if text.len() != 2 * N {
-        return false;
-    }
-    if !N.is_multiple_of(32) {
-        return decode_lower(text, bytes);
-    }
-    let (parts, _) = bytes.as_chunks_mut::<32>();
-    let (digits, _) = text.as_chunks::<64>();
-    parts.iter_mut().zip(digits).all(|(part, digits)| pack_key(digits).map(|key| *part = key).is_some())
+    text.len() == 2 * N && decode_lower(text, bytes)
 }
 
 /// Reads lowercase hex of any even length.
@@ -185,8 +177,6 @@ mod tests {
         for len in 0..bytes.len() {
             let text = encode(&bytes[len..]);
             assert_eq!(decode(text.as_bytes()).as_deref(), Some(&bytes[len..]));
-            let array = decode_array::<64>(text.as_bytes());
-            assert_eq!(array.as_ref().map(|array| &array[..]), bytes[len..].get(..64).filter(|_| len == 192));
             assert_eq!(is_compactable(&text, 8), text.len() >= 8, "{text}");
             let mut out = b"before".to_vec();
             encode_into(&bytes[len..], &mut out);
@@ -204,12 +194,6 @@ mod tests {
                     text[place] = byte;
                     let is_digit = matches!(byte, b'0'..=b'9' | b'a'..=b'f');
                     assert_eq!(decode(&text).is_some(), is_digit, "{byte:#x} at {place} of {len}");
-                    let is_read = match len {
-                        64 => decode_array::<32>(&text).is_some(),
-                        128 => decode_array::<64>(&text).is_some(),
-                        _ => is_digit,
-                    };
-                    assert_eq!(is_read, is_digit, "{byte:#x} at {place} of {len}");
                     if let Ok(text) = str::from_utf8(&text) {
                         assert_eq!(is_compactable(text, 2), is_digit, "{byte:#x} at {place} of {len}");
                     }
