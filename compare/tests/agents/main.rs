@@ -136,7 +136,7 @@ fn records_of_a_matrix_are_merged_by_a_coordinator_that_listens_nowhere_over_nat
 fn an_agent_refuses_what_its_command_line_does_not_allow_over_nats() {
     let site = site();
     // A population that does not keep to --rates, beside one that does.
-    let bursts = "[[publish]]\nconnections = 5\narrival = { shape = \"burst\", period_ms = 1000 }\n";
+    let bursts = "[[publish]]\nconnections = 5\narrival = { shape = \"burst\", period_ms = 200 }\n";
     let stream = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/note-stream.toml");
     let file = site.folder.path().join("bursts.toml");
     fs::write(&file, fs::read_to_string(stream).unwrap() + bursts).unwrap();
