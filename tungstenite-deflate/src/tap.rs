@@ -47,7 +47,8 @@ pub(crate) struct Tap<S> {
     /// Data frames that tungstenite does not know of.
     pub(crate) frames: Frames,
     /// The byte stream did not take all that tungstenite had, which may have ended inside a frame.
-    in_frame: bool,
+    /// No data frame is added then, so that none is overtaken by a Close behind the rest.
+    pub(crate) in_frame: bool,
 }
 
 /// The most that is read at once, and that a connection may hold ahead.

@@ -147,7 +147,8 @@ where
     }
 
     /// `Sink::start_send` for a payload in bytes: compressed if agreed, sent with the next flush.
-    /// The sink must be ready. `opcode` is `Text`, for UTF-8, or `Binary`.
+    /// The sink must be ready. `opcode` is `Text`, for UTF-8, or `Binary`. Readiness alone bounds
+    /// what a server holds of data: tungstenite's `max_write_buffer_size` counts its control frames.
     ///
     /// # Errors
     /// What tungstenite says. After an error the connection is unusable.
@@ -255,7 +256,6 @@ where
         Ok(poll_fn(|cx| Pin::new(&mut self.inner).poll_flush(cx)).await?)
     }
 
-    /// Compressed or not, a payload takes the same way.
     fn start(&mut self, opcode: Data, payload: Bytes, spliced: Option<Spliced<'_>>) -> Result<(), Error> {
         assert!(is_message(opcode), "a message is text or binary");
         let (rsv1, payload) = match &mut self.deflate {
@@ -340,7 +340,8 @@ where
 
     fn poll_ready(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let this = self.get_mut();
-        if this.inner.get_ref().frames.are_due(this.write_buffer_bytes) {
+        let tap = this.inner.get_ref();
+        if tap.in_frame || tap.frames.are_due(this.write_buffer_bytes) {
             ready!(Pin::new(&mut this.inner).poll_flush(cx))?;
         }
         Pin::new(&mut this.inner).poll_ready(cx).map_err(Error::from)

@@ -292,6 +292,29 @@ async fn an_answer_to_a_ping_never_comes_into_a_message() {
 }
 
 #[tokio::test]
+async fn a_message_is_not_overtaken_by_the_close_behind_it() {
+    let (near, far) = duplex(7); // the Pong does not fit
+    let config = WebSocketConfig::default();
+    let (client, server) = tokio::join!(connect("ws://test/", near, None, config), accept(far, &[], config));
+    let (mut client, mut server) = (client.unwrap().0, server.unwrap());
+    let ping = client.send(Message::Ping(vec![0; 20].into()));
+    let (_, heard) = tokio::join!(ping, server.next());
+    assert!(heard.unwrap().unwrap().is_ping());
+    assert!(futures::poll!(server.next()).is_pending(), "a part of the Pong is written");
+    let end = async {
+        server.feed(Message::text("the last answer")).await.unwrap();
+        server.close(None).await;
+    };
+    let read = async {
+        assert!(client.next().await.unwrap().unwrap().is_pong());
+        assert_eq!(client.next().await.unwrap().unwrap(), Message::text("the last answer"));
+        assert!(client.next().await.unwrap().unwrap().is_close());
+        while client.next().await.is_some() {}
+    };
+    tokio::join!(end, read);
+}
+
+#[tokio::test]
 async fn messages_and_frames_of_the_caller_keep_their_order() {
     let (mut client, mut server) = pair(None, &[]).await;
     let frame = Frame::message(&b"own"[..], OpCode::Data(Data::Text), true);
