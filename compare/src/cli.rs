@@ -286,12 +286,12 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
             let _ = writeln!(io::stderr(), "{line}");
         }
     };
-    if flags.is_longer(seconds) {
-        note(&format!("Blocks of {seconds} s, so that each holds five bursts"));
-    }
     if let Some(reason) = links::size(flags.seconds, &mut config, &mut cells, known, note)? {
         let _ = writeln!(io::stderr(), "error: {reason}");
         return Ok(Exit::NotPossible);
+    }
+    if flags.is_longer(seconds) && config.seconds == seconds {
+        note(&format!("Blocks of {seconds} s, so that each holds five bursts"));
     }
     let selftest = selftest_for(flags, known)?;
     if !is_of_this_commit(flags, selftest.as_ref(), git.as_ref()) {

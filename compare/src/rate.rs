@@ -48,7 +48,7 @@ impl ChosenRate {
         let ChosenRate { scenario, rate_per_s, weakest, capacity_per_s, .. } = self;
         let why = match self.utilisation_max.map(|share| share * 100.0) {
             Some(most) => format!(
-                "which each cell keeps with {most:.0} % of its cores, {weakest} up to {capacity_per_s}/s"
+                "which each cell keeps with at most {most:.0} % of its cores, {weakest} up to {capacity_per_s}/s"
             ),
             None => format!("60 % of what {weakest} sustains ({capacity_per_s}/s) with 90 % of its cores"),
         };
