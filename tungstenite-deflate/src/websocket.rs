@@ -148,7 +148,7 @@ where
 
     /// `Sink::start_send` for a payload in bytes: compressed if agreed, sent with the next flush.
     /// The sink must be ready. `opcode` is `Text`, for UTF-8, or `Binary`. Readiness alone bounds
-    /// what a server holds of data: tungstenite's `max_write_buffer_size` counts its control frames.
+    /// what a server holds of data: tungstenite's `max_write_buffer_size` is for control frames.
     ///
     /// # Errors
     /// What tungstenite says. After an error the connection is unusable.

@@ -424,9 +424,9 @@ fn frame_type(opcode: Opcode) -> Data {
 const MAX_REASON_BYTES: usize = 123;
 
 fn websocket_config(limits: &WireLimits, max_outgoing_bytes: usize) -> WebSocketConfig {
-    // Feeding waits while the buffer is blocked, so a client's holds its unwritten rest, one message
-    // and Pongs. A relay's holds Pongs, beside as much data that waits outside of tungstenite. A peer
-    // that pings and never reads meets this bound.
+    // Feeding waits while the buffer is blocked, so a client's holds its unwritten rest, one
+    // message and Pongs. A relay's holds Pongs, beside as much data that waits outside of
+    // tungstenite. A peer that pings and never reads meets this bound.
     let max_write_buffer_bytes =
         limits.write_buffer_bytes.saturating_add(max_outgoing_bytes.saturating_mul(2)).saturating_add(4096);
     WebSocketConfig::default()
