@@ -19,10 +19,14 @@ use crate::{
     precision,
     progress::Progress,
     rate, report,
-    result::{Config, MAX_ROUNDS, PlannedRounds, Probe, ResultFile, with_further},
+    result::{Config, MAX_ROUNDS, PlannedRounds, Probe, ResultFile},
     run::{self, Interrupt, Outcome, Request},
     search,
 };
+
+/// From the seed of the counted rounds to the pilot's: more than there are counted blocks, of which
+/// each has a seed of its own where the relay stays.
+const SEEDS_BEFORE_PILOT: u64 = 1 << 32;
 
 /// Runs the pilot of `--rates auto` for each scenario and sets the rate of its cells; false after
 /// an interruption.
@@ -107,7 +111,7 @@ pub(super) fn pilot(
     max_time: Option<Duration>,
 ) -> Result<Pilot> {
     // Other draws than those of the counted rounds.
-    let seed = header.config.seed.wrapping_add(u64::from(with_further(MAX_ROUNDS)));
+    let seed = pilot_seed(header.config.seed);
     let config = Config { rounds: precision::PILOT_ROUNDS, seed, ..header.config.clone() };
     place.tell(&format!("Pilot of {} rounds, which are not counted:", config.rounds));
     let began = Instant::now();
@@ -131,6 +135,10 @@ pub(super) fn pilot(
     })
 }
 
+fn pilot_seed(seed: u64) -> u64 {
+    seed.wrapping_add(SEEDS_BEFORE_PILOT)
+}
+
 /// Runs the blocks of a plan until Ctrl-C or SIGTERM.
 pub(super) fn run_until_signal(request: &Request<'_>, progress: &mut Progress) -> Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -138,4 +146,19 @@ pub(super) fn run_until_signal(request: &Request<'_>, progress: &mut Progress) -
         let mut interrupt = Interrupt::listen()?;
         run::run(request, progress, interrupt.wait()).await
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{plan::round_seed, result::with_further};
+
+    #[test]
+    fn no_counted_block_has_a_seed_of_the_pilot() {
+        // Where the relay stays, each block takes a seed.
+        let after = |seed, rounds: u32| round_seed(seed, rounds as usize * 1_000);
+        let counted = 7..=after(7, with_further(MAX_ROUNDS));
+        let pilot = pilot_seed(7);
+        assert!(!counted.contains(&pilot) && !counted.contains(&after(pilot, precision::PILOT_ROUNDS)));
+    }
 }
