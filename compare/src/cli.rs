@@ -348,7 +348,11 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
             (plan, outcome)
         }
         Pilot::Refused(reason) => {
-            let _ = fs::remove_dir(&running).and_then(|()| fs::remove_dir(&folder));
+            // Agents' records of the pilot stay.
+            if fs::remove_dir(&running).and_then(|()| fs::remove_dir(&folder)).is_err() {
+                let _ = writeln!(io::stderr(), "records of the pilot: {}", running.display());
+            }
+            agent::dismiss(agents);
             let _ = writeln!(io::stderr(), "error: {reason}");
             return Ok(Exit::Usage);
         }

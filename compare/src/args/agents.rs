@@ -76,7 +76,7 @@ pub(crate) struct OverAgents {
     #[arg(long, default_value = "run", value_name = "ID")]
     pub(crate) run: RunId,
     /// Keep the agents' own records of every block, of which the result has the sums, in the
-    /// result's folder `running`
+    /// result's folder `running`, those of a pilot in `running/pilot`
     #[arg(long, requires = "nats")]
     pub(crate) keep_agent_records: bool,
     /// File of credentials for the NATS server

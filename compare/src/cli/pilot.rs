@@ -2,7 +2,7 @@
 //! (`--precision`) and their rate (`--rates auto`).
 
 use std::{
-    env,
+    env, fs,
     io::{self, Write},
     path::Path,
     time::{Duration, Instant},
@@ -114,9 +114,15 @@ pub(super) fn pilot(
     let seed = pilot_seed(header.config.seed);
     let config = Config { rounds: precision::PILOT_ROUNDS, seed, ..header.config.clone() };
     place.tell(&format!("Pilot of {} rounds, which are not counted:", config.rounds));
+    // Apart from records of the counted rounds, whose files have the same names.
+    let running = place.running.join("pilot");
+    fs::create_dir(&running).with_context(|| format!("cannot make {}", running.display()))?;
+    let apart = Place { running: &running, ..*place };
     let began = Instant::now();
-    let (plan, mut outcome) = place.measure(&config, Plan::new(place.cells, config.rounds, config.seed))?;
+    let (plan, mut outcome) = apart.measure(&config, Plan::new(place.cells, config.rounds, config.seed))?;
     let round = began.elapsed() / config.rounds;
+    // Stays where agents' records do.
+    let _ = fs::remove_dir(&running);
     if outcome.stopped.is_some() {
         outcome.status = Status::Incomplete { reason: "it ended in the pilot of --precision".to_owned() };
         return Ok(Pilot::Stopped(plan, outcome));
