@@ -6,6 +6,7 @@ mod at_once;
 mod events;
 mod foreign;
 mod losses;
+mod precision;
 mod relay;
 mod site;
 mod watching;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
@@ -129,11 +129,16 @@ pub(crate) fn compare() -> Command {
 
 /// The same run with another value of a flag.
 pub(crate) fn but(run: &Command, flag: &str, value: &OsStr) -> Command {
-    let mut words: Vec<OsString> = run.get_args().map(OsStr::to_owned).collect();
-    let place = words.iter().position(|word| word == flag).expect("a flag of the run");
-    value.clone_into(&mut words[place + 1]);
+    instead(run, flag, 2, &[flag.as_ref(), value])
+}
+
+/// The same run with other words in place of so many from a flag on.
+pub(crate) fn instead(run: &Command, flag: &str, count: usize, others: &[&OsStr]) -> Command {
+    let mut words: Vec<&OsStr> = run.get_args().collect();
+    let place = words.iter().position(|word| *word == flag).expect("a flag of the run");
+    let behind = words.split_off(place);
     let mut command = compare();
-    command.args(words).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.args(words).args(others).args(&behind[count..]).stdout(Stdio::null()).stderr(Stdio::piped());
     command
 }
 
