@@ -212,7 +212,14 @@ fn selftest_for(flags: &Run, known: &Known) -> Result<Option<SelfTest>> {
 }
 
 fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<Exit> {
-    let (before, after) = (ResultFile::read(before)?, ResultFile::read(after)?);
+    let read = |dir: &Path| {
+        let result = ResultFile::read(dir)?;
+        if let Some(reason) = result.incomplete() {
+            let _ = writeln!(io::stderr(), "warning: {} is incomplete: {reason}", dir.display());
+        }
+        anyhow::Ok(result)
+    };
+    let (before, after) = (read(before)?, read(after)?);
     let unlike = report::unlike(&before, &after);
     if !unlike.is_empty() {
         let _ = writeln!(io::stderr(), "not comparable: {}", unlike.join("; "));
@@ -446,7 +453,10 @@ fn write_reports(result: &ResultFile, folder: &Path) -> Result<Derived> {
     write("summary.md", report::summary(result))?;
     write("report.html", report::html(result)?)?;
     report::write_percentiles(result, folder)?;
-    report::write_pictures(result, folder)?;
+    // A picture by itself would look whole.
+    if result.incomplete().is_none() {
+        report::write_pictures(result, folder)?;
+    }
     let derived = Derived::of(result);
     derived.write(folder)?;
     Ok(derived)

@@ -256,13 +256,14 @@ pub(crate) fn terminal(found: &BreakEven) -> String {
     format!("{of_times}\n{}\n{of_ratios}\n{}", times(found).text(), ratios(found).text())
 }
 
-/// The section of the summary.
-pub(crate) fn markdown(found: &BreakEven) -> String {
+/// The section of the summary. `has_picture` says that [`PICTURE`] stands beside it.
+pub(crate) fn markdown(found: &BreakEven, has_picture: bool) -> String {
     let mut text = String::from("\n");
     for finding in findings(found).into_iter().chain(remark(found)) {
         text.push_str(&format!("- {finding}\n"));
     }
-    if found.cells.iter().flat_map(|cell| &cell.blocks).any(|block| block.time_ns_p50.is_some()) {
+    let mut blocks = found.cells.iter().flat_map(|cell| &cell.blocks);
+    if has_picture && blocks.any(|block| block.time_ns_p50.is_some()) {
         text.push_str(&format!("\n![Time against bandwidth]({PICTURE})\n"));
     }
     let [of_times, of_ratios] = captions(found);

@@ -29,7 +29,7 @@ use crate::{
 pub const DERIVED_FILE: &str = "derived.json";
 
 /// The layout of [`Derived`]. An added field raises the second number, any other change the first.
-pub const DERIVED_SCHEMA_VERSION: &str = "1.4";
+pub const DERIVED_SCHEMA_VERSION: &str = "1.5";
 
 /// What follows from a result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -42,6 +42,9 @@ pub struct Derived {
     pub command: Vec<String>,
     /// When the result was begun.
     pub started_utc: String,
+    /// Why the schedule was not played to its end; absent when it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<String>,
     /// Each cell in numbers, in the order of every table.
     pub cells: Vec<CellFigures>,
     /// Each cell against its reference.
@@ -98,6 +101,7 @@ impl Derived {
             tool: Tool { name: "compare".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
             command: result.command.clone(),
             started_utc: result.started_utc.clone(),
+            incomplete: result.incomplete().map(str::to_owned),
             cells: loads.iter().flat_map(cells).collect(),
             comparisons: comparisons(result),
             slos: slos(result, &loads),

@@ -10,6 +10,7 @@ use crate::result::{ResultFile, Role};
 /// say nothing from one day to the next.
 pub fn github_action_benchmark(result: &ResultFile) -> Value {
     let mut entries = Vec::new();
+    let incomplete = result.incomplete().map_or_else(String::new, |reason| format!(", incomplete: {reason}"));
     for load in views(result) {
         let comparisons = load.comparisons();
         for view in load.cells.iter().filter(|view| view.cell.role == Role::Cell) {
@@ -23,7 +24,7 @@ pub fn github_action_benchmark(result: &ResultFile) -> Value {
                     "name": format!("{}: {} of {}", load.name(), metric.short(), view.cell.id),
                     "unit": format!("× {}", found.reference),
                     "value": found.ratio,
-                    "extra": format!("{}, {} rounds of {} s, {}", found.verdict, found.rounds, result.config.seconds, result.started_utc),
+                    "extra": format!("{}, {} rounds of {} s, {}{incomplete}", found.verdict, found.rounds, result.config.seconds, result.started_utc),
                 });
                 if let Some((low, high)) = found.interval {
                     entry["range"] = json!(format!("{low:.3} to {high:.3}"));

@@ -33,8 +33,12 @@ const MOST_ROWS: usize = 6;
 /// document names it.
 ///
 /// # Errors
-/// When the document has no table of this result, or one that names what the result does not have.
+/// When the result is incomplete, which no table says; when the document has no table of it, or one
+/// that names what it does not have.
 pub fn refreshed(document: &str, folder: &Path, result: &ResultFile) -> Result<String> {
+    if let Some(reason) = result.incomplete() {
+        bail!("{} is incomplete, and a table would look whole: {reason}", folder.display());
+    }
     let (mut text, mut rest, mut tables) = (String::new(), document, 0);
     while let Some((before, behind)) = rest.split_once(BEGIN) {
         let (asked, behind) =

@@ -41,7 +41,7 @@ pub fn summary(result: &ResultFile) -> String {
         text.push_str(&limits::markdown(search));
     }
     if let Some(found) = &result.break_even {
-        text.push_str(&break_even::markdown(found));
+        text.push_str(&break_even::markdown(found, result.incomplete().is_none()));
     }
     if let Some(found) = &result.browser {
         text.push_str(&browser::markdown(found));
@@ -316,7 +316,7 @@ pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Strin
     if result.config.profile == Profile::Quick.name() {
         warnings.push("Quick profile: not for decisions.".to_owned());
     }
-    if let Status::Incomplete { reason } = &result.status {
+    if let Some(reason) = result.incomplete() {
         warnings.push(format!("Incomplete: {reason}. What was measured until then is below."));
     }
     if !result.host.optimised {
@@ -435,9 +435,10 @@ pub(crate) fn headline(result: &ResultFile) -> String {
     let counts = records().fold(Counts::default(), |sum, record| sum + record.counts);
     let off = records().filter(|record| record.counts.balanced().is_err()).count();
     let whole = |count: u64| number::grouped(&count.to_string());
+    let every = if failed > 0 { "every block with a record" } else { "every block" };
     text.push_str(&match off {
         0 => format!(
-            ". The ledger balances in every block: {} of {} deliveries arrived once and unaltered, {} of {} publishes \
+            ". The ledger balances in {every}: {} of {} deliveries arrived once and unaltered, {} of {} publishes \
              were acknowledged.",
             whole(counts.deliveries),
             whole(counts.deliveries_expected),

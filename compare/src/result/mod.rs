@@ -237,6 +237,14 @@ impl ResultFile {
         Ok(result)
     }
 
+    /// Why the schedule was not played to its end; `None` when it was.
+    pub fn incomplete(&self) -> Option<&str> {
+        match &self.status {
+            Status::Complete => None,
+            Status::Incomplete { reason } => Some(reason),
+        }
+    }
+
     /// Writes the result into its folder.
     ///
     /// # Errors

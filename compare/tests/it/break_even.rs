@@ -237,4 +237,8 @@ fn the_result_is_read_back_with_its_picture_and_its_page() {
     let page = report::html(&result).unwrap();
     assert!(page.contains("class=\"picture\"") && page.contains("<h2>Break-even bandwidths</h2>"));
     assert!(report::summary(&result).contains("](time-against-bandwidth.svg)"));
+    // An incomplete result has no picture beside it.
+    let status = Status::Incomplete { reason: "interrupted".to_owned() };
+    let interrupted = ResultFile { status, ..result };
+    assert!(!report::summary(&interrupted).contains(".svg"));
 }

@@ -423,6 +423,31 @@ fn an_export_has_a_ratio_with_its_range_for_each_cost_of_each_cell() {
 }
 
 #[test]
+fn nothing_made_of_an_incomplete_result_looks_whole() {
+    let mut result = result("standard", 12, &CELLS, measured);
+    assert_eq!(Derived::of(&result).incomplete, None);
+    let reason = "agent 1 was lost";
+    result.status = Status::Incomplete { reason: reason.to_owned() };
+    result.cells[3].blocks[11].record = None;
+    for text in [report::summary(&result), report::html(&result).unwrap(), report::terminal(&result, false)] {
+        // Folded on a terminal.
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(&format!("Incomplete: {reason}.")), "{text}");
+        assert!(text.contains("The ledger balances in every block with a record: "), "{text}");
+    }
+    assert_eq!(Derived::of(&result).incomplete.as_deref(), Some(reason));
+    let entries = report::github_action_benchmark(&result);
+    let entries = entries.as_array().unwrap();
+    let marked = |entry: &serde_json::Value| {
+        entry["extra"].as_str().unwrap().ends_with(&format!(", incomplete: {reason}"))
+    };
+    assert!(!entries.is_empty() && entries.iter().all(marked), "{entries:?}");
+    let document = "<!-- table: results/x json+none -->\nold\n<!-- end of table -->\n";
+    let refused = report::refreshed(document, Path::new("results/x"), &result).unwrap_err().to_string();
+    assert!(refused.starts_with("results/x is incomplete, ") && refused.ends_with(reason), "{refused}");
+}
+
+#[test]
 fn a_failed_test_of_the_instrument_stands_before_every_number() {
     let mut result = result("standard", 12, &CELLS, measured);
     assert!(report::summary(&result).contains("Not tested for this result"));
