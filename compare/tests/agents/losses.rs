@@ -2,10 +2,16 @@
 //! agents.
 
 use std::{
-    fs, thread,
+    ffi::OsStr,
+    fs,
+    io::Read,
+    path::Path,
+    process::Stdio,
+    thread,
     time::{Duration, Instant},
 };
 
+use compare::ResultFile;
 use corpus::Corpus;
 use measure::{RunRecord, Status};
 use nix::{
@@ -14,7 +20,7 @@ use nix::{
 };
 use serde_json::Value;
 
-use crate::site::{Process, said, site, site_of_bundled_events};
+use crate::site::{Process, Site, compare, instead, said, site, site_of_bundled_events};
 
 #[test]
 #[ignore = "needs nats-server"]
@@ -36,6 +42,86 @@ fn a_lost_agent_ends_the_run_and_keeps_what_the_others_have_over_nats() {
     assert_eq!(record["status"]["state"], "incomplete");
     assert_eq!(record["corpus"]["sha256"], Corpus::bundled().fingerprint.to_string());
     assert_eq!(second.end(Duration::from_secs(1)), None, "killed");
+}
+
+/// Kills an agent in the second block of a run. Returns its site, and the table that the run shows.
+fn loses_an_agent_in_its_second_block(rounds: &[&str]) -> (Site, String) {
+    let site = site();
+    let (mut first, mut second) = (site.agent(0, 2, &[]), site.agent(1, 2, &[]));
+    let rounds: Vec<&OsStr> = rounds.iter().map(OsStr::new).collect();
+    let mut run = instead(&site.run(2, 2), "--rounds", 2, &rounds);
+    let mut run = Process(run.arg("--keep-agent-records").stdout(Stdio::piped()).spawn().unwrap());
+    // Of the first block, then of the second: each waits for its start as armed, for longer than a
+    // look at the state takes.
+    for state in ["running", "armed", "running"] {
+        site.reaches(state);
+    }
+    second.0.kill().unwrap();
+    assert_eq!(first.end(Duration::from_millis(2_500)), Some(5));
+    assert_eq!(run.end(Duration::from_secs(8)), Some(5));
+    let mut shown = String::new();
+    run.0.stdout.take().unwrap().read_to_string(&mut shown).unwrap();
+    (site, shown)
+}
+
+/// Asserts that a result keeps its first block, and the second one's part apart from it.
+fn assert_keeps_the_first_block(folder: &Path, kept: &str) {
+    let result = ResultFile::read(folder).unwrap();
+    let [anchor, control] = &result.cells[..] else { panic!("{:?}", result.cells) };
+    let ([played], [lost]) = (&anchor.blocks[..], &control.blocks[..]) else { panic!("{:?}", result.cells) };
+    let record = played.record.as_ref().unwrap();
+    assert_eq!((record.agents.len(), record.counts.balanced()), (2, Ok(())));
+    assert_eq!(record.status, Status::Complete);
+    let failure = lost.failure.as_ref().unwrap();
+    assert!(lost.record.is_none() && failure.contains(".agent-0.partial.json"), "{failure}");
+    let names = fs::read_dir(folder.join(kept)).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    let whole = ["000-000-json+none.agent-0.json", "000-000-json+none.agent-1.json"];
+    assert_eq!(names, [&whole[..], &["000-001-json-control.agent-0.partial.json"]].concat());
+}
+
+/// Asserts that whatever is made of a result says why it is not whole.
+fn assert_never_looks_whole(folder: &Path, reason: &str, shown: &str) {
+    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    let (summary, page) = (read("summary.md"), read("report.html"));
+    for text in [summary.as_str(), page.as_str(), shown] {
+        // Folded on a terminal.
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(&format!("Incomplete: {reason}")), "{text}");
+    }
+    let derived: Value = serde_json::from_str(&read("derived.json")).unwrap();
+    assert!(derived["incomplete"].as_str().unwrap().starts_with(reason), "{derived:#}");
+    let diff = compare().arg("diff").args([folder, folder]).output().unwrap();
+    let warning = format!("warning: {} is incomplete: {reason}", folder.display());
+    assert!(said(&diff).contains(&warning), "{}", said(&diff));
+    let document = folder.join("document.md");
+    let text = format!("<!-- table: {} json+none -->\n<!-- end of table -->\n", folder.display());
+    fs::write(&document, &text).unwrap();
+    let report = compare().arg("report").arg(folder).arg("--readme").arg(&document).output().unwrap();
+    assert_eq!(report.status.code(), Some(1));
+    assert!(said(&report).contains("a table would look whole"), "{}", said(&report));
+    assert_eq!(fs::read_to_string(&document).unwrap(), text);
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn an_agent_lost_after_a_block_that_counts_leaves_what_never_looks_whole_over_nats() {
+    // Of a pilot that was not finished the blocks are the result.
+    let cases: [(&[&str], &str, &str); 2] = [
+        (&["--rounds", "1"], "running", "the run over agents was aborted: "),
+        (&["--precision", "50%"], "running/pilot", "it ended in the pilot of --precision"),
+    ];
+    thread::scope(|scope| {
+        for (rounds, kept, reason) in cases {
+            scope.spawn(move || {
+                let (site, shown) = loses_an_agent_in_its_second_block(rounds);
+                let folder = site.result_folder();
+                assert_keeps_the_first_block(&folder, kept);
+                assert_never_looks_whole(&folder, reason, &shown);
+            });
+        }
+    });
 }
 
 fn signal(process: &Process, signal: Signal) {
