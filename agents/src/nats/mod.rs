@@ -56,6 +56,12 @@ const KEPT: Duration = Duration::from_secs(24 * 3_600);
 /// Longest wait for an answer of the server.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
+/// The flag of [`Server::credentials`], by which errors name the file.
+const CREDENTIALS_FLAG: &str = "--nats-creds";
+
+/// The flag of [`Server::ca`].
+const CA_FLAG: &str = "--nats-ca";
+
 /// Messages that wait for a subscriber: some seconds of pings, and a bound on memory.
 const WAITING: usize = 64;
 
@@ -170,8 +176,23 @@ impl Server {
             std::future::ready(())
         });
         let connected = options.connect(address).await;
-        let client = connected.map_err(|error| failed(error.to_string(), is_final(&error)))?;
+        let client = connected.map_err(|error| failed(self.explained(&error), is_final(&error)))?;
         Ok(Link { client, end })
+    }
+
+    /// What the client says, with the flag and the file that may decide it.
+    fn explained(&self, error: &ConnectError) -> String {
+        let of = match error.kind() {
+            ConnectErrorKind::Io | ConnectErrorKind::Tls if is_of_certificates(error) => (CA_FLAG, &self.ca),
+            ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
+                (CREDENTIALS_FLAG, &self.credentials)
+            }
+            _ => return error.to_string(),
+        };
+        match of {
+            (flag, Some(file)) => format!("{error}, with {flag} {}", file.display()),
+            (_, None) => error.to_string(),
+        }
     }
 
     /// How to be let in.
@@ -187,12 +208,13 @@ impl Server {
             options = options.user_and_password(user.to_owned(), password.to_owned());
         }
         if let Some(file) = &self.credentials {
-            options = options.credentials(&read(file).await?).map_err(|error| named(file, error))?;
+            let text = read(CREDENTIALS_FLAG, file).await?;
+            options = options.credentials(&text).map_err(|error| named(CREDENTIALS_FLAG, file, error))?;
         }
         if let Some(file) = &self.ca {
             // The client takes a file without any, and then trusts nobody.
-            if !read(file).await?.contains("-----BEGIN CERTIFICATE-----") {
-                return Err(named(file, "it has no certificate as PEM"));
+            if !read(CA_FLAG, file).await?.contains("-----BEGIN CERTIFICATE-----") {
+                return Err(named(CA_FLAG, file, "it has no certificate as PEM"));
             }
             options = options.add_root_certificates(file.clone());
         }
@@ -200,25 +222,28 @@ impl Server {
     }
 }
 
-async fn read(file: &Path) -> Result<String, String> {
-    fs::read_to_string(file).await.map_err(|error| named(file, error))
+async fn read(flag: &str, file: &Path) -> Result<String, String> {
+    fs::read_to_string(file).await.map_err(|error| named(flag, file, error))
 }
 
-fn named(file: &Path, reason: impl Display) -> String {
-    format!("{}: {reason}", file.display())
+fn named(flag: &str, file: &Path, reason: impl Display) -> String {
+    format!("{flag} {}: {reason}", file.display())
 }
 
 /// Whether a later attempt fails, too. A server that starts later is no such case.
 fn is_final(error: &ConnectError) -> bool {
     match error.kind() {
         ConnectErrorKind::Dns | ConnectErrorKind::TimedOut | ConnectErrorKind::MaxReconnects => false,
-        // A certificate that is refused.
-        ConnectErrorKind::Io => {
-            let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
-            source.is_some_and(|error| error.kind() == io::ErrorKind::InvalidData)
-        }
+        ConnectErrorKind::Io => is_of_certificates(error),
         _ => true,
     }
+}
+
+/// Whether the server's certificate is refused, or those that are trusted cannot be read.
+fn is_of_certificates(error: &ConnectError) -> bool {
+    let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    source
+        .is_some_and(|error| matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput))
 }
 
 impl Link {

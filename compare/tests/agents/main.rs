@@ -2,12 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+#[path = "../../../agents/tests/over_nats/account.rs"]
+mod account;
 mod at_once;
 mod events;
 mod foreign;
 mod losses;
 mod precision;
 mod relay;
+mod secure;
 mod site;
 mod watching;
 

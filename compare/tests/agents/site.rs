@@ -18,6 +18,8 @@ use measure::RunRecord;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::account::Account;
+
 /// A process that ends with the test.
 pub(crate) struct Process(pub(crate) Child);
 
@@ -59,10 +61,14 @@ pub(crate) fn site() -> Site {
 
 /// The same with other events.
 pub(crate) fn site_of(write: fn(&Path)) -> Site {
-    let mut site = site_of_bundled_events();
-    let file = site.folder.path().join("few.jsonl.gz");
-    write(&file);
-    site.events = Some(file);
+    site_of_bundled_events().with(write)
+}
+
+/// A site whose server has TLS and lets in the users of an account.
+pub(crate) fn secure_site(account: &Account) -> Site {
+    let mut site = site_over(Some(&account.config())).with(write_notes);
+    let (_, port) = site.nats.rsplit_once(':').unwrap();
+    site.nats = format!("tls://localhost:{port}");
     site
 }
 
@@ -87,9 +93,15 @@ pub(crate) fn write_mixed(file: &Path) {
 }
 
 pub(crate) fn site_of_bundled_events() -> Site {
+    site_over(None)
+}
+
+/// A site whose server has a configuration.
+fn site_over(config: Option<&Path>) -> Site {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new("nats-server");
     command.args(["-js", "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir"]).arg(folder.path());
+    command.args(config.iter().flat_map(|file| ["-c".as_ref(), file.as_os_str()]));
     command.arg("-sd").arg(folder.path().join("store")).stderr(Stdio::null());
     let nats = Process(command.spawn().expect("needs nats-server"));
     let (relay_process, relay) = relay();
@@ -143,6 +155,14 @@ pub(crate) fn instead(run: &Command, flag: &str, count: usize, others: &[&OsStr]
 }
 
 impl Site {
+    /// The same with events of its own.
+    fn with(mut self, write: fn(&Path)) -> Site {
+        let file = self.folder.path().join("few.jsonl.gz");
+        write(&file);
+        self.events = Some(file);
+        self
+    }
+
     pub(crate) fn agent(&self, index: u16, of: u16, flags: &[&str]) -> Process {
         self.player(index, of, &[&["--allow-target", &self.relay], flags].concat())
     }
@@ -157,7 +177,8 @@ impl Site {
         Process(command.current_dir(self.folder.path()).spawn().unwrap())
     }
 
-    fn compare(&self, name: &str) -> Command {
+    /// A command that meets others at the server, with the site's events.
+    pub(crate) fn compare(&self, name: &str) -> Command {
         let mut command = compare();
         command.args([name, "--nats", &self.nats]);
         command.args(self.events.iter().flat_map(|file| ["--corpus".as_ref(), file.as_os_str()]));
