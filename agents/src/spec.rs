@@ -276,41 +276,43 @@ pub struct RelayPlay {
 }
 
 impl RelayPlay {
-    fn arguments(&self) -> impl Iterator<Item = String> {
-        let RelayPlay { verify, reencode, batch_ms, batch_n, batch_bytes, floor } = self;
+    /// The flags without a word.
+    fn limits(&self) -> impl Iterator<Item = String> {
+        let RelayPlay { verify: _, reencode: _, batch_ms, batch_n, batch_bytes, floor } = self;
         let limits = [
             batch_ms.map(|ms| format!("--batch-ms={ms}")),
             batch_n.map(|n| format!("--batch-n={n}")),
             batch_bytes.map(|bytes| format!("--batch-bytes={bytes}")),
             floor.then(|| "--floor".to_owned()),
         ];
-        let words = [format!("--verify={verify}"), format!("--reencode={reencode}")];
-        words.into_iter().chain(limits.into_iter().flatten())
+        limits.into_iter().flatten()
     }
 }
 
 impl Play {
+    /// Each word behind its flag: what is passed to a player is what is checked.
+    fn words(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        let own = [
+            ("format", &self.format),
+            ("compression", &self.compression),
+            ("implementation", &self.implementation),
+            ("client-verify", &self.client_verify),
+            ("block-id", &self.block_id),
+        ];
+        let relay = self.relay.iter();
+        let relay = relay.flat_map(|relay| [("verify", &relay.verify), ("reencode", &relay.reencode)]);
+        own.into_iter().chain(relay)
+    }
+
     /// Checks every value, so that none is longer than it may be or could be read as a flag.
     ///
     /// # Errors
     /// Names the first value that is not allowed.
     pub fn check(&self) -> Result<(), SpecError> {
-        let words = [
-            ("format", &self.format),
-            ("compression", &self.compression),
-            ("implementation", &self.implementation),
-            ("client_verify", &self.client_verify),
-            ("scenario", &self.scenario),
-            ("block_id", &self.block_id),
-        ];
-        let formats = self.comparable_with.iter().map(|word| ("comparable_with", word));
-        let relay = self
-            .relay
-            .iter()
-            .flat_map(|relay| [("relay.verify", &relay.verify), ("relay.reencode", &relay.reencode)]);
-        for (field, word) in words.into_iter().chain(formats).chain(relay) {
+        let formats = self.comparable_with.iter().map(|word| ("comparable-with", word));
+        for (flag, word) in self.words().chain([("scenario", &self.scenario)]).chain(formats) {
             if !is_word(word) {
-                return Err(SpecError::Value(field));
+                return Err(SpecError::Value(flag));
             }
         }
         // The scenario's name becomes the name of a file.
@@ -329,7 +331,7 @@ impl Play {
             return Err(SpecError::Value("answers"));
         }
         if self.comparable_with.len() > FORMATS {
-            return Err(SpecError::Value("comparable_with"));
+            return Err(SpecError::Value("comparable-with"));
         }
         if !(1..=SECONDS).contains(&self.seconds) {
             return Err(SpecError::Value("seconds"));
@@ -345,16 +347,12 @@ impl Play {
         let mut arguments: Vec<String> = target.into_iter().collect();
         arguments.extend([
             format!("--scenario={scenario}"),
-            format!("--format={}", self.format),
-            format!("--compression={}", self.compression),
             format!("--comparable-with={}", self.comparable_with.join(",")),
-            format!("--implementation={}", self.implementation),
-            format!("--client-verify={}", self.client_verify),
             format!("--seed={}", self.seed),
             format!("--seconds={}", self.seconds),
-            format!("--block-id={}", self.block_id),
         ]);
-        arguments.extend(self.relay.iter().flat_map(RelayPlay::arguments));
+        arguments.extend(self.words().map(|(flag, word)| format!("--{flag}={word}")));
+        arguments.extend(self.relay.iter().flat_map(RelayPlay::limits));
         arguments.extend(self.batched.then(|| "--batched".to_owned()));
         arguments.extend(self.live.then(|| "--progress-json".to_owned()));
         arguments.extend(self.rate_per_s.map(|rate| format!("--rate={rate}")));
@@ -375,7 +373,7 @@ pub enum SpecError {
     /// The name of a run.
     #[error("a run is named by 1 to 64 letters, digits, '-' or '_'")]
     RunId,
-    /// A field of [`Play`] or [`CorpusFile`].
+    /// A flag or a field of [`Play`], or a field of [`CorpusFile`].
     #[error("the value of {0} is not allowed")]
     Value(&'static str),
     /// Agents would have to fetch too much.
@@ -416,8 +414,8 @@ mod tests {
                 ("format", Play { format: text.clone(), ..good.clone() }),
                 ("compression", Play { compression: text.clone(), ..good.clone() }),
                 ("scenario", Play { scenario: text.clone(), ..good.clone() }),
-                ("block_id", Play { block_id: text.clone(), ..good.clone() }),
-                ("comparable_with", Play { comparable_with: vec![text.clone()], ..good.clone() }),
+                ("block-id", Play { block_id: text.clone(), ..good.clone() }),
+                ("comparable-with", Play { comparable_with: vec![text.clone()], ..good.clone() }),
             ] {
                 assert_eq!(play.check(), Err(SpecError::Value(field)));
             }
@@ -428,8 +426,8 @@ mod tests {
             ("scenario", Play { scenario: "..".to_owned(), ..good.clone() }),
             ("url", Play { url: "http://a".to_owned(), ..good.clone() }),
             ("url", Play { url: String::new(), ..good.clone() }),
-            ("relay.verify", started(RelayPlay { verify: "--url".to_owned(), ..relay() })),
-            ("relay.reencode", started(RelayPlay { reencode: "a b".to_owned(), ..relay() })),
+            ("verify", started(RelayPlay { verify: "--url".to_owned(), ..relay() })),
+            ("reencode", started(RelayPlay { reencode: "a b".to_owned(), ..relay() })),
             ("url", Play { url: "ws://a --record=x".to_owned(), ..good.clone() }),
             ("scenario_toml", Play { scenario_toml: Some("x".repeat(SCENARIO_BYTES + 1)), ..good.clone() }),
             ("answers", Play { answers: "x".repeat(ANSWERS_BYTES + 1), ..good.clone() }),
