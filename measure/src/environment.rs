@@ -2,13 +2,19 @@
 
 use std::{
     fs,
+    io::Read,
     path::Path,
     process::{Command, Stdio},
+    sync::mpsc,
     thread,
+    time::Duration,
 };
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// For chronyc to answer: it asks a daemon of this machine, which may hang.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// What of the machine can change a result. A field that the system does not report is empty, never
 /// guessed.
@@ -100,9 +106,26 @@ fn clock_sync() -> Option<String> {
 
 fn chrony() -> Option<String> {
     // By numbers: a name server that does not answer would hold up the run.
-    let mut command = Command::new("chronyc");
-    command.args(["-c", "-n", "tracking"]).stdin(Stdio::null()).stderr(Stdio::null());
-    tracking(&String::from_utf8(command.output().ok()?.stdout).ok()?)
+    tracking(&said_within(ANSWERS_WITHIN, Command::new("chronyc").args(["-c", "-n", "tracking"]))?)
+}
+
+/// What a program writes to its end; `None` of one that goes on after this time, which is killed.
+fn said_within(limit: Duration, command: &mut Command) -> Option<String> {
+    let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = piped.spawn().ok()?;
+    let stdout = child.stdout.take();
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let mut said = String::new();
+        let whole = stdout.is_some_and(|mut stdout| stdout.read_to_string(&mut said).is_ok());
+        // Nobody waits any more for what comes late.
+        let _ = tell.send(whole.then_some(said));
+    });
+    let said = told.recv_timeout(limit);
+    // Does nothing to a program that has ended.
+    let _ = child.kill();
+    let _ = child.wait();
+    said.ok().flatten()
 }
 
 /// Stratum and leap status, which change seldom, of the 14 values of `chronyc -c tracking`.
@@ -123,6 +146,8 @@ fn ptp_clocks() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]
@@ -145,6 +170,21 @@ mod tests {
         for other in ["", "506 Cannot talk to daemon\n", "a,b,c", "a,b,3,d"] {
             assert_eq!(tracking(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_killed_and_says_nothing() {
+        let said = |limit_ms, script: &str| {
+            said_within(Duration::from_millis(limit_ms), Command::new("sh").args(["-c", script]))
+        };
+        assert_eq!(said(60_000, "echo 1,2; echo 3 >&2").as_deref(), Some("1,2\n"));
+        assert_eq!(said(60_000, "printf '\\377'"), None, "no text");
+        let since = Instant::now();
+        // What it wrote before counts for nothing, and closing its output does not let it go on.
+        assert_eq!(said(100, "echo 1,2; exec sleep 600"), None);
+        assert_eq!(said(60_000, "exec sleep 600 >&-").as_deref(), Some(""));
+        assert!(since.elapsed() < Duration::from_secs(300), "it was waited for");
+        assert_eq!(said_within(ANSWERS_WITHIN, &mut Command::new("there-is-no-such-program")), None);
     }
 
     #[test]
