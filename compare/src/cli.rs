@@ -39,6 +39,7 @@ use crate::{
     result::{Config, Foreign, Git, Oracle, Probe, ResultFile, Role, SelfTest},
     run::{Outcome, Stopped},
     search, selftest,
+    usage::UsageError,
 };
 
 /// Does what the command line says. `args` begins with the program's name; `known` are the names
@@ -77,7 +78,7 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
         Ok(exit) => exit.into(),
         Err(error) => {
             let _ = writeln!(io::stderr(), "error: {error:#}");
-            let usage = error.downcast_ref::<UnknownName>().is_some();
+            let usage = error.is::<UsageError>() || error.is::<UnknownName>();
             if usage { Exit::Usage } else { Exit::Error }.into()
         }
     }
@@ -149,7 +150,7 @@ fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<
 }
 
 fn export(dir: &Path, file: &Path) -> Result<Exit> {
-    let entries = report::github_action_benchmark(&ResultFile::read(dir)?);
+    let entries = report::github_action_benchmark(&ResultFile::read(dir).map_err(UsageError)?);
     let mut text = serde_json::to_string_pretty(&entries).context("a list serializes")?;
     text.push('\n');
     fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
@@ -188,7 +189,7 @@ fn test_instrument(flags: &SelftestFlags, known: &Known) -> Result<Exit> {
 /// The self-test for the report: the given one, or a quick one made now for the publish profile.
 fn selftest_for(flags: &Run, known: &Known) -> Result<Option<SelfTest>> {
     if let Some(file) = &flags.selftest {
-        return SelfTest::read(file).map(Some);
+        return Ok(Some(SelfTest::read(file).map_err(UsageError)?));
     }
     if flags.profile != Profile::Publish {
         return Ok(None);
@@ -213,7 +214,7 @@ fn selftest_for(flags: &Run, known: &Known) -> Result<Option<SelfTest>> {
 
 fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<Exit> {
     let read = |dir: &Path| {
-        let result = ResultFile::read(dir)?;
+        let result = ResultFile::read(dir).map_err(UsageError)?;
         if let Some(reason) = result.incomplete() {
             let _ = writeln!(io::stderr(), "warning: {} is incomplete: {reason}", dir.display());
         }
@@ -238,9 +239,10 @@ fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<Exit> 
 }
 
 fn rerender(dir: &Path, readme: Option<&Path>, wide: bool) -> Result<()> {
-    let result = ResultFile::read(dir)?;
+    let result = ResultFile::read(dir).map_err(UsageError)?;
     if let Some(file) = readme {
-        let document = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let unread = || format!("cannot read {}", file.display());
+        let document = fs::read_to_string(file).with_context(unread).map_err(UsageError)?;
         let document =
             report::refreshed(&document, dir, &result).with_context(|| format!("in {}", file.display()))?;
         fs::write(file, document).with_context(|| format!("cannot write {}", file.display()))?;
@@ -251,7 +253,7 @@ fn rerender(dir: &Path, readme: Option<&Path>, wide: bool) -> Result<()> {
 }
 
 fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
-    let matrix = flags.matrix()?;
+    let matrix = flags.matrix().map_err(UsageError)?;
     let mut cells = cells(known, &matrix)?;
     let seconds = flags.block_seconds(&matrix.scenarios, known);
     cells.retain(|cell| flags.measures(cell, seconds) && flags.over.can_play(cell, known));

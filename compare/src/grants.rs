@@ -8,12 +8,14 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
+use measure::Exit;
 use serde::Deserialize;
 
 use crate::{
     matrix::{BASE_COMPRESSION, BASE_FORMAT, CellSpec},
     result::{Foreign, Role},
+    usage::UsageError,
 };
 
 /// What `client-sim doctor --json` says of one offer.
@@ -81,7 +83,10 @@ pub(crate) fn ask(
     }
     let output = command.output().context("cannot start client-sim doctor")?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(!output.stdout.is_empty(), "the relay was asked what it takes: {}", said.trim());
+    if output.stdout.is_empty() {
+        let error = anyhow!("the relay was asked what it takes: {}", said.trim());
+        return Err(if Exit::Usage.is(output.status.code()) { UsageError(error).into() } else { error });
+    }
     let answers: Answers = serde_json::from_slice(&output.stdout)
         .with_context(|| format!("client-sim doctor did not print what this reads: {said}"))?;
     if let Some(verdict) = answers.scenarios.iter().find(|verdict| !verdict.reasons.is_empty()) {

@@ -35,6 +35,7 @@ pub mod search;
 pub mod selftest;
 pub mod slo;
 mod stats;
+mod usage;
 mod watched;
 
 pub use assemble::Header;

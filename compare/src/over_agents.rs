@@ -28,6 +28,7 @@ use crate::{
     matrix::CellSpec,
     progress::Progress,
     relay_agent::{self, LocalAgent, RelayPlace},
+    usage::UsageError,
     watched,
 };
 
@@ -78,7 +79,8 @@ impl Events {
     /// When the file or the program's own cannot be read.
     pub(crate) fn of(corpus: Option<&str>) -> Result<Events> {
         let file = corpus.map(Path::new);
-        let events = file.map_or_else(|| Ok(Corpus::bundled()), Corpus::read)?;
+        let events = file.map_or_else(|| Ok(Corpus::bundled()), Corpus::read);
+        let events = events.map_err(|error| UsageError(error.into()))?;
         let identity = identity(&events)?;
         let file = file.map(|file| anyhow::Ok((file.to_owned(), corpus_file(file)?))).transpose()?;
         Ok(Events { name: events.name, identity, file })

@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use measure::{CorpusRecord, Exit};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -23,6 +23,7 @@ use crate::{
     result::{Block, CellProbes, Config, Probe, ProbeOutcome, Purpose, Role, SearchConfig},
     run::{self, Interrupt, Request, Stopped},
     slo::Slo,
+    usage::UsageError,
 };
 
 /// Shares of the lowest capacity at which p99 is measured.
@@ -205,11 +206,10 @@ impl Prober for Processes<'_> {
             return Ok(None);
         }
         let (_, block) = outcome.blocks.into_iter().next().context("a plan of one block runs one")?;
-        anyhow::ensure!(
-            !Exit::Usage.is(block.exit_code),
-            "{}",
-            block.failure.as_deref().unwrap_or("the client refused its arguments")
-        );
+        if Exit::Usage.is(block.exit_code) {
+            let said = block.failure.unwrap_or_else(|| "the client refused its arguments".to_owned());
+            return Err(UsageError(anyhow!(said)).into());
+        }
         let corpus = || block.record.as_ref().map(|record| record.corpus.clone());
         self.corpus = self.corpus.take().or_else(corpus);
         Ok(Some(block))

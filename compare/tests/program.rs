@@ -91,6 +91,38 @@ fn when_nothing_was_measured_no_result_is_left_behind() {
 }
 
 #[test]
+fn a_wrong_name_or_file_is_named_before_anything_is_measured_and_ends_with_exit_code_2() {
+    let folder = TempDir::new().unwrap();
+    let break_even = "search --metric break-even-bandwidth --formats json,dannypack --scenario nope";
+    let scenarios = ["unknown scenario \"nope\"", "follow-list-burst"];
+    for (args, says) in [
+        ("run --scenario nope", &scenarios[..]),
+        ("run --scenario note-stream,nope --rates auto", &scenarios),
+        ("search --scenario nope", &scenarios),
+        (break_even, &scenarios),
+        ("role:client --scenario nope", &scenarios),
+        ("role:count --scenario nope", &scenarios),
+        ("run --scenario missing.toml", &["cannot read scenario missing.toml"]),
+        ("run --formats xml", &["unknown format \"xml\"", "dannypack"]),
+        ("run --compressions lz4", &["unknown compression \"lz4\"", "deflate"]),
+        ("run --matrix missing.toml", &["cannot read matrix missing.toml"]),
+        ("run --selftest missing.json", &["there is no missing.json"]),
+        ("report missing", &["there is no missing"]),
+        ("diff missing missing", &["there is no missing"]),
+        ("export missing --github-action-benchmark out.json", &["there is no missing"]),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
+        let run = command.current_dir(&folder).args(args.split(' ')).output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{args}: {said}");
+        for words in says {
+            assert!(said.contains(words), "{args} lacks {words:?}: {said}");
+        }
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "{args}");
+    }
+}
+
+#[test]
 fn a_block_of_one_burst_is_refused_in_every_profile() {
     let out = TempDir::new().unwrap();
     for profile in ["quick", "standard"] {

@@ -26,7 +26,7 @@ use serde::Deserialize;
 use wire::Compression;
 
 use crate::{
-    inputs::{load, plan_over, report},
+    inputs::{UsageError, load, plan_over, report},
     workload::{Speaks, Workload},
 };
 
@@ -151,7 +151,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             report(&format!("role:count: {error:#}"));
-            Exit::Error.into()
+            if error.is::<UsageError>() { Exit::Usage } else { Exit::Error }.into()
         }
     }
 }
@@ -160,7 +160,7 @@ fn play(args: &Args) -> anyhow::Result<()> {
     probe::state_build()?;
     let Some(name) = &args.scenario else {
         let corpus = match &args.corpus {
-            Some(path) => Corpus::read(path)?,
+            Some(path) => Corpus::read(path).map_err(|error| UsageError(error.into()))?,
             None => Corpus::bundled(),
         };
         let planted = hot_paths::Planted { codec: args.plant, feeds: args.feeds };
@@ -168,13 +168,14 @@ fn play(args: &Args) -> anyhow::Result<()> {
     };
     let cells = args.cell.iter().map(|cell| Ok((cell.id.as_str(), cell.setting()?)));
     let cells = cells.collect::<anyhow::Result<Vec<_>>>()?;
-    let (mut scenario, corpus) = load(name, &[], Some(args.seconds), args.corpus.as_deref())?;
+    let loaded = load(name, &[], Some(args.seconds), args.corpus.as_deref());
+    let (mut scenario, corpus) = loaded.map_err(UsageError)?;
     if let Some(rate) = args.rate {
-        scenario.set_publish_rate(rate)?;
+        scenario.set_publish_rate(rate).map_err(UsageError)?;
     }
     // As in a run: what one format of the comparison cannot hold is set aside for all.
     let formats: Vec<_> = Format::core().chain(cells.iter().map(|(_, setting)| setting.format)).collect();
-    let workload = plan_over(&scenario, &corpus, args.seed, &formats)?;
+    let workload = plan_over(&scenario, &corpus, args.seed, &formats).map_err(UsageError)?;
     play_all(&workload, &cells)
 }
 

@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 use wire::{Compression, ZstdParams};
 use zstd::{bulk::Compressor, zstd_safe::CParameter};
 
-use crate::result::{BrowserCell, EventSet, Part};
+use crate::{
+    result::{BrowserCell, EventSet, Part},
+    usage::UsageError,
+};
 
 /// Every event of the corpus that all formats of the run can hold: what decoders are checked on.
 pub(crate) const ALL: &str = "all";
@@ -51,7 +54,7 @@ impl Events {
     /// When the file cannot be read, or the formats hold nothing of it together.
     pub(crate) fn read(file: Option<&str>, formats: &[String]) -> Result<Events> {
         let mut corpus = match file {
-            Some(file) => Corpus::read(file.as_ref()).context("cannot read --corpus")?,
+            Some(file) => Corpus::read(file.as_ref()).context("cannot read --corpus").map_err(UsageError)?,
             None => Corpus::bundled(),
         };
         let record = client_sim::corpus_record(&corpus);

@@ -25,6 +25,7 @@ use crate::{
     plan::Profile,
     relay_agent,
     run::Interrupt,
+    usage::UsageError,
 };
 
 /// Most bytes of a decompressed stream of events that somebody else sent: four times the largest
@@ -84,7 +85,7 @@ pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
 /// the run has instead, which are kept in the working folder.
 async fn events(flags: &AgentFlags) -> Result<(Corpus, Option<PathBuf>)> {
     if let Some(file) = flags.corpus.as_ref().map(PathBuf::from) {
-        return Ok((Corpus::read(&file)?, Some(file)));
+        return Ok((Corpus::read(&file).map_err(|error| UsageError(error.into()))?, Some(file)));
     }
     let bundled = Corpus::bundled();
     let own_sha256 = bundled.fingerprint.to_string();

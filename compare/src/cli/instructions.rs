@@ -15,6 +15,7 @@ use crate::{
     matrix::{CellSpec, Known, cells},
     report::{self, FAILS, Outcome},
     result::{INSTRUCTIONS_FILE, Instructions, ResultFile},
+    usage::UsageError,
 };
 
 /// Seconds of a plan whose cells are counted beside what is measured: two bursts of every bundled
@@ -35,7 +36,8 @@ pub(super) fn count(flags: &InstructionFlags, known: &Known) -> Result<Exit> {
         program => program?,
     };
     // Before minutes of counting.
-    let committed = flags.check.as_deref().filter(|_| !flags.accept).map(Instructions::read).transpose()?;
+    let committed = flags.check.as_deref().filter(|_| !flags.accept).map(Instructions::read).transpose();
+    let committed = committed.map_err(UsageError)?;
     let (counted, table) = if flags.hot_paths {
         let (only, plant) = (flags.only.as_deref(), flags.plant.as_deref());
         let counted = count::count_hot_paths(&program, only, plant, &tell)?;

@@ -9,6 +9,7 @@ use link::Demand;
 use crate::{
     matrix::{CellSpec, Known, OverLinks},
     result::Config,
+    usage::UsageError,
 };
 
 /// The share of its packets a second that a plan of twice the seconds may still ask for.
@@ -160,7 +161,8 @@ fn demands(config: &Config, cells: &[CellSpec], known: &Known) -> Result<Demands
                 let corpus = config.corpus.as_deref();
                 let (seconds, rate) = (config.seconds, cell.rate_per_s);
                 let demand = (known.link_demand)(&cell.scenario, &set, seconds, rate, corpus, &cell.link)
-                    .with_context(|| format!("cannot plan {}", place(cell)))?;
+                    .with_context(|| format!("cannot plan {}", place(cell)))
+                    .map_err(UsageError)?;
                 by_load.push((cell, demand.clone()));
                 demand
             }

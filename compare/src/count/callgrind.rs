@@ -8,10 +8,14 @@ use std::{
     thread,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use measure::Exit;
 use serde::Deserialize;
 
-use crate::result::{Conditions, Row};
+use crate::{
+    result::{Conditions, Row},
+    usage::UsageError,
+};
 
 /// The role in which a program plays what is counted.
 const COUNT_ROLE: &str = "role:count";
@@ -165,12 +169,11 @@ impl Program {
         }
         let status = child.wait().context("cannot wait for valgrind")?;
         let complaints = complaints.join().ok().and_then(Result::ok).unwrap_or_default();
-        ensure!(
-            status.success() || read.is_err(),
-            "{} {COUNT_ROLE} under valgrind ended with {status}: {}",
-            self.file.display(),
-            complaints.trim()
-        );
+        if !status.success() && read.is_ok() {
+            let (file, complaints) = (self.file.display(), complaints.trim());
+            let error = anyhow!("{file} {COUNT_ROLE} under valgrind ended with {status}: {complaints}");
+            return Err(if Exit::Usage.is(status.code()) { UsageError(error).into() } else { error });
+        }
         read.with_context(|| complaints.trim().to_owned())?;
         Ok((build, found))
     }
