@@ -12,6 +12,7 @@ mod ledger;
 mod links;
 mod oracles;
 mod proxy;
+mod rounds;
 mod tcp_info;
 mod trials;
 

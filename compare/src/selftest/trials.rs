@@ -2,24 +2,22 @@
 //! % more.
 
 use std::{
-    env, fs,
+    fs,
     io::{self, IsTerminal},
     time::SystemTime,
 };
 
 use anyhow::{Context, Result, ensure};
-use measure::{Environment, Status, utc};
 
-use super::{bench::Bench, finding::Finding};
+use super::{bench::Bench, finding::Finding, rounds};
 use crate::{
-    assemble::Header,
-    matrix::{ALWAYS, BASE_COMPRESSION, BASE_FORMAT, CONTROL, CellSpec, NO_BATCHES},
+    matrix::{CONTROL, CellSpec},
     merged::Metric,
     plan::{self, Plan},
     progress::Progress,
     report::{Comparison, Verdict, comparisons},
     result::{Config, ResultFile, Role},
-    run::{self, Interrupt, Outcome, Request, Stopped},
+    run::{self, Interrupt, Request, Stopped},
     stats::median,
 };
 
@@ -101,7 +99,7 @@ impl Bench<'_> {
             if outcome.stopped == Some(Stopped::Interrupted) {
                 break;
             }
-            results.push(result(config, cells, plan, outcome, started)?);
+            results.push(rounds::result(config, cells, plan, outcome, started)?);
             if !progress.is_live() {
                 progress.note(&format!("comparison {} of {} is done", n + 1, trials.len()));
             }
@@ -111,42 +109,16 @@ impl Bench<'_> {
     }
 
     fn trial(&self, repeat: u64, burn_ns: u32) -> (Config, [CellSpec; 3], Plan) {
-        let cell = |role, id: &str, faults| CellSpec {
-            id: id.to_owned(),
-            role,
-            scenario: self.scenario.display().to_string(),
-            rate_per_s: None,
-            format: BASE_FORMAT.to_owned(),
-            compression: BASE_COMPRESSION.to_owned(),
-            batching: NO_BATCHES.to_owned(),
-            implementation: "library".to_owned(),
-            verify: VERIFY.to_owned(),
-            reencode: ALWAYS.to_owned(),
-            client_verify: "none".to_owned(),
-            link: measure::NO_LINK.to_owned(),
-            over_links: None,
-            faults,
-        };
+        let cell = |role, id, faults| self.cell(role, id, VERIFY, faults);
         let cells = [
             cell(Role::Anchor, "json+none", Vec::new()),
             cell(Role::Control, CONTROL, Vec::new()),
             cell(Role::Cell, DEARER, vec![format!("burn={burn_ns}ns")]),
         ];
-        let config = Config {
-            scenarios: vec![self.scenario.display().to_string()],
-            profile: "selftest".to_owned(),
-            rounds: self.options.rounds,
-            seconds: self.options.seconds,
-            // Each repeat draws its own load and order.
-            seed: 1 + repeat * u64::from(self.options.rounds),
-            corpus: None,
-            url: None,
-            foreign: None,
-            client_args: LOAD.map(str::to_owned).to_vec(),
-            slo: None,
-            planned_rounds: None,
-            chosen_rates: Vec::new(),
-        };
+        let (rounds, seconds) = (self.options.rounds, self.options.seconds);
+        // Each repeat draws its own load and order.
+        let seed = 1 + repeat * u64::from(rounds);
+        let config = Config { seed, ..self.config(rounds, seconds, LOAD) };
         let plan = Plan::new(&cells, config.rounds, config.seed);
         (config, cells, plan)
     }
@@ -204,28 +176,4 @@ fn differences(comparisons: &[Comparison], repeats: usize, burn_ns: u32, size: &
         passed: found >= required,
         untested: None,
     }
-}
-
-fn result(
-    config: &Config,
-    cells: &[CellSpec],
-    plan: &Plan,
-    outcome: Outcome,
-    started: SystemTime,
-) -> Result<ResultFile> {
-    ensure!(
-        outcome.status == Status::Complete,
-        "a trial did not end: {}",
-        outcome.blocks.iter().find_map(|(_, block)| block.failure.as_deref()).unwrap_or_default()
-    );
-    let header = Header {
-        command: env::args().collect(),
-        git: None,
-        host: Environment::collect(),
-        started_utc: utc::format(started),
-        status: outcome.status,
-        config: config.clone(),
-        selftest: None,
-    };
-    Ok(ResultFile::assemble(header, cells, plan, outcome.blocks))
 }

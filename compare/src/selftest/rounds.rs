@@ -1,0 +1,83 @@
+//! Rounds of JSON against JSON, played and assembled as those of `compare run`.
+
+use std::{env, time::SystemTime};
+
+use anyhow::{Result, ensure};
+use measure::{Environment, Status, utc};
+
+use super::bench::Bench;
+use crate::{
+    assemble::Header,
+    matrix::{ALWAYS, BASE_COMPRESSION, BASE_FORMAT, CellSpec, NO_BATCHES},
+    plan::Plan,
+    result::{Config, ResultFile, Role},
+    run::Outcome,
+};
+
+impl Bench<'_> {
+    /// JSON without compression, whose relay checks `verify` and has these faults.
+    pub(super) fn cell(&self, role: Role, id: &str, verify: &str, faults: Vec<String>) -> CellSpec {
+        CellSpec {
+            id: id.to_owned(),
+            role,
+            scenario: self.scenario.display().to_string(),
+            rate_per_s: None,
+            format: BASE_FORMAT.to_owned(),
+            compression: BASE_COMPRESSION.to_owned(),
+            batching: NO_BATCHES.to_owned(),
+            implementation: "library".to_owned(),
+            verify: verify.to_owned(),
+            reencode: ALWAYS.to_owned(),
+            client_verify: "none".to_owned(),
+            link: measure::NO_LINK.to_owned(),
+            over_links: None,
+            faults,
+        }
+    }
+
+    /// So many rounds of blocks of so many seconds under a load, from seed 1 on.
+    pub(super) fn config(&self, rounds: u32, seconds: u32, load: [&str; 2]) -> Config {
+        Config {
+            scenarios: vec![self.scenario.display().to_string()],
+            profile: "selftest".to_owned(),
+            rounds,
+            seconds,
+            seed: 1,
+            corpus: None,
+            url: None,
+            foreign: None,
+            client_args: load.map(str::to_owned).to_vec(),
+            slo: None,
+            planned_rounds: None,
+            chosen_rates: Vec::new(),
+        }
+    }
+}
+
+/// The result of a plan that was played.
+///
+/// # Errors
+/// When it was not played to its end.
+pub(super) fn result(
+    config: &Config,
+    cells: &[CellSpec],
+    plan: &Plan,
+    outcome: Outcome,
+    started: SystemTime,
+) -> Result<ResultFile> {
+    ensure!(
+        outcome.status == Status::Complete,
+        "a trial did not end: {}",
+        outcome.blocks.iter().find_map(|(_, block)| block.failure.as_deref()).unwrap_or_default()
+    );
+    let header = Header {
+        command: env::args().collect(),
+        git: None,
+        host: Environment::collect(),
+        started_utc: utc::format(started),
+        status: outcome.status,
+        config: config.clone(),
+        selftest: None,
+    };
+    Ok(ResultFile::assemble(header, cells, plan, outcome.blocks))
+}
