@@ -12,7 +12,7 @@ fn what_is_done_to_the_relay_is_found() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("selftest.json");
     let run = Command::new(env!("CARGO_BIN_EXE_compare"))
-        .args(["selftest", "--quick", "--only", "stall,starved,bytes,workers,killed", "--out"])
+        .args(["selftest", "--quick", "--only", "stall,starved,saturated,bytes,workers,killed", "--out"])
         .arg(&file)
         .output()
         .unwrap();
@@ -21,11 +21,23 @@ fn what_is_done_to_the_relay_is_found() {
     let test = SelfTest::read(&file).unwrap();
     assert!(test.quick);
     let names: Vec<&str> = test.oracles.iter().map(|oracle| oracle.name.as_str()).collect();
-    assert_eq!(names, ["starved", "stall", "bytes", "workers", "killed"]);
+    // A host that keeps the relay from its core leaves that test open, and never fails it.
+    let is_open = test.untested.as_ref().is_some_and(|why| why.starts_with("saturated: host too busy ("));
+    let all = ["starved", "stall", "saturated", "bytes", "workers", "killed"];
+    let expected: Vec<&str> = all.into_iter().filter(|name| !(is_open && *name == "saturated")).collect();
+    assert_eq!(names, expected, "{complaints}");
     for oracle in &test.oracles {
         assert!(said.contains(&oracle.line()), "{said}");
         let within = |name: &str, low: f64, high: f64| (low..high).contains(&oracle.values[name]);
-        let as_it_must_be = if oracle.name == "stall" { within("p95", 330.0, 600.0) } else { oracle.passed };
+        let as_it_must_be = match oracle.name.as_str() {
+            "stall" => within("p95", 330.0, 600.0),
+            "saturated" => {
+                let judged = oracle.measured.contains("(saturated) and ");
+                let judged = judged && oracle.measured.ends_with("(not saturated)");
+                judged && within("full_share", 0.92, 1.1) && within("spare_share", 0.55, 0.85)
+            }
+            _ => oracle.passed,
+        };
         assert!(as_it_must_be, "{}", oracle.line());
     }
     assert_eq!(run.status.success(), test.passed());

@@ -10,11 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::git::Git;
 
 /// The names of all tests, in the order they run. The short form has all but the last two.
-pub const SELFTESTS: [&str; 13] = [
+pub const SELFTESTS: [&str; 14] = [
     "starved",
     "stall",
     "delay",
     "cpu",
+    "saturated",
     "bytes",
     "workers",
     "killed",

@@ -13,6 +13,7 @@ mod links;
 mod oracles;
 mod proxy;
 mod rounds;
+mod saturated;
 mod tcp_info;
 mod trials;
 
@@ -33,11 +34,12 @@ type Test = fn(&mut Bench<'_>) -> Result<Finding>;
 
 /// The tests that take seconds, in the order they run. The busy loops come first, because CPU
 /// pressure averages over ten seconds and would invalidate the trials.
-const TESTS: [(&str, Test); 11] = [
+const TESTS: [(&str, Test); 12] = [
     ("starved", |bench| bench.starved()),
     ("stall", |bench| bench.stall()),
     ("delay", |bench| bench.delay()),
     ("cpu", |bench| bench.known_cpu()),
+    ("saturated", |bench| bench.saturated()),
     ("bytes", |bench| bench.bytes()),
     ("workers", |bench| bench.workers()),
     ("killed", |bench| bench.killed()),

@@ -67,7 +67,7 @@ pub(super) fn result(
 ) -> Result<ResultFile> {
     ensure!(
         outcome.status == Status::Complete,
-        "a trial did not end: {}",
+        "a comparison did not end: {}",
         outcome.blocks.iter().find_map(|(_, block)| block.failure.as_deref()).unwrap_or_default()
     );
     let header = Header {

@@ -474,8 +474,9 @@ fn a_failed_test_of_the_instrument_stands_before_every_number() {
         let (warning, first) =
             (text.find("The instrument failed its own tests: cpu.").unwrap(), text.find("×0.60").unwrap());
         assert!(warning < first);
-        assert!(text.contains("2 of 11 run, 1 passed (the short form, commit 01234567"), "{text}");
-        let left_out = "Left out: starved, delay, bytes, workers, killed, ledger, wrong-link, late-link. Not";
+        assert!(text.contains("2 of 12 run, 1 passed (the short form, commit 01234567"), "{text}");
+        let left_out =
+            "Left out: starved, delay, saturated, bytes, workers, killed, ledger, wrong-link, late-link. Not";
         assert!(text.contains(left_out), "{text}");
         assert!(text.contains("what had to be seen"));
         assert!(text.contains("Not tested: links: this host has no namespaces"), "{text}");
@@ -514,10 +515,10 @@ fn a_report_says_which_tests_of_the_instrument_were_left_out() {
         });
         report::summary(&result)
     };
-    let some = tested(&SELFTESTS[..8], false);
-    assert!(some.contains("8 of 13 run, all passed (the long form, commit 01234567"), "{some}");
+    let some = tested(&SELFTESTS[..9], false);
+    assert!(some.contains("9 of 14 run, all passed (the long form, commit 01234567"), "{some}");
     assert!(some.contains("Left out: links, wrong-link, late-link, a-a, plus-10."), "{some}");
-    for (count, quick) in [(13, false), (11, true)] {
+    for (count, quick) in [(14, false), (12, true)] {
         let all = tested(&SELFTESTS[..count], quick);
         assert!(all.contains(&format!("{count} of {count} run, all passed")), "{all}");
         assert!(!all.contains("Left out"), "{all}");
