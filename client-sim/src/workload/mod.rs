@@ -691,8 +691,7 @@ mod tests {
     use super::*;
 
     fn plan(scenario: &str, seed: u64) -> Workload {
-        // A part of the corpus: trying every event in every format takes seconds without
-        // optimisation.
+        // A part of the corpus: planning with all of it takes longer without optimisation.
         let mut corpus = Corpus::bundled();
         corpus.events.truncate(700);
         let formats: Vec<_> = Format::core().collect();

@@ -53,8 +53,8 @@ pub(crate) struct Site {
     _processes: [Process; 2],
 }
 
-/// A site whose processes play a few notes: a player of a debug build reads the bundled events, and
-/// tries them in every format, for longer than its block lasts.
+/// A site whose processes play a few notes: a player of a debug build is busy with the bundled
+/// events for longer than its block lasts.
 pub(crate) fn site() -> Site {
     site_of(write_notes)
 }
