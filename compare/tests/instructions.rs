@@ -54,7 +54,9 @@ fn a_cost_of_two_per_cent_planted_in_one_codec_is_found_by_instructions() {
     assert_eq!(dearer.status.code(), Some(0), "{text}");
     let (before, now) =
         (Instructions::read(&committed).unwrap(), Instructions::read(&file("dearer.json")).unwrap());
-    assert!(before.repeat_difference() <= RESOLUTION && now.repeat_difference() <= RESOLUTION);
+    // Now and then one of two counts has 0.1 to 0.3 % more than the other.
+    let differ = [&before, &now].map(Instructions::repeat_difference);
+    assert!(differ.iter().all(|differ| *differ < 0.005), "a quarter of what is planted: {differ:?}");
     let relay = |counts: &Instructions| counts.row("codec json library").unwrap().relay;
     assert!((1.01..1.03).contains(&(relay(&now) / relay(&before))), "about 2 %: {text}");
     let found = check(&before, &now, Some("codec json library"));
