@@ -139,13 +139,23 @@ pub(crate) fn list_contains(headers: &HeaderMap, name: &str, word: &str) -> bool
     list(headers, name).is_some_and(|list| list.split(',').any(|w| w.trim().eq_ignore_ascii_case(word)))
 }
 
-/// Writes a complete HTTP answer and closes.
-pub(crate) async fn answer(stream: &mut Socket, status: &str, headers: &[(&str, &str)], body: &str) {
+/// Writes a complete HTTP answer and closes. A body that is left out has its length in the head all
+/// the same (RFC 9110 §9.3.2).
+pub(crate) async fn answer(
+    stream: &mut Socket,
+    status: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+    leaves_body_out: bool,
+) {
     let mut text = format!("HTTP/1.1 {status}\r\n");
     for (name, value) in headers {
         text.push_str(&format!("{name}: {value}\r\n"));
     }
-    text.push_str(&format!("Content-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len()));
+    text.push_str(&format!("Content-Length: {}\r\nConnection: close\r\n\r\n", body.len()));
+    if !leaves_body_out {
+        text.push_str(body);
+    }
     if stream.write_all(text.as_bytes()).await.is_ok() && stream.shutdown().await.is_ok() {
         // A socket that closes with unread bytes sends a reset, which can overtake the answer.
         let discarding = async { io::copy(stream, &mut io::sink()).await.ok() };

@@ -44,7 +44,7 @@ pub enum Accepted {
 const CORS: [(&str, &str); 3] = [
     ("Access-Control-Allow-Origin", "*"),
     ("Access-Control-Allow-Headers", "*"),
-    ("Access-Control-Allow-Methods", "GET, OPTIONS"),
+    ("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS"),
 ];
 
 const TEXT: (&str, &str) = ("Content-Type", "text/plain; charset=utf-8");
@@ -88,18 +88,20 @@ async fn handshake(stream: TcpStream, config: &ServerConfig) -> Result<Accepted,
         Err(HeadError::Wire(error)) => return Err(error),
         Err(HeadError::TooLarge) => {
             let why = format!("HTTP head over {} bytes", limits.max_head_bytes);
-            http::answer(&mut stream, "431 Request Header Fields Too Large", &[TEXT], &why).await;
+            http::answer(&mut stream, "431 Request Header Fields Too Large", &[TEXT], &why, false).await;
             return Err(WireError::handshake(why));
         }
         Err(HeadError::Malformed(why)) => {
             let why = format!("malformed HTTP request: {why}");
-            http::answer(&mut stream, "400 Bad Request", &[TEXT], &why).await;
+            http::answer(&mut stream, "400 Bad Request", &[TEXT], &why, false).await;
             return Err(WireError::handshake(why));
         }
     };
     match decide(&head, config) {
         Err(refusal) => {
-            http::answer(&mut stream, refusal.status, &refusal.headers, &refusal.body).await;
+            let leaves_body_out = head.start.method == "HEAD";
+            let Plain { status, headers, body } = refusal;
+            http::answer(&mut stream, status, &headers, &body, leaves_body_out).await;
             Ok(Accepted::Http)
         }
         Ok(Upgrade { response, agreement }) => {
@@ -138,12 +140,13 @@ fn decide(head: &Head<RequestLine>, config: &ServerConfig) -> Result<Upgrade, Pl
     if method == "OPTIONS" {
         return Err(Plain { status: "204 No Content", headers: CORS.to_vec(), body: String::new() });
     }
-    if method != "GET" {
+    if !matches!(method.as_str(), "GET" | "HEAD") {
         let mut refusal = plain("405 Method Not Allowed", "use GET");
-        refusal.headers.push(("Allow", "GET, OPTIONS"));
+        refusal.headers.push(("Allow", "GET, HEAD, OPTIONS"));
         return Err(refusal);
     }
-    if !http::list_contains(&head.headers, "upgrade", "websocket") {
+    // A handshake is a GET (RFC 6455 §4.1).
+    if method == "HEAD" || !http::list_contains(&head.headers, "upgrade", "websocket") {
         return Err(document(head, config));
     }
     if *minor_version == 0 {

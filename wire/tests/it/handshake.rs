@@ -56,11 +56,15 @@ async fn plain_http_is_answered() {
         (
             "OPTIONS / HTTP/1.1\r\n\r\n".into(),
             "204 No Content",
-            &["Access-Control-Allow-Headers: *", "Access-Control-Allow-Methods: GET, OPTIONS"],
+            &["Access-Control-Allow-Headers: *", "Access-Control-Allow-Methods: GET, HEAD, OPTIONS"],
         ),
         (format!("GET /info HTTP/1.1\r\n{nip_11}\r\n"), "404 Not Found", &[]),
         (elsewhere, "404 Not Found", &[]),
-        ("POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}".into(), "405 Method Not Allowed", &["Allow: GET"]),
+        (
+            "POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}".into(),
+            "405 Method Not Allowed",
+            &["Allow: GET, HEAD, OPTIONS"],
+        ),
         (unknown, "400 Bad Request", &["enabled: nostr.json nostr.json+zstd nostr.json+zstd-stream"]),
         (old, "426 Upgrade Required", &["Sec-WebSocket-Version: 13"]),
         (keyless, "400 Bad Request", &["Sec-WebSocket-Key"]),
@@ -75,6 +79,26 @@ async fn plain_http_is_answered() {
         }
         assert!(matches!(accepted, Ok(Accepted::Http)), "{request}: {accepted:?}");
     }
+}
+
+/// HEAD is GET without the body (RFC 9110 §9.3.2), whatever GET would have answered.
+#[tokio::test]
+async fn head_is_answered_as_get_without_the_body() {
+    let nip_11 = "Accept: application/nostr+json\r\n";
+    for (target, lines, status) in
+        [("/", nip_11, "200 OK"), ("/", "", "200 OK"), ("/info", nip_11, "404 Not Found")]
+    {
+        let (got, _) = ask(&format!("GET {target} HTTP/1.1\r\n{lines}\r\n")).await;
+        let (head, accepted) = ask(&format!("HEAD {target} HTTP/1.1\r\n{lines}\r\n")).await;
+        let (head_of_got, body) = got.split_once("\r\n\r\n").unwrap();
+        assert!(!body.is_empty() && got.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{got}");
+        assert_eq!(head, format!("{head_of_got}\r\n\r\n"), "{target} {lines}");
+        assert!(matches!(accepted, Ok(Accepted::Http)), "{accepted:?}");
+    }
+    let upgrade = upgrade_request("/", nip_11).replacen("GET", "HEAD", 1);
+    let (answer, accepted) = ask(&upgrade).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
+    assert!(matches!(accepted, Ok(Accepted::Http)), "no handshake: {accepted:?}");
 }
 
 #[tokio::test]
