@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use codecs::{Event, VerifyLevel, hex};
+use url::{Host, Url};
 
 /// The kind of AUTH events, which are not published (NIP-42).
 pub(crate) const CLIENT_AUTH: u16 = 22_242;
@@ -80,7 +81,8 @@ impl Auth {
 
 /// The names under which a client may have reached this relay.
 fn own_hosts(configured: &[String], local: IpAddr) -> Vec<String> {
-    let mut hosts: Vec<_> = configured.iter().map(|host| host.to_ascii_lowercase()).collect();
+    let local = local.to_canonical();
+    let mut hosts: Vec<_> = configured.iter().map(|host| canonical(host)).collect();
     hosts.push(local.to_string());
     if local.is_loopback() {
         hosts.push("localhost".to_owned());
@@ -88,15 +90,24 @@ fn own_hosts(configured: &[String], local: IpAddr) -> Vec<String> {
     hosts
 }
 
-/// The host of a `ws://` or `wss://` URL, in lower case and without the brackets of IPv6.
+/// The host of a `ws://` or `wss://` URL in its one form: a name in lower case, an address as Rust
+/// writes it, IPv4 for one that IPv6 maps.
 fn host_of(url: &str) -> Option<String> {
-    let rest = url.strip_prefix("ws://").or_else(|| url.strip_prefix("wss://"))?;
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let host = match authority.strip_prefix('[') {
-        Some(bracketed) => bracketed.split(']').next()?,
-        None => authority.split(':').next()?,
-    };
-    (!host.is_empty()).then(|| host.to_ascii_lowercase())
+    let url = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "ws" | "wss"))?;
+    Some(match url.host()? {
+        Host::Domain(name) => name.to_owned(),
+        Host::Ipv4(address) => address.to_string(),
+        Host::Ipv6(address) => address.to_canonical().to_string(),
+    })
+}
+
+/// That form of a host as `--host` takes it: IPv6 with brackets or without.
+fn canonical(host: &str) -> String {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    match bare.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().to_string(),
+        Err(_) => host.to_ascii_lowercase(),
+    }
 }
 
 #[cfg(test)]
@@ -108,11 +119,34 @@ mod tests {
         for (url, host) in [
             ("ws://Example.com:7777/", Some("example.com")),
             ("wss://relay.example/path?x=1", Some("relay.example")),
+            ("WSS://Relay.Example:443", Some("relay.example")),
+            ("ws://user:password@relay.example/", Some("relay.example")),
             ("ws://[::1]:7777", Some("::1")),
+            ("ws://[0:0:0:0:0:0:0:1]:7777", Some("::1")),
+            ("ws://[::ffff:127.0.0.1]:7777", Some("127.0.0.1")),
+            ("ws://[::ffff:7f00:1]", Some("127.0.0.1")),
+            ("ws://[2001:DB8::0:1]/", Some("2001:db8::1")),
+            ("ws://[::1", None),
             ("https://example.com", None),
             ("ws://", None),
         ] {
             assert_eq!(host_of(url).as_deref(), host, "{url}");
         }
+    }
+
+    #[test]
+    fn the_relay_goes_by_one_form_of_each_address() {
+        for (local, names) in [
+            ("::ffff:127.0.0.1", &["127.0.0.1", "localhost"][..]),
+            ("127.0.0.2", &["127.0.0.2", "localhost"]),
+            ("::1", &["::1", "localhost"]),
+            ("::ffff:192.0.2.1", &["192.0.2.1"]),
+            ("2001:db8:0::1", &["2001:db8::1"]),
+        ] {
+            assert_eq!(own_hosts(&[], local.parse().unwrap()), names, "{local}");
+        }
+        let configured = ["Relay.Example", "::FFFF:192.0.2.1", "[2001:DB8::0:1]"].map(str::to_owned);
+        let names = own_hosts(&configured, "192.0.2.9".parse().unwrap());
+        assert_eq!(names, ["relay.example", "192.0.2.1", "2001:db8::1", "192.0.2.9"]);
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     future::Future,
-    io::{self, IsTerminal, Write},
+    io::{self, Write},
     net::SocketAddr,
     process::ExitCode,
     sync::Arc,
@@ -63,7 +63,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never)
         .try_init();
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,

@@ -165,10 +165,16 @@ impl Session {
         self.put_out(time.instant).await
     }
 
-    /// Writes what is to be said, with a flush for as much as fits in one.
+    /// Writes what is to be said, with a flush for as much as fits in one. What arrived while the
+    /// peer was slow is taken between flushes, since it may end an answer.
     async fn put_out(&mut self, now: Instant) -> Result<(), End> {
         while self.machine.advance(now) == Progress::Full {
             self.flush().await?;
+            while self.machine.has_room()
+                && let Some(message) = unread(&mut self.unread, &mut self.unread_bytes)
+            {
+                self.machine.receive(&message.payload, message.opcode, time_now())?;
+            }
         }
         Ok(())
     }
@@ -265,6 +271,7 @@ impl Session {
     /// What was accepted before the relay was told to stop still reaches its subscribers.
     async fn deliver_the_rest(&mut self) -> Result<(), End> {
         self.machine.hold_nothing();
+        self.unread.clear();
         self.outbox.take(self.machine.deliveries());
         self.put_out(Instant::now()).await?;
         self.flush().await
@@ -321,11 +328,17 @@ async fn read(
     unread: &mut VecDeque<Message>,
     unread_bytes: &mut usize,
 ) -> Result<Message, End> {
-    if let Some(message) = unread.pop_front() {
-        *unread_bytes -= held_bytes(&message);
+    if let Some(message) = self::unread(unread, unread_bytes) {
         return Ok(message);
     }
     conn.next().await.ok_or(End::Left)?.map_err(End::Wire)
+}
+
+/// The next message of those that were read ahead.
+fn unread(unread: &mut VecDeque<Message>, unread_bytes: &mut usize) -> Option<Message> {
+    let message = unread.pop_front()?;
+    *unread_bytes -= held_bytes(&message);
+    Some(message)
 }
 
 /// What a message that was read ahead takes in memory: empty messages are not free.

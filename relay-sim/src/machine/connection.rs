@@ -26,6 +26,10 @@ mod tests;
 /// Room for deliveries that a connection keeps when it has none.
 const DELIVERIES: usize = 64;
 
+/// Answers that may wait while one goes out. More messages are not taken then: each may have asked
+/// for a snapshot of the store.
+const DUE: usize = 64;
+
 /// One client's connection. Dropping it ends its subscriptions.
 #[derive(Debug)]
 pub struct Connection {
@@ -295,6 +299,11 @@ impl Connection {
         self.outbox.stop(Stop::Shutdown);
     }
 
+    /// Whether another message may be received before what is due went out.
+    pub(crate) fn has_room(&self) -> bool {
+        self.due.len() < DUE
+    }
+
     /// Where that goes which is taken from the outbox.
     pub(crate) fn deliveries(&mut self) -> &mut VecDeque<Queued> {
         &mut self.deliveries
@@ -342,7 +351,12 @@ impl Connection {
         }
     }
 
+    /// Stored events and their EOSE, as far as they fit. Nothing of a subscription that ended
+    /// meanwhile, whose name may belong to a successor.
     fn put_out_stored(&mut self, mut stored: Stored, now: Instant) {
+        if stored.subscription.ended() {
+            return;
+        }
         let mut sent = 0;
         while !self.outgoing.is_full() {
             let Some(event) = stored.events.next() else {

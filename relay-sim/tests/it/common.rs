@@ -22,9 +22,13 @@ pub(crate) struct TestRelay {
 
 impl TestRelay {
     pub(crate) async fn start(change: impl FnOnce(&mut Config)) -> TestRelay {
+        TestRelay::start_at("127.0.0.1:0", change).await
+    }
+
+    pub(crate) async fn start_at(address: &str, change: impl FnOnce(&mut Config)) -> TestRelay {
         let mut config = Config::default();
         change(&mut config);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(relay_sim::serve(listener, config, async {
@@ -44,16 +48,17 @@ impl TestRelay {
     }
 
     pub(crate) async fn client_that_offers(&self, offer: Offer) -> Client {
-        let (format, compression) = (offer.formats[0], offer.compression);
-        let limits = WireLimits { max_message_bytes: 16 << 20, ..WireLimits::default() };
-        let conn = wire::connect(&self.url, &offer, &limits).await.unwrap();
-        assert_eq!((conn.agreement().format, conn.agreement().batched), (format, offer.batched));
-        assert_eq!(conn.agreement().compression.name(), compression.name());
-        Client { conn, codec: format.codec(Implementation::Library).unwrap(), heard: VecDeque::new() }
+        Client::connect(&self.url, offer).await
     }
 
     pub(crate) async fn json_client(&self) -> Client {
         self.client(Format::JSON, Compression::None).await
+    }
+
+    /// A JSON client by another URL of this relay.
+    pub(crate) async fn json_client_at(&self, url: &str) -> Client {
+        let offer = Offer { batched: false, formats: vec![Format::JSON], compression: Compression::None };
+        Client::connect(url, offer).await
     }
 }
 
@@ -64,6 +69,15 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    async fn connect(url: &str, offer: Offer) -> Client {
+        let (format, compression) = (offer.formats[0], offer.compression);
+        let limits = WireLimits { max_message_bytes: 16 << 20, ..WireLimits::default() };
+        let conn = wire::connect(url, &offer, &limits).await.unwrap();
+        assert_eq!((conn.agreement().format, conn.agreement().batched), (format, offer.batched));
+        assert_eq!(conn.agreement().compression.name(), compression.name());
+        Client { conn, codec: format.codec(Implementation::Library).unwrap(), heard: VecDeque::new() }
+    }
+
     pub(crate) async fn send(&mut self, message: &ClientMessage<'_>) {
         let mut out = Vec::new();
         self.codec.encode_client(message, &mut out).unwrap();

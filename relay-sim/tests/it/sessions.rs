@@ -10,7 +10,9 @@ use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use wire::Compression;
 
-use crate::common::{PATIENCE, TestRelay, compressions, delivery, event_json, kinds, note, ok, signed};
+use crate::common::{
+    Client, PATIENCE, TestRelay, compressions, delivery, event_json, kinds, note, ok, signed,
+};
 
 /// Publish, OK, stored events, EOSE, live events, COUNT, CLOSE.
 async fn check_session(relay: &TestRelay, format: Format, compression: Compression) {
@@ -198,19 +200,50 @@ async fn requests_over_a_limit_are_closed() {
     assert_eq!(totals.requests_refused, 2 * Format::all().len() as u64);
 }
 
+/// The answer to the AUTH that the relay greets with, by a client that calls it `url`.
+async fn auth_answer(client: &mut Client, url: &str) -> codecs::Event<'static> {
+    let greeting = client.hear().await.unwrap();
+    let challenge = greeting.strip_prefix(r#"["AUTH",""#).unwrap().strip_suffix(r#""]"#).unwrap().to_owned();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let tags = vec![vec!["challenge".into(), challenge.into()], vec!["relay".into(), url.to_owned().into()]];
+    signed(22_242, i64::try_from(now).unwrap(), tags, String::new())
+}
+
+/// A relay on `[::]` sees its IPv4 clients at mapped addresses, which no client calls it by.
+#[tokio::test]
+#[ignore = "needs IPv6 on the loopback"]
+async fn auth_on_a_socket_for_both_knows_ipv4_and_ipv6_names() {
+    let relay = TestRelay::start_at("[::]:0", |config| config.auth = true).await;
+    let port = relay.address.rsplit(':').next().unwrap().to_owned();
+    for (connects_to, calls_it) in [
+        ("127.0.0.1", "127.0.0.1"),
+        ("127.0.0.1", "[::ffff:127.0.0.1]"),
+        ("127.0.0.1", "LOCALHOST"),
+        ("[::ffff:127.0.0.2]", "127.0.0.2"),
+        ("[::1]", "[0:0::1]"),
+        ("[::1]", "localhost"),
+    ] {
+        let mut client = relay.json_client_at(&format!("ws://{connects_to}:{port}")).await;
+        let answer = auth_answer(&mut client, &format!("ws://{calls_it}:{port}/")).await;
+        client.send(&ClientMessage::Auth(Cow::Borrowed(&answer))).await;
+        client.expect(&ok(&answer)).await;
+    }
+    let mut client = relay.json_client_at(&format!("ws://127.0.0.1:{port}")).await;
+    let answer = auth_answer(&mut client, "ws://[::ffff:127.0.0.2]/").await;
+    client.send(&ClientMessage::Auth(Cow::Borrowed(&answer))).await;
+    let refused = client.hear().await.unwrap();
+    assert!(refused.contains("must name one of: 127.0.0.1 localhost"), "{refused}");
+    relay.stop().await;
+}
+
 #[tokio::test]
 async fn auth_is_a_challenge_and_lets_authors_publish_protected_events() {
     let relay = TestRelay::start(|config| config.auth = true).await;
     let mut client = relay.json_client().await;
-    let greeting = client.hear().await.unwrap();
-    let challenge = greeting.strip_prefix(r#"["AUTH",""#).unwrap().strip_suffix(r#""]"#).unwrap().to_owned();
+    let answer = auth_answer(&mut client, &relay.url).await;
     let protected = signed(1, 5, vec![vec!["-".into()]], String::new());
     client.publish(&protected).await;
     assert!(client.hear().await.unwrap().contains("auth-required: "));
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-    let tags =
-        vec![vec!["challenge".into(), challenge.into()], vec!["relay".into(), relay.url.clone().into()]];
-    let answer = signed(22_242, i64::try_from(now).unwrap(), tags, String::new());
     client.send(&ClientMessage::Auth(Cow::Borrowed(&answer))).await;
     client.expect(&ok(&answer)).await;
     client.publish(&protected).await;
@@ -275,6 +308,53 @@ async fn a_long_stored_answer_is_followed_by_what_was_published_meanwhile() {
         assert!(ids.insert(message), "an event came twice");
     }
     assert_eq!((eose, before >= STORED, before + after), (1, true, STORED + 500));
+    relay.stop().await;
+}
+
+/// A reader that took one message of 20 MB of stored events: what it says meanwhile is heeded, so
+/// that it reads little more than what the sockets hold.
+#[tokio::test]
+async fn a_slow_reader_ends_a_long_stored_answer_by_close_and_by_a_successor() {
+    const STORED: usize = 5_000;
+    let relay = TestRelay::start(|config| {
+        config.verify = VerifyLevel::None;
+        config.default_limit = STORED;
+        let content = || "x".repeat(4_000).into();
+        config.preload =
+            (0..STORED).map(|n| codecs::Event { content: content(), ..unsigned(n, 1_000) }).collect();
+    })
+    .await;
+    let nothing = || vec![Filter { limit: Some(0), ..Filter::default() }];
+    for format in [Format::JSON, Format::all().last().unwrap()] {
+        for by_close in [true, false] {
+            // Stopped in its middle, so that the sockets are full and the relay waits.
+            let mut reader = relay.client(format, Compression::None).await;
+            reader.request("all", kinds(&[1])).await;
+            assert!(reader.hear().await.unwrap().starts_with(r#"["EVENT","all""#));
+            let last = if by_close {
+                reader.send(&ClientMessage::Close { subscription: "all".into() }).await;
+                reader.request("after", nothing()).await;
+                r#"["EOSE","after"]"#
+            } else {
+                reader.request("all", nothing()).await;
+                r#"["EOSE","all"]"#
+            };
+            let mut events = 1;
+            loop {
+                let message = reader.hear().await.unwrap();
+                if message == last {
+                    break;
+                }
+                assert!(message.starts_with(r#"["EVENT","all""#), "{message:.40}");
+                events += 1;
+            }
+            assert!(events < STORED * 3 / 4, "{format}: {events} of {STORED}, by CLOSE: {by_close}");
+            // Its events and its EOSE, nothing of its predecessor.
+            reader.request("all", vec![Filter { limit: Some(1), ..Filter::default() }]).await;
+            assert!(reader.hear().await.unwrap().starts_with(r#"["EVENT","all""#));
+            reader.expect(r#"["EOSE","all"]"#).await;
+        }
+    }
     relay.stop().await;
 }
 

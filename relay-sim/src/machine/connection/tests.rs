@@ -123,6 +123,61 @@ fn stored_events_come_before_eose_and_live_ones_behind_it() {
     assert_eq!(relay.totals().deliveries_dropped, 1);
 }
 
+/// Events that a store keeps all of.
+fn many(count: usize) -> Vec<Event<'static>> {
+    let with_id = |n: usize| {
+        let mut event = event(1);
+        event.id[..8].copy_from_slice(&n.to_be_bytes());
+        event
+    };
+    (0..count).map(with_id).collect()
+}
+
+#[test]
+fn close_and_a_successor_end_a_stored_answer_that_is_going_out() {
+    const STORED: usize = 2_000;
+    let relay = relay(|config| config.max_limit = STORED);
+    relay.preload(&many(STORED));
+    for batched in [false, true] {
+        let mut reader = Client::open(&relay, Format::JSON, batched);
+        let all = Filter { limit: Some(STORED as u64), ..Filter::default() };
+        for successor in [None, Some(Filter { limit: Some(1), ..Filter::default() })] {
+            reader.request("other", all.clone());
+            reader.request("s", all.clone());
+            let other_names = names(&reader.connection.poll_transmit(reader.time));
+            assert!(other_names.len() < STORED / 2, "a flush is not everything");
+            reader.say(&ClientMessage::Close { subscription: "other".into() });
+            let first = names(&reader.connection.poll_transmit(reader.time));
+            assert!(first.iter().all(|name| name.ends_with(" s")), "nothing more of `other`: {first:?}");
+            match successor.clone() {
+                None => reader.say(&ClientMessage::Close { subscription: "s".into() }),
+                Some(filter) => reader.request("s", filter),
+            }
+            reader.say(&ClientMessage::Count { subscription: "c".into(), filters: vec![Filter::default()] });
+            let expected: &[&str] =
+                if successor.is_some() { &["EVENT s", "EOSE s", "COUNT c"] } else { &["COUNT c"] };
+            assert_eq!(names(&reader.hear()), expected, "batched: {batched}");
+        }
+    }
+}
+
+#[test]
+fn messages_are_taken_ahead_of_a_long_answer_up_to_a_bound() {
+    const STORED: usize = 2_000;
+    let relay = relay(|config| (config.max_limit, config.max_subscriptions) = (STORED, 10_000));
+    relay.preload(&many(STORED));
+    let mut reader = Client::open(&relay, Format::JSON, false);
+    let mut taken = 0;
+    while reader.connection.has_room() {
+        reader.request("s", Filter { limit: Some(STORED as u64), ..Filter::default() });
+        taken += 1;
+    }
+    assert_eq!(taken, DUE);
+    let heard = names(&reader.hear());
+    assert_eq!(heard.len(), STORED + 1, "the last answer alone");
+    assert!(reader.connection.has_room());
+}
+
 /// What readers of one format hear of one event that a publisher of that format sent, singly and in
 /// batches, and what the relay counted.
 fn passed_on(reencode: Reencode, format: Format, payload: &[u8]) -> (Vec<Bytes>, [u64; 3]) {
