@@ -41,6 +41,8 @@ pub use formats::{
     Batch, BatchLayout, Capacity, FORMATS, Format, FormatSpec, Group, Implementation, OneForm, Opcode,
     notepack_text,
 };
+#[cfg(feature = "signatures")]
+pub use model::PublicKeys;
 pub use model::{
     ClientMessage, EoseHints, Event, EventHead, Filter, FlatEvent, KindClass, Limit, Limits, OverLimit,
     RelayMessage, Request, Tag, TagFilter, VerifyError, VerifyLevel,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use codecs::{Event, VerifyLevel, hex};
+use codecs::{Event, PublicKeys, VerifyLevel, hex};
 use url::{Host, Url};
 
 /// The kind of AUTH events, which are not published (NIP-42).
@@ -48,16 +48,16 @@ impl Auth {
     ///
     /// # Errors
     /// The text of OK: why it is none.
-    pub(crate) fn accept(&mut self, proof: &Event<'_>, now: u64) -> Result<(), String> {
-        self.check(proof, now)?;
+    pub(crate) fn accept(&mut self, proof: &Event<'_>, keys: &PublicKeys, now: u64) -> Result<(), String> {
+        self.check(proof, keys, now)?;
         if !self.has(&proof.pubkey) {
             self.authors.push(proof.pubkey);
         }
         Ok(())
     }
 
-    fn check(&self, event: &Event<'_>, now: u64) -> Result<(), String> {
-        event.verify(VerifyLevel::Full).map_err(|error| format!("invalid: {error}"))?;
+    fn check(&self, event: &Event<'_>, keys: &PublicKeys, now: u64) -> Result<(), String> {
+        keys.verify(event, VerifyLevel::Full).map_err(|error| format!("invalid: {error}"))?;
         if event.kind != CLIENT_AUTH {
             return Err(format!("invalid: AUTH takes kind {CLIENT_AUTH}, not {}", event.kind));
         }

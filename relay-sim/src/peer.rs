@@ -196,7 +196,7 @@ impl Peer {
         level: VerifyLevel,
         unix_seconds: u64,
     ) -> Result<(), Cow<'static, str>> {
-        event.verify(level).map_err(|error| format!("invalid: {error}"))?;
+        self.relay.keys.verify(event, level).map_err(|error| format!("invalid: {error}"))?;
         if event.kind == CLIENT_AUTH {
             return Err("invalid: kind 22242 belongs into AUTH, not EVENT (NIP-42)".into());
         }
@@ -311,7 +311,7 @@ impl Peer {
         let Some(auth) = &mut self.auth else {
             return ok(event.id, false, "error: this relay does not ask for AUTH; start it with --auth");
         };
-        match auth.accept(event, now) {
+        match auth.accept(event, &self.relay.keys, now) {
             Ok(()) => ok(event.id, true, ""),
             Err(text) => ok(event.id, false, text),
         }

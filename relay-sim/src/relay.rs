@@ -18,7 +18,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use codecs::{Codec, Event, Filter, Format, KindClass, UnknownName};
+use codecs::{Codec, Event, Filter, Format, KindClass, PublicKeys, UnknownName};
 use tracing::{debug, error};
 
 use crate::{
@@ -30,11 +30,16 @@ use crate::{
     totals::{Counters, Totals, add},
 };
 
+/// Parsed keys of authors that are kept: at most 1 MB.
+const PUBLIC_KEYS: usize = 8_192;
+
 /// The state of one running relay, without its sockets.
 #[derive(Debug)]
 pub struct Relay {
     pub(crate) config: Config,
     pub(crate) counters: Counters,
+    /// What checks signatures.
+    pub(crate) keys: PublicKeys,
     /// Only in a relay that was told to misbehave.
     pub(crate) burner: Option<Burner>,
     pub(crate) delivery_faults: DeliveryFaults,
@@ -96,6 +101,7 @@ impl Relay {
         Ok(Relay {
             codecs: config.codecs()?,
             counters: Counters::default(),
+            keys: PublicKeys::at_most(PUBLIC_KEYS),
             burner: Burner::of(&config.faults),
             delivery_faults: DeliveryFaults::of(&config.faults),
             connections: AtomicU64::new(0),
@@ -414,6 +420,8 @@ impl Relay {
         let delivered = totals.deliveries_stored + totals.deliveries_live + totals.deliveries_dropped;
         Totals {
             events_stored: self.lock().store.len() as u64,
+            keys_known: self.keys.known(),
+            keys_parsed: self.keys.parsed(),
             encodings_cold,
             encodings_cached: delivered.saturating_sub(encodings_cold + totals.encodings_spliced),
             ..totals

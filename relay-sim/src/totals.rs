@@ -60,6 +60,10 @@ counters! {
     events_rejected,
     /// Events answered OK true because they were here already.
     events_duplicate,
+    /// Signatures checked with a key that was parsed for an earlier event of its author.
+    keys_known,
+    /// Keys parsed to check a signature.
+    keys_parsed,
     /// Events in the store at the end.
     events_stored,
     /// REQ messages read.

@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+#[cfg(feature = "signatures")]
+use secp256k1::{SECP256K1, XOnlyPublicKey, schnorr::Signature};
 use sha2::{Digest, Sha256};
 
 use super::Event;
@@ -106,25 +108,25 @@ impl Event<'_> {
         if level >= VerifyLevel::Id && self.compute_id() != self.id {
             return Err(VerifyError::Id);
         }
-        if level >= VerifyLevel::Full {
-            self.verify_signature()?;
+        if level < VerifyLevel::Full {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    #[cfg(feature = "signatures")]
-    fn verify_signature(&self) -> Result<(), VerifyError> {
-        use secp256k1::{SECP256K1, XOnlyPublicKey, schnorr::Signature};
-
-        let key = XOnlyPublicKey::from_byte_array(self.pubkey).map_err(|_| VerifyError::PublicKey)?;
-        SECP256K1
-            .verify_schnorr(&Signature::from_byte_array(self.sig), &self.id, &key)
-            .map_err(|_| VerifyError::Signature)
-    }
-
-    #[cfg(not(feature = "signatures"))]
-    fn verify_signature(&self) -> Result<(), VerifyError> {
+        #[cfg(feature = "signatures")]
+        return self.verify_signature(&self.parse_pubkey()?);
+        #[cfg(not(feature = "signatures"))]
         Err(VerifyError::NotBuilt)
+    }
+}
+
+#[cfg(feature = "signatures")]
+impl Event<'_> {
+    pub(super) fn parse_pubkey(&self) -> Result<XOnlyPublicKey, VerifyError> {
+        XOnlyPublicKey::from_byte_array(self.pubkey).map_err(|_| VerifyError::PublicKey)
+    }
+
+    pub(super) fn verify_signature(&self, key: &XOnlyPublicKey) -> Result<(), VerifyError> {
+        let signature = Signature::from_byte_array(self.sig);
+        SECP256K1.verify_schnorr(&signature, &self.id, key).map_err(|_| VerifyError::Signature)
     }
 }
 

@@ -75,6 +75,8 @@ async fn every_format_and_compression_carries_a_whole_session() {
             let totals = relay.stop().await;
             assert_eq!(totals.connections, 2);
             assert_eq!((totals.events_received, totals.events_accepted, totals.events_rejected), (7, 5, 2));
+            // The one with another id costs no check of its signature.
+            assert_eq!((totals.keys_parsed, totals.keys_known), (1, 5));
             assert_eq!((totals.deliveries_stored, totals.deliveries_live), (3, 1));
             assert_eq!((totals.requests, totals.counts, totals.events_stored), (2, 1, 5));
             assert_eq!((totals.malformed, totals.slow_consumers, totals.sessions_panicked), (0, 0, 0));
