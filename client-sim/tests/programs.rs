@@ -413,7 +413,7 @@ fn a_dictionary_of_ones_own_reaches_both_ends_and_the_record() {
     let parameters = &record.cell.compression_parameters;
     let named = format!("dictionary={} dictionary_bytes={}", own.id(), own.bytes().len());
     assert!(parameters.starts_with("level=2 ") && parameters.ends_with(&named), "{parameters}");
-    assert_eq!(record.agreement.token, Some(format!("nostr.json+zstd-dict-{}", own.id())));
+    assert_eq!(record.agreement.token, Some(format!("nostr.json+zstd-dict2-{}", own.id())));
 
     let needless = setup.run(&["--compression", "zstd", "--dictionary", file]);
     assert_eq!(needless.status.code(), Some(2));

@@ -17,7 +17,7 @@ use codecs::{Event, Format, Implementation};
 use corpus::Corpus;
 use futures::FutureExt;
 use nix::time::{ClockId, clock_gettime};
-use wire::{Compression, Connection, Offer, SharedDeflate, Support, WireLimits};
+use wire::{Compression, Connection, Offer, Shared, Support, WireLimits};
 
 /// Bytes, CPU and memory of a delivery by each setting of each compression.
 #[derive(Debug, Parser)]
@@ -163,7 +163,7 @@ fn play(row: &mut Row) -> anyhow::Result<()> {
                 payload.into()
             })
             .collect();
-        let shared = SharedDeflate::default();
+        let shared = Shared::default();
         let started = cpu_ns()?;
         for ((_, relay), payload) in pairs.iter_mut().zip(&payloads) {
             at_once(relay.feed_shared(payload.clone(), prefix_bytes, &shared))??;

@@ -97,7 +97,7 @@ mod tests {
         config.keep_expired = true;
         let all = parsed(&config);
         let dictionary = Dictionary::bundled(Format::JSON).unwrap();
-        let dict = format!("+zstd-dict-{}", dictionary.id());
+        let dict = format!("+zstd-dict2-{}", dictionary.id());
         let layers = ["", "+zstd", "+zstd-stream", &dict];
         let tokens = layers.map(|layer| [format!("nostr.json{layer}"), format!("nostr.json.batched{layer}")]);
         let tokens = serde_json::json!(tokens.concat());

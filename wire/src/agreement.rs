@@ -39,7 +39,7 @@ pub enum Layer {
     Zstd,
     /// `+zstd-stream`: each message may be the next block of its direction's zstd stream.
     ZstdStream,
-    /// `+zstd-dict-` and the dictionary's id: each message may be a zstd frame that refers to the
+    /// `+zstd-dict2-` and the dictionary's id: each message may be zstd frames that refer to the
     /// dictionary.
     ZstdDict(DictionaryId),
 }
@@ -221,7 +221,7 @@ impl fmt::Display for Layer {
 const BATCHED: &str = ".batched";
 const ZSTD: &str = "+zstd";
 const ZSTD_STREAM: &str = "+zstd-stream";
-const ZSTD_DICT: &str = "+zstd-dict-";
+const ZSTD_DICT: &str = "+zstd-dict2-";
 
 impl Token {
     /// Plain NIP-01.

@@ -70,10 +70,14 @@ impl ZstdParams {
         ..Self::DEFAULT
     };
 
-    /// `zstd-dict` on the command line: as `zstd`, for payloads of at least 64 bytes.
+    /// `zstd-dict` on the command line: as `zstd`, for payloads of at least 128 bytes.
     pub const DICTIONARY: ZstdParams =
-        ZstdParams { min_bytes: 64, mode: ZstdMode::Dictionary(None), ..Self::DEFAULT };
+        ZstdParams { min_bytes: EVENT_BYTES, mode: ZstdMode::Dictionary(None), ..Self::DEFAULT };
 }
+
+/// Id, key and signature of an event: no message with an event is smaller. OK, EOSE and their like
+/// are, and save a tenth or nothing by a compression of their own (docs/transport.md).
+const EVENT_BYTES: usize = 128;
 
 /// Largest window of a stream, at either end.
 pub(crate) const ZSTD_STREAM_MAX_WINDOW_BITS: u32 = 17;
@@ -143,6 +147,7 @@ impl Compression {
             "deflate-shared" => Ok(Compression::Deflate(DeflateParams {
                 to_client: Direction::NO_TAKEOVER,
                 shared: true,
+                min_bytes: EVENT_BYTES,
                 ..default
             })),
             "zstd" => Ok(Compression::Zstd(ZstdParams::DEFAULT)),
@@ -394,7 +399,7 @@ mod tests {
             ("deflate:level=6:min_bytes=0", "deflate"),
             ("deflate:min_bytes=7:level=4", "deflate:level=4:min_bytes=7"),
             ("deflate-shared:upload_takeover=no", "deflate-shared:upload_takeover=no"),
-            ("zstd-dict:level=3:min_bytes=64", "zstd-dict:level=3"),
+            ("zstd-dict:level=3:min_bytes=128", "zstd-dict:level=3"),
         ] {
             let compression: Compression = text.parse().unwrap();
             assert_eq!(compression.label(), label);
@@ -412,7 +417,7 @@ mod tests {
         let given = bundled.with_dictionary(of(bundled, other));
         assert_eq!(of(given, json), of(bundled, other));
         let text = given.parameters();
-        assert!(text.starts_with("level=1 window_bits=19 min_bytes=64 dictionary="), "{text}");
+        assert!(text.starts_with("level=1 window_bits=19 min_bytes=128 dictionary="), "{text}");
         assert_eq!(Compression::None.with_dictionary(of(bundled, json)), Compression::None);
     }
 

@@ -15,12 +15,13 @@ use tokio_tungstenite::tungstenite::{
     self,
     protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::Data},
 };
-use tungstenite_deflate::{CompressionMemory, SharedDeflate, WebSocket};
+use tungstenite_deflate::{CompressionMemory, WebSocket};
 
 use crate::{
     agreement::{Agreement, WireLimits},
     compression::Compression,
     error::{CloseCode, WireError},
+    shared::Shared,
     socket::{Counted, Socket},
     traffic::{Flow, Traffic},
     zstd::ZstdLayer,
@@ -62,7 +63,7 @@ pub struct Message {
 }
 
 /// The length of a message's own part, and its common one.
-type Spliced<'a> = (usize, &'a SharedDeflate);
+type Spliced<'a> = (usize, &'a Shared);
 
 /// Bytes of the handshake: the HTTP head and that of TLS.
 #[derive(Debug, Clone, Copy)]
@@ -158,9 +159,14 @@ impl Connection {
         self.websocket.compression_memory() + zstd
     }
 
-    /// Whether [`Connection::feed_shared`] compresses once for all connections (`deflate-shared`).
+    /// Whether [`Connection::feed_shared`] compresses once for all connections (`deflate-shared`,
+    /// `zstd-dict`).
     pub fn shares(&self) -> bool {
-        matches!(self.agreement.compression, Compression::Deflate(params) if params.shared)
+        match &self.agreement.compression {
+            Compression::None => false,
+            Compression::Deflate(params) => params.shared,
+            Compression::Zstd(params) => ZstdLayer::shares(params),
+        }
     }
 
     /// The peer's address.
@@ -238,12 +244,12 @@ impl Connection {
     }
 
     /// [`Connection::feed`] for a message of which all but the first `prefix_bytes` is common to
-    /// all messages that are fed with the same `shared`. `deflate-shared` compresses the common
-    /// part once; other compressions ignore `shared`.
+    /// all messages that are fed with the same `shared`. `deflate-shared` and `zstd-dict` compress
+    /// the common part once; other compressions ignore `shared`.
     ///
     /// ```
     /// # async fn fan_out(connections: &mut [wire::Connection]) -> Result<(), wire::WireError> {
-    /// let shared = wire::SharedDeflate::default();
+    /// let shared = wire::Shared::default();
     /// for (n, connection) in connections.iter_mut().enumerate() {
     ///     let prefix = format!(r#"["EVENT","subscription {n}","#);
     ///     let message = format!(r#"{prefix}{{"kind":1,"content":"the same for all"}}]"#);
@@ -263,7 +269,7 @@ impl Connection {
         &mut self,
         payload: Bytes,
         prefix_bytes: usize,
-        shared: &SharedDeflate,
+        shared: &Shared,
     ) -> Result<(), WireError> {
         let opcode = self.agreement.format.spec().opcode;
         self.feed_frame(Message { opcode, payload }, Some((prefix_bytes, shared))).await
@@ -303,12 +309,17 @@ impl Connection {
         self.ready_for(payload.len()).await?;
         let (data, payload_bytes) = (frame_type(opcode), payload.len());
         match (&mut self.zstd, spliced) {
-            (Some(layer), _) => {
-                layer.compress(&payload, &mut self.outgoing)?;
+            (Some(layer), spliced) => {
+                match spliced {
+                    Some((prefix_bytes, shared)) => {
+                        layer.splice(&payload, prefix_bytes, &shared.zstd, &mut self.outgoing)?;
+                    }
+                    None => layer.compress(&payload, &mut self.outgoing)?,
+                }
                 self.websocket.start_data(Data::Binary, self.outgoing.split().freeze())?;
             }
             (None, Some((prefix_bytes, shared))) => {
-                self.websocket.start_shared(data, payload, prefix_bytes, shared)?;
+                self.websocket.start_shared(data, payload, prefix_bytes, &shared.deflate)?;
             }
             (None, None) => self.websocket.start_data(data, payload)?,
         }

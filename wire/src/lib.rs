@@ -51,6 +51,7 @@ mod http;
 mod memory;
 pub mod negotiate;
 mod server;
+mod shared;
 mod socket;
 mod tls;
 mod traffic;
@@ -64,9 +65,10 @@ pub use dictionary::{Dictionary, DictionaryError, DictionaryId, NotADictionaryId
 pub use error::{CloseCode, WireError};
 pub use memory::in_memory;
 pub use server::{Accepted, ServerConfig, accept};
+pub use shared::Shared;
 pub use tls::{ClientTls, ServerTls, TlsError};
 pub use traffic::{Flow, Traffic};
-pub use tungstenite_deflate::{CompressionMemory, DeflateParams, Direction, SharedDeflate};
+pub use tungstenite_deflate::{CompressionMemory, DeflateParams, Direction};
 
 #[cfg(test)]
 mod tests {

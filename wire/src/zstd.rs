@@ -1,16 +1,20 @@
-//! The zstd layer of the `+zstd`, `+zstd-stream` and `+zstd-dict-…` tokens: every message is binary
-//! and begins with the transform.
+//! The zstd layer of the `+zstd`, `+zstd-stream` and `+zstd-dict2-…` tokens: every message is
+//! binary and begins with the transform.
 //!
 //! ```text
 //! 00 payload              as it is
-//! 01 one zstd frame       by itself; with the dictionary that the token names
+//! 01 one zstd frame       by itself; on `+zstd-dict2-…` one or several, with the token's dictionary
 //! 02 flushed blocks       the next of the direction's one zstd frame; only on `+zstd-stream`
 //! ```
+//!
+//! With a dictionary what differs by subscription is a frame of its own, uncompressed, so that the
+//! frame behind it is the same for all subscriptions and is compressed once
+//! (docs/decisions/frames.md).
 //!
 //! Contexts of single frames keep nothing between messages, so those of a thread serve all its
 //! connections. A stream has contexts of its own, made when its first message needs them.
 
-use std::{cell::RefCell, fmt};
+use std::{cell::RefCell, fmt, sync::OnceLock};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use zstd::zstd_safe::{
@@ -79,6 +83,43 @@ impl ZstdLayer {
         }))
     }
 
+    /// Whether [`ZstdLayer::splice`] compresses once for all connections.
+    pub(crate) fn shares(params: &ZstdParams) -> bool {
+        matches!(params.mode, ZstdMode::Dictionary(_))
+    }
+
+    /// Appends the message for `payload` to `out` as two frames: the first `prefix_bytes`, and the
+    /// rest from `shared`, compressed by the first caller. As it is where that is not smaller, and
+    /// by [`ZstdLayer::compress`] without a dictionary or for a prefix over 1 KiB.
+    ///
+    /// # Errors
+    /// Those of [`ZstdLayer::compress`].
+    pub(crate) fn splice(
+        &mut self,
+        payload: &[u8],
+        prefix_bytes: usize,
+        shared: &SharedZstd,
+        out: &mut BytesMut,
+    ) -> Result<(), WireError> {
+        let (prefix, rest) = payload.split_at(prefix_bytes);
+        if !Self::shares(&self.params) || prefix.is_empty() || prefix.len() > RAW_FRAME_MAX_BYTES {
+            return self.compress(payload, out);
+        }
+        let message_bytes = |frame: &Bytes| 1 + RAW_FRAME_HEADER_BYTES + prefix.len() + frame.len();
+        let frame =
+            if payload.len() >= self.params.min_bytes { shared.frame(&self.params, rest) } else { None };
+        match frame.filter(|frame| message_bytes(frame) < payload.len()) {
+            Some(frame) => {
+                out.reserve(message_bytes(frame));
+                out.put_u8(FRAME);
+                put_raw_frame(prefix, out);
+                out.put_slice(frame);
+            }
+            None => put_plain(payload, out),
+        }
+        Ok(())
+    }
+
     /// Appends the message for `payload` to `out`, compressed if it has at least `min_bytes`; a
     /// single frame also only if it is smaller.
     ///
@@ -93,9 +134,7 @@ impl ZstdLayer {
                 return Ok(());
             }
         }
-        out.reserve(1 + payload.len());
-        out.put_u8(PLAIN);
-        out.put_slice(payload);
+        put_plain(payload, out);
         Ok(())
     }
 
@@ -130,7 +169,9 @@ impl ZstdLayer {
         let stream = self.params.mode == ZstdMode::Stream;
         match message.first() {
             Some(&PLAIN) => Ok(message.slice(1..)),
-            Some(&FRAME) if !stream => decompress_frame(dictionary(&self.params), &message[1..], limit_bytes),
+            Some(&FRAME) if !stream => {
+                decompress_frames(dictionary(&self.params), &message[1..], limit_bytes)
+            }
             Some(&STREAM) if stream => self.decompress_next(&message[1..], limit_bytes),
             Some(other) => Err(WireError::Protocol(format!(
                 "message begins with transform {other}; known here: {PLAIN} plain, {}",
@@ -169,6 +210,70 @@ impl ZstdLayer {
     }
 }
 
+/// The frame of what messages to many connections have in common, made by the first that needs it.
+/// One value belongs to one payload.
+#[derive(Debug, Default)]
+pub(crate) struct SharedZstd {
+    first: OnceLock<Box<SharedFrame>>,
+}
+
+/// The frame by one set of parameters, as many as a relay's connections have.
+#[derive(Debug)]
+struct SharedFrame {
+    params: ZstdParams,
+    /// `None` where it would not be smaller.
+    frame: Option<Bytes>,
+    next: SharedZstd,
+}
+
+impl SharedZstd {
+    /// Compressed bytes held, over all parameters.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let (mut held, mut list) = (0, self);
+        while let Some(SharedFrame { frame, next, .. }) = list.first.get().map(|shared| &**shared) {
+            held += size_of::<SharedFrame>() + frame.as_ref().map_or(0, Bytes::len);
+            list = next;
+        }
+        held
+    }
+
+    fn frame(&self, params: &ZstdParams, payload: &[u8]) -> Option<&Bytes> {
+        let mut list = self;
+        loop {
+            let SharedFrame { params: made_by, frame, next } = &**list.first.get_or_init(|| {
+                let frame = with_smaller_frame(params, payload, Bytes::copy_from_slice);
+                Box::new(SharedFrame { params: *params, frame, next: SharedZstd::default() })
+            });
+            if made_by == params {
+                return frame.as_ref();
+            }
+            list = next;
+        }
+    }
+}
+
+/// Magic number, descriptor, window and the block's header (RFC 8878 §3.1.1).
+const RAW_FRAME_HEADER_BYTES: usize = 4 + 1 + 1 + 3;
+
+/// The smallest window, which bounds a block (RFC 8878 §3.1.1.2.4).
+const RAW_FRAME_MAX_BYTES: usize = 1 << 10;
+
+/// Appends a frame of one raw block. It does not state its size: decoders that make room for what
+/// the first frame claims would have too little for the second.
+fn put_raw_frame(payload: &[u8], out: &mut BytesMut) {
+    // The last block, of type 0, and its length.
+    let block_header = 1 | payload.len() << 3;
+    out.put_slice(&[0x28, 0xb5, 0x2f, 0xfd, 0, 0]);
+    out.put_uint_le(block_header as u64, 3);
+    out.put_slice(payload);
+}
+
+fn put_plain(payload: &[u8], out: &mut BytesMut) {
+    out.reserve(1 + payload.len());
+    out.put_u8(PLAIN);
+    out.put_slice(payload);
+}
+
 impl fmt::Debug for ZstdLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ZstdLayer").field("params", &self.params).finish_non_exhaustive()
@@ -201,6 +306,16 @@ fn new_decompress() -> Result<DCtx<'static>, zstd_safe::ErrorCode> {
 }
 
 fn compress_smaller(params: &ZstdParams, payload: &[u8], out: &mut BytesMut) -> bool {
+    let put = |frame: &[u8]| {
+        out.reserve(1 + frame.len());
+        out.put_u8(FRAME);
+        out.put_slice(frame);
+    };
+    with_smaller_frame(params, payload, put).is_some()
+}
+
+/// Lets `take` have the frame of a payload, if it is smaller.
+fn with_smaller_frame<R>(params: &ZstdParams, payload: &[u8], take: impl FnOnce(&[u8]) -> R) -> Option<R> {
     with_scratch(payload.len(), |buffer| {
         // One byte shorter than the payload: a frame that does not fit saves nothing.
         let room = payload.len().saturating_sub(1);
@@ -215,11 +330,7 @@ fn compress_smaller(params: &ZstdParams, payload: &[u8], out: &mut BytesMut) -> 
             };
             contexts[at].1.compress2(&mut buffer[..room], payload)
         });
-        let Ok(written) = result else { return false };
-        out.reserve(1 + written);
-        out.put_u8(FRAME);
-        out.put_slice(&buffer[..written]);
-        true
+        result.ok().map(|written| take(&buffer[..written]))
     })
 }
 
@@ -227,20 +338,40 @@ fn broken(code: zstd_safe::ErrorCode) -> WireError {
     WireError::Inflate(zstd_safe::get_error_name(code).to_owned())
 }
 
-fn decompress_frame(
+/// Frames of a message with a dictionary: far more than any end sends, so that empty ones, 9 bytes
+/// each, cost no more time than their bytes otherwise could.
+const MAX_FRAMES: usize = 256;
+
+/// Checks that `frames` are as many whole frames as a message may have, and that together they do
+/// not claim to be larger than the limit.
+fn check_frames(frames: &[u8], max_frames: usize, limit_bytes: usize) -> Result<(), WireError> {
+    let (mut rest, mut claimed) = (frames, 0_u64);
+    for _ in 0..max_frames {
+        let frame_bytes = zstd_safe::find_frame_compressed_size(rest).map_err(broken)?;
+        let content = zstd_safe::get_frame_content_size(rest)
+            .map_err(|_| WireError::Inflate("not a zstd frame".into()))?;
+        claimed = claimed.saturating_add(content.unwrap_or(0));
+        if claimed > limit_bytes as u64 {
+            return Err(WireError::TooLarge { limit_bytes, inflated: true });
+        }
+        rest = &rest[frame_bytes..];
+        if rest.is_empty() {
+            return Ok(());
+        }
+    }
+    Err(WireError::Inflate(match max_frames {
+        1 => "bytes after the zstd frame".into(),
+        max => format!("more than {max} zstd frames"),
+    }))
+}
+
+fn decompress_frames(
     dictionary: Option<Dictionary>,
-    frame: &[u8],
+    frames: &[u8],
     limit_bytes: usize,
 ) -> Result<Bytes, WireError> {
     let too_large = || WireError::TooLarge { limit_bytes, inflated: true };
-    if zstd_safe::find_frame_compressed_size(frame).map_err(broken)? != frame.len() {
-        return Err(WireError::Inflate("bytes after the zstd frame".into()));
-    }
-    match zstd_safe::get_frame_content_size(frame) {
-        Ok(Some(claimed)) if claimed > limit_bytes as u64 => return Err(too_large()),
-        Ok(_) => {}
-        Err(_) => return Err(WireError::Inflate("not a zstd frame".into())),
-    }
+    check_frames(frames, if dictionary.is_some() { MAX_FRAMES } else { 1 }, limit_bytes)?;
     with_scratch(limit_bytes, |buffer| {
         let result = POOL.with_borrow_mut(|pool| {
             let contexts = &mut pool.decompress;
@@ -255,7 +386,7 @@ fn decompress_frame(
                     contexts.len() - 1
                 }
             };
-            contexts[at].1.decompress(&mut buffer[..limit_bytes], frame)
+            contexts[at].1.decompress(&mut buffer[..limit_bytes], frames)
         });
         match result {
             Ok(written) => Ok(Bytes::copy_from_slice(&buffer[..written])),

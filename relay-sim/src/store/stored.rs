@@ -11,7 +11,7 @@ use std::{
 };
 
 use codecs::{Codec, EncodeError, Event, EventHead, FlatEvent, Format};
-use wire::SharedDeflate;
+use wire::Shared;
 
 use super::disk::{Disk, RowError};
 
@@ -113,7 +113,7 @@ impl Encodings {
 pub(crate) struct Encoded {
     pub(crate) bytes: Box<[u8]>,
     /// What its messages have in common, compressed, where a connection shares that.
-    pub(crate) shared: SharedDeflate,
+    pub(crate) shared: Shared,
     /// What of `shared` is counted.
     counted_bytes: AtomicUsize,
     /// Whether the bytes are those that the publisher sent.

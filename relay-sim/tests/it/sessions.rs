@@ -55,11 +55,13 @@ async fn check_session(relay: &TestRelay, format: Format, compression: Compressi
 
 #[tokio::test]
 async fn a_relay_that_compresses_once_for_all_carries_a_whole_session_in_every_format() {
-    let shared: Compression = "deflate-shared:min_bytes=64".parse().unwrap();
-    for format in Format::all() {
-        let relay = TestRelay::start(|config| config.compressions = vec![shared]).await;
-        check_session(&relay, format, shared).await;
-        relay.stop().await;
+    for compression in ["deflate-shared:min_bytes=64", "zstd-dict"] {
+        let shared: Compression = compression.parse().unwrap();
+        for format in Format::all() {
+            let relay = TestRelay::start(|config| config.compressions = vec![shared]).await;
+            check_session(&relay, format, shared).await;
+            relay.stop().await;
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use anyhow::Context;
 use bytes::Bytes;
 use codecs::Format;
 use tokio::{io::AsyncReadExt, net::TcpListener, task::JoinSet};
-use wire::{Compression, Connection, SharedDeflate};
+use wire::{Compression, Connection, Shared};
 
 use crate::{
     PEER_CORE, SERVER_CORE, accepted, address_channel, cpu_ns, join, median, on_core, raw_client, say,
@@ -71,7 +71,7 @@ async fn send(connections: &mut [Connection]) -> anyhow::Result<()> {
     let json = Format::JSON.spec().library;
     let events = events();
     for batch in events.chunks(BATCH) {
-        let shared: Vec<_> = batch.iter().map(|_| SharedDeflate::default()).collect();
+        let shared: Vec<_> = batch.iter().map(|_| Shared::default()).collect();
         for (n, connection) in connections.iter_mut().enumerate() {
             let subscription = format!("s{n:03}");
             let prefix_bytes = r#"["EVENT","","#.len() + subscription.len();

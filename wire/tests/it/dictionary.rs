@@ -1,8 +1,10 @@
 //! Compression with a dictionary that both ends have.
 
+use std::io::{Read, Write};
+
 use bytes::Bytes;
 use codecs::Format;
-use wire::{CloseCode, Compression, Connection, Dictionary, Offer, Support, WireLimits, negotiate};
+use wire::{CloseCode, Compression, Connection, Dictionary, Offer, Shared, Support, WireLimits, negotiate};
 
 use crate::{
     common::{config, connection, listen, offer, pair, receive, send, support},
@@ -22,7 +24,7 @@ fn json() -> Dictionary {
 }
 
 fn headers() -> String {
-    format!("Sec-WebSocket-Protocol: nostr.json+zstd-dict-{}\r\n", json().id())
+    format!("Sec-WebSocket-Protocol: nostr.json+zstd-dict2-{}\r\n", json().id())
 }
 
 async fn scripted() -> (Scripted, Connection) {
@@ -69,6 +71,130 @@ async fn the_bytes_of_a_message_stay_what_they_are() {
     assert_eq!(receive(&mut relay).await, NOTE);
     client.frame(FIN | BINARY, &framed(json().bytes(), NOTE.as_bytes())).await;
     assert_eq!(receive(&mut relay).await, NOTE, "a frame may name its dictionary");
+}
+
+/// The message of [`NOTE`] for a subscription, spliced; its payload, and the length of the prefix.
+async fn spliced(subscription: &str, shared: &Shared) -> (Vec<u8>, String, usize) {
+    let note = NOTE.strip_prefix(r#"["EVENT","sub:1","#).unwrap();
+    let prefix = format!(r#"["EVENT","{subscription}","#);
+    let payload = [&prefix, note].concat();
+    let (mut client, mut relay) = scripted().await;
+    relay.feed_shared(payload.clone().into(), prefix.len(), shared).await.unwrap();
+    relay.flush().await.unwrap();
+    let (first_byte, message) = client.read_frame().await;
+    assert_eq!(first_byte, FIN | BINARY);
+    (message, payload, prefix.len())
+}
+
+#[tokio::test]
+async fn subscriptions_get_frames_of_their_own_before_one_that_was_compressed_once() {
+    let shared = Shared::default();
+    let mut common = None;
+    for subscription in ["a", "sub:1", "\u{1f980}", &"s".repeat(64)] {
+        let (message, payload, prefix_bytes) = spliced(subscription, &shared).await;
+        let header = [1, 0x28, 0xb5, 0x2f, 0xfd, 0, 0, 1 | u8::try_from(prefix_bytes & 31).unwrap() << 3];
+        assert_eq!(message[..8], header);
+        assert_eq!(message[8..10], [u8::try_from(prefix_bytes >> 5).unwrap(), 0]);
+        let (own, frame) = message[10..].split_at(prefix_bytes);
+        assert_eq!(own, &payload.as_bytes()[..prefix_bytes]);
+        assert_eq!(frame, common.get_or_insert_with(|| frame.to_vec()), "compressed once");
+        // By another decoder of the same frames, and by ours at the other end.
+        let mut decoder = zstd::stream::Decoder::with_dictionary(&message[1..], json().bytes()).unwrap();
+        let mut read = String::new();
+        decoder.read_to_string(&mut read).unwrap();
+        assert_eq!(read, payload);
+        let (mut client, mut relay) = scripted().await;
+        client.frame(FIN | BINARY, &message).await;
+        assert_eq!(receive(&mut relay).await, payload);
+    }
+    let held = shared.held_bytes();
+    assert!(held > 0 && held < common.unwrap().len() + 200, "one frame is held: {held} bytes");
+    // A prefix of 9 more bytes than that of one frame, and not much else.
+    let (message, ..) = spliced("sub:1", &shared).await;
+    let one_frame = GOLDEN.len() / 2;
+    assert!(message.len() <= one_frame + 24, "{} bytes for {one_frame}", message.len());
+}
+
+#[tokio::test]
+async fn what_would_not_become_smaller_goes_as_it_is() {
+    let noise: Vec<u8> =
+        (0_u32..200).map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[0] & 0x7f).collect();
+    let long_prefix = "p".repeat(1_025);
+    for (prefix, rest) in
+        [("prefix", &noise[..]), ("", b"x"), ("short", b"and small"), (&long_prefix, NOTE.as_bytes())]
+    {
+        let (mut client, mut relay) = pair(&offer("zstd-dict"), config(support(&["zstd-dict"]))).await;
+        let shared = Shared::default();
+        let payload = [prefix.as_bytes(), rest].concat();
+        for _ in 0..2 {
+            relay.feed_shared(payload.clone().into(), prefix.len(), &shared).await.unwrap();
+            relay.flush().await.unwrap();
+            assert!(receive(&mut client).await == payload);
+        }
+        let sent = relay.traffic().sent;
+        assert!(sent.wire_bytes <= sent.payload_bytes + 2 * 5, "{sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn one_event_is_shared_by_readers_with_different_dictionaries() {
+    let other = Dictionary::bundled(Format::all().nth(1).unwrap()).unwrap();
+    let bundled: Compression = "zstd-dict".parse().unwrap();
+    let own = bundled.with_dictionary(other);
+    let level: Compression = "zstd-dict:level=-5".parse().unwrap();
+    let shared = Shared::default();
+    for compression in [bundled, own, level, own, bundled] {
+        let mut support = support(&[]);
+        support.compressions = vec![compression];
+        let offer = Offer { batched: false, formats: vec![Format::JSON], compression };
+        let (mut client, mut relay) = pair(&offer, config(support)).await;
+        assert_eq!(client.agreement().compression.name(), "zstd-dict");
+        relay.feed_shared(NOTE.into(), 17, &shared).await.unwrap();
+        relay.flush().await.unwrap();
+        assert_eq!(receive(&mut client).await, NOTE);
+    }
+}
+
+#[tokio::test]
+async fn several_frames_are_one_message_within_the_limit_of_all() {
+    let frame = |payload: &[u8]| framed(json().bytes(), payload).split_off(1);
+    let limit = WireLimits::default().max_message_bytes;
+    let silent = |payload: &[u8]| {
+        let mut encoder = zstd::stream::Encoder::with_dictionary(Vec::new(), 1, json().bytes()).unwrap();
+        encoder.write_all(payload).unwrap();
+        encoder.finish().unwrap()
+    };
+    let message = |frames: &[Vec<u8>]| [vec![1], frames.concat()].concat();
+    let half = vec![b' '; limit / 2];
+    let (mut client, mut relay) = scripted().await;
+    for (frames, payload) in [
+        (vec![frame(b"one"), frame(b""), silent(b"two")], b"onetwo".to_vec()),
+        (vec![frame(&half), silent(&half)], vec![b' '; limit]),
+        (vec![frame(b"x"); 256], vec![b'x'; 256]),
+        (vec![frame(b""); 2], vec![]),
+    ] {
+        client.frame(FIN | BINARY, &message(&frames)).await;
+        assert!(receive(&mut relay).await == payload);
+    }
+    let bomb = vec![b' '; 64 << 20];
+    let mut torn = message(&[frame(b"one"), frame(NOTE.as_bytes())]);
+    torn.pop();
+    for (what, message, code) in [
+        ("halves and a byte", message(&[frame(&half), frame(&half), frame(b"x")]), CloseCode::TooLarge),
+        (
+            "halves and a byte, unclaimed",
+            message(&[silent(&half), silent(&half), silent(b"x")]),
+            CloseCode::TooLarge,
+        ),
+        ("a bomb behind a small frame", message(&[frame(b"x"), frame(&bomb)]), CloseCode::TooLarge),
+        ("a silent bomb behind one", message(&[frame(b"x"), silent(&bomb)]), CloseCode::TooLarge),
+        ("too many frames", message(&vec![frame(b"x"); 257]), CloseCode::InvalidData),
+        ("a thousand empty frames", message(&vec![frame(b""); 1_000]), CloseCode::InvalidData),
+        ("a second frame that is torn", torn, CloseCode::InvalidData),
+        ("bytes behind a frame", message(&[frame(b"x"), b"y".to_vec()]), CloseCode::InvalidData),
+    ] {
+        check_refused(&headers(), what, &[(FIN | BINARY, &message)], code).await;
+    }
 }
 
 #[tokio::test]
@@ -118,7 +244,7 @@ fn the_token_names_the_dictionary_and_an_agreement_holds_it() {
         {
             let offer = Offer { batched: false, formats: vec![format], compression };
             let request = negotiate::request(&offer);
-            let token = format!("{}+zstd-dict-{}", format.spec().token, expected.id());
+            let token = format!("{}+zstd-dict2-{}", format.spec().token, expected.id());
             assert!(request.protocols.starts_with(&format!("{token}, ")), "{}", request.protocols);
             let relay = negotiate::accept(Some(&request.protocols), None, &support).unwrap();
             let client = negotiate::check_answer(&offer, Some(&token), None).unwrap();
@@ -134,7 +260,7 @@ fn the_token_names_the_dictionary_and_an_agreement_holds_it() {
     );
     assert_eq!(support.dictionaries().len(), Format::all().count());
     for wrong in ["", "0", "00000000", "0000000", "000000000", "ABCDEF01"] {
-        let token = format!("nostr.json+zstd-dict-{wrong}");
+        let token = format!("nostr.json+zstd-dict2-{wrong}");
         assert_eq!(negotiate::accept(Some(&token), None, &support).unwrap().token, None, "{token}");
     }
 }

@@ -6,7 +6,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use wire::{Accepted, CloseCode, Compression, SharedDeflate, WireLimits};
+use wire::{Accepted, CloseCode, Compression, Shared, WireLimits};
 
 use crate::{
     common::{config, connection, listen, offer, receive, sample, send, support},
@@ -63,7 +63,7 @@ async fn our_client_talks_to_a_python_server() {
 #[ignore = "needs python3 with websockets"]
 async fn a_python_client_reads_events_that_were_compressed_once_and_spliced() {
     let clients = [r"{}", r#"{"server_no_context_takeover": true}"#, r#"{"server_max_window_bits": 9}"#];
-    let shared = SharedDeflate::default();
+    let shared = Shared::default();
     for parameters in clients {
         let (address, accepted) = listen(config(support(&["deflate-shared"]))).await;
         let mut client = python(&["client", parameters, &format!("ws://{address}/")]);
@@ -72,7 +72,7 @@ async fn a_python_client_reads_events_that_were_compressed_once_and_spliced() {
         while let Some(message) = patiently(relay.next()).await {
             let payload = message.unwrap_or_else(|error| panic!("{parameters}: {error}")).payload;
             // Each message has a prefix of its own; the first payload is also the shared part.
-            let own = SharedDeflate::default();
+            let own = Shared::default();
             let common = common.get_or_insert_with(|| payload.clone());
             let shared = if payload == *common { &shared } else { &own };
             relay.feed_shared(payload.clone(), payload.len().min(17), shared).await.unwrap();

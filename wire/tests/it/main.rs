@@ -8,6 +8,7 @@ mod combinations;
 mod common;
 mod connection;
 mod dictionary;
+mod frames;
 mod handshake;
 mod hostile;
 mod interop;
