@@ -4,18 +4,21 @@
 //! compression the relay's side sends and the clients' receives; in the one of the corpus clients
 //! find and compare what they have decoded.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+};
 
 use anyhow::Context;
-use codecs::{Codec, Event, Format, Implementation, RelayMessage, VerifyLevel};
+use codecs::{Codec, Event, Format, Implementation, PublicKeys, RelayMessage, VerifyLevel};
 use corpus::Corpus;
 use relay_sim::Reencode;
-use wire::Compression;
+use wire::{Compression, Shared};
 
 use super::{
     Setting, play_all, probe,
     publish::publish,
-    wires::{feed, flush, next, pair},
+    wires::{feed_shared, flush, next, pair},
 };
 use crate::{inputs::plan_over, scenario::Scenario};
 
@@ -67,17 +70,40 @@ pub(super) fn run(corpus: &Corpus, seed: u64, only: Option<&str>, planted: Plant
             probe::end_section(&section, events.len() as u64)?;
         }
     }
-    if wanted("verify full") {
-        let checked = &events[..events.len().min(CHECKED_EVENTS)];
-        let mut valid = true;
-        probe::relay_side(&mut || {
-            valid = checked.iter().all(|event| event.verify(VerifyLevel::Full).is_ok());
-        });
-        anyhow::ensure!(valid, "an event of the corpus is not valid");
-        probe::end_section("verify full", checked.len() as u64)?;
-    }
+    checks(&events, &wanted)?;
     publications(corpus, &wanted, planted.feeds)?;
     scenarios(corpus, seed, &wanted)
+}
+
+/// Checks events: by themselves, with keys that are known, and with a map full of other keys.
+fn checks(events: &[&Event<'static>], wanted: &impl Fn(&str) -> bool) -> anyhow::Result<()> {
+    let mut authors = HashSet::new();
+    let distinct: Vec<_> = events.iter().filter(|event| authors.insert(event.pubkey)).collect();
+    let (others, checked) = distinct.split_at(distinct.len() / 2);
+    let checked = &checked[..checked.len().min(CHECKED_EVENTS)];
+    let known = PublicKeys::at_most(64 * CHECKED_EVENTS);
+    // Full before anything is counted: each key of the flood takes the place of another.
+    let flooded = PublicKeys::at_most(1);
+    let each = |keys: &PublicKeys, events: &[&&Event<'static>]| {
+        events.iter().all(|event| keys.verify(event, VerifyLevel::Full).is_ok())
+    };
+    type Check<'c> = &'c dyn Fn() -> bool;
+    let full = || checked.iter().all(|event| event.verify(VerifyLevel::Full).is_ok());
+    let sections: [(&str, Check<'_>, Check<'_>); 3] = [
+        ("verify full", &full, &|| true),
+        ("verify known key", &|| each(&known, checked), &|| each(&known, checked)),
+        ("verify flood of keys", &|| each(&flooded, checked), &|| each(&flooded, others)),
+    ];
+    for (name, check, prepare) in sections {
+        if wanted(name) {
+            let mut valid = prepare();
+            probe::end_preparation()?;
+            probe::relay_side(&mut || valid &= check());
+            anyhow::ensure!(valid, "an event of the corpus is not valid");
+            probe::end_section(name, checked.len() as u64)?;
+        }
+    }
+    Ok(())
 }
 
 /// Publishes where nobody is sent anything: alone, and beside subscriptions that ask for the
@@ -200,21 +226,25 @@ fn find_and_compare(events: &[&Event<'static>]) -> anyhow::Result<()> {
 }
 
 /// Sends each event as its JSON message, flushed by itself, over a connection that has sent them
-/// all before.
+/// all before: what is compressed once for all subscriptions is compressed already.
 fn send_and_receive(compression: Compression, events: &[&Event<'static>]) -> anyhow::Result<()> {
     let setting = setting(Format::JSON, compression);
     let codec = setting.format.codec(setting.implementation)?;
     let (mut client, mut relay) = pair(&setting, 1)?;
     let mut payloads = Vec::new();
     for event in events {
-        let (mut message, event) = (Vec::new(), Cow::Borrowed(*event));
-        codec.encode_relay(&RelayMessage::Event { subscription: "live-0".into(), event }, &mut message)?;
-        payloads.push(bytes::Bytes::from(message));
+        let (mut encoded, mut message) = (Vec::new(), Vec::new());
+        codec.encode_event(event, &mut encoded)?;
+        let prefix_bytes = codec.wrap_event("live-0", &encoded, &mut message);
+        payloads.push((bytes::Bytes::from(message), prefix_bytes, Shared::default()));
     }
     for counts in [false, true] {
-        for payload in &payloads {
+        for (payload, prefix_bytes, shared) in &payloads {
             let mut sent = Ok(());
-            let mut send = || sent = feed(&mut relay, payload.clone()).and_then(|()| flush(&mut relay));
+            let mut send = || {
+                let fed = feed_shared(&mut relay, payload.clone(), *prefix_bytes, shared);
+                sent = fed.and_then(|()| flush(&mut relay));
+            };
             if counts {
                 probe::relay_side(&mut send);
             } else {

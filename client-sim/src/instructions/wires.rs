@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use futures::FutureExt;
 use relay_sim::machine::{self, Time};
-use wire::{Connection, Message, Offer, Support, WireLimits};
+use wire::{Connection, Message, Offer, Shared, Support, WireLimits};
 
 use super::Setting;
 
@@ -38,6 +38,16 @@ pub(super) fn next(connection: &mut Connection, peer: &Connection) -> anyhow::Re
 /// Sends a message, without a flush.
 pub(super) fn feed(connection: &mut Connection, payload: Bytes) -> anyhow::Result<()> {
     Ok(at_once(connection.feed(payload))??)
+}
+
+/// Sends a message that has all behind its prefix in common with others, without a flush.
+pub(super) fn feed_shared(
+    connection: &mut Connection,
+    payload: Bytes,
+    prefix_bytes: usize,
+    shared: &Shared,
+) -> anyhow::Result<()> {
+    Ok(at_once(connection.feed_shared(payload, prefix_bytes, shared))??)
 }
 
 /// Flushes what was sent.
