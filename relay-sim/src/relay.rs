@@ -30,7 +30,7 @@ use crate::{
     totals::{Counters, Totals, add},
 };
 
-/// Parsed keys of authors that are kept: at most 1 MB.
+/// Parsed keys of authors that are kept: at most 1 MB (docs/decisions/public-keys.md).
 const PUBLIC_KEYS: usize = 8_192;
 
 /// The state of one running relay, without its sockets.
