@@ -16,6 +16,8 @@ use std::{
 use codecs::{ClientMessage, Filter, Format, Implementation, hex};
 use serde::Serialize;
 
+use crate::meaning::quoted;
+
 /// Incidents of one kind that are named on standard error.
 const NAMED: usize = 5;
 
@@ -77,12 +79,12 @@ impl fmt::Display for Incident {
         let Incident { id, kind, subscription, connection, .. } = self;
         write!(f, "{id}")?;
         kind.iter().try_for_each(|kind| write!(f, " of kind {kind}"))?;
-        write!(f, " for {subscription}")?;
+        write!(f, " for {}", quoted(subscription))?;
         if let Some(filter) = &self.filter {
             write!(f, " {filter}")?;
         }
         write!(f, " on connection {connection}")?;
-        self.relay_said.iter().try_for_each(|said| write!(f, "; the relay said {said}"))
+        self.relay_said.iter().try_for_each(|said| write!(f, "; the relay said {}", quoted(said)))
     }
 }
 

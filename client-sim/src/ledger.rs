@@ -55,6 +55,8 @@ fn add_up(
             Fate::Acked => counts.acked += 1,
             Fate::Rejected | Fate::Duplicate => counts.rejected += 1,
             Fate::Dropped => counts.dropped_by_generator += 1,
+            Fate::NotSent => counts.not_sent += 1,
+            Fate::Planned if !shared.was_sent(n) => counts.not_sent += 1,
             // Only a relay that ran to the end had the time to answer.
             Fate::Planned | Fate::Elsewhere if complete => counts.timed_out += 1,
             Fate::Planned | Fate::Elsewhere => counts.unknown += 1,
@@ -138,7 +140,7 @@ fn close_live(
                 counts.deliveries_expected += 1;
                 counts.deliveries += 1;
             }
-            (true, Fate::Rejected | Fate::Duplicate | Fate::Dropped) => {
+            (true, Fate::Rejected | Fate::Duplicate | Fate::Dropped | Fate::NotSent) => {
                 counts.deliveries_unexpected += 1;
                 name(Wrong::Unexpected, n);
             }

@@ -33,6 +33,7 @@ mod inputs;
 pub mod instructions;
 pub mod ledger;
 mod links;
+mod meaning;
 mod memory;
 mod meters;
 pub mod own_relay;

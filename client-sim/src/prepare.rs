@@ -12,6 +12,7 @@ use crate::{
     dial::{Dialer, Target},
     driver::Driver,
     incidents,
+    meaning::quoted,
     recorder::Recorder,
     shared::{Fate, Shared},
     workload::{Due, Speaks, Workload},
@@ -25,10 +26,12 @@ const PATIENCE_LIMIT_0: Duration = Duration::from_secs(10);
 
 /// No EOSE came to a first request.
 #[derive(Debug, thiserror::Error)]
-#[error("for {} s the relay sent no EOSE to {request}", .patience.as_secs())]
+#[error("for {} s the relay sent no EOSE to {request}{said}", .patience.as_secs())]
 struct NoEose {
     patience: Duration,
     request: String,
+    /// What the relay said meanwhile.
+    said: String,
 }
 
 /// Connects once, checks the agreement by a first request, and publishes the events that the relay
@@ -68,7 +71,8 @@ async fn prepare_with(
     while driver.report().counts.requests_completed == 0 {
         let Ok(turn) = timeout_at(deadline, driver.turn()).await else {
             let filter = &shared.workload.sessions[0].steps[0][0].filter;
-            return Err(NoEose { patience, request: incidents::request("s0-0-0", filter) }.into());
+            let said = driver.report().said();
+            return Err(NoEose { patience, request: incidents::request("s0-0-0", filter), said }.into());
         };
         turn.context("no answer to the first request")?;
         judge_first_answer(driver.report(), &agreement)?;
@@ -77,14 +81,12 @@ async fn prepare_with(
     let mut progress = Progress::new(&shared, "while the relay was given the events to ask for");
     while shared.outstanding() > 1 {
         progress.turn(&mut driver).await?;
-        judge_complaint(driver.report())?;
     }
     // A relay may put off the indexing of what it stored until somebody asks: before the clock
     // starts.
     driver.on_due(Due::Session(1)).await?;
     while !shared.is_done() {
         progress.turn(&mut driver).await?;
-        judge_complaint(driver.report())?;
     }
     let report = driver.finish().await.report;
     let publications = shared.workload.publications.len();
@@ -92,7 +94,7 @@ async fn prepare_with(
     if refused > 0 {
         bail!(
             "the relay refused {refused} of the {publications} events that the scenario asks for later; its first complaint: {}",
-            report.complaint.unwrap_or_default()
+            quoted(&report.complaint.unwrap_or_default())
         );
     }
     Ok(agreement)
@@ -150,9 +152,14 @@ impl<'s> Progress<'s> {
     /// When the connection ends, or nothing of what the relay owes came for 30 s.
     pub(crate) async fn turn(&mut self, driver: &mut Driver) -> anyhow::Result<()> {
         let seconds = self.patience.as_secs();
-        let silence = || format!("for {seconds} s the relay sent nothing of what it owes");
-        let turn = timeout_at(self.deadline, driver.turn()).await.with_context(silence);
-        turn.and_then(|turn| turn).context(self.doing)?;
+        let turn = timeout_at(self.deadline, driver.turn()).await;
+        let silence =
+            || format!("for {seconds} s the relay sent nothing of what it owes{}", driver.report().said());
+        turn.with_context(silence).and_then(|turn| turn).context(self.doing)?;
+        let report = driver.report();
+        if report.counts.decode_errors > 0 {
+            bail!("{}: the relay sent {}", self.doing, report.complaint.as_deref().unwrap_or_default());
+        }
         let counts = &driver.report().counts;
         let answers = i64::try_from(counts.deliveries + counts.requests_completed)?;
         let came = answers - self.shared.outstanding();
@@ -161,16 +168,6 @@ impl<'s> Progress<'s> {
             self.deadline = Instant::now() + self.patience;
         }
         Ok(())
-    }
-}
-
-/// Fails when the relay answers events by a notice, or by what does not decode.
-fn judge_complaint(report: &Report) -> anyhow::Result<()> {
-    match &report.complaint {
-        Some(complaint) if report.counts.decode_errors > 0 || complaint.starts_with("NOTICE ") => {
-            bail!("the relay was given the events to ask for and answered: {complaint}")
-        }
-        _ => Ok(()),
     }
 }
 
@@ -186,7 +183,7 @@ fn judge_first_answer(report: &Report, agreement: &Agreement) -> anyhow::Result<
         (Some(_), None) if report.counts.decode_errors > 0 => {
             bail!("the relay's first message is not {format}")
         }
-        (Some(complaint), _) => bail!("the relay refused the first request: {complaint}"),
+        (Some(complaint), _) => bail!("the relay refused the first request: {}", quoted(complaint)),
     }
 }
 

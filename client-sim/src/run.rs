@@ -21,6 +21,7 @@ use crate::{
     incidents::Incidents,
     inputs::{UsageError, load, plan_share_over, print, report, trusted},
     links::{self, Links},
+    meaning::quoted,
     own_relay::OwnRelay,
     plan_facts::{PlanFacts, connections_made},
     play::{Played, play},
@@ -77,7 +78,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let options = swarm::Options { expected, player, ..options(args, own_relay.as_ref()) };
     let Played { shared, prepared, started_utc, outcome } =
         play(args, ledger, target, workload, &shares, &options, own_relay.as_mut())?;
-    let complaint = first_complaint(&outcome);
+    let said = Said::of(&outcome);
     let mut facts = Facts {
         args,
         corpus: &corpus,
@@ -105,7 +106,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         Some(share) => share.expected = expected,
         None => judge(&mut record, &expected),
     }
-    finish(args, &record, complaint.as_deref(), &shared.incidents)?;
+    finish(args, &record, &said, &shared.incidents)?;
     stopped.transpose().context("the relay of our own did not end well")?;
     Ok(record)
 }
@@ -208,12 +209,24 @@ fn links_of(args: &Args, workload: &Workload) -> Vec<(Link, u64)> {
     run.chain(own).collect()
 }
 
-/// The relay's first notice or refusal, or else why it ended the connection of a slow reader.
-fn first_complaint(outcome: &Outcome) -> Option<String> {
-    let reports = || outcome.clients.iter().map(|(_, client)| &client.report);
-    let complaint = reports().find_map(|report| report.complaint.clone());
-    let cut_off = || reports().find_map(|report| report.cut_off.as_ref());
-    complaint.or_else(|| cut_off().map(|why| format!("to a slow reader, {why}")))
+/// What the relay said, in its words.
+struct Said {
+    /// Its first refusal, or else why it ended the connection of a slow reader.
+    complaint: Option<String>,
+    /// The first message that answers nothing.
+    passed_over: Option<String>,
+}
+
+impl Said {
+    fn of(outcome: &Outcome) -> Said {
+        let reports = || outcome.clients.iter().map(|(_, client)| &client.report);
+        let complaint = reports().find_map(|report| report.complaint.clone());
+        let cut_off = || reports().find_map(|report| report.cut_off.as_ref());
+        Said {
+            complaint: complaint.or_else(|| cut_off().map(|why| format!("to a slow reader, {why}"))),
+            passed_over: reports().find_map(|report| report.passed_over.clone()),
+        }
+    }
 }
 
 /// The relay's process as the record describes it, where its process id is known.
@@ -465,12 +478,7 @@ fn relay_flags(args: &Args, workload: &Workload, store: Option<&Path>) -> Vec<Os
 
 /// Writes the record, prints it or the summary, and reports what is wrong; also of an incomplete
 /// run.
-fn finish(
-    args: &Args,
-    record: &RunRecord,
-    complaint: Option<&str>,
-    incidents: &Incidents,
-) -> anyhow::Result<()> {
+fn finish(args: &Args, record: &RunRecord, said: &Said, incidents: &Incidents) -> anyhow::Result<()> {
     let ledger = args.ledger.as_deref().unwrap_or(Path::new(""));
     incidents.finish().with_context(|| format!("cannot write --ledger {}", ledger.display()))?;
     if let Some(path) = &args.record {
@@ -484,8 +492,12 @@ fn finish(
     if let (Some(share), Status::Incomplete { reason }) = (&record.share, &record.status) {
         report(&format!("agent {}: {reason}", share.index));
     }
-    if let Some(complaint) = complaint {
-        report(&format!("the relay's first complaint: {complaint}"));
+    if let Some(complaint) = &said.complaint {
+        report(&format!("the relay's first complaint: {}", quoted(complaint)));
+    }
+    if let Some(first) = &said.passed_over {
+        let count = record.counts.answers_unexpected;
+        report(&format!("passed over {count} messages of the relay, the first: {first}"));
     }
     for (bound, ns) in record.missed_bounds() {
         report(&format!("the scenario demands {bound}, and it was {:.3} ms", ns as f64 / 1e6));

@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Mutex, OnceLock, PoisonError,
-        atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicI32, AtomicI64, AtomicU8, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -33,8 +33,10 @@ pub enum Fate {
     Rejected,
     /// The relay had the event already.
     Duplicate,
-    /// The generator did not send the event: a queue was full, or its reconciliation was given up.
+    /// The generator did not send the event, because a queue of its own was full.
     Dropped,
+    /// The event was not sent, because the relay ended the reconciliation that it belongs to.
+    NotSent,
     /// Another agent publishes the event, and this process does not learn what the relay said.
     Elsewhere,
 }
@@ -42,7 +44,7 @@ pub enum Fate {
 impl Fate {
     /// Whether no subscriber gets the event.
     pub fn is_undelivered(self) -> bool {
-        matches!(self, Fate::Rejected | Fate::Duplicate | Fate::Dropped)
+        matches!(self, Fate::Rejected | Fate::Duplicate | Fate::Dropped | Fate::NotSent)
     }
 }
 
@@ -63,8 +65,8 @@ pub struct Shared {
     /// What clients check of each event that they receive, besides that the plan has it.
     pub client_verify: VerifyLevel,
     fates: Vec<AtomicU8>,
-    /// For each publication, the deliveries that are outstanding until its fate is known.
-    fan_out: Vec<AtomicU32>,
+    /// For each publication, the deliveries that are outstanding; 0 or less once none is.
+    fan_out: Vec<AtomicI32>,
     start: OnceLock<Instant>,
     outstanding: AtomicI64,
     /// The number of slow readers that have not caught up.
@@ -99,6 +101,8 @@ impl Shared {
     pub fn of_share(workload: Workload, carried: Option<Vec<bool>>) -> Self {
         let carries = |connection: usize| carried.as_ref().is_none_or(|carried| carried[connection]);
         let fan_out = workload.fan_out_to(carries);
+        let fan_out: Vec<i32> =
+            fan_out.into_iter().map(|n| i32::try_from(n).expect("plans fit into memory")).collect();
         let deliveries: i64 = fan_out.iter().copied().map(i64::from).sum();
         let roles = workload.roles.iter().enumerate();
         let slow = roles.filter(|(connection, role)| carries(*connection) && role.reads_slowly()).count();
@@ -127,7 +131,7 @@ impl Shared {
             incidents: Incidents::default(),
             known: (0..workload.readers).map(|_| Mutex::default()).collect(),
             workload,
-            fan_out: fan_out.into_iter().map(AtomicU32::new).collect(),
+            fan_out: fan_out.into_iter().map(AtomicI32::new).collect(),
         }
     }
 
@@ -263,15 +267,15 @@ impl Shared {
         self.fates[publication].store(fate as u8, Ordering::Release);
         let undelivered =
             if fate == Fate::Acked { 0 } else { self.fan_out[publication].swap(0, Ordering::AcqRel) };
-        self.done(1 + i64::from(undelivered));
+        self.done(1 + i64::from(undelivered.max(0)));
     }
 
-    /// Takes one delivery of a publication off the outstanding work, because the relay ended the
-    /// subscription.
+    /// Takes one delivery of a publication off the outstanding work, because it came or the relay
+    /// ended the subscription. One that was refused and comes all the same is no work.
     pub fn no_longer_owed(&self, publication: usize) {
-        let one_less =
-            self.fan_out[publication].fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
-        self.done(i64::from(one_less.is_ok()));
+        if self.fan_out[publication].fetch_sub(1, Ordering::AcqRel) > 0 {
+            self.done(1);
+        }
     }
 
     /// The fate of a publication.
@@ -281,6 +285,7 @@ impl Shared {
             f if f == Fate::Rejected as u8 => Fate::Rejected,
             f if f == Fate::Duplicate as u8 => Fate::Duplicate,
             f if f == Fate::Dropped as u8 => Fate::Dropped,
+            f if f == Fate::NotSent as u8 => Fate::NotSent,
             f if f == Fate::Elsewhere as u8 => Fate::Elsewhere,
             _ => Fate::Planned,
         }

@@ -143,12 +143,13 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
     }
     writeln!(
         out,
-        "  published        {} planned = {} accepted + {} refused + {} unanswered + {} unknown + {} dropped here",
+        "  published        {} planned = {} accepted + {} refused + {} unanswered + {} unknown + {} not sent + {} dropped here",
         counts.planned,
         counts.acked,
         counts.rejected,
         counts.timed_out,
         counts.unknown,
+        counts.not_sent,
         counts.dropped_by_generator
     )?;
     writeln!(
@@ -185,6 +186,13 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
             out,
             "  seam             {} events came before EOSE and again after it (--strict-seam counts them as twice)",
             counts.deliveries_duplicated_at_seam
+        )?;
+    }
+    if counts.answers_unexpected > 0 {
+        writeln!(
+            out,
+            "  passed over      {} messages of the relay that answer nothing, or not in the form of their NIP",
+            counts.answers_unexpected
         )?;
     }
     if counts.readers_cut_off + counts.subscriptions_closed > 0 {

@@ -16,7 +16,10 @@ use futures::{StreamExt, TryStreamExt, stream::FuturesUnordered};
 use measure::{AllocationsRecord, CpuTime, MemoryRecord};
 use tokio::{
     runtime,
-    sync::{mpsc, oneshot, watch},
+    sync::{
+        mpsc::{self, error::TrySendError},
+        oneshot, watch,
+    },
     task::{JoinHandle, LocalSet},
 };
 
@@ -472,8 +475,9 @@ async fn release(
     for (at, connection, due) in due {
         pacer.until(start + *at).await?;
         let queue = queues[*connection].as_ref().context("a worker only releases what its own clients do")?;
-        if queue.try_send(*due).is_err() {
-            drop_due(shared, *due);
+        // A queue that is closed was that of a connection that ended: its work is not sent.
+        if let Err(TrySendError::Full(due)) = queue.try_send(*due) {
+            drop_due(shared, due);
         }
         // Yields to the clients when many things are due at once.
         tokio::task::consume_budget().await;

@@ -14,7 +14,7 @@ use crate::{
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
 /// number; any other change raises the first, and readers refuse a first number they do not know.
-pub const SCHEMA_VERSION: &str = "2.3";
+pub const SCHEMA_VERSION: &str = "2.4";
 
 /// What one run did, how long it took and whether that may be believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -264,6 +264,14 @@ impl Signals {
                 format!("the generator dropped {dropped} of {planned} planned events: its queue was full");
             validity.add(ValidityClass::Invalid, reason);
         }
+        if counts.not_sent > 0 {
+            let (not_sent, planned) = (counts.not_sent, counts.planned);
+            let reason = format!(
+                "{not_sent} of {planned} planned events were not sent: the run, their connection or their \
+                 reconciliation ended before"
+            );
+            validity.add(ValidityClass::Invalid, reason);
+        }
         if counts.subscriptions_closed > 0 {
             let reason = format!(
                 "the relay ended {} live subscriptions (CLOSED), which got nothing more",
@@ -387,7 +395,7 @@ mod tests {
     fn every_rule_fires_at_its_two_thresholds() {
         use ValidityClass::{Invalid, Suspect};
         type Change = fn(&mut Signals);
-        let cases: [(Change, ValidityClass, &str); 17] = [
+        let cases: [(Change, ValidityClass, &str); 18] = [
             (|s| s.rate_per_second.as_mut().unwrap().sent = 98.0, Suspect, "sent 98.0 of 100.0"),
             (|s| s.rate_per_second.as_mut().unwrap().sent = 96.9, Invalid, "sent 96.9 of 100.0"),
             (|s| s.send_lag_ns_p99 = Quantile::Bracketed(10_100_000), Suspect, "send lag p99 10.100 ms"),
@@ -404,6 +412,11 @@ mod tests {
             (|s| s.cpu_pressure_percent = Some(60.1), Invalid, "(suspect above 20 %, invalid above 60 %)"),
             (|s| s.clipped = 1, Invalid, "1 samples exceeded"),
             (|s| (s.counts.acked, s.counts.dropped_by_generator) = (990, 10), Invalid, "dropped 10 of 1000"),
+            (
+                |s| (s.counts.acked, s.counts.not_sent) = (990, 10),
+                Invalid,
+                "10 of 1000 planned events were not",
+            ),
             (|s| s.counts.decode_errors = 1, Invalid, "decode_errors is 1"),
             (|s| s.counts.deliveries_duplicated = 1, Invalid, "deliveries_duplicated is 1"),
             (|s| s.counts.deliveries -= 1, Invalid, "the ledger does not balance"),

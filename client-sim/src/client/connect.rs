@@ -66,11 +66,11 @@ impl Patience {
         (self.heard_ns + nanos(SILENCE)).min(self.since_ns + nanos(SET_UP))
     }
 
-    pub(super) fn failure(&self, owed: Owed) -> Failure {
+    pub(super) fn failure(&self, owed: Owed, said: String) -> Failure {
         if self.ends_ns() == self.since_ns + nanos(SET_UP) {
-            Failure::Endless { patience: SET_UP, owed }
+            Failure::Endless { patience: SET_UP, owed, said }
         } else {
-            Failure::Silent { patience: SILENCE, owed }
+            Failure::Silent { patience: SILENCE, owed, said }
         }
     }
 }
@@ -140,17 +140,18 @@ impl Client {
         self.proof = None;
     }
 
-    /// Signs the relay's challenge (NIP-42).
-    pub(super) fn prove(&mut self, challenge: &str, now_ns: u64) {
-        // Ignores a challenge in a scenario without AUTH, as NIP-42 allows.
+    /// Signs the relay's challenge (NIP-42); false when none is waited for: NIP-42 allows to ignore
+    /// it.
+    pub(super) fn prove(&mut self, challenge: &str, now_ns: u64) -> bool {
         if self.link != Link::Challenge {
-            return;
+            return false;
         }
         let now_s = self.identity.unix_s + now_ns / 1_000_000_000;
         let created_at = i64::try_from(now_s).unwrap_or(i64::MAX);
         let mut event = auth::proof(&self.identity.url, challenge, created_at);
         corpus::sign_as(&mut event, &format!("client {}", self.id));
         self.proof = Some(event);
+        true
     }
 
     /// Sends the signed challenge: AUTH is timed from here, not from the signing.

@@ -6,11 +6,11 @@ use std::{fmt, time::Duration};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Failure {
     /// The relay said nothing for so long while a connection was set up.
-    #[error("the relay was silent for {} s: {owed} did not come", .patience.as_secs())]
-    Silent { patience: Duration, owed: Owed },
+    #[error("the relay was silent for {} s: {owed} did not come{said}", .patience.as_secs())]
+    Silent { patience: Duration, owed: Owed, said: String },
     /// The relay kept talking for so long, but not of what the set-up waits for.
-    #[error("after {} s of other messages from the relay, {owed} did not come", .patience.as_secs())]
-    Endless { patience: Duration, owed: Owed },
+    #[error("after {} s of other messages from the relay, {owed} did not come{said}", .patience.as_secs())]
+    Endless { patience: Duration, owed: Owed, said: String },
     /// Anything else, in words.
     #[error("{0}")]
     Other(String),

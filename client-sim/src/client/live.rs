@@ -42,7 +42,7 @@ impl Client {
         self.time_delivery(publication, now_ns);
         self.shared.delivered(1);
         if self.reader.is_none() {
-            self.shared.done(1);
+            self.shared.no_longer_owed(publication);
         }
     }
 

@@ -9,6 +9,7 @@
 mod action;
 mod connect;
 mod failure;
+mod hear;
 mod live;
 mod publish;
 mod reconcile;
@@ -27,7 +28,7 @@ use std::{
 
 use ahash::{HashMap, HashSet};
 use bytes::Bytes;
-use codecs::{ClientMessage, Codec, Event, Filter, RelayMessage, hex};
+use codecs::{ClientMessage, Codec, Event, Filter, hex};
 
 pub(crate) use self::{
     action::Action,
@@ -45,7 +46,8 @@ use self::{
 };
 use crate::{
     bits::Bits,
-    incidents::{About, Wrong},
+    incidents::Wrong,
+    meaning::{Interpreter, Meaning},
     recorder::{Sample, Timing},
     shared::Shared,
     workload::{Due, Reading, Task},
@@ -74,6 +76,7 @@ pub(crate) struct Client {
     id: usize,
     shared: Arc<Shared>,
     codec: &'static dyn Codec,
+    interpreter: Interpreter,
     identity: Identity,
     /// Whether the run has started; nothing is recorded before.
     started: bool,
@@ -125,6 +128,7 @@ impl Client {
             reader,
             id,
             codec,
+            interpreter: Interpreter::new(codec),
             identity: Identity { url: url.to_owned(), unix_s },
             started: false,
             link: Link::Down,
@@ -180,7 +184,7 @@ impl Client {
     /// Handles every timer that is due.
     pub(crate) fn on_timer(&mut self, now_ns: u64) {
         if let Some(patience) = self.patience.take_if(|patience| patience.ends_ns() <= now_ns) {
-            let failure = patience.failure(self.owed());
+            let failure = patience.failure(self.owed(), self.report.said());
             self.actions.push_back(Action::Fail(failure));
         }
         while let Some(Reverse((_, wake))) =
@@ -208,10 +212,15 @@ impl Client {
         if self.passes_over(payload, now_ns) {
             return;
         }
-        let codec = self.codec;
-        match codec.decode_relay(payload) {
-            Ok(message) => self.answer(message, now_ns),
-            Err(error) => {
+        let interpreter = self.interpreter;
+        match interpreter.read(payload) {
+            Meaning::Message(message) => self.answer(message, payload, now_ns),
+            Meaning::Extended(message) => {
+                self.pass_over(payload);
+                self.answer(message, payload, now_ns);
+            }
+            Meaning::Foreign => self.pass_over(payload),
+            Meaning::Undecodable(error) => {
                 self.report.counts.decode_errors += 1;
                 self.complain(|| format!("a message that does not decode: {error}"));
                 if !self.started {
@@ -293,50 +302,6 @@ impl Client {
     }
 
     // --- messages ---
-
-    fn answer(&mut self, message: RelayMessage<'_>, now_ns: u64) {
-        match message {
-            RelayMessage::Event { subscription, event } => self.delivery(&subscription, &event, now_ns),
-            RelayMessage::Events { subscription, events } => {
-                events.iter().for_each(|event| self.delivery(&subscription, event, now_ns));
-            }
-            RelayMessage::Ok { id, accepted, text } => {
-                if !self.proven(&id, accepted, &text, now_ns) {
-                    self.report.last_ns = now_ns;
-                    self.acknowledged(&id, accepted, &text, now_ns);
-                    self.end_reconciliations(now_ns);
-                }
-            }
-            RelayMessage::Eose { subscription, .. } => self.end_of_stored(&subscription, now_ns),
-            RelayMessage::Closed { subscription, text } => self.closed(&subscription, &text, now_ns),
-            RelayMessage::Notice { text } => {
-                self.complain(|| format!("NOTICE {text}"));
-                self.shared.incidents.said(About::Connection(self.id), &format!("NOTICE {text}"));
-                if self.link.is_up() && self.opening.count() > 0 {
-                    self.fail(format!("the relay refused a live subscription: {text}"));
-                }
-            }
-            RelayMessage::NegMsg { subscription, message } => {
-                self.report.last_ns = now_ns;
-                match subscription.parse() {
-                    Ok(Subscription::Reconciliation(session)) => {
-                        self.go_on_reconciling(session, &message, now_ns);
-                    }
-                    _ => self.report.counts.answers_unexpected += 1,
-                }
-            }
-            RelayMessage::NegErr { subscription, text } => {
-                self.complain(|| format!("NEG-ERR {subscription}: {text}"));
-                self.said_of(&subscription, &format!("NEG-ERR {text}"));
-                match subscription.parse() {
-                    Ok(Subscription::Reconciliation(session)) => self.refuse_reconciling(session, now_ns),
-                    _ => self.report.counts.answers_unexpected += 1,
-                }
-            }
-            RelayMessage::Auth { challenge } => self.prove(&challenge, now_ns),
-            RelayMessage::Count { .. } => {}
-        }
-    }
 
     fn delivery(&mut self, subscription: &str, event: &Event<'_>, now_ns: u64) {
         // Relays that ignore `limit: 0` send stored events while live subscriptions open.
@@ -430,44 +395,6 @@ impl Client {
                 let ids = events.iter().map(|event| workload.events[*event as usize].id).collect();
                 Some(Cow::Owned(Filter { ids: Some(ids), ..Filter::default() }))
             }
-        }
-    }
-
-    /// Keeps what the relay said of a subscription of this client.
-    fn said_of(&self, subscription: &str, text: &str) {
-        // Foreign ids may be long, and nothing is ever owed to them.
-        if subscription.parse::<Subscription>().is_ok() {
-            self.shared.incidents.said(About::Subscription(self.id, subscription.to_owned()), text);
-        }
-    }
-
-    fn end_of_stored(&mut self, id: &str, now_ns: u64) {
-        let counts = match id.parse() {
-            Ok(Subscription::Live(filter)) => self.opening.remove(filter as usize),
-            Ok(Subscription::Stay { session, filter }) => self.stay_eose(session, filter, now_ns),
-            Ok(subscription @ (Subscription::Fetch { .. } | Subscription::Request(_))) => {
-                self.end_of_request(subscription, true, now_ns)
-            }
-            Ok(Subscription::Reconciliation(_)) | Err(_) => false,
-        };
-        self.report.counts.answers_unexpected += u64::from(!counts);
-        self.set_up_if_open();
-    }
-
-    fn closed(&mut self, id: &str, text: &str, now_ns: u64) {
-        self.complain(|| format!("CLOSED {id}: {text}"));
-        self.said_of(id, &format!("CLOSED {text}"));
-        match id.parse() {
-            Ok(Subscription::Live(_)) if !self.started => {
-                self.fail(format!("the relay refused a live subscription: {text}"));
-            }
-            Ok(Subscription::Live(filter)) => self.live_closed(filter),
-            Ok(Subscription::Stay { session, filter }) => self.stay_closed(session, filter, now_ns),
-            // After EOSE the request is over, and CLOSED says nothing more (NIP-01).
-            Ok(subscription @ (Subscription::Fetch { .. } | Subscription::Request(_))) => {
-                self.end_of_request(subscription, false, now_ns);
-            }
-            Ok(Subscription::Reconciliation(_)) | Err(_) => {}
         }
     }
 

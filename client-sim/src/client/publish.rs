@@ -5,7 +5,9 @@ use std::{borrow::Cow, collections::VecDeque, ops::Range, sync::Arc};
 use codecs::ClientMessage;
 
 use super::Client;
-use crate::{incidents::About, recorder::Timing, schedule::nanos, shared::Fate, workload::Task};
+use crate::{
+    incidents::About, meaning::Verdict, recorder::Timing, schedule::nanos, shared::Fate, workload::Task,
+};
 
 /// Publications that wait for answers rather than for an instant.
 #[derive(Debug, Default)]
@@ -62,19 +64,14 @@ impl Client {
         self.backlog.window = window;
     }
 
-    pub(super) fn acknowledged(&mut self, id: &[u8; 32], accepted: bool, text: &str, now_ns: u64) {
-        let Some(n) = self.in_flight.remove(id) else {
-            self.report.counts.answers_unexpected += 1;
-            self.complain(|| format!("OK for an event that was not in flight: {text}"));
-            return;
-        };
+    /// Takes the OK of a publication; false when none was in flight.
+    pub(super) fn acknowledged(&mut self, id: &[u8; 32], accepted: bool, text: &str, now_ns: u64) -> bool {
+        let Some(n) = self.in_flight.remove(id) else { return false };
         self.record(Timing::PublishOk, self.shared.due_ns(n as usize), now_ns);
-        // NIP-01: to an event that it has, a relay says OK true with the prefix `duplicate:`. It
-        // delivers nothing.
-        let fate = match (accepted, text.starts_with("duplicate:")) {
-            (true, false) => Fate::Acked,
-            (true, true) => Fate::Duplicate,
-            (false, _) => Fate::Rejected,
+        let fate = match Verdict::of(accepted, text) {
+            Verdict::Accepted => Fate::Acked,
+            Verdict::Duplicate => Fate::Duplicate,
+            Verdict::Mute | Verdict::Refused => Fate::Rejected,
         };
         self.shared.settle(n as usize, fate);
         if fate != Fate::Acked || !text.is_empty() {
@@ -83,5 +80,6 @@ impl Client {
         if fate != Fate::Acked {
             self.complain(|| format!("OK {accepted}: {text}"));
         }
+        true
     }
 }

@@ -77,12 +77,14 @@ impl Client {
         self.send(&ClientMessage::NegOpen { subscription, filter, message: message.into() });
     }
 
+    /// Whether a NEG-MSG is owed.
+    pub(super) fn is_round(&self, n: u32) -> bool {
+        self.reconciliations.get(&n).is_some_and(|open| !open.known)
+    }
+
     /// Answers a NEG-MSG; after the last one fetches and publishes the difference.
     pub(super) fn go_on_reconciling(&mut self, n: u32, message: &[u8], now_ns: u64) {
-        let Some(open) = self.reconciliations.get_mut(&n).filter(|open| !open.known) else {
-            self.report.counts.answers_unexpected += 1;
-            return;
-        };
+        let Some(open) = self.reconciliations.get_mut(&n) else { return };
         self.report.counts.negentropy_bytes += message.len() as u64;
         let next = match open.protocol.reconcile_with_ids(message, &mut open.have, &mut open.need) {
             Ok(next) => next,
@@ -242,14 +244,15 @@ impl Client {
         }
     }
 
-    /// Takes a NEG-ERR. Once the difference is known, it says nothing more: NEG-CLOSE is on its
-    /// way (NIP-77).
-    pub(super) fn refuse_reconciling(&mut self, n: u32, now_ns: u64) {
+    /// Takes a NEG-ERR; false when no such reconciliation was begun. Once the difference is known,
+    /// it says nothing more: NEG-CLOSE is on its way (NIP-77).
+    pub(super) fn refuse_reconciling(&mut self, n: u32, now_ns: u64) -> bool {
         match self.reconciliations.get(&n) {
             Some(open) if !open.known => self.give_up_reconciling(n, now_ns),
             Some(_) => {}
-            None => self.report.counts.answers_unexpected += u64::from(!self.ended.contains(&n)),
+            None => return self.ended.contains(&n),
         }
+        true
     }
 
     /// Ends a reconciliation that the relay refused or answered wrongly. The events that only this
@@ -265,7 +268,7 @@ impl Client {
         let own = planned(&shared.workload, n).into_iter().flat_map(|planned| &planned.own);
         for publication in own.filter_map(|event| shared.workload.publication_of(*event)) {
             if !shared.was_sent(publication) {
-                shared.settle(publication, Fate::Dropped);
+                shared.settle(publication, Fate::NotSent);
                 self.backlog.remove_own(publication);
             }
         }

@@ -3,7 +3,7 @@
 use measure::Counts;
 
 use super::Subscription;
-use crate::bits::Bits;
+use crate::{bits::Bits, meaning::quoted};
 
 /// What one client saw on its connections.
 #[derive(Debug, Default)]
@@ -22,10 +22,20 @@ pub struct Report {
     pub busy_ns: Vec<(u64, u64)>,
     /// When the last delivery or acknowledgement came, in nanoseconds from the start.
     pub last_ns: u64,
-    /// The first notice, refusal or wrong message of the relay, in its words.
+    /// The first refusal or wrong message of the relay, in its words.
     pub complaint: Option<String>,
+    /// The first message that answers nothing, or not in the form of its NIP, in the relay's words.
+    pub passed_over: Option<String>,
     /// Why the relay ended the connection of a slow reader.
     pub cut_off: Option<String>,
+}
+
+impl Report {
+    /// What the relay said first, as the end of a sentence; empty when it said nothing.
+    pub(crate) fn said(&self) -> String {
+        let said = self.complaint.as_ref().or(self.passed_over.as_ref());
+        said.map_or_else(String::new, |said| format!("; the relay said {}", quoted(said)))
+    }
 }
 
 /// A live subscription of a session, from its EOSE to its end.

@@ -42,7 +42,7 @@ pub(super) struct OpenRequest {
 }
 
 /// What a request or a fetch asked for.
-struct Asked<'a> {
+pub(super) struct Asked<'a> {
     /// The events that must come, in ascending order.
     expected: &'a [u32],
     /// The filter; `None` when it names exactly these events.
@@ -157,7 +157,7 @@ impl Client {
     }
 
     /// What a request or a fetch asked for; `None` for one that was not sent.
-    fn asked(&self, subscription: Subscription) -> Option<Asked<'_>> {
+    pub(super) fn asked(&self, subscription: Subscription) -> Option<Asked<'_>> {
         match subscription {
             Subscription::Request(id) => {
                 let PlannedRequest { expected, filter } = planned(&self.shared.workload, self.id, id)?;

@@ -227,6 +227,7 @@ fn damage(counts: &Counts) -> Vec<(&'static str, u64)> {
         ("failed", counts.requests_failed),
         ("refused", counts.rejected),
         ("unanswered", counts.timed_out),
+        ("not sent", counts.not_sent),
         ("dropped", counts.dropped_by_generator),
         ("closed", counts.subscriptions_closed),
     ]
@@ -237,7 +238,8 @@ fn damage(counts: &Counts) -> Vec<(&'static str, u64)> {
 
 /// Whether these counts keep the ledger from balancing.
 fn is_damage(expected: &[(&str, u64)]) -> bool {
-    let harmless = ["after close", "failed", "refused", "unanswered", "dropped", "closed"];
+    let harmless =
+        ["after close", "answers", "failed", "refused", "unanswered", "not sent", "dropped", "closed"];
     expected.iter().any(|(name, _)| !harmless.contains(name))
 }
 
@@ -348,8 +350,9 @@ fn wrong_deliveries_are_named_with_what_the_relay_said() {
     table.say(1, vec![RelayMessage::Notice { text: "slow down".into() }], 0);
     script.live.remove(0);
     let counts = table.play(script);
-    let lost = [("lost", 2), ("misrouted", 1), ("unexpected", 1), ("failed", 1), ("refused", 1)];
-    assert_eq!(damage(&counts), lost);
+    let found =
+        [("lost", 2), ("misrouted", 1), ("unexpected", 1), ("answers", 1), ("failed", 1), ("refused", 1)];
+    assert_eq!(damage(&counts), found);
     let named = shared.incidents.named();
     let [of_request, of_live, misrouted, unexpected] = &named.lines().collect::<Vec<_>>()[..] else {
         panic!("{named}")
@@ -479,10 +482,13 @@ fn closed(subscription: &'static str) -> RelayMessage<'static> {
 
 #[test]
 fn closed_costs_what_it_closes_and_nothing_else() {
-    // After EOSE, or for nothing, it says nothing (NIP-01).
+    // After EOSE it says nothing (NIP-01), and for what was not opened it is passed over.
     check(|script, _| script.stored.insert(4, closed("s0-0-0")), &[]);
-    for subscription in ["s0-0-1", "v0-0", "live-7", "n0", "nobody"] {
+    for subscription in ["s0-0-1", "v0-0"] {
         check(|script, _| script.late.push(closed(subscription)), &[]);
+    }
+    for subscription in ["s0-0-2", "v0-1", "v9-0", "live-7", "n0", "n9", "f0-0", "nobody"] {
+        check(|script, _| script.late.push(closed(subscription)), &[("answers", 1)]);
     }
     // Before EOSE it refuses one request: the rest of the session goes on.
     check(|script, _| script.stored[3] = closed("s0-0-0"), &[("failed", 1)]);
@@ -508,6 +514,40 @@ fn closed_costs_what_it_closes_and_nothing_else() {
         },
         &[("answers", 1), ("failed", 1)],
     );
+}
+
+#[test]
+fn a_refused_publication_that_is_delivered_ends_no_run_before_the_others() {
+    // The session, and the first publication with its delivery.
+    const LEFT: i64 = 1 + 2;
+    for refusal in [(false, "blocked: no"), (false, "mute: nobody"), (true, "duplicate: have it")] {
+        for refused_first in [true, false] {
+            let mut table = Table::new(Format::JSON);
+            let events = Arc::clone(&table.shared.workload.events);
+            for n in 0..3 {
+                table.clients[0].on_due(Due::Publication(n), MS);
+            }
+            for event in &events[5..] {
+                let live = if event.kind == 7 { "live-1" } else { "live-0" };
+                let mut said = [(0, ok(event, refusal.0, refusal.1)), (1, delivery(live, event))];
+                if !refused_first {
+                    said.reverse();
+                }
+                said.into_iter().for_each(|(client, message)| table.say(client, vec![message], 2 * MS));
+            }
+            assert_eq!(table.shared.outstanding(), LEFT, "{refusal:?}, first: {refused_first}");
+            let counts = table.close();
+            assert_eq!((counts.rejected, counts.deliveries_unexpected, counts.timed_out), (2, 2, 1));
+        }
+    }
+}
+
+#[test]
+fn a_publication_that_was_never_due_is_not_sent_and_one_without_an_answer_is_unanswered() {
+    let mut table = Table::new(Format::JSON);
+    table.clients[0].on_due(Due::Publication(1), MS);
+    let counts = table.close();
+    assert_eq!((counts.planned, counts.timed_out, counts.not_sent), (3, 1, 2));
 }
 
 #[test]

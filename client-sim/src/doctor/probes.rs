@@ -64,7 +64,8 @@ pub(super) async fn cheap(talk: &mut Talk, needs: &Needs, answers: &mut Answers)
     let reply = talk.request(nothing(None)).await;
     answers.read = reply.answer;
     if answers.read == Answer::Silent && !is_written(answers) {
-        answers.stopped = Some("the relay answers neither EVENT nor REQ".to_owned());
+        let said = talk.foreign.iter().map(|said| format!("; it said {said}")).collect::<String>();
+        answers.stopped = Some(format!("the relay answers neither EVENT nor REQ{said}"));
         return;
     }
     answers.limit_zero = talk.request(Filter { limit: Some(0), ..nothing(None) }).await.answer;
@@ -204,22 +205,25 @@ async fn reconcile(talk: &mut Talk) -> Answer {
         Ok(message) => message,
         Err(error) => return Answer::Refused(error.to_string()),
     };
-    let subscription = || "doctor-neg".into();
+    const NAME: &str = "doctor-neg";
+    let subscription = || NAME.into();
     let open = ClientMessage::NegOpen {
         subscription: subscription(),
         filter: nothing(None),
         message: message.into(),
     };
     let answer = talk.ask(&open, |message| match message {
-        RelayMessage::NegMsg { .. } => Some(Answer::Taken),
-        RelayMessage::NegErr { text, .. } | RelayMessage::Closed { text, .. } => {
+        RelayMessage::NegMsg { subscription, .. } if subscription == NAME => Some(Answer::Taken),
+        RelayMessage::NegErr { subscription, text } | RelayMessage::Closed { subscription, text }
+            if subscription == NAME =>
+        {
             Some(Answer::Refused(text.clone().into_owned()))
         }
         _ => None,
     });
     let answer = answer.await;
     if answer == Answer::Taken {
-        talk.ask(&ClientMessage::NegClose { subscription: subscription() }, |_| Some(Answer::Taken)).await;
+        talk.say(&ClientMessage::NegClose { subscription: subscription() }).await;
     }
     answer
 }

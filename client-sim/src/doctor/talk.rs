@@ -8,13 +8,18 @@ use tokio::time::{Instant, timeout_at};
 use wire::{CloseCode, Compression, Connection, Offer, WireLimits};
 
 use super::answers::{Answer, Spent};
-use crate::{auth, driver};
+use crate::{
+    auth, driver,
+    meaning::{Interpreter, Meaning, Verdict, quoted},
+};
 
 /// How long the relay may take for one answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long an answer may follow a NOTICE, which names nothing that it answers.
+/// How long an answer may follow a NOTICE, which names nothing that it answers: at least so long,
+/// and so many times the slowest answer so far.
 const AFTER_NOTICE: Duration = Duration::from_millis(300);
+const SLOWEST_ANSWERS: u32 = 4;
 
 /// Deliveries that are noted: more than the probes cause.
 pub(super) const MAX_HEARD: usize = 1_000;
@@ -44,12 +49,17 @@ pub(super) struct Reply {
 pub(super) struct Talk {
     peer: Peer,
     codec: &'static dyn Codec,
+    interpreter: Interpreter,
     link: Option<Connection>,
+    /// How long the slowest answer took.
+    slowest: Option<Duration>,
     challenge: Option<String>,
     subscriptions: u64,
     /// When the conversation began, in seconds since 1970.
     pub(super) began_s: i64,
     pub(super) challenged: bool,
+    /// The first message that no NIP knows, in the relay's words.
+    pub(super) foreign: Option<String>,
     /// Deliveries so far, at most [`MAX_HEARD`], by the number of their subscription and their id.
     pub(super) heard: Vec<(u64, [u8; 32])>,
     pub(super) spent: Spent,
@@ -57,14 +67,18 @@ pub(super) struct Talk {
 
 impl Talk {
     pub(super) async fn open(peer: &Peer) -> anyhow::Result<Talk> {
+        let codec = Format::JSON.spec().library;
         let mut talk = Talk {
             peer: peer.clone(),
-            codec: Format::JSON.spec().library,
+            codec,
+            interpreter: Interpreter::new(codec),
             link: None,
+            slowest: None,
             challenge: None,
             subscriptions: 0,
             began_s: now_s(),
             challenged: false,
+            foreign: None,
             heard: Vec::new(),
             spent: Spent::default(),
         };
@@ -110,12 +124,12 @@ impl Talk {
     /// Waits for the OK of an event.
     pub(super) async fn answer_to(&mut self, id: &[u8; 32]) -> Answer {
         self.wait(|message| match message {
-            RelayMessage::Ok { id: of, accepted, text } if of == id => Some(match accepted {
-                true => Answer::Taken,
-                // NIP-01: an ephemeral event that nobody listens to.
-                false if text.starts_with("mute:") => Answer::Taken,
-                false => Answer::Refused(text.clone().into_owned()),
-            }),
+            RelayMessage::Ok { id: of, accepted, text } if of == id => {
+                Some(match Verdict::of(*accepted, text) {
+                    Verdict::Accepted | Verdict::Duplicate | Verdict::Mute => Answer::Taken,
+                    Verdict::Refused => Answer::Refused(text.clone().into_owned()),
+                })
+            }
             _ => None,
         })
         .await
@@ -163,8 +177,13 @@ impl Talk {
 
     /// Ends a subscription.
     pub(super) async fn unsubscribe(&mut self, name: &str) {
-        // A connection that ended has no subscriptions.
-        self.send(&ClientMessage::Close { subscription: Cow::Borrowed(name) }).await.ok();
+        self.say(&ClientMessage::Close { subscription: Cow::Borrowed(name) }).await;
+    }
+
+    /// Sends a message that has no answer, such as the end of a subscription, which a connection
+    /// that ended has not.
+    pub(super) async fn say(&mut self, message: &ClientMessage<'_>) {
+        self.send(message).await.ok();
     }
 
     /// Sends a message and waits for the answer that `is` recognises.
@@ -243,7 +262,8 @@ impl Talk {
     }
 
     async fn wait(&mut self, mut is: impl FnMut(&RelayMessage<'_>) -> Option<Answer>) -> Answer {
-        let mut deadline = Instant::now() + PATIENCE;
+        let began = Instant::now();
+        let mut deadline = began + PATIENCE;
         let mut notice = None;
         loop {
             let Some(link) = self.link.as_mut() else { return Answer::Silent };
@@ -259,35 +279,42 @@ impl Talk {
                 }
                 Ok(Some(Ok(message))) => message,
             };
-            match self.codec.decode_relay(&message.payload) {
-                Ok(RelayMessage::Auth { challenge }) => {
+            let message = match self.interpreter.read(&message.payload) {
+                Meaning::Message(message) | Meaning::Extended(message) => message,
+                Meaning::Foreign => {
+                    let text = String::from_utf8_lossy(&message.payload);
+                    self.foreign.get_or_insert_with(|| quoted(&text));
+                    continue;
+                }
+                Meaning::Undecodable(error) => {
+                    return Answer::Refused(format!("no message of NIP-01: {error}"));
+                }
+            };
+            match &message {
+                RelayMessage::Auth { challenge } => {
                     self.challenged = true;
-                    self.challenge = Some(challenge.into_owned());
+                    self.challenge = Some(challenge.clone().into_owned());
                 }
-                Ok(RelayMessage::Notice { text }) => {
-                    notice.get_or_insert(format!("NOTICE {}", short(&text)));
-                    deadline = deadline.min(Instant::now() + AFTER_NOTICE);
+                RelayMessage::Notice { text } => {
+                    notice.get_or_insert(format!("NOTICE {}", quoted(text)));
+                    if let Some(slowest) = self.slowest {
+                        let patience = AFTER_NOTICE.max(SLOWEST_ANSWERS * slowest);
+                        deadline = deadline.min(Instant::now() + patience);
+                    }
                 }
-                Ok(message) => {
-                    if let RelayMessage::Event { subscription, event } = &message
-                        && self.heard.len() < MAX_HEARD
-                        && let Some(Ok(number)) = subscription.strip_prefix(NAME).map(str::parse)
-                    {
+                RelayMessage::Event { subscription, event } if self.heard.len() < MAX_HEARD => {
+                    if let Some(Ok(number)) = subscription.strip_prefix(NAME).map(str::parse) {
                         self.heard.push((number, event.id));
                     }
-                    if let Some(answer) = is(&message) {
-                        return answer;
-                    }
                 }
-                Err(error) => return Answer::Refused(format!("no message of NIP-01: {error}")),
+                _ => {}
+            }
+            if let Some(answer) = is(&message) {
+                self.slowest = self.slowest.max(Some(began.elapsed()));
+                return answer;
             }
         }
     }
-}
-
-/// The first words of what a relay says.
-fn short(text: &str) -> String {
-    text.chars().take(200).collect()
 }
 
 /// An event without author and signature.

@@ -193,6 +193,10 @@ fn a_peer_that_is_no_relay_is_refused() {
     let server = Server::answering(|message| vec![message.to_owned()]);
     let answers = ask(&server.url, None, &needs(), None).unwrap();
     let reasons = table::reasons(&answers, &needs()).join(" ");
+    assert!(reasons.starts_with("the relay answers neither EVENT nor REQ; it said [\"REQ\","), "{reasons}");
+    assert!(reasons.len() < 500, "{reasons}");
+    let server = Server::answering(|_| vec!["hello".to_owned()]);
+    let reasons = table::reasons(&ask(&server.url, None, &needs(), None).unwrap(), &needs()).join(" ");
     assert!(reasons.contains("no message of NIP-01"), "{reasons}");
 }
 

@@ -70,7 +70,7 @@ fn assert_every_fault_was_met(sum: &Counts) {
         ("cut off", sum.readers_cut_off),
         ("undelivered when cut off", sum.deliveries_cut_off),
         ("subscriptions closed", sum.subscriptions_closed),
-        ("dropped", sum.dropped_by_generator),
+        ("not sent", sum.not_sent),
         ("doubled at the seam", sum.deliveries_duplicated_at_seam),
         ("reconciled", sum.reconciliations),
         ("repeats", sum.repeats),

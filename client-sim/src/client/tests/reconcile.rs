@@ -165,13 +165,13 @@ fn a_refused_fetch_costs_what_it_asked_for() {
 
 #[test]
 fn a_relay_that_refuses_a_reconciliation_loses_what_it_owed() {
-    let not_known_dropped = [&NOT_KNOWN[..], &[("dropped", 1)]].concat();
+    let not_known_not_sent = [&NOT_KNOWN[..], &[("not sent", 1)]].concat();
     let refused = |script: &mut Script, _: &[Event<'static>]| {
         script.compared = Some(vec![neg_err()]);
         script.fetched.clear();
         script.answers.clear();
     };
-    check(refused, &not_known_dropped);
+    check(refused, &not_known_not_sent);
     // The client knows the difference: its NEG-CLOSE and this NEG-ERR crossed.
     check(|script, _| script.late.push(neg_err()), &[]);
     check(|script, _| script.fetched.insert(0, neg_err()), &[]);
@@ -180,7 +180,7 @@ fn a_relay_that_refuses_a_reconciliation_loses_what_it_owed() {
             refused(script, events);
             script.compared = Some(vec![neg_msg("n0", b"\x61\x00\x00\x07".to_vec())]);
         },
-        &[("lost", 2), ("undecodable", 1), ("failed", 1), ("dropped", 1)],
+        &[("lost", 2), ("undecodable", 1), ("failed", 1), ("not sent", 1)],
     );
 }
 
@@ -191,17 +191,17 @@ fn a_reconciliation_that_does_not_end_fails() {
         script.fetched.clear();
         script.answers.clear();
     };
-    check(|script, _| silent(script, vec![]), &[("lost", 2), ("failed", 1), ("unanswered", 1)]);
+    check(|script, _| silent(script, vec![]), &[("lost", 2), ("failed", 1), ("not sent", 1)]);
     for other in ["n1", "s0-0-0", "nobody"] {
         let answer = |events: &[Event<'static>]| vec![neg_msg(other, compare(&events[..5], &[0x61]))];
         check(
             |script, events| silent(script, answer(events)),
-            &[("lost", 2), ("answers", 1), ("failed", 1), ("unanswered", 1)],
+            &[("lost", 2), ("answers", 1), ("failed", 1), ("not sent", 1)],
         );
         let err = RelayMessage::NegErr { subscription: other.into(), text: "".into() };
         check(
             |script, _| silent(script, vec![err.clone()]),
-            &[("lost", 2), ("answers", 1), ("failed", 1), ("unanswered", 1)],
+            &[("lost", 2), ("answers", 1), ("failed", 1), ("not sent", 1)],
         );
     }
     check(|script, _| script.late.push(neg_msg("n0", vec![0x61])), &[("answers", 1)]);

@@ -30,7 +30,7 @@ enum Fate {
     Open,
     Acked,
     Refused,
-    Dropped,
+    NotSent,
 }
 
 /// A reconciliation, as far as the log was read.
@@ -170,7 +170,10 @@ impl<'t> Tally<'t> {
     }
 
     fn closed(&mut self, client: usize, id: &str) {
-        let Some(open) = self.open.get_mut(&(client, id.to_owned())) else { return };
+        let Some(open) = self.open.get_mut(&(client, id.to_owned())) else {
+            self.counts.answers_unexpected += 1;
+            return;
+        };
         if !open.eose && !open.refused {
             open.refused = true;
             open.before = open.seen.clone();
@@ -336,7 +339,7 @@ impl<'t> Tally<'t> {
             self.counts.requests_completed += u64::from(self.is_completed(*client, id, reconciled));
             let own = &self.planned(*client, id).unwrap().own;
             for own in own.iter().filter(|_| reconciled.state == State::GivenUp) {
-                self.fates[self.workload.publication_of(*own).unwrap()] = Fate::Dropped;
+                self.fates[self.workload.publication_of(*own).unwrap()] = Fate::NotSent;
             }
         }
         for planned in self.workload.sessions.iter().filter_map(|session| session.reconciliation.as_ref()) {
@@ -350,11 +353,12 @@ impl<'t> Tally<'t> {
     pub(super) fn close(mut self, complete: bool, cut_off: &[bool]) -> Counts {
         self.close_reconciliations();
         self.counts.repeats_expected = self.workload.repeats(|_| true);
-        for fate in &self.fates {
+        for (fate, sent) in self.fates.iter().zip(&self.sent) {
             match fate {
                 Fate::Acked => self.counts.acked += 1,
                 Fate::Refused => self.counts.rejected += 1,
-                Fate::Dropped => self.counts.dropped_by_generator += 1,
+                Fate::NotSent => self.counts.not_sent += 1,
+                Fate::Open if !sent => self.counts.not_sent += 1,
                 Fate::Open if complete => self.counts.timed_out += 1,
                 Fate::Open => self.counts.unknown += 1,
             }
@@ -410,7 +414,7 @@ impl<'t> Tally<'t> {
                 continue;
             }
             match (seen.contains(&event), self.fates[p]) {
-                (true, Fate::Refused | Fate::Dropped) => self.counts.deliveries_unexpected += 1,
+                (true, Fate::Refused | Fate::NotSent) => self.counts.deliveries_unexpected += 1,
                 (true, _) => {
                     self.counts.deliveries_expected += 1;
                     self.counts.deliveries += 1;

@@ -1,0 +1,133 @@
+//! What the relay says: which message answers what, and what is passed over.
+
+use codecs::RelayMessage;
+
+use super::{Client, Subscription};
+use crate::{incidents::About, meaning::quoted};
+
+impl Client {
+    /// Takes a message. One that answers nothing is passed over: a request that stays unanswered is
+    /// noticed by itself.
+    pub(super) fn answer(&mut self, message: RelayMessage<'_>, payload: &[u8], now_ns: u64) {
+        let answers = match message {
+            RelayMessage::Event { subscription, event } => {
+                return self.delivery(&subscription, &event, now_ns);
+            }
+            RelayMessage::Events { subscription, events } => {
+                return events.iter().for_each(|event| self.delivery(&subscription, event, now_ns));
+            }
+            RelayMessage::Ok { id, accepted, text } => {
+                self.proven(&id, accepted, &text, now_ns) || self.published(&id, accepted, &text, now_ns)
+            }
+            RelayMessage::Eose { subscription, .. } => self.end_of_stored(&subscription, now_ns),
+            RelayMessage::Closed { subscription, text } => self.closed(&subscription, &text, now_ns),
+            RelayMessage::NegMsg { subscription, message } => {
+                self.report.last_ns = now_ns;
+                self.compared(&subscription, &message, now_ns)
+            }
+            RelayMessage::NegErr { subscription, text } => self.not_compared(&subscription, &text, now_ns),
+            RelayMessage::Auth { challenge } => self.prove(&challenge, now_ns),
+            RelayMessage::Notice { text } => {
+                self.shared.incidents.said(About::Connection(self.id), &format!("NOTICE {text}"));
+                false
+            }
+            RelayMessage::Count { .. } => false,
+        };
+        if !answers {
+            self.pass_over(payload);
+        }
+    }
+
+    /// Counts a message that answers nothing, or not in the form of its NIP, and keeps the first.
+    #[cold]
+    pub(super) fn pass_over(&mut self, payload: &[u8]) {
+        self.report.counts.answers_unexpected += 1;
+        if self.report.passed_over.is_none() {
+            let text = &payload[..payload.len().min(1 << 10)];
+            self.report.passed_over = Some(quoted(&String::from_utf8_lossy(text)));
+        }
+    }
+
+    fn published(&mut self, id: &[u8; 32], accepted: bool, text: &str, now_ns: u64) -> bool {
+        self.report.last_ns = now_ns;
+        let answers = self.acknowledged(id, accepted, text, now_ns);
+        self.end_reconciliations(now_ns);
+        answers
+    }
+
+    fn end_of_stored(&mut self, id: &str, now_ns: u64) -> bool {
+        let answers = match id.parse() {
+            Ok(Subscription::Live(filter)) => self.opening.remove(filter as usize),
+            Ok(Subscription::Stay { session, filter }) => self.stay_eose(session, filter, now_ns),
+            Ok(subscription @ (Subscription::Fetch { .. } | Subscription::Request(_))) => {
+                self.end_of_request(subscription, true, now_ns)
+            }
+            Ok(Subscription::Reconciliation(_)) | Err(_) => false,
+        };
+        self.set_up_if_open();
+        answers
+    }
+
+    /// Takes CLOSED; false when it names no subscription that was opened.
+    fn closed(&mut self, id: &str, text: &str, now_ns: u64) -> bool {
+        let Some(subscription) = id.parse().ok().filter(|subscription| self.has_opened(*subscription)) else {
+            return false;
+        };
+        self.complain(|| format!("CLOSED {id}: {text}"));
+        self.said_of(id, &format!("CLOSED {text}"));
+        match subscription {
+            Subscription::Live(_) if !self.started => {
+                self.fail(format!("the relay refused a live subscription: {}", quoted(text)));
+            }
+            Subscription::Live(filter) => self.live_closed(filter),
+            Subscription::Stay { session, filter } => self.stay_closed(session, filter, now_ns),
+            // After EOSE the request is over, and CLOSED says nothing more (NIP-01).
+            Subscription::Fetch { .. } | Subscription::Request(_) => {
+                self.end_of_request(subscription, false, now_ns);
+            }
+            Subscription::Reconciliation(_) => {}
+        }
+        true
+    }
+
+    fn compared(&mut self, id: &str, message: &[u8], now_ns: u64) -> bool {
+        match id.parse() {
+            Ok(Subscription::Reconciliation(session)) if self.is_round(session) => {
+                self.go_on_reconciling(session, message, now_ns);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn not_compared(&mut self, id: &str, text: &str, now_ns: u64) -> bool {
+        let Ok(Subscription::Reconciliation(session)) = id.parse() else { return false };
+        self.said_of(id, &format!("NEG-ERR {text}"));
+        let answers = self.refuse_reconciling(session, now_ns);
+        if answers {
+            self.complain(|| format!("NEG-ERR {id}: {text}"));
+        }
+        answers
+    }
+
+    /// Whether this client opened the subscription, at any time.
+    fn has_opened(&self, subscription: Subscription) -> bool {
+        let workload = &self.shared.workload;
+        let began = |n: u32| self.sessions.contains_key(&n) || self.ended.contains(&n);
+        match subscription {
+            Subscription::Live(filter) => (filter as usize) < workload.roles[self.id].filters().len(),
+            Subscription::Stay { session, filter } => {
+                began(session) && (filter as usize) < workload.sessions[session as usize].live.len()
+            }
+            Subscription::Request(_) | Subscription::Fetch { .. } => self.asked(subscription).is_some(),
+            Subscription::Reconciliation(session) => {
+                began(session) && workload.sessions[session as usize].reconciliation.is_some()
+            }
+        }
+    }
+
+    /// Keeps what the relay said of a subscription of this client.
+    fn said_of(&self, subscription: &str, text: &str) {
+        self.shared.incidents.said(About::Subscription(self.id, subscription.to_owned()), text);
+    }
+}
