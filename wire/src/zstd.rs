@@ -397,3 +397,6 @@ fn decompress_frames(
         }
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -315,6 +315,57 @@ async fn a_long_stored_answer_is_followed_by_what_was_published_meanwhile() {
     relay.stop().await;
 }
 
+/// Readers share what was compressed of an event. One leaves in the middle of its answer, and the
+/// author deletes every other event while the answer of another waits for its reader.
+#[tokio::test]
+async fn shared_bodies_outlive_readers_who_leave_and_events_that_are_deleted() {
+    const STORED: usize = 800;
+    for name in ["deflate-shared", "zstd-dict"] {
+        let compression: Compression = name.parse().unwrap();
+        // Hardly compressible, so that the sockets cannot hold it all.
+        let number = |n: u32| format!("{:08x}", n.wrapping_mul(2_654_435_761));
+        let content = |n: u32| (1_000 * n..1_000 * (n + 1)).map(number).collect::<String>();
+        let events: Vec<_> = (0..STORED)
+            .map(|n| codecs::Event { content: content(n.try_into().unwrap()).into(), ..unsigned(n, 1_000) })
+            .collect();
+        let relay = TestRelay::start(|config| {
+            (config.verify, config.default_limit) = (VerifyLevel::None, 2 * STORED);
+            (config.compressions, config.preload) = (vec![compression], events.clone());
+        })
+        .await;
+        let mut leaver = relay.client(Format::JSON, compression).await;
+        let mut slow = relay.client(Format::JSON, compression).await;
+        for reader in [&mut leaver, &mut slow] {
+            reader.request("all", kinds(&[1])).await;
+            assert!(reader.hear().await.unwrap().starts_with(r#"["EVENT","all""#));
+        }
+        drop(leaver);
+        let deleted =
+            events.iter().step_by(2).map(|event| vec!["e".into(), codecs::hex::encode(&event.id).into()]);
+        let deletion = codecs::Event { kind: 5, tags: deleted.collect(), ..unsigned(STORED, 1_001) };
+        let mut publisher = relay.client(Format::JSON, compression).await;
+        publisher.publish(&deletion).await;
+        publisher.expect(&ok(&deletion)).await;
+        // The snapshot of the request, whole; `hear` has taken the first.
+        let newest_first = |events: &mut dyn Iterator<Item = &codecs::Event<'static>>, name: &str| {
+            events.map(|event| delivery(name, event)).collect::<Vec<_>>()
+        };
+        for expected in newest_first(&mut events.iter().skip(1), "all") {
+            assert!(slow.hear().await.unwrap() == expected, "{name}");
+        }
+        slow.expect(r#"["EOSE","all"]"#).await;
+        // What is left, by another name.
+        slow.request("another", kinds(&[1])).await;
+        for expected in newest_first(&mut events.iter().skip(1).step_by(2), "another") {
+            assert!(slow.hear().await.unwrap() == expected, "{name}");
+        }
+        slow.expect(r#"["EOSE","another"]"#).await;
+        drop((slow, publisher));
+        let totals = relay.stop().await;
+        assert_eq!((totals.sessions_panicked, totals.slow_consumers), (0, 0));
+    }
+}
+
 /// A reader that took one message of 20 MB of stored events: what it says meanwhile is heeded, so
 /// that it reads little more than what the sockets hold.
 #[tokio::test]

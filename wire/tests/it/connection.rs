@@ -53,6 +53,21 @@ async fn messages_in_one_piece_are_messages_like_others() {
     }
 }
 
+/// A compression of their own would make an OK little smaller and an EOSE larger.
+#[tokio::test]
+async fn what_is_smaller_than_any_event_goes_as_it_is_where_events_are_compressed_once() {
+    let ok = format!(r#"["OK","{}",true,""]"#, "5c83da77af1dec6d7289834998ad7aaf".repeat(2));
+    for (name, layer_bytes) in [("deflate-shared", 0), ("zstd-dict", 1)] {
+        for payload in [ok.as_str(), r#"["EOSE","sub:1"]"#, ""] {
+            let (mut client, mut relay) = pair(&offer(name), config(support(&[name]))).await;
+            send(&mut relay, payload.to_owned()).await;
+            assert_eq!(receive(&mut client).await, payload);
+            let sent = relay.traffic().sent.wire_bytes;
+            assert_eq!(sent, 2 + layer_bytes + payload.len() as u64, "{name} {payload}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_subscriptions_have_in_common_is_sent_to_each_under_its_own_prefix() {
     for name in Compression::NAMES {
