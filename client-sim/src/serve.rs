@@ -52,9 +52,10 @@ pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
     let host = Host { relay, clock, orders: Orders::of_stdin() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let seen = runtime.block_on(async {
-        // Ctrl-C in a terminal reaches this process, too. Who started it ends it, after the
-        // players.
+        // Ctrl-C in a terminal reaches this process, too, as does its end. Who started it ends it,
+        // after the players.
         let _interrupts = signal(SignalKind::interrupt()).context("cannot take over Ctrl-C")?;
+        let _hangups = signal(SignalKind::hangup()).context("cannot take over SIGHUP")?;
         say_prepared(&plan_sha256, &corpus.fingerprint.to_string(), Some(&url))?;
         host.watch(workload.last_due()).await
     })?;

@@ -16,6 +16,7 @@ use futures::{StreamExt, TryStreamExt, stream::FuturesUnordered};
 use measure::{AllocationsRecord, CpuTime, MemoryRecord};
 use tokio::{
     runtime,
+    signal::unix::{SignalKind, signal},
     sync::{
         mpsc::{self, error::TrySendError},
         oneshot, watch,
@@ -268,6 +269,22 @@ async fn collect(workers: Vec<Worker>) -> anyhow::Result<WorkerReport> {
     Ok((recorder, clients))
 }
 
+/// Completes on Ctrl-C, SIGTERM and, unless it is ignored (`nohup`), SIGHUP; never for a signal
+/// that the system lets nobody take over.
+async fn interruption() {
+    let taken = |kind| signal(kind).ok();
+    let hangup = measure::hangup_ends().then(SignalKind::hangup);
+    let mut interrupt = taken(SignalKind::interrupt());
+    let mut terminate = taken(SignalKind::terminate());
+    let mut hangup = hangup.and_then(taken);
+    tokio::select! {
+        Some(_) = async { interrupt.as_mut()?.recv().await } => {}
+        Some(_) = async { terminate.as_mut()?.recv().await } => {}
+        Some(_) = async { hangup.as_mut()?.recv().await } => {}
+        else => std::future::pending().await,
+    }
+}
+
 /// Waits until everything is answered, a connection fails, the relay is silent for too long, or the
 /// user interrupts. A share keeps its connections until the last instant of the whole plan, because
 /// other agents' loads are planned beside them. Returns why the run is incomplete.
@@ -278,7 +295,7 @@ async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
     let mut others_play = shared.is_share();
     let mut so_far = (shared.outstanding(), shared.deliveries());
     let mut progress = Progress::new(shared, options.quiet, options.progress_json, options.expected);
-    let mut interrupted = Box::pin(tokio::signal::ctrl_c());
+    let mut interrupted = Box::pin(interruption());
     let mut stopped = Box::pin(async {
         match &options.player {
             Some(player) => player.orders.stopped().await,
@@ -300,7 +317,7 @@ async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
                     deadline = deadline.max(tokio::time::Instant::now() + options.drain);
                 }
             }
-            _ = &mut interrupted => return Some(INTERRUPTED.to_owned()),
+            () = &mut interrupted => return Some(INTERRUPTED.to_owned()),
             reason = &mut stopped => return Some(reason),
         }
         if let Some(failure) = shared.first_failure() {

@@ -294,10 +294,20 @@ fn a_relay_that_dies_leaves_a_record_that_says_so() {
 
 #[test]
 fn ctrl_c_keeps_what_was_measured() {
+    what_a_signal_keeps(nix::sys::signal::Signal::SIGINT);
+}
+
+#[test]
+fn a_closed_terminal_and_sigterm_keep_what_was_measured() {
+    what_a_signal_keeps(nix::sys::signal::Signal::SIGHUP);
+    what_a_signal_keeps(nix::sys::signal::Signal::SIGTERM);
+}
+
+fn what_a_signal_keeps(signal: nix::sys::signal::Signal) {
     let setup = Setup::new();
     let child = start_long(&setup);
     let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    nix::sys::signal::kill(pid, signal).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     let record = setup.record();

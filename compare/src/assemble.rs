@@ -69,6 +69,13 @@ impl ResultFile {
         }
     }
 
+    /// A run before its first block, with the further rounds that it may come to.
+    pub(crate) fn planned(header: Header, cells: &[CellSpec], plan: &Plan) -> ResultFile {
+        let all =
+            Plan { rounds: plan.rounds.iter().chain(&plan.spare).cloned().collect(), ..Plan::default() };
+        ResultFile::assemble(header, cells, &all, Vec::new())
+    }
+
     /// The result of a search, whose probes belong to no schedule: each has a rate of its own.
     pub fn of_search(
         header: Header,

@@ -36,7 +36,7 @@ use crate::{
     plan::{Plan, Profile},
     precision,
     report::{self, Derived},
-    result::{Config, Foreign, Git, Oracle, Probe, ResultFile, Role, SelfTest},
+    result::{Config, Foreign, Git, Oracle, Probe, ResultFile, Role, SelfTest, unfinished},
     run::{Outcome, Stopped},
     search, selftest,
     usage::UsageError,
@@ -91,6 +91,7 @@ fn look_for(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<Exi
         let _ = writeln!(io::stderr(), "error: {reason}");
         return Ok(Exit::Usage);
     }
+    try_out(&flags.out)?;
     match flags.metric {
         SearchMetric::Capacity => find_limits(flags, args, known),
         SearchMetric::BreakEvenBandwidth => break_even::find(flags, args, known),
@@ -141,10 +142,7 @@ fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<
     };
     let config_seed = config.seed;
     let result = ResultFile::of_search(header, config, found.cells, corpus);
-    let folder = make_folder(&flags.out, &format!("{}-search-{}", utc::compact(started), config_seed))?;
-    result.write(&folder)?;
-    write_reports(&result, &folder)?;
-    show(&result, false)?;
+    let folder = publish(&result, &flags.out, &format!("{}-search-{config_seed}", utc::compact(started)))?;
     let _ = writeln!(io::stderr(), "\nwritten to {}", folder.display());
     Ok(if finished { Exit::Success } else { Exit::Interrupted })
 }
@@ -248,8 +246,9 @@ fn rerender(dir: &Path, readme: Option<&Path>, wide: bool) -> Result<()> {
         fs::write(file, document).with_context(|| format!("cannot write {}", file.display()))?;
     }
     let folder = if dir.is_dir() { dir } else { dir.parent().unwrap_or(Path::new(".")) };
-    write_reports(&result, folder)?;
-    show(&result, wide)
+    let written = write_reports(&result, folder);
+    show(&result, wide)?;
+    written.map(|_| ())
 }
 
 fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
@@ -282,6 +281,7 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
         }
         counter => counter?,
     };
+    try_out(&flags.out)?;
     let answering = tempfile::tempdir().context("cannot make a folder for a relay's answers")?;
     let mut answers = None;
     if let Some(url) = &config.url {
@@ -335,6 +335,7 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
         client: &client,
         cells: &cells,
         running: &running,
+        blocks: None,
         answers: answers.as_deref(),
         agents: agents.as_ref(),
         quiet: flags.quiet,
@@ -343,8 +344,11 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
         Some(precision) => pilot(&place, &header(&config), precision, flags.max_time)?,
         None => Pilot::None,
     };
-    let counted =
-        |config: &Config| place.measure(config, Plan::with_spare(place.cells, config.rounds, config.seed));
+    let counted = |config: &Config| {
+        let plan = Plan::with_spare(place.cells, config.rounds, config.seed);
+        let blocks = unfinished::begin(&folder, &ResultFile::planned(header(config), place.cells, &plan))?;
+        Place { blocks: Some(&blocks), ..place }.measure(config, plan)
+    };
     let (plan, outcome) = match pilot {
         Pilot::None => counted(&config)?,
         Pilot::Planned(planned) => {
@@ -368,6 +372,7 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
     };
     let Outcome { blocks, status, stopped } = outcome;
     if blocks.iter().all(|(_, block)| block.record.is_none()) {
+        unfinished::remove(&folder);
         // Removes empty folders; one with an unreadable record stays.
         let _ = fs::remove_dir(&running).and_then(|()| fs::remove_dir(&folder));
         agent::dismiss(agents);
@@ -376,16 +381,28 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
     }
 
     let mut result = ResultFile::assemble(Header { status, ..header(&config) }, &cells, &plan, blocks);
-    result.write(&folder)?;
-    if let Some(counter) = counter.filter(|_| stopped.is_none()) {
-        instructions::count_for(&mut result, &cells, &counter, &folder)?;
-    }
-    report::write_intervals(&result, started, &folder)?;
-    let derived = write_reports(&result, &folder)?;
-    // Empty unless a record could not be read.
-    let _ = fs::remove_dir(&running);
-    show(&result, flags.wide)?;
+    let write = || {
+        result.write(&folder)?;
+        unfinished::remove(&folder);
+        // Empty unless a record could not be read.
+        let _ = fs::remove_dir(&running);
+        if let Some(counter) = counter.filter(|_| stopped.is_none()) {
+            instructions::count_for(&mut result, &cells, &counter, &folder)?;
+        }
+        report::write_intervals(&result, started, &folder)?;
+        write_reports(&result, &folder)
+    };
+    let written = write();
+    // Whatever the disk says, and the files whatever becomes of stdout.
+    let shown = show(&result, flags.wide);
     agent::dismiss(agents);
+    let derived = written.with_context(|| {
+        format!(
+            "some files are missing; `compare report {}` makes them of what was measured",
+            folder.display()
+        )
+    })?;
+    shown?;
     let _ = writeln!(io::stderr(), "\nwritten to {}", folder.display());
     Ok(exit_code(&result, &derived, stopped))
 }
@@ -439,10 +456,35 @@ fn refused(client_args: &[String], instructions: bool) -> Option<&'static str> {
         .then_some("--instructions counts without the arguments behind --: leave out either")
 }
 
+/// Tries to write where the folder of results is, or will be made, before anything is measured for
+/// it. Leaves nothing behind.
+fn try_out(out: &Path) -> Result<()> {
+    let is_there = |folder: &&Path| !folder.as_os_str().is_empty() && folder.exists();
+    let folder = out.ancestors().find(is_there).unwrap_or(Path::new("."));
+    let unwritable = || format!("--out {}: no result could be written there", out.display());
+    tempfile::tempfile_in(folder).with_context(unwritable).map_err(UsageError)?;
+    Ok(())
+}
+
 fn make_folder(parent: &Path, name: &str) -> Result<PathBuf> {
     fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
     let folder = parent.join(name);
     fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Writes a result into a new folder of `parent`, and prints its table whatever the disk says.
+fn publish(result: &ResultFile, parent: &Path, name: &str) -> Result<PathBuf> {
+    let write = || {
+        let folder = make_folder(parent, name)?;
+        result.write(&folder)?;
+        write_reports(result, &folder)?;
+        anyhow::Ok(folder)
+    };
+    let written = write();
+    let shown = show(result, false);
+    let folder = written?;
+    shown?;
     Ok(folder)
 }
 

@@ -28,7 +28,7 @@ use crate::{
     over_agents::Agents,
     plan::{self, Plan},
     progress::Progress,
-    result::{Block, Config, Role},
+    result::{Block, Config, Role, unfinished},
 };
 
 /// How a client ends that leaves a record behind although something is wrong.
@@ -63,6 +63,8 @@ pub struct Request<'a> {
     pub plan: &'a Plan,
     /// An existing folder for the records of single blocks.
     pub folder: &'a Path,
+    /// Where each block is written when it ends, so that a run that is killed loses none.
+    pub blocks: Option<&'a Path>,
     /// What the relay of others answered, for `--doctor` of every client.
     pub answers: Option<&'a Path>,
     /// Who plays the blocks together, instead of one client on this machine.
@@ -93,22 +95,26 @@ pub enum Stopped {
     Failing,
 }
 
-/// Ctrl-C and SIGTERM.
+/// Ctrl-C, SIGTERM, and SIGHUP unless the program was started with it ignored (`nohup`).
 #[derive(Debug)]
 pub struct Interrupt {
     interrupted: unix::Signal,
     terminated: unix::Signal,
+    hung_up: Option<unix::Signal>,
 }
 
 impl Interrupt {
-    /// Takes over both signals. Needs a runtime around it.
+    /// Takes over these signals. Needs a runtime around it.
     ///
     /// # Errors
     /// When the system refuses.
     pub fn listen() -> Result<Interrupt> {
         let interrupted = unix::signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
         let terminated = unix::signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-        Ok(Interrupt { interrupted, terminated })
+        let hung_up = measure::hangup_ends()
+            .then(|| unix::signal(SignalKind::hangup()).context("cannot listen for SIGHUP"))
+            .transpose()?;
+        Ok(Interrupt { interrupted, terminated, hung_up })
     }
 
     /// Completes with the first of them, those since [`Interrupt::listen`] included.
@@ -116,6 +122,7 @@ impl Interrupt {
         tokio::select! {
             _ = self.interrupted.recv() => {}
             _ = self.terminated.recv() => {}
+            Some(_) = async { self.hung_up.as_mut()?.recv().await } => {}
         }
     }
 }
@@ -241,6 +248,15 @@ async fn run_block(
         record: None,
     };
     take_record(place, &file, &mut block);
+    match request.blocks.map(|blocks| unfinished::keep(blocks, &place.cell.id, &block)) {
+        // The client's own record stays instead.
+        Some(Err(error)) => progress.note(&format!("{error:#}")),
+        _ if block.record.is_some() => {
+            // A file that stays does no harm.
+            let _ = fs::remove_file(file);
+        }
+        _ => {}
+    }
     Ok((block, ending.interrupted))
 }
 
@@ -442,7 +458,7 @@ impl Tail {
     }
 }
 
-/// Moves the client's record into the block and checks its judgement against the ledger and the
+/// Reads the client's record into the block and checks its judgement against the ledger and the
 /// exit code.
 fn take_record(place: &Place<'_>, file: &Path, block: &mut Block) {
     let expected = block.failure.is_none() || KEPT.iter().any(|exit| exit.is(block.exit_code));
@@ -481,8 +497,6 @@ fn take_record(place: &Place<'_>, file: &Path, block: &mut Block) {
         validity.add(ValidityClass::Invalid, format!("the ledger does not balance: {failure}"));
     }
     block.record = Some(record);
-    // A file that stays does no harm.
-    let _ = fs::remove_file(file);
 }
 
 fn add_failure(block: &mut Block, text: String) {

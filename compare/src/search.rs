@@ -193,8 +193,16 @@ impl Prober for Processes<'_> {
         self.probes += 1;
         let one = Plan { rounds: vec![vec![cell]], spare: Vec::new() };
         let Self { client, folder, answers, .. } = *self;
-        let request =
-            Request { client, config: &config, cells: &cells, plan: &one, folder, answers, agents: None };
+        let request = Request {
+            client,
+            config: &config,
+            cells: &cells,
+            plan: &one,
+            folder,
+            blocks: None,
+            answers,
+            agents: None,
+        };
         // The caller prints the outcome; a terminal shows that the probe runs.
         let guess = plan::block_estimate(config.seconds);
         let mut progress = Progress::new(1, guess, !io::stderr().is_terminal());

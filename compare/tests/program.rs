@@ -5,8 +5,10 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    path::Path,
-    process::{Command, Output, Stdio},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use compare::ResultFile;
@@ -429,4 +431,114 @@ fn a_host_that_allows_no_namespaces_is_told_before_anything_runs_over_a_link() {
     assert_eq!(run.status.code(), Some(6), "{said}");
     assert!(said.contains("sudo sysctl user.max_user_namespaces") && !said.contains("panicked"), "{said}");
     assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0, "nothing was measured");
+}
+
+fn start_run(out: &Path, rounds: &str) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
+    command.args(["run", "--scenario", "note-stream", "--formats", "dannypack", "--compressions", "none"]);
+    command.args(["--seconds", "1", "--rounds", rounds, "--out"]).arg(out).args(["--", "--rate", "50"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// The result folder of a run once two of its blocks are on the disk.
+fn with_two_blocks(out: &Path) -> PathBuf {
+    let began = Instant::now();
+    loop {
+        let folder = fs::read_dir(out).unwrap().next().map(|entry| entry.unwrap().path());
+        let blocks = folder.iter().filter_map(|folder| fs::read_dir(folder.join("blocks")).ok());
+        let whole = |entry: &fs::DirEntry| {
+            entry.file_name().to_str().is_some_and(|name| name.ends_with(".json") && name != "plan.json")
+        };
+        if blocks.flatten().filter(|entry| entry.as_ref().is_ok_and(whole)).count() >= 2 {
+            return folder.unwrap();
+        }
+        assert!(began.elapsed() < Duration::from_secs(120), "no two blocks came");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn report(folder: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_compare")).arg("report").arg(folder).output().unwrap()
+}
+
+#[test]
+fn what_a_killed_run_measured_is_read_block_by_block() {
+    let out = TempDir::new().unwrap();
+    let mut child = start_run(out.path(), "20");
+    let folder = with_two_blocks(out.path());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!folder.join("result.json").exists());
+    let result = ResultFile::read(&folder).unwrap();
+    let blocks: Vec<_> = result.cells.iter().flat_map(|cell| &cell.blocks).collect();
+    assert!(blocks.len() >= 2 && blocks.iter().all(|block| block.record.is_some()), "{}", blocks.len());
+    assert!(result.incomplete().unwrap().contains("unfinished"));
+    let said = report(&folder);
+    let table = String::from_utf8_lossy(&said.stdout);
+    assert!(said.status.success() && table.contains("unfinished: no result was written"), "{table}");
+    assert!(fs::read_to_string(folder.join("summary.md")).unwrap().contains("unfinished"));
+    // A block of no cell, and one cut short, are named.
+    let block = fs::read_to_string(folder.join("blocks/000-000.json")).unwrap();
+    for (text, says) in [
+        (block.replacen("\"cell\": \"json", "\"cell\": \"yaml", 1), "does not name"),
+        (block[..block.len() / 2].to_owned(), "blocks/000-000.json"),
+    ] {
+        fs::write(folder.join("blocks/000-000.json"), text).unwrap();
+        let said = report(&folder);
+        let text = String::from_utf8_lossy(&said.stderr);
+        assert!(said.status.code() == Some(2) && text.contains(says), "{text}");
+    }
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_printed_and_its_blocks_stay() {
+    let out = TempDir::new().unwrap();
+    let child = start_run(out.path(), "1");
+    let folder = with_two_blocks(out.path());
+    // Root may write everywhere, so a folder stands in the file's place.
+    fs::create_dir_all(folder.join("result.json/in the way")).unwrap();
+    let run = child.wait_with_output().unwrap();
+    let (table, said) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert_eq!(run.status.code(), Some(1), "{said}");
+    assert!(table.contains("dannypack") && said.contains("result.json") && said.contains("compare report"));
+    fs::remove_dir_all(folder.join("result.json")).unwrap();
+    let kept = ResultFile::read(&folder).unwrap();
+    assert!(kept.cells.iter().all(|cell| cell.blocks.iter().any(|block| block.record.is_some())));
+}
+
+#[test]
+fn a_closed_terminal_ends_a_run_that_keeps_what_it_measured() {
+    let out = TempDir::new().unwrap();
+    let child = start_run(out.path(), "20");
+    let folder = with_two_blocks(out.path());
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGHUP).unwrap();
+    let run = child.wait_with_output().unwrap();
+    assert_eq!(run.status.code(), Some(130), "{}", String::from_utf8_lossy(&run.stderr));
+    assert!(folder.join("result.json").exists() && !folder.join("blocks").exists());
+    let result = ResultFile::read(&folder).unwrap();
+    assert_eq!(result.incomplete(), Some("interrupted"));
+    assert!(
+        result.cells.iter().flat_map(|cell| &cell.blocks).filter(|block| block.record.is_some()).count() >= 2
+    );
+}
+
+#[test]
+fn a_folder_for_results_that_cannot_be_written_is_refused_before_anything_runs() {
+    let place = TempDir::new().unwrap();
+    let file = place.path().join("file");
+    fs::write(&file, "kept").unwrap();
+    for command in [
+        &["run", "--scenario", "note-stream"][..],
+        &["search", "--formats", "json", "--scenario", "note-stream"],
+        &["browser"],
+    ] {
+        let out = file.join("results");
+        let run =
+            Command::new(env!("CARGO_BIN_EXE_compare")).args(command).arg("--out").arg(out).output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.code() == Some(2) && said.contains("--out"), "{command:?}: {said}");
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
 }

@@ -160,14 +160,18 @@ fn delayed(listener: TcpListener, faults: &[Fault]) -> Result<TcpListener> {
     Ok(TcpListener::from_std(inner)?)
 }
 
-/// Completes on Ctrl-C, on SIGTERM and, for the child of another program, when its stdin ends. Such
-/// a program may ask for totals meanwhile, a question a line.
+/// Completes on Ctrl-C, on SIGTERM, on SIGHUP unless that is ignored (`nohup`), and, for the child
+/// of another program, when its stdin ends. Such a program alone decides when its
+/// relay ends on SIGHUP, and may ask for totals meanwhile, a question a line.
 fn stop_signal(
     stop_with_stdin: bool,
     totals: impl Fn() -> Totals + Send + 'static,
 ) -> Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut hangup = measure::hangup_ends()
+        .then(|| signal(SignalKind::hangup()).context("cannot listen for SIGHUP"))
+        .transpose()?;
     let (sender, stdin_ended) = oneshot::channel();
     if stop_with_stdin {
         // A thread of its own: tokio's stdin would keep the runtime from ending until input comes.
@@ -188,6 +192,7 @@ fn stop_signal(
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            Some(_) = async { hangup.as_mut()?.recv().await }, if !stop_with_stdin => {}
             Ok(()) = stdin_ended => {}
         }
     })

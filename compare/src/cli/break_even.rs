@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result};
 use measure::{Environment, Exit, Status, utc};
 
-use super::{command_line, links, make_folder, pilot::run_until_signal, show, stopped_code, write_reports};
+use super::{command_line, links, pilot::run_until_signal, publish, stopped_code};
 use crate::{
     args::SearchFlags,
     assemble::Header,
@@ -64,6 +64,7 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString], known: &Known) -> Res
         cells: &grid.blocks,
         plan: &plan,
         folder: running.path(),
+        blocks: None,
         answers: None,
         agents: None,
     };
@@ -87,10 +88,8 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString], known: &Known) -> Res
         selftest: None,
     };
     let result = ResultFile::of_break_even(header, found, corpus);
-    let folder = make_folder(&flags.out, &format!("{}-break-even-{}", utc::compact(started), config.seed))?;
-    result.write(&folder)?;
-    write_reports(&result, &folder)?;
-    show(&result, false)?;
+    let name = format!("{}-break-even-{}", utc::compact(started), config.seed);
+    let folder = publish(&result, &flags.out, &name)?;
     say(&format!("\nwritten to {}", folder.display()));
     Ok(match stopped_code(stopped) {
         Some(exit) => exit,

@@ -9,7 +9,7 @@ use std::{
 use anyhow::Result;
 use measure::{Environment, Exit, Status, utc};
 
-use super::{command_line, make_folder, show, stopped_code, write_reports};
+use super::{command_line, publish, stopped_code, try_out};
 use crate::{
     args::BrowserFlags,
     assemble::Header,
@@ -44,6 +44,7 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString], known: &Known) ->
             return Ok(Exit::Usage);
         }
     };
+    try_out(&flags.out)?;
     let program = browser::find(flags.chromium.as_deref());
     let client = match (flags.serve, &program) {
         (Some(address), _) => Client::Device(address),
@@ -91,10 +92,7 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString], known: &Known) ->
         selftest: None,
     };
     let result = ResultFile::of_browser(header, found.browser, schedule, found.corpus);
-    let folder = make_folder(&flags.out, &format!("{}-browser-{}", utc::compact(started), config.seed))?;
-    result.write(&folder)?;
-    write_reports(&result, &folder)?;
-    show(&result, false)?;
+    let folder = publish(&result, &flags.out, &format!("{}-browser-{}", utc::compact(started), config.seed))?;
     say(&format!("\nwritten to {}", folder.display()));
     Ok(match (stopped_code(found.stopped), found.status) {
         (Some(exit), _) => exit,

@@ -61,6 +61,7 @@ pub(super) struct Place<'a> {
     pub(super) client: &'a Path,
     pub(super) cells: &'a [CellSpec],
     pub(super) running: &'a Path,
+    pub(super) blocks: Option<&'a Path>,
     pub(super) answers: Option<&'a Path>,
     pub(super) agents: Option<&'a Agents>,
     pub(super) quiet: bool,
@@ -69,8 +70,8 @@ pub(super) struct Place<'a> {
 impl Place<'_> {
     /// Runs the rounds of a plan.
     pub(super) fn measure(&self, config: &Config, plan: Plan) -> Result<(Plan, Outcome)> {
-        let Place { client, cells, running: folder, answers, agents, .. } = *self;
-        let request = Request { client, config, cells, plan: &plan, folder, answers, agents };
+        let Place { client, cells, running: folder, blocks: kept, answers, agents, .. } = *self;
+        let request = Request { client, config, cells, plan: &plan, folder, blocks: kept, answers, agents };
         let blocks = u32::try_from(plan.blocks()).context("a plan has few blocks")?.max(1);
         let guess = plan.estimate(cells, config.seconds) / blocks;
         let mut progress = Progress::new(plan.blocks(), guess, self.quiet);

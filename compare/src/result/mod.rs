@@ -8,10 +8,11 @@ mod instructions;
 mod planned;
 mod search;
 mod selftest;
+pub(crate) mod unfinished;
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use measure::{Cell, CorpusRecord, Environment, RunRecord, Status, Tool, ValidityClass};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -200,7 +201,7 @@ impl ResultFile {
     }
 
     /// Reads a result. `path` is its folder or the file itself, which may be compressed with gzip
-    /// (`result.json.gz`).
+    /// (`result.json.gz`). A folder without that file is read as far as its run came.
     ///
     /// # Errors
     /// When the file is missing or of another major version.
@@ -211,8 +212,13 @@ impl ResultFile {
             file = if packed.exists() { packed } else { file };
         }
         let name = file.display().to_string();
-        ensure!(file.is_file(), "there is no {name}; expected a folder that `compare run` wrote");
-        let mut result: ResultFile = measure::read_versioned(&file, "result")?;
+        let unfinished = if file.exists() { None } else { unfinished::read(path)? };
+        let is_there = file.is_file() || unfinished.is_some();
+        ensure!(is_there, "there is no {name}; expected a folder that `compare run` wrote");
+        let mut result = match unfinished {
+            Some(result) => result,
+            None => measure::read_versioned(&file, "result")?,
+        };
         let counted = file.with_file_name(INSTRUCTIONS_FILE);
         result.instructions = counted.exists().then(|| Instructions::read(&counted)).transpose()?;
         let rounds = result.config.rounds;
@@ -245,14 +251,11 @@ impl ResultFile {
         }
     }
 
-    /// Writes the result into its folder.
+    /// Writes the result into its folder, where it is on the disk when this returns.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// When the file cannot be written; one that was there stays as it was.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        let mut text = serde_json::to_string_pretty(self).context("a result does not serialize")?;
-        text.push('\n');
-        let file = folder.join(RESULT_FILE);
-        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+        unfinished::write_json(&folder.join(RESULT_FILE), self)
     }
 }

@@ -91,6 +91,7 @@ impl Bench<'_> {
                 cells,
                 plan,
                 folder: &running,
+                blocks: None,
                 answers: None,
                 agents: None,
             };

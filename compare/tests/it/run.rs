@@ -70,6 +70,7 @@ impl Fake {
             cells: &cells,
             plan: &plan,
             folder: &folder,
+            blocks: None,
             answers: None,
             agents: None,
         };

@@ -1,0 +1,128 @@
+//! Blocks on disk as they come: what is left of a run that never wrote its result.
+
+use std::{
+    fs::{self, File, Permissions},
+    io::{ErrorKind, Write},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use measure::{SCHEMA_VERSION, Status};
+use serde::{Deserialize, Serialize};
+
+use super::{Block, ResultFile};
+
+/// The folder in a result's, until `result.json` is written.
+const BLOCKS: &str = "blocks";
+
+/// The file in it that states what was asked for: a result without blocks.
+const PLAN: &str = "plan.json";
+
+/// A block with the cell that it belongs to.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    schema_version: String,
+    cell: String,
+    block: Block,
+}
+
+/// Makes the folder for blocks in `folder` and states the plan there.
+///
+/// # Errors
+/// When either cannot be written.
+pub(crate) fn begin(folder: &Path, plan: &ResultFile) -> Result<PathBuf> {
+    let blocks = folder.join(BLOCKS);
+    fs::create_dir(&blocks).with_context(|| format!("cannot make {}", blocks.display()))?;
+    write_json(&blocks.join(PLAN), plan)?;
+    Ok(blocks)
+}
+
+/// Writes one block, which is on the disk when this returns.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn keep(blocks: &Path, cell: &str, block: &Block) -> Result<()> {
+    let name = format!("{:03}-{:03}.json", block.round, block.position);
+    let kept =
+        Kept { schema_version: SCHEMA_VERSION.to_owned(), cell: cell.to_owned(), block: block.clone() };
+    write_json(&blocks.join(name), &kept)
+}
+
+/// Removes the blocks of a run whose result is written, or that measured nothing.
+pub(crate) fn remove(folder: &Path) {
+    // What stays does no harm: a result is read before them.
+    let _ = fs::remove_dir_all(folder.join(BLOCKS));
+}
+
+/// What a run without a result has on disk; `None` when `folder` has no blocks.
+///
+/// # Errors
+/// Names the file that cannot be read, or that belongs to no cell of the plan.
+pub(super) fn read(folder: &Path) -> Result<Option<ResultFile>> {
+    let blocks = folder.join(BLOCKS);
+    let plan = blocks.join(PLAN);
+    if !plan.is_file() {
+        return Ok(None);
+    }
+    let mut result: ResultFile = measure::read_versioned(&plan, "plan")?;
+    let unread = || format!("cannot read {}", blocks.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&blocks).with_context(unread)? {
+        let file = entry.with_context(unread)?.path();
+        if file.extension().is_some_and(|extension| extension == "json") && file != plan {
+            files.push(file);
+        }
+    }
+    // By round and place, of which there may be more than the digits of a name.
+    let mut found = Vec::new();
+    for file in files {
+        let kept: Kept = match measure::read_versioned(&file, "block") {
+            // A run that is under way ended and removed it.
+            Err(measure::RecordError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                continue;
+            }
+            kept => kept?,
+        };
+        found.push((file, kept));
+    }
+    found.sort_by_key(|(_, kept)| (kept.block.round, kept.block.position));
+    let count = found.len();
+    let played = found.last().map_or(0, |(_, kept)| kept.block.round as usize + 1);
+    result.schedule.truncate(played.max(result.config.rounds as usize));
+    for (file, Kept { cell, block, .. }) in found {
+        let cells = &mut result.cells;
+        let place = cells.iter_mut().find(|one| one.id == cell).with_context(|| {
+            format!("{} has a block of {cell:?}, which {} does not name", file.display(), plan.display())
+        })?;
+        if let Some(record) = &block.record {
+            place.cell = record.cell.clone();
+            result.corpus.get_or_insert_with(|| record.corpus.clone());
+        }
+        place.blocks.push(block);
+    }
+    let reason = format!("unfinished: no result was written, {BLOCKS} holds {count} blocks");
+    result.status = Status::Incomplete { reason };
+    Ok(Some(result))
+}
+
+/// Writes indented JSON that is either whole and on the disk, or not there.
+///
+/// # Errors
+/// When the file cannot be written; one that was there stays as it was.
+pub(super) fn write_json(file: &Path, value: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(value).context("a result does not serialize")?;
+    text.push('\n');
+    write_whole(file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))
+}
+
+fn write_whole(file: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let readable = Permissions::from_mode(0o666); // less the umask
+    let mut written = tempfile::Builder::new().permissions(readable).tempfile_in(folder)?;
+    written.write_all(bytes)?;
+    written.as_file().sync_all()?;
+    written.persist(file)?;
+    File::open(folder)?.sync_all()?;
+    Ok(())
+}
