@@ -33,7 +33,7 @@ fn files(folder: &Path) -> Vec<(String, String)> {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             // `results` holds runs of this machine beside what is published.
-            let own_run = folder.ends_with("results") && name != "published" && path.is_dir();
+            let own_run = folder == root().join("results") && name != "published" && path.is_dir();
             if ["target", ".git", "node_modules"].contains(&name.as_str()) || own_run {
                 continue;
             }
