@@ -1,7 +1,10 @@
 //! What can be wrong with a corpus file. Every message is complete in itself, so none has a
 //! `source`.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use codecs::{DecodeError, EncodeError};
 
@@ -39,8 +42,8 @@ pub enum CorpusError {
     },
     /// A line of a JSON file is not an event, or the file ends or is damaged there.
     #[error(
-        "{path:?}, line {line}, byte {offset_bytes} of the decompressed stream: {reason} \
-         ({events_read} events read before it)"
+        "{path:?}, line {line}, {}: {reason} ({events_read} events read before it)",
+        place(path, *offset_bytes)
     )]
     Line {
         /// The file.
@@ -56,7 +59,8 @@ pub enum CorpusError {
     },
     /// A record of a ProtoEvent file is not an event, or the file ends or is damaged there.
     #[error(
-        "{path:?}, byte {offset_bytes} of the decompressed stream: {reason} ({events_read} events read before it)"
+        "{path:?}, {}: {reason} ({events_read} events read before it)",
+        place(path, *offset_bytes)
     )]
     Offset {
         /// The file.
@@ -67,6 +71,17 @@ pub enum CorpusError {
         events_read: usize,
         /// What is wrong.
         reason: RecordError,
+    },
+    /// The name announces another compression than the content has.
+    #[error("{path:?}: its name says {named}, its content is {content}; rename it, known: {known}",
+        known = FileFormat::known())]
+    Misnamed {
+        /// The file.
+        path: PathBuf,
+        /// Compression by the name.
+        named: &'static str,
+        /// Compression by the first bytes.
+        content: &'static str,
     },
     /// The file is whole and holds no event.
     #[error("{path:?} holds no events")]
@@ -90,6 +105,14 @@ pub enum CorpusError {
         /// What is wrong.
         reason: EncodeError,
     },
+}
+
+/// A position as a reader of the file finds it.
+fn place(path: &Path, offset_bytes: u64) -> String {
+    match FileFormat::of(path) {
+        Ok(format) if !format.is_compressed() => format!("byte {offset_bytes}"),
+        _ => format!("byte {offset_bytes} of the decompressed stream"),
+    }
 }
 
 /// Why a record of a file is not an event.

@@ -53,6 +53,29 @@ impl FileFormat {
         !matches!(self, FileFormat::Batch(_))
     }
 
+    /// Whether the bytes of a file are compressed, so that offsets are those of another stream.
+    pub(crate) fn is_compressed(self) -> bool {
+        self.compression().is_some()
+    }
+
+    /// The compression that the name announces.
+    pub(crate) fn compression(self) -> Option<&'static str> {
+        match self {
+            FileFormat::JsonlGzip | FileFormat::ProtoGzip => Some("gzip"),
+            FileFormat::JsonlZstd => Some("zstd"),
+            FileFormat::Jsonl | FileFormat::NotepackText | FileFormat::Batch(_) => None,
+        }
+    }
+
+    /// The first bytes of every stream that is written here.
+    pub(crate) fn magic(self) -> &'static [u8] {
+        match self.compression() {
+            Some("gzip") => &[0x1f, 0x8b],
+            Some(_) => &[0x28, 0xb5, 0x2f, 0xfd],
+            None => &[],
+        }
+    }
+
     /// Every extension, for messages.
     pub(crate) fn known() -> String {
         FileFormat::all().map(FileFormat::extension).collect::<Vec<_>>().join(" ")

@@ -15,6 +15,7 @@
 pub mod analysis;
 mod census;
 mod corpus;
+mod cut;
 mod error;
 mod file_format;
 mod files;
@@ -30,6 +31,7 @@ mod sampler;
 
 pub use census::{Census, Counted, MAX_IDS};
 pub use corpus::Corpus;
+pub use cut::{Cut, find_cut};
 pub use error::{CorpusError, RecordError};
 pub use file_format::{FileFormat, MAX_BATCH_BYTES, MAX_RECORD_BYTES};
 pub use files::{EventReader, EventWriter, write};

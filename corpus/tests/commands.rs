@@ -138,7 +138,7 @@ fn damage_is_named_by_every_command_that_reads() {
     let mut cut = whole;
     cut.truncate(offset + 100);
     std::fs::write(at.join("cut.jsonl"), cut).unwrap();
-    let place = format!("line 14, byte {offset} of the decompressed stream");
+    let place = format!("line 14, byte {offset}:");
     for args in [
         ["verify", "cut.jsonl"].as_slice(),
         &["analyze", "cut.jsonl"],

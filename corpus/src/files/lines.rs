@@ -44,11 +44,13 @@ pub(super) struct Lines<R> {
     offset: u64,
     /// Where the next one starts.
     next_offset: u64,
+    /// The last line that was read has no line feed.
+    unterminated: bool,
 }
 
 impl<R: BufRead> Lines<R> {
     pub(super) fn new(input: R, form: Form) -> Lines<R> {
-        Lines { input, form, line: Vec::new(), number: 0, offset: 0, next_offset: 0 }
+        Lines { input, form, line: Vec::new(), number: 0, offset: 0, next_offset: 0, unterminated: false }
     }
 
     /// The next event; `None` at the end of the file.
@@ -66,6 +68,11 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
+    /// Whether the last line that was read has no line feed.
+    pub(super) fn unterminated(&self) -> bool {
+        self.unterminated
+    }
+
     /// Whether there was another line.
     fn read_line(&mut self) -> Result<bool, RecordError> {
         self.line.clear();
@@ -73,8 +80,12 @@ impl<R: BufRead> Lines<R> {
         let limit = MAX_RECORD_BYTES as u64 + 2;
         let read = (&mut self.input).take(limit).read_until(b'\n', &mut self.line)?;
         self.next_offset += read as u64;
-        if self.line.last() == Some(&b'\n') {
+        let terminated = self.line.last() == Some(&b'\n');
+        if terminated {
             self.line.pop();
+        }
+        if read > 0 {
+            self.unterminated = !terminated;
         }
         if self.line.len() > MAX_RECORD_BYTES {
             return Err(RecordError::TooLarge);

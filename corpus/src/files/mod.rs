@@ -33,6 +33,23 @@ impl FileFormat {
             .find(|format| name.ends_with(&format.extension()))
             .ok_or_else(|| CorpusError::UnknownExtension { path: path.to_owned() })
     }
+
+    /// Compares the name with the first bytes of the content (RFC 1952 §2.3.1, RFC 8878 §3.1).
+    /// Fewer than four bytes may be those of a file that was cut short, and pass.
+    fn check_content(self, path: &Path, start: &[u8]) -> Result<(), CorpusError> {
+        let content = match start {
+            _ if start.len() < 4 || matches!(self, FileFormat::Batch(_)) => return Ok(()),
+            [0x1f, 0x8b, ..] => Some("gzip"),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some("zstd"),
+            _ => None,
+        };
+        let named = self.compression();
+        if content == named {
+            return Ok(());
+        }
+        let word = |compression: Option<&'static str>| compression.unwrap_or("uncompressed");
+        Err(CorpusError::Misnamed { path: path.to_owned(), named: word(named), content: word(content) })
+    }
 }
 
 /// Writes events to a file in the format its name announces. The bytes depend only on the events
@@ -102,7 +119,36 @@ impl EventReader {
             io::ErrorKind::NotFound => CorpusError::NotFound { path: path.to_owned() },
             _ => io_error("open", path, reason),
         })?;
-        EventReader::new(path, format?, BufReader::new(file), most_bytes)
+        EventReader::of_file(path, format?, file, most_bytes)
+    }
+
+    /// The events of the first `bytes` of a file.
+    pub(crate) fn open_first(path: &Path, bytes: u64) -> Result<EventReader, CorpusError> {
+        let file = File::open(path).map_err(|reason| io_error("open", path, reason))?;
+        EventReader::of_file(path, FileFormat::of(path)?, file.take(bytes), None)
+    }
+
+    fn of_file(
+        path: &Path,
+        format: FileFormat,
+        file: impl Read + Send + 'static,
+        most_bytes: Option<u64>,
+    ) -> Result<EventReader, CorpusError> {
+        let mut input = BufReader::new(file);
+        let start = input.fill_buf().map_err(|reason| io_error("read", path, reason))?;
+        if start.is_empty() && !matches!(format, FileFormat::Batch(_)) {
+            // An empty file holds no event, though it is no compressed stream either.
+            return EventReader::new(path, FileFormat::Jsonl, io::empty(), most_bytes);
+        }
+        format.check_content(path, start)?;
+        EventReader::new(path, format, input, most_bytes)
+    }
+
+    /// Whether the last line has no line feed, so that whatever is appended needs one first. Known
+    /// when the last event was read.
+    #[must_use]
+    pub fn unterminated(&self) -> bool {
+        matches!(&self.source, Source::Lines(lines) if lines.unterminated())
     }
 
     fn new(
@@ -214,6 +260,14 @@ impl EventWriter {
         EventWriter::open(path, OpenOptions::new().append(true).create(true))
     }
 
+    /// Ends a line that has no line feed, before the first event is appended.
+    ///
+    /// # Errors
+    /// [`CorpusError::Io`] when the file cannot be written.
+    pub fn end_line(&mut self) -> Result<(), CorpusError> {
+        self.sink.write_all(b"\n").map_err(|reason| io_error("write", &self.path, reason))
+    }
+
     fn open(path: &Path, options: &OpenOptions) -> Result<EventWriter, CorpusError> {
         let format = FileFormat::of(path)?;
         let file = BufWriter::new(options.open(path).map_err(|reason| io_error("create", path, reason))?);
@@ -303,7 +357,7 @@ fn gzip<W: Write>(out: W) -> GzEncoder<W> {
     GzBuilder::new().mtime(0).operating_system(255).write(out, Compression::new(GZIP_LEVEL))
 }
 
-fn io_error(action: &'static str, path: &Path, reason: io::Error) -> CorpusError {
+pub(crate) fn io_error(action: &'static str, path: &Path, reason: io::Error) -> CorpusError {
     CorpusError::Io { action, path: path.to_owned(), reason }
 }
 

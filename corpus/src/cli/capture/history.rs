@@ -21,11 +21,43 @@ pub(super) struct History {
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) matching: u64,
+    /// Refused here, with a time that was asked for.
+    pub(super) rejected: u64,
+    /// Refused here, without a time that can be read.
+    pub(super) undated: u64,
     pub(super) new: u64,
+    /// Of all that have a time.
     pub(super) oldest: Option<i64>,
     /// The relay refused it.
     pub(super) refused: bool,
     pub(super) ended: bool,
+}
+
+impl Page {
+    /// Events of the page, kept or refused.
+    pub(super) fn events(&self) -> u64 {
+        self.matching + self.rejected + self.undated
+    }
+
+    /// Counts an event that is none by NIP-01, with its time or without one. A time that was not
+    /// asked for counts as nothing: it could end the paging early.
+    pub(super) fn refuse(&mut self, time: Option<Option<i64>>, asked: &Filter) {
+        match time {
+            None => {}
+            Some(None) => self.undated += 1,
+            Some(Some(time)) if asked.since.is_some_and(|since| time < since) => {}
+            Some(Some(time)) if asked.until.is_some_and(|until| time > until) => {}
+            Some(Some(time)) => {
+                self.reaches(time);
+                self.rejected += 1;
+            }
+        }
+    }
+
+    /// Counts an event's time for paging.
+    pub(super) fn reaches(&mut self, created_at: i64) {
+        self.oldest = Some(self.oldest.map_or(created_at, |oldest| oldest.min(created_at)));
+    }
 }
 
 impl History {
@@ -56,25 +88,26 @@ impl History {
         self.done = self.cursor < self.end() || self.left == Some(0) || (self.cursor <= 0 && self.end() == 0);
     }
 
-    /// Notes what a page brought; true where the relay may have more of that second than it sends
-    /// at once.
-    pub(super) fn advance(&mut self, page: &Page) -> bool {
+    /// Notes what a page brought. Returns the second of which the relay may have more than it sends
+    /// at once. A page whose events have no time does not say where the next one begins: nothing
+    /// older is covered.
+    pub(super) fn advance(&mut self, page: &Page) -> Option<i64> {
         self.left = self.left.map(|left| left.saturating_sub(page.matching));
         let Some(oldest) = page.oldest else {
             self.done = true;
-            if !page.refused {
+            if !page.refused && page.undated == 0 {
                 self.cursor = self.end();
             }
-            return false;
+            return None;
         };
         // `until` includes its second, so that events which did not fit into this page come in the
         // next one.
         let stuck = oldest == self.cursor;
-        let crowded = stuck && page.matching > 1 && page.matching >= self.largest_page;
-        self.largest_page = self.largest_page.max(page.matching);
+        let crowded = stuck && page.events() > 1 && page.events() >= self.largest_page;
+        self.largest_page = self.largest_page.max(page.events());
         self.cursor = if stuck { oldest - 1 } else { oldest };
         self.done = page.refused || self.cursor < self.end() || self.left == Some(0);
-        crowded
+        crowded.then_some(oldest)
     }
 
     pub(super) fn covered(&self, started: i64) -> Covered {

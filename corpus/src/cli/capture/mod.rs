@@ -178,9 +178,6 @@ async fn capture(args: &Args) -> anyhow::Result<ExitCode> {
     let mut output = Output::open(&args.out)?;
     let mut provenance = Provenance::open(&args.out, output.events())?;
     let count = args.count.or(args.time.is_none().then_some(DEFAULT_COUNT));
-    if output.repaired() > 0 {
-        eprintln!("{:?} was cut short by a crash; its {} whole events are kept", args.out, output.events());
-    }
     let started = unix_seconds();
     let filters = if args.filters.is_empty() { vec![Filter::default()] } else { args.filters.clone() };
     let (stop, stopped) = watch::channel(false);

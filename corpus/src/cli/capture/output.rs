@@ -2,14 +2,14 @@
 
 use std::{
     collections::HashSet,
-    fs,
+    fs::{File, OpenOptions, TryLockError},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use codecs::Event;
-use corpus::{CorpusError, EventReader, EventWriter, FileFormat, MAX_IDS};
+use corpus::{CorpusError, Cut, EventReader, EventWriter, FileFormat, MAX_IDS, find_cut};
 
 /// The first half of each id, see [`corpus::Census`].
 type Half = [u8; 16];
@@ -41,43 +41,52 @@ fn half(event: &Event<'_>) -> Half {
 }
 
 /// Appends to a file and remembers what it holds.
+///
+/// The file is locked while this lives, and not changed before the first event is written.
 #[derive(Debug)]
 pub(super) struct Output {
     path: PathBuf,
-    writer: EventWriter,
+    /// Holds the lock, which ends with the process.
+    _lock: File,
+    writer: Option<EventWriter>,
     ids: Arc<Ids>,
     events: u64,
     before: u64,
-    /// Since the last checkpoint.
-    unsaved: u64,
-    repaired: u64,
+    cut: Option<Cut>,
+    unterminated: bool,
 }
 
 impl Output {
-    /// Opens the file for more. What a crash cut short is cut back to the last whole event first.
+    /// Opens the file for more.
+    ///
+    /// # Errors
+    /// When another capture writes it, or it holds anything but events and, at its end, what a
+    /// crash cut short.
     pub(super) fn open(path: &Path) -> anyhow::Result<Output> {
         if !FileFormat::of(path)?.can_grow() {
             return Err(CorpusError::CannotGrow { path: path.to_owned() }.into());
         }
+        let lock = locked(path)?;
         let ids = Arc::new(Ids::default());
-        let (mut events, mut damage) = (0, None);
-        if path.exists() {
-            for event in EventReader::open(path)? {
-                match event {
-                    Ok(event) => {
-                        ids.take(&event);
-                        events += 1;
-                    }
-                    Err(error) => damage = Some(error),
+        let (mut events, mut cut) = (0, None);
+        let mut reader = EventReader::open(path)?;
+        for event in &mut reader {
+            match event {
+                Ok(event) => {
+                    ids.take(&event);
+                    events += 1;
+                }
+                Err(damage) => {
+                    let found = find_cut(path, damage).context(
+                        "the file is unchanged; `corpus verify` checks it, `--out` names another file",
+                    )?;
+                    cut = Some(found);
                 }
             }
         }
-        if let Some(damage) = &damage {
-            repair(path, events).with_context(|| format!("cannot repair: {damage}"))?;
-        }
-        let repaired = u64::from(damage.is_some());
-        let writer = EventWriter::append(path)?;
-        Ok(Output { path: path.to_owned(), writer, ids, events, before: events, unsaved: 0, repaired })
+        let unterminated = cut.is_none() && reader.unterminated();
+        let path = path.to_owned();
+        Ok(Output { path, _lock: lock, writer: None, ids, events, before: events, cut, unterminated })
     }
 
     pub(super) fn ids(&self) -> Arc<Ids> {
@@ -94,43 +103,60 @@ impl Output {
         self.events - self.before
     }
 
-    /// How often the file had to be cut back.
-    pub(super) fn repaired(&self) -> u64 {
-        self.repaired
-    }
-
     pub(super) fn write(&mut self, event: &Event<'_>) -> Result<(), CorpusError> {
-        self.writer.write(event)?;
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            None => {
+                let writer = self.begin()?;
+                self.writer.insert(writer)
+            }
+        };
+        writer.write(event)?;
         self.events += 1;
-        self.unsaved += 1;
         Ok(())
     }
 
-    /// Ends the compressed stream and begins the next one, so that everything until now is readable
-    /// whatever happens.
-    pub(super) fn checkpoint(&mut self) -> Result<(), CorpusError> {
-        if self.unsaved == 0 {
-            return Ok(());
+    /// Makes the file one that can be appended to.
+    fn begin(&mut self) -> Result<EventWriter, CorpusError> {
+        if let Some(cut) = self.cut.take() {
+            let copy = cut.repair()?;
+            eprintln!(
+                "{:?} was cut short by a crash; its {} whole events are kept, and the bytes removed from its \
+                 end are in {copy:?}",
+                self.path, self.events
+            );
         }
-        let next = EventWriter::append(&self.path)?;
-        std::mem::replace(&mut self.writer, next).finish()?;
-        self.unsaved = 0;
-        Ok(())
+        let mut writer = EventWriter::append(&self.path)?;
+        if std::mem::take(&mut self.unterminated) {
+            writer.end_line()?;
+        }
+        Ok(writer)
     }
 
-    pub(super) fn finish(self) -> Result<(), CorpusError> {
-        self.writer.finish()
+    /// Ends the compressed stream, so that everything until now is readable whatever happens.
+    pub(super) fn checkpoint(&mut self) -> Result<(), CorpusError> {
+        self.writer.take().map_or(Ok(()), EventWriter::finish)
+    }
+
+    pub(super) fn finish(mut self) -> Result<(), CorpusError> {
+        self.checkpoint()
     }
 }
 
-/// Copies the first `events` events and puts the copy in the file's place.
-fn repair(path: &Path, events: u64) -> anyhow::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let copy = path.with_file_name(format!("repaired-{name}"));
-    let mut writer = EventWriter::create(&copy)?;
-    for event in EventReader::open(path)?.take(usize::try_from(events)?) {
-        writer.write(&event?)?;
+/// The file, locked against other captures; created where there is none.
+fn locked(path: &Path) -> anyhow::Result<File> {
+    let file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .with_context(|| format!("cannot write to {path:?}"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            bail!("another capture writes {path:?}; wait for its end or choose another --out")
+        }
+        Err(TryLockError::Error(reason)) => {
+            Err(reason).with_context(|| format!("cannot lock {path:?} against other captures"))
+        }
     }
-    writer.finish()?;
-    fs::rename(&copy, path).with_context(|| format!("cannot put {copy:?} in the place of {path:?}"))
 }

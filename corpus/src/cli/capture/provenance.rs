@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    fmt, fs,
+    fmt,
+    fs::{self, Permissions},
+    io::Write,
+    os::unix::fs::{MetadataExt, PermissionsExt, fchown},
     path::{Path, PathBuf},
 };
 
@@ -58,6 +61,9 @@ pub(super) struct RelayReport {
     /// Seconds in which it has at least as many events as it sends at once, so that some may be
     /// missing here.
     pub(super) crowded_seconds: u64,
+    /// The first of these seconds.
+    #[serde(default)]
+    pub(super) crowded_examples: Vec<i64>,
     pub(super) events_received: u64,
     pub(super) events_new: u64,
     pub(super) duplicates: u64,
@@ -65,6 +71,9 @@ pub(super) struct RelayReport {
     pub(super) rejected: BTreeMap<String, u64>,
     pub(super) rejected_examples: Vec<String>,
     pub(super) notices: Vec<String>,
+    /// Some page held nothing but events without a time, so that its history ends there.
+    #[serde(skip)]
+    pub(super) unreadable: bool,
     /// Why it was given up.
     pub(super) failure: Option<String>,
     pub(super) covered: Vec<Covered>,
@@ -115,15 +124,29 @@ impl Provenance {
         self.document.sessions.push(session);
     }
 
-    /// Writes all of it, or leaves what was there.
+    /// Writes all of it, or leaves what was there, with the mode, owner and links of the old file.
     pub(super) fn write(&mut self, events: u64) -> anyhow::Result<()> {
         self.document.events = events;
-        let mut part = self.path.as_os_str().to_owned();
-        part.push(".part");
-        let part = PathBuf::from(part);
         let text = serde_json::to_string_pretty(&self.document)? + "\n";
-        fs::write(&part, text).with_context(|| format!("cannot write {part:?}"))?;
-        fs::rename(&part, &self.path).with_context(|| format!("cannot write {:?}", self.path))
+        self.replace(&text).with_context(|| format!("cannot write {:?}", self.path))
+    }
+
+    fn replace(&self, text: &str) -> anyhow::Result<()> {
+        let target = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let mut part = tempfile::Builder::new()
+            .prefix(".provenance-")
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+        part.write_all(text.as_bytes())?;
+        if let Ok(old) = fs::metadata(&target) {
+            part.as_file().set_permissions(old.permissions())?;
+            // Who may not give a file away owns the new one.
+            let _ = fchown(part.as_file(), Some(old.uid()), Some(old.gid()));
+        }
+        part.as_file().sync_all()?;
+        part.persist(&target)?;
+        Ok(())
     }
 }
 
@@ -159,12 +182,14 @@ impl RelayReport {
             requests: 0,
             requests_without_end: 0,
             crowded_seconds: 0,
+            crowded_examples: Vec::new(),
             events_received: 0,
             events_new: 0,
             duplicates: 0,
             rejected: Default::default(),
             rejected_examples: Vec::new(),
             notices: Vec::new(),
+            unreadable: false,
             failure: None,
             covered: Vec::new(),
         }
@@ -192,6 +217,13 @@ impl fmt::Display for RelayReport {
         }
         if let Some(words) = self.notices.first() {
             write!(f, "; it said: {words}")?;
+        }
+        if self.crowded_seconds > 0 {
+            write!(
+                f,
+                "; in {} seconds it has more events than it sends at once, so some are missing: {:?}",
+                self.crowded_seconds, self.crowded_examples
+            )?;
         }
         match &self.failure {
             Some(failure) => write!(f, "; given up: {failure}"),

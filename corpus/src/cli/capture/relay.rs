@@ -5,6 +5,7 @@ use std::{ops::ControlFlow, sync::Arc, time::Duration};
 use bytes::Bytes;
 use codecs::{ClientMessage, Codec, Event, Filter, Format, RelayMessage, VerifyLevel};
 use corpus::MAX_RECORD_BYTES;
+use serde_json::Value;
 use tokio::{
     sync::{mpsc, watch},
     time::{self, Instant},
@@ -95,6 +96,9 @@ impl Task {
                 }
             }
         }
+        if report.unreadable && report.failure.is_none() {
+            report.failure = Some("a page held nothing but events without a time".to_owned());
+        }
         report.covered = histories.iter().map(|history| history.covered(self.started)).collect();
         if document.is_finished()
             && let Ok(Some((software, version))) = document.await
@@ -152,7 +156,7 @@ impl Talk<'_> {
                     break;
                 }
                 let page = self.page(history).await?;
-                if page.matching == 0 && !page.ended && !page.refused {
+                if page.events() == 0 && !page.ended && !page.refused {
                     let words = self.report.notices.last().map(|words| format!("; it said: {words}"));
                     let seconds = self.task.patience.as_secs_f64();
                     return Err(Left::Failed(format!(
@@ -160,7 +164,15 @@ impl Talk<'_> {
                         words.unwrap_or_default()
                     )));
                 }
-                self.report.crowded_seconds += u64::from(history.advance(&page));
+                if let Some(second) = history.advance(&page) {
+                    self.report.crowded_seconds += 1;
+                    if self.report.crowded_examples.len() < MAX_EXAMPLES {
+                        self.report.crowded_examples.push(second);
+                    }
+                }
+                if page.undated > 0 && page.oldest.is_none() {
+                    self.report.unreadable = true;
+                }
             }
         }
         if self.task.live { self.stay().await } else { Ok(()) }
@@ -221,6 +233,7 @@ impl Talk<'_> {
             Ok(message) => message,
             Err(error) => {
                 self.reject("not a message of NIP-01", &error.to_string());
+                page.refuse(time_of_event(payload, name), asked);
                 return ControlFlow::Continue(());
             }
         };
@@ -239,9 +252,9 @@ impl Talk<'_> {
                 }
                 let created_at = event.created_at;
                 let fate = self.accept(&event, payload.len()).await;
-                if of_page && fate != Fate::Rejected {
-                    page.matching += 1;
-                    page.oldest = Some(page.oldest.map_or(created_at, |oldest| oldest.min(created_at)));
+                if of_page {
+                    page.reaches(created_at);
+                    *(if fate == Fate::Rejected { &mut page.rejected } else { &mut page.matching }) += 1;
                 }
                 if fate == Fate::New {
                     page.new += u64::from(of_page);
@@ -334,6 +347,14 @@ impl Talk<'_> {
     }
 }
 
+/// The `created_at` of an event that is none by NIP-01, sent for the subscription of this name:
+/// `None` where the message is something else, `Some(None)` where the time cannot be read.
+fn time_of_event(payload: &[u8], name: &str) -> Option<Option<i64>> {
+    let message: Value = serde_json::from_slice(payload).ok()?;
+    let of_page = message[0] == "EVENT" && message[1] == name;
+    of_page.then(|| message[2]["created_at"].as_i64())
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     New,
@@ -356,7 +377,7 @@ fn nip11(url: &str) -> Option<(Option<String>, Option<String>)> {
     let agent: ureq::Agent = ureq::Agent::config_builder().timeout_global(Some(NIP11_TIMEOUT)).build().into();
     let mut response = agent.get(&url).header("Accept", "application/nostr+json").call().ok()?;
     let text = response.body_mut().with_config().limit(MAX_NIP11_BYTES).read_to_string().ok()?;
-    let document: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let document: Value = serde_json::from_str(&text).ok()?;
     let word = |name: &str| {
         document[name].as_str().map(|word| word.chars().take(MAX_NOTICE_CHARS).collect::<String>())
     };

@@ -1,0 +1,189 @@
+//! What a crash leaves at the end of a file that grows: a line without its end, or a compressed
+//! stream without its end.
+//!
+//! Only that may be removed from a user's file, and only beside a copy. Everything else that cannot
+//! be read is an error of the file, which stays as it is.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use flate2::bufread::GzDecoder;
+use serde::de::IgnoredAny;
+
+use crate::{
+    CorpusError, FileFormat, MAX_RECORD_BYTES, RecordError,
+    files::{EventReader, EventWriter, io_error},
+};
+
+/// The end of a file that was cut short.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cut {
+    path: PathBuf,
+    /// Where the record or stream without its end starts, in bytes of the file.
+    start_bytes: u64,
+    /// Whole events behind `start_bytes`.
+    events: usize,
+}
+
+/// Finds the cut that explains why a file of events cannot be read to its end.
+///
+/// # Errors
+/// `damage` itself, where a crash while writing does not explain it; [`CorpusError::Io`] when the
+/// file cannot be read.
+pub fn find_cut(path: &Path, damage: CorpusError) -> Result<Cut, CorpusError> {
+    let format = FileFormat::of(path)?;
+    let (events_read, start_bytes) = match &damage {
+        CorpusError::Line { events_read, offset_bytes, reason: RecordError::Decode(_), .. }
+            if !format.is_compressed() =>
+        {
+            (*events_read, line_cut(path, format, *offset_bytes)?)
+        }
+        CorpusError::Line { events_read, reason: RecordError::Read(reason), .. }
+        | CorpusError::Offset { events_read, reason: RecordError::Read(reason), .. }
+            if format.is_compressed() && reason.kind() == io::ErrorKind::UnexpectedEof =>
+        {
+            (*events_read, stream_cut(path, format)?)
+        }
+        _ => return Err(damage),
+    };
+    let Some(start_bytes) = start_bytes else { return Err(damage) };
+    // What stays must be a whole file by itself.
+    let (mut kept, mut whole) = (0, EventReader::open_first(path, start_bytes)?);
+    for event in &mut whole {
+        event?;
+        kept += 1;
+    }
+    if whole.unterminated() {
+        return Err(damage);
+    }
+    Ok(Cut { path: path.to_owned(), start_bytes, events: events_read.saturating_sub(kept) })
+}
+
+/// Where the last line starts, if it has no end and is the beginning of an event.
+fn line_cut(path: &Path, format: FileFormat, offset_bytes: u64) -> Result<Option<u64>, CorpusError> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(offset_bytes))?;
+        let mut rest = Vec::new();
+        file.take(MAX_RECORD_BYTES as u64 + 1).read_to_end(&mut rest)?;
+        Ok(rest)
+    };
+    let rest = read().map_err(|reason| io_error("read", path, reason))?;
+    let begins_an_event = match format {
+        FileFormat::NotepackText => true,
+        // A whole value that is no event was not cut.
+        _ => serde_json::from_slice::<IgnoredAny>(&rest).is_err_and(|error| error.is_eof()),
+    };
+    let is_cut = rest.len() <= MAX_RECORD_BYTES && !rest.contains(&b'\n') && begins_an_event;
+    Ok(is_cut.then_some(offset_bytes))
+}
+
+/// Where the last gzip member or zstd frame starts, if it has no end.
+fn stream_cut(path: &Path, format: FileFormat) -> Result<Option<u64>, CorpusError> {
+    let file = File::open(path).map_err(|reason| io_error("open", path, reason))?;
+    let mut input = Counted { input: BufReader::new(file), bytes: 0 };
+    loop {
+        let start = input.bytes;
+        let ahead = input.fill_buf().map_err(|reason| io_error("read", path, reason))?;
+        if ahead.is_empty() || !ahead.iter().zip(format.magic()).all(|(byte, magic)| byte == magic) {
+            return Ok(None);
+        }
+        let read = match format {
+            FileFormat::JsonlZstd => zstd::Decoder::with_buffer(&mut input)
+                .and_then(|decoder| io::copy(&mut decoder.single_frame(), &mut io::sink())),
+            _ => io::copy(&mut GzDecoder::new(&mut input), &mut io::sink()),
+        };
+        match read {
+            Ok(_) => {}
+            Err(reason) if reason.kind() == io::ErrorKind::UnexpectedEof => return Ok(Some(start)),
+            Err(_) => return Ok(None),
+        }
+    }
+}
+
+impl Cut {
+    /// Events of the cut stream that [`Cut::repair`] appends again.
+    #[must_use]
+    pub fn events(&self) -> usize {
+        self.events
+    }
+
+    /// Copies the cut bytes to a new file beside the user's, removes them there, and appends the
+    /// whole events among them. Returns the name of the copy, `NAME.cut-N.EXTENSION`.
+    ///
+    /// # Errors
+    /// [`CorpusError`] when the copy or the file cannot be written. Until the copy is on disk the
+    /// file is unchanged.
+    pub fn repair(&self) -> Result<PathBuf, CorpusError> {
+        let copy = self.keep()?;
+        let shorten = || -> io::Result<()> {
+            let file = OpenOptions::new().write(true).open(&self.path)?;
+            file.set_len(self.start_bytes)?;
+            file.sync_all()
+        };
+        shorten().map_err(|reason| io_error("repair", &self.path, reason))?;
+        if self.events > 0 {
+            let mut writer = EventWriter::append(&self.path)?;
+            for event in EventReader::open(&copy)?.take(self.events) {
+                writer.write(&event?)?;
+            }
+            writer.finish()?;
+        }
+        Ok(copy)
+    }
+
+    /// The bytes behind the cut, on disk under a name that nobody had, as readable as the file.
+    fn keep(&self) -> Result<PathBuf, CorpusError> {
+        let target = fs::canonicalize(&self.path).map_err(|reason| io_error("open", &self.path, reason))?;
+        let extension = FileFormat::of(&self.path)?.extension();
+        let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let stem = name.strip_suffix(&extension).unwrap_or(&name);
+        let mut number = 1_u64;
+        let (copy, mut file) = loop {
+            let copy = target.with_file_name(format!("{stem}.cut-{number}{extension}"));
+            match OpenOptions::new().write(true).create_new(true).open(&copy) {
+                Ok(file) => break (copy, file),
+                Err(reason) if reason.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(reason) => return Err(io_error("create", &copy, reason)),
+            }
+        };
+        let mut write = || -> io::Result<()> {
+            let mut original = File::open(&target)?;
+            file.set_permissions(original.metadata()?.permissions())?;
+            original.seek(SeekFrom::Start(self.start_bytes))?;
+            io::copy(&mut original, &mut file)?;
+            file.flush()?;
+            file.sync_all()
+        };
+        write().map_err(|reason| io_error("write", &copy, reason))?;
+        Ok(copy)
+    }
+}
+
+/// Counts the bytes that a decoder consumed.
+struct Counted<R> {
+    input: R,
+    bytes: u64,
+}
+
+impl<R: BufRead> Read for Counted<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(into)?;
+        self.bytes += read as u64;
+        Ok(read)
+    }
+}
+
+impl<R: BufRead> BufRead for Counted<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.input.fill_buf()
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+        self.input.consume(bytes);
+    }
+}
