@@ -85,10 +85,11 @@ fn line_cut(path: &Path, format: FileFormat, offset_bytes: u64) -> Result<Option
 fn stream_cut(path: &Path, format: FileFormat) -> Result<Option<u64>, CorpusError> {
     let file = File::open(path).map_err(|reason| io_error("open", path, reason))?;
     let mut input = Counted { input: BufReader::new(file), bytes: 0 };
+    let magic = format.stream().map_or(&[][..], |stream| stream.magic);
     loop {
         let start = input.bytes;
         let ahead = input.fill_buf().map_err(|reason| io_error("read", path, reason))?;
-        if ahead.is_empty() || !ahead.iter().zip(format.magic()).all(|(byte, magic)| byte == magic) {
+        if ahead.is_empty() || !ahead.iter().zip(magic).all(|(byte, expected)| byte == expected) {
             return Ok(None);
         }
         let read = match format {
@@ -105,38 +106,34 @@ fn stream_cut(path: &Path, format: FileFormat) -> Result<Option<u64>, CorpusErro
 }
 
 impl Cut {
-    /// Events of the cut stream that [`Cut::repair`] appends again.
-    #[must_use]
-    pub fn events(&self) -> usize {
-        self.events
-    }
-
-    /// Copies the cut bytes to a new file beside the user's, removes them there, and appends the
-    /// whole events among them. Returns the name of the copy, `NAME.cut-N.EXTENSION`.
+    /// Removes the cut bytes, of which [`Cut::keep`] made `copy`, and appends the whole events
+    /// among them.
     ///
     /// # Errors
-    /// [`CorpusError`] when the copy or the file cannot be written. Until the copy is on disk the
-    /// file is unchanged.
-    pub fn repair(&self) -> Result<PathBuf, CorpusError> {
-        let copy = self.keep()?;
+    /// [`CorpusError`] when the file cannot be written.
+    pub fn repair(&self, copy: &Path) -> Result<(), CorpusError> {
         let shorten = || -> io::Result<()> {
             let file = OpenOptions::new().write(true).open(&self.path)?;
             file.set_len(self.start_bytes)?;
             file.sync_all()
         };
         shorten().map_err(|reason| io_error("repair", &self.path, reason))?;
-        if self.events > 0 {
-            let mut writer = EventWriter::append(&self.path)?;
-            for event in EventReader::open(&copy)?.take(self.events) {
-                writer.write(&event?)?;
-            }
-            writer.finish()?;
+        if self.events == 0 {
+            return Ok(());
         }
-        Ok(copy)
+        let mut writer = EventWriter::append(&self.path)?;
+        for event in EventReader::open(copy)?.take(self.events) {
+            writer.write(&event?)?;
+        }
+        writer.finish()
     }
 
-    /// The bytes behind the cut, on disk under a name that nobody had, as readable as the file.
-    fn keep(&self) -> Result<PathBuf, CorpusError> {
+    /// Copies the cut bytes to a new file beside the user's, `NAME.cut-N.EXTENSION`, as readable as
+    /// that, and returns its name. The user's file is unchanged.
+    ///
+    /// # Errors
+    /// [`CorpusError::Io`] when the copy cannot be written.
+    pub fn keep(&self) -> Result<PathBuf, CorpusError> {
         let target = fs::canonicalize(&self.path).map_err(|reason| io_error("open", &self.path, reason))?;
         let extension = FileFormat::of(&self.path)?.extension();
         let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -55,24 +55,15 @@ impl FileFormat {
 
     /// Whether the bytes of a file are compressed, so that offsets are those of another stream.
     pub(crate) fn is_compressed(self) -> bool {
-        self.compression().is_some()
+        self.stream().is_some()
     }
 
     /// The compression that the name announces.
-    pub(crate) fn compression(self) -> Option<&'static str> {
+    pub(crate) fn stream(self) -> Option<&'static Stream> {
         match self {
-            FileFormat::JsonlGzip | FileFormat::ProtoGzip => Some("gzip"),
-            FileFormat::JsonlZstd => Some("zstd"),
+            FileFormat::JsonlGzip | FileFormat::ProtoGzip => Some(&Stream::GZIP),
+            FileFormat::JsonlZstd => Some(&Stream::ZSTD),
             FileFormat::Jsonl | FileFormat::NotepackText | FileFormat::Batch(_) => None,
-        }
-    }
-
-    /// The first bytes of every stream that is written here.
-    pub(crate) fn magic(self) -> &'static [u8] {
-        match self.compression() {
-            Some("gzip") => &[0x1f, 0x8b],
-            Some(_) => &[0x28, 0xb5, 0x2f, 0xfd],
-            None => &[],
         }
     }
 
@@ -80,4 +71,18 @@ impl FileFormat {
     pub(crate) fn known() -> String {
         FileFormat::all().map(FileFormat::extension).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// A compressed stream, which is known by its first bytes.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) name: &'static str,
+    pub(crate) magic: &'static [u8],
+}
+
+impl Stream {
+    /// RFC 1952 §2.3.1.
+    pub(crate) const GZIP: Stream = Stream { name: "gzip", magic: &[0x1f, 0x8b] };
+    /// RFC 8878 §3.1.1.
+    pub(crate) const ZSTD: Stream = Stream { name: "zstd", magic: &[0x28, 0xb5, 0x2f, 0xfd] };
 }

@@ -15,7 +15,7 @@ use codecs::Event;
 use flate2::{Compression, GzBuilder, bufread::MultiGzDecoder, write::GzEncoder};
 
 use self::lines::{Form, Lines};
-use crate::{CorpusError, FileFormat, RecordError};
+use crate::{CorpusError, FileFormat, RecordError, file_format::Stream};
 
 /// gzip's best level: corpora are written once and read often.
 const GZIP_LEVEL: u32 = 9;
@@ -34,20 +34,25 @@ impl FileFormat {
             .ok_or_else(|| CorpusError::UnknownExtension { path: path.to_owned() })
     }
 
-    /// Compares the name with the first bytes of the content (RFC 1952 §2.3.1, RFC 8878 §3.1).
-    /// Fewer than four bytes may be those of a file that was cut short, and pass.
+    /// Compares the name with the first bytes of the content. Fewer than four bytes may be those of
+    /// a file that was cut short, and pass.
     fn check_content(self, path: &Path, start: &[u8]) -> Result<(), CorpusError> {
+        if start.len() < 4 || matches!(self, FileFormat::Batch(_)) {
+            return Ok(());
+        }
+        let named = self.stream().map(|stream| stream.name);
         let content = match start {
-            _ if start.len() < 4 || matches!(self, FileFormat::Batch(_)) => return Ok(()),
-            [0x1f, 0x8b, ..] => Some("gzip"),
-            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some("zstd"),
-            _ => None,
+            // A skippable frame (RFC 8878 §3.1.2), which zstd reads over.
+            [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Stream::ZSTD.name),
+            _ => [Stream::GZIP, Stream::ZSTD]
+                .iter()
+                .find(|stream| start.starts_with(stream.magic))
+                .map(|stream| stream.name),
         };
-        let named = self.compression();
         if content == named {
             return Ok(());
         }
-        let word = |compression: Option<&'static str>| compression.unwrap_or("uncompressed");
+        let word = |name: Option<&'static str>| name.unwrap_or("uncompressed");
         Err(CorpusError::Misnamed { path: path.to_owned(), named: word(named), content: word(content) })
     }
 }

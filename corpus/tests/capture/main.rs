@@ -588,3 +588,40 @@ fn refused_events_do_not_end_a_history() {
         }
     }
 }
+
+#[test]
+fn a_second_with_more_events_than_a_page_is_named() {
+    let mut events = some_events(20);
+    let crowded = 1_700_000_000;
+    for (n, event) in events.iter_mut().take(8).enumerate() {
+        event.created_at = crowded;
+        sign_as(event, &format!("author {n}"));
+    }
+    let url = relay(events, 5);
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(&["--relay", &url, "--out", "a.jsonl", "--page", "5"], folder.path());
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("in 1 seconds it has more events than it sends at once"), "{said}");
+    assert!(said.contains(&format!("[{crowded}]")), "{said}");
+    let relay = &session(&folder.path().join("a.jsonl"))["relays"][0];
+    assert_eq!(relay["crowded_examples"], serde_json::json!([crowded]));
+}
+
+#[test]
+fn the_provenance_keeps_mode_and_link_and_overwrites_no_other_file() {
+    let url = relay(some_events(30), 1_000);
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    assert!(run(&["--relay", &url, "--out", "a.jsonl", "--count", "10"], folder.path()).status.success());
+    fs::rename(file("a.jsonl.provenance.json"), file("real.json")).unwrap();
+    symlink("real.json", file("a.jsonl.provenance.json")).unwrap();
+    fs::set_permissions(file("real.json"), Permissions::from_mode(0o640)).unwrap();
+    fs::write(file("a.jsonl.provenance.json.part"), "mine").unwrap();
+    assert!(run(&["--relay", &url, "--out", "a.jsonl"], folder.path()).status.success());
+    assert!(file("a.jsonl.provenance.json").is_symlink());
+    assert_eq!(fs::metadata(file("real.json")).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(session(&file("a.jsonl"))["events_new"], 20);
+    assert_eq!(fs::read(file("a.jsonl.provenance.json.part")).unwrap(), b"mine");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 4, "nothing else is left behind");
+}

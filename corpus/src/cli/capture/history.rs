@@ -41,7 +41,7 @@ impl Page {
 
     /// Counts an event that is none by NIP-01, with its time or without one. A time that was not
     /// asked for counts as nothing: it could end the paging early.
-    pub(super) fn refuse(&mut self, time: Option<Option<i64>>, asked: &Filter) {
+    pub(super) fn reject(&mut self, time: Option<Option<i64>>, asked: &Filter) {
         match time {
             None => {}
             Some(None) => self.undated += 1,

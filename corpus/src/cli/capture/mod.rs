@@ -247,7 +247,7 @@ async fn capture(args: &Args) -> anyhow::Result<ExitCode> {
     reports.iter().for_each(|report| eprintln!("{report}"));
     let failed = reports.iter().all(|report| report.failure.is_some());
     let (events, new) = (output.events(), output.new_events());
-    output.finish()?;
+    output.checkpoint()?;
     provenance.push(Session::of(args, started, end.words(), new, reports));
     provenance.write(events)?;
     say(&format!("{}: {events} events, {new} of them new; {}", args.out.display(), end.words()));

@@ -42,7 +42,8 @@ fn half(event: &Event<'_>) -> Half {
 
 /// Appends to a file and remembers what it holds.
 ///
-/// The file is locked while this lives, and not changed before the first event is written.
+/// The file is locked while this lives, and the provenance is written under the same lock. The file
+/// is not changed before the first event is written.
 #[derive(Debug)]
 pub(super) struct Output {
     path: PathBuf,
@@ -119,12 +120,13 @@ impl Output {
     /// Makes the file one that can be appended to.
     fn begin(&mut self) -> Result<EventWriter, CorpusError> {
         if let Some(cut) = self.cut.take() {
-            let copy = cut.repair()?;
+            let copy = cut.keep()?;
             eprintln!(
                 "{:?} was cut short by a crash; its {} whole events are kept, and the bytes removed from its \
                  end are in {copy:?}",
                 self.path, self.events
             );
+            cut.repair(&copy)?;
         }
         let mut writer = EventWriter::append(&self.path)?;
         if std::mem::take(&mut self.unterminated) {
@@ -133,13 +135,10 @@ impl Output {
         Ok(writer)
     }
 
-    /// Ends the compressed stream, so that everything until now is readable whatever happens.
+    /// Ends the compressed stream, so that everything until now is readable whatever happens. The
+    /// next event begins another.
     pub(super) fn checkpoint(&mut self) -> Result<(), CorpusError> {
         self.writer.take().map_or(Ok(()), EventWriter::finish)
-    }
-
-    pub(super) fn finish(mut self) -> Result<(), CorpusError> {
-        self.checkpoint()
     }
 }
 

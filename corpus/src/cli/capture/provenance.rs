@@ -71,9 +71,6 @@ pub(super) struct RelayReport {
     pub(super) rejected: BTreeMap<String, u64>,
     pub(super) rejected_examples: Vec<String>,
     pub(super) notices: Vec<String>,
-    /// Some page held nothing but events without a time, so that its history ends there.
-    #[serde(skip)]
-    pub(super) unreadable: bool,
     /// Why it was given up.
     pub(super) failure: Option<String>,
     pub(super) covered: Vec<Covered>,
@@ -189,7 +186,6 @@ impl RelayReport {
             rejected: Default::default(),
             rejected_examples: Vec::new(),
             notices: Vec::new(),
-            unreadable: false,
             failure: None,
             covered: Vec::new(),
         }

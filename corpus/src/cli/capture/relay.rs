@@ -96,9 +96,6 @@ impl Task {
                 }
             }
         }
-        if report.unreadable && report.failure.is_none() {
-            report.failure = Some("a page held nothing but events without a time".to_owned());
-        }
         report.covered = histories.iter().map(|history| history.covered(self.started)).collect();
         if document.is_finished()
             && let Ok(Some((software, version))) = document.await
@@ -171,7 +168,8 @@ impl Talk<'_> {
                     }
                 }
                 if page.undated > 0 && page.oldest.is_none() {
-                    self.report.unreadable = true;
+                    let reason = "a page held nothing but events without a time";
+                    self.report.failure = Some(reason.to_owned());
                 }
             }
         }
@@ -233,7 +231,7 @@ impl Talk<'_> {
             Ok(message) => message,
             Err(error) => {
                 self.reject("not a message of NIP-01", &error.to_string());
-                page.refuse(time_of_event(payload, name), asked);
+                page.reject(time_of_event(payload, name), asked);
                 return ControlFlow::Continue(());
             }
         };
@@ -348,8 +346,12 @@ impl Talk<'_> {
 }
 
 /// The `created_at` of an event that is none by NIP-01, sent for the subscription of this name:
-/// `None` where the message is something else, `Some(None)` where the time cannot be read.
+/// `None` where the message is something else, `Some(None)` where the time cannot be read. What is
+/// larger than any event is not parsed, since a tree of values takes many times its bytes.
 fn time_of_event(payload: &[u8], name: &str) -> Option<Option<i64>> {
+    if payload.len() > MAX_RECORD_BYTES {
+        return Some(None);
+    }
     let message: Value = serde_json::from_slice(payload).ok()?;
     let of_page = message[0] == "EVENT" && message[1] == name;
     of_page.then(|| message[2]["created_at"].as_i64())
