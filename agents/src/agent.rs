@@ -7,14 +7,15 @@ use measure::LiveCounts;
 use crate::{
     message::{Claim, Command, Facts, Phase, Ping, Pong, Reply, bounded},
     spec::{Block, BlockKey, Identity, Spec},
+    target::Target,
     times::{FIRST_PING_NS, FURTHEST_START_NS, LEAST_WAIT_NS, PUBLISH_NS, SILENCE_NS, STOP_NS},
 };
 
 /// What an agent's own command line allows, whatever a coordinator says.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    /// URLs of relays that it may play against, each in full.
-    pub targets: Vec<String>,
+    /// Relays that it may play against.
+    pub targets: Vec<Target>,
     /// Most events per second that a block may ask for by its rate. What its whole plan publishes,
     /// the player judges.
     pub max_rate_per_s: Option<u32>,
@@ -47,12 +48,21 @@ impl Policy {
             let has_one = block.play.relay.is_none() || !block.play.url.is_empty();
             return has_one.then(|| "this agent starts relays, and the block has one already".to_owned());
         }
-        let same = |allowed: &&String| allowed.trim_end_matches('/') == block.play.url.trim_end_matches('/');
-        if self.targets.iter().find(same).is_none() {
-            return Some(format!("this agent's command line does not allow the target {}", block.play.url));
+        if let Some(why) = self.refuses_target(&block.play.url) {
+            return Some(format!("this agent's command line does not allow the target {why}"));
         }
         let (most, rate) = (self.max_rate_per_s?, block.play.rate_per_s?);
         (rate > most).then(|| format!("{rate} events/s are above this agent's --max-rate {most}"))
+    }
+
+    fn refuses_target(&self, url: &str) -> Option<String> {
+        let asked: Target = match url.parse() {
+            Ok(asked) => asked,
+            Err(error) => return Some(format!("of the run: {error}")),
+        };
+        let allowed: Vec<String> = self.targets.iter().map(Target::to_string).collect();
+        let is_allowed = self.targets.contains(&asked);
+        (!is_allowed).then(|| format!("{asked}; it allows {}", allowed.join(", ")))
     }
 }
 
@@ -519,7 +529,12 @@ mod tests {
         };
         let mut elsewhere = block();
         elsewhere.play.url = "wss://relay.example".to_owned();
-        assert!(refused(policy(), elsewhere).contains("does not allow the target wss://relay.example"));
+        let why = refused(policy(), elsewhere);
+        let named = "does not allow the target wss://relay.example:443; it allows ws://127.0.0.1:1";
+        assert!(why.contains(named), "{why}");
+        let mut with_password = block();
+        with_password.play.url = "ws://me:s3cret@127.0.0.2:1".to_owned();
+        assert!(!refused(policy(), with_password).contains("s3cret"));
         let mut hostile = block();
         hostile.play.format = "--relay-fault".to_owned();
         assert!(refused(policy(), hostile).contains("format"));

@@ -18,6 +18,7 @@ mod player;
 #[cfg(test)]
 mod simulation;
 mod spec;
+mod target;
 #[cfg(test)]
 mod testing;
 mod times;
@@ -35,3 +36,4 @@ pub use spec::{
     Block, BlockKey, CORPUS_FILE_BYTES, CorpusFile, Identity, Play, RelayPlay, RunId, Spec, SpecError,
     file_sha256,
 };
+pub use target::{Target, TargetError};

@@ -30,7 +30,7 @@ pub(crate) fn facts() -> Facts {
 
 pub(crate) fn policy() -> Policy {
     Policy {
-        targets: vec!["ws://127.0.0.1:1/".to_owned()],
+        targets: vec!["ws://127.0.0.1:1/".parse().unwrap()],
         max_rate_per_s: None,
         starts_relays: false,
         identity: identity(),

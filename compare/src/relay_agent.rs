@@ -9,10 +9,10 @@ use std::{
 };
 
 use agents::{
-    Left, Policy, Process,
+    Left, Policy, Process, Target,
     nats::{Attendance, Attended, NatsError, attend},
 };
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use tokio::{runtime, sync::oneshot};
 
 /// Where the relay of each block listens.
@@ -35,10 +35,9 @@ impl RelayPlace {
             "agents cannot reach {}: add --relay-url WS_URL, which is where they do",
             self.listen
         );
-        ensure!(
-            self.url.as_ref().is_none_or(|url| url.starts_with("ws://")),
-            "a relay of our own speaks ws://: --relay-url ws://HOST:PORT"
-        );
+        let Some(url) = &self.url else { return Ok(()) };
+        url.parse::<Target>().map_err(|error| anyhow!("--relay-url {url}: {error}"))?;
+        ensure!(url.starts_with("ws://"), "a relay of our own speaks ws://: --relay-url ws://HOST:PORT");
         Ok(())
     }
 

@@ -106,7 +106,7 @@ async fn agents(url: &str, run: &RunId, slots: std::ops::Range<u16>, of: u16) ->
     let mut all = JoinSet::new();
     for index in slots {
         let policy = Policy {
-            targets: vec![TARGET.to_owned()],
+            targets: vec![TARGET.parse().expect("an address")],
             max_rate_per_s: None,
             starts_relays: false,
             identity: identity(),

@@ -138,7 +138,7 @@ async fn who_does_not_belong_to_the_run_is_refused_over_nats() {
     other.policy.identity.program_sha256 = "other".to_owned();
     assert!(refused(other).await.contains("program_sha256"));
     let mut elsewhere = attendance(&nats.url, "run", 1, 2);
-    elsewhere.policy.targets = vec!["wss://relay.example".to_owned()];
+    elsewhere.policy.targets = vec!["wss://relay.example".parse().unwrap()];
     let second = agent(elsewhere);
     run.ready().await.unwrap();
     assert!(refused(attendance(&nats.url, "run", 1, 2)).await.contains("no longer open"));

@@ -256,7 +256,7 @@ impl Player for Waits {
 
 pub(crate) fn attendance(url: &str, name: &str, index: u16, of: u16) -> Attendance {
     let policy = Policy {
-        targets: vec![TARGET.to_owned()],
+        targets: vec![TARGET.parse().expect("an address")],
         max_rate_per_s: None,
         starts_relays: index == of,
         identity: identity(),

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use agents::{RunId, nats::Server};
+use agents::{RunId, Target, nats::Server};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
@@ -148,7 +148,7 @@ pub(crate) struct AgentFlags {
     /// Play only against these relays (ws://HOST:PORT or wss://HOST), whatever a run asks for
     /// [default: ws://127.0.0.1:7777, with a NATS server on loopback]
     #[arg(long, value_name = "WS_URL", num_args = 1..)]
-    pub(crate) allow_target: Vec<String>,
+    pub(crate) allow_target: Vec<Target>,
     /// Refuse blocks of which all agents together would publish more events in any second, and
     /// those that publish in a closed loop; bounds what is due by plan, not what agent 0 stores
     /// before the start
@@ -190,7 +190,7 @@ impl AgentFlags {
     ///
     /// # Errors
     /// When nothing says which.
-    pub(crate) fn targets(&self) -> Result<Vec<String>> {
+    pub(crate) fn targets(&self) -> Result<Vec<Target>> {
         if self.relay_listen.is_some() || !self.allow_target.is_empty() {
             return Ok(self.allow_target.clone());
         }
@@ -199,7 +199,7 @@ impl AgentFlags {
             "an agent plays only against relays that its own command line names: add --allow-target ws://HOST:PORT, \
              the relay of the run"
         );
-        Ok(vec![format!("ws://{RELAY}")])
+        Ok(vec![format!("ws://{RELAY}").parse()?])
     }
 }
 
@@ -217,7 +217,8 @@ mod tests {
 
     fn targets(nats: &str, flags: &[&str]) -> Result<Vec<String>> {
         let words = ["agent", "--of", "4", "--nats", nats];
-        Agent::parse_from(words.iter().chain(flags)).flags.targets()
+        let targets = Agent::try_parse_from(words.iter().chain(flags))?.flags.targets()?;
+        Ok(targets.iter().map(Target::to_string).collect())
     }
 
     #[test]
@@ -231,8 +232,17 @@ mod tests {
         assert!(error.contains("--allow-target ws://HOST:PORT"), "{error}");
         let named = ["--index", "0", "--allow-target", "wss://relay.example"];
         for nats in ["nats://127.0.0.1:4222", other] {
-            assert_eq!(targets(nats, &named).unwrap(), ["wss://relay.example"]);
+            assert_eq!(targets(nats, &named).unwrap(), ["wss://relay.example:443"]);
             assert_eq!(targets(nats, &["--relay-listen", "127.0.0.1:1"]).unwrap(), [""; 0], "it plays not");
+        }
+    }
+
+    #[test]
+    fn a_target_that_no_relay_can_have_is_refused_at_the_command_line() {
+        for (text, fix) in [("127.0.0.1", "ws://127.0.0.1:7777"), ("::1", "ws://[::1]:7777")] {
+            let error = targets("nats://127.0.0.1:4222", &["--index", "0", "--allow-target", text]);
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains("--allow-target") && error.contains(fix), "{error}");
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use agents::{
-    BlockKey, CORPUS_FILE_BYTES, Ending, Identity, Left, Policy, Process,
+    BlockKey, CORPUS_FILE_BYTES, Ending, Identity, Left, Policy, Process, Target,
     nats::{Attendance, NatsError, attend, fetch_corpus},
 };
 use anyhow::{Context, Result, bail};
@@ -111,7 +111,7 @@ fn player(flags: &AgentFlags, corpus: Option<&Path>) -> Result<Process> {
     Ok(Process { program: env::current_exe().context("cannot find this program's own file")?, arguments })
 }
 
-fn policy(flags: &AgentFlags, targets: Vec<String>, identity: Identity) -> Policy {
+fn policy(flags: &AgentFlags, targets: Vec<Target>, identity: Identity) -> Policy {
     Policy { targets, max_rate_per_s: flags.max_rate, starts_relays: false, identity }
 }
 
