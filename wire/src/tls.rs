@@ -1,9 +1,9 @@
 //! TLS for `wss://`, by rustls with ring, which needs only a C compiler.
 
-use std::{path::Path, sync::Arc};
+use std::{error::Error, io, path::Path, sync::Arc};
 
 use rustls::{
-    RootCertStore,
+    CertificateError, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
@@ -21,7 +21,11 @@ use crate::{error::WireError, socket::Counted};
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct ClientTls(TlsConnector);
+pub struct ClientTls {
+    connector: TlsConnector,
+    /// The file that the roots are from; `None` for the platform's.
+    file: Option<Arc<Path>>,
+}
 
 /// A relay's certificate and key. With them it speaks only `wss://`.
 #[derive(Clone)]
@@ -62,7 +66,7 @@ impl ClientTls {
             let why = found.errors.first().map_or_else(|| "none was found".to_owned(), ToString::to_string);
             return Err(TlsError::NoRoots(why));
         }
-        ClientTls::trusting(roots)
+        ClientTls::trusting(roots, None)
     }
 
     /// Trusts only the certificates in a PEM file.
@@ -74,25 +78,63 @@ impl ClientTls {
         for certificate in certificates(path)? {
             roots.add(certificate)?;
         }
-        ClientTls::trusting(roots)
+        ClientTls::trusting(roots, Some(path.into()))
     }
 
-    fn trusting(roots: RootCertStore) -> Result<ClientTls, TlsError> {
+    fn trusting(roots: RootCertStore, file: Option<Arc<Path>>) -> Result<ClientTls, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(ClientTls(TlsConnector::from(Arc::new(config))))
+        Ok(ClientTls { connector: TlsConnector::from(Arc::new(config)), file })
     }
 
     pub(crate) async fn connect(&self, host: &str, tcp: Counted) -> Result<TlsStream<Counted>, WireError> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| WireError::handshake(format!("{host:?} is neither a host name nor an address")))?;
-        let stream = self.0.connect(name, tcp).await.map_err(|error| {
-            WireError::handshake(format!("no TLS with {host}: {error}; --ca FILE names other roots to trust"))
+        let stream = self.connector.connect(name, tcp).await;
+        let stream = stream.map_err(|error| {
+            WireError::handshake(format!("no TLS with {host}: {error}{}", self.remedy(host, &error)))
         })?;
         Ok(stream.into())
+    }
+
+    /// What mends a refused certificate, behind the reason; nothing where that says it.
+    fn remedy(&self, host: &str, error: &io::Error) -> String {
+        match refused_certificate(error) {
+            // A bad signature is that of an issuer with the same name and another key.
+            Some(CertificateError::UnknownIssuer | CertificateError::BadSignature) => match &self.file {
+                Some(file) => format!(
+                    "; no certificate in {} (--ca) signed the relay's: name the file of the one that did",
+                    file.display()
+                ),
+                None => "; the platform trusts nobody who signed it: --ca FILE names other roots".to_owned(),
+            },
+            Some(CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }) => {
+                format!("; connect by a name that it has, or make one for {host} (its subjectAltName)")
+            }
+            Some(CertificateError::Other(other)) => match other.0.downcast_ref() {
+                Some(webpki::Error::CaUsedAsEndEntity) => {
+                    "; the relay's certificate is that of an authority (CA:TRUE), not of a server: make one with \
+                     openssl's -addext basicConstraints=critical,CA:FALSE"
+                        .to_owned()
+                }
+                Some(webpki::Error::UnsupportedCertVersion) => {
+                    "; the relay's certificate is of X.509 version 1: make one with a subjectAltName".to_owned()
+                }
+                _ => String::new(),
+            },
+            _ => String::new(),
+        }
+    }
+}
+
+fn refused_certificate(error: &io::Error) -> Option<&CertificateError> {
+    let error: &(dyn Error + 'static) = error.get_ref()?;
+    match error.downcast_ref() {
+        Some(rustls::Error::InvalidCertificate(why)) => Some(why),
+        _ => None,
     }
 }
 

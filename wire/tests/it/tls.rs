@@ -1,7 +1,8 @@
 //! `wss://`, with a certificate made for the test.
 
-use std::{fs, net::SocketAddr, path::Path, time::Duration};
+use std::{fs, net::SocketAddr, path::Path, process::Command, time::Duration};
 
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, date_time_ymd};
 use tempfile::TempDir;
 use wire::{Accepted, ClientTls, CloseCode, Connection, ServerTls, WireError, WireLimits};
 
@@ -12,10 +13,33 @@ use crate::{
 
 /// A self-signed certificate for localhost and its key: `cert.pem` and `key.pem`.
 fn certificate() -> TempDir {
+    certificate_with(&["localhost", "127.0.0.1"], |_| {})
+}
+
+fn certificate_with(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
-    fs::write(folder.path().join("cert.pem"), made.cert.pem()).unwrap();
-    fs::write(folder.path().join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names).unwrap();
+    change(&mut params);
+    let key = KeyPair::generate().unwrap();
+    fs::write(folder.path().join("cert.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    fs::write(folder.path().join("key.pem"), key.serialize_pem()).unwrap();
+    folder
+}
+
+/// The command that makes a certificate in docs/transport.md.
+fn recipe() -> String {
+    let document = include_str!("../../../docs/transport.md");
+    let command = &document[document.find("openssl req").expect("the document has a recipe")..];
+    let ends = command.match_indices('\n').map(|(at, _)| at).find(|at| !command[..*at].ends_with('\\'));
+    command[..ends.unwrap()].to_owned()
+}
+
+/// What a shell makes of a command for openssl.
+fn by_openssl(command: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let made = Command::new("sh").args(["-ec", command]).current_dir(folder.path()).output().unwrap();
+    assert!(made.status.success(), "{command}\n{}", String::from_utf8_lossy(&made.stderr));
     folder
 }
 
@@ -70,26 +94,65 @@ async fn messages_travel_through_tls_as_they_do_without() {
     }
 }
 
-#[tokio::test]
-async fn a_certificate_that_nobody_vouches_for_is_refused() {
-    let (folder, other) = (certificate(), certificate());
-    let tls = ClientTls::from_file(&other.path().join("cert.pem")).unwrap();
-    let (connected, accepted) = attempt(folder.path(), |a| format!("wss://{a}"), "none", &tls).await;
-    let error = connected.unwrap_err().to_string();
-    assert!(error.contains("certificate") && error.contains("--ca FILE"), "{error}");
+/// What a client that trusts `roots` says of the relay's certificate, at 127.0.0.1.
+async fn said(relay: &Path, roots: &Path) -> String {
+    let tls = ClientTls::from_file(&roots.join("cert.pem")).unwrap();
+    let (connected, accepted) = attempt(relay, |a| format!("wss://{a}"), "none", &tls).await;
     assert!(matches!(accepted, Err(WireError::Handshake { .. })), "{accepted:?}");
+    connected.unwrap_err().to_string()
+}
+
+/// Each says what is wrong with the certificate and what mends that, not that --ca names roots.
+#[tokio::test]
+async fn a_refused_certificate_is_explained() {
+    let here = ["127.0.0.1"];
+    let authority = certificate_with(&here, |params| {
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    });
+    let elsewhere = certificate_with(&["relay.example"], |_| {});
+    let nameless = certificate_with(&[], |_| {});
+    let old = certificate_with(&here, |params| params.not_after = date_time_ymd(2020, 1, 1));
+    let early = certificate_with(&here, |params| params.not_before = date_time_ymd(2999, 1, 1));
+    let (own, other) = (certificate(), certificate());
+    let named = certificate_with(&here, |params| {
+        params.distinguished_name.push(DnType::CommonName, "a name of its own");
+    });
+    let other_file = other.path().join("cert.pem").display().to_string();
+    let cases: [(&TempDir, &TempDir, &[&str]); 8] = [
+        (&named, &other, &[&other_file, "(--ca) signed the relay's"]),
+        (&own, &other, &[&other_file, "(--ca) signed the relay's"]),
+        (&authority, &authority, &["CA:TRUE", "-addext basicConstraints=critical,CA:FALSE"]),
+        (&authority, &other, &["CA:TRUE", "-addext basicConstraints=critical,CA:FALSE"]),
+        (&elsewhere, &elsewhere, &["relay.example", "connect by a name that it has"]),
+        (&nameless, &nameless, &["subjectAltName"]),
+        (&old, &old, &["certificate expired"]),
+        (&early, &early, &["certificate not valid yet"]),
+    ];
+    for (relay, roots, parts) in cases {
+        let error = said(relay.path(), roots.path()).await;
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}\nhas not all of {parts:?}");
+        assert!(!error.contains("other roots"), "{error}");
+    }
 }
 
 #[tokio::test]
-async fn a_certificate_for_another_name_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let made = rcgen::generate_simple_self_signed(["relay.example".to_owned()]).unwrap();
-    fs::write(folder.path().join("cert.pem"), made.cert.pem()).unwrap();
-    fs::write(folder.path().join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+#[ignore = "needs openssl"]
+async fn a_certificate_made_by_openssl_as_the_document_says_is_taken() {
+    let recipe = recipe();
+    let folder = by_openssl(&recipe);
     let tls = ClientTls::from_file(&folder.path().join("cert.pem")).unwrap();
-    let (connected, _) = attempt(folder.path(), |a| format!("wss://{a}"), "none", &tls).await;
-    let error = connected.unwrap_err().to_string();
-    assert!(error.contains("relay.example"), "{error}");
+    for host in ["localhost", "127.0.0.1"] {
+        let url = |a: SocketAddr| format!("wss://{host}:{}", a.port());
+        let (connected, accepted) = attempt(folder.path(), url, "none", &tls).await;
+        let (mut client, mut relay) = (connected.unwrap(), connection(accepted.unwrap()));
+        send(&mut client, "[]").await;
+        assert_eq!(receive(&mut relay).await, "[]");
+    }
+    let without = recipe.replace("-addext basicConstraints=critical,CA:FALSE", "");
+    assert_ne!(without, recipe);
+    let folder = by_openssl(&without);
+    let error = said(folder.path(), folder.path()).await;
+    assert!(error.contains("CA:TRUE") && error.contains("critical,CA:FALSE"), "{error}");
 }
 
 #[tokio::test]
