@@ -16,13 +16,13 @@ use futures::{StreamExt, TryStreamExt, stream::FuturesUnordered};
 use measure::{AllocationsRecord, CpuTime, MemoryRecord};
 use tokio::{
     runtime,
-    signal::unix::{SignalKind, signal},
     sync::{
         mpsc::{self, error::TrySendError},
         oneshot, watch,
     },
     task::{JoinHandle, LocalSet},
 };
+use wire::Interrupt;
 
 use crate::{
     dial::Dialer,
@@ -269,19 +269,11 @@ async fn collect(workers: Vec<Worker>) -> anyhow::Result<WorkerReport> {
     Ok((recorder, clients))
 }
 
-/// Completes on Ctrl-C, SIGTERM and, unless it is ignored (`nohup`), SIGHUP; never for a signal
-/// that the system lets nobody take over.
+/// Completes on a signal that ends the run; never where the system lets nobody take them over.
 async fn interruption() {
-    let taken = |kind| signal(kind).ok();
-    let hangup = measure::hangup_ends().then(SignalKind::hangup);
-    let mut interrupt = taken(SignalKind::interrupt());
-    let mut terminate = taken(SignalKind::terminate());
-    let mut hangup = hangup.and_then(taken);
-    tokio::select! {
-        Some(_) = async { interrupt.as_mut()?.recv().await } => {}
-        Some(_) = async { terminate.as_mut()?.recv().await } => {}
-        Some(_) = async { hangup.as_mut()?.recv().await } => {}
-        else => std::future::pending().await,
+    match Interrupt::listen() {
+        Ok(mut interrupt) => interrupt.wait().await,
+        Err(_) => std::future::pending().await,
     }
 }
 

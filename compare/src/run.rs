@@ -19,7 +19,6 @@ use nix::{
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, Lines},
     process::{Child, ChildStdout, Command},
-    signal::unix::{self, SignalKind},
     time,
 };
 
@@ -93,38 +92,6 @@ pub enum Stopped {
     AgentsLost,
     /// Several runs in a row left no record.
     Failing,
-}
-
-/// Ctrl-C, SIGTERM, and SIGHUP unless the program was started with it ignored (`nohup`).
-#[derive(Debug)]
-pub struct Interrupt {
-    interrupted: unix::Signal,
-    terminated: unix::Signal,
-    hung_up: Option<unix::Signal>,
-}
-
-impl Interrupt {
-    /// Takes over these signals. Needs a runtime around it.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn listen() -> Result<Interrupt> {
-        let interrupted = unix::signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
-        let terminated = unix::signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-        let hung_up = measure::hangup_ends()
-            .then(|| unix::signal(SignalKind::hangup()).context("cannot listen for SIGHUP"))
-            .transpose()?;
-        Ok(Interrupt { interrupted, terminated, hung_up })
-    }
-
-    /// Completes with the first of them, those since [`Interrupt::listen`] included.
-    pub async fn wait(&mut self) {
-        tokio::select! {
-            _ = self.interrupted.recv() => {}
-            _ = self.terminated.recv() => {}
-            Some(_) = async { self.hung_up.as_mut()?.recv().await } => {}
-        }
-    }
 }
 
 /// Runs every block of the plan in order, and of its further rounds as many as are needed. Once

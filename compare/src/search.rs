@@ -13,6 +13,7 @@ use measure::{CorpusRecord, Exit};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use tokio::runtime::Runtime;
+use wire::Interrupt;
 
 use crate::{
     bracket::Bracket,
@@ -21,7 +22,7 @@ use crate::{
     probe::{self, Asked},
     progress::Progress,
     result::{Block, CellProbes, Config, Probe, ProbeOutcome, Purpose, Role, SearchConfig},
-    run::{self, Interrupt, Request, Stopped},
+    run::{self, Request, Stopped},
     slo::Slo,
     usage::UsageError,
 };

@@ -67,19 +67,6 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Whether SIGHUP is to end this program: not where it was started with the signal ignored, as
-/// `nohup` does. Asked before the signal is taken over.
-pub fn hangup_ends() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    !ignores_hangup(&status)
-}
-
-/// `SigIgn` is a mask of signals in hexadecimal digits; SIGHUP is the lowest bit.
-fn ignores_hangup(status: &str) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,13 +77,5 @@ mod tests {
         assert_eq!(known, [0, 1, 2, 3, 4, 5, 6, 99, 100, 101, 130], "the codes that README and --help name");
         assert_eq!((Exit::of(-1), Exit::of(256)), (None, None));
         assert!(Exit::Unbalanced.is(Some(4)) && !Exit::Unbalanced.is(None));
-    }
-
-    #[test]
-    fn a_hangup_that_nohup_ignores_is_known_from_the_mask_of_signals() {
-        assert!(ignores_hangup("SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n"));
-        for other in ["SigIgn:\t0000000000001000\n", "SigBlk:\t0000000000000001\n", "SigIgn:\tx\n", ""] {
-            assert!(!ignores_hangup(other), "{other:?}");
-        }
     }
 }

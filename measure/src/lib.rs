@@ -38,7 +38,7 @@ pub use counts::Counts;
 pub use cpu::{CpuClock, CpuTime, cpu_pressure_percent, main_thread_ns, runnable_wait_ns};
 pub use encodings::{EncodingsRecord, FirstDelivery, FirstDeliveryRecord};
 pub use environment::Environment;
-pub use exit::{Exit, hangup_ends};
+pub use exit::Exit;
 pub use latency::{Latency, LatencyError, Quantile};
 pub use link::{LinkFlow, LinkPart, LinkRecord, PartFlow, may_be_late_ns};
 pub use live::{LIVE_EDGES_NS, LiveCounts, LiveLatency};

@@ -18,11 +18,11 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use tokio::{
     net::{TcpListener, TcpSocket},
-    signal::unix::{SignalKind, signal},
     sync::oneshot,
 };
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
+use wire::Interrupt;
 
 use crate::{
     args::Args,
@@ -167,11 +167,8 @@ fn stop_signal(
     stop_with_stdin: bool,
     totals: impl Fn() -> Totals + Send + 'static,
 ) -> Result<impl Future<Output = ()>> {
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let mut hangup = measure::hangup_ends()
-        .then(|| signal(SignalKind::hangup()).context("cannot listen for SIGHUP"))
-        .transpose()?;
+    let interrupt = Interrupt::listen()?;
+    let mut interrupt = if stop_with_stdin { interrupt.but_hangup() } else { interrupt };
     let (sender, stdin_ended) = oneshot::channel();
     if stop_with_stdin {
         // A thread of its own: tokio's stdin would keep the runtime from ending until input comes.
@@ -190,9 +187,7 @@ fn stop_signal(
     }
     Ok(async move {
         tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            Some(_) = async { hangup.as_mut()?.recv().await }, if !stop_with_stdin => {}
+            () = interrupt.wait() => {}
             Ok(()) = stdin_ended => {}
         }
     })

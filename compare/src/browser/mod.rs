@@ -364,7 +364,7 @@ impl Bench {
 pub(crate) fn run_until_signal(question: Question<'_>) -> Result<Found> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(async {
-        let mut interrupt = crate::run::Interrupt::listen()?;
+        let mut interrupt = wire::Interrupt::listen()?;
         measure(question, interrupt.wait()).await
     })
 }

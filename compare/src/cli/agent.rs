@@ -16,6 +16,7 @@ use agents::{
 use anyhow::{Context, Result, bail};
 use corpus::Corpus;
 use measure::Exit;
+use wire::Interrupt;
 
 use crate::{
     args::{AgentFlags, Run},
@@ -24,7 +25,6 @@ use crate::{
     over_agents::{self, Agents, Events, Relay, Told},
     plan::Profile,
     relay_agent,
-    run::Interrupt,
     usage::UsageError,
 };
 

@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use measure::Status;
+use wire::Interrupt;
 
 use crate::{
     assemble::Header,
@@ -20,7 +21,7 @@ use crate::{
     progress::Progress,
     rate, report,
     result::{Config, MAX_ROUNDS, PlannedRounds, Probe, ResultFile},
-    run::{self, Interrupt, Outcome, Request},
+    run::{self, Outcome, Request},
     search,
 };
 

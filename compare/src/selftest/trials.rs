@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use wire::Interrupt;
 
 use super::{bench::Bench, finding::Finding, rounds};
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
     progress::Progress,
     report::{Comparison, Verdict, comparisons},
     result::{Config, ResultFile, Role},
-    run::{self, Interrupt, Request, Stopped},
+    run::{self, Request, Stopped},
     stats::median,
 };
 

@@ -170,7 +170,7 @@ fn start(args: &[&str], folder: &Path, file: &str) -> Child {
 #[test]
 fn a_signal_leaves_a_whole_file() {
     let events = some_events(400);
-    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let folder = tempfile::tempdir().unwrap();
         let url = relay(events.clone(), 100);
         let args = ["--relay", &url, "--out", "live.jsonl", "--for", "5m"];

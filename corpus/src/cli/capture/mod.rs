@@ -19,12 +19,11 @@ use std::{
 use anyhow::{Context, ensure};
 use codecs::{ClientMessage, Codec, Event, Filter, Format, Implementation};
 use tokio::{
-    signal::unix::{SignalKind, signal},
     sync::{mpsc, watch},
     task::JoinSet,
     time::{self, Instant},
 };
-use wire::{ClientTls, Compression};
+use wire::{ClientTls, Compression, Interrupt};
 
 use self::{
     output::Output,
@@ -156,7 +155,7 @@ enum End {
     Time,
     /// Every relay ended or was given up.
     Relays,
-    /// SIGINT or SIGTERM.
+    /// By a signal.
     Interrupted,
 }
 
@@ -173,7 +172,7 @@ impl End {
 
 async fn capture(args: &Args) -> anyhow::Result<ExitCode> {
     // Before anything is opened, so that a signal from here on ends the capture in order.
-    let (mut sigint, mut sigterm) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut interrupt = Interrupt::listen()?;
     let tls = trusted(args)?;
     let mut output = Output::open(&args.out)?;
     let mut provenance = Provenance::open(&args.out, output.events())?;
@@ -222,8 +221,7 @@ async fn capture(args: &Args) -> anyhow::Result<ExitCode> {
             },
             _ = checkpoint.tick() => output.checkpoint()?,
             () = until(deadline) => (end, open) = (End::Time, false),
-            _ = sigint.recv() => (end, open) = (End::Interrupted, false),
-            _ = sigterm.recv() => (end, open) = (End::Interrupted, false),
+            () = interrupt.wait() => (end, open) = (End::Interrupted, false),
         }
     }
     stop.send_replace(true);

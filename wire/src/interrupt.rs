@@ -1,0 +1,69 @@
+//! The signals that end a program in order, alike in all programs.
+
+use std::{fs, io};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Ctrl-C, SIGTERM, and SIGHUP unless the program was started with it ignored (`nohup`).
+#[derive(Debug)]
+pub struct Interrupt {
+    interrupted: Signal,
+    terminated: Signal,
+    hung_up: Option<Signal>,
+}
+
+impl Interrupt {
+    /// Takes over these signals. Needs a runtime around it.
+    ///
+    /// # Errors
+    /// Names the signal that the system refuses.
+    pub fn listen() -> io::Result<Interrupt> {
+        // Asked before the signal is taken over.
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let hangup_ends = !ignores_hangup(&status);
+        Ok(Interrupt {
+            interrupted: taken(SignalKind::interrupt(), "Ctrl-C")?,
+            terminated: taken(SignalKind::terminate(), "SIGTERM")?,
+            hung_up: hangup_ends.then(|| taken(SignalKind::hangup(), "SIGHUP")).transpose()?,
+        })
+    }
+
+    /// Leaves SIGHUP without effect, for the child of a program that alone decides when it ends on
+    /// that.
+    #[must_use]
+    pub fn but_hangup(self) -> Interrupt {
+        Interrupt { hung_up: None, ..self }
+    }
+
+    /// Completes with the first of them, those since [`Interrupt::listen`] included.
+    pub async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.interrupted.recv() => {}
+            _ = self.terminated.recv() => {}
+            Some(_) = async { self.hung_up.as_mut()?.recv().await } => {}
+        }
+    }
+}
+
+fn taken(kind: SignalKind, name: &str) -> io::Result<Signal> {
+    signal(kind).map_err(|error| io::Error::new(error.kind(), format!("cannot listen for {name}: {error}")))
+}
+
+/// `SigIgn` is a mask of signals in hexadecimal digits; SIGHUP is the lowest bit.
+fn ignores_hangup(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hangup_that_nohup_ignores_is_known_from_the_mask_of_signals() {
+        assert!(ignores_hangup("SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n"));
+        for other in ["SigIgn:\t0000000000001000\n", "SigBlk:\t0000000000000001\n", "SigIgn:\tx\n", ""] {
+            assert!(!ignores_hangup(other), "{other:?}");
+        }
+    }
+}
