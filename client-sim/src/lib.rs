@@ -54,6 +54,7 @@ pub mod shared;
 mod simulation;
 mod summary;
 pub mod swarm;
+mod worker;
 pub mod workload;
 
 use codecs::{Format, Implementation};

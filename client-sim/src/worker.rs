@@ -1,0 +1,258 @@
+//! A worker: a thread that connects clients, releases what is due to them, and returns what they
+//! saw.
+
+use std::{cell::RefCell, collections::HashSet, rc::Rc, sync::Arc, thread, time::Duration};
+
+use anyhow::Context;
+use futures::{StreamExt, TryStreamExt, stream::FuturesUnordered};
+use tokio::{
+    runtime,
+    sync::{
+        mpsc::{self, error::TrySendError},
+        oneshot, watch,
+    },
+    task::{JoinHandle, LocalSet},
+};
+
+use crate::{
+    dial::Dialer,
+    driver::{ClientOutcome, Driver},
+    pacer::Pacer,
+    recorder::Recorder,
+    shared::{Fate, Shared},
+    workload::Due,
+};
+
+/// Length of the queue of due work of a client. Publications beyond it are dropped, which makes the
+/// run invalid.
+const QUEUE: usize = 1 << 16;
+
+/// How often a worker checks whether only slow readers have work left.
+const CATCH_UP_POLL: Duration = Duration::from_millis(10);
+
+/// Most concurrent handshakes in one worker.
+const CONNECTING: usize = 64;
+
+/// Why a worker ends that waited for the start.
+#[derive(Debug, thiserror::Error)]
+#[error("another worker could not connect")]
+pub(crate) struct NotStarted;
+
+/// The timings of one worker, and its clients' results by connection.
+pub(crate) type WorkerReport = (Recorder, Vec<(usize, ClientOutcome)>);
+
+/// A worker on its thread.
+pub(crate) struct Worker {
+    pub(crate) thread: thread::JoinHandle<anyhow::Result<WorkerReport>>,
+    pub(crate) ready: oneshot::Receiver<()>,
+}
+
+/// Starts worker `index` of `workers`, with the connections whose turn it is.
+pub(crate) fn spawn(
+    index: usize,
+    workers: usize,
+    (shared, dialer): (&Arc<Shared>, &Arc<Dialer>),
+    start: &watch::Receiver<bool>,
+    stop: &watch::Receiver<bool>,
+) -> Worker {
+    let (ready_sender, ready) = oneshot::channel();
+    let (shared, dialer) = (Arc::clone(shared), Arc::clone(dialer));
+    let (start, stop) = (start.clone(), stop.clone());
+    let thread = thread::Builder::new()
+        .name(format!("worker-{index}"))
+        .spawn(move || {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+            let local = LocalSet::new();
+            let own = (0..shared.workload.roles.len()).filter(|connection| shared.carries(*connection));
+            let connections = own.skip(index).step_by(workers).collect();
+            local.block_on(&runtime, work(shared, dialer, connections, ready_sender, start, stop))
+        })
+        .expect("the system starts a thread for each worker");
+    Worker { thread, ready }
+}
+
+async fn work(
+    shared: Arc<Shared>,
+    dialer: Arc<Dialer>,
+    connections: Vec<usize>,
+    ready: oneshot::Sender<()>,
+    mut start: watch::Receiver<bool>,
+    mut stop: watch::Receiver<bool>,
+) -> anyhow::Result<WorkerReport> {
+    let recorder = Rc::new(RefCell::new(Recorder::default()));
+    let clients: Vec<(usize, Driver)> = futures::stream::iter(connections)
+        .map(|id| open(Arc::clone(&shared), Rc::clone(&recorder), Arc::clone(&dialer), id))
+        .buffered(CONNECTING)
+        .try_collect()
+        .await?;
+    let mut queues = vec![None; shared.workload.roles.len()];
+    // Queues and timer are made before the start, outside the measured span.
+    let (mut tasks, mut receivers) = (Vec::new(), Vec::new());
+    for (id, client) in clients {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        queues[id] = Some(sender);
+        receivers.push((id, client, receiver));
+    }
+    let due = shared.workload.timeline(|connection| queues[connection].is_some());
+    // Clients that nothing is due at wait for messages alone.
+    let busy: HashSet<usize> = due.iter().map(|(_, connection, _)| *connection).collect();
+    for ((connection, queue), role) in queues.iter_mut().enumerate().zip(&shared.workload.roles) {
+        *queue = queue.take().filter(|_| busy.contains(&connection) || role.reads_slowly());
+    }
+    let pacer = Pacer::new()?;
+    ready.send(()).ok();
+    tokio::select! {
+        biased;
+        started = start.wait_for(|start| *start) => {
+            if started.is_err() {
+                return Err(NotStarted.into());
+            }
+        }
+        lost = idle(&shared, receivers.iter_mut().map(|(id, client, _)| (*id, client))) => {
+            shared.report_failure(&format!("{lost:#}"));
+            return Err(lost);
+        }
+    }
+    let telling = tokio::task::spawn_local(tell(Arc::clone(&shared), Rc::clone(&recorder)));
+    for (id, client, receiver) in receivers {
+        tasks.push((
+            id,
+            tokio::task::spawn_local(drive(Arc::clone(&shared), id, client, receiver, stop.clone())),
+        ));
+    }
+    tokio::select! {
+        paced = release(&shared, &due, &queues, &pacer) => paced?,
+        _ = stop.wait_for(|stop| *stop) => {}
+    }
+    let reports = join_all(tasks).await?;
+    telling.abort();
+    // Waits for the cancelled task to release the recorder.
+    telling.await.ok();
+    let recorder = Rc::into_inner(recorder).context("a client outlived its task")?.into_inner();
+    Ok((recorder, reports))
+}
+
+/// Reads what comes to the clients of a share until the start, which may be an hour away: pings,
+/// and events that another agent gives the relay for later. Returns why a connection ended.
+async fn idle<'c>(shared: &Shared, clients: impl Iterator<Item = (usize, &'c mut Driver)>) -> anyhow::Error {
+    if !shared.is_share() {
+        return std::future::pending().await;
+    }
+    let reading = clients.map(|(id, client)| async move {
+        match client.idle().await {
+            Ok(never) => match never {},
+            Err(error) => error.context(format!("connection {id}")),
+        }
+    });
+    let mut reading: FuturesUnordered<_> = reading.collect();
+    match reading.next().await {
+        Some(error) => error,
+        None => std::future::pending().await,
+    }
+}
+
+/// Runs one client, and reports a failure at once.
+async fn drive(
+    shared: Arc<Shared>,
+    id: usize,
+    mut client: Driver,
+    due: mpsc::Receiver<Due>,
+    stop: watch::Receiver<bool>,
+) -> ClientOutcome {
+    let ended = client.run(shared.start(), due, stop).await;
+    let failure = ended.err().map(|error| format!("connection {id}: {error:#}"));
+    if let Some(failure) = &failure {
+        shared.report_failure(failure);
+    }
+    ClientOutcome { failure, ..client.finish().await }
+}
+
+/// Sums up the last second, each second. Runs also when no progress is shown, so that showing it
+/// costs nothing extra.
+async fn tell(shared: Arc<Shared>, recorder: Rc<RefCell<Recorder>>) {
+    const SECOND: Duration = Duration::from_secs(1);
+    let mut seconds = tokio::time::interval_at((shared.start() + SECOND).into(), SECOND);
+    seconds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    let mut told = 0;
+    loop {
+        seconds.tick().await;
+        let now = usize::try_from(shared.start().elapsed().as_secs()).unwrap_or(usize::MAX);
+        if shared.is_live() {
+            shared.add_live(&recorder.borrow().live(told..now));
+            told = told.max(now);
+        }
+        if let Some((samples, p99_ns)) = now.checked_sub(1).and_then(|last| recorder.borrow().second(last)) {
+            shared.saw(samples, p99_ns);
+        }
+    }
+}
+
+async fn open(
+    shared: Arc<Shared>,
+    recorder: Rc<RefCell<Recorder>>,
+    dialer: Arc<Dialer>,
+    id: usize,
+) -> anyhow::Result<(usize, Driver)> {
+    let client = Driver::open(shared, recorder, dialer, id).await;
+    Ok((id, client.with_context(|| format!("connection {id}"))?))
+}
+
+/// Gives each connection what is due, at the planned instant.
+async fn release(
+    shared: &Shared,
+    due: &[(Duration, usize, Due)],
+    queues: &[Option<mpsc::Sender<Due>>],
+    pacer: &Pacer,
+) -> anyhow::Result<()> {
+    let start = shared.start();
+    pacer.until(start).await?;
+    shared.worker_begins();
+    for (at, connection, due) in due {
+        pacer.until(start + *at).await?;
+        let queue = queues[*connection].as_ref().context("a worker only releases what its own clients do")?;
+        // A queue that is closed was that of a connection that ended: its work is not sent.
+        if let Err(TrySendError::Full(due)) = queue.try_send(*due) {
+            drop_due(shared, due);
+        }
+        // Yields to the clients when many things are due at once.
+        tokio::task::consume_budget().await;
+    }
+    let slow: Vec<_> = (queues.iter().zip(&shared.workload.roles))
+        .filter_map(|(queue, role)| queue.as_ref().filter(|_| role.reads_slowly()))
+        .collect();
+    if !slow.is_empty() {
+        // The last thing may be another agent's.
+        pacer.until(start + shared.workload.last_due()).await?;
+    }
+    while !slow.is_empty() && !shared.waits_for_slow_readers() {
+        tokio::time::sleep(CATCH_UP_POLL).await;
+    }
+    for queue in slow {
+        // A client without a queue was cut off.
+        queue.try_send(Due::CatchUp).ok();
+    }
+    Ok(())
+}
+
+/// Accounts for what did not fit into a queue.
+fn drop_due(shared: &Shared, due: Due) {
+    match due {
+        Due::Publication(n) => shared.settle(n as usize, Fate::Dropped),
+        Due::Flood(n) => {
+            let flood = shared.workload.floods[n as usize];
+            (flood.first..flood.first + flood.count).for_each(|n| shared.settle(n as usize, Fate::Dropped));
+        }
+        Due::Session(_) => shared.done(1),
+        Due::CatchUp => {}
+    }
+}
+
+async fn join_all(
+    tasks: Vec<(usize, JoinHandle<ClientOutcome>)>,
+) -> anyhow::Result<Vec<(usize, ClientOutcome)>> {
+    let mut reports = Vec::with_capacity(tasks.len());
+    for (id, task) in tasks {
+        reports.push((id, task.await.context("a client panicked")?));
+    }
+    Ok(reports)
+}
