@@ -3,13 +3,18 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    pin::pin,
     sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
 };
 
 use anyhow::{Context, ensure};
 use codecs::{Format, Implementation};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::{
+    net::{TcpSocket, TcpStream},
+    time::timeout,
+};
 use wire::{Agreement, ClientTls, Connection, Dictionary, Offer, WireError, WireLimits};
 
 use crate::workload::{Over, Role, Speaks, Workload};
@@ -32,7 +37,8 @@ pub struct Target {
     pub tls: Option<ClientTls>,
     /// Formats, batching and compression to offer.
     pub offer: Offer,
-    /// Buffers, limits, timeouts.
+    /// Buffers, limits, timeouts. That of handshakes is how long none of them may complete while
+    /// some are under way.
     pub limits: WireLimits,
     /// The implementation of the format.
     pub implementation: Implementation,
@@ -95,6 +101,8 @@ pub struct Dialer {
     /// The number of the first source address.
     first_source: usize,
     made: AtomicUsize,
+    /// Handshakes that the relay answered.
+    answered: AtomicUsize,
     /// The address of each client's user, where there are links.
     users: Vec<Ipv4Addr>,
 }
@@ -109,6 +117,7 @@ impl Dialer {
             local,
             first_source: 0,
             made: AtomicUsize::new(0),
+            answered: AtomicUsize::new(0),
             users: Vec::new(),
         }
     }
@@ -151,14 +160,40 @@ impl Dialer {
     /// socket (`SO_RCVBUF`, socket(7)).
     ///
     /// # Errors
-    /// When the system refuses the connection or the handshake fails.
+    /// When the system refuses the connection, the handshake fails, or no handshake of this dialer
+    /// was answered within the limit: a relay may take many one by one.
     pub async fn dial(
         &self,
         client: usize,
         offer: &Offer,
         receive_buffer_bytes: Option<u32>,
     ) -> Result<Connection, WireError> {
+        let patience = self.target.limits.handshake_timeout;
+        let mut dialing = pin!(self.dial_once(client, offer, receive_buffer_bytes));
+        loop {
+            let answered = self.answered.load(Ordering::Relaxed);
+            match timeout(patience, &mut dialing).await {
+                Ok(outcome) => {
+                    self.answered.fetch_add(1, Ordering::Relaxed);
+                    return outcome;
+                }
+                Err(_) if self.answered.load(Ordering::Relaxed) > answered => {}
+                Err(_) => {
+                    let reason = format!("for {patience:?} the relay answered no handshake");
+                    return Err(WireError::Handshake { reason, status: None });
+                }
+            }
+        }
+    }
+
+    async fn dial_once(
+        &self,
+        client: usize,
+        offer: &Offer,
+        receive_buffer_bytes: Option<u32>,
+    ) -> Result<Connection, WireError> {
         let Target { url, limits, tls, over_links, .. } = &self.target;
+        let limits = &WireLimits { handshake_timeout: Duration::MAX, ..*limits };
         let made = self.made.fetch_add(1, Ordering::Relaxed);
         let source = match (over_links, self.first_source, self.sources) {
             (true, ..) => Some(self.users.get(client).copied().unwrap_or(link::UNSHAPED)),
@@ -272,9 +307,8 @@ mod tests {
         assert!(super::users(&many, true).unwrap_err().to_string().contains("--set"));
     }
 
-    #[test]
-    fn agents_of_one_machine_have_source_addresses_of_their_own() {
-        let target = |url: &str| Target {
+    fn target(url: &str) -> Target {
+        Target {
             url: url.to_owned(),
             tls: None,
             offer: Offer {
@@ -285,7 +319,52 @@ mod tests {
             limits: WireLimits::default(),
             implementation: Implementation::Library,
             over_links: false,
+        }
+    }
+
+    /// Dials so many at a time, with a limit of 400 ms, where each handshake takes the relay so
+    /// long, one after the other.
+    async fn dial_at_once(connections: usize, each: Duration) -> Vec<Result<Connection, WireError>> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut target = target(&format!("ws://{}", listener.local_addr().unwrap()));
+        target.limits.handshake_timeout = Duration::from_millis(400);
+        let dialer = Dialer::new(target, connections);
+        let relay = async {
+            let support =
+                wire::Support { formats: vec![], compressions: vec![], batched: false, strict: false };
+            let limits = WireLimits::default();
+            let config = wire::ServerConfig { support, limits, relay_info: String::new(), tls: None };
+            let mut open = Vec::new();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::time::sleep(each).await;
+                open.push(wire::accept(stream, &config).await);
+            }
         };
+        let dials = (0..connections).map(|client| dialer.dial(client, &dialer.target().offer, None));
+        tokio::select! {
+            dialled = futures::future::join_all(dials) => dialled,
+            () = relay => unreachable!("it accepts for ever"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_relay_that_takes_handshakes_one_by_one_has_as_long_as_it_answers_some() {
+        // All together take longer than the limit.
+        let dialled = dial_at_once(16, Duration::from_millis(60)).await;
+        assert!(dialled.iter().all(Result::is_ok), "{dialled:?}");
+    }
+
+    #[tokio::test]
+    async fn a_relay_that_answers_no_handshake_is_given_up() {
+        for dialled in dial_at_once(3, Duration::from_secs(3_600)).await {
+            let error = dialled.unwrap_err().to_string();
+            assert!(error.contains("for 400ms the relay answered no handshake"), "{error}");
+        }
+    }
+
+    #[test]
+    fn agents_of_one_machine_have_source_addresses_of_their_own() {
         let sources = |index, connections, most| {
             let dialer = Dialer::new(target("ws://127.0.0.1:7777"), connections).with_agent(index, most);
             dialer.first_source..dialer.first_source + dialer.sources()

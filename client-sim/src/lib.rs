@@ -36,6 +36,7 @@ mod links;
 mod meaning;
 mod memory;
 mod meters;
+mod opening;
 pub mod own_relay;
 mod pacer;
 pub mod plan_facts;

@@ -369,6 +369,16 @@ impl Shared {
         self.changed.notify_one();
     }
 
+    /// Waits until a connection ends early, and returns why.
+    pub(crate) async fn failed(&self) -> String {
+        loop {
+            if let Some(failure) = self.first_failure() {
+                return failure;
+            }
+            self.changed.notified().await;
+        }
+    }
+
     /// Why the first connection that ended early did so.
     pub fn first_failure(&self) -> Option<String> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).first().cloned()

@@ -98,7 +98,7 @@ pub async fn run(
     let mut workers: Vec<Worker> = (0..options.workers)
         .map(|index| worker::spawn(index, options.workers, (&shared, dialer), &start.1, &stop.1))
         .collect();
-    let ready = all_ready(&mut workers);
+    let ready = all_ready(&mut workers, &shared);
     let connects = |(id, role): (usize, &Role)| shared.carries(id) && role.connects_before();
     let connected = shared.workload.roles.iter().enumerate().filter(|one| connects(*one)).count();
     let memory = || memory_before.and_then(|before| memory::after(before, options.relay_pid, connected));
@@ -156,13 +156,14 @@ pub async fn run(
     })
 }
 
-/// Waits until every worker is connected; false when one could not connect.
-async fn all_ready(workers: &mut [Worker]) -> bool {
-    let mut all_ready = true;
-    for worker in workers {
-        all_ready &= (&mut worker.ready).await.is_ok();
+/// Waits until every worker is connected; false when a connection could not be made, or ended
+/// meanwhile.
+async fn all_ready(workers: &mut [Worker], shared: &Shared) -> bool {
+    let ready = futures::future::try_join_all(workers.iter_mut().map(|worker| &mut worker.ready));
+    tokio::select! {
+        ready = ready => ready.is_ok(),
+        _ = shared.failed() => false,
     }
-    all_ready
 }
 
 /// Tells the coordinator that this share is prepared, and waits until shortly before the start that
@@ -182,10 +183,7 @@ async fn cue(player: &Player, shared: &Shared) -> anyhow::Result<Option<Instant>
         biased;
         _ = player.orders.stopped() => Ok(None),
         start = wait => start,
-        // Workers report a failure before the start, and nothing else.
-        () = shared.changed.notified() => {
-            bail!("before the start: {}", shared.first_failure().unwrap_or_default())
-        }
+        failure = shared.failed() => bail!("before the start: {failure}"),
     }
 }
 

@@ -1,10 +1,16 @@
 //! A worker: a thread that connects clients, releases what is due to them, and returns what they
 //! saw.
 
-use std::{cell::RefCell, collections::HashSet, rc::Rc, sync::Arc, thread, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::HashSet,
+    rc::Rc,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context;
-use futures::{StreamExt, TryStreamExt, stream::FuturesUnordered};
 use tokio::{
     runtime,
     sync::{
@@ -17,6 +23,7 @@ use tokio::{
 use crate::{
     dial::Dialer,
     driver::{ClientOutcome, Driver},
+    opening::Window,
     pacer::Pacer,
     recorder::Recorder,
     shared::{Fate, Shared},
@@ -30,12 +37,9 @@ const QUEUE: usize = 1 << 16;
 /// How often a worker checks whether only slow readers have work left.
 const CATCH_UP_POLL: Duration = Duration::from_millis(10);
 
-/// Most concurrent handshakes in one worker.
-const CONNECTING: usize = 64;
-
 /// Why a worker ends that waited for the start.
 #[derive(Debug, thiserror::Error)]
-#[error("another worker could not connect")]
+#[error("another connection could not be made, or ended before the start")]
 pub(crate) struct NotStarted;
 
 /// The timings of one worker, and its clients' results by connection.
@@ -80,26 +84,39 @@ async fn work(
     mut stop: watch::Receiver<bool>,
 ) -> anyhow::Result<WorkerReport> {
     let recorder = Rc::new(RefCell::new(Recorder::default()));
-    let clients: Vec<(usize, Driver)> = futures::stream::iter(connections)
-        .map(|id| open(Arc::clone(&shared), Rc::clone(&recorder), Arc::clone(&dialer), id))
-        .buffered(CONNECTING)
-        .try_collect()
-        .await?;
-    let mut queues = vec![None; shared.workload.roles.len()];
-    // Queues and timer are made before the start, outside the measured span.
-    let (mut tasks, mut receivers) = (Vec::new(), Vec::new());
-    for (id, client) in clients {
-        let (sender, receiver) = mpsc::channel(QUEUE);
-        queues[id] = Some(sender);
-        receivers.push((id, client, receiver));
-    }
-    let due = shared.workload.timeline(|connection| queues[connection].is_some());
+    // Plan, queues and timer are made before the start, outside of the measured span.
+    let own: HashSet<usize> = connections.iter().copied().collect();
+    let due = shared.workload.timeline(|connection| own.contains(&connection));
     // Clients that nothing is due at wait for messages alone.
     let busy: HashSet<usize> = due.iter().map(|(_, connection, _)| *connection).collect();
-    for ((connection, queue), role) in queues.iter_mut().enumerate().zip(&shared.workload.roles) {
-        *queue = queue.take().filter(|_| busy.contains(&connection) || role.reads_slowly());
-    }
     let pacer = Pacer::new()?;
+    let mut queues = vec![None; shared.workload.roles.len()];
+    let (mut tasks, mut waiting, mut window) = (Vec::new(), connections.into_iter(), Window::default());
+    let (told, mut tells) = mpsc::unbounded_channel();
+    let begun = Instant::now();
+    loop {
+        for id in waiting.by_ref().take(window.room()) {
+            let (sender, receiver) = mpsc::channel(QUEUE);
+            let has_queue = busy.contains(&id) || shared.workload.roles[id].reads_slowly();
+            queues[id] = Some(sender).filter(|_| has_queue);
+            let opening = Driver::open(Arc::clone(&shared), Rc::clone(&recorder), Arc::clone(&dialer), id);
+            let (start, stop, told) = (start.clone(), stop.clone(), told.clone());
+            let client = live(Arc::clone(&shared), id, opening, (receiver, start, stop), told);
+            tasks.push((id, tokio::task::spawn_local(client)));
+            window.begins();
+        }
+        if window.is_idle() {
+            break;
+        }
+        tokio::select! {
+            biased;
+            Some(told) = tells.recv() => {
+                let connects = told?;
+                window.opened(connects.then(|| begun.elapsed()));
+            }
+            _ = start.wait_for(|start| *start) => return Err(NotStarted.into()),
+        }
+    }
     ready.send(()).ok();
     tokio::select! {
         biased;
@@ -108,18 +125,9 @@ async fn work(
                 return Err(NotStarted.into());
             }
         }
-        lost = idle(&shared, receivers.iter_mut().map(|(id, client, _)| (*id, client))) => {
-            shared.report_failure(&format!("{lost:#}"));
-            return Err(lost);
-        }
+        Some(Err(lost)) = tells.recv() => return Err(lost),
     }
     let telling = tokio::task::spawn_local(tell(Arc::clone(&shared), Rc::clone(&recorder)));
-    for (id, client, receiver) in receivers {
-        tasks.push((
-            id,
-            tokio::task::spawn_local(drive(Arc::clone(&shared), id, client, receiver, stop.clone())),
-        ));
-    }
     tokio::select! {
         paced = release(&shared, &due, &queues, &pacer) => paced?,
         _ = stop.wait_for(|stop| *stop) => {}
@@ -132,38 +140,49 @@ async fn work(
     Ok((recorder, reports))
 }
 
-/// Reads what comes to the clients of a share until the start, which may be an hour away: pings,
-/// and events that another agent gives the relay for later. Returns why a connection ended.
-async fn idle<'c>(shared: &Shared, clients: impl Iterator<Item = (usize, &'c mut Driver)>) -> anyhow::Error {
-    if !shared.is_share() {
-        return std::future::pending().await;
-    }
-    let reading = clients.map(|(id, client)| async move {
-        match client.idle().await {
-            Ok(never) => match never {},
-            Err(error) => error.context(format!("connection {id}")),
-        }
-    });
-    let mut reading: FuturesUnordered<_> = reading.collect();
-    match reading.next().await {
-        Some(error) => error,
-        None => std::future::pending().await,
-    }
-}
+/// What is due to a client, and when the run starts and stops.
+type Cues = (mpsc::Receiver<Due>, watch::Receiver<bool>, watch::Receiver<bool>);
 
-/// Runs one client, and reports a failure at once.
-async fn drive(
+/// Runs one client from its connection to its end, and reports a failure at once. From its opening
+/// to the start, which may be an hour away, the connection is read: a relay may ping it (RFC 6455
+/// §5.5.2). Tells its worker when it is open, and whether that took a connection, or why the
+/// connection failed before the start.
+async fn live(
     shared: Arc<Shared>,
     id: usize,
-    mut client: Driver,
-    due: mpsc::Receiver<Due>,
-    stop: watch::Receiver<bool>,
+    opening: impl Future<Output = anyhow::Result<Driver>>,
+    (due, mut start, stop): Cues,
+    told: mpsc::UnboundedSender<anyhow::Result<bool>>,
 ) -> ClientOutcome {
-    let ended = client.run(shared.start(), due, stop).await;
-    let failure = ended.err().map(|error| format!("connection {id}: {error:#}"));
-    if let Some(failure) = &failure {
-        shared.report_failure(failure);
+    let report = |error: &anyhow::Error| {
+        let failure = format!("connection {id}: {error:#}");
+        shared.report_failure(&failure);
+        Some(failure)
+    };
+    let fail_to_start = |error: anyhow::Error| {
+        let failure = report(&error);
+        told.send(Err(error.context(format!("connection {id}")))).ok();
+        ClientOutcome { failure, ..ClientOutcome::default() }
+    };
+    // Boxed: a client would keep room for its opening.
+    let mut client = match Box::pin(opening).await {
+        Ok(client) => client,
+        Err(error) => return fail_to_start(error),
+    };
+    told.send(Ok(shared.workload.roles[id].connects_before())).ok();
+    tokio::select! {
+        biased;
+        started = start.wait_for(|start| *start) => {
+            if started.is_err() {
+                return ClientOutcome::default();
+            }
+        }
+        lost = client.idle() => match lost {
+            Ok(never) => match never {},
+            Err(error) => return fail_to_start(error),
+        },
     }
+    let failure = client.run(shared.start(), due, stop).await.err().and_then(|error| report(&error));
     ClientOutcome { failure, ..client.finish().await }
 }
 
@@ -185,16 +204,6 @@ async fn tell(shared: Arc<Shared>, recorder: Rc<RefCell<Recorder>>) {
             shared.saw(samples, p99_ns);
         }
     }
-}
-
-async fn open(
-    shared: Arc<Shared>,
-    recorder: Rc<RefCell<Recorder>>,
-    dialer: Arc<Dialer>,
-    id: usize,
-) -> anyhow::Result<(usize, Driver)> {
-    let client = Driver::open(shared, recorder, dialer, id).await;
-    Ok((id, client.with_context(|| format!("connection {id}"))?))
 }
 
 /// Gives each connection what is due, at the planned instant.

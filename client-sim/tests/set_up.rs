@@ -1,0 +1,185 @@
+//! What client-sim does while its connections are made, before the clock starts.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+mod common;
+#[path = "common/events.rs"]
+mod events;
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::{Relay, program};
+use measure::{RunRecord, Status};
+use tempfile::TempDir;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Mutex,
+    time,
+};
+use wire::{Accepted, CloseCode, Connection, Offer, ServerConfig, Support, WireLimits};
+
+/// How a relay takes connections.
+#[derive(Debug, Clone, Copy)]
+struct Manners {
+    /// How long a handshake takes, one after the other.
+    handshake: Duration,
+    /// How often it pings, and how long it waits for the answer before it closes.
+    ping: Duration,
+}
+
+/// Stands before a relay, passes on what either end says, and has manners of its own.
+struct Door {
+    url: String,
+    opened: Arc<AtomicUsize>,
+    gone: Arc<AtomicUsize>,
+}
+
+impl Door {
+    fn before(relay: &str, manners: Manners) -> Door {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let url = format!("ws://{}", listener.local_addr().unwrap());
+        let (opened, gone) = <(Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
+        let (relay, counts) = (relay.to_owned(), (Arc::clone(&opened), Arc::clone(&gone)));
+        // Ends with the test's process.
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = TcpListener::from_std(listener).unwrap();
+                let turn = Arc::new(Mutex::new(()));
+                loop {
+                    let (stream, _) = listener.accept().await.unwrap();
+                    let (turn, relay, counts) = (Arc::clone(&turn), relay.clone(), counts.clone());
+                    tokio::spawn(async move { pass(stream, &relay, &turn, manners, &counts).await });
+                }
+            });
+        });
+        Door { url, opened, gone }
+    }
+}
+
+/// Passes on one connection until an end closes it, or does not answer a ping.
+async fn pass(
+    stream: TcpStream,
+    relay: &str,
+    turn: &Mutex<()>,
+    manners: Manners,
+    (opened, gone): &(Arc<AtomicUsize>, Arc<AtomicUsize>),
+) {
+    let support = Support { formats: vec![], compressions: vec![], batched: false, strict: false };
+    let limits = WireLimits { handshake_timeout: Duration::from_secs(600), ..WireLimits::default() };
+    let config = ServerConfig { support, limits, relay_info: "{}".to_owned(), tls: None };
+    let accepted = {
+        let _turn = turn.lock().await;
+        time::sleep(manners.handshake).await;
+        wire::accept(stream, &config).await
+    };
+    let Ok(Accepted::WebSocket(mut client)) = accepted else { return };
+    opened.fetch_add(1, Ordering::Relaxed);
+    let offer = Offer { formats: vec![], batched: false, compression: wire::Compression::None };
+    let mut behind = wire::connect(relay, &offer, &limits).await.unwrap();
+    let mut pings = time::interval(manners.ping);
+    let mut pinged = None;
+    loop {
+        tokio::select! {
+            message = client.next() => if !hand_over(message, &mut behind).await { break },
+            message = behind.next() => if !hand_over(message, &mut client).await { break },
+            _ = pings.tick() => {
+                if pinged.is_some_and(|pinged| client.last_heard() < pinged) {
+                    gone.fetch_add(1, Ordering::Relaxed);
+                    client.close(CloseCode::Policy, "no pong").await;
+                    break;
+                }
+                pinged = Some(Instant::now());
+                if client.ping().await.is_err() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Passes on a message; false at the end of a connection.
+async fn hand_over(message: Option<Result<wire::Message, wire::WireError>>, to: &mut Connection) -> bool {
+    let Some(Ok(message)) = message else { return false };
+    to.feed_message(message).await.is_ok() && to.flush().await.is_ok()
+}
+
+/// Fifty readers of what one client publishes.
+const READERS: &str = r#"
+question = "Who is there when it starts?"
+learn = "Whether all are."
+seconds = 0.3
+
+[[publish]]
+connections = 1
+arrival = { shape = "poisson", rate_per_s = 50 }
+kinds = [1]
+
+[[subscribe]]
+connections = 50
+
+[[subscribe.filter]]
+kinds = [1]
+"#;
+
+/// The program with this scenario against a relay, and a folder for its record.
+fn readers(url: &str) -> (Command, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    fs::write(file("readers.toml"), READERS).unwrap();
+    events::write_few(&file("few.jsonl"));
+    let mut command = program();
+    command.args(["--quiet", "--url", url, "--scenario"]).arg(file("readers.toml"));
+    command.arg("--corpus").arg(file("few.jsonl")).arg("--record").arg(file("record.json"));
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    (command, folder)
+}
+
+#[test]
+fn pings_are_answered_while_other_connections_are_made() {
+    let relay = Relay::start(&["--keep-expired"]);
+    let manners = Manners { handshake: Duration::from_millis(40), ping: Duration::from_millis(400) };
+    let door = Door::before(&relay.url, manners);
+    let (mut command, folder) = readers(&door.url);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let (opened, gone) = (door.opened.load(Ordering::Relaxed), door.gone.load(Ordering::Relaxed));
+    // A busy machine may make a measurement invalid (3).
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
+    assert!(opened > 50 && gone == 0, "{gone} of {opened} connections did not answer a ping: {said}");
+    let record = RunRecord::read(&folder.path().join("record.json")).unwrap();
+    assert_eq!((record.counts.balanced(), record.status, record.connections), (Ok(()), Status::Complete, 51));
+}
+
+#[test]
+fn a_relay_that_leaves_while_connections_are_made_ends_the_run_at_once() {
+    let relay = Relay::start(&["--keep-expired"]);
+    let manners = Manners { handshake: Duration::from_millis(100), ping: Duration::from_secs(60) };
+    let door = Door::before(&relay.url, manners);
+    let (mut command, folder) = readers(&door.url);
+    let child = command.args(["--workers", "2"]).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while door.opened.load(Ordering::Relaxed) < 25 {
+        assert!(Instant::now() < deadline, "connections are made");
+        thread::sleep(Duration::from_millis(10));
+    }
+    drop(relay);
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("client-sim: connection ") && !folder.path().join("record.json").exists(),
+        "{said}"
+    );
+    assert!(door.opened.load(Ordering::Relaxed) < 50, "it does not wait for the others");
+}
