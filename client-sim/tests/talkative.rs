@@ -1,0 +1,308 @@
+//! A relay that says more than it is asked: every verb, length and type that live relays send
+//! stands between right answers, and neither `client-sim` nor its doctor takes it for one.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+mod common;
+#[path = "common/events.rs"]
+mod events;
+
+use std::{
+    process::Output,
+    sync::{Arc, mpsc},
+    thread,
+};
+
+use codecs::{Format, RelayMessage};
+use common::{Relay, program};
+use measure::{RunRecord, Status};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use wire::{Accepted, Compression, Connection, Offer, ServerConfig, Support, WireLimits};
+
+/// Numbers from a seed (SplitMix64).
+#[derive(Debug, Clone)]
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut n = self.0;
+        n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (n ^ (n >> 31)) % bound
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[usize::try_from(self.below(all.len() as u64)).unwrap()]
+    }
+
+    /// Text as relays write it, and as nobody should.
+    fn text(&mut self) -> String {
+        let words = [
+            "",
+            "welcome",
+            "restart at 04:00",
+            "rate-limited: slow down",
+            "error: could not connect to the database",
+            "blocked: event kind is blocked by relay",
+            "auth-required: we only serve members",
+            "invalid: bad req: unknown filter",
+            "🤙 ⚡ こんにちは",
+            "\u{1b}[2J\u{7}\r\n\t\u{202e}",
+            "\"quoted\" \\ and </script>",
+        ];
+        let long = usize::try_from(self.of(&[1, 1, 1, 40, 2_000])).unwrap();
+        self.of(&words).repeat(long)
+    }
+
+    /// A value of any type, nested a few times.
+    fn value(&mut self, depth: u32) -> Value {
+        match self.below(if depth == 0 { 6 } else { 8 }) {
+            0 => Value::Null,
+            1 => json!(self.below(2) == 0),
+            2 => json!(self.below(1 << 53)),
+            3 => json!(-0.5),
+            4 | 5 => json!(self.text()),
+            6 => (0..self.below(4)).map(|_| self.value(depth - 1)).collect(),
+            _ => {
+                let pairs = (0..self.below(4)).map(|n| (format!("max_{n}"), self.value(depth - 1)));
+                Value::Object(pairs.collect())
+            }
+        }
+    }
+
+    /// A message that answers nothing.
+    fn aside(&mut self) -> String {
+        let (id, text) = (format!("{:064x}", self.below(u64::MAX)), self.text());
+        let name =
+            self.of(&["other", "", "live-999", "s999999-0-0", "v999999-0", "n999999", "sub:1", "feed"]);
+        let mut message = match self.below(14) {
+            0 | 1 => json!(["NOTICE", text]),
+            2 => json!(["LIMITS", { "can_write": true, "max_limit": 500, "extra": self.value(3) }]),
+            3 => json!(["CLOSED", name, text]),
+            4 => json!(["EOSE", name]),
+            5 => json!(["OK", id, self.below(2) == 0, text]),
+            6 => json!(["OK", self.of(&["", "?", "undefined", "null"]), false, text]),
+            7 => json!(["AUTH", text]),
+            8 => json!(["COUNT", name, { "count": self.below(9) }]),
+            9 => json!(["NEG-ERR", name, text]),
+            10 => json!(["NEG-MSG", name, "61"]),
+            11 => {
+                let verb =
+                    self.of(&["PING", "INFO", "HELLO", "CHANGES", "STATUS", "notice", "Eose", "", "REQ"]);
+                json!([verb, self.value(3)])
+            }
+            12 => json!(["NOTICE", self.value(2)]),
+            _ => return self.value(3).to_string(),
+        };
+        if let Value::Array(elements) = &mut message
+            && !matches!(elements[0].as_str(), Some("NEG-MSG"))
+        {
+            // Shorter or longer than its NIP has it, now and then.
+            match self.below(6) {
+                0 => elements.extend((0..=self.below(3)).map(|_| self.value(2)).collect::<Vec<_>>()),
+                1 => elements.truncate(usize::try_from(1 + self.below(3)).unwrap()),
+                _ => {}
+            }
+        }
+        message.to_string()
+    }
+
+    /// The same answer in a form that live relays give it.
+    fn extended(&mut self, answer: &str) -> String {
+        let Ok(Value::Array(mut elements)) = serde_json::from_str(answer) else { return answer.to_owned() };
+        match elements[0].as_str() {
+            Some("EVENT") if self.below(4) > 0 => return answer.to_owned(),
+            Some("OK") if elements[3] == "" && self.below(2) == 0 => _ = elements.pop(),
+            Some("EVENT" | "EOSE" | "OK" | "CLOSED" | "AUTH" | "NEG-MSG" | "NEG-ERR") => {
+                elements.push(self.value(2));
+            }
+            _ => {}
+        }
+        Value::Array(elements).to_string()
+    }
+}
+
+/// Stands between clients and a relay, and adds to what the relay says.
+struct Talkative {
+    url: String,
+    _relay: Relay,
+}
+
+impl Talkative {
+    fn start(seed: u64) -> Talkative {
+        let relay = Relay::start(&[]);
+        let (tell, told) = mpsc::channel();
+        let url = relay.url.clone();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let local = tokio::task::LocalSet::new();
+            local.block_on(&runtime, async {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                tell.send(listener.local_addr().unwrap()).unwrap();
+                let support =
+                    Support { formats: vec![], compressions: vec![], batched: false, strict: false };
+                let limits = WireLimits::default();
+                let config = Arc::new(ServerConfig { support, limits, relay_info: "{}".into(), tls: None });
+                for connection in 0.. {
+                    let (stream, _) = listener.accept().await.unwrap();
+                    let (config, url, numbers) =
+                        (Arc::clone(&config), url.clone(), Numbers(seed << 32 | connection));
+                    tokio::task::spawn_local(async move {
+                        if let Ok(Accepted::WebSocket(client)) = wire::accept(stream, &config).await {
+                            carry(*client, &url, numbers).await;
+                        }
+                    });
+                }
+            });
+        });
+        Talkative { url: format!("ws://{}", told.recv().unwrap()), _relay: relay }
+    }
+}
+
+/// Carries messages both ways until one end closes.
+async fn carry(mut client: Connection, relay: &str, mut numbers: Numbers) {
+    let offer = Offer { formats: vec![Format::JSON], batched: false, compression: Compression::None };
+    let mut relay = wire::connect_with(relay, &offer, &WireLimits::default(), None).await.unwrap();
+    let greeting = numbers.aside();
+    let mut said = vec![greeting];
+    loop {
+        for text in said.drain(..) {
+            if client.feed(text.into()).await.is_err() {
+                return;
+            }
+        }
+        if client.flush().await.is_err() {
+            return;
+        }
+        tokio::select! {
+            asked = client.next() => {
+                let Some(Ok(asked)) = asked else { return };
+                // In front of the answer, and also where none is due.
+                if numbers.below(3) == 0 {
+                    said.push(numbers.aside());
+                }
+                relay.feed(asked.payload).await.unwrap();
+                relay.flush().await.unwrap();
+            }
+            answer = relay.next() => {
+                let Some(Ok(answer)) = answer else { return };
+                let answer = String::from_utf8(answer.payload.to_vec()).unwrap();
+                for _ in 0..numbers.of(&[0, 0, 0, 1, 2]) {
+                    said.push(numbers.aside());
+                }
+                let extends = numbers.below(3) == 0;
+                said.push(if extends { numbers.extended(&answer) } else { answer });
+            }
+        }
+    }
+}
+
+const SCENARIO: &str = r#"
+question = "Is anything but an answer taken for one?"
+learn = "Whether it is."
+seconds = 0.5
+
+[[publish]]
+connections = 2
+arrival = { shape = "poisson", rate_per_s = 60 }
+
+[[subscribe]]
+connections = 3
+
+[[subscribe.filter]]
+kinds = [1, 7, 3]
+
+[[request]]
+connections = 3
+arrival = { shape = "burst", period_ms = 100 }
+
+[[request.step]]
+kinds = [1, 3]
+authors = 5
+
+[[reconcile]]
+connections = 2
+arrival = { shape = "burst", period_ms = 500 }
+have = 0.9
+extra = 0
+frame_bytes = 64000
+"#;
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Asks the doctor and plays the scenario, over a relay that says what follows from the seed.
+fn play(seed: u64) {
+    let relay = Talkative::start(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    events::write_few(&file("events.jsonl"));
+    std::fs::write(file("talk.toml"), SCENARIO).unwrap();
+    let mut doctor = program();
+    doctor.args(["doctor", "--json", "--url", &relay.url, "--corpus"]).arg(file("events.jsonl"));
+    let doctor = doctor.arg("--scenario").arg(file("talk.toml")).output().unwrap();
+    assert_eq!(
+        doctor.status.code(),
+        Some(0),
+        "seed {seed}: {}{}",
+        said(&doctor),
+        String::from_utf8_lossy(&doctor.stdout)
+    );
+    // Of a fresh relay: a reconciliation also finds the doctor's deletions.
+    let relay = Talkative::start(seed + (1 << 16));
+    let mut answers: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    answers["url"] = "".into();
+    std::fs::write(file("doctor.json"), answers.to_string()).unwrap();
+    let mut run = program();
+    run.args(["--url", &relay.url, "--seed", "1", "--drain-seconds", "20", "--corpus"])
+        .arg(file("events.jsonl"));
+    run.arg("--doctor").arg(file("doctor.json"));
+    run.arg("--scenario").arg(file("talk.toml")).arg("--record").arg(file("record.json"));
+    let run = run.output().unwrap();
+    let said = said(&run);
+    // Allows 3: late answers on a busy machine make a run invalid.
+    assert!(matches!(run.status.code(), Some(0 | 3)), "seed {seed}: {said}");
+    let record = RunRecord::read(&file("record.json")).unwrap();
+    let counts = &record.counts;
+    assert_eq!((counts.balanced(), &record.status), (Ok(()), &Status::Complete), "seed {seed}: {said}");
+    assert_eq!((counts.acked, counts.requests_failed), (counts.planned, 0), "seed {seed}: {said}");
+    assert!(counts.reconciliations == 2 && counts.deliveries > 50, "seed {seed}: {counts:?}");
+    assert!(counts.answers_unexpected > 20, "seed {seed}: {counts:?}");
+    let quotes = said.lines().filter(|line| line.starts_with("passed over ")).collect::<Vec<_>>();
+    assert!(quotes.len() == 1 && quotes[0].len() < 1_500, "seed {seed}: {said}");
+    assert!(!said.contains(|char: char| char.is_control() && char != '\n'), "seed {seed}: {said:?}");
+}
+
+#[test]
+fn what_answers_nothing_is_passed_over_by_runs_and_by_the_doctor() {
+    for seed in 1..=2 {
+        play(seed);
+    }
+}
+
+/// Run with `cargo test -p client-sim --test talkative campaign -- --ignored`. `TALKATIVE_SEED` is
+/// the first seed.
+#[test]
+#[ignore = "a campaign of minutes: CONTRIBUTING.md has the command"]
+fn campaign_of_talkative_relays() {
+    let first = std::env::var("TALKATIVE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(100);
+    (first..first + 40).for_each(play);
+}
+
+#[test]
+fn the_generator_makes_asides_of_every_kind_and_answers_that_stay_answers() {
+    let codec = Format::JSON.spec().library;
+    let (mut known, mut foreign) = (0, 0);
+    let mut numbers = Numbers(7);
+    for _ in 0..2_000 {
+        match codec.decode_relay(numbers.aside().as_bytes()) {
+            Ok(RelayMessage::Event { .. } | RelayMessage::Events { .. }) => panic!("a delivery is no aside"),
+            Ok(_) => known += 1,
+            Err(_) => foreign += 1,
+        }
+    }
+    assert!(known > 500 && foreign > 300, "{known} {foreign}");
+}
