@@ -122,6 +122,49 @@ impl Numbers {
         }
         Value::Array(elements).to_string()
     }
+
+    /// What follows an answer now and then and says nothing more: the same again, OK with another
+    /// verdict, CLOSED of a request that is over.
+    fn again(&mut self, answer: &str) -> Option<String> {
+        let Ok(Value::Array(mut elements)) = serde_json::from_str(answer) else { return None };
+        match (elements[0].as_str()?, elements.get(1)?.as_str()?) {
+            ("OK", _) if self.below(2) == 0 => elements[2] = (elements[2] == false).into(),
+            ("OK", _) => {}
+            // Requests of a run begin with s, and not its live subscriptions.
+            ("EOSE", name) if name.starts_with('s') && self.below(2) == 0 => {
+                elements[0] = "CLOSED".into();
+                elements.push(self.text().into());
+            }
+            ("EOSE", _) => {}
+            _ => return None,
+        }
+        Some(Value::Array(elements).to_string())
+    }
+
+    /// The same message as encoders of other languages write it.
+    fn written(&mut self, message: String) -> String {
+        let spaced = |message: &str| {
+            let value: Result<Value, _> = serde_json::from_str(message);
+            value.and_then(|value| serde_json::to_string_pretty(&value))
+        };
+        match self.below(12) {
+            // Go ends a message with its line.
+            0 => message + "\n",
+            1 => spaced(&message).unwrap_or(message),
+            // PHP escapes slashes, Python what is not ASCII.
+            2 => message.replace('/', "\\/"),
+            3 => message.chars().fold(String::new(), |mut ascii, char| {
+                match char.is_ascii() {
+                    true => ascii.push(char),
+                    false => char.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
+                        ascii.push_str(&format!("\\u{unit:04x}"));
+                    }),
+                }
+                ascii
+            }),
+            _ => message,
+        }
+    }
 }
 
 /// Stands between clients and a relay, and adds to what the relay says.
@@ -169,7 +212,7 @@ async fn carry(mut client: Connection, relay: &str, mut numbers: Numbers) {
     let mut said = vec![greeting];
     loop {
         for text in said.drain(..) {
-            if client.feed(text.into()).await.is_err() {
+            if client.feed(numbers.written(text).into()).await.is_err() {
                 return;
             }
         }
@@ -192,8 +235,10 @@ async fn carry(mut client: Connection, relay: &str, mut numbers: Numbers) {
                 for _ in 0..numbers.of(&[0, 0, 0, 1, 2]) {
                     said.push(numbers.aside());
                 }
+                let again = if numbers.below(5) == 0 { numbers.again(&answer) } else { None };
                 let extends = numbers.below(3) == 0;
                 said.push(if extends { numbers.extended(&answer) } else { answer });
+                said.extend(again);
             }
         }
     }
@@ -251,6 +296,21 @@ fn play(seed: u64) {
         said(&doctor),
         String::from_utf8_lossy(&doctor.stdout)
     );
+    let found: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let wide = json!([null, null, null, false, null, null, null, null]);
+    let bounds = [
+        "event_bytes",
+        "event_tags",
+        "tag_value_bytes",
+        "hex_references",
+        "oldest_s",
+        "filter_values",
+        "subscriptions",
+        "stored_events",
+    ];
+    let bounds: Value = bounds.iter().map(|bound| found["rules"][bound].clone()).collect();
+    assert_eq!((&bounds, &found["unread_kinds"]), (&wide, &json!({})), "seed {seed}: {found}");
+    assert_eq!(found["handshakes"][0]["granted"]["Ok"], "none", "seed {seed}: {found}");
     // Of a fresh relay: a reconciliation also finds the doctor's deletions.
     let relay = Talkative::start(seed + (1 << 16));
     let mut answers: Value = serde_json::from_slice(&doctor.stdout).unwrap();

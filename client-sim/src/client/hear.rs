@@ -73,19 +73,28 @@ impl Client {
         let Some(subscription) = id.parse().ok().filter(|subscription| self.has_opened(*subscription)) else {
             return false;
         };
-        self.complain(|| format!("CLOSED {id}: {text}"));
         self.said_of(id, &format!("CLOSED {text}"));
-        match subscription {
+        let refuses = match subscription {
             Subscription::Live(_) if !self.started => {
                 self.fail(format!("the relay refused a live subscription: {}", quoted(text)));
+                true
             }
-            Subscription::Live(filter) => self.live_closed(filter),
-            Subscription::Stay { session, filter } => self.stay_closed(session, filter, now_ns),
+            Subscription::Live(filter) => {
+                self.live_closed(filter);
+                true
+            }
+            Subscription::Stay { session, filter } => {
+                self.stay_closed(session, filter, now_ns);
+                true
+            }
             // After EOSE the request is over, and CLOSED says nothing more (NIP-01).
             Subscription::Fetch { .. } | Subscription::Request(_) => {
-                self.end_of_request(subscription, false, now_ns);
+                self.end_of_request(subscription, false, now_ns)
             }
-            Subscription::Reconciliation(_) => {}
+            Subscription::Reconciliation(_) => true,
+        };
+        if refuses {
+            self.complain(|| format!("CLOSED {id}: {text}"));
         }
         true
     }

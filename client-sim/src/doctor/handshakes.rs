@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use codecs::{ClientMessage, Filter, Format, Implementation};
+use tokio::time::{Instant, timeout_at};
 use wire::{CloseCode, Compression, Connection, Layer, Offer, Token, WireLimits};
 
 use super::{answers::Handshake, talk::Peer};
-use crate::dial::{Dialer, Target};
+use crate::{
+    dial::{Dialer, Target},
+    meaning::{Interpreter, Meaning},
+};
 
 /// Handshakes until what is offered is what is granted: a relay may narrow each of two directions.
 const TRIES: usize = 3;
@@ -101,9 +105,19 @@ async fn speaks(connection: &mut Connection, format: Format) -> Result<(), Strin
     codec.encode_client(&request, &mut bytes).map_err(|error| error.to_string())?;
     connection.feed(bytes.into()).await.map_err(|error| error.to_string())?;
     connection.flush().await.map_err(|error| error.to_string())?;
-    let answer = tokio::time::timeout(PATIENCE, connection.next()).await;
-    let answer = answer.map_err(|_| "it does not answer a request in this format".to_owned())?;
-    let message = answer.ok_or("it closed the connection")?.map_err(|error| error.to_string())?;
-    let decoded = codec.decode_relay(&message.payload);
-    decoded.map(drop).map_err(|_| "it echoes the subprotocol, but does not speak the format".to_owned())
+    let interpreter = Interpreter::new(codec);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let answer = timeout_at(deadline, connection.next()).await;
+        let answer = answer.map_err(|_| "it does not answer a request in this format".to_owned())?;
+        let message = answer.ok_or("it closed the connection")?.map_err(|error| error.to_string())?;
+        match interpreter.read(&message.payload) {
+            Meaning::Message(_) | Meaning::Extended(_) => return Ok(()),
+            // A greeting in the relay's own words proves nothing.
+            Meaning::Foreign => {}
+            Meaning::Undecodable(_) => {
+                return Err("it echoes the subprotocol, but does not speak the format".to_owned());
+            }
+        }
+    }
 }
