@@ -10,6 +10,7 @@ use std::{
     fmt::{self, Write as _},
     fs::File,
     io::{self, BufWriter, Write},
+    path::PathBuf,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -108,15 +109,32 @@ struct Kept {
     named: Vec<Incident>,
     counts: [u64; Wrong::ALL.len()],
     said: HashMap<About, String>,
-    file: Option<BufWriter<File>>,
+    file: Option<Ledger>,
     /// Why a line could not be written.
     failed: Option<io::Error>,
 }
 
+/// The file of `--ledger`, made anew by the first incident or at the end: a run that measures
+/// nothing leaves what was there.
+#[derive(Debug)]
+struct Ledger {
+    path: PathBuf,
+    file: Option<BufWriter<File>>,
+}
+
+impl Ledger {
+    fn open(&mut self) -> io::Result<&mut BufWriter<File>> {
+        match &mut self.file {
+            Some(file) => Ok(file),
+            none => Ok(none.insert(BufWriter::new(File::create(&self.path)?))),
+        }
+    }
+}
+
 impl Incidents {
-    /// Writes every incident from now on as a line of JSON into a file.
-    pub fn write_to(&self, file: File) {
-        self.kept().file = Some(BufWriter::new(file));
+    /// Writes every incident from now on as a line of JSON into a file of this name.
+    pub fn write_to(&self, path: PathBuf) {
+        self.kept().file = Some(Ledger { path, file: None });
     }
 
     /// Ends the file.
@@ -128,7 +146,7 @@ impl Incidents {
         if let Some(error) = kept.failed.take() {
             return Err(error);
         }
-        kept.file.as_mut().map_or(Ok(()), Write::flush)
+        kept.file.as_mut().map_or(Ok(()), |file| file.open()?.flush())
     }
 
     /// Keeps what the relay said; a later text about the same replaces an earlier one.
@@ -171,7 +189,7 @@ impl Incidents {
         let Kept { file, failed, named, .. } = &mut *kept;
         if let Some(out) = file {
             let line = serde_json::to_string(&incident).expect("an incident is plain data");
-            if let Err(error) = writeln!(out, "{line}") {
+            if let Err(error) = out.open().and_then(|out| writeln!(out, "{line}")) {
                 failed.get_or_insert(error);
             }
         }
@@ -237,7 +255,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.jsonl");
         let incidents = Incidents::default();
-        incidents.write_to(File::create(&path).unwrap());
+        incidents.write_to(path.clone());
+        assert!(!path.exists(), "nothing is wrong yet");
         let filter = Filter { kinds: Some(vec![4]), limit: Some(0), ..Filter::default() };
         incidents.said(About::Connection(7), "NOTICE slow down");
         for n in 0..20 {

@@ -1,6 +1,6 @@
 //! The preparation of the relay and the load that follows it.
 
-use std::{fs::File, sync::Arc};
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use measure::FirstDeliveryRecord;
@@ -37,7 +37,6 @@ pub(crate) struct Played {
 /// meanwhile.
 pub(crate) fn play(
     args: &Args,
-    ledger: Option<File>,
     target: Target,
     mut workload: Workload,
     shares: &[PlanFacts],
@@ -65,8 +64,8 @@ pub(crate) fn play(
             shared.keep_live();
         }
         let shared = Arc::new(shared);
-        if let Some(file) = ledger {
-            shared.incidents.write_to(file);
+        if let Some(file) = &args.ledger {
+            shared.incidents.write_to(file.clone());
         }
         let started_utc = measure::utc::format(std::time::SystemTime::now());
         let outcome = swarm::run(Arc::clone(&shared), &Arc::new(dialer), options, own_relay).await?;

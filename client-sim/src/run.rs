@@ -1,6 +1,6 @@
 //! One run: the plan, the preparation, the load, and the record of it.
 
-use std::{collections::HashMap, ffi::OsString, fs::File, path::Path, time::Duration};
+use std::{collections::HashMap, ffi::OsString, path::Path, time::Duration};
 
 use anyhow::{Context, bail};
 use codecs::Format;
@@ -35,6 +35,7 @@ use crate::{
 
 /// Plans, prepares, runs and writes the record.
 pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
+    try_outputs(args).map_err(UsageError)?;
     let over_links = over_links(args).map_err(UsageError)?;
     if over_links {
         // Before the first thread: only a process of one thread may enter a user namespace.
@@ -44,7 +45,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let mut workload = plan_within_rules(args, &mut scenario, &corpus, seed)?;
     workload.tolerates_seam = args.url.is_some() && !args.strict_seam;
     let compression = compression(args).map_err(UsageError)?;
-    let ledger = ledger_file(args).map_err(UsageError)?;
     let player = args.share.map(|share| Player {
         share,
         plan_sha256: workload.sha256(),
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let target = target(args, own_relay.as_ref(), compression, connections)?;
     let options = swarm::Options { expected, player, ..options(args, own_relay.as_ref()) };
     let Played { shared, prepared, started_utc, outcome } =
-        play(args, ledger, target, workload, &shares, &options, own_relay.as_mut())?;
+        play(args, target, workload, &shares, &options, own_relay.as_mut())?;
     let said = Said::of(&outcome);
     let mut facts = Facts {
         args,
@@ -348,11 +348,16 @@ fn compression(args: &Args) -> anyhow::Result<Compression> {
     Ok(compression)
 }
 
-/// The file of `--ledger`, made anew.
-fn ledger_file(args: &Args) -> anyhow::Result<Option<File>> {
-    let Some(path) = &args.ledger else { return Ok(None) };
-    let file = File::create(path).with_context(|| format!("cannot write --ledger {}", path.display()))?;
-    Ok(Some(file))
+/// Tries the files that are written at the end.
+pub(crate) fn try_outputs(args: &Args) -> anyhow::Result<()> {
+    for (flag, file) in [("--record", &args.record), ("--ledger", &args.ledger)] {
+        file.iter().try_for_each(|file| measure::try_file(file)).context(flag)?;
+    }
+    anyhow::ensure!(
+        args.record.is_none() || args.record != args.ledger,
+        "--record and --ledger name the same file; give each its own"
+    );
+    Ok(())
 }
 
 /// A seed that differs from run to run: the standard library seeds its hash maps at random.
@@ -477,18 +482,16 @@ fn relay_flags(args: &Args, workload: &Workload, store: Option<&Path>) -> Vec<Os
 }
 
 /// Writes the record, prints it or the summary, and reports what is wrong; also of an incomplete
-/// run.
+/// run. What cannot be written keeps nothing from being printed.
 fn finish(args: &Args, record: &RunRecord, said: &Said, incidents: &Incidents) -> anyhow::Result<()> {
     let ledger = args.ledger.as_deref().unwrap_or(Path::new(""));
-    incidents.finish().with_context(|| format!("cannot write --ledger {}", ledger.display()))?;
-    if let Some(path) = &args.record {
-        record.write(path)?;
-    }
-    match () {
-        () if args.json => print(&record.to_json())?,
-        () if args.quiet || args.progress_json || args.share.is_some() => {}
-        () => print(&summary::summary(record))?,
-    }
+    let finished = incidents.finish().with_context(|| format!("cannot write --ledger {}", ledger.display()));
+    let written = args.record.iter().try_for_each(|path| record.write(path));
+    let printed = match () {
+        () if args.json => print(&record.to_json()),
+        () if args.quiet || args.progress_json || args.share.is_some() => Ok(()),
+        () => print(&summary::summary(record)),
+    };
     if let (Some(share), Status::Incomplete { reason }) = (&record.share, &record.status) {
         report(&format!("agent {}: {reason}", share.index));
     }
@@ -507,5 +510,7 @@ fn finish(args: &Args, record: &RunRecord, said: &Said, incidents: &Incidents) -
         report(&format!("the ledger does not balance: {why}{hint}"));
         report(incidents.named().trim_end());
     }
-    Ok(())
+    written?;
+    finished?;
+    printed
 }

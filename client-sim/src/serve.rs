@@ -39,6 +39,7 @@ const OUTLIVES: Duration = Duration::from_millis(100);
 /// # Errors
 /// When the relay does not start or is lost, or is told to stop before the start.
 pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
+    run::try_outputs(args).map_err(UsageError)?;
     run::over_links(args).map_err(UsageError)?;
     let (mut scenario, corpus, seed) = run::inputs(args).map_err(UsageError)?;
     let workload = run::plan_within_rules(args, &mut scenario, &corpus, seed)?;

@@ -148,10 +148,12 @@ fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<
 }
 
 fn export(dir: &Path, file: &Path) -> Result<Exit> {
+    try_file("--github-action-benchmark", Some(file))?;
     let entries = report::github_action_benchmark(&ResultFile::read(dir).map_err(UsageError)?);
     let mut text = serde_json::to_string_pretty(&entries).context("a list serializes")?;
     text.push('\n');
-    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    measure::write_whole(file, text.as_bytes())
+        .with_context(|| format!("cannot write {}", file.display()))?;
     Ok(Exit::Success)
 }
 
@@ -166,21 +168,25 @@ fn test_instrument(flags: &SelftestFlags, known: &Known) -> Result<Exit> {
         formats: known.format_names(),
         compressions: known.compression_names(),
     };
+    try_file("--out", flags.out.as_deref())?;
     let program = env::current_exe().context("cannot find this program's own file")?;
-    let found = selftest::run(&program, &options, |oracle| {
-        // A closed pipe still leaves the exit code.
-        let _ = writeln!(io::stdout(), "{}", oracle.line());
+    let write = |found: &SelfTest| flags.out.iter().try_for_each(|file| found.write(file));
+    let found = selftest::run(&program, &options, |found| {
+        // A closed pipe still leaves the exit code, and a full disk what is printed.
+        let line = found.oracles.last().map(Oracle::line);
+        let _ = writeln!(io::stdout(), "{}", line.unwrap_or_default());
+        if let Err(error) = write(found) {
+            let _ = writeln!(io::stderr(), "warning: {error:#}");
+        }
     })?;
     if let Some(untested) = &found.untested {
         let _ = writeln!(io::stderr(), "not tested: {untested}");
-    }
-    if let Some(file) = &flags.out {
-        found.write(file)?;
     }
     if found.oracles.is_empty() {
         // What was asked for by name could not be tested: that is no success.
         return Ok(Exit::Invalid);
     }
+    write(&found)?;
     Ok(if found.passed() { Exit::Success } else { Exit::Invalid })
 }
 
@@ -202,8 +208,8 @@ fn selftest_for(flags: &Run, known: &Known) -> Result<Option<SelfTest>> {
         compressions: known.compression_names(),
     };
     let program = env::current_exe().context("cannot find this program's own file")?;
-    let tell = |oracle: &Oracle| {
-        if !flags.quiet {
+    let tell = |found: &SelfTest| {
+        if let Some(oracle) = found.oracles.last().filter(|_| !flags.quiet) {
             let _ = writeln!(io::stderr(), "{}", oracle.line());
         }
     };
@@ -238,12 +244,14 @@ fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<Exit> 
 
 fn rerender(dir: &Path, readme: Option<&Path>, wide: bool) -> Result<()> {
     let result = ResultFile::read(dir).map_err(UsageError)?;
+    try_file("--readme", readme)?;
     if let Some(file) = readme {
         let unread = || format!("cannot read {}", file.display());
         let document = fs::read_to_string(file).with_context(unread).map_err(UsageError)?;
         let document =
             report::refreshed(&document, dir, &result).with_context(|| format!("in {}", file.display()))?;
-        fs::write(file, document).with_context(|| format!("cannot write {}", file.display()))?;
+        measure::write_whole(file, document.as_bytes())
+            .with_context(|| format!("cannot write {}", file.display()))?;
     }
     let folder = if dir.is_dir() { dir } else { dir.parent().unwrap_or(Path::new(".")) };
     let written = write_reports(&result, folder);
@@ -459,10 +467,13 @@ fn refused(client_args: &[String], instructions: bool) -> Option<&'static str> {
 /// Tries to write where the folder of results is, or will be made, before anything is measured for
 /// it. Leaves nothing behind.
 fn try_out(out: &Path) -> Result<()> {
-    let is_there = |folder: &&Path| !folder.as_os_str().is_empty() && folder.exists();
-    let folder = out.ancestors().find(is_there).unwrap_or(Path::new("."));
-    let unwritable = || format!("--out {}: no result could be written there", out.display());
-    tempfile::tempfile_in(folder).with_context(unwritable).map_err(UsageError)?;
+    measure::try_folder(out).context("--out").map_err(UsageError)?;
+    Ok(())
+}
+
+/// Tries the file of a flag in the same way.
+fn try_file(flag: &'static str, file: Option<&Path>) -> Result<()> {
+    file.into_iter().try_for_each(measure::try_file).context(flag).map_err(UsageError)?;
     Ok(())
 }
 
@@ -492,7 +503,8 @@ fn publish(result: &ResultFile, parent: &Path, name: &str) -> Result<PathBuf> {
 fn write_reports(result: &ResultFile, folder: &Path) -> Result<Derived> {
     let write = |name: &str, text: String| {
         let file = folder.join(name);
-        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+        measure::write_whole(&file, text.as_bytes())
+            .with_context(|| format!("cannot write {}", file.display()))
     };
     write("summary.md", report::summary(result))?;
     write("report.html", report::html(result)?)?;

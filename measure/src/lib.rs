@@ -22,6 +22,7 @@ mod link;
 mod live;
 pub mod log;
 mod merge;
+mod output;
 mod record;
 mod relay;
 mod share;
@@ -43,6 +44,7 @@ pub use latency::{Latency, LatencyError, Quantile};
 pub use link::{LinkFlow, LinkPart, LinkRecord, PartFlow, may_be_late_ns};
 pub use live::{LIVE_EDGES_NS, LiveCounts, LiveLatency};
 pub use merge::{Merge, MergeError};
+pub use output::{Unwritable, try_file, try_folder, write_whole};
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,
     MemoryRecord, NO_LINK, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess, RunRecord,

@@ -1,6 +1,6 @@
 //! The file one run writes and the report reads.
 
-use std::{collections::BTreeMap, fmt, fs, io, path::Path};
+use std::{collections::BTreeMap, fmt, io, path::Path};
 
 use derive_more::{Add, Sum};
 use schemars::JsonSchema;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{
     AgentRecord, Allocations, ClockRecord, Counts, CpuTime, EncodingsRecord, Environment,
     FirstDeliveryRecord, Latency, LatencyBound, LinkRecord, ShareRecord, Slices, Throughput, Validity,
-    unpack,
+    unpack, write_whole,
 };
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
@@ -144,7 +144,7 @@ impl RunRecord {
     /// # Errors
     /// [`RecordError::Write`].
     pub fn write(&self, path: &Path) -> Result<(), RecordError> {
-        fs::write(path, self.to_json())
+        write_whole(path, self.to_json().as_bytes())
             .map_err(|source| RecordError::Write { name: path.display().to_string(), source })
     }
 }
@@ -530,7 +530,7 @@ mod tests {
         let mut packed = Vec::new();
         GzEncoder::new(&json[..], Compression::default()).read_to_end(&mut packed).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
-        fs::write(file.path(), &packed).unwrap();
+        std::fs::write(file.path(), &packed).unwrap();
         let read: serde_json::Value = read_versioned(file.path(), "record").unwrap();
         assert_eq!(read["schema_version"], SCHEMA_VERSION);
         let parsed = |bytes: &[u8]| parse_versioned::<serde_json::Value>(bytes, "a message", "record");

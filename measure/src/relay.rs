@@ -1,11 +1,12 @@
 //! What the host of a relay knows of a block that agents play: the relay's part of one record.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Allocations, CpuTime, EncodingsRecord, Environment, RecordError, RelayProcess, Tool, read_versioned,
+    write_whole,
 };
 
 /// Readings of a relay's CPU clock at most: some 100 KB in a file.
@@ -88,7 +89,7 @@ impl RelayRecord {
     /// [`RecordError::Write`].
     pub fn write(&self, path: &Path) -> Result<(), RecordError> {
         let json = serde_json::to_vec(self).expect("records are maps with string keys");
-        fs::write(path, json)
+        write_whole(path, &json)
             .map_err(|source| RecordError::Write { name: path.display().to_string(), source })
     }
 }

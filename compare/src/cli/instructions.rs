@@ -1,14 +1,15 @@
 //! `compare instructions`.
 
 use std::{
-    env, fs,
+    env,
     io::{self, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
 use measure::Exit;
 
+use super::try_file;
 use crate::{
     args::InstructionFlags,
     count::{self, NotInstalled, Play, Program},
@@ -24,6 +25,11 @@ const SECONDS: f64 = 2.0;
 
 /// Counts, prints the table, and writes or checks what was counted.
 pub(super) fn count(flags: &InstructionFlags, known: &Known) -> Result<Exit> {
+    try_file("--out", flags.out.as_deref())?;
+    if let Some(file) = flags.check.as_deref().filter(|_| flags.accept) {
+        try_file("--check", Some(file))?;
+        try_file("--accept", Some(&table_of(file)))?;
+    }
     let file = match &flags.program {
         Some(file) => file.clone(),
         None => env::current_exe().context("cannot find this program's own file")?,
@@ -50,10 +56,10 @@ pub(super) fn count(flags: &InstructionFlags, known: &Known) -> Result<Exit> {
         let table = counted.matrix(&cells);
         (counted, table)
     };
-    print(&format!("{}\n{}\n", table.text(), counted.note()))?;
-    if let Some(file) = &flags.out {
-        counted.write(file)?;
-    }
+    let printed = print(&format!("{}\n{}\n", table.text(), counted.note()));
+    // The file whatever becomes of stdout.
+    flags.out.iter().try_for_each(|file| counted.write(file))?;
+    printed?;
     match (&flags.check, committed) {
         (Some(file), Some(committed)) => check(&committed, &counted, file, flags.only.as_deref()),
         (Some(file), None) => accept(&counted, file),
@@ -78,10 +84,16 @@ pub(super) fn count_for(
 /// Makes the counts the committed ones, and writes them as a table beside the file.
 fn accept(counted: &Instructions, file: &Path) -> Result<Exit> {
     counted.write(file)?;
-    let table = file.with_extension("md");
-    fs::write(&table, counted.page()).with_context(|| format!("cannot write {}", table.display()))?;
+    let table = table_of(file);
+    measure::write_whole(&table, counted.page().as_bytes())
+        .with_context(|| format!("cannot write {}", table.display()))?;
     let _ = writeln!(io::stderr(), "accepted: {}", file.display());
     Ok(Exit::Success)
+}
+
+/// Where counts stand as a table beside their file.
+fn table_of(file: &Path) -> PathBuf {
+    file.with_extension("md")
 }
 
 /// Compares with the committed counts.

@@ -1,7 +1,7 @@
 //! `derived.json`: what follows from a result, for other programs. `compare report` makes it anew
 //! from the result alone.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context, Result};
 use measure::Tool;
@@ -124,7 +124,8 @@ impl Derived {
         let mut text = serde_json::to_string_pretty(self).context("figures do not serialize")?;
         text.push('\n');
         let file = folder.join(DERIVED_FILE);
-        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+        measure::write_whole(&file, text.as_bytes())
+            .with_context(|| format!("cannot write {}", file.display()))
     }
 }
 

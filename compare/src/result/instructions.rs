@@ -1,11 +1,13 @@
 //! `instructions.json`: what `compare instructions` counted.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use measure::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::unfinished::write_json;
 
 /// The name of the file in the folder of a result.
 pub const INSTRUCTIONS_FILE: &str = "instructions.json";
@@ -72,9 +74,7 @@ impl Instructions {
     /// # Errors
     /// When it cannot be written.
     pub fn write(&self, file: &Path) -> Result<()> {
-        let mut text = serde_json::to_string_pretty(self).context("counts do not serialize")?;
-        text.push('\n');
-        fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+        write_json(file, self)
     }
 
     /// The row of that name.

@@ -1,13 +1,13 @@
 //! The result of the instrument's own tests.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use measure::{Environment, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::git::Git;
+use super::{git::Git, unfinished::write_json};
 
 /// The names of all tests, in the order they run. The short form has all but the last two.
 pub const SELFTESTS: [&str; 14] = [
@@ -147,8 +147,6 @@ impl SelfTest {
     /// # Errors
     /// When the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let mut text = serde_json::to_string_pretty(self).context("a self-test does not serialize")?;
-        text.push('\n');
-        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        write_json(path, self)
     }
 }

@@ -1,9 +1,8 @@
 //! Blocks on disk as they come: what is left of a run that never wrote its result.
 
 use std::{
-    fs::{self, File, Permissions},
-    io::{ErrorKind, Write},
-    os::unix::fs::PermissionsExt,
+    fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
@@ -113,16 +112,5 @@ pub(super) fn read(folder: &Path) -> Result<Option<ResultFile>> {
 pub(super) fn write_json(file: &Path, value: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_string_pretty(value).context("a result does not serialize")?;
     text.push('\n');
-    write_whole(file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))
-}
-
-fn write_whole(file: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let readable = Permissions::from_mode(0o666); // less the umask
-    let mut written = tempfile::Builder::new().permissions(readable).tempfile_in(folder)?;
-    written.write_all(bytes)?;
-    written.as_file().sync_all()?;
-    written.persist(file)?;
-    File::open(folder)?.sync_all()?;
-    Ok(())
+    measure::write_whole(file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))
 }

@@ -24,7 +24,7 @@ use measure::{Environment, SCHEMA_VERSION, Tool, utc};
 
 use crate::{
     git,
-    result::{Oracle, SelfTest, TRIALS},
+    result::{SelfTest, TRIALS},
 };
 use bench::Bench;
 use finding::Finding;
@@ -57,14 +57,13 @@ pub fn names() -> Vec<&'static str> {
     TESTS.iter().map(|(name, _)| *name).chain(TRIALS).collect()
 }
 
-/// Runs the tests and passes each result to `tell`. `program` is this program's own file, which
-/// also plays relay and clients.
+/// Runs the tests and passes the results so far to `tell` after each. `program` is this program's
+/// own file, which also plays relay and clients.
 ///
 /// # Errors
 /// When a process cannot be started or leaves no record; when a test was asked for by name that
 /// this host cannot run.
-pub fn run(program: &Path, options: &Options, mut tell: impl FnMut(&Oracle)) -> Result<SelfTest> {
-    let started_utc = utc::format(SystemTime::now());
+pub fn run(program: &Path, options: &Options, mut tell: impl FnMut(&SelfTest)) -> Result<SelfTest> {
     let folder = tempfile::tempdir().context("cannot make a folder for the records")?;
     let mut bench = Bench::new(program, folder.path(), options)?;
     let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
@@ -76,38 +75,49 @@ pub fn run(program: &Path, options: &Options, mut tell: impl FnMut(&Oracle)) -> 
     if let Some(why) = forbidden.as_ref().filter(|_| !options.only.is_empty()) {
         bail!("{}: {why}", OVER_LINKS.join(", "));
     }
-    let mut oracles = Vec::new();
+    let mut found = begun(options);
     let mut untested: Vec<String> =
         forbidden.iter().map(|why| format!("{}: {why}", OVER_LINKS.join(", "))).collect();
+    found.untested = joined(&untested);
     let possible = |name: &str| forbidden.is_none() || !over_links(name);
     for (name, test) in TESTS.into_iter().filter(|(name, _)| wanted(name) && possible(name)) {
         let began = Instant::now();
-        let found = test(&mut bench).with_context(|| format!("test {name}"))?;
-        if let Some(why) = found.untested {
+        let finding = test(&mut bench).with_context(|| format!("test {name}"))?;
+        if let Some(why) = finding.untested {
             untested.push(format!("{name}: {why}"));
+            found.untested = joined(&untested);
             continue;
         }
-        oracles.push(found.named(name, began));
-        oracles.last().into_iter().for_each(&mut tell);
+        found.oracles.push(finding.named(name, began));
+        tell(&found);
     }
     if !options.quick && TRIALS.into_iter().any(wanted) {
         let began = Instant::now();
         let findings = bench.trials().context("trials")?;
-        for (name, found) in TRIALS.into_iter().zip(findings).filter(|(name, _)| wanted(name)) {
-            oracles.push(found.named(name, began));
-            oracles.last().into_iter().for_each(&mut tell);
+        for (name, finding) in TRIALS.into_iter().zip(findings).filter(|(name, _)| wanted(name)) {
+            found.oracles.push(finding.named(name, began));
+            tell(&found);
         }
     }
-    Ok(SelfTest {
+    Ok(found)
+}
+
+/// A result before its first test.
+fn begun(options: &Options) -> SelfTest {
+    SelfTest {
         schema_version: SCHEMA_VERSION.to_owned(),
         tool: Tool { name: "compare".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
         git: git::current(),
         host: Environment::collect(),
-        started_utc,
+        started_utc: utc::format(SystemTime::now()),
         quick: options.quick,
-        oracles,
-        untested: (!untested.is_empty()).then(|| untested.join("; ")),
-    })
+        oracles: Vec::new(),
+        untested: None,
+    }
+}
+
+fn joined(untested: &[String]) -> Option<String> {
+    (!untested.is_empty()).then(|| untested.join("; "))
 }
 
 #[cfg(test)]

@@ -1,0 +1,87 @@
+//! Files that a run writes when it ends: tried before it begins, and never in the way of what it
+//! prints.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use measure::RunRecord;
+use tempfile::TempDir;
+
+/// An address where nobody listens: what is not refused before anything runs fails on it.
+const NOBODY: &str = "ws://127.0.0.1:1";
+
+fn run(args: &[&str], files: &[(&str, &Path)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_client-sim"));
+    command.args(["--scenario", "note-stream", "--seconds", "0.3", "--rate", "50"]).args(args);
+    for (flag, file) in files {
+        command.arg(flag).arg(file);
+    }
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_refused_before_anything_runs() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "kept").unwrap();
+    let serve = ["--serve", "127.0.0.1:0", "--seed", "1"];
+    for (path, why) in [
+        (folder.path().to_owned(), "it is a folder; name a file in it"),
+        (folder.path().join("missing/file"), "there is no folder"),
+        (file.join("file"), "is no folder"),
+    ] {
+        for (args, flag) in
+            [(&["--url", NOBODY][..], "--record"), (&["--url", NOBODY], "--ledger"), (&serve, "--record")]
+        {
+            let output = run(args, &[(flag, &path)]);
+            let said = said(&output);
+            assert_eq!(output.status.code(), Some(2), "{flag}: {said}");
+            assert!(said.contains(&format!("{flag}: {}", path.display())) && said.contains(why), "{said}");
+        }
+    }
+    let output = run(&["--url", NOBODY], &[("--record", &file), ("--ledger", &file)]);
+    assert!(output.status.code() == Some(2) && said(&output).contains("the same file"), "{}", said(&output));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_run_that_measures_nothing_leaves_files_as_they_were() {
+    let folder = TempDir::new().unwrap();
+    let old = |name: &str| folder.path().join(name);
+    fs::write(old("record.json"), "an older record").unwrap();
+    fs::write(old("ledger.jsonl"), "an older ledger").unwrap();
+    for (record, ledger) in [("record.json", "ledger.jsonl"), ("new.json", "new.jsonl")] {
+        let output = run(&["--url", NOBODY], &[("--record", &old(record)), ("--ledger", &old(ledger))]);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    }
+    assert_eq!(fs::read_to_string(old("record.json")).unwrap(), "an older record");
+    assert_eq!(fs::read_to_string(old("ledger.jsonl")).unwrap(), "an older ledger");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_full_disk_takes_neither_the_summary_nor_the_other_file() {
+    let folder = TempDir::new().unwrap();
+    let (record, ledger) = (folder.path().join("record.json"), folder.path().join("ledger.jsonl"));
+    let full = Path::new("/dev/full");
+    let lossy = ["--relay-fault", "lose=20%"];
+    let output = run(&lossy, &[("--record", full), ("--ledger", &ledger)]);
+    let summary = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(summary.contains("p99") && said(&output).contains("cannot write /dev/full"), "{summary}");
+    assert!(fs::read_to_string(&ledger).unwrap().lines().count() > 0);
+    let output = run(&lossy, &[("--record", &record), ("--ledger", full)]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("cannot write --ledger /dev/full"), "{}", said(&output));
+    assert!(RunRecord::read(&record).unwrap().counts.balanced().is_err());
+}

@@ -1,0 +1,242 @@
+//! Files that a program writes when it ends, tried before it begins.
+
+use std::{
+    fs::{self, File, Metadata, OpenOptions, Permissions},
+    io::{self, ErrorKind, Write},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{MetadataExt, PermissionsExt, fchown},
+    },
+    path::{Path, PathBuf},
+};
+
+/// What a folder on a full disk does not take.
+const TRIAL_BYTES: [u8; 4096] = [0; 4096];
+
+/// The most links behind each other, as in Linux (path_resolution(7)).
+const MAX_LINKS: usize = 40;
+
+/// Why nothing could be written to a path, with the way out.
+#[derive(Debug, thiserror::Error)]
+#[error("{} cannot be written: {why}", .path.display())]
+pub struct Unwritable {
+    path: PathBuf,
+    why: String,
+}
+
+/// Tries whether a file could be written. Leaves one that is there as it is, and none where none
+/// was.
+///
+/// # Errors
+/// [`Unwritable`].
+pub fn try_file(path: &Path) -> Result<(), Unwritable> {
+    let unwritable = |why: String| Unwritable { path: path.to_owned(), why };
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.is_empty() || bytes.ends_with(b"/") {
+        return Err(unwritable("a file needs a name; give it one".to_owned()));
+    }
+    let target = behind_links(path);
+    let in_folder = try_in(folder_of(&target));
+    match fs::metadata(&target) {
+        Ok(found) if found.is_dir() => Err(unwritable("it is a folder; name a file in it".to_owned())),
+        // At the other end of a pipe or a terminal somebody would notice.
+        Ok(found) if !found.is_file() => Ok(()),
+        Ok(_) => match (OpenOptions::new().write(true).open(&target), in_folder) {
+            (Err(error), _) => Err(unwritable(said(&error))),
+            (Ok(_), Err(full)) if is_full(&full) => Err(unwritable(no_place(&target, &full))),
+            (Ok(_), _) => Ok(()),
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            in_folder.map_err(|error| unwritable(no_place(&target, &error)))
+        }
+        Err(error) => Err(unwritable(match error.kind() {
+            ErrorKind::NotADirectory => no_place(&target, &error),
+            _ => said(&error),
+        })),
+    }
+}
+
+/// Tries whether a folder could be made, or written into where it is there. Leaves nothing behind.
+///
+/// # Errors
+/// [`Unwritable`].
+pub fn try_folder(path: &Path) -> Result<(), Unwritable> {
+    let is_there = |folder: &&Path| !folder.as_os_str().is_empty() && folder.exists();
+    let folder = path.ancestors().find(is_there).unwrap_or(Path::new("."));
+    let why = |error: io::Error| no_place(&folder.join("a file"), &error);
+    try_in(folder).map_err(|error| Unwritable { path: path.to_owned(), why: why(error) })
+}
+
+/// Writes a file that is whole and on the disk, or stays as it was; only what cannot be replaced,
+/// such as a device or a file with several names, is written in place.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let target = behind_links(path);
+    let there = fs::metadata(&target).ok();
+    let in_place = match &there {
+        None => false,
+        Some(found) => !found.is_file() || found.nlink() > 1,
+    };
+    if !in_place {
+        match replace(&target, there.as_ref(), bytes) {
+            // A file may be open to writing where its folder is not, or be a mount by itself.
+            Err(error) if there.is_some() && is_of_the_folder(&error) => {}
+            written => return written,
+        }
+    }
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&target)?;
+    file.write_all(bytes)?;
+    if file.metadata()?.is_file() { file.sync_all() } else { Ok(()) }
+}
+
+fn replace(target: &Path, there: Option<&Metadata>, bytes: &[u8]) -> io::Result<()> {
+    if there.is_some() {
+        // A file that must not be written must not be replaced.
+        OpenOptions::new().write(true).open(target)?;
+    }
+    let folder = folder_of(target);
+    let readable = Permissions::from_mode(0o666); // less the umask
+    let mut part = tempfile::Builder::new().permissions(readable).tempfile_in(folder)?;
+    if let Some(there) = there {
+        let made = part.as_file().metadata()?;
+        if (made.uid(), made.gid()) != (there.uid(), there.gid()) {
+            fchown(part.as_file(), Some(there.uid()), Some(there.gid()))?;
+        }
+        part.as_file().set_permissions(there.permissions())?;
+    }
+    part.write_all(bytes)?;
+    part.as_file().sync_all()?;
+    part.persist(target)?;
+    // The file is there; not every system syncs a folder.
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    Ok(())
+}
+
+/// Where a file is written by this name: links are followed, also one that leads to none yet.
+fn behind_links(path: &Path) -> PathBuf {
+    let mut target = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Ok(next) = fs::read_link(&target) else { break };
+        target = folder_of(&target).join(next);
+    }
+    target
+}
+
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn try_in(folder: &Path) -> io::Result<()> {
+    tempfile::tempfile_in(folder)?.write_all(&TRIAL_BYTES)
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
+fn is_of_the_folder(error: &io::Error) -> bool {
+    use ErrorKind::{CrossesDevices, PermissionDenied, ReadOnlyFilesystem, ResourceBusy};
+    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | ResourceBusy | CrossesDevices)
+}
+
+/// Why there is no place for a file in its folder.
+fn no_place(file: &Path, error: &io::Error) -> String {
+    let folder = folder_of(file).display();
+    match error.kind() {
+        ErrorKind::NotFound => {
+            format!("there is no folder {folder}; make it (mkdir -p), or name another place")
+        }
+        ErrorKind::NotADirectory => format!("{folder} is no folder; name another place"),
+        _ if is_full(error) => format!("the disk of {folder} is full; make room, or name another place"),
+        _ => format!("{} in {folder}; name another place, or allow it", error.kind()),
+    }
+}
+
+fn said(error: &io::Error) -> String {
+    format!("{}; name another file, or allow it", error.kind())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_could_be_written_is_tried_and_left_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (new, old) = (folder.path().join("new"), folder.path().join("old"));
+        let (dangling, deep) = (folder.path().join("dangling"), folder.path().join("a/b/c"));
+        fs::write(&old, "kept").unwrap();
+        symlink("behind", &dangling).unwrap();
+        for file in [&new, &old, &dangling, Path::new("/dev/null")] {
+            try_file(file).unwrap();
+        }
+        try_folder(&deep).unwrap();
+        try_folder(Path::new("results of no run")).unwrap();
+        assert_eq!(names(folder.path()), ["dangling", "old"]);
+        assert_eq!(fs::read_to_string(&old).unwrap(), "kept");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_named_with_the_way_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "kept").unwrap();
+        symlink("missing/behind", folder.path().join("astray")).unwrap();
+        let within = |name: &str| folder.path().join(name);
+        for (path, why) in [
+            (folder.path().to_owned(), "it is a folder; name a file in it"),
+            (within("missing/record.json"), "missing; make it (mkdir -p)"),
+            (within("astray"), "missing; make it (mkdir -p)"),
+            (within("file/record.json"), "file is no folder"),
+            (within("record/"), "a file needs a name"),
+            (PathBuf::new(), "a file needs a name"),
+            (within(&"x".repeat(300)), "name another file"),
+            (PathBuf::from("/proc/record.json"), "name another place"),
+        ] {
+            let said = try_file(&path).unwrap_err().to_string();
+            assert!(said.starts_with(&path.display().to_string()) && said.contains(why), "{said}");
+        }
+        let said = try_folder(&within("file/results")).unwrap_err().to_string();
+        assert!(said.contains("file is no folder"), "{said}");
+        assert_eq!(names(folder.path()), ["astray", "file"]);
+    }
+
+    #[test]
+    fn a_file_is_replaced_with_its_mode_and_behind_its_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        let (twin, dangling) = (folder.path().join("twin"), folder.path().join("dangling"));
+        fs::write(&file, "old").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        symlink("file", &link).unwrap();
+        symlink("made", &dangling).unwrap();
+        write_whole(&link, b"new").unwrap();
+        assert_eq!(
+            (fs::read_to_string(&file).unwrap().as_str(), fs::read_link(&link).is_ok()),
+            ("new", true)
+        );
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o640);
+        fs::hard_link(&file, &twin).unwrap();
+        write_whole(&file, b"both").unwrap();
+        assert_eq!(fs::read_to_string(&twin).unwrap(), "both");
+        write_whole(&dangling, b"made").unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join("made")).unwrap(), "made");
+        write_whole(Path::new("/dev/null"), b"nothing").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+        assert!(write_whole(folder.path(), b"a folder").is_err());
+        assert_eq!(names(folder.path()), ["dangling", "file", "link", "made", "twin"], "no part is left");
+    }
+}
