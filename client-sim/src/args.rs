@@ -51,10 +51,10 @@ pub struct Args {
     #[arg(long, requires = "url", value_name = "FILE")]
     pub doctor: Option<PathBuf>,
 
-    /// Process id of the relay behind --url, when it runs on this machine: its CPU time is then
-    /// reported.
-    #[arg(long, requires = "url", value_name = "PID")]
-    pub relay_pid: Option<u32>,
+    /// Process ids of the relay behind --url, separated by commas, when it runs on this machine:
+    /// their CPU time is then reported, with that of all that they start.
+    #[arg(long, requires = "url", value_name = "PIDS", value_delimiter = ',')]
+    pub relay_pid: Vec<u32>,
 
     /// Wire format.
     #[arg(long, default_value_t = Format::JSON)]
@@ -409,7 +409,7 @@ Examples:
   client-sim --scenario home-feed-cold-start --link slow-4g
   client-sim explain mixed-day
   client-sim explain reconnect-storm --agents 32
-  client-sim --scenario note-stream --url ws://127.0.0.1:7777 --relay-pid $(pidof strfry)
+  client-sim --scenario note-stream --url ws://127.0.0.1:7777 --relay-pid $(pgrep -d, strfry)
   client-sim --scenario note-stream --json | jq .counts
 
 The summary goes to standard output, everything else to standard error.

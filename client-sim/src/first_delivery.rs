@@ -4,12 +4,12 @@
 
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Instant};
 
-use anyhow::Context;
-use measure::{CpuClock, FirstDeliveryRecord};
+use measure::{FirstDeliveryRecord, ProcessesCpu};
 
 use crate::{
     dial::{Dialer, Target},
     driver::Driver,
+    meters::relay_clock,
     prepare::Progress,
     recorder::Recorder,
     shared::Shared,
@@ -29,21 +29,21 @@ pub(crate) async fn warm(
     target: &Target,
     workload: &Workload,
     speaks: Speaks,
-    relay_pid: Option<u32>,
+    relay_pids: &[u32],
 ) -> anyhow::Result<Option<FirstDeliveryRecord>> {
     let asked = workload.asked();
     if asked.is_empty() {
         return Ok(None);
     }
-    let clock = relay_pid.map(CpuClock::of_process).transpose();
-    let clock = clock.context("cannot read the CPU clock of the relay's process")?;
+    let mut clock = relay_clock(relay_pids)?;
     let passes = workload.passes(&asked, 1 + WARM_PASSES, speaks)?;
     let shared = Arc::new(Shared::new(passes));
     let dialer = Arc::new(Dialer::new(target.clone(), 1));
     let recorder = Rc::new(RefCell::new(Recorder::default()));
     let mut driver = Driver::open(Arc::clone(&shared), recorder, dialer, 0).await?;
     driver.start(Instant::now());
-    let read = || clock.as_ref().and_then(|clock| clock.read().ok()).map(|cpu| cpu.total_ns);
+    let mut read = || clock.as_mut().and_then(|clock| clock.read().ok());
+    let spent = |(before, after): (ProcessesCpu, ProcessesCpu)| after.since(&before).cpu.total_ns;
     let doing = "while the relay sent each event once before the start";
     let mut progress = Progress::new(&shared, doing);
     let mut passes_ns = Vec::new();
@@ -53,7 +53,7 @@ pub(crate) async fn warm(
         while shared.outstanding() > i64::from(WARM_PASSES - pass) {
             progress.turn(&mut driver).await?;
         }
-        passes_ns.extend(before.zip(read()).map(|(before, after)| after.saturating_sub(before)));
+        passes_ns.extend(before.zip(read()).map(spent));
     }
     let counts = driver.finish().await.report.counts;
     let all_came = counts.deliveries == asked.len() as u64 * u64::from(1 + WARM_PASSES);

@@ -45,6 +45,7 @@ mod prepare;
 mod progress;
 mod record;
 pub mod recorder;
+mod relay_pids;
 mod run;
 pub mod scenario;
 mod schedule;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use measure::MemoryRecord;
+use measure::{MemoryRecord, Processes};
 
 /// A process's resident memory, in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +24,17 @@ fn parse(status: &str) -> Option<Resident> {
     Some(Resident { now_bytes: kib("VmRSS:")? * 1024, peak_bytes: kib("VmHWM:")? * 1024 })
 }
 
+/// The same of several processes with all that they started, of which shared pages count in each;
+/// `None` when one that was named is gone, or for none. Their peaks may not have come together.
+pub(crate) fn resident_of(pids: &[u32]) -> Option<Resident> {
+    let all = (!pids.is_empty()).then(|| Processes::of(pids).ok())??.pids();
+    let sum = |sum: Resident, one: Resident| Resident {
+        now_bytes: sum.now_bytes + one.now_bytes,
+        peak_bytes: sum.peak_bytes + one.peak_bytes,
+    };
+    all.into_iter().filter_map(resident).reduce(sum)
+}
+
 /// Resident memory of both processes before their connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Before {
@@ -32,14 +43,14 @@ pub(crate) struct Before {
 }
 
 /// Reads both processes before any of the run's connections exists.
-pub(crate) fn before(relay_pid: Option<u32>) -> Option<Before> {
-    let relay_bytes = relay_pid.and_then(resident).map(|resident| resident.now_bytes);
+pub(crate) fn before(relay_pids: &[u32]) -> Option<Before> {
+    let relay_bytes = resident_of(relay_pids).map(|resident| resident.now_bytes);
     Some(Before { client_bytes: resident(std::process::id())?.now_bytes, relay_bytes })
 }
 
 /// Reads both processes again when `connections` are open.
-pub(crate) fn after(before: Before, relay_pid: Option<u32>, connections: usize) -> Option<MemoryRecord> {
-    let relay = relay_pid.and_then(resident);
+pub(crate) fn after(before: Before, relay_pids: &[u32], connections: usize) -> Option<MemoryRecord> {
+    let relay = resident_of(relay_pids);
     Some(MemoryRecord {
         connections: connections as u64,
         client_before_bytes: before.client_bytes,

@@ -3,7 +3,7 @@
 use std::io;
 
 use anyhow::Context;
-use measure::{Allocations, AllocationsRecord, CpuClock, CpuTime};
+use measure::{Allocations, AllocationsRecord, CpuClock, CpuTime, Processes, ProcessesCpu, ProcessesSpent};
 
 use crate::own_relay::OwnRelay;
 
@@ -11,7 +11,7 @@ use crate::own_relay::OwnRelay;
 #[derive(Debug)]
 pub(crate) struct Cost {
     pub(crate) client_cpu: CpuTime,
-    pub(crate) relay_cpu: Option<CpuTime>,
+    pub(crate) relay: Option<ProcessesSpent>,
     pub(crate) client_wait_ns: Option<u64>,
     pub(crate) allocations: Option<AllocationsRecord>,
     pub(crate) links: Option<link::Report>,
@@ -21,7 +21,7 @@ pub(crate) struct Cost {
 #[derive(Debug)]
 pub(crate) struct Clocks {
     client: CpuClock,
-    relay: Option<CpuClock>,
+    relay: Option<Processes>,
 }
 
 /// The readings at the start of a run.
@@ -29,7 +29,7 @@ pub(crate) struct Clocks {
 pub(crate) struct Meters {
     clocks: Clocks,
     client: io::Result<CpuTime>,
-    relay: Option<io::Result<CpuTime>>,
+    relay: Option<io::Result<ProcessesCpu>>,
     wait_ns: Option<u64>,
     allocated: Option<AllocationsRecord>,
 }
@@ -39,24 +39,23 @@ impl Clocks {
     ///
     /// # Errors
     /// When the relay's process has no clock that this one may read.
-    pub(crate) fn of(relay_pid: Option<u32>) -> anyhow::Result<Clocks> {
-        let relay = relay_pid.map(CpuClock::of_process).transpose();
-        let relay = relay.context("cannot read the CPU clock of the relay's process")?;
-        Ok(Clocks { client: CpuClock::this_process(), relay })
+    pub(crate) fn of(relay_pids: &[u32]) -> anyhow::Result<Clocks> {
+        Ok(Clocks { client: CpuClock::this_process(), relay: relay_clock(relay_pids)? })
     }
 
     /// Reads everything once; allocations first, so that asking the relay for them is not measured.
     ///
     /// # Errors
     /// When the emulator of links has ended.
-    pub(crate) fn start(self, own_relay: &mut Option<&mut OwnRelay>) -> anyhow::Result<Meters> {
+    pub(crate) fn start(mut self, own_relay: &mut Option<&mut OwnRelay>) -> anyhow::Result<Meters> {
         let allocated = allocations(own_relay);
         if let Some(links) = own_relay.as_mut().and_then(|relay| relay.links.as_mut()) {
             links.emulation.begin()?;
         }
         Ok(Meters {
+            // First, because it looks at all processes.
+            relay: self.relay.as_mut().map(Processes::read),
             client: self.client.read(),
-            relay: self.relay.as_ref().map(CpuClock::read),
             wait_ns: measure::runnable_wait_ns().ok(),
             allocated,
             clocks: self,
@@ -72,19 +71,16 @@ impl Meters {
     /// When the clock of this process cannot be read, or the emulator of links has ended. The CPU
     /// time of a relay that is gone is unknown, not zero.
     pub(crate) fn stop(self, own_relay: &mut Option<&mut OwnRelay>) -> anyhow::Result<Cost> {
-        let relay_cpu = self
-            .clocks
-            .relay
-            .zip(self.relay)
-            .and_then(|(clock, before)| Some(clock.read().ok()?.since(before.ok()?)));
         let client_cpu = self.clocks.client.read()?.since(self.client?);
-        let allocations = self.allocated.zip(allocations(own_relay));
         let wait_ns = measure::runnable_wait_ns().ok().zip(self.wait_ns);
+        let relay = self.clocks.relay.zip(self.relay);
+        let relay = relay.and_then(|(mut clock, before)| Some(clock.read().ok()?.since(&before.ok()?)));
+        let allocations = self.allocated.zip(allocations(own_relay));
         let links = own_relay.as_mut().and_then(|relay| relay.links.as_mut());
         Ok(Cost {
             links: links.map(|links| links.emulation.report()).transpose()?,
             client_cpu,
-            relay_cpu,
+            relay,
             client_wait_ns: wait_ns.map(|(after, before)| after.saturating_sub(before)),
             allocations: allocations.map(|(before, after)| AllocationsRecord {
                 client: after.client.since(before.client),
@@ -92,6 +88,15 @@ impl Meters {
             }),
         })
     }
+}
+
+/// The processes of a relay, where some are known.
+///
+/// # Errors
+/// When one of them has no clock that this process may read.
+pub(crate) fn relay_clock(pids: &[u32]) -> anyhow::Result<Option<Processes>> {
+    let processes = (!pids.is_empty()).then(|| Processes::of(pids)).transpose();
+    processes.context("cannot read the CPU clock of the relay")
 }
 
 /// Allocations of both processes so far, in builds that count them.

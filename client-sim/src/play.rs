@@ -90,7 +90,7 @@ async fn prepare(
     // A floor relay encodes nothing, and answers the requests of its script alone.
     let first_delivery = match () {
         () if args.floor => None,
-        () if stores => warm(target, workload, options.relay_pid).await?,
+        () if stores => warm(target, workload, &options.relay_pids).await?,
         () => {
             prepare::wait_for_stored(target, workload).await?;
             None
@@ -104,12 +104,12 @@ async fn prepare(
 async fn warm(
     target: &Target,
     workload: &Workload,
-    relay_pid: Option<u32>,
+    relay_pids: &[u32],
 ) -> anyhow::Result<Option<FirstDeliveryRecord>> {
-    let first = first_delivery::warm(target, workload, Speaks::default(), relay_pid).await?;
+    let first = first_delivery::warm(target, workload, Speaks::default(), relay_pids).await?;
     let own = |speaks: &Speaks| *speaks != Speaks::default();
     for speaks in workload.spoken().into_iter().filter(own) {
-        first_delivery::warm(target, workload, speaks, relay_pid).await?;
+        first_delivery::warm(target, workload, speaks, relay_pids).await?;
     }
     Ok(first)
 }

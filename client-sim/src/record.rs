@@ -18,6 +18,7 @@ use crate::{
     client::Report,
     ledger, links,
     recorder::Timing,
+    relay_pids::Proof,
     schedule::nanos,
     share::Player,
     shared::Shared,
@@ -38,6 +39,8 @@ pub(crate) struct Facts<'a> {
     pub prepared: &'a Prepared,
     /// The relay's process.
     pub relay: Option<RelayProcess>,
+    /// Whether that is the relay.
+    pub proof: Proof,
     /// The relay's own totals, of a relay of our own that ended well.
     pub relay_totals: Option<Totals>,
     /// Wall clock at the start.
@@ -86,6 +89,13 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
             "allocations were counted, which slows both ends: latencies and CPU times are no evidence";
         validity.add(ValidityClass::Suspect, reason.to_owned());
     }
+    if let Some(doubt) = facts.proof.unproven.as_ref().filter(|_| facts.proof.is_doubtful) {
+        validity.add_timing(ValidityClass::Suspect, doubt.clone());
+    }
+    if outcome.relay.is_some_and(|relay| relay.is_incomplete) {
+        let reason = "the relay's CPU time lacks that of processes which ended, and which nobody waited for";
+        validity.add_timing(ValidityClass::Suspect, reason.to_owned());
+    }
     let link = link_record(&outcome, facts);
     if let Some(link) = &link {
         link.judge(&mut validity);
@@ -108,7 +118,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
             token: facts.prepared.agreement.token.clone(),
             extensions: facts.prepared.agreement.extensions.clone(),
         },
-        relay: relay(facts),
+        relay: relay(&outcome, facts),
         connections: shared.connections() as u64,
         elapsed_ns,
         active_ns: active_spans.iter().map(|(from, to)| to - from).sum(),
@@ -120,7 +130,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
             handshake_to_client_bytes: traffic.handshake_received_bytes,
         },
         client_cpu: outcome.client_cpu,
-        relay_cpu: outcome.relay_cpu,
+        relay_cpu: outcome.relay.map(|relay| relay.cpu),
         populations,
         validity,
         link,
@@ -168,7 +178,7 @@ pub fn corpus_record(corpus: &Corpus) -> CorpusRecord {
 }
 
 /// The relay's process, with the number of faults that it planted (`relay-sim --fault`).
-fn relay(facts: &Facts<'_>) -> Option<RelayProcess> {
+fn relay(outcome: &Outcome, facts: &Facts<'_>) -> Option<RelayProcess> {
     let relay = facts.relay.clone()?;
     let misbehaves = !relay.faults.is_empty();
     let totals = facts.relay_totals.zip(facts.prepared.totals).filter(|_| misbehaves);
@@ -179,7 +189,8 @@ fn relay(facts: &Facts<'_>) -> Option<RelayProcess> {
         invented: after.planted_invented - before.planted_invented,
         misrouted: after.planted_misrouted - before.planted_misrouted,
     });
-    Some(RelayProcess { planted, ..relay })
+    let (processes, unproven) = (outcome.relay.map(|relay| relay.processes), facts.proof.unproven.clone());
+    Some(RelayProcess { planted, processes, unproven, ..relay })
 }
 
 /// Deliveries in the measured time by where the relay had their bytes from.
@@ -322,6 +333,7 @@ fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Fa
         generator_cpu_ns: outcome.client_cpu.total_ns,
         generator_wait_ns: outcome.client_wait_ns,
         generator_cores: usable_cores(facts).clients,
+        relay_cpu_ns: outcome.relay.map(|relay| relay.cpu.total_ns),
         // A run ends when everything is answered; the pause after its last burst belongs to the
         // load like those before.
         elapsed_ns: u64::try_from(outcome.wall.max(facts.window).as_nanos()).unwrap_or(u64::MAX),

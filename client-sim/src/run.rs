@@ -26,6 +26,7 @@ use crate::{
     plan_facts::{PlanFacts, connections_made},
     play::{Played, play},
     record::{self, Facts},
+    relay_pids,
     scenario::Scenario,
     share::{Orders, Player},
     summary,
@@ -42,6 +43,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         link::enter()?;
     }
     let (mut scenario, corpus, seed) = inputs(args).map_err(UsageError)?;
+    let proof = relay_pids::of(args).map_err(UsageError)?;
     let mut workload = plan_within_rules(args, &mut scenario, &corpus, seed)?;
     workload.tolerates_seam = args.url.is_some() && !args.strict_seam;
     let compression = compression(args).map_err(UsageError)?;
@@ -84,7 +86,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         corpus: &corpus,
         seed,
         prepared: &prepared,
-        relay: relay_process(args, options.relay_pid, own_relay.as_ref()),
+        relay: relay_process(args, &options.relay_pids, own_relay.as_ref()),
+        proof,
         relay_totals: None,
         started_utc,
         window: Duration::from_secs_f64(scenario.seconds),
@@ -167,7 +170,7 @@ fn options(args: &Args, own_relay: Option<&OwnRelay>) -> swarm::Options {
     swarm::Options {
         workers: usize::from(args.workers),
         drain: Duration::from_secs(args.drain_seconds),
-        relay_pid: args.relay_pid.or(own_relay.map(|relay| relay.pid)),
+        relay_pids: own_relay.map_or_else(|| args.relay_pid.clone(), |relay| vec![relay.pid]),
         client_verify: args.client_verify,
         quiet: args.quiet,
         progress_json: args.progress_json,
@@ -230,18 +233,18 @@ impl Said {
 }
 
 /// The relay's process as the record describes it, where its process id is known.
-pub(crate) fn relay_process(
-    args: &Args,
-    pid: Option<u32>,
-    own_relay: Option<&OwnRelay>,
-) -> Option<RelayProcess> {
+pub(crate) fn relay_process(args: &Args, pids: &[u32], own_relay: Option<&OwnRelay>) -> Option<RelayProcess> {
     let software = match own_relay {
         Some(_) if args.floor => "relay-sim --floor",
         Some(_) => "relay-sim",
         None => "unknown",
     };
+    let (pid, more_pids) = pids.split_first()?;
     Some(RelayProcess {
-        pid: Some(pid?),
+        pid: Some(*pid),
+        more_pids: more_pids.to_vec(),
+        processes: None,
+        unproven: None,
         software: software.to_owned(),
         version: if own_relay.is_some() { env!("CARGO_PKG_VERSION") } else { "unknown" }.to_owned(),
         own: own_relay.is_some(),

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::bail;
 use codecs::VerifyLevel;
-use measure::{AllocationsRecord, CpuTime, MemoryRecord};
+use measure::{AllocationsRecord, CpuTime, MemoryRecord, ProcessesSpent};
 use tokio::sync::watch;
 use wire::Interrupt;
 
@@ -42,8 +42,8 @@ pub struct Options {
     pub workers: usize,
     /// How long the relay may be silent after the last thing was due before the run ends.
     pub drain: Duration,
-    /// The process id of the relay, when it runs on this machine.
-    pub relay_pid: Option<u32>,
+    /// The process ids of the relay, when it runs on this machine.
+    pub relay_pids: Vec<u32>,
     /// What clients check of each event that they receive.
     pub client_verify: VerifyLevel,
     /// Whether to suppress progress on standard error.
@@ -65,8 +65,8 @@ pub struct Outcome {
     pub clients: Vec<(usize, ClientOutcome)>,
     /// CPU time of this process from start to end.
     pub client_cpu: CpuTime,
-    /// CPU time of the relay from start to end.
-    pub relay_cpu: Option<CpuTime>,
+    /// What the relay spent from start to end.
+    pub relay: Option<ProcessesSpent>,
     /// Allocations of both processes from start to end, in builds with `count-allocations`.
     pub allocations: Option<AllocationsRecord>,
     /// How long threads of this process were runnable without running, from start to end, where the
@@ -93,7 +93,7 @@ pub async fn run(
     options: &Options,
     mut own_relay: Option<&mut OwnRelay>,
 ) -> anyhow::Result<Outcome> {
-    let memory_before = memory::before(options.relay_pid);
+    let memory_before = memory::before(&options.relay_pids);
     let (start, stop) = (watch::channel(false), watch::channel(false));
     let mut workers: Vec<Worker> = (0..options.workers)
         .map(|index| worker::spawn(index, options.workers, (&shared, dialer), &start.1, &stop.1))
@@ -101,7 +101,7 @@ pub async fn run(
     let ready = all_ready(&mut workers, &shared);
     let connects = |(id, role): (usize, &Role)| shared.carries(id) && role.connects_before();
     let connected = shared.workload.roles.iter().enumerate().filter(|one| connects(*one)).count();
-    let memory = || memory_before.and_then(|before| memory::after(before, options.relay_pid, connected));
+    let memory = || memory_before.and_then(|before| memory::after(before, &options.relay_pids, connected));
     let (all_ready, memory, begin) = match &options.player {
         None => (ready.await, memory(), None),
         Some(player) => tokio::select! {
@@ -118,7 +118,7 @@ pub async fn run(
             },
         },
     };
-    let clocks = Clocks::of(options.relay_pid)?;
+    let clocks = Clocks::of(&options.relay_pids)?;
     shared.set_start(begin.unwrap_or_else(Instant::now));
     let meters = clocks.start(&mut own_relay)?;
     let mut incomplete = None;
@@ -128,8 +128,8 @@ pub async fn run(
     }
     // Workers that still wait for the start end.
     drop(start);
-    let cost = meters.stop(&mut own_relay)?;
     let wall = shared.start().elapsed();
+    let cost = meters.stop(&mut own_relay)?;
     // Reads on after the measured span: what comes twice or unasked after the last delivery is
     // counted. A share that is stopped sends nothing more.
     if incomplete.is_none() || options.player.is_none() {
@@ -137,7 +137,7 @@ pub async fn run(
     }
     stop.0.send_replace(true);
     let memory = memory.map(|memory| MemoryRecord {
-        relay_peak_bytes: options.relay_pid.and_then(memory::resident).map(|relay| relay.peak_bytes),
+        relay_peak_bytes: memory::resident_of(&options.relay_pids).map(|relay| relay.peak_bytes),
         ..memory
     });
     let (recorder, clients) = collect(workers).await?;
@@ -146,7 +146,7 @@ pub async fn run(
         recorder,
         clients,
         client_cpu: cost.client_cpu,
-        relay_cpu: cost.relay_cpu,
+        relay: cost.relay,
         allocations: cost.allocations,
         client_wait_ns: cost.client_wait_ns,
         links: cost.links,
@@ -194,7 +194,7 @@ fn never_began(shared: &Shared, reason: String) -> Outcome {
         recorder: Recorder::default(),
         clients: Vec::new(),
         client_cpu: CpuTime::default(),
-        relay_cpu: None,
+        relay: None,
         allocations: None,
         client_wait_ns: None,
         links: None,

@@ -193,10 +193,10 @@ fn seed(relay_stays: bool) -> u64 {
 }
 
 /// What every client is told, ours first.
-fn client_args(ca: Option<&str>, relay_pid: Option<u32>, others: &[String]) -> Vec<String> {
+fn client_args(ca: Option<&str>, relay_pids: &[u32], others: &[String]) -> Vec<String> {
     let ca = ca.into_iter().flat_map(|file| ["--ca".to_owned(), file.to_owned()]);
-    let pid = relay_pid.into_iter().flat_map(|pid| ["--relay-pid".to_owned(), pid.to_string()]);
-    ca.chain(pid).chain(others.iter().cloned()).collect()
+    let pids = relay_pids.iter().flat_map(|pid| ["--relay-pid".to_owned(), pid.to_string()]);
+    ca.chain(pids).chain(others.iter().cloned()).collect()
 }
 
 /// A rate of the matrix.
@@ -326,10 +326,10 @@ pub(crate) struct Run {
     /// Root certificates (PEM) to trust for wss:// instead of the platform's
     #[arg(long, requires = "url", value_name = "FILE")]
     pub(crate) ca: Option<String>,
-    /// Process id of the relay behind --url, when it runs on this machine: its CPU time is then
-    /// reported
-    #[arg(long, requires = "url", value_name = "PID")]
-    pub(crate) relay_pid: Option<u32>,
+    /// Process ids of the relay behind --url, separated by commas, when it runs on this machine:
+    /// their CPU time is then reported, with that of all that they start
+    #[arg(long, requires = "url", value_name = "PIDS", value_delimiter = ',')]
+    pub(crate) relay_pid: Vec<u32>,
     #[command(flatten)]
     pub(crate) over: OverAgents,
     /// How much is measured
@@ -476,7 +476,7 @@ impl Run {
             corpus: self.corpus.clone(),
             url: self.url.clone(),
             foreign: None,
-            client_args: client_args(self.ca.as_deref(), self.relay_pid, &self.client_args),
+            client_args: client_args(self.ca.as_deref(), &self.relay_pid, &self.client_args),
             slo: self.slo.as_ref().map(Slo::to_string),
             planned_rounds: None,
             chosen_rates: Vec::new(),

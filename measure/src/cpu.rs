@@ -12,6 +12,9 @@ use nix::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// PID_MAX_LIMIT of the kernel (proc_sys_kernel(5), `pid_max`).
+const MOST_PROCESSES: i32 = 1 << 22;
+
 /// CPU time in nanoseconds, summed over a process's threads, those that ended included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuTime {
@@ -72,8 +75,11 @@ impl CpuClock {
     /// # Errors
     /// When there is no such process; the text names the id.
     pub fn of_process(pid: u32) -> io::Result<CpuClock> {
-        let raw = i32::try_from(pid)
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, format!("{pid} is not a process id")))?;
+        // Others share the clock with whoever asks: 0, and those of which bits are lost.
+        let raw =
+            i32::try_from(pid).ok().filter(|pid| (1..=MOST_PROCESSES).contains(pid)).ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidInput, format!("{pid} is not a process id"))
+            })?;
         let clock = clock_getcpuclockid(Pid::from_raw(raw)).map_err(|errno| {
             io::Error::other(format!("cannot read the CPU clock of process {pid}: {errno}"))
         })?;
@@ -198,7 +204,9 @@ mod tests {
         assert!(clock.read().unwrap_err().to_string().contains("has the process ended"));
         let error = CpuClock::of_process(child.id()).unwrap_err().to_string();
         assert!(error.contains(&child.id().to_string()), "{error}");
-        assert!(CpuClock::of_process(u32::MAX).is_err());
+        for none in [0, (1 << 22) + 1, i32::MAX as u32, u32::MAX] {
+            assert!(CpuClock::of_process(none).is_err(), "{none}");
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod live;
 pub mod log;
 mod merge;
 mod output;
+mod processes;
 mod record;
 mod relay;
 mod share;
@@ -45,6 +46,7 @@ pub use link::{LinkFlow, LinkPart, LinkRecord, PartFlow, may_be_late_ns};
 pub use live::{LIVE_EDGES_NS, LiveCounts, LiveLatency};
 pub use merge::{Merge, MergeError};
 pub use output::{Unwritable, try_file, try_folder, write_whole};
+pub use processes::{Processes, ProcessesCpu, ProcessesSpent};
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,
     MemoryRecord, NO_LINK, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess, RunRecord,

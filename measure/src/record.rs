@@ -14,7 +14,7 @@ use crate::{
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
 /// number; any other change raises the first, and readers refuse a first number they do not know.
-pub const SCHEMA_VERSION: &str = "2.4";
+pub const SCHEMA_VERSION: &str = "2.5";
 
 /// What one run did, how long it took and whether that may be believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -356,6 +356,16 @@ pub struct AgreementRecord {
 pub struct RelayProcess {
     /// Its process id, where it runs on this machine.
     pub pid: Option<u32>,
+    /// Further processes that were named as the relay's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more_pids: Vec<u32>,
+    /// How many processes its CPU time and memory are those of: with all that these started, at the
+    /// end of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u64>,
+    /// Why it is not known whether these processes are the relay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unproven: Option<String>,
     /// Its name as it states it.
     pub software: String,
     /// Its version as it states it.

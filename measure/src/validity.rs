@@ -35,6 +35,11 @@ const CPU_SUSPECT_ABOVE: f64 = 0.80;
 const WAIT_SUSPECT_ABOVE: f64 = 0.05;
 const WAIT_INVALID_ABOVE: f64 = 0.20;
 
+/// The relay's CPU time ÷ envelopes. Writing one takes a few hundred nanoseconds, a system call or
+/// its part of one and the copy of its bytes: with less the clock is that of another process.
+const RELAY_SUSPECT_BELOW_NS: f64 = 100.0;
+const RELAY_INVALID_BELOW_NS: f64 = 10.0;
+
 /// Share of the last ten seconds, in percent, in which some task of the host waited for a CPU.
 const PRESSURE_SUSPECT_ABOVE: f64 = 20.0;
 const PRESSURE_INVALID_ABOVE: f64 = 60.0;
@@ -139,6 +144,8 @@ pub struct Signals {
     /// Cores this process may use: those it is pinned to, or its worker threads, whichever is
     /// fewer.
     pub generator_cores: u64,
+    /// What the relay's processes spent in the block, where their clocks are known.
+    pub relay_cpu_ns: Option<u64>,
     /// How long the block took.
     pub elapsed_ns: u64,
     /// [`crate::cpu_pressure_percent`] at the end of the block.
@@ -246,6 +253,7 @@ impl Signals {
         let mut validity = Validity::default();
         self.judge_ledger(&mut validity);
         self.judge_generator(&mut validity);
+        self.judge_relay(&mut validity);
         self.judge_host(&mut validity);
         validity
     }
@@ -301,6 +309,22 @@ impl Signals {
                 CPU_SUSPECT_ABOVE * 100.0
             );
             judge(validity, ratio, CPU_SUSPECT_ABOVE, f64::INFINITY, reason);
+        }
+    }
+
+    /// Judges whether the relay's clock is that of what sent the envelopes.
+    fn judge_relay(&self, validity: &mut Validity) {
+        let envelopes = self.counts.envelopes();
+        if let Some(cpu_ns) = self.relay_cpu_ns
+            && envelopes > 0
+        {
+            let each = cpu_ns as f64 / envelopes as f64;
+            let reason = format!(
+                "the relay's CPU time is {each:.0} ns an envelope (suspect below {RELAY_SUSPECT_BELOW_NS:.0}, invalid \
+                 below {RELAY_INVALID_BELOW_NS:.0}): is --relay-pid the relay?"
+            );
+            // Negated, because here low is bad.
+            judge(validity, -each, -RELAY_SUSPECT_BELOW_NS, -RELAY_INVALID_BELOW_NS, reason);
         }
     }
 
@@ -371,6 +395,7 @@ mod tests {
             generator_cpu_ns: 2_000_000_000,
             generator_wait_ns: Some(100_000_000),
             generator_cores: 1,
+            relay_cpu_ns: Some(1_000_000_000),
             elapsed_ns: 10_000_000_000,
             cpu_pressure_percent: Some(10.0),
         }
@@ -387,6 +412,7 @@ mod tests {
         signals.rate_per_second = None;
         signals.send_lag_ns_p99 = Quantile::Missing;
         signals.generator_wait_ns = None;
+        signals.relay_cpu_ns = None;
         signals.cpu_pressure_percent = None;
         assert_eq!(signals.judge().class, ValidityClass::Valid);
     }
@@ -395,7 +421,7 @@ mod tests {
     fn every_rule_fires_at_its_two_thresholds() {
         use ValidityClass::{Invalid, Suspect};
         type Change = fn(&mut Signals);
-        let cases: [(Change, ValidityClass, &str); 18] = [
+        let cases: [(Change, ValidityClass, &str); 21] = [
             (|s| s.rate_per_second.as_mut().unwrap().sent = 98.0, Suspect, "sent 98.0 of 100.0"),
             (|s| s.rate_per_second.as_mut().unwrap().sent = 96.9, Invalid, "sent 96.9 of 100.0"),
             (|s| s.send_lag_ns_p99 = Quantile::Bracketed(10_100_000), Suspect, "send lag p99 10.100 ms"),
@@ -408,6 +434,9 @@ mod tests {
                 "waited 600.0 ms for a core in 10000.0 ms, 6 % of its 1 core",
             ),
             (|s| s.generator_wait_ns = Some(2_100_000_000), Invalid, "21 %"),
+            (|s| s.relay_cpu_ns = Some(499_000), Suspect, "CPU time is 100 ns an envelope"),
+            (|s| s.relay_cpu_ns = Some(49_000), Invalid, "invalid below 10): is --relay-pid the relay?"),
+            (|s| s.relay_cpu_ns = Some(0), Invalid, "CPU time is 0 ns an envelope"),
             (|s| s.cpu_pressure_percent = Some(20.1), Suspect, "CPU pressure (some, 10 s) 20.1 %"),
             (|s| s.cpu_pressure_percent = Some(60.1), Invalid, "(suspect above 20 %, invalid above 60 %)"),
             (|s| s.clipped = 1, Invalid, "1 samples exceeded"),

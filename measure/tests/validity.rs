@@ -120,6 +120,7 @@ fn play(cell: Cell, stretches: &[(u64, u64)]) -> Block {
         generator_cpu_ns: events * cell.cpu_ns,
         generator_wait_ns: Some(wait_ns),
         generator_cores: 1,
+        relay_cpu_ns: None,
         elapsed_ns: BLOCK_NS,
         cpu_pressure_percent: Some(100.0 * stolen as f64 / BLOCK_NS as f64),
     };

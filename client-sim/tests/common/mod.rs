@@ -11,13 +11,17 @@ pub(crate) fn program() -> Command {
 
 /// A relay process from the same program, with flags of its own.
 pub(crate) struct Relay {
-    child: Child,
+    pub(crate) child: Child,
     pub(crate) url: String,
 }
 
 impl Relay {
     pub(crate) fn start(flags: &[&str]) -> Relay {
-        let mut command = program();
+        Relay::started_by(program(), flags)
+    }
+
+    /// A relay that another program starts, which is given the program and its flags.
+    pub(crate) fn started_by(mut command: Command, flags: &[&str]) -> Relay {
         command.args(["role:relay", "--listen", "127.0.0.1:0", "--announce", "--verify", "none"]).args(flags);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();

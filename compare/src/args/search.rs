@@ -95,10 +95,10 @@ pub(crate) struct CapacityFlags {
     /// Root certificates (PEM) to trust for wss:// instead of the platform's
     #[arg(long, requires = "url", value_name = "FILE")]
     pub(crate) ca: Option<String>,
-    /// Process id of the relay behind --url, when it runs on this machine: its CPU time is then
-    /// reported
-    #[arg(long, requires = "url", value_name = "PID")]
-    pub(crate) relay_pid: Option<u32>,
+    /// Process ids of the relay behind --url, separated by commas, when it runs on this machine:
+    /// their CPU time is then reported, with that of all that they start
+    #[arg(long, requires = "url", value_name = "PIDS", value_delimiter = ',')]
+    pub(crate) relay_pid: Vec<u32>,
 }
 
 /// What only a search for break-even bandwidths takes.
@@ -206,7 +206,7 @@ impl SearchFlags {
             seed: self.seed.unwrap_or_else(|| seed(url.is_some())),
             corpus: self.corpus.clone(),
             url: url.clone(),
-            client_args: client_args(ca.as_deref(), *relay_pid, &self.client_args),
+            client_args: client_args(ca.as_deref(), relay_pid, &self.client_args),
         }
     }
 

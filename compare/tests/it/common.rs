@@ -120,6 +120,9 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
         status: Status::Complete,
         agreement: AgreementRecord::default(),
         relay: Some(RelayProcess {
+            more_pids: Vec::new(),
+            processes: None,
+            unproven: None,
             pid: Some(1),
             software: "relay-sim".to_owned(),
             version: "0.1.0".to_owned(),

@@ -1,0 +1,365 @@
+//! Whether the processes of `--relay-pid` are the relay behind `--url`, as far as this system
+//! tells. A process is refused only when nothing can reach it; containers, proxies and processes of
+//! others are taken, and the record says what is not known.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+};
+
+use anyhow::Context;
+use measure::Processes;
+use url::Url;
+
+use crate::{args::Args, inputs::report};
+
+/// The state of a listening socket in `/proc/net/tcp` (tcp_states.h).
+const LISTEN: &str = "0A";
+
+/// `__SO_ACCEPTCON`, the flag of a listening socket in `/proc/net/unix`.
+const ACCEPTS: u32 = 0x1_0000;
+
+/// What is known of the processes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Proof {
+    /// Why it is not known whether they are the relay; `None` when one of them listens at its
+    /// address.
+    pub(crate) unproven: Option<String>,
+    /// Another process is known to listen at that address.
+    pub(crate) is_doubtful: bool,
+}
+
+/// The same of the command line.
+///
+/// # Errors
+/// When a process is none, is no relay, or runs this one.
+pub(crate) fn of(args: &Args) -> anyhow::Result<Proof> {
+    let Some(url) = args.url.as_ref().filter(|_| !args.relay_pid.is_empty()) else {
+        return Ok(Proof::default());
+    };
+    let processes = Processes::of(&args.relay_pid).context("--relay-pid")?;
+    let proof = check(&processes, url).map_err(anyhow::Error::msg)?;
+    if let Some(doubt) = proof.unproven.as_ref().filter(|_| !args.quiet) {
+        report(doubt);
+    }
+    Ok(proof)
+}
+
+/// Looks whether one of these processes listens where the relay does.
+///
+/// # Errors
+/// When none of them listens at anything: then they are no relay.
+pub(crate) fn check(processes: &Processes, relay: &str) -> Result<Proof, String> {
+    let pids = processes.pids();
+    let opened: Vec<Opened> = pids.iter().map(|pid| Opened::of(*pid)).collect();
+    let here = Relay::of(relay);
+    let at_relay = here.as_ref().map(Relay::listeners).unwrap_or_default();
+    if opened.iter().any(|opened| !opened.sockets.is_disjoint(&at_relay)) {
+        return Ok(Proof::default());
+    }
+    let all = names(&pids);
+    let holder = (!at_relay.is_empty()).then(|| holder(&at_relay)).flatten();
+    if !opened.iter().any(Opened::may_be_reached) {
+        let fix = holder.map_or_else(String::new, |pid| format!("; {} listens at {relay}", names(&[pid])));
+        return Err(format!("--relay-pid: {all} listens at nothing, so it is no relay{fix}"));
+    }
+    if let Some(pid) = holder {
+        let unproven = format!(
+            "{all} does not listen at {relay}, {} does: if that passes connections on, name both to --relay-pid",
+            names(&[pid])
+        );
+        return Ok(Proof { unproven: Some(unproven), is_doubtful: true });
+    }
+    let why = match here {
+        None => "is no address of this machine",
+        Some(_) if at_relay.is_empty() => "is listened at in no network namespace that is seen from here",
+        Some(_) => "is listened at by a process whose files may not be read from here",
+    };
+    Ok(Proof {
+        unproven: Some(format!("whether {all} is the relay is not known: {relay} {why}")),
+        ..Proof::default()
+    })
+}
+
+/// Processes by id and name.
+fn names(pids: &[u32]) -> String {
+    const MOST: usize = 4;
+    let name = |pid: &u32| {
+        let comm = fs::read_to_string(format!("/proc/{pid}/comm"));
+        comm.map_or_else(|_| pid.to_string(), |comm| format!("{pid} ({})", comm.trim_end()))
+    };
+    let mut all: Vec<String> = pids.iter().take(MOST).map(name).collect();
+    if pids.len() > MOST {
+        all.push("…".to_owned());
+    }
+    format!("process {}", all.join(", "))
+}
+
+/// A process of this machine that has one of these sockets.
+fn holder(sockets: &BTreeSet<u64>) -> Option<u32> {
+    let processes = fs::read_dir("/proc").ok()?;
+    let mut pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.find(|pid| !Opened::of(*pid).sockets.is_disjoint(sockets))
+}
+
+/// The relay's addresses, where they are this machine's.
+#[derive(Debug)]
+struct Relay(Vec<SocketAddr>);
+
+impl Relay {
+    fn of(url: &str) -> Option<Relay> {
+        let addresses = Url::parse(url).ok()?.socket_addrs(|| None).ok()?;
+        // Only an address of this machine can be bound to.
+        let is_here = |address: &SocketAddr| {
+            let mut any_port = *address;
+            any_port.set_port(0);
+            UdpSocket::bind(any_port).is_ok()
+        };
+        let here: Vec<SocketAddr> = addresses.into_iter().filter(is_here).collect();
+        (!here.is_empty()).then_some(Relay(here))
+    }
+
+    /// The sockets that listen at one of them, in the network namespace of this process.
+    fn listeners(&self) -> BTreeSet<u64> {
+        let is_relay = |one: &SocketAddr, listens: &SocketAddr| {
+            let (relay, ip) = (one.ip().to_canonical(), listens.ip().to_canonical());
+            one.port() == listens.port() && (ip.is_unspecified() || ip == relay)
+        };
+        let mut sockets = BTreeSet::new();
+        for table in ["tcp", "tcp6"] {
+            let table = fs::read_to_string(format!("/proc/self/net/{table}")).unwrap_or_default();
+            let listening = table.lines().filter_map(tcp).filter(|socket| socket.listens);
+            let found = listening.filter(|socket| self.0.iter().any(|one| is_relay(one, &socket.local)));
+            sockets.extend(found.map(|socket| socket.inode));
+        }
+        sockets
+    }
+}
+
+/// A line of `/proc/net/tcp` or `tcp6` (proc_pid_net(5)).
+#[derive(Debug, PartialEq, Eq)]
+struct TcpSocket {
+    local: SocketAddr,
+    listens: bool,
+    inode: u64,
+}
+
+fn tcp(line: &str) -> Option<TcpSocket> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let (ip, port) = fields.get(1)?.split_once(':')?;
+    let word = |at: usize| Some(u32::from_str_radix(ip.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
+    let ip = match ip.len() {
+        8 => IpAddr::from(Ipv4Addr::from(word(0)?)),
+        32 => {
+            let words = [word(0)?, word(8)?, word(16)?, word(24)?];
+            Ipv6Addr::from(<[u8; 16]>::try_from(words.as_flattened()).ok()?).into()
+        }
+        _ => return None,
+    };
+    Some(TcpSocket {
+        local: SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?),
+        listens: *fields.get(3)? == LISTEN,
+        inode: fields.get(9)?.parse().ok()?,
+    })
+}
+
+/// The files that a process has open, and what they tell.
+#[derive(Debug, Default)]
+struct Opened {
+    sockets: BTreeSet<u64>,
+    /// Whether others could reach it by one of its files.
+    may_be_reached: bool,
+}
+
+impl Opened {
+    fn of(pid: u32) -> Opened {
+        let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+            // Those of others are hidden.
+            return Opened { may_be_reached: true, ..Opened::default() };
+        };
+        let mut opened = Opened::default();
+        for file in files.flatten() {
+            let Ok(file) = fs::read_link(file.path()) else { continue };
+            let file = file.to_string_lossy();
+            match file.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')?.parse().ok()) {
+                Some(inode) => drop(opened.sockets.insert(inode)),
+                None => opened.may_be_reached |= !is_mute(&file),
+            }
+        }
+        if !opened.sockets.is_empty() {
+            let known = sockets_beside(pid);
+            // One of an unknown kind may be anything.
+            opened.may_be_reached |= opened.sockets.iter().any(|inode| known.get(inode) != Some(&false));
+        }
+        opened
+    }
+
+    fn may_be_reached(&self) -> bool {
+        self.may_be_reached
+    }
+}
+
+/// Whether nobody reaches a process by this file, as it is linked in `/proc/PID/fd`. Rings of
+/// io_uring, devices and what is not known here may carry connections.
+fn is_mute(file: &str) -> bool {
+    const DEVICES: [&str; 9] =
+        ["null", "zero", "full", "random", "urandom", "tty", "pts/", "ptmx", "console"];
+    const NAMELESS: [&str; 7] =
+        ["[eventpoll]", "[eventfd]", "[timerfd]", "[signalfd]", "[pidfd]", "[fanotify]", "inotify"];
+    if let Some(device) = file.strip_prefix("/dev/") {
+        return device.starts_with("shm/") || DEVICES.iter().any(|name| device.starts_with(name));
+    }
+    match file.strip_prefix("anon_inode:") {
+        Some(name) => NAMELESS.contains(&name),
+        None => file.starts_with('/') || file.starts_with("pipe:["),
+    }
+}
+
+/// The sockets in the network namespace of a process, of kinds whose tables say whether they
+/// listen.
+fn sockets_beside(pid: u32) -> BTreeMap<u64, bool> {
+    let read = |table: &str| fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+    let mut sockets = BTreeMap::new();
+    for table in ["tcp", "tcp6"] {
+        sockets.extend(read(table).lines().filter_map(tcp).map(|socket| (socket.inode, socket.listens)));
+    }
+    // Nobody connects to these.
+    for table in ["udp", "udp6"] {
+        sockets.extend(read(table).lines().filter_map(tcp).map(|socket| (socket.inode, false)));
+    }
+    let field = |line: &str, place: usize| line.split_ascii_whitespace().nth(place).map(str::to_owned);
+    let netlink = read("netlink");
+    sockets.extend(netlink.lines().filter_map(|line| Some((field(line, 9)?.parse().ok()?, false))));
+    let unix = |line: &str| {
+        let flags = u32::from_str_radix(&field(line, 3)?, 16).ok()?;
+        Some((field(line, 6)?.parse().ok()?, flags & ACCEPTS != 0))
+    };
+    sockets.extend(read("unix").lines().filter_map(unix));
+    sockets
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::TcpListener,
+        process::{Child, Command, Stdio},
+    };
+
+    use super::*;
+
+    #[test]
+    fn lines_of_tables_are_read_as_the_kernel_writes_them() {
+        let line = "   0: 0100007F:1E61 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 20417 1";
+        let expected = TcpSocket { local: "127.0.0.1:7777".parse().unwrap(), listens: true, inode: 20_417 };
+        if cfg!(target_endian = "little") {
+            assert_eq!(tcp(line), Some(expected));
+        }
+        let line = "   1: 00000000000000000000000001000000:1E61 0:0 01 0:0 00:0 0 0 0 20418";
+        let found = tcp(line);
+        if cfg!(target_endian = "little") {
+            let local = "[::1]:7777".parse().unwrap();
+            assert_eq!(found, Some(TcpSocket { local, listens: false, inode: 20_418 }));
+        }
+        for other in
+            ["", "  sl  local_address rem_address   st", "0: 0100007F 0:0 0A", "0: é00007F:1E61 0:0 0A"]
+        {
+            assert_eq!(tcp(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn files_by_which_nobody_is_reached_are_known() {
+        for file in [
+            "/var/log/a",
+            "/dev/null",
+            "/dev/pts/3",
+            "/dev/shm/a",
+            "pipe:[12]",
+            "anon_inode:[eventpoll]",
+            "anon_inode:inotify",
+            "/memfd:a (deleted)",
+        ] {
+            assert!(is_mute(file), "{file}");
+        }
+        for file in ["/dev/net/tun", "/dev/kvm", "/dev/vhost-net", "anon_inode:[io_uring]", "net:[1]", ""] {
+            assert!(!is_mute(file), "{file}");
+        }
+    }
+
+    struct Ends(Child);
+
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    impl Ends {
+        fn processes(&self) -> Processes {
+            Processes::of(&[self.0.id()]).unwrap()
+        }
+    }
+
+    /// A process with this socket as its standard input.
+    fn with_socket(socket: impl Into<std::os::fd::OwnedFd>) -> Ends {
+        let mut sleep = Command::new("sleep");
+        Ends(sleep.arg("600").stdin(Stdio::from(socket.into())).stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    #[test]
+    fn a_process_that_listens_at_the_relays_address_is_the_relay() {
+        for listen in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0", "[::]:0"] {
+            let Ok(listener) = TcpListener::bind(listen) else { continue };
+            let port = listener.local_addr().unwrap().port();
+            let relay = with_socket(listener);
+            let host = if listen.starts_with("[::1") { "[::1]" } else { "localhost" };
+            let found = check(&relay.processes(), &format!("ws://{host}:{port}"));
+            assert_eq!(found, Ok(Proof::default()), "{listen}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_listens_at_nothing_is_refused_with_the_one_that_does() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("ws://{}", listener.local_addr().unwrap());
+        let connection = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let pair = std::os::unix::net::UnixDatagram::pair().unwrap();
+        let null = fs::File::open("/dev/null").unwrap();
+        let relay = with_socket(listener);
+        for other in [with_socket(null), with_socket(connection), with_socket(datagrams), with_socket(pair.0)]
+        {
+            let why = check(&other.processes(), &url).unwrap_err();
+            let expected = format!("process {} (sleep) listens at nothing", other.0.id());
+            assert!(why.contains(&expected), "{why}");
+            assert!(why.contains(&format!("process {} (sleep) listens at {url}", relay.0.id())), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_may_be_the_relay_is_taken_and_the_doubt_is_said() {
+        let listener = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxy = listener();
+        let url = format!("ws://{}", proxy.local_addr().unwrap());
+        let (proxy, behind) = (with_socket(proxy), with_socket(listener()));
+        let found = check(&behind.processes(), &url).unwrap();
+        assert!(found.is_doubtful);
+        let doubt = found.unproven.unwrap();
+        assert!(doubt.contains(&format!("{} (sleep) does", proxy.0.id())), "{doubt}");
+        // Both are the relay.
+        let both = Processes::of(&[behind.0.id(), proxy.0.id()]).unwrap();
+        assert_eq!(check(&both, &url), Ok(Proof::default()));
+        let folder = tempfile::tempdir().unwrap();
+        let by_path = with_socket(std::os::unix::net::UnixListener::bind(folder.path().join("a")).unwrap());
+        assert!(check(&by_path.processes(), &url).unwrap().is_doubtful, "a proxy may reach it by its path");
+        for (elsewhere, why) in
+            [("ws://192.0.2.1:7777", "is no address of this machine"), ("ws://127.0.0.1:1", "namespace")]
+        {
+            let found = check(&behind.processes(), elsewhere).unwrap();
+            let doubt = found.unproven.unwrap();
+            assert!(doubt.contains(why) && !found.is_doubtful, "{doubt}");
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! What several processes spent, with everything that they started: relays that fork, are started
+//! by a shell, or end workers while they are measured.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io, process,
+};
+
+use nix::unistd::{SysconfVar, sysconf};
+
+use crate::{CpuClock, CpuTime};
+
+/// Readings of a tree that changes while it is read, before one is taken as it is.
+const ATTEMPTS: usize = 5;
+
+/// A process; one that gets the id of an earlier process is another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Process {
+    pid: u32,
+    started_ticks: u64,
+}
+
+/// What one process spent, and the children that it has waited for.
+#[derive(Debug, Clone, Copy)]
+struct Spent {
+    own: CpuTime,
+    children: CpuTime,
+}
+
+const NOTHING: CpuTime = CpuTime { total_ns: 0, user_ns: Some(0), system_ns: Some(0) };
+
+/// Processes of this machine, with all that they start. Those that they start and leave to another
+/// parent are in it from the first reading on that finds them.
+#[derive(Debug, Clone)]
+pub struct Processes {
+    roots: Vec<Process>,
+    known: BTreeSet<Process>,
+}
+
+/// One reading of [`Processes`].
+#[derive(Debug, Clone, Default)]
+pub struct ProcessesCpu(BTreeMap<Process, Spent>);
+
+/// What [`Processes`] spent between two readings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessesSpent {
+    /// That of living processes in nanoseconds, and that of ended ones in ticks of 10 ms.
+    pub cpu: CpuTime,
+    /// Processes at the second reading.
+    pub processes: u64,
+    /// True when some ended and nobody got their CPU time, as of a parent that ignores SIGCHLD
+    /// (wait(2)): `cpu` lacks it.
+    pub is_incomplete: bool,
+}
+
+impl Processes {
+    /// Finds processes by their ids.
+    ///
+    /// # Errors
+    /// When there is no such process, or this one is among what it started.
+    pub fn of(pids: &[u32]) -> io::Result<Processes> {
+        let table = Table::read();
+        let above = table.with_parents(process::id());
+        let root = |&pid: &u32| {
+            CpuClock::of_process(pid).map_err(|_| refused(format!("there is no process {pid}")))?;
+            if above.contains(&pid) {
+                return Err(refused(format!(
+                    "process {pid}{} runs the clients, too: name the relay's own process",
+                    named(pid)
+                )));
+            }
+            Ok(table.process(pid))
+        };
+        let roots: Vec<Process> = pids.iter().map(root).collect::<io::Result<_>>()?;
+        Ok(Processes { known: roots.iter().copied().collect(), roots })
+    }
+
+    /// The ids of all processes that live now, those named first.
+    pub fn pids(&self) -> Vec<u32> {
+        let table = Table::read();
+        let mut pids: Vec<u32> = self.roots.iter().map(|process| process.pid).collect();
+        pids.extend(table.trees(&self.known).into_iter().map(|process| process.pid));
+        let mut seen = BTreeSet::new();
+        pids.retain(|pid| seen.insert(*pid));
+        pids
+    }
+
+    /// Reads what all have spent since each started. Known processes come first, so that looking
+    /// for others takes no time from what is measured.
+    ///
+    /// # Errors
+    /// When one that was named has ended.
+    pub fn read(&mut self) -> io::Result<ProcessesCpu> {
+        let mut clocks = clocks(&self.known);
+        for attempt in 1.. {
+            let table = Table::read();
+            let trees = table.trees(&self.known);
+            let new = trees.difference(&self.known).copied().collect();
+            self.known.extend(&trees);
+            clocks.extend(self::clocks(&new));
+            if attempt < ATTEMPTS && table.differs(&trees) {
+                continue;
+            }
+            if let Some(gone) = self.roots.iter().find(|root| !trees.contains(root)) {
+                return Err(io::Error::other(format!("process {} has ended", gone.pid)));
+            }
+            let spent = |process: &Process| {
+                let own = *clocks.get(process)?;
+                Some((*process, Spent { own, children: table.children_of(*process) }))
+            };
+            return Ok(ProcessesCpu(trees.iter().filter_map(spent).collect()));
+        }
+        unreachable!("the last attempt returns")
+    }
+}
+
+impl ProcessesCpu {
+    /// What was spent since an earlier reading of the same processes.
+    ///
+    /// A process that ended in between left its time to the parent that waited for it, with what it
+    /// had spent before the earlier reading.
+    #[must_use]
+    pub fn since(&self, earlier: &ProcessesCpu) -> ProcessesSpent {
+        let mut own = NOTHING;
+        let mut of_ended = NOTHING;
+        for (process, now) in &self.0 {
+            let before = earlier.0.get(process).copied().unwrap_or(Spent { own: NOTHING, children: NOTHING });
+            own = own + now.own.since(before.own);
+            of_ended = of_ended + now.children.since(before.children);
+        }
+        let ended = earlier.0.iter().filter(|(process, _)| !self.0.contains_key(process));
+        let before_ended = ended.fold(NOTHING, |sum, (_, spent)| sum + spent.own + spent.children);
+        ProcessesSpent {
+            cpu: own + of_ended.since(before_ended),
+            processes: self.0.len() as u64,
+            // Both numbers of ticks are rounded down.
+            is_incomplete: before_ended.total_ns > of_ended.total_ns + 2 * tick_ns(),
+        }
+    }
+}
+
+fn refused(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+/// The name of a process in brackets, where the system tells.
+fn named(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+    name.map_or_else(|_| String::new(), |name| format!(" ({})", name.trim_end()))
+}
+
+/// CPU time of each process that lives, from its own clock.
+fn clocks(processes: &BTreeSet<Process>) -> BTreeMap<Process, CpuTime> {
+    let clock = |process: &Process| {
+        let mut spent = CpuClock::of_process(process.pid).and_then(|clock| clock.read()).ok()?;
+        // Too little for a tick: one idle process should not make the split of all unknown.
+        if spent.user_ns.is_none() && spent.total_ns < 2 * tick_ns() {
+            (spent.user_ns, spent.system_ns) = (Some(spent.total_ns), Some(0));
+        }
+        Some((*process, spent))
+    };
+    processes.iter().filter_map(clock).collect()
+}
+
+fn tick_ns() -> u64 {
+    let ticks_per_s = sysconf(SysconfVar::CLK_TCK).ok().flatten();
+    1_000_000_000 / ticks_per_s.and_then(|ticks| u64::try_from(ticks).ok()).unwrap_or(100).max(1)
+}
+
+/// All processes that this one may see.
+#[derive(Debug)]
+struct Table(BTreeMap<u32, Stat>);
+
+/// Fields of `/proc/PID/stat` (proc_pid_stat(5)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stat {
+    parent: u32,
+    children_user_ticks: u64,
+    children_system_ticks: u64,
+    started_ticks: u64,
+}
+
+impl Table {
+    fn read() -> Table {
+        let processes = fs::read_dir("/proc").into_iter().flatten();
+        let ids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        Table(ids.filter_map(|pid| Some((pid, Stat::read(pid)?))).collect())
+    }
+
+    /// The process with this id. Where /proc hides it, it is known by its id alone.
+    fn process(&self, pid: u32) -> Process {
+        Process { pid, started_ticks: self.0.get(&pid).map_or(0, |stat| stat.started_ticks) }
+    }
+
+    fn lives(&self, process: Process) -> bool {
+        match self.0.get(&process.pid) {
+            Some(stat) => stat.started_ticks == process.started_ticks,
+            None => process.started_ticks == 0 && CpuClock::of_process(process.pid).is_ok(),
+        }
+    }
+
+    /// A process, its parent, and so on.
+    fn with_parents(&self, pid: u32) -> BTreeSet<u32> {
+        let mut found = BTreeSet::new();
+        let mut next = Some(pid);
+        while let Some(pid) = next.filter(|pid| *pid != 0 && found.insert(*pid)) {
+            next = self.0.get(&pid).map(|stat| stat.parent);
+        }
+        found
+    }
+
+    /// Those of these processes that live, with all that they started.
+    fn trees(&self, of: &BTreeSet<Process>) -> BTreeSet<Process> {
+        let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        self.0.iter().for_each(|(pid, stat)| children.entry(stat.parent).or_default().push(*pid));
+        let mut open: Vec<Process> = of.iter().copied().filter(|process| self.lives(*process)).collect();
+        let mut found = BTreeSet::new();
+        while let Some(process) = open.pop() {
+            if found.insert(process) {
+                let started = children.get(&process.pid).into_iter().flatten();
+                open.extend(started.map(|pid| self.process(*pid)));
+            }
+        }
+        found
+    }
+
+    /// Whether one of these processes has ended since, or has waited for a child.
+    fn differs(&self, processes: &BTreeSet<Process>) -> bool {
+        processes.iter().any(|process| self.0.get(&process.pid).copied() != Stat::read(process.pid))
+    }
+
+    /// CPU time of the children that this process has waited for, with that of theirs.
+    fn children_of(&self, process: Process) -> CpuTime {
+        let ns = |ticks: u64| ticks.saturating_mul(tick_ns());
+        let (user_ns, system_ns) = self
+            .0
+            .get(&process.pid)
+            .map_or((0, 0), |stat| (ns(stat.children_user_ticks), ns(stat.children_system_ticks)));
+        CpuTime {
+            total_ns: user_ns.saturating_add(system_ns),
+            user_ns: Some(user_ns),
+            system_ns: Some(system_ns),
+        }
+    }
+}
+
+impl Stat {
+    fn read(pid: u32) -> Option<Stat> {
+        Stat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// The name is in brackets and may hold anything.
+    fn parse(stat: &str) -> Option<Stat> {
+        let (_, fields) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        let number = |place: usize| fields.get(place)?.parse::<u64>().ok();
+        Some(Stat {
+            parent: u32::try_from(number(1)?).ok()?,
+            children_user_ticks: number(13)?,
+            children_system_ticks: number(14)?,
+            started_ticks: number(19)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead, BufReader, Write},
+        process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    };
+
+    use nix::{
+        sys::signal::{Signal, kill},
+        unistd::Pid,
+    };
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A shell whose script, and what it starts, prints lines and waits for lines (`read x <&3`).
+    struct Shell {
+        child: Child,
+        input: ChildStdin,
+        output: BufReader<ChildStdout>,
+    }
+
+    impl Shell {
+        /// `burn` takes some 0.2 s of CPU time.
+        fn of(script: &str) -> Shell {
+            let burn = "burn() { i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; }";
+            let script = format!("exec 3<&0; {burn}; step() {{ echo done; read x <&3; }}; {script}");
+            let mut child = Command::new("sh");
+            child.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = child.spawn().unwrap();
+            let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+            Shell { child, input, output: BufReader::new(output) }
+        }
+
+        fn says(&mut self) -> String {
+            let mut line = String::new();
+            self.output.read_line(&mut line).unwrap();
+            line.trim().to_owned()
+        }
+
+        fn goes_on(&mut self) {
+            self.input.write_all(b"\n").unwrap();
+            assert_eq!(self.says(), "done");
+        }
+    }
+
+    impl Drop for Shell {
+        fn drop(&mut self) {
+            // What it started ends with its input.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    #[test]
+    fn what_children_spend_is_counted_while_they_live_and_after_they_ended() {
+        for (script, processes) in [
+            ("step; burn; step", 1),
+            ("step; { burn; step; } & wait", 2),
+            ("step; { { burn; step; } & wait; } & wait", 3),
+            ("step; (burn); step", 1),
+            ("step; ( (burn); : ); step", 1),
+        ] {
+            let mut shell = Shell::of(script);
+            assert_eq!(shell.says(), "done");
+            let mut all = Processes::of(&[shell.child.id()]).unwrap();
+            let before = all.read().unwrap();
+            shell.goes_on();
+            let spent = all.read().unwrap().since(&before);
+            assert_eq!((spent.processes, spent.is_incomplete), (processes, false), "{script}");
+            assert!(spent.cpu.total_ns > 30 * MS, "{script}: {spent:?}");
+            let parts = spent.cpu.user_ns.unwrap() + spent.cpu.system_ns.unwrap();
+            assert!(parts.abs_diff(spent.cpu.total_ns) < 50 * MS, "{script}: {spent:?}");
+        }
+    }
+
+    #[test]
+    fn what_an_ended_child_spent_before_is_not_counted_again() {
+        let mut shell = Shell::of("{ burn; step; } & wait; step");
+        assert_eq!(shell.says(), "done");
+        let mut all = Processes::of(&[shell.child.id()]).unwrap();
+        let before = all.read().unwrap();
+        let already = before.since(&ProcessesCpu::default());
+        assert!(already.processes == 2 && already.cpu.total_ns > 30 * MS, "{already:?}");
+        // It ends, and its parent waits for it.
+        shell.goes_on();
+        let spent = all.read().unwrap().since(&before);
+        assert_eq!((spent.processes, spent.is_incomplete), (1, false));
+        assert!(spent.cpu.total_ns < already.cpu.total_ns / 2 + 20 * MS, "{spent:?} after {already:?}");
+    }
+
+    #[test]
+    fn a_child_whose_parent_ends_stays() {
+        let mut shell =
+            Shell::of("{ sh -c 'echo $PPID'; { step; burn; step; } & wait; } & wait; sleep 600 & wait");
+        let middle: i32 = shell.says().parse().unwrap();
+        assert_eq!(shell.says(), "done");
+        let mut all = Processes::of(&[shell.child.id()]).unwrap();
+        let before = all.read().unwrap();
+        assert_eq!(before.0.len(), 3);
+        kill(Pid::from_raw(middle), Signal::SIGKILL).unwrap();
+        shell.goes_on();
+        let spent = all.read().unwrap().since(&before);
+        assert!(spent.cpu.total_ns > 30 * MS && !spent.is_incomplete, "{spent:?}");
+        let sleep = all.pids().into_iter().find(|&pid| named(pid) == " (sleep)").unwrap();
+        kill(Pid::from_raw(i32::try_from(sleep).unwrap()), Signal::SIGKILL).unwrap();
+    }
+
+    #[test]
+    fn an_ended_child_whose_time_nobody_got_is_said() {
+        let cpu = |ms: u64| CpuTime { total_ns: ms * MS, user_ns: Some(ms * MS), system_ns: Some(0) };
+        let reading = |all: &[(u32, u64, u64)]| {
+            let one = |&(pid, own, children): &(u32, u64, u64)| {
+                let process = Process { pid, started_ticks: 1 };
+                (process, Spent { own: cpu(own), children: cpu(children) })
+            };
+            ProcessesCpu(all.iter().map(one).collect())
+        };
+        let before = reading(&[(1, 10, 500), (2, 100, 40), (3, 60, 0)]);
+        // Process 1 got the time of 2 and 3, who spent 50 ms more; then of none, and of 3 only.
+        for (after, ms, is_incomplete) in [(750, 51, false), (500, 1, true), (560, 1, true)] {
+            let spent = reading(&[(1, 11, after)]).since(&before);
+            let expected = ProcessesSpent { cpu: cpu(ms), processes: 1, is_incomplete };
+            assert_eq!(spent, expected, "{after}");
+        }
+        // What came meanwhile counts from its start, and with what it waited for.
+        assert_eq!(reading(&[(1, 10, 500), (2, 100, 40), (3, 60, 0), (4, 7, 3)]).since(&before).cpu, cpu(10));
+        // No id stands for two processes.
+        let again = ProcessesCpu(
+            [(Process { pid: 1, started_ticks: 2 }, Spent { own: cpu(30), children: cpu(0) })].into(),
+        );
+        assert_eq!(again.since(&reading(&[(1, 0, 0)])).cpu, cpu(30));
+    }
+
+    #[test]
+    fn processes_that_are_none_or_run_this_one_are_refused() {
+        let own = process::id();
+        let parent = Table::read().0[&own].parent;
+        for pid in [own, parent] {
+            let error = Processes::of(&[pid]).unwrap_err().to_string();
+            let expected = format!("process {pid}{} runs the clients", named(pid));
+            assert!(error.starts_with(&expected), "{error}");
+        }
+        for pid in [0, u32::MAX, u32::MAX / 2] {
+            let error = Processes::of(&[pid]).unwrap_err().to_string();
+            assert_eq!(error, format!("there is no process {pid}"));
+        }
+    }
+
+    #[test]
+    fn a_process_that_was_named_and_ended_has_no_reading_and_is_counted_once() {
+        let mut shell = Shell::of("step");
+        assert_eq!(shell.says(), "done");
+        let pid = shell.child.id();
+        let mut all = Processes::of(&[pid, pid]).unwrap();
+        assert_eq!((all.pids(), all.read().unwrap().0.len()), (vec![pid], 1));
+        shell.child.kill().unwrap();
+        shell.child.wait().unwrap();
+        assert!(all.read().unwrap_err().to_string().contains(&pid.to_string()));
+    }
+
+    #[test]
+    fn fields_stand_behind_the_name_whatever_it_is() {
+        let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194560 92 0 0 0 30 10 5 6 20 0 1 0 912 1 1";
+        let expected =
+            Stat { parent: 1, children_user_ticks: 5, children_system_ticks: 6, started_ticks: 912 };
+        assert_eq!(Stat::parse(stat), Some(expected));
+        for damaged in ["", "7 (sleep) S", "7 (a) S x 7 7 0 -1 4194560 92 0 0 0 30 10 5 6 20 0 1 0 912"] {
+            assert_eq!(Stat::parse(damaged), None);
+        }
+    }
+}
