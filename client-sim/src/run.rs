@@ -294,13 +294,9 @@ pub(crate) fn plan_within_rules(
             Some(file) => doctor::read(file, url).map_err(UsageError)?,
             None => doctor::before_a_run(url, args.ca.as_deref(), &needs)?,
         };
-        let reasons = doctor::table::reasons(&answers, &needs);
-        anyhow::ensure!(
-            reasons.is_empty(),
-            "{url} cannot play {}: {} (client-sim doctor --url {url} says more)",
-            scenario.name,
-            reasons.join("; ")
-        );
+        if let Some(why) = doctor::table::refusal(&answers, &needs) {
+            bail!("{url} cannot play {}: {why} (client-sim doctor --url {url} says more)", scenario.name);
+        }
         scenario.rules = answers.rules;
         if corpus.events.iter().any(|event| scenario.rules.refuses(event, json_bytes(event)).is_some()) {
             workload = plan_share_over(scenario, corpus, seed, &formats, share)?;

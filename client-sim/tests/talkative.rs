@@ -3,22 +3,20 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+#[path = "common/between.rs"]
+mod between;
 mod common;
 #[path = "common/events.rs"]
 mod events;
 
-use std::{
-    process::Output,
-    sync::{Arc, mpsc},
-    thread,
-};
+use std::process::Output;
 
+use between::Between;
 use codecs::{Format, RelayMessage};
-use common::{Relay, program};
+use common::program;
 use measure::{RunRecord, Status};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use wire::{Accepted, Compression, Connection, Offer, ServerConfig, Support, WireLimits};
+use wire::Connection;
 
 /// Numbers from a seed (SplitMix64).
 #[derive(Debug, Clone)]
@@ -167,47 +165,13 @@ impl Numbers {
     }
 }
 
-/// Stands between clients and a relay, and adds to what the relay says.
-struct Talkative {
-    url: String,
-    _relay: Relay,
-}
-
-impl Talkative {
-    fn start(seed: u64) -> Talkative {
-        let relay = Relay::start(&[]);
-        let (tell, told) = mpsc::channel();
-        let url = relay.url.clone();
-        thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let local = tokio::task::LocalSet::new();
-            local.block_on(&runtime, async {
-                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-                tell.send(listener.local_addr().unwrap()).unwrap();
-                let support =
-                    Support { formats: vec![], compressions: vec![], batched: false, strict: false };
-                let limits = WireLimits::default();
-                let config = Arc::new(ServerConfig { support, limits, relay_info: "{}".into(), tls: None });
-                for connection in 0.. {
-                    let (stream, _) = listener.accept().await.unwrap();
-                    let (config, url, numbers) =
-                        (Arc::clone(&config), url.clone(), Numbers(seed << 32 | connection));
-                    tokio::task::spawn_local(async move {
-                        if let Ok(Accepted::WebSocket(client)) = wire::accept(stream, &config).await {
-                            carry(*client, &url, numbers).await;
-                        }
-                    });
-                }
-            });
-        });
-        Talkative { url: format!("ws://{}", told.recv().unwrap()), _relay: relay }
-    }
+/// A relay that says what follows from the seed beside its answers.
+fn talkative(seed: u64) -> Between {
+    Between::start(move |client, relay, connection| carry(client, relay, Numbers(seed << 32 | connection)))
 }
 
 /// Carries messages both ways until one end closes.
-async fn carry(mut client: Connection, relay: &str, mut numbers: Numbers) {
-    let offer = Offer { formats: vec![Format::JSON], batched: false, compression: Compression::None };
-    let mut relay = wire::connect_with(relay, &offer, &WireLimits::default(), None).await.unwrap();
+async fn carry(mut client: Connection, mut relay: Connection, mut numbers: Numbers) {
     let greeting = numbers.aside();
     let mut said = vec![greeting];
     loop {
@@ -281,7 +245,7 @@ fn said(output: &Output) -> String {
 
 /// Asks the doctor and plays the scenario, over a relay that says what follows from the seed.
 fn play(seed: u64) {
-    let relay = Talkative::start(seed);
+    let relay = talkative(seed);
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     events::write_few(&file("events.jsonl"));
@@ -312,7 +276,7 @@ fn play(seed: u64) {
     assert_eq!((&bounds, &found["unread_kinds"]), (&wide, &json!({})), "seed {seed}: {found}");
     assert_eq!(found["handshakes"][0]["granted"]["Ok"], "none", "seed {seed}: {found}");
     // Of a fresh relay: a reconciliation also finds the doctor's deletions.
-    let relay = Talkative::start(seed + (1 << 16));
+    let relay = talkative(seed + (1 << 16));
     let mut answers: Value = serde_json::from_slice(&doctor.stdout).unwrap();
     answers["url"] = "".into();
     std::fs::write(file("doctor.json"), answers.to_string()).unwrap();

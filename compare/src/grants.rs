@@ -38,6 +38,7 @@ struct Answers {
     handshakes: Vec<Handshake>,
     refused_events: BTreeMap<String, u64>,
     scenarios: Vec<Verdict>,
+    settings: Vec<String>,
 }
 
 /// The question.
@@ -89,8 +90,11 @@ pub(crate) fn ask(
     }
     let answers: Answers = serde_json::from_slice(&output.stdout)
         .with_context(|| format!("client-sim doctor did not print what this reads: {said}"))?;
-    if let Some(verdict) = answers.scenarios.iter().find(|verdict| !verdict.reasons.is_empty()) {
-        bail!("{} cannot play {}: {}", question.url, verdict.scenario, verdict.reasons.join("; "));
+    let told = answers.scenarios.iter().filter(|verdict| !verdict.reasons.is_empty());
+    let told = told.map(|verdict| format!("{}: {}", verdict.scenario, verdict.reasons.join("; ")));
+    let told: Vec<String> = told.collect();
+    if !told.is_empty() {
+        bail!("{} cannot play {}", question.url, [told, answers.settings].concat().join("; "));
     }
     let file = folder.join("doctor.json");
     fs::write(&file, &output.stdout).with_context(|| format!("cannot write {}", file.display()))?;

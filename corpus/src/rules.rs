@@ -4,6 +4,8 @@
 //! [`Generator::strict`](crate::generate::Generator::strict) makes only events that common ones let
 //! pass.
 
+use std::collections::BTreeSet;
+
 use codecs::Event;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +29,9 @@ pub struct Rules {
     pub subscriptions: Option<u64>,
     /// Stored events that answer one filter.
     pub stored_events: Option<u64>,
+    /// Ephemeral kinds to whose events the relay sends no OK. NIP-01 asks for one since it took in
+    /// NIP-20, by which such an event had an OK only where it failed.
+    pub unanswered_kinds: BTreeSet<u16>,
 }
 
 impl Rules {
@@ -43,6 +48,7 @@ impl Rules {
         filter_values: None,
         subscriptions: None,
         stored_events: None,
+        unanswered_kinds: BTreeSet::new(),
     };
 
     /// Why the relay refuses an event of so many bytes of JSON.
@@ -61,6 +67,9 @@ impl Rules {
             }
             () if self.oldest_s.is_some_and(|oldest| event.created_at < oldest) => {
                 Some("the relay refuses events of this age")
+            }
+            () if self.unanswered_kinds.contains(&event.kind) => {
+                Some("the relay sends no OK to ephemeral events of this kind")
             }
             () => None,
         }
@@ -107,6 +116,7 @@ mod tests {
             (Rules { event_tags: Some(1), ..all.clone() }, "so many tags"),
             (Rules { tag_value_bytes: Some(299), ..all.clone() }, "length"),
             (Rules { oldest_s: Some(1_001), ..all.clone() }, "age"),
+            (Rules { unanswered_kinds: [event.kind].into(), ..all.clone() }, "no OK"),
         ] {
             assert!(refused(&rules).is_some_and(|why| why.contains(says)), "{says}");
         }

@@ -153,10 +153,16 @@ pub(crate) struct Answers {
     pub(crate) write: Answer,
     /// The same after AUTH, where it was refused without.
     pub(crate) write_after_auth: Answer,
+    /// The smallest event of each kind that a plan gives the relay or publishes, signed anew.
+    pub(crate) written_kinds: BTreeMap<u16, Answer>,
+    /// The same after AUTH, of kinds that were refused without.
+    pub(crate) kinds_after_auth: BTreeMap<u16, Answer>,
     /// A request with `limit: 0`.
     pub(crate) limit_zero: Answer,
     /// A request that matches nothing.
     pub(crate) read: Answer,
+    /// The same after AUTH, where it was refused without.
+    pub(crate) read_after_auth: Answer,
     /// NEG-OPEN over nothing (NIP-77).
     pub(crate) reconcile: Answer,
     /// The bounds that were found.
@@ -177,6 +183,46 @@ pub(crate) struct Answers {
     pub(crate) stopped: Option<String>,
     /// What the probes cost.
     pub(crate) spent: Spent,
+}
+
+impl Demand {
+    /// What a setting is for, as in "settings for larger events".
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Demand::EventBytes => "larger events",
+            Demand::EventTags => "more tags",
+            Demand::TagValueBytes => "longer tag values",
+            Demand::HexReferences => "other e and p tags",
+            Demand::Age => "older events",
+            Demand::FilterValues => "longer filters",
+            Demand::Subscriptions => "more subscriptions",
+            Demand::StoredEvents => "more stored events a filter",
+            Demand::Read => "reading",
+            Demand::Write => "publishing",
+            Demand::Rate => "more events a second",
+            Demand::Deflate => "compression",
+        }
+    }
+}
+
+impl Answers {
+    /// Whether the relay answers a small request, after AUTH if the plan answers a challenge.
+    pub(crate) fn reads(&self, auth: bool) -> bool {
+        self.read == Answer::Taken || (auth && self.read_after_auth == Answer::Taken)
+    }
+
+    /// The answer to events of a kind, after AUTH if the plan answers a challenge; `None` where it
+    /// was not asked.
+    pub(crate) fn to_kind(&self, kind: u16, auth: bool) -> Option<&Answer> {
+        let after = self.kinds_after_auth.get(&kind).filter(|_| auth);
+        after.or_else(|| self.written_kinds.get(&kind))
+    }
+
+    /// Whether the relay takes any event, with AUTH or without.
+    pub(crate) fn is_written(&self) -> bool {
+        let kinds = self.written_kinds.values().chain(self.kinds_after_auth.values());
+        [&self.write, &self.write_after_auth].into_iter().chain(kinds).any(|one| *one == Answer::Taken)
+    }
 }
 
 impl Answer {

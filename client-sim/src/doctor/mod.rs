@@ -25,13 +25,13 @@ use std::{
 use anyhow::Context;
 use codecs::Format;
 use corpus::Corpus;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use self::{
     answers::Answers,
     needs::Needs,
-    table::{Refused, Verdict},
-    talk::{Peer, Talk},
+    table::{Reason, Refused, Verdict},
+    talk::{Patience, Peer, Talk},
 };
 use crate::{
     args,
@@ -54,6 +54,8 @@ struct Report<'a> {
     corpus: &'a str,
     refused_events: &'a Refused,
     scenarios: &'a [Verdict],
+    /// What to set on the relay.
+    settings: &'a [String],
 }
 
 /// Runs `client-sim doctor`; whether each of the scenarios can be played, and the text to print.
@@ -70,7 +72,8 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
         named => named.to_vec(),
     };
     let named = !args.scenario.is_empty();
-    let mut needs = Needs::of_events(&corpus.events);
+    // What no scenario writes is not tried.
+    let mut needs = Needs { written: BTreeMap::new(), ..Needs::of_events(&corpus.events) };
     let mut scenarios = Vec::new();
     for name in names {
         let scenario = brief(&name).map_err(UsageError)?;
@@ -91,20 +94,25 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
         batched: true,
     };
     inputs::report(&format!("asks {} what it takes, for {} s at most", args.url, PATIENCE.as_secs()));
-    let answers = ask(&args.url, args.ca.as_deref(), &needs, Some(&offers))?;
+    let answers = ask(&args.url, args.ca.as_deref(), &needs, Some(&offers), Patience::STANDING)?;
     let refused = table::refused(&answers, &corpus.events);
     let verdicts: Vec<_> = scenarios
         .into_iter()
         .map(|(scenario, needs)| verdict(&answers, scenario, needs.as_ref(), &corpus, &refused))
         .collect();
     let fine = verdicts.iter().all(|verdict| verdict.reasons.is_empty());
-    let report =
-        Report { answers: &answers, corpus: &corpus.name, refused_events: &refused, scenarios: &verdicts };
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&report)? + "\n",
-        false => table::text(&answers, &refused, corpus.events.len(), &verdicts),
+    if !args.json {
+        return Ok((fine, table::text(&answers, &refused, corpus.events.len(), &verdicts)));
+    }
+    let settings = table::settings(&answers, verdicts.iter().flat_map(|verdict| &verdict.reasons));
+    let report = Report {
+        answers: &answers,
+        corpus: &corpus.name,
+        refused_events: &refused,
+        scenarios: &verdicts,
+        settings: &settings,
     };
-    Ok((fine, text))
+    Ok((fine, serde_json::to_string_pretty(&report)? + "\n"))
 }
 
 /// The answers that a plan depends on, from a relay that a run is about to use.
@@ -112,7 +120,7 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
 /// # Errors
 /// When the relay cannot be reached.
 pub(crate) fn before_a_run(url: &str, ca: Option<&Path>, needs: &Needs) -> anyhow::Result<Answers> {
-    ask(url, ca, needs, None)
+    ask(url, ca, needs, None, Patience::STANDING)
 }
 
 /// Reads what `client-sim doctor --json` wrote of the relay at `url`. Answers that name no relay
@@ -121,21 +129,16 @@ pub(crate) fn before_a_run(url: &str, ca: Option<&Path>, needs: &Needs) -> anyho
 /// # Errors
 /// When the file is not that, or is of another relay.
 pub(crate) fn read(file: &Path, url: &str) -> anyhow::Result<Answers> {
-    #[derive(Deserialize)]
-    struct Written {
-        #[serde(flatten)]
-        answers: Answers,
-    }
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let written: Written = serde_json::from_str(&text)
+    let answers: Answers = serde_json::from_str(&text)
         .with_context(|| format!("{} is not what client-sim doctor --json writes", file.display()))?;
-    let of = &written.answers.url;
+    let of = &answers.url;
     anyhow::ensure!(
         of.is_empty() || of.trim_end_matches('/') == url.trim_end_matches('/'),
         "--doctor {} is about {of}, not {url}; write it anew: client-sim doctor --url {url} --json",
         file.display()
     );
-    Ok(written.answers)
+    Ok(answers)
 }
 
 fn ask(
@@ -143,6 +146,7 @@ fn ask(
     ca: Option<&Path>,
     needs: &Needs,
     offers: Option<&handshakes::Offers>,
+    patience: Patience,
 ) -> anyhow::Result<Answers> {
     let tls = inputs::trusted(ca, url).map_err(UsageError)?;
     let mut answers = Answers { url: url.to_owned(), ..Answers::default() };
@@ -151,17 +155,17 @@ fn ask(
         Err(error) => answers.no_info = Some(format!("{error:#}")),
     }
     let words = format!("doctor {:016x}", RandomState::new().hash_one(std::process::id()));
-    let peer = Peer { url: url.to_owned(), tls, words };
+    let peer = Peer { url: url.to_owned(), tls, words, patience };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut talk = Talk::open(&peer).await.with_context(|| format!("cannot connect to {url}"))?;
         let probing = async {
-            probes::cheap(&mut talk, needs, &mut answers).await;
+            let kept = probes::cheap(&mut talk, needs, &mut answers).await;
             if let Some(offers) = offers {
                 let tokens = answers.info.as_ref().map_or(&[][..], |info| &info.tokens);
                 answers.handshakes = handshakes::all(&peer, offers, tokens).await;
                 talk.spent.connections += answers.handshakes.len() as u64;
-                probes::thorough(&mut talk, &peer, &mut answers).await;
+                probes::thorough(&mut talk, &peer, kept, &mut answers).await;
             }
         };
         let ended = tokio::time::timeout(PATIENCE, probing).await.is_err();
@@ -196,7 +200,7 @@ fn verdict(
     let name = scenario.name.clone();
     let replan = |scenario: &mut Scenario| {
         scenario.rules = answers.rules.clone();
-        plan(scenario, corpus).err().map(|error| format!("{error:#}"))
+        plan(scenario, corpus).err().map(|error| Reason::from(format!("{error:#}")))
     };
     let mut reasons = needs.map_or_else(Vec::new, |needs| table::reasons(answers, needs));
     if needs.is_none() || (reasons.is_empty() && !refused.is_empty()) {

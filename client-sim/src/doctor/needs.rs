@@ -1,6 +1,6 @@
 //! What a plan asks of a relay: the largest of each that it sends and requests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use codecs::{Event, Filter, Format};
 use corpus::rules::{has_odd_reference, longest_tag_value};
@@ -28,6 +28,8 @@ pub(crate) struct Needs {
     pub(crate) kinds: BTreeSet<u16>,
     /// Events that are given to the relay or published.
     pub(crate) events: u64,
+    /// The smallest of them of each kind.
+    pub(crate) written: BTreeMap<u16, Event<'static>>,
     pub(crate) auth: bool,
     pub(crate) reconciles: bool,
     /// Whether live events are read.
@@ -38,13 +40,21 @@ impl Needs {
     /// The needs of events alone.
     pub(crate) fn of_events(events: &[Event<'_>]) -> Needs {
         let mut needs = Needs { events: events.len() as u64, ..Needs::default() };
+        let mut smallest = BTreeMap::new();
         for event in events {
-            needs.event_bytes = needs.event_bytes.max(json_bytes(event));
+            let bytes = json_bytes(event);
+            needs.event_bytes = needs.event_bytes.max(bytes);
+            let (least, one) = smallest.entry(event.kind).or_insert((bytes, event));
+            if bytes < *least {
+                (*least, *one) = (bytes, event);
+            }
             needs.event_tags = needs.event_tags.max(event.tags.len() as u64);
             needs.tag_value_bytes = needs.tag_value_bytes.max(longest_tag_value(event));
             needs.odd_references += u64::from(has_odd_reference(event));
             needs.oldest_s = Some(needs.oldest_s.unwrap_or(i64::MAX).min(event.created_at));
         }
+        let written = smallest.into_iter().map(|(kind, (_, event))| (kind, event.clone().into_owned()));
+        needs.written = written.collect();
         needs
     }
 
@@ -89,6 +99,9 @@ impl Needs {
         largest(&mut self.events, other.events);
         self.oldest_s = [self.oldest_s, other.oldest_s].into_iter().flatten().min();
         self.kinds.extend(&other.kinds);
+        for (kind, event) in &other.written {
+            self.written.entry(*kind).or_insert_with(|| event.clone());
+        }
         self.auth |= other.auth;
         self.reconciles |= other.reconciles;
         self.live |= other.live;

@@ -2,16 +2,18 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
+    hash::{BuildHasher, RandomState},
     time::Duration,
 };
 
-use codecs::{ClientMessage, Event, Filter, RelayMessage, Tag, TagFilter};
-use corpus::Rules;
+use codecs::{ClientMessage, Event, Filter, KindClass, RelayMessage, Tag, TagFilter};
+use corpus::{Rules, rules::longest_tag_value};
 use negentropy::{Negentropy, NegentropyStorageVector};
 
 use super::{
     answers::{Answer, Answers, Demand, Seam, Ties},
     needs::{Needs, json_bytes},
+    table::is_set_aside,
     talk::{Peer, Talk, event, now_s},
 };
 
@@ -24,8 +26,8 @@ const STORED: u16 = 9_997;
 /// NIP-09.
 const DELETION: u16 = 5;
 
-/// An event that may be stored: its author's name in [`Talk::sign`], and its id.
-type Stored = (&'static str, [u8; 32]);
+/// An event that may be stored: its author's name in [`Talk::sign`], its id and kind.
+pub(super) type Stored = (&'static str, [u8; 32], u16);
 
 /// Steps of a bisection, each one message.
 const STEPS: usize = 8;
@@ -55,106 +57,251 @@ const AFTER_THE_LAST: Duration = Duration::from_millis(200);
 const LIFETIME_S: i64 = 600;
 
 /// Runs the probes that every run with `--url` needs; `answers` holds what came so far at any time.
-pub(super) async fn cheap(talk: &mut Talk, needs: &Needs, answers: &mut Answers) {
-    answers.write = talk.publish(&small(talk, "one")).await;
-    if answers.write != Answer::Taken && needs.auth {
-        answers.write_after_auth = log_in(talk).await;
-    }
+/// Returns an event that the relay keeps, as a template.
+pub(super) async fn cheap(talk: &mut Talk, needs: &Needs, answers: &mut Answers) -> Option<Event<'static>> {
+    let ephemeral = small(talk, "one");
+    answers.write = talk.publish(&ephemeral).await;
+    answers.read = talk.request(nothing(None)).await.answer;
     answers.challenge = talk.challenged;
-    let reply = talk.request(nothing(None)).await;
-    answers.read = reply.answer;
-    if answers.read == Answer::Silent && !is_written(answers) {
+    if answers.read == Answer::Silent && answers.write != Answer::Taken {
         let said = talk.foreign.iter().map(|said| format!("; it said {said}")).collect::<String>();
         answers.stopped = Some(format!("the relay answers neither EVENT nor REQ{said}"));
-        return;
+        return None;
     }
+    answers.written_kinds = kinds(talk, needs.written.values()).await;
+    answers.write = talk.meanwhile(&ephemeral.id).unwrap_or(answers.write.clone());
+    if needs.auth {
+        log_in(talk, needs, answers).await;
+    }
+    let unanswered = needs.written.keys().filter(|kind| {
+        answers.to_kind(**kind, needs.auth).is_some_and(|answer| is_set_aside(**kind, answer))
+    });
+    answers.rules.unanswered_kinds = unanswered.copied().collect();
     answers.limit_zero = talk.request(Filter { limit: Some(0), ..nothing(None) }).await.answer;
-    if is_written(answers) {
-        events(talk, needs, answers).await;
+    let mut stored = Vec::new();
+    // Sizes are tried with the ephemeral event, where the relay answers it.
+    let ephemeral = takes_ephemeral(answers).then(|| small(talk, "one"));
+    let kept = match ephemeral.is_none() || needs.oldest_s.is_some() {
+        true => kept(talk, needs, answers, &mut stored).await,
+        false => None,
+    };
+    if let Some(carrier) = ephemeral.as_ref().or(kept.as_ref()) {
+        events(talk, needs, (carrier, answers), &mut stored).await;
     }
-    if answers.read == Answer::Taken {
+    if let Some((oldest_s, template)) = needs.oldest_s.zip(kept.as_ref()) {
+        age(talk, template, oldest_s, answers, &mut stored).await;
+    }
+    delete(talk, &stored).await;
+    if answers.reads(needs.auth) {
         requests(talk, needs, answers).await;
     }
     if needs.reconciles {
         answers.reconcile = reconcile(talk).await;
     }
     answers.challenge |= talk.challenged;
+    kept
 }
 
 /// Runs the probes that publish more: ties, the seam of stored and live events, a burst.
-pub(super) async fn thorough(talk: &mut Talk, peer: &Peer, answers: &mut Answers) {
-    if !is_written(answers) || answers.read != Answer::Taken {
-        return;
-    }
+pub(super) async fn thorough(
+    talk: &mut Talk,
+    peer: &Peer,
+    kept: Option<Event<'static>>,
+    answers: &mut Answers,
+) {
+    let reads = [&answers.read, &answers.read_after_auth].contains(&&Answer::Taken);
     let mut stored = Vec::new();
-    answers.ties = ties(talk, &mut stored).await;
-    answers.seam = seam(talk, peer, &mut stored).await;
+    if let Some(template) = kept.filter(|_| reads) {
+        answers.ties = ties(talk, &template, &mut stored).await;
+        answers.seam = seam(talk, peer, &template, &mut stored).await;
+    }
     delete(talk, &stored).await;
-    burst(talk, answers).await;
+    if takes_ephemeral(answers) {
+        burst(talk, answers).await;
+    }
 }
 
-fn is_written(answers: &Answers) -> bool {
+fn takes_ephemeral(answers: &Answers) -> bool {
     [&answers.write, &answers.write_after_auth].contains(&&Answer::Taken)
 }
 
-async fn log_in(talk: &mut Talk) -> Answer {
-    match talk.authenticate().await {
-        Answer::Taken => talk.publish(&small(talk, "one")).await,
-        other => other,
+/// Answers the relay's challenge, and asks again for what was refused before.
+async fn log_in(talk: &mut Talk, needs: &Needs, answers: &mut Answers) {
+    let not_taken = |kind: &u16| answers.written_kinds.get(kind) != Some(&Answer::Taken);
+    let refused: Vec<_> =
+        needs.written.iter().filter(|(kind, _)| not_taken(kind)).map(|(_, event)| event).collect();
+    if answers.write == Answer::Taken && answers.read == Answer::Taken && refused.is_empty() {
+        return;
     }
+    answers.write_after_auth = talk.authenticate().await;
+    if answers.write_after_auth != Answer::Taken {
+        return;
+    }
+    answers.write_after_auth = talk.publish(&small(talk, "one")).await;
+    answers.read_after_auth = talk.request(nothing(None)).await.answer;
+    answers.kinds_after_auth = kinds(talk, refused).await;
+}
+
+/// Publishes an event like each of these, and deletes them. All are on the way together, because a
+/// relay may answer late.
+async fn kinds(
+    talk: &mut Talk,
+    templates: impl IntoIterator<Item = &Event<'static>>,
+) -> BTreeMap<u16, Answer> {
+    let mut answers = BTreeMap::new();
+    let (deletion, others): (Vec<_>, Vec<_>) =
+        templates.into_iter().partition(|event| event.kind == DELETION);
+    let events: Vec<_> = others.into_iter().map(|template| like(talk, template)).collect();
+    for event in &events {
+        if talk.publish_without_waiting(event).await.is_err() {
+            break;
+        }
+    }
+    let (usual, latest) = talk.deadlines();
+    let is_ephemeral = |event: &Event<'_>| event.class() == KindClass::Ephemeral;
+    let (ephemeral, others): (Vec<_>, Vec<_>) = events.iter().partition(|event| is_ephemeral(event));
+    let (mut stored, mut together) = (Vec::new(), true);
+    for event in others.into_iter().chain(ephemeral) {
+        let deadline = if is_ephemeral(event) { usual } else { latest };
+        let mut answer = Answer::NotAsked;
+        if together {
+            answer = talk.late_answer_to(&event.id, deadline).await;
+            together = talk.is_open();
+        }
+        if !together {
+            // One of them ended the connection: which one, shows alone.
+            answer = talk.publish(event).await;
+        }
+        if !is_ephemeral(event) {
+            stored.push(("kinds", event.id, event.kind));
+        }
+        answers.insert(event.kind, answer);
+    }
+    if !deletion.is_empty() && stored.is_empty() {
+        stored.push(("kinds", key_of_nobody(0), DELETION));
+    }
+    for deletes in deletions(talk, &stored) {
+        let answer = talk.publish(&deletes).await;
+        answers.extend(deletion.first().map(|_| (DELETION, answer)));
+    }
+    answers
+}
+
+/// An event of the template's kind and form, by another author, with other references, that asks to
+/// expire soon (NIP-40). An ephemeral one does not ask: relays should keep one that does.
+fn like(talk: &Talk, template: &Event<'static>) -> Event<'static> {
+    let made = corpus::fresh::events(&[template], 1, RandomState::new().hash_one(template.id));
+    let mut event = made.into_iter().next().unwrap_or_else(|| template.clone());
+    event.created_at = now_s();
+    event.tags.retain(|tag| tag.first().is_none_or(|name| name != "expiration"));
+    if event.class() != KindClass::Ephemeral {
+        event.tags.push(expiration(now_s()));
+    }
+    talk.sign(&mut event, "kinds");
+    event
+}
+
+/// An event that the relay keeps: of a kind that no scenario asks for, or else of a regular one
+/// that the plan needs.
+async fn kept(
+    talk: &mut Talk,
+    needs: &Needs,
+    answers: &Answers,
+    stored: &mut Vec<Stored>,
+) -> Option<Event<'static>> {
+    if !answers.is_written() {
+        return None;
+    }
+    let unasked = event(STORED, now_s(), vec![], String::new());
+    let probe = short_lived(talk, &unasked, "one", 0);
+    stored.push(("one", probe.id, STORED));
+    if talk.publish(&probe).await == Answer::Taken {
+        return Some(unasked);
+    }
+    let is_regular = |event: &&Event<'static>| event.class() == KindClass::Regular && event.kind != DELETION;
+    let taken = |event: &&Event<'static>| answers.to_kind(event.kind, needs.auth) == Some(&Answer::Taken);
+    needs.written.values().filter(is_regular).find(taken).map(|template| like(talk, template))
+}
+
+/// The event with more tags and more content.
+fn larger(
+    talk: &Talk,
+    carrier: &Event<'static>,
+    tags: Vec<Tag<'static>>,
+    content: &str,
+    stored: &mut Vec<Stored>,
+) -> Event<'static> {
+    let mut event = carrier.clone();
+    event.created_at = now_s();
+    event.tags.extend(tags);
+    event.content = format!("{}{content}", event.content).into();
+    if event.class() != KindClass::Ephemeral && event.first_tag_value("expiration").is_none() {
+        event.tags.push(expiration(now_s()));
+    }
+    talk.sign(&mut event, "one");
+    if event.class() != KindClass::Ephemeral {
+        stored.push(("one", event.id, event.kind));
+    }
+    event
 }
 
 /// The bounds on events.
-async fn events(talk: &mut Talk, needs: &Needs, answers: &mut Answers) {
-    let least = json_bytes(&small(talk, "one"));
-    let bytes = largest(least, needs.event_bytes, async |bytes| {
-        let own = json_bytes(&small(talk, "one"));
+async fn events(
+    talk: &mut Talk,
+    needs: &Needs,
+    (carrier, answers): (&Event<'static>, &mut Answers),
+    stored: &mut Vec<Stored>,
+) {
+    let least = larger(talk, carrier, vec![], "", &mut Vec::new());
+    let own = json_bytes(&least);
+    let bytes = largest(own, needs.event_bytes, async |bytes| {
         let content = "x".repeat(usize::try_from(bytes.saturating_sub(own)).unwrap_or(0));
-        talk.publish(&signed(talk, EPHEMERAL, now_s(), vec![], content)).await.refusal()
+        talk.publish(&larger(talk, carrier, vec![], &content, stored)).await.refusal()
     });
     answers.note(Demand::EventBytes, bytes.await, |rules, bound| rules.event_bytes = bound);
-    let tags = largest(1, needs.event_tags, async |count| {
-        let tags = (0..count).map(|n| vec!["t".into(), n.to_string().into()]).collect();
-        talk.publish(&signed(talk, EPHEMERAL, now_s(), tags, String::new())).await.refusal()
+    let own = least.tags.len() as u64;
+    let tags = largest(own.max(1), needs.event_tags, async |count| {
+        let tags = (own..count).map(|n| vec!["t".into(), n.to_string().into()]).collect();
+        talk.publish(&larger(talk, carrier, tags, "", stored)).await.refusal()
     });
     answers.note(Demand::EventTags, tags.await, |rules, bound| rules.event_tags = bound);
-    let value = largest(1, needs.tag_value_bytes, async |bytes| {
+    let own = longest_tag_value(&least).max(1);
+    let value = largest(own, needs.tag_value_bytes, async |bytes| {
         let value = "x".repeat(usize::try_from(bytes).unwrap_or(0));
         let tags = vec![vec!["t".into(), value.into()]];
-        talk.publish(&signed(talk, EPHEMERAL, now_s(), tags, String::new())).await.refusal()
+        talk.publish(&larger(talk, carrier, tags, "", stored)).await.refusal()
     });
     answers.note(Demand::TagValueBytes, value.await, |rules, bound| rules.tag_value_bytes = bound);
     if needs.odd_references > 0 {
         for name in ["e", "p"] {
             let tags = vec![vec![name.into(), "no hex".into()]];
-            let odd = signed(talk, EPHEMERAL, now_s(), tags, String::new());
-            if let Some(said) = talk.publish(&odd).await.refusal() {
+            if let Some(said) = talk.publish(&larger(talk, carrier, tags, "", stored)).await.refusal() {
                 answers.rules.hex_references = true;
                 answers.said.insert(Demand::HexReferences, said);
             }
         }
     }
-    if let Some(oldest_s) = needs.oldest_s {
-        age(talk, oldest_s, answers).await;
-    }
 }
 
 /// The earliest `created_at`. Ephemeral events have rules of their own, so this one may be stored.
-async fn age(talk: &mut Talk, oldest_s: i64, answers: &mut Answers) {
-    let most = u64::try_from(now_s() - oldest_s).unwrap_or(0);
-    let young = short_lived(talk, "one", 0);
-    let mut stored = vec![("one", young.id)];
-    if talk.publish(&young).await != Answer::Taken {
-        return;
-    }
+async fn age(
+    talk: &mut Talk,
+    template: &Event<'static>,
+    oldest_s: i64,
+    answers: &mut Answers,
+    stored: &mut Vec<Stored>,
+) {
+    // Before the plan's first, so that no request with `since` finds it.
+    let most = u64::try_from(now_s() - oldest_s).unwrap_or(0) + 1;
     let found = largest(60, most, async |age_s| {
-        let created_at = now_s() - i64::try_from(age_s).unwrap_or(0);
-        let event = signed(talk, STORED, created_at, vec![expiration(now_s())], String::new());
-        stored.push(("one", event.id));
+        let mut event = template.clone();
+        event.created_at = now_s() - i64::try_from(age_s).unwrap_or(0);
+        event.tags = vec![expiration(now_s())];
+        talk.sign(&mut event, "one");
+        stored.push(("one", event.id, event.kind));
         talk.publish(&event).await.refusal()
     })
     .await;
-    delete(talk, &stored).await;
     answers.note(Demand::Age, found, |rules, bound| {
         rules.oldest_s = bound.map(|age_s| now_s() - i64::try_from(age_s).unwrap_or(0));
     });
@@ -229,19 +376,20 @@ async fn reconcile(talk: &mut Talk) -> Answer {
 }
 
 /// Three stored events of one second, of which two are asked for.
-async fn ties(talk: &mut Talk, stored: &mut Vec<Stored>) -> Ties {
+async fn ties(talk: &mut Talk, template: &Event<'static>, stored: &mut Vec<Stored>) -> Ties {
     let mut ids = Vec::new();
     for n in 0..3 {
-        let event = short_lived(talk, "ties", n);
+        let event = short_lived(talk, template, "ties", n);
         if talk.publish(&event).await != Answer::Taken {
             return Ties::Unknown;
         }
         ids.push(event.id);
-        stored.push(("ties", event.id));
+        stored.push(("ties", event.id, event.kind));
     }
     ids.sort_unstable();
-    let author = short_lived(talk, "ties", 0).pubkey;
-    let filter = Filter { authors: Some(vec![author]), kinds: Some(vec![STORED]), ..Filter::default() };
+    let author = short_lived(talk, template, "ties", 0).pubkey;
+    let kinds = Some(vec![template.kind]);
+    let filter = Filter { authors: Some(vec![author]), kinds, ..Filter::default() };
     let reply = talk.request(Filter { limit: Some(2), ..filter }).await;
     match reply.ids.as_slice() {
         [] => Ties::Unknown,
@@ -251,11 +399,16 @@ async fn ties(talk: &mut Talk, stored: &mut Vec<Stored>) -> Ties {
 }
 
 /// Publishes on one connection while another opens subscriptions to the same events.
-async fn seam(talk: &mut Talk, peer: &Peer, stored: &mut Vec<Stored>) -> Option<Seam> {
+async fn seam(
+    talk: &mut Talk,
+    peer: &Peer,
+    template: &Event<'static>,
+    stored: &mut Vec<Stored>,
+) -> Option<Seam> {
     let mut reader = Talk::open(peer).await.ok()?;
-    let events: Vec<_> = (0..SEAM_EVENTS).map(|n| short_lived(talk, "seam", n)).collect();
-    let filter =
-        Filter { authors: Some(vec![events[0].pubkey]), kinds: Some(vec![STORED]), ..Filter::default() };
+    let events: Vec<_> = (0..SEAM_EVENTS).map(|n| short_lived(talk, template, "seam", n)).collect();
+    let (authors, kinds) = (Some(vec![events[0].pubkey]), Some(vec![template.kind]));
+    let filter = Filter { authors, kinds, ..Filter::default() };
     let publish = async {
         for event in &events {
             talk.publish_without_waiting(event).await.ok()?;
@@ -273,7 +426,7 @@ async fn seam(talk: &mut Talk, peer: &Peer, stored: &mut Vec<Stored>) -> Option<
     published?;
     let mut accepted = 0;
     for event in &events {
-        stored.push(("seam", event.id));
+        stored.push(("seam", event.id, event.kind));
         match talk.answer_to(&event.id).await {
             Answer::Taken => accepted += 1,
             Answer::Refused(_) => {}
@@ -330,9 +483,13 @@ async fn delete(talk: &mut Talk, stored: &[Stored]) {
 /// The deletions of these events (NIP-09), one for each author.
 pub(super) fn deletions(talk: &Talk, stored: &[Stored]) -> Vec<Event<'static>> {
     let mut tags_of: BTreeMap<&'static str, Vec<Tag<'static>>> = BTreeMap::new();
-    for &(author, id) in stored {
+    for &(author, id, kind) in stored {
         let tags = tags_of.entry(author).or_insert_with(|| vec![expiration(now_s())]);
         tags.push(vec!["e".into(), codecs::hex::encode(&id).into()]);
+        let of_kind: Tag<'static> = vec!["k".into(), kind.to_string().into()];
+        if !tags.contains(&of_kind) {
+            tags.push(of_kind);
+        }
     }
     let deletion = |(author, tags)| {
         let mut deletion = event(DELETION, now_s(), tags, String::new());
@@ -388,10 +545,15 @@ fn small(talk: &Talk, words: &str) -> Event<'static> {
     signed(talk, EPHEMERAL, now_s(), vec![], words.to_owned())
 }
 
-/// A small event that asks to expire soon (NIP-40).
-fn short_lived(talk: &Talk, author: &str, n: usize) -> Event<'static> {
+/// A small event like the template that asks to expire soon (NIP-40), another for each `n`.
+fn short_lived(talk: &Talk, template: &Event<'static>, author: &str, n: usize) -> Event<'static> {
+    let mut event = template.clone();
     // One second for all, whenever they are made.
-    let mut event = event(STORED, talk.began_s, vec![expiration(talk.began_s)], format!("probe {n}"));
+    event.created_at = talk.began_s;
+    event.content = format!("{}probe {n}", event.content).into();
+    if event.first_tag_value("expiration").is_none() {
+        event.tags.push(expiration(talk.began_s));
+    }
     talk.sign(&mut event, author);
     event
 }

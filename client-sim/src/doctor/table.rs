@@ -1,10 +1,13 @@
 //! From answers to a table: what works, which scenario can be played, which setting to change,
 //! which events will be refused. Pure.
 
-use std::fmt::Write;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::{self, Write},
+};
 
-use codecs::Event;
-use serde::Serialize;
+use codecs::{Event, KindClass};
+use serde::{Serialize, Serializer};
 
 use super::{
     answers::{Answer, Answers, Demand, Ties},
@@ -12,13 +15,45 @@ use super::{
     settings::Software,
 };
 
+/// Why a scenario cannot be played.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reason {
+    pub(crate) text: String,
+    /// What a setting of the relay would be for.
+    pub(crate) demand: Option<Demand>,
+}
+
+impl Reason {
+    fn of(demand: Demand, text: String) -> Reason {
+        Reason { text, demand: Some(demand) }
+    }
+}
+
+impl From<String> for Reason {
+    fn from(text: String) -> Reason {
+        Reason { text, demand: None }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Serialize for Reason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// Whether a scenario can be played.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Verdict {
     /// The scenario's name.
     pub(crate) scenario: String,
-    /// Why it cannot, each with the setting to change where one is known.
-    pub(crate) reasons: Vec<String>,
+    /// Why it cannot.
+    pub(crate) reasons: Vec<Reason>,
 }
 
 /// How many events the relay refuses, by reason.
@@ -37,29 +72,23 @@ pub(crate) fn refused(answers: &Answers, events: &[Event<'_>]) -> Refused {
 
 /// Why a plan cannot be played; empty when nothing stands against it. Bounds on events are no
 /// reason: what the relay refuses is set aside.
-pub(crate) fn reasons(answers: &Answers, needs: &Needs) -> Vec<String> {
-    let mut reasons = Vec::new();
+pub(crate) fn reasons(answers: &Answers, needs: &Needs) -> Vec<Reason> {
     if let Some(stopped) = &answers.stopped {
-        reasons.push(stopped.clone());
-        return reasons;
+        return vec![stopped.clone().into()];
     }
-    let written = [&answers.write, &answers.write_after_auth].contains(&&Answer::Taken);
-    if let Some(said) = answers.write.refusal().filter(|_| !written && needs.events > 0) {
-        reasons
-            .push(answers.with_setting(Demand::Write, format!("it refuses a small ephemeral event: {said}")));
-    }
-    if let Some(said) = answers.read.refusal() {
-        reasons.push(answers.with_setting(Demand::Read, format!("it refuses a small request: {said}")));
+    let mut reasons: Vec<Reason> = Vec::new();
+    reasons.extend(unwritten(answers, needs));
+    if let Some(said) = answers.read.refusal().filter(|_| !answers.reads(needs.auth)) {
+        reasons.push(Reason::of(Demand::Read, format!("it refuses a small request: {said}")));
     }
     if needs.auth && !answers.challenge {
-        reasons.push(answers.with_setting(Demand::Write, "it sends no AUTH challenge (NIP-42)".to_owned()));
+        reasons.push(Reason::of(Demand::Write, "it sends no AUTH challenge (NIP-42)".to_owned()));
     }
     let unread: Vec<_> = needs.kinds.iter().filter(|kind| answers.unread_kinds.contains_key(kind)).collect();
     if let Some(first) = unread.first().filter(|_| !needs.auth) {
-        let kinds: Vec<_> = unread.iter().map(ToString::to_string).collect();
         let said = &answers.unread_kinds[*first];
-        let text = format!("it refuses requests for kind {}: {said}", kinds.join(", "));
-        reasons.push(answers.with_setting(Demand::Read, text));
+        let text = format!("it refuses requests for {}: {said}", of_kinds(&unread));
+        reasons.push(Reason::of(Demand::Read, text));
     }
     let rules = &answers.rules;
     let bounds = [
@@ -70,13 +99,54 @@ pub(crate) fn reasons(answers: &Answers, needs: &Needs) -> Vec<String> {
     for (demand, bound, needed, what) in bounds {
         if let Some(bound) = bound.filter(|bound| *bound < needed) {
             let text = format!("it takes {bound} {what}, and the scenario needs {needed}");
-            reasons.push(answers.with_setting(demand, text));
+            reasons.push(Reason::of(demand, text));
         }
     }
     if let Some(said) = answers.reconcile.refusal().filter(|_| needs.reconciles) {
-        reasons.push(format!("it does not reconcile (NIP-77): {said}"));
+        reasons.push(format!("it does not reconcile (NIP-77): {said}").into());
     }
     reasons
+}
+
+/// Why the relay does not take the events of a plan.
+fn unwritten(answers: &Answers, needs: &Needs) -> Option<Reason> {
+    let refused = |kind: &&u16| {
+        let answer = answers.to_kind(**kind, needs.auth)?;
+        answer.refusal().filter(|_| !is_set_aside(**kind, answer))
+    };
+    let kinds: Vec<_> = needs.written.keys().filter(|kind| refused(kind).is_some()).collect();
+    if let Some(said) = kinds.first().and_then(refused) {
+        let text = format!("it takes no events of {}: {said}", of_kinds(&kinds));
+        return Some(Reason::of(Demand::Write, text));
+    }
+    // Answers about no kind at all are of an earlier version.
+    let said = answers.write.refusal().filter(|_| needs.events > 0 && !answers.is_written())?;
+    Some(Reason::of(Demand::Write, format!("it refuses a small ephemeral event: {said}")))
+}
+
+/// Whether events of a kind are set aside because the relay sends them no OK.
+pub(super) fn is_set_aside(kind: u16, answer: &Answer) -> bool {
+    KindClass::of(kind) == KindClass::Ephemeral && *answer == Answer::Silent
+}
+
+fn of_kinds(kinds: &[&u16]) -> String {
+    let words = if kinds.len() == 1 { "kind" } else { "kinds" };
+    format!("{words} {}", kinds.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+}
+
+/// Why a plan cannot be played and what to set on the relay, in one line; `None` when nothing
+/// stands against it.
+pub(crate) fn refusal(answers: &Answers, needs: &Needs) -> Option<String> {
+    let reasons = reasons(answers, needs);
+    let settings = settings(answers, &reasons);
+    let texts = reasons.iter().map(ToString::to_string).chain(settings).collect::<Vec<_>>();
+    Some(texts.join("; ")).filter(|text| !text.is_empty())
+}
+
+/// What to set on the relay, a line for each demand of the reasons.
+pub(crate) fn settings<'r>(answers: &Answers, reasons: impl IntoIterator<Item = &'r Reason>) -> Vec<String> {
+    let demands = reasons.into_iter().filter_map(|reason| reason.demand);
+    answers.settings(demands.collect())
 }
 
 impl Answers {
@@ -84,23 +154,16 @@ impl Answers {
         self.info.as_ref().and_then(Software::of)
     }
 
-    /// The text with the setting that helps: of the relay's software, or of all known ones.
-    fn with_setting(&self, demand: Demand, text: String) -> String {
-        let setting = match self.software() {
-            Some(software) => {
-                software.setting(demand).map(|setting| format!("{}: {setting}", software.name()))
-            }
-            None => {
-                let all = Software::ALL
-                    .into_iter()
-                    .filter_map(|one| Some(format!("{}: {}", one.name(), one.setting(demand)?)));
-                Some(all.collect::<Vec<_>>().join("; ")).filter(|all| !all.is_empty())
-            }
-        };
-        match setting {
-            Some(setting) => format!("{text} [setting: {setting}]"),
-            None => text,
-        }
+    /// The settings that help, of the relay's software or else of all known ones.
+    fn settings(&self, demands: BTreeSet<Demand>) -> Vec<String> {
+        let all = Software::ALL.into_iter().filter(|one| self.software().is_none_or(|own| own == *one));
+        let lines = demands.into_iter().filter_map(|demand| {
+            let settings = all.clone().filter_map(|one| Some((one.name(), one.setting(demand)?)));
+            let settings: Vec<_> = settings.map(|(name, setting)| format!("{name}: {setting}")).collect();
+            let line = || format!("settings for {}: {}", demand.words(), settings.join("; "));
+            (!settings.is_empty()).then(line)
+        });
+        lines.collect()
     }
 }
 
@@ -136,7 +199,8 @@ fn write_all(
         }
     }
     writeln!(out, "\nBounds (where none is named, the largest of the corpus and the scenarios is taken)")?;
-    for line in bounds(answers) {
+    let (bounds, mut demands) = bounds(answers);
+    for line in bounds {
         writeln!(out, "  {line}")?;
     }
     let sum: u64 = refused.values().sum();
@@ -150,7 +214,15 @@ fn write_all(
         writeln!(out, "  {:<24} {can}", verdict.scenario)?;
         for reason in &verdict.reasons {
             writeln!(out, "      {reason}")?;
+            demands.extend(reason.demand);
         }
+    }
+    let settings = answers.settings(demands);
+    if !settings.is_empty() {
+        writeln!(out, "\nWhat to set on the relay")?;
+    }
+    for line in settings {
+        writeln!(out, "  {line}")?;
     }
     let spent = &answers.spent;
     writeln!(
@@ -185,6 +257,10 @@ fn works(answers: &Answers) -> Vec<(&'static str, String)> {
     if answers.write_after_auth != Answer::NotAsked {
         works.push(("an event after AUTH", plain(&answers.write_after_auth)));
     }
+    if answers.read_after_auth != Answer::NotAsked {
+        works.push(("a request after AUTH", plain(&answers.read_after_auth)));
+    }
+    works.extend(kinds(answers));
     works.push(("reconciliation (NIP-77)", plain(&answers.reconcile)));
     let ties = match answers.ties {
         Ties::Unknown => "not known",
@@ -201,16 +277,34 @@ fn works(answers: &Answers) -> Vec<(&'static str, String)> {
     }
     if let Some((accepted, sent)) = answers.burst {
         let said = answers.said.get(&Demand::Rate).map(|said| format!(": {said}")).unwrap_or_default();
-        let text = format!("{accepted} of {sent} accepted{said}");
-        works.push((
-            "a burst of events",
-            if accepted < sent { answers.with_setting(Demand::Rate, text) } else { text },
-        ));
+        works.push(("a burst of events", format!("{accepted} of {sent} accepted{said}")));
     }
     works
 }
 
-fn bounds(answers: &Answers) -> Vec<String> {
+/// Events of which kinds the relay takes, and which not.
+fn kinds(answers: &Answers) -> Vec<(&'static str, String)> {
+    let with_auth = !answers.kinds_after_auth.is_empty();
+    let asked = || answers.written_kinds.keys();
+    let answer = |kind: &u16| answers.to_kind(*kind, with_auth);
+    let taken: Vec<_> = asked().filter(|kind| answer(kind) == Some(&Answer::Taken)).collect();
+    let mut lines = Vec::new();
+    if !taken.is_empty() {
+        lines.push(("events that scenarios write", format!("of {}", of_kinds(&taken))));
+    }
+    let mut refused: BTreeMap<String, Vec<&u16>> = BTreeMap::new();
+    for kind in asked() {
+        if let Some(said) = answer(kind).and_then(Answer::refusal) {
+            refused.entry(said).or_default().push(kind);
+        }
+    }
+    lines
+        .extend(refused.into_iter().map(|(said, kinds)| ("not", format!("of {}: {said}", of_kinds(&kinds)))));
+    lines
+}
+
+/// A line for each bound, and what settings would be for.
+fn bounds(answers: &Answers) -> (Vec<String>, BTreeSet<Demand>) {
     let rules = &answers.rules;
     let day_s = 86_400;
     let age_days =
@@ -226,19 +320,24 @@ fn bounds(answers: &Answers) -> Vec<String> {
         (Demand::Subscriptions, rules.subscriptions, "subscriptions at one time"),
         (Demand::StoredEvents, rules.stored_events, "stored events for one filter (NIP-11 says so)"),
     ];
-    let mut lines = Vec::new();
+    let (mut lines, mut demands) = (Vec::new(), BTreeSet::new());
     for (demand, bound, what) in all {
         let Some(bound) = bound else { continue };
         let said = answers.said.get(&demand).map(|said| format!("; beyond: {said}")).unwrap_or_default();
-        lines.push(answers.with_setting(demand, format!("{bound} {what}{said}")));
+        lines.push(format!("{bound} {what}{said}"));
+        demands.insert(demand);
     }
     for (kind, said) in &answers.unread_kinds {
-        lines.push(answers.with_setting(Demand::Read, format!("no requests for kind {kind}: {said}")));
+        lines.push(format!("no requests for kind {kind}: {said}"));
+        demands.insert(Demand::Read);
     }
     if lines.is_empty() {
         lines.push("none was met".to_owned());
     }
-    lines
+    if answers.burst.is_some_and(|(accepted, sent)| accepted < sent) {
+        demands.insert(Demand::Rate);
+    }
+    (lines, demands)
 }
 
 #[cfg(test)]
@@ -256,7 +355,7 @@ mod tests {
     fn a_relay_that_takes_everything_has_no_reasons() {
         let needs =
             Needs { filter_values: 500, subscriptions: 7, stored_events: 500, events: 9, ..Needs::default() };
-        assert_eq!(reasons(&fine(), &needs), Vec::<String>::new());
+        assert_eq!(refusal(&fine(), &needs), None);
     }
 
     #[test]
@@ -284,27 +383,31 @@ mod tests {
             ..fine()
         };
         let found = reasons(&answers, &needs);
+        let told = refusal(&answers, &needs).unwrap();
         assert_eq!(found.len(), 5, "{found:?}");
         for says in
             ["restrictedReadKinds", "maxWebsocketPayloadSize", "maxSubsPerConnection", "maxFilterLimit"]
         {
-            assert!(found.iter().any(|reason| reason.contains(says)), "{says}: {found:?}");
+            assert!(told.contains(says), "{says}: {told}");
         }
-        assert!(!found.join(" ").contains("LocalRelay"), "only the relay's own settings");
-        assert!(found[0].contains("kind 4:") && found[4].contains("the relay was silent"), "{found:?}");
+        assert!(!told.contains("LocalRelay"), "only the relay's own settings");
+        assert!(
+            found[0].text.contains("kind 4:") && found[4].text.contains("the relay was silent"),
+            "{found:?}"
+        );
         let enough = Needs { filter_values: 499, subscriptions: 20, stored_events: 500, ..Needs::default() };
-        assert_eq!(reasons(&answers, &enough), Vec::<String>::new(), "at the bounds");
+        assert_eq!(refusal(&answers, &enough), None, "at the bounds");
     }
 
     #[test]
     fn a_relay_of_unknown_software_gets_the_settings_of_all() {
         let answers = Answers { write: Answer::Refused("no".into()), ..fine() };
         let needs = Needs { events: 1, ..Needs::default() };
-        let found = reasons(&answers, &needs);
-        assert!(found[0].contains("\"no\"") && found[0].contains("strfry:") && found[0].contains("khatru:"));
-        assert_eq!(reasons(&answers, &Needs::default()), Vec::<String>::new(), "nothing to publish");
+        let told = refusal(&answers, &needs).unwrap();
+        assert!(told.contains("\"no\"") && told.contains("strfry:") && told.contains("khatru:"), "{told}");
+        assert_eq!(refusal(&answers, &Needs::default()), None, "nothing to publish");
         let after = Answers { write_after_auth: Answer::Taken, ..answers };
-        assert_eq!(reasons(&after, &needs), Vec::<String>::new());
+        assert_eq!(refusal(&after, &needs), None);
     }
 
     #[test]
@@ -313,11 +416,24 @@ mod tests {
         answers.rules = Rules { event_bytes: Some(65_536), hex_references: true, ..Rules::default() };
         answers.said.insert(Demand::EventBytes, "\"invalid: event too large\"".into());
         answers.burst = Some((60, 100));
-        let verdicts = [Verdict { scenario: "x".into(), reasons: vec!["because".into()] }];
-        let table = text(&answers, &Refused::from([("its size", 20)]), 5_000, &verdicts);
-        for says in
-            ["65536 bytes of an event", "too large", "20 of 5000", "cannot be played", "because", "60 of 100"]
-        {
+        answers.written_kinds = [(1, Answer::Taken), (7, Answer::Refused("blocked: 7".into()))].into();
+        let reason = |text: &str| Reason::of(Demand::Write, text.to_owned());
+        let verdict = |name: &str| Verdict { scenario: name.into(), reasons: vec![reason("because")] };
+        let table = text(&answers, &Refused::from([("its size", 20)]), 5_000, &["x", "y"].map(verdict));
+        assert_eq!(table.matches("because").count(), 2, "{table}");
+        assert_eq!(table.matches("relay.writePolicy.plugin").count(), 1, "settings are told once: {table}");
+        for says in [
+            "65536 bytes of an event",
+            "too large",
+            "20 of 5000",
+            "cannot be played",
+            "of kind 1",
+            "of kind 7: \"blocked: 7\"",
+            "settings for publishing: strfry: relay.writePolicy.plugin;",
+            "settings for larger events",
+            "settings for more events a second",
+            "60 of 100",
+        ] {
             assert!(table.contains(says), "{says} in {table}");
         }
         assert!(text(&fine(), &Refused::new(), 1, &[]).contains("none was met"));

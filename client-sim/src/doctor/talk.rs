@@ -1,7 +1,11 @@
 //! A conversation with a relay in plain NIP-01 JSON: one message, its answer, and a bound on how
 //! long to wait.
 
-use std::{borrow::Cow, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use codecs::{ClientMessage, Codec, Event, Filter, Format, KindClass, RelayMessage};
 use tokio::time::{Instant, timeout_at};
@@ -13,8 +17,19 @@ use crate::{
     meaning::{Interpreter, Meaning, Verdict, quoted},
 };
 
-/// How long the relay may take for one answer.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a relay may take for one answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// Unless it was slower before.
+    pub(super) usual: Duration,
+    /// For OK to the first event of a kind, and at most for any.
+    pub(super) longest: Duration,
+}
+
+impl Patience {
+    pub(super) const STANDING: Patience =
+        Patience { usual: Duration::from_secs(3), longest: Duration::from_secs(10) };
+}
 
 /// How long an answer may follow a NOTICE, which names nothing that it answers: at least so long,
 /// and so many times the slowest answer so far.
@@ -34,6 +49,7 @@ pub(super) struct Peer {
     pub(super) tls: Option<wire::ClientTls>,
     /// Words from which the throw-away keys of this conversation derive.
     pub(super) words: String,
+    pub(super) patience: Patience,
 }
 
 /// What came for a request.
@@ -55,6 +71,9 @@ pub(super) struct Talk {
     slowest: Option<Duration>,
     challenge: Option<String>,
     subscriptions: u64,
+    /// Events whose OK is missing, and the OKs that came while another answer was waited for.
+    unanswered: HashSet<[u8; 32]>,
+    answered: HashMap<[u8; 32], Answer>,
     /// When the conversation began, in seconds since 1970.
     pub(super) began_s: i64,
     pub(super) challenged: bool,
@@ -76,6 +95,8 @@ impl Talk {
             slowest: None,
             challenge: None,
             subscriptions: 0,
+            unanswered: HashSet::new(),
+            answered: HashMap::new(),
             began_s: now_s(),
             challenged: false,
             foreign: None,
@@ -102,14 +123,10 @@ impl Talk {
 
     /// Publishes an event and waits for its OK.
     pub(super) async fn publish(&mut self, event: &Event<'_>) -> Answer {
-        match event.class() {
-            KindClass::Ephemeral => self.spent.ephemeral_events += 1,
-            _ => self.spent.stored_events += 1,
+        match self.publish_without_waiting(event).await {
+            Ok(()) => self.answer_to(&event.id).await,
+            Err(answer) => answer,
         }
-        if let Err(answer) = self.send(&ClientMessage::Event(Cow::Borrowed(event))).await {
-            return answer;
-        }
-        self.answer_to(&event.id).await
     }
 
     /// Sends an event whose answer is read later, by [`Talk::answer_to`].
@@ -118,21 +135,51 @@ impl Talk {
             KindClass::Ephemeral => self.spent.ephemeral_events += 1,
             _ => self.spent.stored_events += 1,
         }
+        self.unanswered.insert(event.id);
         self.send(&ClientMessage::Event(Cow::Borrowed(event))).await
     }
 
     /// Waits for the OK of an event.
     pub(super) async fn answer_to(&mut self, id: &[u8; 32]) -> Answer {
-        self.wait(|message| match message {
-            RelayMessage::Ok { id: of, accepted, text } if of == id => {
-                Some(match Verdict::of(*accepted, text) {
-                    Verdict::Accepted | Verdict::Duplicate | Verdict::Mute => Answer::Taken,
-                    Verdict::Refused => Answer::Refused(text.clone().into_owned()),
-                })
-            }
-            _ => None,
-        })
-        .await
+        let wait = self.patience();
+        self.answer_within(id, wait).await
+    }
+
+    /// Waits for the OK of an event until `deadline`, whatever else the relay says meanwhile.
+    pub(super) async fn late_answer_to(&mut self, id: &[u8; 32], deadline: Instant) -> Answer {
+        self.answer_within(id, Wait { deadline, gives_up_after_notice: false }).await
+    }
+
+    /// The OK that came for an event while something else was waited for.
+    pub(super) fn meanwhile(&mut self, id: &[u8; 32]) -> Option<Answer> {
+        self.answered.remove(id)
+    }
+
+    /// Until when a relay may take for what is sent now: usually, and at all.
+    pub(super) fn deadlines(&self) -> (Instant, Instant) {
+        (self.patience().deadline, Instant::now() + self.peer.patience.longest)
+    }
+
+    /// Whether the relay has not ended the connection.
+    pub(super) fn is_open(&self) -> bool {
+        self.link.is_some()
+    }
+
+    async fn answer_within(&mut self, id: &[u8; 32], wait: Wait) -> Answer {
+        if let Some(answer) = self.answered.remove(id) {
+            return answer;
+        }
+        let answer = self.wait_within(wait, |message| answer_to(id, message)).await;
+        if answer != Answer::Silent {
+            self.unanswered.remove(id);
+        }
+        answer
+    }
+
+    fn patience(&self) -> Wait {
+        let Patience { usual, longest } = self.peer.patience;
+        let patience = self.slowest.map_or(usual, |slowest| usual.max(SLOWEST_ANSWERS * slowest));
+        Wait { deadline: Instant::now() + patience.min(longest), gives_up_after_notice: true }
     }
 
     /// Asks for stored events, waits for EOSE or CLOSED, and ends the subscription.
@@ -236,7 +283,7 @@ impl Talk {
             link.feed(bytes.into()).await?;
             link.flush().await
         };
-        match timeout_at(Instant::now() + PATIENCE, sending).await {
+        match timeout_at(Instant::now() + self.peer.patience.usual, sending).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
                 let why = self.ending(&error.to_string()).await;
@@ -261,9 +308,17 @@ impl Talk {
         error.to_owned()
     }
 
-    async fn wait(&mut self, mut is: impl FnMut(&RelayMessage<'_>) -> Option<Answer>) -> Answer {
+    async fn wait(&mut self, is: impl FnMut(&RelayMessage<'_>) -> Option<Answer>) -> Answer {
+        let wait = self.patience();
+        self.wait_within(wait, is).await
+    }
+
+    async fn wait_within(
+        &mut self,
+        Wait { mut deadline, gives_up_after_notice }: Wait,
+        mut is: impl FnMut(&RelayMessage<'_>) -> Option<Answer>,
+    ) -> Answer {
         let began = Instant::now();
-        let mut deadline = began + PATIENCE;
         let mut notice = None;
         loop {
             let Some(link) = self.link.as_mut() else { return Answer::Silent };
@@ -297,7 +352,7 @@ impl Talk {
                 }
                 RelayMessage::Notice { text } => {
                     notice.get_or_insert(format!("NOTICE {}", quoted(text)));
-                    if let Some(slowest) = self.slowest {
+                    if let Some(slowest) = self.slowest.filter(|_| gives_up_after_notice) {
                         let patience = AFTER_NOTICE.max(SLOWEST_ANSWERS * slowest);
                         deadline = deadline.min(Instant::now() + patience);
                     }
@@ -313,7 +368,30 @@ impl Talk {
                 self.slowest = self.slowest.max(Some(began.elapsed()));
                 return answer;
             }
+            if let RelayMessage::Ok { id, .. } = &message
+                && self.unanswered.remove(id)
+            {
+                self.answered.extend(answer_to(id, &message).map(|answer| (*id, answer)));
+            }
         }
+    }
+}
+
+/// How to wait for an answer.
+struct Wait {
+    deadline: Instant,
+    /// Whether a NOTICE may stand for it.
+    gives_up_after_notice: bool,
+}
+
+/// The answer that an OK is to an event.
+fn answer_to(id: &[u8; 32], message: &RelayMessage<'_>) -> Option<Answer> {
+    match message {
+        RelayMessage::Ok { id: of, accepted, text } if of == id => Some(match Verdict::of(*accepted, text) {
+            Verdict::Accepted | Verdict::Duplicate | Verdict::Mute => Answer::Taken,
+            Verdict::Refused => Answer::Refused(text.clone().into_owned()),
+        }),
+        _ => None,
     }
 }
 

@@ -17,6 +17,10 @@ use super::{
     *,
 };
 
+/// Silence takes time.
+const PATIENCE: Patience =
+    Patience { usual: Duration::from_millis(700), longest: Duration::from_millis(2_500) };
+
 /// A server in a thread of its own, which ends when this is dropped.
 struct Server {
     url: String,
@@ -101,7 +105,7 @@ fn a_relay_without_bounds_answers_every_probe_as_nip_01_has_it() {
         compressions: vec!["none".parse().unwrap(), "deflate".parse().unwrap()],
         batched: true,
     };
-    let answers = ask(&server.url, None, &needs(), Some(&offers)).unwrap();
+    let answers = ask(&server.url, None, &needs(), Some(&offers), PATIENCE).unwrap();
     assert_eq!(answers.stopped, None);
     assert_eq!(answers.rules, Rules::default(), "{:?}", answers.said);
     for answer in [&answers.write, &answers.read, &answers.limit_zero, &answers.reconcile] {
@@ -114,7 +118,7 @@ fn a_relay_without_bounds_answers_every_probe_as_nip_01_has_it() {
     assert_eq!(answers.burst, Some((100, 100)));
     assert_eq!(answers.handshakes.len(), 6);
     assert!(answers.handshakes.iter().all(|one| one.granted.as_ref() == Ok(&one.compression)));
-    assert_eq!(table::reasons(&answers, &needs()), Vec::<String>::new());
+    assert_eq!(table::refusal(&answers, &needs()), None);
     assert_eq!(answers.info.as_ref().unwrap().name.as_deref(), Some("relay-sim"));
     let spent = answers.spent;
     assert!(
@@ -132,13 +136,13 @@ fn bounds_are_found_to_a_few_percent_and_named_with_the_flag_that_widens_them() 
     config.limits = Limits { max_filter_values: 100, ..Limits::default() };
     config.wire.max_message_bytes = 20_000;
     let server = Server::relay(config);
-    let answers = ask(&server.url, None, &needs(), None).unwrap();
+    let answers = ask(&server.url, None, &needs(), None, PATIENCE).unwrap();
     let rules = &answers.rules;
     assert!(rules.event_bytes.is_some_and(|bytes| (19_000..20_000).contains(&bytes)), "{rules:?}");
     assert!(rules.filter_values.is_some_and(|values| (96..=100).contains(&values)), "{rules:?}");
     assert_eq!((rules.subscriptions, rules.stored_events), (Some(3), Some(50)));
     assert!(answers.said[&Demand::EventBytes].contains("ended the connection"), "{:?}", answers.said);
-    let reasons = table::reasons(&answers, &needs()).join("\n");
+    let reasons = table::refusal(&answers, &needs()).unwrap();
     for flag in ["--max-subscriptions", "--max-limit"] {
         assert!(reasons.contains(flag), "{flag} in {reasons}");
     }
@@ -151,22 +155,25 @@ fn a_scenario_with_auth_needs_a_relay_that_sends_a_challenge() {
     let mut config = Config::default();
     config.auth = true;
     let with = Server::relay(config);
-    assert_eq!(table::reasons(&ask(&with.url, None, &needs, None).unwrap(), &needs), Vec::<String>::new());
+    assert_eq!(table::refusal(&ask(&with.url, None, &needs, None, PATIENCE).unwrap(), &needs), None);
     let without = Server::relay(Config::default());
-    let reasons = table::reasons(&ask(&without.url, None, &needs, None).unwrap(), &needs);
-    assert!(reasons.len() == 1 && reasons[0].contains("no AUTH challenge"), "{reasons:?}");
+    let why = table::refusal(&ask(&without.url, None, &needs, None, PATIENCE).unwrap(), &needs);
+    assert_eq!(
+        why.as_deref(),
+        Some("it sends no AUTH challenge (NIP-42); settings for publishing: relay-sim: --auth")
+    );
 }
 
 #[test]
 fn a_silent_peer_is_given_up_soon() {
     let server = Server::answering(|_| vec![]);
     let began = Instant::now();
-    let answers = ask(&server.url, None, &needs(), None).unwrap();
+    let answers = ask(&server.url, None, &needs(), None, PATIENCE).unwrap();
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     assert_eq!((&answers.write, &answers.read), (&Answer::Silent, &Answer::Silent));
     assert!(answers.no_info.is_some());
-    let reasons = table::reasons(&answers, &needs());
-    assert_eq!(reasons, ["the relay answers neither EVENT nor REQ"]);
+    let why = table::refusal(&answers, &needs());
+    assert_eq!(why.as_deref(), Some("the relay answers neither EVENT nor REQ"));
 }
 
 #[test]
@@ -182,21 +189,22 @@ fn a_relay_that_takes_no_events_is_refused_in_its_own_words() {
         }
     });
     let needs = Needs { reconciles: false, ..needs() };
-    let answers = ask(&server.url, None, &needs, None).unwrap();
+    let answers = ask(&server.url, None, &needs, None, PATIENCE).unwrap();
     let reasons = table::reasons(&answers, &needs);
-    assert!(reasons.len() == 1 && reasons[0].contains("blocked: not you"), "{reasons:?}");
+    assert!(reasons.len() == 1 && reasons[0].text.contains("blocked: not you"), "{reasons:?}");
     assert_eq!(answers.spent.ephemeral_events, 1, "one refusal is enough");
 }
 
 #[test]
 fn a_peer_that_is_no_relay_is_refused() {
     let server = Server::answering(|message| vec![message.to_owned()]);
-    let answers = ask(&server.url, None, &needs(), None).unwrap();
-    let reasons = table::reasons(&answers, &needs()).join(" ");
+    let answers = ask(&server.url, None, &needs(), None, PATIENCE).unwrap();
+    let reasons = table::refusal(&answers, &needs()).unwrap();
     assert!(reasons.starts_with("the relay answers neither EVENT nor REQ; it said [\"REQ\","), "{reasons}");
     assert!(reasons.len() < 500, "{reasons}");
     let server = Server::answering(|_| vec!["hello".to_owned()]);
-    let reasons = table::reasons(&ask(&server.url, None, &needs(), None).unwrap(), &needs()).join(" ");
+    let reasons =
+        table::refusal(&ask(&server.url, None, &needs(), None, PATIENCE).unwrap(), &needs()).unwrap();
     assert!(reasons.contains("no message of NIP-01"), "{reasons}");
 }
 
@@ -212,7 +220,7 @@ fn a_relay_that_says_yes_and_keeps_nothing_is_seen_at_the_seam() {
     });
     let offers = handshakes::Offers { formats: vec![], compressions: vec![], batched: false };
     let needs = Needs { reconciles: false, ..needs() };
-    let answers = ask(&server.url, None, &needs, Some(&offers)).unwrap();
+    let answers = ask(&server.url, None, &needs, Some(&offers), PATIENCE).unwrap();
     assert_eq!(answers.ties, Ties::Unknown);
     // The second connection of the seam is not served while the first is open.
     assert!(answers.seam.is_none_or(|seam| seam.missing == seam.due), "{:?}", answers.seam);
@@ -231,8 +239,171 @@ fn an_ephemeral_event_that_nobody_listens_to_is_taken() {
         }
     });
     let needs = Needs { reconciles: false, ..needs() };
-    let answers = ask(&server.url, None, &needs, None).unwrap();
-    assert_eq!(table::reasons(&answers, &needs), Vec::<String>::new());
+    let answers = ask(&server.url, None, &needs, None, PATIENCE).unwrap();
+    assert_eq!(table::refusal(&answers, &needs), None);
+}
+
+/// What a plan needs that writes events of these kinds and nothing else.
+fn writes(kinds: &[u16]) -> Needs {
+    let bundled = Corpus::bundled().events;
+    let one = |kind: u16| {
+        let like = |event: &&codecs::Event<'static>| event.kind == kind;
+        let smallest = bundled.iter().filter(like).min_by_key(|event| needs::json_bytes(event));
+        let event = smallest.unwrap_or(&bundled[0]).clone();
+        codecs::Event { kind, ..event }
+    };
+    let written = kinds.iter().map(|kind| (*kind, one(*kind))).collect();
+    Needs { events: kinds.len() as u64, written, ..Needs::default() }
+}
+
+/// A relay that says `ok` to an event, by its kind and the bytes of the message.
+fn judging(ok: impl Fn(u16, usize) -> Option<Result<(), &'static str>> + Copy + Send + 'static) -> Server {
+    Server::answering(move |message| {
+        let parsed: serde_json::Value = serde_json::from_str(message).unwrap();
+        match parsed[0].as_str() {
+            Some("EVENT") => {
+                let kind = u16::try_from(parsed[1]["kind"].as_u64().unwrap()).unwrap();
+                let ok = ok(kind, message.len()).map(|judged| {
+                    let (id, why) = (&parsed[1]["id"], judged.err().unwrap_or_default());
+                    serde_json::json!(["OK", id, judged.is_ok(), why]).to_string()
+                });
+                ok.into_iter().collect()
+            }
+            Some("REQ") => vec![serde_json::json!(["EOSE", parsed[1]]).to_string()],
+            _ => vec![],
+        }
+    })
+}
+
+fn asked(server: &Server, needs: &Needs) -> (Answers, Option<String>) {
+    let answers = ask(&server.url, None, needs, None, PATIENCE).unwrap();
+    let why = table::refusal(&answers, needs);
+    (answers, why)
+}
+
+fn is_ephemeral(kind: u16) -> bool {
+    codecs::KindClass::of(kind) == codecs::KindClass::Ephemeral
+}
+
+#[test]
+fn a_relay_without_ok_for_ephemeral_events_is_proven_by_what_a_plan_writes() {
+    let server = judging(|kind, _| (!is_ephemeral(kind)).then_some(Ok(())));
+    let (answers, why) = asked(&server, &writes(&[0, 1, 5, 7, 1059, 30023, 20_001]));
+    assert_eq!((why, &answers.write), (None, &Answer::Silent), "{answers:?}");
+    assert!([0, 1, 5, 7, 1059, 30023].iter().all(|kind| answers.written_kinds[kind] == Answer::Taken));
+    let mut events = Corpus::bundled().events;
+    events.truncate(10);
+    assert_eq!(table::refused(&answers, &events).len(), 0);
+    events[3].kind = 20_001;
+    let refused = table::refused(&answers, &events);
+    assert_eq!(
+        refused["the relay sends no OK to ephemeral events of this kind"], 1,
+        "and a run sets it aside"
+    );
+    // Bounds are found by events that it answers.
+    let server = judging(|kind, bytes| {
+        let judged = if bytes < 2_000 { Ok(()) } else { Err("invalid: too large") };
+        (!is_ephemeral(kind)).then_some(judged)
+    });
+    let (answers, why) = asked(&server, &Needs { event_bytes: 60_000, ..writes(&[1]) });
+    let bound = answers.rules.event_bytes.unwrap();
+    assert!((1_500..2_000).contains(&bound) && why.is_none(), "{answers:?}");
+}
+
+#[test]
+fn a_relay_that_takes_some_kinds_plays_what_writes_no_others() {
+    const BLOCKED: Result<(), &str> = Err("blocked: kind");
+    for also in [1, 29_999] {
+        let takes = move |kind: u16, bytes: usize| match kind == 1 || kind == also {
+            true if bytes < 1_000 => Ok(()),
+            true => Err("invalid: too large"),
+            false => BLOCKED,
+        };
+        let server = judging(move |kind, bytes| Some(takes(kind, bytes)));
+        let (answers, why) = asked(&server, &Needs { event_bytes: 5_000, ..writes(&[1]) });
+        assert_eq!(why, None, "{answers:?}");
+        let bound = answers.rules.event_bytes.unwrap();
+        assert!((950..1_000).contains(&bound), "{bound} by events of kind 1 or {also}");
+        let (_, why) = asked(&server, &writes(&[1, 3, 7, 30023]));
+        let why = why.unwrap();
+        assert!(why.starts_with(
+            "it takes no events of kinds 3, 7, 30023: \"blocked: kind\"; settings for publishing: "
+        ));
+        assert_eq!(why.matches("strfry").count(), 1, "{why}");
+    }
+    let server = judging(|kind, _| Some(if kind == 7 { BLOCKED } else { Ok(()) }));
+    let (answers, why) = asked(&server, &writes(&[1, 3, 7]));
+    assert!(why.unwrap().starts_with("it takes no events of kind 7: "));
+    assert_eq!(table::refusal(&answers, &writes(&[1, 3])), None);
+    let server = judging(|kind, _| (kind != 7).then_some(Ok(())));
+    let (_, why) = asked(&server, &writes(&[1, 3, 7]));
+    assert!(why.unwrap().starts_with("it takes no events of kind 7: the relay was silent"));
+}
+
+#[test]
+fn a_relay_that_ends_the_connection_at_one_kind_is_asked_for_the_others_anew() {
+    let server = Server::start(|listener, _stopped| async move {
+        let support = Support { formats: vec![], compressions: vec![], batched: false, strict: false };
+        let limits = WireLimits::default();
+        let config = ServerConfig { support, limits, relay_info: String::new(), tls: None };
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(Accepted::WebSocket(mut peer)) = wire::accept(stream, &config).await else { continue };
+            while let Some(Ok(message)) = peer.next().await {
+                let parsed: serde_json::Value = serde_json::from_slice(&message.payload).unwrap();
+                if parsed[1]["kind"] == 3 {
+                    break;
+                }
+                let answer = match parsed[0].as_str() {
+                    Some("EVENT") => serde_json::json!(["OK", parsed[1]["id"], true, ""]),
+                    _ => serde_json::json!(["EOSE", parsed[1]]),
+                };
+                peer.feed(answer.to_string().into()).await.unwrap();
+                peer.flush().await.ok();
+            }
+        }
+    });
+    let (answers, why) = asked(&server, &writes(&[1, 3, 4, 7]));
+    assert!(why.unwrap().starts_with("it takes no events of kind 3: the relay ended the connection"));
+    assert!([1, 4, 7].iter().all(|kind| answers.written_kinds[kind] == Answer::Taken), "{answers:?}");
+}
+
+#[test]
+fn a_relay_that_answers_late_is_waited_for() {
+    let server = judging(|_, _| {
+        thread::sleep(Duration::from_millis(1_000));
+        Some(Ok(()))
+    });
+    let (answers, why) = asked(&server, &writes(&[1]));
+    assert_eq!(why, None, "{answers:?}");
+    assert_eq!((&answers.write, &answers.written_kinds[&1]), (&Answer::Taken, &Answer::Taken));
+}
+
+#[test]
+fn answers_of_an_earlier_version_are_read_and_judged_as_they_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("doctor.json");
+    let needs = writes(&[1, 7]);
+    let judged = |answers: serde_json::Value| {
+        std::fs::write(&file, answers.to_string()).unwrap();
+        table::refusal(&read(&file, "ws://127.0.0.1:7777").unwrap(), &needs)
+    };
+    let earlier = |write: serde_json::Value| {
+        serde_json::json!({
+            "url": "", "write": write, "read": "taken", "unread_kinds": { "4": "\"restricted: no\"" },
+            "rules": { "event_bytes": 5_000, "hex_references": false }, "corpus": "x", "scenarios": [],
+        })
+    };
+    assert_eq!(judged(earlier("taken".into())), None);
+    let why = judged(earlier("silent".into())).unwrap();
+    assert!(why.starts_with("it refuses a small ephemeral event: the relay was silent"), "{why}");
+    // What this version writes it reads.
+    let mut answers = Answers { read: Answer::Taken, ..Answers::default() };
+    answers.written_kinds = [(1, Answer::Taken), (7, Answer::Refused("no".into()))].into();
+    answers.unread_kinds = [(4, "no".to_owned())].into();
+    answers.rules.unanswered_kinds = [20_001].into();
+    std::fs::write(&file, serde_json::to_string(&answers).unwrap()).unwrap();
+    assert_eq!(read(&file, "ws://127.0.0.1:7777").unwrap(), answers);
+    assert!(table::refusal(&answers, &needs).unwrap().starts_with("it takes no events of kind 7: \"no\""));
 }
 
 #[test]
@@ -253,7 +424,7 @@ fn answers_of_another_relay_are_refused() {
 
 /// A conversation with the server, about which it is asked `what`.
 fn talk_to<R>(server: &Server, what: impl AsyncFnOnce(&mut Talk) -> R) -> R {
-    let peer = Peer { url: server.url.clone(), tls: None, words: "a test".to_owned() };
+    let peer = Peer { url: server.url.clone(), tls: None, words: "a test".to_owned(), patience: PATIENCE };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut talk = Talk::open(&peer).await.unwrap();
@@ -290,13 +461,13 @@ fn a_relay_that_sends_events_without_end_is_not_remembered_without_end() {
 fn each_author_deletes_its_own_events_and_deletions_ask_to_expire() {
     let server = Server::relay(Config::default());
     let offers = handshakes::Offers { formats: vec![], compressions: vec![], batched: false };
-    ask(&server.url, None, &needs(), Some(&offers)).unwrap();
+    ask(&server.url, None, &needs(), Some(&offers), PATIENCE).unwrap();
     talk_to(&server, async |talk| {
         // Of the probe of age, of ties and of the seam.
         let reply = talk.request(codecs::Filter::default()).await;
         assert_eq!(reply.ids.len(), 3, "one deletion for each author, and nothing else");
         let ids = [[1; 32], [2; 32], [3; 32]];
-        let found = probes::deletions(talk, &[("seam", ids[0]), ("one", ids[1]), ("seam", ids[2])]);
+        let found = probes::deletions(talk, &[("seam", ids[0], 1), ("one", ids[1], 7), ("seam", ids[2], 1)]);
         let named = |deletion: &codecs::Event<'_>| -> Vec<_> {
             let of_events = deletion.tags.iter().filter(|tag| tag[0] == "e");
             of_events.filter_map(|tag| codecs::hex::decode_array::<32>(tag[1].as_bytes())).collect()

@@ -341,6 +341,7 @@ impl Workload {
             publications: (0..count).map(publication).collect(),
             floods: vec![Flood { at: Duration::ZERO, connection: 0, first: 0, count }],
             sessions: vec![nothing(), nothing()],
+            auth: self.auth,
             ..Workload::default()
         }
     }
