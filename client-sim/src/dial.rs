@@ -1,5 +1,4 @@
-//! Makes many connections: from several loopback addresses where one has too few ports, and with as
-//! many descriptors as the system allows.
+//! Makes many connections: from several loopback addresses where one has too few ports.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -10,23 +9,19 @@ use std::{
 
 use anyhow::{Context, ensure};
 use codecs::{Format, Implementation};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::{
     net::{TcpSocket, TcpStream},
     time::timeout,
 };
 use wire::{Agreement, ClientTls, Connection, Dictionary, Offer, WireError, WireLimits};
 
-use crate::workload::{Over, Role, Speaks, Workload};
+use crate::{
+    resources::LocalPorts,
+    workload::{Over, Role, Speaks, Workload},
+};
 
-/// Connections from one source address. Linux has 28,232 ephemeral ports by default (ip(7),
-/// `ip_local_port_range`); after a connection closes, its port stays in TIME-WAIT for a minute (RFC
-/// 9293 §3.6).
+/// Connections from one source address, where the system does not tell its ports.
 const CONNECTIONS_PER_SOURCE: usize = 10_000;
-
-/// Descriptors beyond the connections: of the runtime, timers, standard streams, the record, the
-/// relay's pipes.
-const OTHER_DESCRIPTORS: u64 = 64;
 
 /// The relay to connect to, and what to offer it.
 #[derive(Debug, Clone)]
@@ -214,9 +209,20 @@ impl Dialer {
     }
 }
 
+/// Refuses more connections to a relay than this machine has local ports. To a loopback address
+/// that is given by number they come from several addresses.
+///
+/// # Errors
+/// As [`LocalPorts::suffice_for`].
+pub(crate) fn check_ports(url: &str, connections: usize) -> anyhow::Result<()> {
+    let has_sources = numbered(url).is_some_and(|relay| relay.ip().is_loopback());
+    LocalPorts::read().filter(|_| !has_sources).map_or(Ok(()), |ports| ports.suffice_for(connections))
+}
+
 /// How many source addresses so many connections need.
 fn sources(connections: usize) -> usize {
-    connections.div_ceil(CONNECTIONS_PER_SOURCE).max(1)
+    let each = LocalPorts::read().map_or(CONNECTIONS_PER_SOURCE, LocalPorts::per_source);
+    connections.div_ceil(each).max(1)
 }
 
 async fn stream(
@@ -256,22 +262,6 @@ fn numbered(url: &str) -> Option<SocketAddr> {
     let authority = url.strip_prefix("ws://")?.split('/').next()?;
     let address: SocketAddr = authority.parse().ok()?;
     address.is_ipv4().then_some(address)
-}
-
-/// Raises the limit of open descriptors to its maximum.
-///
-/// # Errors
-/// When the maximum is below what `connections` need; the text says what helps.
-pub fn raise_descriptor_limit(connections: usize) -> anyhow::Result<()> {
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("cannot read the limit of descriptors")?;
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context("cannot raise the limit of descriptors")?;
-    let needed = connections as u64 + OTHER_DESCRIPTORS;
-    ensure!(
-        needed <= hard,
-        "{connections} connections need {needed} descriptors, and a process may open {hard} here: raise that with \
-         ulimit -Hn as root, or connect fewer with --set"
-    );
-    Ok(())
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use crate::{
     client::{Action, Client, Report},
     dial::Dialer,
     recorder::Recorder,
+    resources,
     schedule::nanos,
     shared::Shared,
     workload::Due,
@@ -337,6 +338,14 @@ impl Driver {
         let receive_buffer_bytes = self.client.reads_slowly().then_some(SLOW_RECEIVE_BUFFER_BYTES);
         let target = self.dialer.target();
         let connection = self.dialer.dial(self.id, &self.offer, receive_buffer_bytes).await;
+        let has_started = self.heard_bytes.is_some();
+        if let Err(WireError::Io(error)) = &connection
+            && has_started
+            && resources::ran_out(error)
+        {
+            self.client.on_no_connection(&error.to_string(), self.now_ns());
+            return Ok(());
+        }
         let connection = connection.with_context(|| format!("cannot connect to {}", target.url))?;
         target.check(&self.offer, connection.agreement())?;
         self.link = Some(connection);

@@ -62,7 +62,11 @@ fn add_up(
             Fate::Planned | Fate::Elsewhere => counts.unknown += 1,
         }
     }
-    for session in workload.sessions.iter().filter(|session| is_one(session.connection)) {
+    let dropped = shared.dropped_sessions();
+    let sessions = || (0..).zip(&workload.sessions).filter(|(_, session)| is_one(session.connection));
+    let (not_begun, planned): (Vec<_>, Vec<_>) = sessions().partition(|(n, _)| dropped.contains(n));
+    counts.sessions_dropped_by_generator = not_begun.len() as u64;
+    for (_, session) in &planned {
         for request in session.steps.iter().flatten() {
             counts.requests += 1;
             counts.deliveries_expected += request.expected.len() as u64;
@@ -75,8 +79,7 @@ fn add_up(
     counts.requests_failed = counts.requests - counts.requests_completed;
     if incidents.is_some() {
         let began: HashSet<u32> = reports.iter().flat_map(|report| report.began.iter().copied()).collect();
-        let sessions = (0..).zip(&workload.sessions).filter(|(_, session)| is_one(session.connection));
-        for (n, session) in sessions.filter(|(n, _)| !began.contains(n)) {
+        for (n, session) in planned.into_iter().filter(|(n, _)| !began.contains(n)) {
             for (subscription, event) in planned_from(session, n, 0).chain(lacked(session, n)) {
                 name(shared, incidents, Wrong::Lost, (session.connection, subscription), event, || None);
             }

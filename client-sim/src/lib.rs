@@ -46,6 +46,7 @@ mod progress;
 mod record;
 pub mod recorder;
 mod relay_pids;
+mod resources;
 mod run;
 pub mod scenario;
 mod schedule;

@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use measure::{Allocations, PinnedCores};
-use relay_sim::{Announcement, Totals};
+use relay_sim::{Announcement, Refusal, Totals};
 use serde::de::DeserializeOwned;
 
 use crate::{cores, links::Links};
@@ -48,7 +48,7 @@ impl OwnRelay {
     /// moves to the other.
     ///
     /// # Errors
-    /// When the relay does not start; its own message is on standard error.
+    /// When the relay does not start, with its own reason.
     pub(crate) fn start(
         flags: &[OsString],
         pinned: Option<&PinnedCores>,
@@ -74,7 +74,7 @@ impl OwnRelay {
     /// the calling thread.
     ///
     /// # Errors
-    /// When the relay does not start; its own message is on standard error.
+    /// When the relay does not start, with its own reason.
     pub fn spawn(flags: &[OsString], address: SocketAddr) -> anyhow::Result<OwnRelay> {
         let program = std::env::current_exe().context("cannot find the file of this program")?;
         let mut child = Command::new(program)
@@ -93,6 +93,10 @@ impl OwnRelay {
         output.read_line(&mut line).context("cannot read the relay's first line")?;
         if line.is_empty() {
             bail!("the relay process ended before it listened: {}", child.wait()?);
+        }
+        if let Ok(Refusal { failed }) = serde_json::from_str(&line) {
+            child.wait()?;
+            bail!("{failed}");
         }
         let announcement: Announcement =
             serde_json::from_str(&line).with_context(|| format!("not an announcement: {line}"))?;

@@ -26,7 +26,7 @@ use crate::{
     plan_facts::{PlanFacts, connections_made},
     play::{Played, play},
     record::{self, Facts},
-    relay_pids,
+    relay_pids, resources,
     scenario::Scenario,
     share::{Orders, Player},
     summary,
@@ -58,7 +58,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let plan_facts = &shares[usize::from(share.index)];
     let delivers = workload.reads_elsewhere() || shares.iter().any(|facts| facts.deliveries() > 0);
     let connections = usize::try_from(plan_facts.connections)?;
-    dial::raise_descriptor_limit(connections).map_err(UsageError)?;
+    resources::raise_descriptor_limit(connections).map_err(UsageError)?;
+    if let Some(url) = args.url.as_ref().or(args.relay_at.as_ref()) {
+        dial::check_ports(url, connections).map_err(UsageError)?;
+    }
     let environment = Environment::collect();
     let pinned = pinned(args)?;
     let store = args
@@ -218,6 +221,9 @@ struct Said {
     complaint: Option<String>,
     /// The first message that answers nothing.
     passed_over: Option<String>,
+    /// Why the first connection was not made that this machine had no room for, in the system's
+    /// words.
+    no_connection: Option<String>,
 }
 
 impl Said {
@@ -228,6 +234,7 @@ impl Said {
         Said {
             complaint: complaint.or_else(|| cut_off().map(|why| format!("to a slow reader, {why}"))),
             passed_over: reports().find_map(|report| report.passed_over.clone()),
+            no_connection: reports().find_map(|report| report.no_connection.clone()),
         }
     }
 }
@@ -500,6 +507,9 @@ fn finish(args: &Args, record: &RunRecord, said: &Said, incidents: &Incidents) -
     if let Some(first) = &said.passed_over {
         let count = record.counts.answers_unexpected;
         report(&format!("passed over {count} messages of the relay, the first: {first}"));
+    }
+    if let Some(why) = &said.no_connection {
+        report(&format!("this machine had no room for a connection: {why}"));
     }
     for (bound, ns) in record.missed_bounds() {
         report(&format!("the scenario demands {bound}, and it was {:.3} ms", ns as f64 / 1e6));

@@ -84,6 +84,8 @@ pub struct Shared {
     /// The shortest handshake of a connection, in nanoseconds; the most there is before the first.
     handshake_ns_min: AtomicU64,
     failures: Mutex<Vec<String>>,
+    /// Sessions that the generator did not begin.
+    dropped_sessions: Mutex<HashSet<u32>>,
     /// Deliveries that were lost, doubled, altered or not owed.
     pub incidents: Incidents,
     /// Ids of the events that each client with several relays has.
@@ -128,6 +130,7 @@ impl Shared {
             last_second: (AtomicU64::new(0), AtomicU64::new(0)),
             live: None,
             failures: Mutex::default(),
+            dropped_sessions: Mutex::default(),
             incidents: Incidents::default(),
             known: (0..workload.readers).map(|_| Mutex::default()).collect(),
             workload,
@@ -276,6 +279,26 @@ impl Shared {
         if self.fan_out[publication].fetch_sub(1, Ordering::AcqRel) > 0 {
             self.done(1);
         }
+    }
+
+    /// Settles a session that did not fit into a queue, and those that follow it: they do not
+    /// begin.
+    pub(crate) fn drop_session(&self, session: u32) {
+        let next = |session: &u32| self.workload.sessions[*session as usize].next;
+        for session in std::iter::successors(Some(session), next) {
+            self.note_dropped_session(session);
+            self.done(1);
+        }
+    }
+
+    /// Notes a session that the generator did not begin.
+    pub(crate) fn note_dropped_session(&self, session: u32) {
+        self.dropped_sessions.lock().unwrap_or_else(PoisonError::into_inner).insert(session);
+    }
+
+    /// The sessions that the generator did not begin: nothing is owed to them.
+    pub(crate) fn dropped_sessions(&self) -> HashSet<u32> {
+        self.dropped_sessions.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The fate of a publication.

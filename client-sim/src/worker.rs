@@ -251,7 +251,7 @@ fn drop_due(shared: &Shared, due: Due) {
             let flood = shared.workload.floods[n as usize];
             (flood.first..flood.first + flood.count).for_each(|n| shared.settle(n as usize, Fate::Dropped));
         }
-        Due::Session(_) => shared.done(1),
+        Due::Session(n) => shared.drop_session(n),
         Due::CatchUp => {}
     }
 }

@@ -8,6 +8,7 @@ mod events;
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     process::{Command, Stdio},
     sync::{
         Arc,
@@ -182,4 +183,110 @@ fn a_relay_that_leaves_while_connections_are_made_ends_the_run_at_once() {
         "{said}"
     );
     assert!(door.opened.load(Ordering::Relaxed) < 50, "it does not wait for the others");
+}
+
+/// The program in a network namespace of its own, with these local ports for its connections. None
+/// is left once the file `none` is in the folder.
+fn with_ports(range: &str, folder: &TempDir) -> Command {
+    const SCRIPT: &str = r#"
+        cd /proc/sys/net/ipv4 && ip link set lo up && echo "$1" > ip_local_port_range || exit 77
+        (while [ -d "$2" ] && ! [ -e "$2/none" ]; do sleep 0.02; done; echo 1-65535 > ip_local_reserved_ports) \
+            > /dev/null 2>&1 & watch=$!
+        shift 2
+        "$0" role:relay --listen 127.0.0.1:7777 --verify none --keep-expired > /dev/null 2>&1 & relay=$!
+        "$0" "$@"; code=$?
+        kill $relay $watch
+        exit $code
+    "#;
+    let mut command = Command::new("unshare");
+    command.args(["-rn", "sh", "-c", SCRIPT, env!("CARGO_BIN_EXE_client-sim"), range]).arg(folder.path());
+    command
+}
+
+#[test]
+#[ignore = "needs network namespaces, unshare of util-linux and ip of iproute2"]
+fn fewer_local_ports_than_the_plan_has_connections_are_named_before_it_begins() {
+    let (_, folder) = readers("");
+    let file = |name: &str| folder.path().join(name);
+    let play = |url: &str| {
+        let mut command = with_ports("40000 40029", &folder);
+        command.args(["--quiet", "--url", url, "--scenario"]).arg(file("readers.toml"));
+        let output = command.arg("--corpus").arg(file("few.jsonl")).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for url in ["ws://localhost:7777", "ws://[::ffff:127.0.0.1]:7777"] {
+        let (code, said) = play(url);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("51 connections to one relay") && said.contains("has 30 for them"), "{said}");
+    }
+    // By number they come from several addresses.
+    let (code, said) = play("ws://127.0.0.1:7777");
+    assert!(matches!(code, Some(0 | 3)), "{said}");
+}
+
+/// Readers that connect for each session, beside one that stays.
+const SESSIONS: &str = r#"
+question = "Who gets in?"
+learn = "Whether the relay is blamed."
+seconds = 3
+
+[[publish]]
+connections = 1
+arrival = { shape = "poisson", rate_per_s = 50 }
+kinds = [1]
+
+[[subscribe]]
+connections = 3
+
+[[subscribe.filter]]
+kinds = [1]
+
+[[request]]
+connections = 10
+connect = "per-session"
+arrival = { shape = "poisson", rate_per_s = 30 }
+
+[[request.step]]
+kinds = [3]
+authors = 1
+"#;
+
+#[test]
+#[ignore = "needs network namespaces, unshare of util-linux and ip of iproute2"]
+fn local_ports_that_run_out_amid_the_run_are_not_the_relays_loss() {
+    let (_, folder) = readers("");
+    let file = |name: &str| folder.path().join(name);
+    fs::write(file("sessions.toml"), SESSIONS).unwrap();
+    let mut command = with_ports("40000 41000", &folder);
+    command
+        .args(["--progress-json", "--url", "ws://localhost:7777", "--scenario"])
+        .arg(file("sessions.toml"));
+    command.arg("--corpus").arg(file("few.jsonl")).arg("--record").arg(file("record.json"));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut seconds = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(seconds.next().unwrap().unwrap().contains("\"samples\""), "the load has begun");
+    fs::write(file("none"), "").unwrap();
+    let rest = thread::spawn(move || seconds.count());
+    let output = child.wait_with_output().unwrap();
+    rest.join().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let record = RunRecord::read(&file("record.json")).unwrap();
+    let counts = record.counts;
+    assert_eq!((record.status, counts.balanced(), counts.deliveries_lost), (Status::Complete, Ok(()), 0));
+    assert!(counts.sessions_dropped_by_generator > 10 && counts.requests > 10, "{counts:?}");
+    assert_eq!(counts.acked, counts.planned, "other connections go on");
+    assert!(said.contains("no room for a connection: Cannot assign requested address"), "{said}");
+}
+
+#[test]
+fn a_relay_of_our_own_that_does_not_start_says_why() {
+    let (_, folder) = readers("");
+    let mut command = program();
+    command.args(["--scenario"]).arg(folder.path().join("readers.toml"));
+    let output = command.args(["--relay-fault", "nonsense"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().last().unwrap_or_default();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(last.contains("the relay of our own did not start") && last.contains("is no fault"), "{said}");
 }

@@ -27,6 +27,10 @@ pub struct Counts {
     pub not_sent: u64,
     /// Never sent because our own queue was full.
     pub dropped_by_generator: u64,
+    /// Sessions that never began because our own queue was full, or this machine had no port or
+    /// descriptor for their connection. Nothing is expected of them.
+    #[serde(default)]
+    pub sessions_dropped_by_generator: u64,
     /// Subscriptions opened to read stored events.
     pub requests: u64,
     /// Of those, answered to the end (EOSE).

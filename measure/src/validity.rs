@@ -272,6 +272,14 @@ impl Signals {
                 format!("the generator dropped {dropped} of {planned} planned events: its queue was full");
             validity.add(ValidityClass::Invalid, reason);
         }
+        if counts.sessions_dropped_by_generator > 0 {
+            let reason = format!(
+                "the generator did not begin {} sessions: its queue was full, or this machine had no port or \
+                 descriptor for their connection",
+                counts.sessions_dropped_by_generator
+            );
+            validity.add(ValidityClass::Invalid, reason);
+        }
         if counts.not_sent > 0 {
             let (not_sent, planned) = (counts.not_sent, counts.planned);
             let reason = format!(

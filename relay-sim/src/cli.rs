@@ -47,11 +47,24 @@ pub struct Announcement {
     pub at_rest: Option<String>,
 }
 
+/// The line that a relay started with `--announce` prints instead when it cannot listen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Why, with the cause.
+    pub failed: String,
+}
+
 /// Runs the relay as the command line says; `args` are the arguments after the program's name.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let args = match Args::try_parse_from(std::iter::once("relay-sim".into()).chain(args)) {
+    let args: Vec<OsString> = std::iter::once("relay-sim".into()).chain(args).collect();
+    let announces = args.iter().any(|arg| arg == "--announce");
+    let args = match Args::try_parse_from(args) {
         Ok(args) => args,
         Err(error) => {
+            if announces {
+                let text = error.to_string();
+                say_failed(text.lines().next().unwrap_or_default());
+            }
             let usage = u8::try_from(error.exit_code()).unwrap_or(2);
             return error.print().map_or(ExitCode::FAILURE, |()| ExitCode::from(usage));
         }
@@ -69,9 +82,19 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");
+            if announces {
+                say_failed(&format!("{error:#}"));
+            }
             ExitCode::FAILURE
         }
     }
+}
+
+/// Tells the program that started this one why there is no relay. A program that is gone needs no
+/// reason.
+fn say_failed(why: &str) {
+    let refusal = serde_json::to_string(&Refusal { failed: why.to_owned() }).unwrap_or_default();
+    writeln!(io::stdout(), "{refusal}").ok();
 }
 
 fn run(args: Args) -> Result<()> {

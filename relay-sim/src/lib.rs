@@ -38,7 +38,7 @@ mod store;
 mod testing;
 mod totals;
 
-pub use cli::{Announcement, main};
+pub use cli::{Announcement, Refusal, main};
 pub use config::{Config, Reencode};
 pub use fanout::BatchLimits;
 pub use fault::{DeliveryFault, Fault, Rate, UnknownFault};

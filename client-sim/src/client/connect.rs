@@ -133,6 +133,17 @@ impl Client {
         }
     }
 
+    /// Takes the failure to make a connection that this machine had no room for: the sessions that
+    /// wait for it do not begin, which is not the relay's fault.
+    pub(crate) fn on_no_connection(&mut self, why: &str, now_ns: u64) {
+        self.go_down();
+        self.report.no_connection.get_or_insert_with(|| why.to_owned());
+        for session in std::mem::take(&mut self.waiting) {
+            self.shared.note_dropped_session(session);
+            self.end_session(session, now_ns);
+        }
+    }
+
     /// Notes that there is no connection any more.
     pub(super) fn go_down(&mut self) {
         self.link = Link::Down;

@@ -26,6 +26,8 @@ pub struct Report {
     pub complaint: Option<String>,
     /// The first message that answers nothing, or not in the form of its NIP, in the relay's words.
     pub passed_over: Option<String>,
+    /// Why this machine could not make a connection, in the system's words.
+    pub no_connection: Option<String>,
     /// Why the relay ended the connection of a slow reader.
     pub cut_off: Option<String>,
 }

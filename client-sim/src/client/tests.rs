@@ -9,7 +9,7 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 use codecs::{ClientMessage, EoseHints, Event, Filter, Format, RelayMessage, VerifyLevel};
 use measure::Counts;
 
-use super::{Action, Client, Failure};
+use super::{Action, Client, Failure, Report};
 use crate::{
     bits::Bits,
     ledger,
@@ -241,6 +241,21 @@ fn is_damage(expected: &[(&str, u64)]) -> bool {
     let harmless =
         ["after close", "answers", "failed", "refused", "unanswered", "not sent", "dropped", "closed"];
     expected.iter().any(|(name, _)| !harmless.contains(name))
+}
+
+#[test]
+fn a_session_that_the_generator_did_not_begin_is_owed_nothing() {
+    let mut plan = plan();
+    plan.sessions[0].next = Some(1);
+    plan.sessions.push(Session { follows: true, next: None, ..plan.sessions[0].clone() });
+    let shared = Shared::new(plan);
+    let outstanding = shared.outstanding();
+    shared.drop_session(0);
+    assert_eq!(shared.outstanding(), outstanding - 2, "nor does the one that follows begin");
+    let counts = ledger::close(&shared, &[&Report::default(); 3], true);
+    assert_eq!((counts.sessions_dropped_by_generator, counts.requests), (2, 0));
+    assert_eq!((counts.deliveries_expected, counts.deliveries_lost), (0, 0), "{counts:?}");
+    counts.balanced().unwrap();
 }
 
 #[test]
