@@ -16,7 +16,7 @@ pub enum DecodeError {
     #[error("{0} is not UTF-8")]
     Utf8(&'static str),
     /// A number or length outside its range.
-    #[error("{0} is out of range")]
+    #[error("{name} is out of range{}", range(.0), name = .0)]
     OutOfRange(&'static str),
     /// Well-formed, but not in the one form that the strict profile allows.
     #[error("{0} is not in its canonical form")]
@@ -40,6 +40,11 @@ pub enum DecodeError {
     /// What the format's library said.
     #[error("{0}")]
     Library(String),
+}
+
+/// The range of what NIP-01 bounds.
+fn range(name: &str) -> &'static str {
+    if name == "kind" { ": NIP-01 has 0 to 65535" } else { "" }
 }
 
 impl DecodeError {
@@ -100,10 +105,10 @@ mod tests {
             let reason = "ä".repeat(len);
             assert_eq!(DecodeError::library(&reason), DecodeError::Library(reason));
         }
-        let reason = format!("invalid type: string {:?}, expected u16", "ä".repeat(1 << 16));
+        let reason = format!("kind: {:?}, expected a number", "ä".repeat(1 << 16));
         let shortened = DecodeError::library(&reason).to_string();
-        assert!(shortened.starts_with("invalid type: string \"ä"), "{shortened}");
-        assert!(shortened.ends_with("ä\", expected u16"), "{shortened}");
+        assert!(shortened.starts_with("kind: \"ä"), "{shortened}");
+        assert!(shortened.ends_with("ä\", expected a number"), "{shortened}");
         assert_eq!(shortened.chars().count(), 80 + 3 + 120);
     }
 }

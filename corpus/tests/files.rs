@@ -290,7 +290,7 @@ fn a_kind_outside_u16_is_refused() {
     assert!(record[0] >= 0x84 && record[1] < 0x80, "the record's length has two bytes and no carry");
     match read_bytes("x.pb.gz", &gzip(&record)).unwrap_err() {
         CorpusError::Offset { reason: RecordError::Decode(reason), .. } => {
-            assert_eq!(reason.to_string(), "kind is out of range");
+            assert_eq!(reason.to_string(), "kind is out of range: NIP-01 has 0 to 65535");
         }
         error => panic!("{error}"),
     }

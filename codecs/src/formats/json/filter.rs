@@ -7,7 +7,7 @@ use serde::{
     de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-use super::item::{Hex, Text, once, once_seed};
+use super::item::{Hex, Text, Whole, once, once_seed, twice};
 use crate::{Filter, OverLimit, TagFilter, model::Bounds};
 
 /// Where a limit that was passed is noted: serde has errors of its own.
@@ -38,6 +38,10 @@ impl<'s> FilterSeed<'s> {
     fn keys(self) -> ListSeed<'s, Hex<32>, [u8; 32]> {
         self.list()
     }
+
+    fn kinds(self) -> ListSeed<'s, Whole<u16>, u16> {
+        self.list()
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for FilterSeed<'_> {
@@ -63,7 +67,7 @@ impl<'de, T: Deserialize<'de> + Into<U>, U> Visitor<'de> for ListSeed<'_, T, U> 
     type Value = Vec<U>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a sequence")
+        f.write_str("an array")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<U>, A::Error> {
@@ -90,14 +94,14 @@ impl<'de> Visitor<'de> for FilterSeed<'_> {
             match &*key {
                 "ids" => once_seed(&mut filter.ids, "ids", &mut object, self.keys())?,
                 "authors" => once_seed(&mut filter.authors, "authors", &mut object, self.keys())?,
-                "kinds" => once_seed(&mut filter.kinds, "kinds", &mut object, self.list::<u16, u16>())?,
-                "since" => once::<i64, _, _>(&mut filter.since, "since", &mut object)?,
-                "until" => once::<i64, _, _>(&mut filter.until, "until", &mut object)?,
-                "limit" => once::<u64, _, _>(&mut filter.limit, "limit", &mut object)?,
+                "kinds" => once_seed(&mut filter.kinds, "kinds", &mut object, self.kinds())?,
+                "since" => once::<Whole<i64>, _, _>(&mut filter.since, "since", &mut object)?,
+                "until" => once::<Whole<i64>, _, _>(&mut filter.until, "until", &mut object)?,
+                "limit" => once::<Whole<u64>, _, _>(&mut filter.limit, "limit", &mut object)?,
                 "search" => once::<String, _, _>(&mut filter.search, "search", &mut object)?,
                 other => match tag_letter(other) {
                     Some(letter) if filter.tags.iter().any(|t| t.letter == letter) => {
-                        return Err(de::Error::duplicate_field("tag condition"));
+                        return Err(twice("a tag condition"));
                     }
                     Some(letter) => {
                         let values = object.next_value_seed(self.list::<String, String>())?;

@@ -9,7 +9,7 @@ use serde::{
 
 use super::{
     filter::{FilterSeed, Over, stop},
-    item::{Hex, HexBytes, Text, once},
+    item::{Hex, HexBytes, Text, Whole, missing, once},
 };
 use crate::{
     ClientMessage, DecodeError, EoseHints, Event, Filter, Limits, RelayMessage, Request, Tag, model::Bounds,
@@ -96,8 +96,8 @@ impl<'de> Visitor<'de> for EventVisitor {
             match &*key {
                 "id" => once::<Hex<32>, _, _>(&mut id, "id", &mut object)?,
                 "pubkey" => once::<Hex<32>, _, _>(&mut pubkey, "pubkey", &mut object)?,
-                "created_at" => once::<i64, _, _>(&mut created_at, "created_at", &mut object)?,
-                "kind" => once::<u16, _, _>(&mut kind, "kind", &mut object)?,
+                "created_at" => once::<Whole<i64>, _, _>(&mut created_at, "created_at", &mut object)?,
+                "kind" => once::<Whole<u16>, _, _>(&mut kind, "kind", &mut object)?,
                 "tags" => once::<Tags<'de>, _, _>(&mut tags, "tags", &mut object)?,
                 "content" => once::<Text<'de>, _, _>(&mut content, "content", &mut object)?,
                 "sig" => once::<Hex<64>, _, _>(&mut sig, "sig", &mut object)?,
@@ -105,13 +105,13 @@ impl<'de> Visitor<'de> for EventVisitor {
             }
         }
         Ok(OwnedEvent(Event {
-            id: id.ok_or_else(|| de::Error::missing_field("id"))?,
-            pubkey: pubkey.ok_or_else(|| de::Error::missing_field("pubkey"))?,
-            created_at: created_at.ok_or_else(|| de::Error::missing_field("created_at"))?,
-            kind: kind.ok_or_else(|| de::Error::missing_field("kind"))?,
-            tags: tags.ok_or_else(|| de::Error::missing_field("tags"))?,
-            content: content.ok_or_else(|| de::Error::missing_field("content"))?,
-            sig: sig.ok_or_else(|| de::Error::missing_field("sig"))?,
+            id: id.ok_or_else(|| missing("id"))?,
+            pubkey: pubkey.ok_or_else(|| missing("pubkey"))?,
+            created_at: created_at.ok_or_else(|| missing("created_at"))?,
+            kind: kind.ok_or_else(|| missing("kind"))?,
+            tags: tags.ok_or_else(|| missing("tags"))?,
+            content: content.ok_or_else(|| missing("content"))?,
+            sig: sig.ok_or_else(|| missing("sig"))?,
         }))
     }
 }
@@ -176,14 +176,14 @@ impl<'de> Deserialize<'de> for CountAnswer {
                 let (mut count, mut approximate, mut hll) = (None, None, None);
                 while let Some(Text(key)) = object.next_key()? {
                     match &*key {
-                        "count" => once::<u64, _, _>(&mut count, "count", &mut object)?,
+                        "count" => once::<Whole<u64>, _, _>(&mut count, "count", &mut object)?,
                         "approximate" => once::<bool, _, _>(&mut approximate, "approximate", &mut object)?,
                         "hll" => once::<Hex<256>, _, _>(&mut hll, "hll", &mut object)?,
                         _ => drop(object.next_value::<IgnoredAny>()?),
                     }
                 }
                 Ok(CountAnswer {
-                    count: count.ok_or_else(|| de::Error::missing_field("count"))?,
+                    count: count.ok_or_else(|| missing("count"))?,
                     approximate: approximate.unwrap_or(false),
                     hll: hll.map(Box::new),
                 })
