@@ -10,13 +10,15 @@ mod verify;
 
 use std::{
     ffi::OsString,
-    io::Write,
-    path::PathBuf,
+    io::{self, Write},
+    path::Path,
     process::ExitCode,
     time::{Duration, Instant},
 };
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
+use corpus::{CorpusError, FileFormat, Skipped};
 
 /// Interval of progress lines; none in the first two seconds.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -39,7 +41,7 @@ enum Command {
     /// Make signed events shaped like real ones; the same arguments make the same events on every
     /// machine.
     Generate(generate::Args),
-    /// Check every id and signature; fails and lists the first 20 bad ones when any is wrong.
+    /// Check every record, id and signature; counts the valid ones, lists the others and fails.
     Verify(verify::Args),
     /// Copy a corpus into another format, events in the same order.
     Convert(files::ConvertArgs),
@@ -58,7 +60,7 @@ enum Command {
 /// Does what the command line says; `args` begins with the program's name.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     run(Cli::parse_from(args)).unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
+        tell(&format!("error: {error:#}"));
         ExitCode::FAILURE
     })
 }
@@ -77,17 +79,35 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Prints a command's answer.
-fn say(text: &str) {
-    // A closed pipe is no error.
-    writeln!(std::io::stdout(), "{}", text.trim_end()).ok();
+/// Prints a command's answer. A pipe that its reader closed is no error.
+fn say(text: &str) -> anyhow::Result<()> {
+    match writeln!(io::stdout(), "{}", text.trim_end()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(()),
+    }
 }
 
-/// Refuses to overwrite a file.
-fn must_not_exist(path: &PathBuf) -> anyhow::Result<()> {
-    corpus::FileFormat::of(path)?;
-    anyhow::ensure!(!path.exists(), "{path:?} exists already; this command never overwrites");
-    Ok(())
+/// Tells people something on standard error, which may be closed.
+fn tell(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Tells what a command left out of a file.
+fn tell_skipped(file: &Path, skipped: &Skipped) {
+    if skipped.count() > 0 {
+        tell(&format!("{}: {skipped}; `corpus verify` lists all", file.display()));
+    }
+}
+
+/// Refuses a file before the work that would be lost on it; whoever creates it refuses it again.
+fn must_not_exist(path: &Path) -> anyhow::Result<()> {
+    FileFormat::of(path)?;
+    match path.symlink_metadata() {
+        Ok(_) => Err(CorpusError::Exists { path: path.to_owned() }.into()),
+        Err(_) => Ok(()),
+    }
 }
 
 struct Progress {
@@ -108,13 +128,17 @@ impl Progress {
         if self.last.elapsed() < PROGRESS_EVERY {
             return;
         }
-        self.last = Instant::now();
         let per_second = done as f64 / self.started.elapsed().as_secs_f64();
+        self.tell(done, &format!("{per_second:.0} a second"));
+    }
+
+    /// Tells how far it is, with more words, at once.
+    fn tell(&mut self, done: u64, words: &str) {
+        self.last = Instant::now();
+        let Progress { verb, unit, .. } = self;
         match self.total {
-            Some(total) => {
-                eprintln!("{} {done} of {total} {}, {per_second:.0} a second", self.verb, self.unit);
-            }
-            None => eprintln!("{} {done} {}, {per_second:.0} a second", self.verb, self.unit),
+            Some(total) => tell(&format!("{verb} {done} of {total} {unit}; {words}")),
+            None => tell(&format!("{verb} {done} {unit}; {words}")),
         }
     }
 }

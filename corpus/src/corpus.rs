@@ -8,7 +8,7 @@ use std::{
 
 use codecs::Event;
 
-use crate::{CorpusError, Fingerprint, Origin, files};
+use crate::{CorpusError, EventReader, Events, Fingerprint, Origin, Skipped, files};
 
 /// Signed events in a fixed order, each id once.
 #[derive(Debug, Clone)]
@@ -21,6 +21,8 @@ pub struct Corpus {
     pub origin: Origin,
     /// Names exactly these events in this order.
     pub fingerprint: Fingerprint,
+    /// What the file holds besides them, see [`Corpus::read_with`].
+    pub skipped: Skipped,
 }
 
 impl Corpus {
@@ -33,7 +35,17 @@ impl Corpus {
     /// names the place; nothing is read past damage, because half a corpus answers another
     /// question.
     pub fn read(path: &Path) -> Result<Corpus, CorpusError> {
-        Corpus::of_file(path, None)
+        Corpus::read_with(path, false)
+    }
+
+    /// [`Corpus::read`], or with `skip_invalid` all events of the file that are valid: what is not
+    /// is left out and counted.
+    ///
+    /// # Errors
+    /// As [`Corpus::read`]; with `skip_invalid` only for a file that cannot be read or holds no
+    /// valid event.
+    pub fn read_with(path: &Path, skip_invalid: bool) -> Result<Corpus, CorpusError> {
+        Corpus::of(path, Events::open(path, skip_invalid)?)
     }
 
     /// Reads a file from somebody else as [`Corpus::read`], in bounded memory: its stream may have
@@ -43,16 +55,19 @@ impl Corpus {
     /// As [`Corpus::read`], with [`RecordError::StreamTooLarge`](crate::RecordError::StreamTooLarge)
     /// for a longer stream.
     pub fn read_within(path: &Path, most_bytes: u64) -> Result<Corpus, CorpusError> {
-        Corpus::of_file(path, Some(most_bytes))
+        Corpus::of(path, Events::of(EventReader::open_within(path, Some(most_bytes))?, false))
     }
 
-    fn of_file(path: &Path, most_bytes: Option<u64>) -> Result<Corpus, CorpusError> {
-        let events = files::read(path, most_bytes)?;
-        if events.is_empty() {
-            return Err(CorpusError::Empty { path: path.to_owned() });
+    fn of(path: &Path, mut file: Events) -> Result<Corpus, CorpusError> {
+        let events = file.by_ref().collect::<Result<Vec<_>, _>>()?;
+        let (path, skipped) = (path.to_owned(), file.skipped().clone());
+        match (events.is_empty(), skipped.count()) {
+            (true, 0) => return Err(CorpusError::Empty { path }),
+            (true, _) => return Err(CorpusError::NoneValid { path, skipped }),
+            (false, _) => {}
         }
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-        Ok(Corpus::from_events(name, events))
+        Ok(Corpus { skipped, ..Corpus::from_events(name, events) })
     }
 
     /// The sample in `data/sample.pb.gz`, compiled in: 5,000 generated events, the default corpus
@@ -75,7 +90,8 @@ impl Corpus {
     pub fn from_events(name: String, mut events: Vec<Event<'static>>) -> Corpus {
         let mut seen = HashSet::with_capacity(events.len());
         events.retain(|event| seen.insert(event.id));
-        Corpus { name, origin: Origin::of(&events), fingerprint: Fingerprint::of(&events), events }
+        let (origin, fingerprint) = (Origin::of(&events), Fingerprint::of(&events));
+        Corpus { name, origin, fingerprint, events, skipped: Skipped::default() }
     }
 
     /// How many events there are of each kind.

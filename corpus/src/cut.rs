@@ -14,7 +14,7 @@ use flate2::bufread::GzDecoder;
 use serde::de::IgnoredAny;
 
 use crate::{
-    CorpusError, FileFormat, MAX_RECORD_BYTES, RecordError,
+    CorpusError, Events, FileFormat, MAX_RECORD_BYTES, RecordError,
     files::{EventReader, EventWriter, io_error},
 };
 
@@ -26,32 +26,38 @@ pub struct Cut {
     start_bytes: u64,
     /// Whole events behind `start_bytes`.
     events: usize,
+    skip_invalid: bool,
 }
 
-/// Finds the cut that explains why a file of events cannot be read to its end.
+/// Finds the cut that explains why a file of events cannot be read to its end, of which so many
+/// events were read by [`Events::open_to_append`].
 ///
 /// # Errors
 /// `damage` itself, where a crash while writing does not explain it; [`CorpusError::Io`] when the
 /// file cannot be read.
-pub fn find_cut(path: &Path, damage: CorpusError) -> Result<Cut, CorpusError> {
+pub fn find_cut(
+    path: &Path,
+    damage: CorpusError,
+    events_read: usize,
+    skip_invalid: bool,
+) -> Result<Cut, CorpusError> {
     let format = FileFormat::of(path)?;
-    let (events_read, start_bytes) = match &damage {
-        CorpusError::Line { events_read, offset_bytes, reason: RecordError::Decode(_), .. }
-            if !format.is_compressed() =>
-        {
-            (*events_read, line_cut(path, format, *offset_bytes)?)
+    let start_bytes = match &damage {
+        CorpusError::Line { offset_bytes, reason: RecordError::Decode(_), .. } if !format.is_compressed() => {
+            line_cut(path, format, *offset_bytes)?
         }
-        CorpusError::Line { events_read, reason: RecordError::Read(reason), .. }
-        | CorpusError::Offset { events_read, reason: RecordError::Read(reason), .. }
+        CorpusError::Line { reason: RecordError::Read(reason), .. }
+        | CorpusError::Offset { reason: RecordError::Read(reason), .. }
             if format.is_compressed() && reason.kind() == io::ErrorKind::UnexpectedEof =>
         {
-            (*events_read, stream_cut(path, format)?)
+            stream_cut(path, format)?
         }
         _ => return Err(damage),
     };
     let Some(start_bytes) = start_bytes else { return Err(damage) };
     // What stays must be a whole file by itself.
-    let (mut kept, mut whole) = (0, EventReader::open_first(path, start_bytes)?);
+    let first = EventReader::open_first(path, start_bytes)?;
+    let (mut kept, mut whole) = (0, Events::to_append(first, skip_invalid));
     for event in &mut whole {
         event?;
         kept += 1;
@@ -59,7 +65,8 @@ pub fn find_cut(path: &Path, damage: CorpusError) -> Result<Cut, CorpusError> {
     if whole.unterminated() {
         return Err(damage);
     }
-    Ok(Cut { path: path.to_owned(), start_bytes, events: events_read.saturating_sub(kept) })
+    let events = events_read.saturating_sub(kept);
+    Ok(Cut { path: path.to_owned(), start_bytes, events, skip_invalid })
 }
 
 /// Where the last line starts, if it has no end and is the beginning of an event.
@@ -122,7 +129,7 @@ impl Cut {
             return Ok(());
         }
         let mut writer = EventWriter::append(&self.path)?;
-        for event in EventReader::open(copy)?.take(self.events) {
+        for event in Events::open(copy, self.skip_invalid)?.take(self.events) {
             writer.write(&event?)?;
         }
         writer.finish()

@@ -8,7 +8,7 @@ use std::{
 
 use codecs::{DecodeError, EncodeError};
 
-use crate::{FileFormat, MAX_BATCH_BYTES, MAX_RECORD_BYTES};
+use crate::{FileFormat, MAX_BATCH_BYTES, MAX_RECORD_BYTES, Skipped};
 
 /// Why a corpus cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -42,8 +42,8 @@ pub enum CorpusError {
     },
     /// A line of a JSON file is not an event, or the file ends or is damaged there.
     #[error(
-        "{path:?}, line {line}, {}: {reason} ({events_read} events read before it)",
-        place(path, *offset_bytes)
+        "{path:?}, line {line}, {}: {reason} ({events_read} events read before it){}",
+        place(path, *offset_bytes), fix(path, reason)
     )]
     Line {
         /// The file.
@@ -59,8 +59,8 @@ pub enum CorpusError {
     },
     /// A record of a ProtoEvent file is not an event, or the file ends or is damaged there.
     #[error(
-        "{path:?}, {}: {reason} ({events_read} events read before it)",
-        place(path, *offset_bytes)
+        "{path:?}, {}: {reason} ({events_read} events read before it){}",
+        place(path, *offset_bytes), fix(path, reason)
     )]
     Offset {
         /// The file.
@@ -83,9 +83,29 @@ pub enum CorpusError {
         /// Compression by the first bytes.
         content: &'static str,
     },
+    /// Text as Windows writes it.
+    #[error("{path:?} is UTF-16; expected UTF-8, which `iconv -f UTF-16 -t UTF-8` makes")]
+    Utf16 {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file is whole and holds no event.
     #[error("{path:?} holds no events")]
     Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Everything in the file was skipped.
+    #[error("{path:?} holds no valid events: {skipped}")]
+    NoneValid {
+        /// The file.
+        path: PathBuf,
+        /// What it holds instead.
+        skipped: Skipped,
+    },
+    /// A file that is never overwritten.
+    #[error("{path:?} exists already; this command never overwrites")]
+    Exists {
         /// The file.
         path: PathBuf,
     },
@@ -107,8 +127,20 @@ pub enum CorpusError {
     },
 }
 
+/// What to do about a record: nothing helps against a disk that fails or a batch that is damaged.
+fn fix(path: &Path, reason: &RecordError) -> String {
+    match reason {
+        RecordError::StreamTooLarge(_) | RecordError::Batch(_) | RecordError::BatchTooLarge => String::new(),
+        reason if reason.is_of_the_system() => String::new(),
+        _ => format!(
+            "; `corpus verify {}` lists all that is wrong, --skip-invalid leaves it out",
+            path.display()
+        ),
+    }
+}
+
 /// A position as a reader of the file finds it.
-fn place(path: &Path, offset_bytes: u64) -> String {
+pub(crate) fn place(path: &Path, offset_bytes: u64) -> String {
     match FileFormat::of(path) {
         Ok(format) if !format.is_compressed() => format!("byte {offset_bytes}"),
         _ => format!("byte {offset_bytes} of the decompressed stream"),
@@ -149,6 +181,13 @@ pub enum RecordError {
     /// Not a ProtoEvent message.
     #[error("not a ProtoEvent: {0}")]
     Proto(prost::DecodeError),
+}
+
+impl RecordError {
+    /// Whether the system cannot read, as from a failing disk: no damage of the file.
+    pub(crate) fn is_of_the_system(&self) -> bool {
+        matches!(self, RecordError::Read(reason) if reason.raw_os_error().is_some())
+    }
 }
 
 impl From<io::Error> for RecordError {

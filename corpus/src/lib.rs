@@ -14,6 +14,7 @@
 
 pub mod analysis;
 mod census;
+mod checked;
 mod corpus;
 mod cut;
 mod error;
@@ -22,6 +23,7 @@ mod files;
 mod fingerprint;
 pub mod fresh;
 pub mod generate;
+mod invalid;
 mod keys;
 mod nip19;
 mod origin;
@@ -30,12 +32,14 @@ pub mod rules;
 mod sampler;
 
 pub use census::{Census, Counted, MAX_IDS};
+pub use checked::{Checked, Events};
 pub use corpus::Corpus;
 pub use cut::{Cut, find_cut};
 pub use error::{CorpusError, RecordError};
 pub use file_format::{FileFormat, MAX_BATCH_BYTES, MAX_RECORD_BYTES};
 pub use files::{EventReader, EventWriter, write};
 pub use fingerprint::Fingerprint;
+pub use invalid::{Invalid, Skipped};
 pub use keys::sign_as;
 pub use origin::Origin;
 pub use random::Random;

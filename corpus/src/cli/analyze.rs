@@ -3,12 +3,12 @@
 use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
 
 use corpus::{
-    Census, Corpus, Counted, EventReader,
+    Census, Corpus, Counted, Events, Skipped,
     analysis::{Analysis, Analyzer, Class, Quantiles, Shape},
 };
 use serde_json::json;
 
-use super::{Progress, say};
+use super::{Progress, say, tell_skipped};
 
 /// Kinds in the table; `--json` has all of them.
 const KINDS: usize = 40;
@@ -20,21 +20,28 @@ pub(crate) struct Args {
     /// One JSON object with every kind and every number instead of tables.
     #[arg(long)]
     json: bool,
+    /// Leave out what is no valid event, and count it; each event is then verified.
+    #[arg(long, requires = "file")]
+    skip_invalid: bool,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut census = Census::default();
     let mut analyzer = Analyzer::default();
+    let mut skipped = Skipped::default();
     let name = match &args.file {
         Some(file) => {
             let mut progress = Progress::new("read", None, "events");
-            for event in EventReader::open(file)? {
+            let mut events = Events::open(file, args.skip_invalid)?;
+            for event in &mut events {
                 let event = event?;
                 if census.add(&event) {
                     analyzer.add(&event);
                 }
                 progress.report(census.events());
             }
+            skipped = events.skipped().clone();
+            tell_skipped(file, &skipped);
             anyhow::ensure!(census.events() > 0, "{file:?} holds no events");
             file.file_name().unwrap_or_default().to_string_lossy().into_owned()
         }
@@ -55,18 +62,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             "origin": counted.origin.name(),
             "fingerprint": counted.fingerprint.to_string(),
             "duplicates_left_out": counted.duplicates,
+            "invalid_skipped": skipped.count(),
             "analysis": analysis,
         });
-        say(&answer.to_string());
+        say(&answer.to_string())?;
     } else {
-        say(&tables(&name, &counted, &analysis));
+        say(&tables(&name, &counted, skipped.count(), &analysis))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn tables(name: &str, counted: &Counted, analysis: &Analysis) -> String {
+fn tables(name: &str, counted: &Counted, skipped: u64, analysis: &Analysis) -> String {
     let mut out = format!(
-        "{name}: {} events ({}), {} that repeat an id left out, fingerprint {}\n",
+        "{name}: {} events ({}), {} that repeat an id left out, {skipped} invalid skipped, fingerprint {}\n",
         counted.events, counted.origin, counted.duplicates, counted.fingerprint
     );
     if analysis.events_sampled < analysis.events {

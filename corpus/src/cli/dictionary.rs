@@ -1,17 +1,17 @@
 //! `corpus train-dictionary`: what messages of a format have in common, for compression
 //! `zstd-dict`.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, ensure};
 use codecs::{Codec, Event, Format};
 use corpus::{
-    EventReader, Fingerprint, Reservoir,
+    Events, Fingerprint, Reservoir,
     generate::{Generator, Mix},
 };
 use sha2::{Digest, Sha256};
 
-use super::{Progress, say};
+use super::{Progress, say, tell_skipped};
 
 /// Messages that are trained on, together: enough for a dictionary of a hundredth of that (zstd's
 /// advice), and bounded because the trainer keeps about nine times as much in memory.
@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// Events to learn from; never those that will be streamed. Without it generated ones.
     #[arg(long, value_name = "FILE")]
     corpus: Option<PathBuf>,
+    /// Leave out what is no valid event in --corpus, and count it; each event is then verified.
+    #[arg(long, requires = "corpus")]
+    skip_invalid: bool,
     /// How many events, drawn from the file or generated.
     #[arg(long, default_value_t = 20_000)]
     events: usize,
@@ -47,6 +50,7 @@ pub(crate) struct Args {
 
 /// Trains on the EVENT messages that a relay sends.
 pub(crate) fn train(args: &Args) -> anyhow::Result<ExitCode> {
+    measure::try_file(&args.out)?;
     let events = events(args)?;
     let codec = args.format.spec().library;
     let (mut samples, mut sizes, mut left_out) = (Vec::new(), Vec::new(), 0);
@@ -69,7 +73,7 @@ pub(crate) fn train(args: &Args) -> anyhow::Result<ExitCode> {
             samples.len()
         )
     })?;
-    fs::write(&args.out, &dictionary).with_context(|| format!("cannot write {:?}", args.out))?;
+    measure::write_whole(&args.out, &dictionary).with_context(|| format!("cannot write {:?}", args.out))?;
     let sha256 = codecs::hex::encode(&Sha256::digest(&dictionary));
     say(&format!(
         "{}: {} bytes, named {:.8} (SHA-256 {sha256}), from {} {} messages of {} bytes; {left_out} left out; events {}",
@@ -80,7 +84,7 @@ pub(crate) fn train(args: &Args) -> anyhow::Result<ExitCode> {
         args.format,
         samples.len(),
         Fingerprint::of(&events),
-    ));
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -92,11 +96,13 @@ fn events(args: &Args) -> anyhow::Result<Vec<Event<'static>>> {
     let mut progress = Progress::new("read", None, "events");
     let mut reservoir = Reservoir::new(args.events, args.seed);
     let mut read = 0;
-    for event in EventReader::open(path)? {
+    let mut file = Events::open(path, args.skip_invalid)?;
+    for event in &mut file {
         reservoir.add(event?);
         read += 1;
         progress.report(read);
     }
+    tell_skipped(path, file.skipped());
     Ok(reservoir.finish())
 }
 

@@ -1,8 +1,9 @@
 //! `corpus fetch`: published samples of real events.
 
 use std::{
-    fs::{self, File},
+    fs::{File, Permissions},
     io::{self, Read, Write},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -12,7 +13,7 @@ use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use sha2::{Digest, Sha256};
 
-use super::{Progress, must_not_exist, say};
+use super::{Progress, must_not_exist, say, tell};
 
 /// No byte for so long, no hope.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -68,26 +69,26 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     must_not_exist(&out)?;
     let url = args.url.as_deref().unwrap_or(published.url);
     fetch(url, published.sha256, published.bytes, &out)?;
-    say(&format!("{}: {} bytes from {url}, SHA-256 as published", out.display(), published.bytes));
-    eprintln!("\n{}", published.caveat);
+    say(&format!("{}: {} bytes from {url}, SHA-256 as published", out.display(), published.bytes))?;
+    tell(&format!("\n{}", published.caveat));
     Ok(ExitCode::SUCCESS)
 }
 
 /// Downloads exactly `bytes` bytes with this checksum, or leaves nothing behind.
 fn fetch(url: &str, sha256: &str, bytes: u64, out: &Path) -> anyhow::Result<()> {
-    let mut part = out.as_os_str().to_owned();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    let fetched = download(url, sha256, bytes, &part)
-        .and_then(|()| fs::rename(&part, out).with_context(|| format!("cannot name the download {out:?}")));
-    if fetched.is_err() {
-        // The error is about the download; that there is nothing to remove is no other.
-        let _ = fs::remove_file(&part);
-    }
-    fetched
+    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut part = tempfile::Builder::new()
+        .prefix(".fetched-")
+        .permissions(Permissions::from_mode(0o666)) // less the umask
+        .tempfile_in(folder)
+        .with_context(|| format!("cannot write to {folder:?}"))?;
+    download(url, sha256, bytes, part.as_file_mut())?;
+    let named = part.persist_noclobber(out).map_err(|unnamed| unnamed.error);
+    named.with_context(|| format!("cannot name the download {out:?}"))?;
+    Ok(())
 }
 
-fn download(url: &str, sha256: &str, bytes: u64, part: &Path) -> anyhow::Result<()> {
+fn download(url: &str, sha256: &str, bytes: u64, file: &mut File) -> anyhow::Result<()> {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_connect(Some(CONNECT_TIMEOUT))
         .timeout_recv_response(Some(CONNECT_TIMEOUT))
@@ -96,7 +97,6 @@ fn download(url: &str, sha256: &str, bytes: u64, part: &Path) -> anyhow::Result<
         .into();
     let response = agent.get(url).call().with_context(|| format!("cannot fetch {url}"))?;
     let mut body = response.into_body().into_reader();
-    let mut file = File::create(part).with_context(|| format!("cannot create {part:?}"))?;
     let mut hasher = Sha256::new();
     let mut received = 0;
     let mut progress = Progress::new("fetched", Some(bytes), "bytes");
@@ -111,7 +111,7 @@ fn download(url: &str, sha256: &str, bytes: u64, part: &Path) -> anyhow::Result<
         received += read as u64;
         ensure!(received <= bytes, "{url} is not the published file: it is longer than {bytes} bytes");
         hasher.update(&buffer[..read]);
-        file.write_all(&buffer[..read]).with_context(|| format!("cannot write {part:?}"))?;
+        file.write_all(&buffer[..read]).context("cannot write the download")?;
         progress.report(received);
     }
     ensure!(received == bytes, "{url} ended after {received} of {bytes} bytes; try again");
@@ -120,12 +120,13 @@ fn download(url: &str, sha256: &str, bytes: u64, part: &Path) -> anyhow::Result<
         found == sha256,
         "{url} is not the published file: its SHA-256 is {found}, expected {sha256}; nothing was kept"
     );
-    file.sync_all().with_context(|| format!("cannot write {part:?}"))
+    file.sync_all().context("cannot write the download")
 }
 
 #[cfg(test)]
 mod tests {
     use std::{
+        fs,
         io::{BufRead, BufReader},
         net::TcpListener,
         thread,
@@ -183,6 +184,18 @@ mod tests {
         let chunked =
             answer("200 OK", "Transfer-Encoding: chunked\r\n", b"2\r\nev\r\n4\r\nents\r\n0\r\n\r\n");
         assert_eq!(check(vec![chunked]).unwrap(), b"events");
+    }
+
+    #[test]
+    fn a_file_that_came_meanwhile_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("sample.pb.gz");
+        fs::write(&out, "mine").unwrap();
+        let sha256 = codecs::hex::encode(&Sha256::digest(b"events"));
+        let error = fetch(&serve_once(vec![whole(b"events")]), &sha256, 6, &out).unwrap_err();
+        assert!(format!("{error:#}").contains("cannot name the download"), "{error:#}");
+        assert_eq!(fs::read(&out).unwrap(), b"mine");
+        assert_eq!(folder.path().read_dir().unwrap().count(), 1, "nothing stays beside it");
     }
 
     #[test]

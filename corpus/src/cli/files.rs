@@ -1,10 +1,15 @@
 //! `corpus convert` and `corpus sample`: from one file into another.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-use corpus::{Census, Counted, EventReader, EventWriter, Reservoir};
+use codecs::Event;
+use corpus::{Census, CorpusError, Counted, EventWriter, Events, Reservoir, Skipped};
 
-use super::{Progress, must_not_exist, say};
+use super::{Progress, must_not_exist, say, tell_skipped};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConvertArgs {
@@ -12,28 +17,46 @@ pub(crate) struct ConvertArgs {
     input: PathBuf,
     /// Write to here; must not exist.
     output: PathBuf,
+    /// Leave out what is no valid event, and count it; each event is then verified.
+    #[arg(long)]
+    skip_invalid: bool,
 }
 
 /// Copies event by event; repeated ids are left out, as everywhere.
 pub(crate) fn convert(args: &ConvertArgs) -> anyhow::Result<ExitCode> {
-    must_not_exist(&args.output)?;
-    let reader = EventReader::open(&args.input)?;
-    let writer = EventWriter::create(&args.output)?;
-    let counted = copy(reader, writer).inspect_err(|_| drop(std::fs::remove_file(&args.output)))?;
+    let mut events = Events::open(&args.input, args.skip_invalid)?;
+    let writer = EventWriter::create_new(&args.output)?;
+    let copied = copy(&mut events, writer).and_then(|counted| match counted.events {
+        0 => Err(none(&args.input, events.skipped())),
+        _ => Ok(counted),
+    });
+    let counted = copied.inspect_err(|_| drop(fs::remove_file(&args.output)))?;
+    tell_skipped(&args.input, events.skipped());
     say(&format!(
-        "{}: {} events, {} that repeat an id left out, fingerprint {}",
+        "{}: {} events, {} that repeat an id left out, {} invalid skipped, fingerprint {}",
         args.output.display(),
         counted.events,
         counted.duplicates,
+        events.skipped().count(),
         counted.fingerprint
-    ));
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn copy(reader: EventReader, mut writer: EventWriter) -> anyhow::Result<Counted> {
+/// Why a file gives no event.
+fn none(file: &Path, skipped: &Skipped) -> anyhow::Error {
+    let path = file.to_owned();
+    match skipped.count() {
+        0 => CorpusError::Empty { path },
+        _ => CorpusError::NoneValid { path, skipped: skipped.clone() },
+    }
+    .into()
+}
+
+fn copy(events: &mut Events, mut writer: EventWriter) -> anyhow::Result<Counted> {
     let mut progress = Progress::new("converted", None, "events");
     let mut census = Census::default();
-    for event in reader {
+    for event in events {
         let event = event?;
         if census.add(&event) {
             writer.write(&event)?;
@@ -42,6 +65,13 @@ fn copy(reader: EventReader, mut writer: EventWriter) -> anyhow::Result<Counted>
     }
     writer.finish()?;
     Ok(census.finish())
+}
+
+fn write(events: &[Event<'_>], mut writer: EventWriter) -> Result<(), CorpusError> {
+    for event in events {
+        writer.write(event)?;
+    }
+    writer.finish()
 }
 
 #[derive(Debug, clap::Args)]
@@ -59,15 +89,20 @@ pub(crate) struct SampleArgs {
     /// Only these kinds, separated by commas.
     #[arg(long, value_delimiter = ',')]
     kinds: Vec<u16>,
+    /// Leave out what is no valid event, and count it; each event is then verified.
+    #[arg(long)]
+    skip_invalid: bool,
 }
 
 /// Draws from a file of any length.
 pub(crate) fn sample(args: &SampleArgs) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(args.events > 0, "--events is at least 1");
     must_not_exist(&args.output)?;
     let mut progress = Progress::new("read", None, "events");
     let mut census = Census::default();
     let mut reservoir = Reservoir::new(args.events, args.seed);
-    for event in EventReader::open(&args.input)? {
+    let mut events = Events::open(&args.input, args.skip_invalid)?;
+    for event in &mut events {
         let event = event?;
         let wanted = args.kinds.is_empty() || args.kinds.contains(&event.kind);
         if wanted && census.add(&event) {
@@ -76,14 +111,21 @@ pub(crate) fn sample(args: &SampleArgs) -> anyhow::Result<ExitCode> {
         progress.report(census.events());
     }
     let drawn = reservoir.finish();
+    let skipped = events.skipped();
+    if census.events() == 0 && args.kinds.is_empty() {
+        return Err(none(&args.input, skipped));
+    }
     anyhow::ensure!(!drawn.is_empty(), "{:?} holds no such events", args.input);
-    corpus::write(&args.output, &drawn)?;
+    let writer = EventWriter::create_new(&args.output)?;
+    write(&drawn, writer).inspect_err(|_| drop(fs::remove_file(&args.output)))?;
+    tell_skipped(&args.input, skipped);
     say(&format!(
-        "{}: {} of {} events, fingerprint {}",
+        "{}: {} of {} events, {} invalid skipped, fingerprint {}",
         args.output.display(),
         drawn.len(),
         census.events(),
+        skipped.count(),
         corpus::Fingerprint::of(&drawn)
-    ));
+    ))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -67,6 +67,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         args.out.display(),
         counted.events,
         counted.fingerprint
-    ));
+    ))?;
     Ok(ExitCode::SUCCESS)
 }

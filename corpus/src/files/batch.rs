@@ -23,7 +23,8 @@ impl<R: BufRead> Events<R> {
     pub(super) fn next(&mut self) -> Result<Option<Event<'static>>, Damage> {
         if let Events::Unread(input, format) = self {
             let events = read(input, *format);
-            let events = events.map_err(|reason| Damage { line: None, offset_bytes: 0, reason })?;
+            let events =
+                events.map_err(|reason| Damage { line: None, offset_bytes: 0, reason, is_last: true })?;
             *self = Events::Read(events.into_iter());
         }
         match self {

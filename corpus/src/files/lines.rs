@@ -7,6 +7,8 @@ use codecs::{DecodeError, Event, Format, RelayMessage, notepack_text};
 use super::{Damage, WriteError};
 use crate::{MAX_RECORD_BYTES, RecordError};
 
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// How an event stands in a line.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Form {
@@ -46,26 +48,48 @@ pub(super) struct Lines<R> {
     next_offset: u64,
     /// The last line that was read has no line feed.
     unterminated: bool,
+    /// The rest of a line that is too large comes first.
+    within_line: bool,
 }
 
 impl<R: BufRead> Lines<R> {
     pub(super) fn new(input: R, form: Form) -> Lines<R> {
-        Lines { input, form, line: Vec::new(), number: 0, offset: 0, next_offset: 0, unterminated: false }
+        Lines {
+            input,
+            form,
+            line: Vec::new(),
+            number: 0,
+            offset: 0,
+            next_offset: 0,
+            unterminated: false,
+            within_line: false,
+        }
     }
 
     /// The next event; `None` at the end of the file.
     pub(super) fn next(&mut self) -> Result<Option<Event<'static>>, Damage> {
+        self.leave_line().map_err(|reason| self.damage(reason.into()))?;
         loop {
             self.number += 1;
             self.offset = self.next_offset;
             if !self.read_line().map_err(|reason| self.damage(reason))? {
                 return Ok(None);
             }
-            let text = self.line.trim_ascii();
+            let line = match self.number {
+                // RFC 8259 §8.1 lets readers ignore the mark, which some editors write.
+                1 => self.line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.line),
+                _ => &self.line,
+            };
+            let text = line.trim_ascii();
             if !text.is_empty() {
                 return self.form.read(text).map(Some).map_err(|reason| self.damage(reason.into()));
             }
         }
+    }
+
+    /// Number and first byte of the line that was read last.
+    pub(super) fn place(&self) -> (Option<u64>, u64) {
+        (Some(self.number), self.offset)
     }
 
     /// Whether the last line that was read has no line feed.
@@ -88,13 +112,30 @@ impl<R: BufRead> Lines<R> {
             self.unterminated = !terminated;
         }
         if self.line.len() > MAX_RECORD_BYTES {
+            self.within_line = !terminated;
             return Err(RecordError::TooLarge);
         }
         Ok(read > 0)
     }
 
+    /// Passes over the rest of a line that is too large, without keeping it.
+    fn leave_line(&mut self) -> std::io::Result<()> {
+        while self.within_line {
+            let ahead = self.input.fill_buf()?;
+            let end = ahead.iter().position(|byte| *byte == b'\n');
+            let bytes = end.map_or(ahead.len(), |end| end + 1);
+            self.within_line = end.is_none() && bytes > 0;
+            self.unterminated = end.is_none();
+            self.next_offset += bytes as u64;
+            self.input.consume(bytes);
+        }
+        Ok(())
+    }
+
+    /// Only what cannot be read has no line behind it.
     fn damage(&self, reason: RecordError) -> Damage {
-        Damage { line: Some(self.number), offset_bytes: self.offset, reason }
+        let is_last = matches!(reason, RecordError::Read(_) | RecordError::StreamTooLarge(_));
+        Damage { line: Some(self.number), offset_bytes: self.offset, reason, is_last }
     }
 }
 

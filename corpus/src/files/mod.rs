@@ -41,6 +41,9 @@ impl FileFormat {
             return Ok(());
         }
         let named = self.stream().map(|stream| stream.name);
+        if named.is_none() && (start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff])) {
+            return Err(CorpusError::Utf16 { path: path.to_owned() });
+        }
         let content = match start {
             // A skippable frame (RFC 8878 §3.1.2), which zstd reads over.
             [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Stream::ZSTD.name),
@@ -69,12 +72,6 @@ pub fn write(path: &Path, events: &[Event<'_>]) -> Result<(), CorpusError> {
         writer.write(event)?;
     }
     writer.finish()
-}
-
-/// Reads every event of a file, in order, duplicates included. Fails where its stream is longer
-/// than `most_bytes` when decompressed.
-pub(crate) fn read(path: &Path, most_bytes: Option<u64>) -> Result<Vec<Event<'static>>, CorpusError> {
-    EventReader::open_within(path, most_bytes)?.collect()
 }
 
 /// Reads a `.pb.gz` file that is part of this program.
@@ -118,7 +115,8 @@ impl EventReader {
         EventReader::open_within(path, None)
     }
 
-    fn open_within(path: &Path, most_bytes: Option<u64>) -> Result<EventReader, CorpusError> {
+    /// Opens a file whose stream may have at most `most_bytes` when decompressed.
+    pub(crate) fn open_within(path: &Path, most_bytes: Option<u64>) -> Result<EventReader, CorpusError> {
         let format = FileFormat::of(path);
         let file = File::open(path).map_err(|reason| match reason.kind() {
             io::ErrorKind::NotFound => CorpusError::NotFound { path: path.to_owned() },
@@ -154,6 +152,42 @@ impl EventReader {
     #[must_use]
     pub fn unterminated(&self) -> bool {
         matches!(&self.source, Source::Lines(lines) if lines.unterminated())
+    }
+
+    /// The next event, or what stands in its place; goes on behind damage where that has an end.
+    pub(crate) fn record(&mut self) -> Option<Result<Event<'static>, Damage>> {
+        if self.ended {
+            return None;
+        }
+        let read = match &mut self.source {
+            Source::Lines(lines) => lines.next(),
+            Source::Records(records) => records.next(),
+            Source::Batch(events) => events.next(),
+        };
+        self.ended = match &read {
+            Ok(event) => event.is_none(),
+            Err(damage) => damage.is_last,
+        };
+        self.events_read += usize::from(matches!(read, Ok(Some(_))));
+        read.transpose()
+    }
+
+    /// Where the event that was read last stands: its line in formats that have lines, and its
+    /// first byte in the decompressed stream.
+    pub(crate) fn place(&self) -> (Option<u64>, u64) {
+        match &self.source {
+            Source::Lines(lines) => lines.place(),
+            Source::Records(records) => (None, records.offset()),
+            Source::Batch(_) => (None, 0),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn events_read(&self) -> usize {
+        self.events_read
     }
 
     fn new(
@@ -192,28 +226,11 @@ impl Iterator for EventReader {
     type Item = Result<Event<'static>, CorpusError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
-            return None;
-        }
-        let read = match &mut self.source {
-            Source::Lines(lines) => lines.next(),
-            Source::Records(records) => records.next(),
-            Source::Batch(events) => events.next(),
-        };
-        match read {
-            Ok(Some(event)) => {
-                self.events_read += 1;
-                Some(Ok(event))
-            }
-            Ok(None) => {
-                self.ended = true;
-                None
-            }
-            Err(damage) => {
-                self.ended = true;
-                Some(Err(damage.at(&self.path, self.events_read)))
-            }
-        }
+        let record = self.record()?;
+        Some(record.map_err(|damage| {
+            self.ended = true;
+            damage.at(&self.path, self.events_read)
+        }))
     }
 }
 
@@ -253,6 +270,14 @@ impl EventWriter {
         EventWriter::open(path, OpenOptions::new().write(true).create(true).truncate(true))
     }
 
+    /// Creates a file that does not exist yet.
+    ///
+    /// # Errors
+    /// As [`EventWriter::create`], and [`CorpusError::Exists`].
+    pub fn create_new(path: &Path) -> Result<EventWriter, CorpusError> {
+        EventWriter::open(path, OpenOptions::new().write(true).create_new(true))
+    }
+
     /// Appends to a file, or creates it. A compressed file gets another member or frame, which
     /// readers take as one with those before it.
     ///
@@ -275,7 +300,11 @@ impl EventWriter {
 
     fn open(path: &Path, options: &OpenOptions) -> Result<EventWriter, CorpusError> {
         let format = FileFormat::of(path)?;
-        let file = BufWriter::new(options.open(path).map_err(|reason| io_error("create", path, reason))?);
+        let file = options.open(path).map_err(|reason| match reason.kind() {
+            io::ErrorKind::AlreadyExists => CorpusError::Exists { path: path.to_owned() },
+            _ => io_error("create", path, reason),
+        });
+        let file = BufWriter::new(file?);
         let sink = match format {
             FileFormat::Jsonl | FileFormat::NotepackText | FileFormat::Batch(_) => Sink::Plain(file),
             FileFormat::JsonlGzip | FileFormat::ProtoGzip => Sink::Gzip(gzip(file)),
@@ -402,17 +431,19 @@ impl Read for Within {
 
 /// Position and cause of damage; the reader adds the path.
 #[derive(Debug)]
-struct Damage {
+pub(crate) struct Damage {
     /// From 1, in formats that have lines.
-    line: Option<u64>,
+    pub(crate) line: Option<u64>,
     /// Start of the record in the decompressed stream, in bytes.
-    offset_bytes: u64,
-    reason: RecordError,
+    pub(crate) offset_bytes: u64,
+    pub(crate) reason: RecordError,
+    /// Nothing behind it can be found.
+    pub(crate) is_last: bool,
 }
 
 impl Damage {
-    fn at(self, path: &Path, events_read: usize) -> CorpusError {
-        let Damage { line, offset_bytes, reason } = self;
+    pub(crate) fn at(self, path: &Path, events_read: usize) -> CorpusError {
+        let Damage { line, offset_bytes, reason, .. } = self;
         let path = path.to_owned();
         match line {
             Some(line) => CorpusError::Line { path, line, offset_bytes, events_read, reason },

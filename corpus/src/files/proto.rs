@@ -1,7 +1,7 @@
 //! ProtoEvent messages, each behind its length as a varint: the layout that the loader of
 //! dannym-arx/binostr reads.
 
-use std::io::{BufRead, Write};
+use std::io::{self, BufRead, Read, Write};
 
 use codecs::{DecodeError, Event, hex};
 use prost::Message;
@@ -39,32 +39,50 @@ struct ProtoTag {
 pub(super) struct Records<R> {
     input: R,
     record: Vec<u8>,
-    /// Where the next record's length starts.
+    /// Where the record's length starts.
     offset: u64,
+    /// Where the next one's starts.
+    next_offset: u64,
+    /// Bytes of a record that is too large, which come first.
+    to_pass: u64,
 }
 
 impl<R: BufRead> Records<R> {
     pub(super) fn new(input: R) -> Records<R> {
-        Records { input, record: Vec::new(), offset: 0 }
+        Records { input, record: Vec::new(), offset: 0, next_offset: 0, to_pass: 0 }
+    }
+
+    /// Where the record that was read last starts.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
     }
 
     /// The next event; `None` at the end of the file.
     pub(super) fn next(&mut self) -> Result<Option<Event<'static>>, Damage> {
-        self.read().map_err(|reason| Damage { line: None, offset_bytes: self.offset, reason })
+        self.read().map_err(|reason| {
+            let goes_on =
+                matches!(reason, RecordError::TooLarge | RecordError::Proto(_) | RecordError::Decode(_));
+            Damage { line: None, offset_bytes: self.offset, reason, is_last: !goes_on }
+        })
     }
 
     fn read(&mut self) -> Result<Option<Event<'static>>, RecordError> {
+        let passed = io::copy(&mut (&mut self.input).take(self.to_pass), &mut io::sink())?;
+        if passed < self.to_pass {
+            return Err(RecordError::Truncated { missing_bytes: self.to_pass - passed });
+        }
+        (self.to_pass, self.offset) = (0, self.next_offset);
         let Some((length, prefix_bytes)) = read_varint(&mut self.input)? else { return Ok(None) };
+        self.next_offset = self.offset.saturating_add(prefix_bytes).saturating_add(length);
         if length > MAX_RECORD_BYTES as u64 {
+            self.to_pass = length;
             return Err(RecordError::TooLarge);
         }
         let read = read_up_to(&mut self.input, length, &mut self.record)?;
         if read < length {
             return Err(RecordError::Truncated { missing_bytes: length - read });
         }
-        let event = ProtoEvent::decode(self.record.as_slice())?.into_event()?;
-        self.offset += prefix_bytes + length;
-        Ok(Some(event))
+        Ok(Some(ProtoEvent::decode(self.record.as_slice())?.into_event()?))
     }
 }
 

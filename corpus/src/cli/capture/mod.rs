@@ -30,7 +30,7 @@ use self::{
     provenance::{Provenance, RelayReport, Session},
     relay::Task,
 };
-use super::{Progress, say};
+use super::{Progress, say, tell, tell_skipped};
 
 /// Events to collect without `--count` and `--for`.
 const DEFAULT_COUNT: u64 = 10_000;
@@ -68,6 +68,10 @@ pub(crate) struct Args {
     /// Where to; the name decides the format. An existing file is continued.
     #[arg(long)]
     out: PathBuf,
+    /// Continue a file that holds what is no valid event: it stays there, is counted, and every
+    /// event of the file is verified.
+    #[arg(long)]
+    skip_invalid: bool,
     /// Root certificates (PEM) to trust instead of the platform's.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
@@ -174,7 +178,7 @@ async fn capture(args: &Args) -> anyhow::Result<ExitCode> {
     // Before anything is opened, so that a signal from here on ends the capture in order.
     let mut interrupt = Interrupt::listen()?;
     let tls = trusted(args)?;
-    let mut output = Output::open(&args.out)?;
+    let mut output = Output::open(&args.out, args.skip_invalid)?;
     let mut provenance = Provenance::open(&args.out, output.events())?;
     let count = args.count.or(args.time.is_none().then_some(DEFAULT_COUNT));
     let started = unix_seconds();
@@ -242,13 +246,15 @@ async fn capture(args: &Args) -> anyhow::Result<ExitCode> {
         }
         reports.push(report);
     }
-    reports.iter().for_each(|report| eprintln!("{report}"));
+    reports.iter().for_each(|report| tell(&report.to_string()));
+    tell_skipped(&args.out, output.skipped());
     let failed = reports.iter().all(|report| report.failure.is_some());
-    let (events, new) = (output.events(), output.new_events());
+    let (events, new, skipped) = (output.events(), output.new_events(), output.skipped().count());
     output.checkpoint()?;
-    provenance.push(Session::of(args, started, end.words(), new, reports));
+    provenance.push(Session::of(args, started, end.words(), new, skipped, reports));
     provenance.write(events)?;
-    say(&format!("{}: {events} events, {new} of them new; {}", args.out.display(), end.words()));
+    let skipped = if skipped > 0 { format!(", {skipped} invalid skipped") } else { String::new() };
+    say(&format!("{}: {events} events, {new} of them new{skipped}; {}", args.out.display(), end.words()))?;
     if end == End::Interrupted {
         return Ok(ExitCode::from(130));
     }

@@ -9,7 +9,9 @@ use std::{
 
 use anyhow::{Context, bail};
 use codecs::Event;
-use corpus::{CorpusError, Cut, EventReader, EventWriter, FileFormat, MAX_IDS, find_cut};
+use corpus::{CorpusError, Cut, EventWriter, Events, FileFormat, MAX_IDS, Skipped, find_cut};
+
+use crate::cli::{Progress, tell};
 
 /// The first half of each id, see [`corpus::Census`].
 type Half = [u8; 16];
@@ -55,6 +57,7 @@ pub(super) struct Output {
     before: u64,
     cut: Option<Cut>,
     unterminated: bool,
+    skipped: Skipped,
 }
 
 impl Output {
@@ -63,31 +66,49 @@ impl Output {
     /// # Errors
     /// When another capture writes it, or it holds anything but events and, at its end, what a
     /// crash cut short.
-    pub(super) fn open(path: &Path) -> anyhow::Result<Output> {
+    pub(super) fn open(path: &Path, skip_invalid: bool) -> anyhow::Result<Output> {
         if !FileFormat::of(path)?.can_grow() {
             return Err(CorpusError::CannotGrow { path: path.to_owned() }.into());
         }
         let lock = locked(path)?;
         let ids = Arc::new(Ids::default());
         let (mut events, mut cut) = (0, None);
-        let mut reader = EventReader::open(path)?;
-        for event in &mut reader {
+        let mut file = Events::open_to_append(path, skip_invalid)?;
+        let mut progress = Progress::new("read", None, "events of the file");
+        for event in &mut file {
             match event {
                 Ok(event) => {
                     ids.take(&event);
                     events += 1;
+                    progress.report(events);
                 }
                 Err(damage) => {
-                    let found = find_cut(path, damage).context(
-                        "the file is unchanged; `corpus verify` checks it, `--out` names another file",
-                    )?;
+                    let read = usize::try_from(events).unwrap_or(usize::MAX);
+                    let found = find_cut(path, damage, read, skip_invalid)
+                        .context("the file is unchanged, and --out may name another")?;
                     cut = Some(found);
                 }
             }
         }
-        let unterminated = cut.is_none() && reader.unterminated();
+        let unterminated = cut.is_none() && file.unterminated();
+        let skipped = file.skipped().clone();
         let path = path.to_owned();
-        Ok(Output { path, _lock: lock, writer: None, ids, events, before: events, cut, unterminated })
+        Ok(Output {
+            path,
+            _lock: lock,
+            writer: None,
+            ids,
+            events,
+            before: events,
+            cut,
+            unterminated,
+            skipped,
+        })
+    }
+
+    /// What the file holds besides events, which stays there.
+    pub(super) fn skipped(&self) -> &Skipped {
+        &self.skipped
     }
 
     pub(super) fn ids(&self) -> Arc<Ids> {
@@ -121,11 +142,11 @@ impl Output {
     fn begin(&mut self) -> Result<EventWriter, CorpusError> {
         if let Some(cut) = self.cut.take() {
             let copy = cut.keep()?;
-            eprintln!(
+            tell(&format!(
                 "{:?} was cut short by a crash; its {} whole events are kept, and the bytes removed from its \
                  end are in {copy:?}",
                 self.path, self.events
-            );
+            ));
             cut.repair(&copy)?;
         }
         let mut writer = EventWriter::append(&self.path)?;

@@ -2,10 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
-    fs::{self, Permissions},
-    io::Write,
-    os::unix::fs::{MetadataExt, PermissionsExt, fchown},
+    fmt, fs,
     path::{Path, PathBuf},
 };
 
@@ -42,6 +39,9 @@ pub(super) struct Session {
     filters: Vec<String>,
     compression: String,
     events_new: u64,
+    /// Records of the file that are no valid events, by `--skip-invalid`.
+    #[serde(default)]
+    invalid_skipped: u64,
     relays: Vec<RelayReport>,
 }
 
@@ -125,25 +125,8 @@ impl Provenance {
     pub(super) fn write(&mut self, events: u64) -> anyhow::Result<()> {
         self.document.events = events;
         let text = serde_json::to_string_pretty(&self.document)? + "\n";
-        self.replace(&text).with_context(|| format!("cannot write {:?}", self.path))
-    }
-
-    fn replace(&self, text: &str) -> anyhow::Result<()> {
-        let target = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let mut part = tempfile::Builder::new()
-            .prefix(".provenance-")
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(folder.unwrap_or(Path::new(".")))?;
-        part.write_all(text.as_bytes())?;
-        if let Ok(old) = fs::metadata(&target) {
-            part.as_file().set_permissions(old.permissions())?;
-            // Who may not give a file away owns the new one.
-            let _ = fchown(part.as_file(), Some(old.uid()), Some(old.gid()));
-        }
-        part.as_file().sync_all()?;
-        part.persist(&target)?;
-        Ok(())
+        measure::write_whole(&self.path, text.as_bytes())
+            .with_context(|| format!("cannot write {:?}", self.path))
     }
 }
 
@@ -153,6 +136,7 @@ impl Session {
         started: i64,
         ended_because: &str,
         events_new: u64,
+        invalid_skipped: u64,
         relays: Vec<RelayReport>,
     ) -> Session {
         Session {
@@ -163,6 +147,7 @@ impl Session {
             filters: args.filters.iter().map(filter_text).collect(),
             compression: args.compression.spelled_out(),
             events_new,
+            invalid_skipped,
             relays,
         }
     }
