@@ -107,7 +107,9 @@ fn a_relay_behind_tls_is_captured_when_its_certificate_is_trusted() {
     let output = run(&args, folder.path());
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(ids(&folder.path().join("a.jsonl")), ids_of(&events));
-    assert_eq!(session(&folder.path().join("a.jsonl"))["relays"][0]["url"], url.as_str());
+    let relay = &session(&folder.path().join("a.jsonl"))["relays"][0];
+    assert_eq!(relay["url"], url.as_str());
+    assert_eq!((&relay["software"], &relay["version"]), (&"a peer".into(), &"7".into()), "by the same --ca");
 
     let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     fs::write(folder.path().join("other.pem"), other.cert.pem()).unwrap();
@@ -325,6 +327,60 @@ fn a_relay_that_never_ends_or_never_answers_is_given_up_in_bounded_time() {
         assert!(said.contains("given up") && said.contains(why), "{said}");
         assert_eq!(ids(&folder.path().join("a.jsonl")).len(), taken);
         assert!(session(&folder.path().join("a.jsonl"))["relays"][0]["failure"].is_string());
+    }
+}
+
+#[test]
+fn a_relay_that_is_silent_is_told_of_within_two_seconds() {
+    let mute = serve(|listener| async move {
+        let mut streams = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            streams.push(stream);
+        }
+    });
+    let silent = scripted(|_, _| Vec::new());
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["--relay", &mute, "--relay", &silent, "--out", "a.jsonl", "--for", "1.8s"];
+    let output = run(&args, folder.path());
+    let said = text(&output.stderr);
+    assert!(said.contains(&format!("{mute}: connecting for 1 s")), "{said}");
+    assert!(said.contains(&format!("{silent}: no answer for 1 s")), "{said}");
+    assert!(!said.contains(['\u{1b}', '\r']), "{said:?}");
+}
+
+#[test]
+fn a_file_with_invalid_lines_is_continued_when_asked_and_keeps_them() {
+    let events = some_events(60);
+    let url = relay(events.clone(), 1_000);
+    for name in ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(name);
+        let mut forged = events[50].clone();
+        forged.sig[1] ^= 1;
+        let good = lines(&events[..40]);
+        let before = packed(
+            name,
+            &[&good[..9].concat(), &b"{}\n"[..], &lines(&[forged])[0], &good[9..].concat()].concat(),
+        );
+        // What is cut at the end is still mended, where a stream cannot be appended to otherwise.
+        let cut = packed(name, &[&b"hello\n"[..], &good[..20].concat()].concat());
+        let cut = if name == "a.jsonl" { &b"{\"id\":"[..] } else { &cut[..cut.len() - 10] };
+        fs::write(&file, [&before[..], cut].concat()).unwrap();
+        let refused = run(&["--relay", &url, "--out", name], folder.path());
+        assert!(!refused.status.success(), "{name}");
+        assert!(text(&refused.stderr).contains("--skip-invalid"), "{}", text(&refused.stderr));
+        let output = run(&["--relay", &url, "--out", name, "--skip-invalid"], folder.path());
+        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+        let bytes = fs::read(&file).unwrap();
+        assert!(bytes.starts_with(&before), "{name}: what was there stays");
+        let corpus = Corpus::read_with(&file, true).unwrap();
+        assert_eq!(ids_of(&corpus.events), ids_of(&events), "{name}");
+        let skipped = session(&file)["invalid_skipped"].as_u64().unwrap();
+        // Nothing comes out of a block of zstd that is cut.
+        let expected = if name == "a.jsonl.zst" { 2 } else { 3 };
+        assert_eq!(skipped, expected, "{name}: {}", text(&output.stderr));
+        let said = text(&output.stdout);
+        assert!(said.contains(&format!("{expected} invalid skipped")), "{said}");
     }
 }
 

@@ -17,6 +17,9 @@ use tokio::{net::TcpListener, sync::broadcast};
 use tokio_tungstenite::tungstenite::Message;
 use wire::{Accepted, Connection, ServerConfig, Support, WireLimits};
 
+/// The information document of a relay (NIP-11).
+const INFO: &str = "{\"software\":\"a peer\",\"version\":\"7\"}";
+
 /// A server on a port of its own, for as long as the tests run.
 pub(crate) fn serve<F: Future<Output = ()>>(
     server: impl FnOnce(TcpListener) -> F + Send + 'static,
@@ -66,7 +69,7 @@ async fn relay_of(
         batched: false,
         strict: false,
     };
-    let config = ServerConfig { support, limits: WireLimits::default(), relay_info: "{}".to_owned(), tls };
+    let config = ServerConfig { support, limits: WireLimits::default(), relay_info: INFO.to_owned(), tls };
     let config = Arc::new(config);
     loop {
         let (stream, _) = listener.accept().await.unwrap();

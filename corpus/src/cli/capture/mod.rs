@@ -4,6 +4,7 @@
 //! through a bounded channel to this task, which alone writes (`output.rs`). The provenance beside
 //! the file counts every event (`provenance.rs`).
 
+mod doing;
 mod history;
 mod output;
 mod provenance;
@@ -21,11 +22,12 @@ use codecs::{ClientMessage, Codec, Event, Filter, Format, Implementation};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
-    time::{self, Instant},
+    time::{self, Instant, MissedTickBehavior},
 };
 use wire::{ClientTls, Compression, Interrupt};
 
 use self::{
+    doing::Watch,
     output::Output,
     provenance::{Provenance, RelayReport, Session},
     relay::Task,
@@ -40,6 +42,9 @@ const WAITING_EVENTS: usize = 64;
 
 /// Interval at which a compressed stream is ended: the most that a crash loses.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
+
+/// Interval at which relays are looked at, for people who wait.
+const LOOK_EVERY: Duration = Duration::from_millis(1_200);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -186,7 +191,7 @@ async fn capture(args: &Args) -> anyhow::Result<ExitCode> {
     let (stop, stopped) = watch::channel(false);
     let (sender, mut accepted) = mpsc::channel::<Event<'static>>(WAITING_EVENTS);
     let ids = output.ids();
-    let mut tasks = JoinSet::new();
+    let (mut tasks, mut watch) = (JoinSet::new(), Watch::default());
     for url in unique(&args.relays) {
         let task = Task {
             url: url.clone(),
@@ -201,6 +206,8 @@ async fn capture(args: &Args) -> anyhow::Result<ExitCode> {
             ids: Arc::clone(&ids),
             accepted: sender.clone(),
             stopped: stopped.clone(),
+            doing: watch.of(&url),
+            ca: args.ca.clone(),
         };
         tasks.spawn(task.run());
     }
@@ -208,6 +215,8 @@ async fn capture(args: &Args) -> anyhow::Result<ExitCode> {
 
     let deadline = args.time.map(|time| Instant::now() + time);
     let mut progress = Progress::new("captured", count, "events");
+    let mut look = time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut checkpoint = time::interval_at(Instant::now() + CHECKPOINT_EVERY, CHECKPOINT_EVERY);
     let mut end = if count.is_some_and(|count| output.events() >= count) { End::Count } else { End::Relays };
     let mut open = end != End::Count;
@@ -224,6 +233,9 @@ async fn capture(args: &Args) -> anyhow::Result<ExitCode> {
                 None => open = false,
             },
             _ = checkpoint.tick() => output.checkpoint()?,
+            _ = look.tick() => if let Some(silent) = watch.line(output.events()) {
+                progress.tell(output.events(), &silent);
+            },
             () = until(deadline) => (end, open) = (End::Time, false),
             () = interrupt.wait() => (end, open) = (End::Interrupted, false),
         }

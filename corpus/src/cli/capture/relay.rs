@@ -1,6 +1,11 @@
 //! One relay: requests its events page by page into the past, and verifies every event.
 
-use std::{ops::ControlFlow, sync::Arc, time::Duration};
+use std::{
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use codecs::{ClientMessage, Codec, Event, Filter, Format, RelayMessage, VerifyLevel};
@@ -10,10 +15,12 @@ use tokio::{
     sync::{mpsc, watch},
     time::{self, Instant},
 };
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use wire::{ClientTls, CloseCode, Compression, Connection, Offer, WireLimits};
 
 use super::{
     codec,
+    doing::{Doing, Teller},
     history::{History, Page},
     output::Ids,
     provenance::{Covered, RelayReport},
@@ -32,6 +39,8 @@ const MAX_NOTICES: usize = 10;
 const MAX_NOTICE_CHARS: usize = 200;
 
 const NIP11_TIMEOUT: Duration = Duration::from_secs(5);
+/// Once all events came.
+const NIP11_GRACE: Duration = Duration::from_secs(1);
 const MAX_NIP11_BYTES: u64 = 64 << 10;
 
 /// The live subscription; pages are called `page` and a number.
@@ -55,6 +64,9 @@ pub(super) struct Task {
     pub(super) ids: Arc<Ids>,
     pub(super) accepted: mpsc::Sender<Event<'static>>,
     pub(super) stopped: watch::Receiver<bool>,
+    pub(super) doing: Teller,
+    /// Root certificates instead of the platform's.
+    pub(super) ca: Option<PathBuf>,
 }
 
 /// Why a connection ended.
@@ -70,8 +82,8 @@ impl Task {
     /// Runs until there is no more, the relay fails too often, or the capture is stopped.
     pub(super) async fn run(mut self) -> RelayReport {
         let document = tokio::task::spawn_blocking({
-            let url = self.url.clone();
-            move || nip11(&url)
+            let (url, ca) = (self.url.clone(), self.ca.clone());
+            move || nip11(&url, ca.as_deref())
         });
         let mut report = RelayReport::of(&self.url);
         let mut histories: Vec<_> =
@@ -88,6 +100,7 @@ impl Task {
                         report.failure = Some(reason);
                         break;
                     }
+                    self.doing.say(Doing::Pausing(reason));
                     // 1, 2, 4, 8 and 16 seconds with the patience of 30.
                     let pause = self.patience * (1 << (failures - 1)) / 30;
                     if time::timeout(pause, stop(&mut self.stopped)).await.is_ok() {
@@ -96,10 +109,9 @@ impl Task {
                 }
             }
         }
+        self.doing.say(Doing::Ended);
         report.covered = histories.iter().map(|history| history.covered(self.started)).collect();
-        if document.is_finished()
-            && let Ok(Some((software, version))) = document.await
-        {
+        if let Ok(Ok(Some((software, version)))) = time::timeout(NIP11_GRACE, document).await {
             (report.software, report.version) = (software, version);
         }
         report
@@ -112,6 +124,7 @@ impl Task {
             handshake_timeout: self.patience,
             ..WireLimits::default()
         };
+        self.doing.say(Doing::Connecting);
         let connect = wire::connect_with(&self.url, &offer, &limits, self.tls.as_ref());
         let connection = tokio::select! {
             () = stop(&mut self.stopped) => return Err(Left::Stopped),
@@ -184,6 +197,7 @@ impl Talk<'_> {
         self.report.requests += 1;
         let request = ClientMessage::Req { subscription: name.clone().into(), filters: vec![asked.clone()] };
         self.say(&request).await?;
+        self.task.doing.say(Doing::Asking);
         let mut page = Page::default();
         let mut deadline = Instant::now() + self.task.patience;
         while !page.ended && !page.refused {
@@ -191,6 +205,7 @@ impl Talk<'_> {
                 self.report.requests_without_end += 1;
                 break;
             };
+            self.task.doing.heard();
             if self.take(&payload, &name, &asked, &mut page).await.is_break() {
                 deadline = Instant::now() + self.task.patience;
             }
@@ -204,10 +219,12 @@ impl Talk<'_> {
     /// Live events, until the capture ends.
     async fn stay(&mut self) -> Result<(), Left> {
         let anything = Filter::default();
+        self.task.doing.say(Doing::Listening);
         loop {
             let patience = self.task.patience;
             match self.message(Instant::now() + patience).await? {
                 Some(payload) => {
+                    self.task.doing.heard();
                     // No page is open any more.
                     let _: ControlFlow<()> = self.take(&payload, "", &anything, &mut Page::default()).await;
                 }
@@ -374,9 +391,24 @@ fn failed(error: &wire::WireError) -> Left {
 }
 
 /// Software and version, where the relay says so in time.
-fn nip11(url: &str) -> Option<(Option<String>, Option<String>)> {
+fn nip11(url: &str, ca: Option<&Path>) -> Option<(Option<String>, Option<String>)> {
     let url = url.replacen("ws", "http", 1);
-    let agent: ureq::Agent = ureq::Agent::config_builder().timeout_global(Some(NIP11_TIMEOUT)).build().into();
+    let roots = match ca {
+        Some(file) => {
+            let pem = std::fs::read(file).ok()?;
+            let trusted = parse_pem(&pem).filter_map(|item| match item {
+                Ok(PemItem::Certificate(certificate)) => Some(certificate),
+                _ => None,
+            });
+            RootCerts::Specific(Arc::new(trusted.collect()))
+        }
+        None => RootCerts::WebPki,
+    };
+    let config = ureq::Agent::config_builder()
+        .timeout_global(Some(NIP11_TIMEOUT))
+        .tls_config(TlsConfig::builder().root_certs(roots).build())
+        .build();
+    let agent: ureq::Agent = config.into();
     let mut response = agent.get(&url).header("Accept", "application/nostr+json").call().ok()?;
     let text = response.body_mut().with_config().limit(MAX_NIP11_BYTES).read_to_string().ok()?;
     let document: Value = serde_json::from_str(&text).ok()?;
