@@ -665,6 +665,31 @@ fn a_second_with_more_events_than_a_page_is_named() {
 }
 
 #[test]
+fn a_crowded_second_is_asked_for_again_by_a_capture_with_larger_pages() {
+    let mut events = some_events(40);
+    for (n, event) in events.iter_mut().enumerate() {
+        event.created_at = 1_700_000_000 - if n < 30 { 5 * (n as i64 / 15) } else { n as i64 };
+        sign_as(event, &format!("author {n}"));
+    }
+    let url = relay(events.clone(), 1_000);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.jsonl");
+    let capture = |page: &str| {
+        let output = run(&["--relay", &url, "--out", "a.jsonl", "--page", page], folder.path());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        session(&file)["relays"][0].clone()
+    };
+    assert_eq!(capture("5")["crowded_seconds"], 2);
+    assert!(ids(&file).len() < 40);
+    let again = capture("5");
+    assert_eq!(again["crowded_seconds"], 2, "what is missing is named again");
+    assert!(again["requests"].as_u64().unwrap() <= 5, "what is not is not asked for: {again}");
+    assert_eq!(capture("20")["crowded_seconds"], 0);
+    assert_eq!(ids(&file), ids_of(&events));
+    assert!(capture("20")["requests"].as_u64().unwrap() <= 3);
+}
+
+#[test]
 fn the_provenance_keeps_mode_and_link_and_overwrites_no_other_file() {
     let url = relay(some_events(30), 1_000);
     let folder = tempfile::tempdir().unwrap();

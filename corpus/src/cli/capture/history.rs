@@ -4,6 +4,9 @@ use codecs::Filter;
 
 use super::{filter_text, provenance::Covered};
 
+/// Seconds with more events than a page that are told apart; nothing older is covered.
+const MAX_GAPS: usize = 1_000;
+
 /// The past of one filter, requested down to `cursor`.
 #[derive(Debug)]
 pub(super) struct History {
@@ -14,6 +17,10 @@ pub(super) struct History {
     left: Option<u64>,
     /// The most events in one answer so far.
     largest_page: u64,
+    /// Down to the last second that has more events than a page.
+    covered: Vec<Covered>,
+    /// The newest second that is in none of them.
+    uncovered: i64,
     pub(super) done: bool,
 }
 
@@ -64,7 +71,9 @@ impl History {
     pub(super) fn new(filter: Filter, started: i64) -> History {
         let cursor = filter.until.map_or(started, |until| until.min(started));
         let text = filter_text(&filter);
-        History { text, cursor, left: filter.limit, largest_page: 0, done: false, filter }
+        let left = filter.limit;
+        let (largest_page, covered) = (0, Vec::new());
+        History { text, cursor, left, largest_page, covered, uncovered: cursor, done: false, filter }
     }
 
     pub(super) fn request(&self, page: u64) -> Filter {
@@ -106,12 +115,24 @@ impl History {
         let crowded = stuck && page.events() > 1 && page.events() >= self.largest_page;
         self.largest_page = self.largest_page.max(page.events());
         self.cursor = if stuck { oldest - 1 } else { oldest };
+        if crowded && self.covered.len() < MAX_GAPS {
+            self.covered.push(self.range(oldest));
+            self.uncovered = self.cursor;
+        }
         self.done = page.refused || self.cursor < self.end() || self.left == Some(0);
         crowded.then_some(oldest)
     }
 
-    pub(super) fn covered(&self, started: i64) -> Covered {
-        let from = self.filter.until.map_or(started, |until| until.min(started));
-        Covered { filter: self.text.clone(), from, to: self.cursor.max(self.end()) }
+    /// What need not be asked for again: all but the seconds that have more events than a page,
+    /// for which a larger page may be asked.
+    pub(super) fn covered(mut self) -> Vec<Covered> {
+        if self.covered.len() < MAX_GAPS {
+            self.covered.push(self.range(self.cursor.max(self.end())));
+        }
+        self.covered
+    }
+
+    fn range(&self, to: i64) -> Covered {
+        Covered { filter: self.text.clone(), from: self.uncovered, to }
     }
 }

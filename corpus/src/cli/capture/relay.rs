@@ -110,7 +110,7 @@ impl Task {
             }
         }
         self.doing.say(Doing::Ended);
-        report.covered = histories.iter().map(|history| history.covered(self.started)).collect();
+        report.covered = histories.into_iter().flat_map(History::covered).collect();
         if let Ok(Ok(Some((software, version)))) = time::timeout(NIP11_GRACE, document).await {
             (report.software, report.version) = (software, version);
         }
