@@ -45,7 +45,7 @@ impl Policy {
             return Some(error.to_string());
         }
         if self.starts_relays {
-            let has_one = block.play.relay.is_none() || !block.play.url.is_empty();
+            let has_one = !block.play.starts_relay || !block.play.url.is_empty();
             return has_one.then(|| "this agent starts relays, and the block has one already".to_owned());
         }
         if let Some(why) = self.refuses_target(&block.play.url) {
@@ -536,8 +536,8 @@ mod tests {
         with_password.play.url = "ws://me:s3cret@127.0.0.2:1".to_owned();
         assert!(!refused(policy(), with_password).contains("s3cret"));
         let mut hostile = block();
-        hostile.play.format = "--relay-fault".to_owned();
-        assert!(refused(policy(), hostile).contains("format"));
+        hostile.play.cell.insert("format".to_owned(), "--relay-fault".to_owned());
+        assert!(refused(policy(), hostile).contains("cell"));
         let limited = Policy { max_rate_per_s: Some(100), ..policy() };
         let mut fast = block();
         fast.play.rate_per_s = Some(101);

@@ -152,7 +152,7 @@ impl Coordinator {
     /// When a value of the block is not allowed.
     pub fn play(&mut self, now_ns: u64, block: &Block) -> Result<(), SpecError> {
         block.play.check()?;
-        if block.play.relay.is_some() != self.spec.has_relay {
+        if block.play.starts_relay != self.spec.has_relay {
             return Err(SpecError::Value("relay"));
         }
         if !self.is_ready() {

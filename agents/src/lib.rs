@@ -33,7 +33,6 @@ pub use message::{
 pub use overview::{Overview, Seen};
 pub use player::{Commanded, Player, Process, now_ns};
 pub use spec::{
-    Block, BlockKey, CORPUS_FILE_BYTES, CorpusFile, Identity, Play, RelayPlay, RunId, Spec, SpecError,
-    file_sha256,
+    Block, BlockKey, CORPUS_FILE_BYTES, CorpusFile, Identity, Play, RunId, Spec, SpecError, file_sha256,
 };
 pub use target::{Target, TargetError};

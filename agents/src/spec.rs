@@ -1,8 +1,9 @@
 //! What the agents of a run must agree on, and what they play.
 
-use std::{fmt, fs::File, io, path::Path, str::FromStr};
+use std::{collections::BTreeMap, fmt, fs::File, io, path::Path, str::FromStr};
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
 /// Longest name of a run: a subject of NATS holds it several times over.
@@ -22,6 +23,9 @@ const ANSWERS_BYTES: usize = 64 << 10;
 
 /// Most formats that a plan is made comparable with.
 const FORMATS: usize = 64;
+
+/// Most factors of a cell.
+const FACTORS: usize = 64;
 
 /// Largest file of events that travels: some 100,000 events, compressed. Over 10 Mbit/s an agent
 /// has it within the minute for claiming a slot.
@@ -217,33 +221,27 @@ pub struct BlockKey {
     pub position: u32,
 }
 
-/// What a player may be told: every flag that a coordinator can set, and no other.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// What a player may be told, and no other.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Play {
     /// The relay, `ws://…` or `wss://…`; the agent's own command line must allow it. Empty until the
     /// relay's agent says where it listens.
     pub url: String,
-    /// What the relay is, where an agent starts it.
-    pub relay: Option<RelayPlay>,
+    /// Whether an agent starts the relay.
+    pub starts_relay: bool,
+    /// Whether that relay does no Nostr work, and sends prepared answers.
+    pub floor: bool,
     /// Name of the scenario.
     pub scenario: String,
     /// Text of the scenario, as TOML, when it is none that every player knows by name.
     pub scenario_toml: Option<String>,
     /// What the relay was found to take, for the player to read; empty when nobody asked.
     pub answers: String,
-    /// Wire format.
-    pub format: String,
-    /// Compression.
-    pub compression: String,
+    /// The values of the cell's other factors by their names, which only the player reads.
+    pub cell: BTreeMap<String, String>,
     /// Formats that the plan is made comparable with.
     pub comparable_with: Vec<String>,
-    /// Who wrote the codec: `library` or `tuned`.
-    pub implementation: String,
-    /// What clients verify.
-    pub client_verify: String,
-    /// Whether clients offer batches.
-    pub batched: bool,
     /// Whether players tell each second what they count, for who watches.
     pub live: bool,
     /// Events published per second over all agents; otherwise the scenario's own rate.
@@ -257,69 +255,28 @@ pub struct Play {
     pub block_id: String,
 }
 
-/// What the agent that starts a relay is told of it. Players are told the same, for their records.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RelayPlay {
-    /// What it verifies.
-    pub verify: String,
-    /// Whether it encodes an event anew in its publisher's format.
-    pub reencode: String,
-    /// How many milliseconds an event waits for its batch.
-    pub batch_ms: Option<u16>,
-    /// Most events in a batch.
-    pub batch_n: Option<u16>,
-    /// Most bytes of a batch.
-    pub batch_bytes: Option<u32>,
-    /// Whether it does no Nostr work, and sends prepared answers.
-    pub floor: bool,
-}
-
-impl RelayPlay {
-    /// The flags without a word.
-    fn limits(&self) -> impl Iterator<Item = String> {
-        let RelayPlay { verify: _, reencode: _, batch_ms, batch_n, batch_bytes, floor } = self;
-        let limits = [
-            batch_ms.map(|ms| format!("--batch-ms={ms}")),
-            batch_n.map(|n| format!("--batch-n={n}")),
-            batch_bytes.map(|bytes| format!("--batch-bytes={bytes}")),
-            floor.then(|| "--floor".to_owned()),
-        ];
-        limits.into_iter().flatten()
-    }
-}
-
 impl Play {
-    /// Each word behind its flag: what is passed to a player is what is checked.
-    fn words(&self) -> impl Iterator<Item = (&'static str, &String)> {
-        let own = [
-            ("format", &self.format),
-            ("compression", &self.compression),
-            ("implementation", &self.implementation),
-            ("client-verify", &self.client_verify),
-            ("block-id", &self.block_id),
-        ];
-        let relay = self.relay.iter();
-        let relay = relay.flat_map(|relay| [("verify", &relay.verify), ("reencode", &relay.reencode)]);
-        own.into_iter().chain(relay)
-    }
-
     /// Checks every value, so that none is longer than it may be or could be read as a flag.
     ///
     /// # Errors
     /// Names the first value that is not allowed.
     pub fn check(&self) -> Result<(), SpecError> {
         let formats = self.comparable_with.iter().map(|word| ("comparable-with", word));
-        for (flag, word) in self.words().chain([("scenario", &self.scenario)]).chain(formats) {
+        let factors = self.cell.iter().flat_map(|(name, value)| [("cell", name), ("cell", value)]);
+        let own = [("scenario", &self.scenario), ("block-id", &self.block_id)];
+        for (flag, word) in own.into_iter().chain(formats).chain(factors) {
             if !is_word(word) {
                 return Err(SpecError::Value(flag));
             }
+        }
+        if self.cell.len() > FACTORS {
+            return Err(SpecError::Value("cell"));
         }
         // The scenario's name becomes the name of a file.
         if self.scenario.contains([':', '=', '.']) {
             return Err(SpecError::Value("scenario"));
         }
-        let starts = self.relay.is_some() && self.url.is_empty();
+        let starts = self.starts_relay && self.url.is_empty();
         let url = starts || self.url.starts_with("ws://") || self.url.starts_with("wss://");
         if !url || self.url.len() > URL_BYTES || self.url.contains(|c: char| c.is_control() || c == ' ') {
             return Err(SpecError::Value("url"));
@@ -342,18 +299,18 @@ impl Play {
     /// The player's flags, each in one argument with its value, so that no value becomes a flag.
     /// The scenario is a name, or the file that holds [`Play::scenario_toml`].
     pub fn arguments(&self, scenario: &str) -> Vec<String> {
-        let target = if self.relay.is_some() { "relay-at" } else { "url" };
+        let target = if self.starts_relay { "relay-at" } else { "url" };
         let target = (!self.url.is_empty()).then(|| format!("--{target}={}", self.url));
         let mut arguments: Vec<String> = target.into_iter().collect();
         arguments.extend([
+            format!("--cell={}", json!(self.cell)),
             format!("--scenario={scenario}"),
             format!("--comparable-with={}", self.comparable_with.join(",")),
             format!("--seed={}", self.seed),
             format!("--seconds={}", self.seconds),
+            format!("--block-id={}", self.block_id),
         ]);
-        arguments.extend(self.words().map(|(flag, word)| format!("--{flag}={word}")));
-        arguments.extend(self.relay.iter().flat_map(RelayPlay::limits));
-        arguments.extend(self.batched.then(|| "--batched".to_owned()));
+        arguments.extend(self.floor.then(|| "--floor".to_owned()));
         arguments.extend(self.live.then(|| "--progress-json".to_owned()));
         arguments.extend(self.rate_per_s.map(|rate| format!("--rate={rate}")));
         arguments
@@ -390,7 +347,7 @@ pub enum SpecError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{block, relay};
+    use crate::testing::block;
 
     #[test]
     fn a_run_is_named_by_plain_characters() {
@@ -411,8 +368,8 @@ mod tests {
         let hostile = ["", "--record", "a b", "a\n", "a/b", "é", &"x".repeat(257)];
         for text in hostile.map(str::to_owned) {
             for (field, play) in [
-                ("format", Play { format: text.clone(), ..good.clone() }),
-                ("compression", Play { compression: text.clone(), ..good.clone() }),
+                ("cell", Play { cell: [("format".to_owned(), text.clone())].into(), ..good.clone() }),
+                ("cell", Play { cell: [(text.clone(), "json".to_owned())].into(), ..good.clone() }),
                 ("scenario", Play { scenario: text.clone(), ..good.clone() }),
                 ("block-id", Play { block_id: text.clone(), ..good.clone() }),
                 ("comparable-with", Play { comparable_with: vec![text.clone()], ..good.clone() }),
@@ -420,14 +377,14 @@ mod tests {
                 assert_eq!(play.check(), Err(SpecError::Value(field)));
             }
         }
-        let started = |relay| Play { relay: Some(relay), url: String::new(), ..good.clone() };
-        assert_eq!(started(relay()).check(), Ok(()), "its agent says where it listens");
+        let many = (0..=FACTORS).map(|n| (format!("f{n}"), "x".to_owned())).collect();
+        let started = Play { starts_relay: true, url: String::new(), ..good.clone() };
+        assert_eq!(started.check(), Ok(()), "its agent says where it listens");
         for (field, play) in [
             ("scenario", Play { scenario: "..".to_owned(), ..good.clone() }),
             ("url", Play { url: "http://a".to_owned(), ..good.clone() }),
             ("url", Play { url: String::new(), ..good.clone() }),
-            ("verify", started(RelayPlay { verify: "--url".to_owned(), ..relay() })),
-            ("reencode", started(RelayPlay { reencode: "a b".to_owned(), ..relay() })),
+            ("cell", Play { cell: many, ..good.clone() }),
             ("url", Play { url: "ws://a --record=x".to_owned(), ..good.clone() }),
             ("scenario_toml", Play { scenario_toml: Some("x".repeat(SCENARIO_BYTES + 1)), ..good.clone() }),
             ("answers", Play { answers: "x".repeat(ANSWERS_BYTES + 1), ..good.clone() }),
@@ -460,21 +417,24 @@ mod tests {
 
     #[test]
     fn arguments_hold_each_value_behind_its_flag() {
-        let play = Play { rate_per_s: Some(50), batched: true, live: true, ..block().play };
+        let play = Play { rate_per_s: Some(50), live: true, ..block().play };
         let arguments = play.arguments("folder/note-stream.toml");
         assert!(arguments.iter().all(|argument| argument.starts_with("--")), "{arguments:?}");
-        for expected in
-            ["--url=ws://127.0.0.1:1", "--batched", "--progress-json", "--rate=50", "--block-id=1"]
-        {
+        for expected in [
+            "--url=ws://127.0.0.1:1",
+            r#"--cell={"format":"json"}"#,
+            "--progress-json",
+            "--rate=50",
+            "--block-id=1",
+        ] {
             assert!(arguments.iter().any(|argument| argument == expected), "{expected}: {arguments:?}");
         }
     }
 
     #[test]
     fn a_relay_is_started_by_its_settings_and_played_against_by_the_same_and_its_url() {
-        let relay = RelayPlay { batch_ms: Some(2), batch_bytes: Some(9), floor: true, ..relay() };
-        let starts = Play { relay: Some(relay), url: String::new(), ..block().play };
-        let settings = ["--verify=full", "--reencode=always", "--batch-ms=2", "--batch-bytes=9", "--floor"];
+        let starts = Play { starts_relay: true, floor: true, url: String::new(), ..block().play };
+        let settings = [r#"--cell={"format":"json"}"#, "--floor"];
         for play in [starts.clone(), Play { url: "ws://a:1".to_owned(), ..starts }] {
             let arguments = play.arguments("note-stream");
             let has = |argument: &str| arguments.iter().any(|one| one == argument);

@@ -3,7 +3,7 @@
 use crate::{
     agent::Policy,
     message::{Claim, Facts},
-    spec::{Block, Identity, Play, RelayPlay, Spec},
+    spec::{Block, Identity, Play, Spec},
 };
 
 pub(crate) fn identity() -> Identity {
@@ -37,43 +37,26 @@ pub(crate) fn policy() -> Policy {
     }
 }
 
-/// A relay as a block of [`relay_block`] has it.
-pub(crate) fn relay() -> RelayPlay {
-    RelayPlay {
-        verify: "full".to_owned(),
-        reencode: "always".to_owned(),
-        batch_ms: None,
-        batch_n: None,
-        batch_bytes: None,
-        floor: false,
-    }
-}
-
 /// A block whose relay an agent starts.
 pub(crate) fn relay_block() -> Block {
     let block = block();
-    Block { play: Play { url: String::new(), relay: Some(relay()), ..block.play }, ..block }
+    Block { play: Play { url: String::new(), starts_relay: true, ..block.play }, ..block }
 }
 
 pub(crate) fn block() -> Block {
     let text = |text: &str| text.to_owned();
     let play = Play {
         url: text("ws://127.0.0.1:1"),
-        relay: None,
         scenario: text("note-stream"),
         scenario_toml: Some(text("question = \"?\"")),
         answers: text("{}"),
-        format: text("json"),
-        compression: text("none"),
+        cell: [("format".to_owned(), "json".to_owned())].into(),
         comparable_with: vec![text("json"), text("capnp")],
-        implementation: text("library"),
-        client_verify: text("none"),
-        batched: false,
         live: true,
-        rate_per_s: None,
         seed: 1,
         seconds: 2,
         block_id: text("1"),
+        ..Play::default()
     };
     Block { round: 0, position: 0, play }
 }

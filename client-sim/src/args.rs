@@ -2,9 +2,9 @@
 
 use std::{net::SocketAddr, num::NonZeroU16, path::PathBuf};
 
+use cell::Cell;
 use clap::{ArgGroup, Parser, Subcommand};
-use codecs::{Format, Implementation, VerifyLevel};
-use link::Link;
+use codecs::Format;
 use wire::Compression;
 
 use crate::{scenario::Scenario, workload::Share};
@@ -29,9 +29,9 @@ pub struct Args {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// The scenario: a built-in scenario, or the path of a .toml file.
-    #[arg(long, value_name = "NAME|FILE", required = true)]
-    pub scenario: Option<String>,
+    /// What both ends are.
+    #[command(flatten)]
+    pub cell: Cell,
 
     /// Change the scenario: a key with dots, as in publish.arrival.rate_per_s=500; may be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
@@ -56,69 +56,17 @@ pub struct Args {
     #[arg(long, requires = "url", value_name = "PIDS", value_delimiter = ',')]
     pub relay_pid: Vec<u32>,
 
-    /// Wire format.
-    #[arg(long, default_value_t = Format::JSON)]
-    pub format: Format,
-
     /// Formats that this run will be compared with, separated by commas. An event that one of them
     /// cannot hold is set aside, so that all stream the same events. The core formats (json to
     /// notepack) always count.
     #[arg(long, value_name = "FORMATS", value_delimiter = ',')]
     pub comparable_with: Vec<Format>,
 
-    /// Compression: none, deflate, deflate-no-takeover, deflate-shared, zstd, zstd-stream or
-    /// zstd-dict; with optional parameters, as in
-    /// deflate:level=4:window_bits=12:upload_takeover=no:min_bytes=100.
-    #[arg(long, default_value = "none")]
-    pub compression: Compression,
-
-    /// Offer batches: the relay may put several events of a subscription into one EVENTS message.
-    #[arg(long)]
-    pub batched: bool,
-
-    /// How long, in milliseconds, a live event waits for its batch. Only without --url.
-    #[arg(long, default_value_t = 5, value_name = "MS", requires = "batched", conflicts_with = "url")]
-    pub batch_ms: u16,
-
-    /// Most events in a batch. Only without --url.
-    #[arg(long, default_value_t = 64, value_name = "N", requires = "batched", conflicts_with = "url")]
-    pub batch_n: u16,
-
-    /// Most bytes of events in a batch. Only without --url.
-    #[arg(long, default_value_t = 64 << 10, value_name = "BYTES", requires = "batched", conflicts_with = "url")]
-    pub batch_bytes: u32,
-
     /// The dictionary of zstd-dict, instead of the bundled one of the format. A relay behind --url
     /// must have the same. corpus train-dictionary makes one; train it on other events than are
     /// streamed.
     #[arg(long, value_name = "FILE")]
     pub dictionary: Option<PathBuf>,
-
-    /// Implementation of the format on both ends: library (the ecosystem's code) or tuned
-    /// (hand-written code for the same bytes).
-    #[arg(long, default_value_t = Implementation::Library)]
-    pub implementation: Implementation,
-
-    /// What the relay checks of each event: full (id and signature), id, or none. Only without
-    /// --url.
-    #[arg(long, default_value_t = VerifyLevel::Full, conflicts_with = "url")]
-    pub verify: VerifyLevel,
-
-    /// Whether the relay encodes an event anew in its publisher's format: always, or
-    /// never-if-canonical (it passes on bytes that the codec would write). Only without --url.
-    #[arg(long, default_value = "always", conflicts_with = "url", value_parser = ["always", "never-if-canonical"])]
-    pub reencode: String,
-
-    /// What the clients check of each event that they receive: full (id and signature), id, or
-    /// none. An event that fails counts as altered.
-    #[arg(long, default_value_t = VerifyLevel::None, value_name = "LEVEL")]
-    pub client_verify: VerifyLevel,
-
-    /// Give each user an emulated access link: a profile (client-sim links lists them), parameters
-    /// as in down=1.6mbit,up=750kbit,rtt=150ms,loss=1%, or both. A population of the scenario may
-    /// have a link of its own. Needs network namespaces. Only without --url.
-    #[arg(long, value_name = "LINK", conflicts_with_all = ["url", "relay_at", "serve"])]
-    pub link: Option<Link>,
 
     /// TCP's congestion control on links, as the kernel names it: cubic, bbr, reno.
     #[arg(long, default_value = link::DEFAULT_CONGESTION, value_name = "NAME", hide_short_help = true)]
@@ -200,11 +148,6 @@ pub struct Args {
     /// Seconds in which work is started, instead of the scenario's own.
     #[arg(long)]
     pub seconds: Option<f64>,
-
-    /// Events published per second by each population that has a rate, instead of the scenario's
-    /// own.
-    #[arg(long, value_name = "PER_SECOND")]
-    pub rate: Option<f64>,
 
     /// Refuse a plan of which all shares together publish more events in any second, or that
     /// publishes in a closed loop.
@@ -376,13 +319,6 @@ impl Args {
     /// Whether this run starts a relay of its own.
     pub fn starts_relay(&self) -> bool {
         self.serve.is_some() || (self.url.is_none() && self.relay_at.is_none())
-    }
-
-    /// The scenario's name: without folder and ending when a file was given.
-    pub fn scenario_name(&self) -> &str {
-        let scenario = self.scenario.as_deref().unwrap_or_default();
-        let file = scenario.rsplit('/').next().unwrap_or(scenario);
-        file.strip_suffix(".toml").unwrap_or(file)
     }
 }
 

@@ -66,7 +66,7 @@ impl Target {
         );
         ensure!(
             agreement.batched == offer.batched,
-            "{url} does not batch events. Leave out --batched, or try a relay that does",
+            "{url} does not batch events. Leave out --batching, or try a relay that does",
         );
         let (asked, agreed) = (offer.compression.name(), agreement.compression.name());
         let dictionary = offer.compression.dictionary().or_else(|| Dictionary::bundled(agreement.format));

@@ -45,7 +45,7 @@ impl Drop for ScriptFile {
 /// [`NotPossible`] when a floor relay cannot serve the plan; otherwise when the file cannot be
 /// written.
 pub(crate) fn script(args: &Args, workload: &Workload) -> anyhow::Result<ScriptFile> {
-    if args.format != codecs::Format::JSON || args.compression != Compression::None {
+    if args.cell.format != codecs::Format::JSON || args.cell.compression != Compression::None {
         return Err(NotPossible("it speaks JSON without compression").into());
     }
     let speaks_more = |speaks: &Speaks| {
@@ -58,7 +58,7 @@ pub(crate) fn script(args: &Args, workload: &Workload) -> anyhow::Result<ScriptF
     if workload.auth {
         return Err(NotPossible("it sends no challenge, which this scenario answers").into());
     }
-    let codec = args.format.codec(args.implementation)?;
+    let codec = args.cell.format.codec(args.cell.implementation)?;
     let script = of_plan(workload, codec)?;
     let path = std::env::temp_dir().join(format!("relay-sim-floor-{}.json", std::process::id()));
     // `create_new` (O_EXCL) refuses a file or symbolic link that another user put there.

@@ -55,11 +55,11 @@ pub(crate) fn play(
         let own = &shares[args.share.map_or(0, |share| usize::from(share.index))];
         let most = usize::try_from(shares.iter().map(made).max().unwrap_or(0))?;
         let dialer = Dialer::new(target, usize::try_from(made(own))?);
-        let dialer = dialer.with_users(&workload, args.link.is_some()).map_err(UsageError)?;
+        let dialer = dialer.with_users(&workload, args.cell.link.is_some()).map_err(UsageError)?;
         let dialer = args.share.iter().fold(dialer, |dialer, share| dialer.with_agent(share.index, most));
         let carried = args.share.map(|share| workload.carried_by(share.index, share.of));
         let mut shared = Shared::of_share(workload, carried);
-        shared.client_verify = options.client_verify;
+        shared.verify = args.cell.client_verify;
         if options.progress_json && options.player.is_some() {
             shared.keep_live();
         }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use cell::Cell;
 use corpus::Corpus;
 use link::{Link, TcpSettings};
 use measure::{
-    AgreementRecord, Cell, CompressionMemoryRecord, CorpusRecord, EncodingsRecord, Environment,
+    AgreementRecord, CompressionMemoryRecord, CorpusRecord, EncodingsRecord, Environment,
     FirstDeliveryRecord, FlowRecord, LinkRecord, NO_LINK, Pace, PinnedCores, Planted, PopulationRecord,
     Quantile, RelayProcess, RunRecord, SCHEMA_VERSION, ShareRecord, Signals, Spans, Status, Tool,
     TrafficRecord, UsableCores, Validity, ValidityClass,
@@ -217,38 +218,18 @@ fn command(args: impl Iterator<Item = String>) -> Vec<String> {
     command
 }
 
-fn cell(facts: &Facts<'_>) -> Cell {
-    let args = facts.args;
-    Cell {
-        scenario: args.scenario_name().to_owned(),
-        format: facts.prepared.agreement.format.to_string(),
-        implementation: args.implementation.to_string(),
-        code: facts.prepared.agreement.format.code(args.implementation).to_owned(),
-        compression: facts.prepared.agreement.compression.label(),
-        compression_parameters: facts.prepared.agreement.compression.parameters(),
-        batching: batching(facts),
-        // What a relay behind --url verifies is unknown.
-        verify: if args.url.is_some() { "unknown".to_owned() } else { args.verify.to_string() },
-        client_verify: args.client_verify.to_string(),
-        reencode: if args.url.is_some() { "unknown".to_owned() } else { args.reencode.clone() },
-        link: args.link.as_ref().map_or_else(|| NO_LINK.to_owned(), Link::label),
-    }
+/// The cell as it was agreed on.
+fn cell(facts: &Facts<'_>) -> measure::Cell {
+    let Agreement { format, compression, batched, .. } = facts.prepared.agreement;
+    let asked = &facts.args.cell;
+    let batching = batched.then(|| asked.batching.unwrap_or_default());
+    Cell { format, compression, batching, ..asked.clone() }.recorded()
 }
 
 /// What the emulator of links did in the measured time.
 fn link_record(outcome: &Outcome, facts: &Facts<'_>) -> Option<LinkRecord> {
     let (links, tcp) = facts.links.as_ref()?;
-    Some(links::record(links, facts.args.link.as_ref(), tcp, outcome.links.as_ref()?))
-}
-
-/// The batch limits; those of a relay behind `--url` are unknown.
-fn batching(facts: &Facts<'_>) -> String {
-    let Args { batch_ms, batch_n, batch_bytes, url, .. } = facts.args;
-    match (facts.prepared.agreement.batched, url) {
-        (false, _) => "none".to_owned(),
-        (true, Some(_)) => "by the relay".to_owned(),
-        (true, None) => format!("ms={batch_ms} n={batch_n} bytes={batch_bytes}"),
-    }
+    Some(links::record(links, facts.args.cell.link.as_ref(), tcp, outcome.links.as_ref()?))
 }
 
 /// The ledger and the bytes of each population, where one speaks something of its own, or has
@@ -265,7 +246,7 @@ fn populations(
     }
     let several_links = workload.roles.iter().any(|role| role.speaks.over != Over::Run);
     let link = |over| match over {
-        Over::Run => facts.args.link.as_ref(),
+        Over::Run => facts.args.cell.link.as_ref(),
         Over::Nothing => None,
         Over::Own(place) => workload.links.get(place),
     };

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, ffi::OsString, path::Path, time::Duration};
 
 use anyhow::{Context, bail};
+use cell::{Batching, Factor, Side};
 use codecs::Format;
 use corpus::Corpus;
 use link::Link;
@@ -162,9 +163,9 @@ fn target(
     Ok(Target {
         tls: trusted(args.ca.as_deref(), &url).map_err(UsageError)?,
         url,
-        offer: Offer { batched: args.batched, formats: vec![args.format], compression },
+        offer: Offer { batched: args.cell.batching.is_some(), formats: vec![args.cell.format], compression },
         limits: limits(connections),
-        implementation: args.implementation,
+        implementation: args.cell.implementation,
         over_links: own_relay.is_some_and(|relay| relay.links.is_some()),
     })
 }
@@ -174,7 +175,6 @@ fn options(args: &Args, own_relay: Option<&OwnRelay>) -> swarm::Options {
         workers: usize::from(args.workers),
         drain: Duration::from_secs(args.drain_seconds),
         relay_pids: own_relay.map_or_else(|| args.relay_pid.clone(), |relay| vec![relay.pid]),
-        client_verify: args.client_verify,
         quiet: args.quiet,
         progress_json: args.progress_json,
         expected: None,
@@ -184,20 +184,24 @@ fn options(args: &Args, own_relay: Option<&OwnRelay>) -> swarm::Options {
 
 /// Whether users have links, by the command line or by the scenario.
 pub(crate) fn over_links(args: &Args) -> anyhow::Result<bool> {
-    let name = args.scenario.as_deref().context("--scenario is required")?;
+    let name = &args.cell.scenario;
     let of_populations = Scenario::load_with(name, &args.set)?.has_links();
     let is_alone = args.starts_relay() && args.serve.is_none();
+    anyhow::ensure!(
+        is_alone || args.cell.link.is_none(),
+        "links are emulated for a relay that the run itself starts, and one of others is given"
+    );
     anyhow::ensure!(
         is_alone || !of_populations,
         "populations of {name} have links, which are emulated for a relay that the run itself starts: leave out --url, or set \
          their link to none"
     );
-    Ok(of_populations || args.link.is_some())
+    Ok(of_populations || args.cell.link.is_some())
 }
 
 /// How long a run over links lasts, unless the plan asks for more than this host emulates.
 fn sized(args: &Args, workload: &Workload) -> anyhow::Result<Duration> {
-    let demand = demand::of(workload, args.link.as_ref());
+    let demand = demand::of(workload, args.cell.link.as_ref());
     let tell = |line: &str| {
         if !args.quiet {
             report(line);
@@ -210,7 +214,7 @@ fn sized(args: &Args, workload: &Workload) -> anyhow::Result<Duration> {
 /// The links of a run, that of the command line first, each with how many connections use it.
 fn links_of(args: &Args, workload: &Workload) -> Vec<(Link, u64)> {
     let count = |over: Over| workload.roles.iter().filter(|role| role.speaks.over == over).count() as u64;
-    let run = args.link.iter().map(|link| (link.clone(), count(Over::Run)));
+    let run = args.cell.link.iter().map(|link| (link.clone(), count(Over::Run)));
     let own = workload.links.iter().enumerate().map(|(n, link)| (link.clone(), count(Over::Own(n))));
     run.chain(own).collect()
 }
@@ -265,10 +269,9 @@ pub(crate) fn relay_process(args: &Args, pids: &[u32], own_relay: Option<&OwnRel
 
 /// Loads scenario and corpus. Every error is a mistake of the user.
 pub(crate) fn inputs(args: &Args) -> anyhow::Result<(Scenario, Corpus, u64)> {
-    args.format.codec(args.implementation)?;
-    let name = args.scenario.as_deref().context("--scenario is required")?;
-    let (mut scenario, corpus) = load(name, &args.set, args.seconds, args.corpus.as_deref())?;
-    if let Some(rate) = args.rate {
+    args.cell.format.codec(args.cell.implementation)?;
+    let (mut scenario, corpus) = load(&args.cell.scenario, &args.set, args.seconds, args.corpus.as_deref())?;
+    if let Some(rate) = args.cell.rate_per_s {
         scenario.set_publish_rate(rate).context("--rate")?;
     }
     scenario.only_new = args.url.is_some();
@@ -285,7 +288,7 @@ pub(crate) fn plan_within_rules(
     seed: u64,
 ) -> anyhow::Result<Workload> {
     let formats: Vec<_> =
-        Format::core().chain([args.format]).chain(args.comparable_with.iter().copied()).collect();
+        Format::core().chain([args.cell.format]).chain(args.comparable_with.iter().copied()).collect();
     // A relay needs to know what is published and when the plan ends; the script of a floor relay
     // answers every request.
     let needs_no_session = args.serve.is_some() && !args.floor;
@@ -343,13 +346,13 @@ pub(crate) fn limits(connections: usize) -> WireLimits {
 
 /// The compression of `--compression`, with the dictionary of `--dictionary`.
 fn compression(args: &Args) -> anyhow::Result<Compression> {
-    let Some(file) = &args.dictionary else { return Ok(args.compression) };
+    let Some(file) = &args.dictionary else { return Ok(args.cell.compression) };
     let dictionary = Dictionary::read(file).with_context(|| format!("--dictionary {}", file.display()))?;
-    let compression = args.compression.with_dictionary(dictionary);
+    let compression = args.cell.compression.with_dictionary(dictionary);
     anyhow::ensure!(
         compression.dictionary().is_some(),
         "--dictionary is for --compression zstd-dict, not for {}",
-        args.compression
+        args.cell.compression
     );
     Ok(compression)
 }
@@ -373,7 +376,7 @@ fn any_seed() -> u64 {
 
 /// The run's format, and those that populations speak instead.
 fn formats(args: &Args, workload: &Workload) -> Vec<Format> {
-    let mut formats = vec![args.format];
+    let mut formats = vec![args.cell.format];
     for format in workload.spoken().into_iter().filter_map(|speaks| speaks.format) {
         if !formats.contains(&format) {
             formats.push(format);
@@ -384,7 +387,7 @@ fn formats(args: &Args, workload: &Workload) -> Vec<Format> {
 
 /// The run's compression, and those that populations speak instead.
 fn compressions(args: &Args, workload: &Workload) -> Vec<Compression> {
-    let mut compressions = vec![args.compression];
+    let mut compressions = vec![args.cell.compression];
     for compression in workload.spoken().into_iter().filter_map(|speaks| speaks.compression) {
         if !compressions.contains(&compression) {
             compressions.push(compression);
@@ -397,7 +400,7 @@ fn compressions(args: &Args, workload: &Workload) -> Vec<Compression> {
 /// choose by what clients offer.
 fn check_spoken(args: &Args, workload: &Workload) -> anyhow::Result<()> {
     for format in formats(args, workload) {
-        format.codec(args.implementation).context("a population of the scenario speaks it")?;
+        format.codec(args.cell.implementation).context("a population of the scenario speaks it")?;
     }
     let kind = |compression: &Compression| match compression {
         // One extension (RFC 7692), whose parameters the relay decides.
@@ -460,19 +463,17 @@ fn relay_flags(args: &Args, workload: &Workload, store: Option<&Path>) -> Vec<Os
     let formats: Vec<String> = formats(args, workload).iter().map(Format::to_string).collect();
     let compressions: Vec<String> =
         compressions(args, workload).iter().map(|compression| compression.spelled_out()).collect();
+    let own = |factor: Factor| (format!("--{}", factor.row().flag), (factor.row().write)(&args.cell));
+    let limits = args.cell.batching.into_iter().flat_map(Batching::limits);
     let flags = [
-        ("--format", list(&formats)),
-        ("--compression", list(&compressions)),
-        ("--implementation", args.implementation.to_string()),
-        ("--verify", args.verify.to_string()),
-        ("--reencode", args.reencode.clone()),
-        ("--threads", args.relay_threads.to_string()),
-        ("--batch-ms", args.batch_ms.to_string()),
-        ("--batch-n", args.batch_n.to_string()),
-        ("--batch-bytes", args.batch_bytes.to_string()),
-    ]
-    .into_iter()
-    .flat_map(|(flag, value)| [OsString::from(flag), value.into()]);
+        ("--format".to_owned(), list(&formats)),
+        ("--compression".to_owned(), list(&compressions)),
+        ("--threads".to_owned(), args.relay_threads.to_string()),
+    ];
+    let flags =
+        flags.into_iter().chain([own(Factor::Implementation)]).chain(Factor::of(Side::Relay).map(own));
+    let flags = flags.chain(limits.map(|(name, limit)| (format!("--batch-{name}"), limit.to_string())));
+    let flags = flags.flat_map(|(flag, value)| [OsString::from(flag), value.into()]);
     let faults = args.relay_fault.iter().flat_map(|fault| [OsString::from("--fault"), fault.into()]);
     let frame =
         workload.frame_bytes.map(|bytes| ["--reconcile-frame-bytes".into(), bytes.to_string().into()]);

@@ -63,7 +63,7 @@ pub struct Shared {
     /// Notified when everything is done, or something failed.
     pub changed: Notify,
     /// What clients check of each event that they receive, besides that the plan has it.
-    pub client_verify: VerifyLevel,
+    pub verify: VerifyLevel,
     fates: Vec<AtomicU8>,
     /// For each publication, the deliveries that are outstanding; 0 or less once none is.
     fan_out: Vec<AtomicI32>,
@@ -118,7 +118,7 @@ impl Shared {
         Shared {
             sent_ns: workload.publications.iter().map(|_| AtomicU64::new(0)).collect(),
             changed: Notify::new(),
-            client_verify: VerifyLevel::None,
+            verify: VerifyLevel::None,
             fates: fates.into_iter().map(|fate| AtomicU8::new(fate as u8)).collect(),
             carried,
             started_late_ns: AtomicU64::new(0),

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use cell::{Factor, Row, Side};
 use measure::{
     Allocations, AllocationsRecord, CpuTime, EncodingsRecord, FirstDelivery, FlowRecord, LinkRecord, NO_LINK,
     Quantile, RunRecord, Status, ValidityClass,
@@ -16,16 +17,18 @@ pub(crate) fn summary(record: &RunRecord) -> String {
 
 fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
     let (cell, counts) = (&record.cell, &record.counts);
+    let settings = Factor::of(Side::Relay).chain(Factor::of(Side::Clients)).map(Factor::row);
+    let setting = |row: &Row| Some(format!("{} {}", row.heading, (row.recorded)(cell)?));
+    let settings: Vec<String> = settings.filter_map(setting).collect();
     writeln!(
         out,
-        "{} over {} ({}), compression {} ({}), verify {}, clients verify {}",
+        "{} over {} ({}), compression {} ({}), {}",
         cell.scenario,
         cell.format,
         cell.implementation,
         cell.compression,
         cell.compression_parameters,
-        cell.verify,
-        cell.client_verify
+        settings.join(", ")
     )?;
     if cell.batching != "none" {
         writeln!(out, "batches of events: {}", cell.batching)?;

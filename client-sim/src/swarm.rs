@@ -7,7 +7,6 @@ use std::{
 };
 
 use anyhow::bail;
-use codecs::VerifyLevel;
 use measure::{AllocationsRecord, CpuTime, MemoryRecord, ProcessesSpent};
 use tokio::sync::watch;
 use wire::Interrupt;
@@ -44,8 +43,6 @@ pub struct Options {
     pub drain: Duration,
     /// The process ids of the relay, when it runs on this machine.
     pub relay_pids: Vec<u32>,
-    /// What clients check of each event that they receive.
-    pub client_verify: VerifyLevel,
     /// Whether to suppress progress on standard error.
     pub quiet: bool,
     /// Whether to print progress as JSON on standard output.

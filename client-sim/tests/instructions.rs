@@ -8,9 +8,9 @@ fn count(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_client-sim")).arg("role:count").args(args).output().unwrap()
 }
 
-fn cell(id: &str, format: &str, compression: &str, batch: &str) -> String {
+fn cell(id: &str, format: &str, compression: &str, batching: &str) -> String {
     format!(
-        r#"{{"id":"{id}","format":"{format}","compression":"{compression}","implementation":"library","verify":"id","reencode":"always","client_verify":"none","batch":{batch}}}"#
+        r#"{{"id":"{id}","cell":{{"format":"{format}","compression":"{compression}","batching":"{batching}","verify":"id","client_verify":"none"}}}}"#
     )
 }
 
@@ -29,10 +29,8 @@ fn sections(output: &Output) -> Vec<(String, u64)> {
 
 #[test]
 fn a_stream_is_played_in_halves_and_every_delivery_is_accounted_for() {
-    let (plain, packed) = (
-        cell("plain", "json", "none", "null"),
-        cell("packed", "dannypack", "deflate-shared", r#"{"ms":5,"n":16}"#),
-    );
+    let (plain, packed) =
+        (cell("plain", "json", "none", "off"), cell("packed", "dannypack", "deflate-shared", "on:ms=5:n=16"));
     let args = [
         "--scenario",
         "note-stream",
@@ -55,7 +53,7 @@ fn a_stream_is_played_in_halves_and_every_delivery_is_accounted_for() {
 
 #[test]
 fn stored_events_are_sent_before_their_scenario_begins() {
-    let cell = cell("a", "cbor-packed", "zstd", "null");
+    let cell = cell("a", "cbor-packed", "zstd", "off");
     let found = sections(&count(&["--scenario", "follow-list-burst", "--cell", &cell]));
     let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["a first_delivery", "a later_delivery", "a young", "a steady"]);
@@ -65,7 +63,7 @@ fn stored_events_are_sent_before_their_scenario_begins() {
 
 #[test]
 fn a_plan_without_a_second_half_is_refused() {
-    let cell = cell("a", "json", "none", "null");
+    let cell = cell("a", "json", "none", "off");
     let output = count(&["--scenario", "follow-list-burst", "--seconds", "0.001", "--cell", &cell]);
     assert!(!output.status.success());
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -75,9 +73,8 @@ fn a_plan_without_a_second_half_is_refused() {
 #[test]
 fn populations_speak_what_their_scenario_says() {
     let (plain, checked) = (
-        cell("a", "dannypack", "none", "null"),
-        cell("b", "dannypack", "none", "null")
-            .replace(r#""client_verify":"none""#, r#""client_verify":"id""#),
+        cell("a", "dannypack", "none", "off"),
+        cell("b", "dannypack", "none", "off").replace(r#""client_verify":"none""#, r#""client_verify":"id""#),
     );
     let args = ["--scenario", "two-formats", "--seconds", "0.5", "--cell", &plain, "--cell", &checked];
     let found = sections(&count(&args));
@@ -91,7 +88,7 @@ fn populations_speak_what_their_scenario_says() {
 fn stored_events_are_counted_as_events_however_they_come() {
     for scenario in ["follow-list-burst", "dm-inbox-sync"] {
         let (single, batched) =
-            (cell("single", "json", "none", "null"), cell("batched", "json", "none", r#"{"ms":5}"#));
+            (cell("single", "json", "none", "off"), cell("batched", "json", "none", "on:ms=5"));
         let found = sections(&count(&["--scenario", scenario, "--cell", &single, "--cell", &batched]));
         let stored = |id: &str| {
             let of_stored = |(name, _): &&(String, u64)| name.starts_with(id) && name.ends_with("_delivery");

@@ -121,7 +121,7 @@ fn plays_with_a_balanced_ledger(cells: &[(Format, &str)]) -> Vec<(u64, u64, u64)
             "--compression",
             compression,
             "--comparable-with",
-            &client_sim::known_formats().join(","),
+            &Format::all().map(Format::name).collect::<Vec<_>>().join(","),
         ]);
         let text = stderr(&output);
         // Allows 3: a busy machine may make the timing of a short run invalid, but never its
@@ -439,7 +439,7 @@ fn a_dictionary_of_ones_own_reaches_both_ends_and_the_record() {
 #[test]
 fn stored_events_are_sent_before_the_clock_starts_and_published_ones_are_encoded_once() {
     let setup = Setup::new();
-    for flags in [["--format", "json"].as_slice(), &["--format", "capnp", "--batched"], &["--floor"]] {
+    for flags in [["--format", "json"].as_slice(), &["--format", "capnp", "--batching", "on"], &["--floor"]] {
         let output = setup.run(flags);
         let record = setup.record();
         if flags == ["--floor"] {
@@ -487,8 +487,7 @@ fn envelope_throughput_is_recorded_by_interval_and_adds_up_to_what_came() {
 fn batches_are_asked_for_and_accounted_for() {
     let setup = Setup::new();
     for format in [Format::JSON, "proto-binary".parse().unwrap()] {
-        let output =
-            setup.run(&["--format", format.name(), "--batched", "--batch-ms", "20", "--batch-n", "9"]);
+        let output = setup.run(&["--format", format.name(), "--batching", "on:ms=20:n=9"]);
         assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
         let record = setup.record();
         record.counts.balanced().unwrap();
@@ -622,7 +621,7 @@ fn what_the_relay_spoils_is_counted_exactly_and_ends_with_exit_code_4() {
         [("json", "deflate", false), ("capnp", "none", true), ("notepack", "zstd", false)]
     {
         let mut flags = vec!["--format", format, "--compression", compression, "--drain-seconds", "1"];
-        flags.extend(batched.then_some("--batched"));
+        flags.extend(batched.then_some("--batching=on"));
         let faults =
             ["lose", "double", "alter", "invent", "misroute"].map(|fault| format!("{fault}=5%:seed=3"));
         faults.iter().for_each(|fault| flags.extend(["--relay-fault", fault]));
@@ -669,6 +668,10 @@ fn a_ledger_that_cannot_be_written_ends_the_run_before_it_begins() {
     let setup = Setup::new();
     let output = setup.run(&["--ledger", "absent/ledger.jsonl"]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert!(stderr(&output).contains("cannot write --ledger absent/ledger.jsonl"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("--ledger: absent/ledger.jsonl cannot be written"),
+        "{}",
+        stderr(&output)
+    );
     assert!(!setup.path("record.json").exists());
 }

@@ -7,6 +7,7 @@ mod search;
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use anyhow::Result;
+use cell::Factor;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use self::{
@@ -15,7 +16,7 @@ pub(crate) use self::{
     search::{SearchFlags, SearchMetric},
 };
 use crate::{
-    matrix::{CellSpec, Known, Matrix},
+    matrix::{CellSpec, FACTORS, Matrix, Values},
     plan::{self, Profile},
     result::{Config, MAX_ROUNDS, Role},
     selftest,
@@ -102,50 +103,13 @@ pub(crate) enum Command {
     },
 }
 
-/// The factors of a matrix that is not measured in rounds.
-#[derive(Debug, Args)]
-pub(crate) struct Factors {
-    /// Wire formats, separated by commas, core or all; JSON without compression is always among
-    /// them [default: core]
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) formats: Option<Vec<String>>,
-    /// Compressions, separated by commas, all, or best (each at its best-known setting)
-    #[arg(long, value_delimiter = ',', default_value = "none")]
-    pub(crate) compressions: Vec<String>,
-    /// Batches, separated by commas: off, on, or on with the relay's limits
-    /// (on:ms=2:n=16:bytes=8192)
-    #[arg(long, value_delimiter = ',', default_value = "off")]
-    pub(crate) batching: Vec<String>,
-    /// Who wrote the codecs: library or tuned
-    #[arg(long, value_delimiter = ',', default_value = "library")]
-    pub(crate) implementation: Vec<String>,
-    /// What the relay checks: full, id or none
-    #[arg(long, value_delimiter = ',', default_value = "full")]
-    pub(crate) verify: Vec<String>,
-}
-
-impl Factors {
-    /// One scenario by these factors, everything else as it is in `standing`.
-    fn matrix(&self, scenario: &str, standing: Matrix) -> Matrix {
-        Matrix {
-            scenarios: vec![scenario.to_owned()],
-            formats: self.formats.clone().unwrap_or(standing.formats),
-            compressions: self.compressions.clone(),
-            batchings: self.batching.clone(),
-            implementations: self.implementation.clone(),
-            verifications: self.verify.clone(),
-            ..standing
-        }
-    }
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct InstructionFlags {
     /// What is sent: a scenario, by name or TOML file
     #[arg(long, default_value = "note-stream")]
     pub(crate) scenario: String,
     #[command(flatten)]
-    pub(crate) factors: Factors,
+    pub(crate) values: Values<false>,
     /// Seconds of the plan, of which the second half is counted as steady
     #[arg(long, default_value_t = 1.0)]
     pub(crate) seconds: f64,
@@ -156,7 +120,7 @@ pub(crate) struct InstructionFlags {
     #[arg(long)]
     pub(crate) corpus: Option<String>,
     /// Count codecs, compressions, relay and client one by one instead of a scenario
-    #[arg(long, conflicts_with_all = ["scenario", "formats", "compressions", "batching", "implementation", "verify", "seconds", "seed", "corpus"])]
+    #[arg(long, conflicts_with_all = ["scenario", FACTORS, "seconds", "seed", "corpus"])]
     pub(crate) hot_paths: bool,
     /// Only the hot paths whose names contain this, as in 'codec json'
     #[arg(long, requires = "hot_paths", value_name = "TEXT")]
@@ -183,7 +147,7 @@ pub(crate) struct InstructionFlags {
 
 impl InstructionFlags {
     pub(crate) fn matrix(&self) -> Matrix {
-        self.factors.matrix(&self.scenario, Matrix::default())
+        self.values.over(Values::<false>::standing().with(Factor::Scenario, [&self.scenario]))
     }
 }
 
@@ -229,6 +193,15 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "expected a share from 0.1% to 50%, as in 3%".to_owned())
 }
 
+/// The longest block that is chosen for its bursts, in seconds: beyond it somebody has to say so.
+const LONGEST_OF_BURSTS: u32 = 60;
+
+/// The fewest seconds, from these on, of a block that holds enough bursts of a scenario.
+fn enough_seconds(scenario: &str, from: u32) -> u32 {
+    let enough = |seconds: &u32| client_sim::too_few_bursts(scenario, *seconds).is_none();
+    (from..=LONGEST_OF_BURSTS).find(enough).unwrap_or(from)
+}
+
 /// `90s`, `30m` or `2h`.
 fn time(text: &str) -> Result<Duration, String> {
     let units = [("s", 1), ("m", 60), ("h", 3_600)];
@@ -268,47 +241,8 @@ pub(crate) struct Run {
     /// flags replace what it says
     #[arg(long, value_name = "FILE")]
     pub(crate) matrix: Option<PathBuf>,
-    /// What is sent: scenario names or TOML files, separated by commas [default: mixed-day]
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) scenario: Option<Vec<String>>,
-    /// Wire formats, separated by commas, core (json to notepack, see client-sim formats) or all.
-    /// JSON without compression is always measured: every ratio refers to it [default: core; the
-    /// quick profile, in scenarios with bursts, json and dannypack]
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) formats: Option<Vec<String>>,
-    /// Compressions, separated by commas, each with parameters if need be
-    /// (deflate:level=4:min_bytes=100), all, or best (each at its best-known setting) [default:
-    /// none,deflate,zstd; the quick profile, unless --formats or --matrix is given, compresses JSON
-    /// and DannyPack only, and in scenarios with bursts by deflate only]
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) compressions: Option<Vec<String>>,
-    /// Batches, separated by commas: off is one event a message, on lets the relay put several
-    /// events of a subscription into one; its limits behind colons (on:ms=2:n=16:bytes=8192)
-    /// [default: off]
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) batching: Option<Vec<String>>,
-    /// Who wrote the codecs, separated by commas, or all: library is what an adopter gets today,
-    /// tuned is what the format can do [default: library]
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) implementation: Option<Vec<String>>,
-    /// What the relay checks before it accepts an event, separated by commas: full, id or none
-    /// [default: full]
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) verify: Option<Vec<String>>,
-    /// Whether the relay encodes an event anew in its publisher's format, separated by commas:
-    /// always, or never-if-canonical, which passes on bytes that the codec would write (in json and
-    /// in formats with one encoding, such as cbor-packed) [default: always]
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) reencode: Option<Vec<String>>,
-    /// What clients check of each event that they receive, separated by commas: none, id (the hash
-    /// of the event's canonical JSON, NIP-01) or full (the signature, too) [default: none]
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) client_verify: Option<Vec<String>>,
-    /// Emulated access links of the users, separated by commas: profiles (client-sim links lists
-    /// them), parameters behind colons (down=1.6mbit:up=750kbit:rtt=150ms:loss=1%), or none for
-    /// loopback. CPU times of such runs are no evidence [default: none]
-    #[arg(long, value_delimiter = ',', conflicts_with_all = ["url", "instructions"])]
-    pub(crate) link: Option<Vec<String>>,
+    #[command(flatten)]
+    pub(crate) values: Values<true>,
     /// Events published per second, separated by commas, instead of the scenario's rate; several
     /// draw p99 against rate. auto: one that every cell keeps with at most 60 % of its cores, found
     /// by a pilot that is not counted, so that no latency is the length of a queue
@@ -321,7 +255,7 @@ pub(crate) struct Run {
     /// own; then formats default to json and compressions to none,deflate. Published events stay in
     /// the relay, so choose scenarios that do not request events of earlier runs, and a relay whose
     /// store may be deleted
-    #[arg(long, conflicts_with_all = ["verify", "reencode"])]
+    #[arg(long, conflicts_with = "link")]
     pub(crate) url: Option<String>,
     /// Root certificates (PEM) to trust for wss:// instead of the platform's
     #[arg(long, requires = "url", value_name = "FILE")]
@@ -368,7 +302,7 @@ pub(crate) struct Run {
     pub(crate) selftest: Option<PathBuf>,
     /// Also count the instructions of every cell by Valgrind, into the result folder: once, since
     /// counts have no noise
-    #[arg(long, conflicts_with = "url")]
+    #[arg(long, conflicts_with_all = ["url", "link"])]
     pub(crate) instructions: bool,
     /// Show every column, and verdicts as words, in tables of 180 columns
     #[arg(long)]
@@ -383,35 +317,21 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn matrix(&self) -> Result<Matrix> {
-        let mut matrix = match &self.matrix {
+        let matrix = match &self.matrix {
             Some(file) => Matrix::read(file)?,
             None if self.url.is_some() => Matrix::of_a_foreign_relay(),
             None => Matrix::default(),
         };
-        let replace = |names: &mut Vec<String>, flag: &Option<Vec<String>>| {
-            if let Some(flag) = flag {
-                names.clone_from(flag);
-            }
-        };
-        replace(&mut matrix.scenarios, &self.scenario);
-        replace(&mut matrix.formats, &self.formats);
-        replace(&mut matrix.compressions, &self.compressions);
-        replace(&mut matrix.batchings, &self.batching);
-        replace(&mut matrix.implementations, &self.implementation);
-        replace(&mut matrix.verifications, &self.verify);
-        replace(&mut matrix.reencodings, &self.reencode);
-        replace(&mut matrix.client_verifications, &self.client_verify);
-        replace(&mut matrix.links, &self.link);
+        let mut matrix = self.values.over(matrix);
         if let Some(rates) = &self.rates {
             let given = rates.iter().filter_map(|rate| match rate {
-                Rate::PerSecond(rate) => Some(*rate),
+                Rate::PerSecond(rate) => Some(rate.to_string()),
                 Rate::Auto => None,
             });
-            matrix.rates_per_s = given.collect();
+            matrix = matrix.with(Factor::Rate, given);
         }
         if self.url.is_some() {
-            let Matrix { verifications, reencodings, .. } = Matrix::of_a_foreign_relay();
-            (matrix.verifications, matrix.reencodings) = (verifications, reencodings);
+            matrix = matrix.of_anothers_relay(&self.values)?;
         }
         Ok(matrix)
     }
@@ -439,19 +359,20 @@ impl Run {
 
     /// Seconds a block: as given, or the profile's. Quick blocks hold enough bursts of each
     /// scenario.
-    pub(crate) fn block_seconds(&self, scenarios: &[String], known: &Known) -> u32 {
+    pub(crate) fn block_seconds(&self, scenarios: &[String]) -> u32 {
         let (_, standing) = self.profile.size();
         match self.seconds {
             Some(seconds) => seconds,
             None if self.profile != Profile::Quick => standing,
-            None => scenarios.iter().fold(standing, |seconds, name| known.enough_seconds(name, seconds)),
+            None => scenarios.iter().fold(standing, |seconds, name| enough_seconds(name, seconds)),
         }
     }
 
     /// Whether a cell of the matrix is measured in blocks of so many seconds: a relay of others has
     /// no floor, and the quick profile compresses few formats unless told otherwise.
     pub(crate) fn measures(&self, cell: &CellSpec, seconds: u32) -> bool {
-        let chosen = self.matrix.is_some() || self.formats.is_some() || self.compressions.is_some();
+        let chosen =
+            self.matrix.is_some() || self.values.has(Factor::Format) || self.values.has(Factor::Compression);
         let all = chosen || self.profile != Profile::Quick;
         match &self.url {
             Some(_) => cell.role != Role::Floor,

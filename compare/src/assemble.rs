@@ -1,6 +1,6 @@
 //! Assembles a result from the blocks of a run or the probes of a search.
 
-use measure::{Cell, CorpusRecord, Environment, SCHEMA_VERSION, Status, Tool};
+use measure::{CorpusRecord, Environment, SCHEMA_VERSION, Status, Tool};
 
 use crate::{
     matrix::CellSpec,
@@ -109,18 +109,7 @@ impl ResultFile {
 /// matrix.
 fn cell_result(spec: &CellSpec, blocks: Vec<Block>) -> CellResult {
     let stated = blocks.iter().find_map(|block| Some(block.record.as_ref()?.cell.clone()));
-    let cell = stated.unwrap_or_else(|| Cell {
-        scenario: spec.scenario.clone(),
-        format: spec.format.clone(),
-        implementation: spec.implementation.clone(),
-        code: String::new(),
-        compression: spec.compression.clone(),
-        compression_parameters: String::new(),
-        verify: spec.verify.clone(),
-        reencode: spec.reencode.clone(),
-        client_verify: spec.client_verify.clone(),
-        link: spec.link.clone(),
-        batching: if spec.batch_limits().is_some() { spec.batching.clone() } else { "none".to_owned() },
-    });
-    CellResult { id: spec.id.clone(), role: spec.role, rate_per_s: spec.rate_per_s, cell, blocks }
+    let cell = stated.unwrap_or_else(|| spec.cell.recorded());
+    let rate_per_s = spec.cell.whole_rate_per_s();
+    CellResult { id: spec.id.clone(), role: spec.role, rate_per_s, cell, blocks }
 }

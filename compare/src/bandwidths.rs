@@ -4,12 +4,14 @@
 //! In each round each link is taken once, in random order, and its cells run one after another, in
 //! random order and with the same load, so that drift of the machine meets all cells of a link.
 
+use cell::{Cell, Factor};
+use link::Link;
 use measure::{RunRecord, ValidityClass};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
 use crate::{
-    matrix::{CellSpec, Known},
+    matrix::CellSpec,
     merged::latency_of,
     plan::Plan,
     result::{Block, BreakEven, BreakEvenConfig, CellTimes, TimedBlock},
@@ -34,19 +36,16 @@ impl<'a> Grid<'a> {
     ///
     /// # Errors
     /// Names the rate or round trip that makes no link.
-    pub fn new(
-        known: &Known,
-        config: &'a BreakEvenConfig,
-        cells: &'a [CellSpec],
-    ) -> Result<Grid<'a>, String> {
+    pub fn new(config: &'a BreakEvenConfig, cells: &'a [CellSpec]) -> Result<Grid<'a>, String> {
         let mut blocks = Vec::new();
         for (down, rtt_ns) in links(config) {
             let up = up_bits_per_s(config, down);
-            let link = (known.link_label)(&format!("down={down}bit:up={up}bit:rtt={}us", rtt_ns / 1_000))?;
-            let over = |cell: &CellSpec| CellSpec {
-                id: format!("{}+{link}", cell.id),
-                link: link.clone(),
-                ..cell.clone()
+            let text = format!("down={down}bit:up={up}bit:rtt={}us", rtt_ns / 1_000);
+            let link = text.parse::<Link>().map_err(|error| error.why().to_owned())?;
+            let over = |spec: &CellSpec| CellSpec {
+                id: format!("{}+{}", spec.id, link.spelled_out()),
+                cell: Cell { link: Some(link.clone()), ..spec.cell.clone() },
+                ..spec.clone()
             };
             blocks.extend(cells.iter().map(over));
         }
@@ -81,7 +80,12 @@ impl<'a> Grid<'a> {
         let all: Vec<(u64, u64)> = links(self.config).collect();
         for (place, block) in blocks {
             let (link, cell) = (place / self.cells.len(), place % self.cells.len());
-            cells[cell].blocks.push(timed(block, all[link], &self.blocks[*place].link, latency));
+            cells[cell].blocks.push(timed(
+                block,
+                all[link],
+                &(Factor::Link.row().write)(&self.blocks[*place].cell),
+                latency,
+            ));
         }
         BreakEven { config: self.config.clone(), latency: latency.to_owned(), cells }
     }

@@ -19,8 +19,11 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use cell::Factor;
 use clap::{CommandFactory, FromArgMatches};
+use codecs::Format;
 use measure::{Environment, Exit, Status, utc};
+use wire::Compression;
 
 use self::{
     command_line::command_line,
@@ -32,7 +35,7 @@ use crate::{
     count::{NotInstalled, Program},
     git,
     grants::{self, Question},
-    matrix::{CellSpec, Known, UnknownName, cells},
+    matrix::{CellSpec, UnknownName, cells},
     plan::{Plan, Profile},
     precision,
     report::{self, Derived},
@@ -42,15 +45,14 @@ use crate::{
     usage::UsageError,
 };
 
-/// Does what the command line says. `args` begins with the program's name; `known` are the names
-/// the client knows.
-pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
+/// Does what the command line says. `args` begins with the program's name.
+pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
     let names = format!(
         "Formats: {}\nCompressions: {}\n\nExample:\n  compare run --scenario note-stream --formats all --compressions none,deflate \
          --rounds 6",
-        known.formats.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" "),
-        known.compressions.join(" ")
+        Format::all().map(Format::name).collect::<Vec<_>>().join(" "),
+        Compression::NAMES.join(" ")
     );
     let command = Cli::command().mut_subcommand("run", |run| run.after_help(names));
     let cli = match command.try_get_matches_from(&args).and_then(|matches| Cli::from_arg_matches(&matches)) {
@@ -62,12 +64,12 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
         }
     };
     let done = match cli.command {
-        Command::Run(flags) => measure(&flags, &args, known),
+        Command::Run(flags) => measure(&flags, &args),
         Command::Agent(flags) => agent::attend_run(&flags),
-        Command::Selftest(flags) => test_instrument(&flags, known),
-        Command::Search(flags) => look_for(&flags, &args, known),
-        Command::Browser(flags) => browser::measure(&flags, &args, known),
-        Command::Instructions(flags) => instructions::count(&flags, known),
+        Command::Selftest(flags) => test_instrument(&flags),
+        Command::Search(flags) => look_for(&flags, &args),
+        Command::Browser(flags) => browser::measure(&flags, &args),
+        Command::Instructions(flags) => instructions::count(&flags),
         Command::Export { dir, github_action_benchmark } => export(&dir, &github_action_benchmark),
         Command::Report { dir, readme, wide } => {
             rerender(&dir, readme.as_deref(), wide).map(|()| Exit::Success)
@@ -85,22 +87,22 @@ pub fn main(args: impl Iterator<Item = OsString>, known: &Known) -> ExitCode {
 }
 
 /// Searches what the metric asks for.
-fn look_for(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<Exit> {
-    let reason = flags.refusal().or_else(|| refused(&flags.client_args, false).map(str::to_owned));
+fn look_for(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
+    let reason = flags.refusal().or_else(|| refused(&flags.client_args, false));
     if let Some(reason) = reason {
         let _ = writeln!(io::stderr(), "error: {reason}");
         return Ok(Exit::Usage);
     }
     try_out(&flags.out)?;
     match flags.metric {
-        SearchMetric::Capacity => find_limits(flags, args, known),
-        SearchMetric::BreakEvenBandwidth => break_even::find(flags, args, known),
+        SearchMetric::Capacity => find_limits(flags, args),
+        SearchMetric::BreakEvenBandwidth => break_even::find(flags, args),
     }
 }
 
 /// Searches capacities, reports each probe, and writes a result folder.
-fn find_limits(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<Exit> {
-    let mut cells = cells(known, &flags.matrix())?;
+fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
+    let mut cells = cells(&flags.matrix().map_err(UsageError)?)?;
     let (url, ca) = (&flags.capacity.url, flags.capacity.ca.as_deref());
     // A relay of others has no floor.
     cells.retain(|cell| cell.role != Role::Control && (url.is_none() || cell.role != Role::Floor));
@@ -158,15 +160,13 @@ fn export(dir: &Path, file: &Path) -> Result<Exit> {
 }
 
 /// Runs the instrument's own tests and prints each result.
-fn test_instrument(flags: &SelftestFlags, known: &Known) -> Result<Exit> {
+fn test_instrument(flags: &SelftestFlags) -> Result<Exit> {
     let options = selftest::Options {
         quick: flags.quick,
         only: flags.only.clone(),
         repeats: flags.repeats,
         rounds: flags.rounds,
         seconds: flags.seconds,
-        formats: known.format_names(),
-        compressions: known.compression_names(),
     };
     try_file("--out", flags.out.as_deref())?;
     let program = env::current_exe().context("cannot find this program's own file")?;
@@ -191,22 +191,14 @@ fn test_instrument(flags: &SelftestFlags, known: &Known) -> Result<Exit> {
 }
 
 /// The self-test for the report: the given one, or a quick one made now for the publish profile.
-fn selftest_for(flags: &Run, known: &Known) -> Result<Option<SelfTest>> {
+fn selftest_for(flags: &Run) -> Result<Option<SelfTest>> {
     if let Some(file) = &flags.selftest {
         return Ok(Some(SelfTest::read(file).map_err(UsageError)?));
     }
     if flags.profile != Profile::Publish {
         return Ok(None);
     }
-    let options = selftest::Options {
-        quick: true,
-        only: Vec::new(),
-        repeats: 0,
-        rounds: 0,
-        seconds: 0,
-        formats: known.format_names(),
-        compressions: known.compression_names(),
-    };
+    let options = selftest::Options { quick: true, only: Vec::new(), repeats: 0, rounds: 0, seconds: 0 };
     let program = env::current_exe().context("cannot find this program's own file")?;
     let tell = |found: &SelfTest| {
         if let Some(oracle) = found.oracles.last().filter(|_| !flags.quiet) {
@@ -259,16 +251,16 @@ fn rerender(dir: &Path, readme: Option<&Path>, wide: bool) -> Result<()> {
     written.map(|_| ())
 }
 
-fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
+fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
     let matrix = flags.matrix().map_err(UsageError)?;
-    let mut cells = cells(known, &matrix)?;
-    let seconds = flags.block_seconds(&matrix.scenarios, known);
-    cells.retain(|cell| flags.measures(cell, seconds) && flags.over.can_play(cell, known));
+    let mut cells = cells(&matrix)?;
+    let seconds = flags.block_seconds(matrix.values(Factor::Scenario));
+    cells.retain(|cell| flags.measures(cell, seconds) && flags.over.can_play(cell));
     let git = git::current();
-    let mut config = flags.config(matrix.scenarios, seconds);
-    let arguments = || refused(&flags.client_args, flags.instructions).map(str::to_owned);
+    let mut config = flags.config(matrix.values(Factor::Scenario).to_vec(), seconds);
+    let arguments = || refused(&flags.client_args, flags.instructions);
     let over = || flags.over.refusal(flags.profile, flags.url.is_some());
-    let profile = || refusal(flags.profile, &config, git.as_ref(), known);
+    let profile = || refusal(flags.profile, &config, git.as_ref());
     if let Some(reason) = arguments().or_else(over).or_else(profile) {
         let _ = writeln!(io::stderr(), "error: {reason}");
         return Ok(Exit::Usage);
@@ -303,14 +295,14 @@ fn measure(flags: &Run, args: &[OsString], known: &Known) -> Result<Exit> {
             let _ = writeln!(io::stderr(), "{line}");
         }
     };
-    if let Some(reason) = links::size(flags.seconds, &mut config, &mut cells, known, note)? {
+    if let Some(reason) = links::size(flags.seconds, &mut config, &mut cells, note)? {
         let _ = writeln!(io::stderr(), "error: {reason}");
         return Ok(Exit::NotPossible);
     }
     if flags.is_longer(seconds) && config.seconds == seconds {
         note(&format!("Blocks of {seconds} s, so that each holds five bursts"));
     }
-    let selftest = selftest_for(flags, known)?;
+    let selftest = selftest_for(flags)?;
     if !is_of_this_commit(flags, selftest.as_ref(), git.as_ref()) {
         return Ok(Exit::Usage);
     }
@@ -431,9 +423,9 @@ fn asked(
 }
 
 /// Why a profile does not measure from this source tree, or with blocks of this length.
-fn refusal(profile: Profile, config: &Config, git: Option<&Git>, known: &Known) -> Option<String> {
+fn refusal(profile: Profile, config: &Config, git: Option<&Git>) -> Option<String> {
     let unpublished = || git::publishable(git).err().filter(|_| profile == Profile::Publish);
-    let too_short = |name: &String| (known.too_few_bursts)(name, config.seconds);
+    let too_short = |name: &String| client_sim::too_few_bursts(name, config.seconds);
     unpublished().or_else(|| config.scenarios.iter().find_map(too_short))
 }
 
@@ -453,15 +445,21 @@ fn is_of_this_commit(flags: &Run, selftest: Option<&SelfTest>, git: Option<&Git>
 }
 
 /// Why arguments for clients are refused: they set a factor of the matrix, or are not counted.
-fn refused(client_args: &[String], instructions: bool) -> Option<&'static str> {
-    if client_args.iter().any(|arg| arg.starts_with("--batch")) {
-        return Some(
-            "batches are a factor of the matrix: --batching on, off,on or on:ms=2:n=16:bytes=8192 instead of --batched and \
-             its limits behind --",
-        );
+fn refused(client_args: &[String], instructions: bool) -> Option<String> {
+    for factor in Factor::ALL.into_iter().filter(|factor| *factor != Factor::Rate) {
+        let row = factor.row();
+        let flag = format!("--{}", row.flag);
+        let sets =
+            |arg: &String| *arg == flag || arg.strip_prefix(&flag).is_some_and(|rest| rest.starts_with('='));
+        if client_args.iter().any(sets) {
+            let own = row.list_flag;
+            return Some(format!(
+                "{flag} is a factor of the matrix: give --{own} before the --, with one value or several"
+            ));
+        }
     }
     (instructions && !client_args.is_empty())
-        .then_some("--instructions counts without the arguments behind --: leave out either")
+        .then(|| "--instructions counts without the arguments behind --: leave out either".to_owned())
 }
 
 /// Tries to write where the folder of results is, or will be made, before anything is measured for

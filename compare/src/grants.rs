@@ -9,11 +9,13 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
+use cell::{Cell, Factor};
+use codecs::Format;
 use measure::Exit;
 use serde::Deserialize;
 
 use crate::{
-    matrix::{BASE_COMPRESSION, BASE_FORMAT, CellSpec},
+    matrix::{BASE_COMPRESSION, CellSpec},
     result::{Foreign, Role},
     usage::UsageError,
 };
@@ -64,23 +66,23 @@ pub(crate) fn ask(
     cells: &mut Vec<CellSpec>,
     folder: &Path,
 ) -> Result<(Foreign, PathBuf)> {
-    let distinct = |of: fn(&CellSpec) -> &str| {
-        let mut names: Vec<&str> = Vec::new();
-        for cell in cells.iter() {
-            if !names.contains(&of(cell)) {
-                names.push(of(cell));
+    let distinct = |factor: Factor| {
+        let mut names: Vec<String> = Vec::new();
+        for name in cells.iter().map(|spec| (factor.row().write)(&spec.cell)) {
+            if !names.contains(&name) {
+                names.push(name);
             }
         }
-        names.join(",")
+        names
     };
     let mut command = Command::new(question.client);
     command.args(["role:client", "doctor", "--json", "--url", question.url]);
-    command.args(["--formats", &distinct(|cell| &cell.format)]);
-    command.args(["--compressions", &distinct(|cell| &cell.compression)]);
+    command.args(["--formats", &distinct(Factor::Format).join(",")]);
+    command.args(["--compressions", &distinct(Factor::Compression).join(",")]);
     command.args(question.ca.iter().flat_map(|file| ["--ca", file]));
     command.args(question.corpus.iter().flat_map(|file| ["--corpus", file]));
-    for scenario in distinct(|cell| &cell.scenario).split(',') {
-        command.args(["--scenario", scenario]);
+    for scenario in distinct(Factor::Scenario) {
+        command.args(["--scenario", &scenario]);
     }
     let output = command.output().context("cannot start client-sim doctor")?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -104,34 +106,36 @@ pub(crate) fn ask(
 
 /// Drops what is declined, and renames what is granted otherwise than offered; says what it did.
 fn name_by_grants(cells: &mut Vec<CellSpec>, handshakes: &[Handshake]) -> Result<Vec<String>> {
-    let grant = |cell: &CellSpec, compression: &str, batched: bool| {
+    let grant = |format: Format, compression: &str, batched: bool| {
         let found = handshakes.iter().find(|one| {
-            one.format == cell.format && one.compression == compression && one.batched == batched
+            one.format == format.name() && one.compression == compression && one.batched == batched
         });
         found.map_or_else(|| Err("not asked".to_owned()), |one| one.granted.clone())
     };
     let mut notes = Vec::new();
     let mut kept: Vec<CellSpec> = Vec::new();
-    for mut cell in std::mem::take(cells) {
-        let batches = match cell.batch_limits() {
-            Some(_) => grant(&cell, BASE_COMPRESSION, true).map(drop),
+    for mut spec in std::mem::take(cells) {
+        let Cell { format, compression, batching, .. } = spec.cell;
+        let compression = compression.label();
+        let batches = match batching {
+            Some(_) => grant(format, BASE_COMPRESSION, true).map(drop),
             None => Ok(()),
         };
-        let granted = batches.and_then(|()| grant(&cell, &cell.compression, false));
-        let is_base = cell.format == BASE_FORMAT && cell.compression == BASE_COMPRESSION;
-        match granted {
-            Err(why) if is_base && cell.role != Role::Cell => bail!("the relay does not speak JSON: {why}"),
-            Err(why) => notes.push(format!("{} is not measured: {why}", cell.id)),
-            Ok(label) if label == cell.compression => kept.push(cell),
+        let is_base = format == Format::JSON && compression == BASE_COMPRESSION;
+        match batches.and_then(|()| grant(format, &compression, false)) {
+            Err(why) if is_base && spec.role != Role::Cell => bail!("the relay does not speak JSON: {why}"),
+            Err(why) => notes.push(format!("{} is not measured: {why}", spec.id)),
+            Ok(label) if label == compression => kept.push(spec),
             Ok(label) => {
-                let asked = cell.id.clone();
-                cell.id = asked.replacen(&format!("+{}", cell.compression), &format!("+{label}"), 1);
-                cell.compression = label;
-                if kept.iter().any(|one| one.id == cell.id) {
-                    notes.push(format!("{asked} is not measured: the relay grants it as {}", cell.id));
+                let asked = spec.id.clone();
+                spec.id = asked.replacen(&format!("+{compression}"), &format!("+{label}"), 1);
+                spec.cell.compression =
+                    label.parse().with_context(|| format!("the relay grants {asked} as {label}"))?;
+                if kept.iter().any(|one| one.id == spec.id) {
+                    notes.push(format!("{asked} is not measured: the relay grants it as {}", spec.id));
                 } else {
-                    notes.push(format!("{asked} is measured as {}, which the relay grants", cell.id));
-                    kept.push(cell);
+                    notes.push(format!("{asked} is measured as {}, which the relay grants", spec.id));
+                    kept.push(spec);
                 }
             }
         }
@@ -143,24 +147,14 @@ fn name_by_grants(cells: &mut Vec<CellSpec>, handshakes: &[Handshake]) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matrix::{Known, Matrix, cells};
+    use crate::matrix::{Matrix, cells};
 
     fn some_cells(batchings: &[&str]) -> Vec<CellSpec> {
-        let known = Known {
-            formats: ["json", "cbor"].map(|name| (name, vec!["library"])).to_vec(),
-            core_formats: vec!["json"],
-            compressions: vec!["none", "deflate", "deflate-no-takeover"],
-            best_compressions: Vec::new(),
-            compression_label: |text| Ok(text.to_owned()),
-            link_label: |text| Ok(text.to_owned()),
-            link_demand: |_, _, _, _, _, _| Ok(None),
-            has_floor: |_| true,
-            too_few_bursts: |_, _| None,
-        };
-        let all = || vec!["all".to_owned()];
-        let batchings = batchings.iter().map(|name| (*name).to_owned()).collect();
-        let matrix = Matrix { formats: all(), compressions: all(), batchings, ..Matrix::default() };
-        let mut cells = cells(&known, &matrix).unwrap();
+        let matrix = Matrix::default()
+            .with(Factor::Format, ["json", "cbor-packed"])
+            .with(Factor::Compression, ["none", "deflate", "deflate-no-takeover"])
+            .with(Factor::Batching, batchings.iter().copied());
+        let mut cells = cells(&matrix).unwrap();
         cells.retain(|cell| cell.role != Role::Floor);
         cells
     }
@@ -183,20 +177,20 @@ mod tests {
             handshake(("json", "deflate", false), Ok(narrowed)),
             handshake(("json", "deflate-no-takeover", false), Ok(narrowed)),
             handshake(("json", "none", true), Err("it does not batch events")),
-            handshake(("cbor", "none", false), Err("it agreed on json")),
-            handshake(("cbor", "deflate", false), Err("it agreed on json")),
+            handshake(("cbor-packed", "none", false), Err("it agreed on json")),
+            handshake(("cbor-packed", "deflate", false), Err("it agreed on json")),
         ];
         let notes = name_by_grants(&mut cells, &handshakes).unwrap();
         let ids: Vec<&str> = cells.iter().map(|cell| cell.id.as_str()).collect();
         assert_eq!(ids, ["json+none", "json-control", "json+deflate:upload_takeover=no"]);
-        assert_eq!(cells[2].compression, narrowed);
+        assert_eq!(cells[2].cell.compression.label(), narrowed);
         let says = notes.join("\n");
         for expected in [
             "json+deflate is measured as json+deflate:upload_takeover=no",
             "json+deflate-no-takeover is not measured: the relay grants it as json+deflate:upload_takeover=no",
             "json.batched+none is not measured: it does not batch events",
-            "cbor+none is not measured: it agreed on json",
-            "cbor+deflate-no-takeover is not measured: not asked",
+            "cbor-packed+none is not measured: it agreed on json",
+            "cbor-packed+deflate-no-takeover is not measured: not asked",
         ] {
             assert!(says.contains(expected), "{expected} in {says}");
         }

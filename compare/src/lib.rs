@@ -39,6 +39,6 @@ mod usage;
 mod watched;
 
 pub use assemble::Header;
-pub use matrix::{CellSpec, Known, LinkDemand, Matrix, OverLinks, UnknownName, cells};
+pub use matrix::{CellSpec, Matrix, OverLinks, UnknownName, cells};
 pub use plan::{Plan, Profile};
 pub use result::{Block, CellResult, Config, Foreign, Git, PlannedRounds, RESULT_FILE, ResultFile, Role};

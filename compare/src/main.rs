@@ -4,7 +4,7 @@
 use std::{env, process::ExitCode};
 
 use client_sim::instructions::COUNT_ROLE;
-use compare::{Known, cli};
+use compare::cli;
 use link::LINK_ROLE;
 
 fn main() -> ExitCode {
@@ -14,26 +14,6 @@ fn main() -> ExitCode {
         Some("role:client") => client_sim::main(env::args_os().skip(2)),
         Some(LINK_ROLE) => link::main(env::args_os().skip(2)),
         Some(COUNT_ROLE) => client_sim::instructions::main(env::args_os().skip(2)),
-        _ => {
-            let formats = client_sim::known_formats();
-            let formats =
-                formats.into_iter().map(|name| (name, client_sim::known_implementations(name))).collect();
-            let compressions = client_sim::known_compressions();
-            let core_formats = client_sim::core_formats();
-            cli::main(
-                env::args_os(),
-                &Known {
-                    formats,
-                    core_formats,
-                    compressions,
-                    best_compressions: client_sim::best_known_compressions(),
-                    compression_label: client_sim::compression_label,
-                    link_label: client_sim::link_label,
-                    link_demand: client_sim::link_demand,
-                    has_floor: client_sim::has_floor,
-                    too_few_bursts: client_sim::too_few_bursts,
-                },
-            )
-        }
+        _ => cli::main(env::args_os()),
     }
 }

@@ -16,6 +16,7 @@ use agents::{
     nats::{Attendance, Run, Server, coordinate},
 };
 use anyhow::{Context, Result, bail, ensure};
+use cell::Batching;
 use codecs::{Format, hex};
 use corpus::{Corpus, FileFormat};
 use sha2::{Digest, Sha256};
@@ -264,7 +265,7 @@ pub(crate) fn check(client_args: &[String], cells: &[CellSpec], is_foreign: bool
     ensure!(client_args.is_empty(), "agents take no arguments behind --: leave them out");
     ensure!(cells.iter().all(|cell| cell.faults.is_empty()), "agents play against no planted faults");
     ensure!(
-        !is_foreign || cells.iter().all(|cell| cell.batch_limits().is_none_or(|limits| limits.is_empty())),
+        !is_foreign || cells.iter().all(|cell| cell.cell.batching.is_none_or(Batching::leaves_limits)),
         "the limits of batches are those of the relay behind --url: use --batching on"
     );
     Ok(())

@@ -9,6 +9,7 @@ use std::{collections::BTreeSet, time::Duration};
 use clap::ValueEnum;
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
+use wire::Compression;
 
 use crate::{
     matrix::{BASE_COMPRESSION, BASE_FORMAT, CellSpec},
@@ -166,10 +167,14 @@ pub(crate) fn cell_estimate(cell: &CellSpec, seconds: u32) -> Duration {
 /// Whether the quick profile measures a cell when neither formats nor compressions are given;
 /// `of_bursts` are blocks that it made longer for their bursts.
 pub(crate) fn is_quick(cell: &CellSpec, of_bursts: bool) -> bool {
-    let is_of_two = QUICK_COMPRESSED.contains(&cell.format.as_str());
+    let is_of_two = QUICK_COMPRESSED.contains(&cell.cell.format.name());
     match of_bursts {
-        false => cell.compression == BASE_COMPRESSION || is_of_two,
-        true => is_of_two && cell.role != Role::Floor && QUICK_OF_BURSTS.contains(&cell.compression.as_str()),
+        false => cell.cell.compression == Compression::None || is_of_two,
+        true => {
+            is_of_two
+                && cell.role != Role::Floor
+                && QUICK_OF_BURSTS.contains(&cell.cell.compression.label().as_str())
+        }
     }
 }
 
@@ -181,58 +186,35 @@ pub(crate) fn round_seed(seed: u64, round: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use cell::Factor;
     use clap::Parser;
 
     use super::*;
     use crate::{
         args::{Cli, Command},
-        matrix::{Known, Matrix, OverLinks, cells},
+        matrix::{Matrix, OverLinks, cells},
     };
 
     fn matrix(scenarios: &[&str]) -> Vec<CellSpec> {
-        let formats = ["json", "a", "b", "c", "d"].map(|name| (name, vec!["library"])).to_vec();
-        let known = Known {
-            formats,
-            core_formats: vec!["json"],
-            compressions: vec!["none", "zstd"],
-            best_compressions: Vec::new(),
-            compression_label: |text| Ok(text.to_owned()),
-            link_label: |text| Ok(text.to_owned()),
-            link_demand: |_, _, _, _, _, _| Ok(None),
-            has_floor: |_| true,
-            too_few_bursts: |_, _| None,
-        };
-        let all = || vec!["all".to_owned()];
-        let scenarios = scenarios.iter().map(|name| (*name).to_owned()).collect();
-        let matrix = Matrix { scenarios, formats: all(), compressions: all(), ..Matrix::default() };
-        let mut cells = cells(&known, &matrix).unwrap();
+        let matrix = Matrix::default()
+            .with(Factor::Scenario, scenarios.iter().copied())
+            .with(Factor::Format, ["json", "cbor-schemaless", "cbor-packed", "cbor-intkey", "capnp"])
+            .with(Factor::Compression, ["none", "zstd"]);
+        let mut cells = cells(&matrix).unwrap();
         cells.retain(|cell| cell.role != Role::Floor);
         cells
     }
 
     /// The cells that `compare run` measures with these arguments, the seconds of their blocks, and
-    /// the estimate. The scenario "bursts" has one burst a second.
+    /// the estimate.
     fn chosen(args: &str) -> (Vec<String>, u32, Duration) {
-        let others = ["cbor-schemaless", "cbor-packed", "cbor-intkey", "proto-string", "proto-binary"];
-        let formats = others.into_iter().chain(["json", "capnp", "dannypack", "notepack"]);
-        let known = Known {
-            formats: formats.clone().map(|name| (name, vec!["library"])).collect(),
-            core_formats: formats.collect(),
-            compressions: vec!["none", "deflate", "zstd"],
-            best_compressions: Vec::new(),
-            compression_label: |text| Ok(text.to_owned()),
-            link_label: |text| Ok(text.to_owned()),
-            link_demand: |_, _, _, _, _, _| Ok(None),
-            has_floor: |_| true,
-            too_few_bursts: |name, seconds| (name == "bursts" && seconds < 5).then(String::new),
-        };
         let cli = Cli::try_parse_from(["compare", "run"].into_iter().chain(args.split_whitespace())).unwrap();
         let Command::Run(flags) = cli.command else { panic!("not `run`") };
         let matrix = flags.matrix().unwrap();
-        let seconds = flags.block_seconds(&matrix.scenarios, &known);
-        let mut cells = cells(&known, &matrix).unwrap();
+        let seconds = flags.block_seconds(matrix.values(Factor::Scenario));
+        let mut cells = cells(&matrix).unwrap();
         cells.retain(|cell| flags.measures(cell, seconds));
-        let config = flags.config(matrix.scenarios, seconds);
+        let config = flags.config(matrix.values(Factor::Scenario).to_vec(), seconds);
         assert!(config.rounds >= 6 && config.seconds == seconds);
         let estimate = Plan::new(&cells, config.rounds, 1).estimate(&cells, seconds);
         (cells.into_iter().map(|cell| cell.id).collect(), seconds, estimate)
@@ -249,19 +231,20 @@ mod tests {
 
     #[test]
     fn a_quick_block_of_a_scenario_with_bursts_holds_five_within_five_minutes() {
-        let (mut cells, seconds, estimate) = chosen("--scenario bursts");
+        let (mut cells, seconds, estimate) = chosen("--scenario follow-list-burst");
         cells.sort();
         let two = ["dannypack+deflate", "dannypack+none", "json+deflate", "json+none", "json-control"];
         assert_eq!((cells, seconds), (two.map(str::to_owned).to_vec(), 5));
         assert!(estimate < Duration::from_mins(5), "{estimate:?}");
         // What README says of the nine formats.
-        let (cells, seconds, estimate) = chosen("--scenario bursts --formats core --compressions none");
+        let (cells, seconds, estimate) =
+            chosen("--scenario follow-list-burst --formats core --compressions none");
         assert_eq!((cells.len(), seconds), (11, 5));
         assert!(estimate < Duration::from_mins(10), "{estimate:?}");
         // Seconds that were asked for stay, and the cells with them.
-        let (cells, seconds, _) = chosen("--scenario bursts --seconds 10");
+        let (cells, seconds, _) = chosen("--scenario follow-list-burst --seconds 10");
         assert_eq!((cells.len(), seconds), (15, 10));
-        assert_eq!(chosen("--scenario bursts --profile standard").1, 10);
+        assert_eq!(chosen("--scenario follow-list-burst --profile standard").1, 10);
     }
 
     #[test]
@@ -298,7 +281,7 @@ mod tests {
     fn each_load_has_its_own_anchors_around_it() {
         let cells = matrix(&["one", "two"]);
         for round in Plan::new(&cells, 4, 1).rounds {
-            let scenarios: Vec<&str> = round.iter().map(|cell| cells[*cell].scenario.as_str()).collect();
+            let scenarios: Vec<&str> = round.iter().map(|cell| cells[*cell].cell.scenario.as_str()).collect();
             assert_eq!(scenarios.chunk_by(|a, b| a == b).count(), 2, "{scenarios:?}");
             for half in round.chunks(15) {
                 assert!([half[0], half[14]].iter().all(|cell| cells[*cell].role == Role::Anchor));

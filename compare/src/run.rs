@@ -11,7 +11,8 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use measure::{Exit, NO_LINK, RunRecord, Status, ValidityClass};
+use cell::Factor;
+use measure::{Exit, RunRecord, Status, ValidityClass};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -254,7 +255,7 @@ async fn play(
 
 /// The formats of the plan: events that one of them cannot hold are set aside for all.
 fn formats(cells: &[CellSpec]) -> Vec<String> {
-    let formats: BTreeSet<&str> = cells.iter().map(|cell| cell.format.as_str()).collect();
+    let formats: BTreeSet<&str> = cells.iter().map(|cell| cell.cell.format.name()).collect();
     formats.into_iter().map(str::to_owned).collect()
 }
 
@@ -265,22 +266,11 @@ fn nanoseconds(duration: Duration) -> u64 {
 fn command(request: &Request<'_>, cell: &CellSpec, seed: u64, record: &Path) -> Command {
     let config = request.config;
     let mut command = Command::new(request.client);
-    command.args(["role:client", "--scenario", &cell.scenario]);
-    command.args(["--format", &cell.format, "--compression", &cell.compression]);
+    command.args(["role:client", "--cell", &serde_json::json!(cell.cell).to_string()]);
     command.args(["--comparable-with", &formats(request.cells).join(",")]);
-    command.args(["--implementation", &cell.implementation, "--client-verify", &cell.client_verify]);
-    match &config.url {
-        Some(url) => {
-            let answers = request.answers.iter().flat_map(|file| ["--doctor".as_ref(), file.as_os_str()]);
-            command.args(["--url", url]).args(answers)
-        }
-        None => command.args(["--verify", &cell.verify, "--reencode", &cell.reencode]),
-    };
-    if let Some(limits) = cell.batch_limits() {
-        command.arg("--batched");
-        for (limit, value) in limits {
-            command.args([format!("--batch-{limit}").as_str(), value]);
-        }
+    if let Some(url) = &config.url {
+        let answers = request.answers.iter().flat_map(|file| ["--doctor".as_ref(), file.as_os_str()]);
+        command.args(["--url", url]).args(answers);
     }
     if cell.role == Role::Floor {
         command.arg("--floor");
@@ -288,14 +278,8 @@ fn command(request: &Request<'_>, cell: &CellSpec, seed: u64, record: &Path) -> 
     for fault in &cell.faults {
         command.args(["--relay-fault", fault]);
     }
-    if cell.link != NO_LINK {
-        command.args(["--link", &cell.link]);
-    }
     if let Some(packets_per_s) = cell.over_links.and_then(|over| over.packets_per_s) {
         command.args(["--link-capacity", &packets_per_s.to_string()]);
-    }
-    if let Some(rate) = cell.rate_per_s {
-        command.args(["--rate", &rate.to_string()]);
     }
     if let Some(corpus) = &config.corpus {
         command.args(["--corpus", corpus]);
@@ -473,29 +457,8 @@ fn add_failure(block: &mut Block, text: String) {
     });
 }
 
-/// A link as a record names it: of a trace the file without its folder.
-fn stated_link(link: &str) -> String {
-    let part = |part: &str| match part.split_once("=@") {
-        Some((key, path)) => format!("{key}=@{}", path.rsplit('/').next().unwrap_or(path)),
-        None => part.to_owned(),
-    };
-    link.split(':').map(part).collect::<Vec<_>>().join(":")
-}
-
 /// Why a record is not about the block that asked for it.
 fn difference(cell: &CellSpec, seed: u64, record: &RunRecord) -> Option<String> {
-    let (asked_seed, found_seed) = (seed.to_string(), record.seed.to_string());
-    let link = stated_link(&cell.link);
-    let pairs = [
-        ("format", &cell.format, &record.cell.format),
-        ("compression", &cell.compression, &record.cell.compression),
-        ("implementation", &cell.implementation, &record.cell.implementation),
-        ("verify", &cell.verify, &record.cell.verify),
-        ("reencode", &cell.reencode, &record.cell.reencode),
-        ("client verify", &cell.client_verify, &record.cell.client_verify),
-        ("link", &link, &record.cell.link),
-        ("seed", &asked_seed, &found_seed),
-    ];
     // A relay with faults never passes for one without.
     let faults = record.relay.as_ref().map_or(&[][..], |relay| &relay.faults);
     if faults.len() != cell.faults.len() {
@@ -505,20 +468,18 @@ fn difference(cell: &CellSpec, seed: u64, record: &RunRecord) -> Option<String> 
     if floor != (cell.role == Role::Floor) {
         return Some("the client played against a relay that does no Nostr work, or should have".to_owned());
     }
-    let batching = &record.cell.batching;
-    let as_asked = match cell.batch_limits() {
-        None => batching == "none",
-        Some(limits) => {
-            let has = |limit: String| batching.split(' ').any(|found| found == limit);
-            batching != "none" && limits.iter().all(|(name, value)| has(format!("{name}={value}")))
+    let asked = cell.cell.recorded();
+    for row in Factor::ALL.map(Factor::row) {
+        let (asked, found) = ((row.recorded)(&asked), (row.recorded)(&record.cell));
+        if asked != found {
+            return Some(format!(
+                "the client measured {} {:?} where {:?} was asked for",
+                row.name,
+                found.unwrap_or_default(),
+                asked.unwrap_or_default()
+            ));
         }
-    };
-    if !as_asked {
-        return Some(format!(
-            "the client measured batching {batching:?} where {:?} was asked for",
-            cell.batching
-        ));
     }
-    let (what, asked, found) = pairs.into_iter().find(|(_, asked, found)| asked != found)?;
-    Some(format!("the client measured {what} {found:?} where {asked:?} was asked for"))
+    (seed != record.seed)
+        .then(|| format!("the client measured seed {} where {seed} was asked for", record.seed))
 }

@@ -189,7 +189,7 @@ impl<'a> Processes<'a> {
 impl Prober for Processes<'_> {
     fn probe(&mut self, cell: usize, rate_per_s: u32, seconds: u32) -> Result<Option<Block>> {
         let mut cells = self.cells.to_vec();
-        cells[cell].rate_per_s = Some(rate_per_s);
+        cells[cell].cell.rate_per_s = Some(f64::from(rate_per_s));
         let config = Config { seed: self.config.seed + self.probes, seconds, ..self.config.as_run() };
         self.probes += 1;
         let one = Plan { rounds: vec![vec![cell]], spare: Vec::new() };

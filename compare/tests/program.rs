@@ -215,9 +215,9 @@ fn any_relay_can_be_compared_with_itself_compressed_and_its_limit_searched() {
 #[test]
 fn what_is_a_factor_is_not_taken_behind_the_matrix() {
     let out = TempDir::new().unwrap();
-    let run = compare(out.path(), &["--formats", "json", "--", "--batched"]);
+    let run = compare(out.path(), &["--formats", "json", "--", "--batching=on"]);
     assert_eq!(run.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&run.stderr).contains("--batching on"), "{run:?}");
+    assert!(String::from_utf8_lossy(&run.stderr).contains("give --batching before the --"), "{run:?}");
 }
 
 #[test]

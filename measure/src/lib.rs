@@ -49,8 +49,8 @@ pub use output::{Unwritable, try_file, try_folder, write_whole};
 pub use processes::{Processes, ProcessesCpu, ProcessesSpent};
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,
-    MemoryRecord, NO_LINK, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess, RunRecord,
-    SCHEMA_VERSION, Status, Tool, TrafficRecord, UsableCores, parse_versioned, read_versioned,
+    MemoryRecord, NO_BATCHES, NO_LINK, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess,
+    RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, UsableCores, parse_versioned, read_versioned,
 };
 pub use relay::{CpuReadings, RelayRecord};
 pub use share::{AgentRecord, ClockRecord, ShareRecord};

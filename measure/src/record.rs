@@ -240,6 +240,9 @@ pub struct Tool {
 /// The name of no emulated link in a [`Cell`].
 pub const NO_LINK: &str = "none";
 
+/// The name of no batches in a [`Cell`].
+pub const NO_BATCHES: &str = "none";
+
 /// What one number of the table belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
@@ -288,7 +291,7 @@ fn always() -> String {
 }
 
 fn no_batching() -> String {
-    "none".to_owned()
+    NO_BATCHES.to_owned()
 }
 
 /// The events a run sent.

@@ -79,21 +79,14 @@ fn block(position: u32, seconds: u32) -> Block {
     let word = |word: &str| word.to_owned();
     let play = Play {
         url: word(TARGET),
-        relay: None,
         scenario: word("idle"),
-        scenario_toml: None,
-        answers: String::new(),
-        format: word("json"),
-        compression: word("none"),
+        cell: [("format".to_owned(), "json".to_owned())].into(),
         comparable_with: vec![word("json")],
-        implementation: word("library"),
-        client_verify: word("none"),
-        batched: false,
         live: true,
-        rate_per_s: None,
         seed: 1,
         seconds,
         block_id: word("1"),
+        ..Play::default()
     };
     Block { round: 0, position, play }
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use agents::{
-    Block, Commanded, Ending, Facts, Identity, Left, Play, Player, Policy, RelayPlay, RunId, Spec,
+    Block, Commanded, Ending, Facts, Identity, Left, Play, Player, Policy, RunId, Spec,
     nats::{Aborted, Arrival, Attendance, Attended, NatsError, Run, Server, attend, coordinate},
     now_ns,
 };
@@ -171,14 +171,7 @@ pub(crate) async fn open_with_relay(url: &str, name: &str, of: u16) -> Result<Ru
 pub(crate) fn relay_block(position: u32) -> Block {
     let mut block = block(position, 1);
     block.play.url = String::new();
-    block.play.relay = Some(RelayPlay {
-        verify: "full".to_owned(),
-        reencode: "always".to_owned(),
-        batch_ms: None,
-        batch_n: None,
-        batch_bytes: None,
-        floor: false,
-    });
+    block.play.starts_relay = true;
     block
 }
 
@@ -186,21 +179,14 @@ pub(crate) fn block(position: u32, seconds: u32) -> Block {
     let word = |word: &str| word.to_owned();
     let play = Play {
         url: word(TARGET),
-        relay: None,
         scenario: word("idle"),
-        scenario_toml: None,
-        answers: String::new(),
-        format: word("json"),
-        compression: word("none"),
+        cell: [("format".to_owned(), "json".to_owned())].into(),
         comparable_with: vec![word("json")],
-        implementation: word("library"),
-        client_verify: word("none"),
-        batched: false,
         live: true,
-        rate_per_s: None,
         seed: 1,
         seconds,
         block_id: word("1"),
+        ..Play::default()
     };
     Block { round: 0, position, play }
 }
@@ -293,7 +279,7 @@ pub(crate) async fn play(run: &Run, block: Block) -> (Result<Vec<ClockRecord>, A
 /// The records of a block, which are complete and in order, and the clocks.
 pub(crate) async fn records(run: &Run, block: Block, of: u16) -> (Vec<serde_json::Value>, Vec<ClockRecord>) {
     let position = block.position;
-    let slots = usize::from(of) + usize::from(block.play.relay.is_some());
+    let slots = usize::from(of) + usize::from(block.play.starts_relay);
     let (clocks, arrived) = play(run, block).await;
     let read = |arrival: &Arrival| serde_json::from_slice(&arrival.ending.record).unwrap();
     let records: Vec<serde_json::Value> = arrived.iter().map(read).collect();

@@ -329,7 +329,7 @@ impl Client {
     /// The place of an event in the plan. Counts an event that is not in the plan, was altered, or
     /// fails the client's own check.
     fn recognise(&mut self, subscription: &str, event: &Event<'_>) -> Option<u32> {
-        if let Err(error) = event.verify(self.shared.client_verify) {
+        if let Err(error) = event.verify(self.shared.verify) {
             self.complain(|| format!("event {}: {error}", hex::encode(&event.id)));
             self.count_wrong(Wrong::Altered, subscription, (&event.id, event.kind));
             return None;

@@ -420,7 +420,7 @@ fn what_fails_a_clients_own_check_is_altered_though_it_is_what_was_published() {
         let workload = Workload { events: Arc::new(events.clone()), index: HashMap::default(), ..plan() };
         let workload = workload.indexed().unwrap();
         let mut shared = Shared::new(workload);
-        shared.client_verify = level;
+        shared.verify = level;
         let counts = Table::subscribed(shared, Format::JSON).play(honest(&events));
         assert_eq!((counts.deliveries_altered, counts.deliveries), (altered, 9 - altered), "{level}");
         assert_eq!(counts.balanced().is_ok(), altered == 0, "{level}");

@@ -10,13 +10,13 @@ use std::{
 };
 
 use anyhow::Context;
+use cell::{Cell, RelaySide};
 use codecs::{Codec, Event, Format, Implementation, PublicKeys, RelayMessage, VerifyLevel};
 use corpus::Corpus;
-use relay_sim::Reencode;
 use wire::{Compression, Shared};
 
 use super::{
-    Setting, play_all, probe,
+    play_all, probe,
     publish::publish,
     wires::{feed_shared, flush, next, pair},
 };
@@ -118,7 +118,8 @@ fn publications(corpus: &Corpus, wanted: &impl Fn(&str) -> bool, feeds: usize) -
         let name = format!("publish {name}");
         if wanted(&name) {
             probe::end_preparation()?;
-            let events = publish(corpus, &setting(format, Compression::None), feeds).context(name.clone())?;
+            let events =
+                publish(corpus, &unchecked(format, Compression::None), feeds).context(name.clone())?;
             probe::end_section(&name, events)?;
         }
     }
@@ -130,12 +131,10 @@ fn scenarios(corpus: &Corpus, seed: u64, wanted: &impl Fn(&str) -> bool) -> anyh
     // Sets aside what either cannot hold: to try the other formats would be most of the work.
     let formats: [Format; 2] = [Format::JSON, "dannypack".parse()?];
     for (name, seconds) in PLAYED {
-        let cells = formats.map(|format| (format!("play {name} {format}"), format));
-        let cells: Vec<(&str, Setting)> = cells
-            .iter()
-            .filter(|(id, _)| wanted(id))
-            .map(|(id, format)| (id.as_str(), setting(*format, Compression::None)))
-            .collect();
+        let cells =
+            formats.map(|format| (format!("play {name} {format}"), unchecked(format, Compression::None)));
+        let cells: Vec<(&str, &Cell)> =
+            cells.iter().filter(|(id, _)| wanted(id)).map(|(id, cell)| (id.as_str(), cell)).collect();
         if cells.is_empty() {
             continue;
         }
@@ -149,17 +148,9 @@ fn scenarios(corpus: &Corpus, seed: u64, wanted: &impl Fn(&str) -> bool) -> anyh
 }
 
 /// Checks are a section of their own.
-fn setting(format: Format, compression: Compression) -> Setting {
-    let (implementation, verify) = (Implementation::Library, VerifyLevel::None);
-    Setting {
-        format,
-        compression,
-        implementation,
-        verify,
-        reencode: Reencode::Always,
-        client_verify: VerifyLevel::None,
-        batch: None,
-    }
+fn unchecked(format: Format, compression: Compression) -> Cell {
+    let relay = RelaySide { verify: VerifyLevel::None, ..RelaySide::default() };
+    Cell { format, compression, relay: Some(relay), ..Cell::default() }
 }
 
 /// Events from all over the corpus that every format can hold.
@@ -228,9 +219,9 @@ fn find_and_compare(events: &[&Event<'static>]) -> anyhow::Result<()> {
 /// Sends each event as its JSON message, flushed by itself, over a connection that has sent them
 /// all before: what is compressed once for all subscriptions is compressed already.
 fn send_and_receive(compression: Compression, events: &[&Event<'static>]) -> anyhow::Result<()> {
-    let setting = setting(Format::JSON, compression);
-    let codec = setting.format.codec(setting.implementation)?;
-    let (mut client, mut relay) = pair(&setting, 1)?;
+    let cell = unchecked(Format::JSON, compression);
+    let codec = cell.format.codec(cell.implementation)?;
+    let (mut client, mut relay) = pair(&cell, 1)?;
     let mut payloads = Vec::new();
     for event in events {
         let (mut encoded, mut message) = (Vec::new(), Vec::new());

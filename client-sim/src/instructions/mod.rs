@@ -17,17 +17,16 @@ mod world;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
-use clap::{Parser, ValueEnum};
-use codecs::{Format, Implementation, VerifyLevel};
+use cell::Cell;
+use clap::Parser;
+use codecs::Format;
 use corpus::Corpus;
 use measure::Exit;
-use relay_sim::Reencode;
 use serde::Deserialize;
-use wire::Compression;
 
 use crate::{
     inputs::{UsageError, load, plan_over, report},
-    workload::{Speaks, Workload},
+    workload::Workload,
 };
 
 /// The first argument that makes a program count.
@@ -40,9 +39,10 @@ struct Args {
     /// A scenario to play, without which the hot paths run.
     #[arg(long)]
     scenario: Option<String>,
-    /// A cell to play the scenario with, as JSON; may be repeated.
+    /// A cell to play the scenario with, as JSON: {"id": "…", "cell": {"format": "json", …}}. May
+    /// be repeated.
     #[arg(long, requires = "scenario")]
-    cell: Vec<Cell>,
+    cell: Vec<Counted>,
     /// Events published per second, instead of the scenario's own.
     #[arg(long)]
     rate: Option<f64>,
@@ -67,74 +67,19 @@ struct Args {
     plant: Option<(Format, usize)>,
 }
 
-/// What a scenario is played with.
+/// A cell that a scenario is played with, and what its sections are called.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Cell {
+struct Counted {
     id: String,
-    format: String,
-    compression: String,
-    implementation: String,
-    verify: String,
-    reencode: String,
-    client_verify: String,
-    /// The limits of a batch, where batches are agreed.
-    batch: Option<Batch>,
+    cell: Cell,
 }
 
-/// The limits of a batch that differ from the relay's own.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Batch {
-    ms: Option<u16>,
-    n: Option<u16>,
-    bytes: Option<u32>,
-}
-
-impl std::str::FromStr for Cell {
+impl std::str::FromStr for Counted {
     type Err = serde_json::Error;
 
-    fn from_str(text: &str) -> Result<Cell, serde_json::Error> {
+    fn from_str(text: &str) -> Result<Counted, serde_json::Error> {
         serde_json::from_str(text)
-    }
-}
-
-/// What both ends of a cell are.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Setting {
-    format: Format,
-    compression: Compression,
-    implementation: Implementation,
-    verify: VerifyLevel,
-    reencode: Reencode,
-    client_verify: VerifyLevel,
-    batch: Option<Batch>,
-}
-
-impl Setting {
-    /// What a population speaks that states a format or a compression of its own.
-    fn of(self, speaks: Speaks) -> Setting {
-        Setting {
-            format: speaks.format.unwrap_or(self.format),
-            compression: speaks.compression.unwrap_or(self.compression),
-            ..self
-        }
-    }
-}
-
-impl Cell {
-    fn setting(&self) -> anyhow::Result<Setting> {
-        let setting = Setting {
-            format: self.format.parse()?,
-            compression: self.compression.parse()?,
-            implementation: self.implementation.parse()?,
-            verify: self.verify.parse()?,
-            reencode: Reencode::from_str(&self.reencode, false).map_err(anyhow::Error::msg)?,
-            client_verify: self.client_verify.parse()?,
-            batch: self.batch,
-        };
-        setting.format.codec(setting.implementation)?;
-        Ok(setting)
     }
 }
 
@@ -166,22 +111,24 @@ fn play(args: &Args) -> anyhow::Result<()> {
         let planted = hot_paths::Planted { codec: args.plant, feeds: args.feeds };
         return hot_paths::run(&corpus, args.seed, args.only.as_deref(), planted);
     };
-    let cells = args.cell.iter().map(|cell| Ok((cell.id.as_str(), cell.setting()?)));
-    let cells = cells.collect::<anyhow::Result<Vec<_>>>()?;
+    let cells: Vec<(&str, &Cell)> = args.cell.iter().map(|one| (one.id.as_str(), &one.cell)).collect();
+    for (_, cell) in &cells {
+        cell.format.codec(cell.implementation)?;
+    }
     let loaded = load(name, &[], Some(args.seconds), args.corpus.as_deref());
     let (mut scenario, corpus) = loaded.map_err(UsageError)?;
     if let Some(rate) = args.rate {
         scenario.set_publish_rate(rate).map_err(UsageError)?;
     }
     // As in a run: what one format of the comparison cannot hold is set aside for all.
-    let formats: Vec<_> = Format::core().chain(cells.iter().map(|(_, setting)| setting.format)).collect();
+    let formats: Vec<_> = Format::core().chain(cells.iter().map(|(_, cell)| cell.format)).collect();
     let workload = plan_over(&scenario, &corpus, args.seed, &formats).map_err(UsageError)?;
     play_all(&workload, &cells)
 }
 
 /// Plays a plan with each cell.
-fn play_all(workload: &Workload, cells: &[(&str, Setting)]) -> anyhow::Result<()> {
-    cells.iter().try_for_each(|(id, setting)| world::play(workload.clone(), setting, id))
+fn play_all(workload: &Workload, cells: &[(&str, &Cell)]) -> anyhow::Result<()> {
+    cells.iter().try_for_each(|(id, cell)| world::play(workload.clone(), cell, id))
 }
 
 fn plant(text: &str) -> Result<(Format, usize), String> {

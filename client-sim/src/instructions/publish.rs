@@ -4,6 +4,7 @@
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc, time::Instant};
 
 use anyhow::{Context, bail, ensure};
+use cell::Cell;
 use codecs::{ClientMessage, Codec, Event, Filter, RelayMessage};
 use corpus::Corpus;
 use relay_sim::{
@@ -12,7 +13,7 @@ use relay_sim::{
 };
 
 use super::{
-    Setting, probe,
+    probe,
     wires::{feed, flush, next, pair, serve},
 };
 
@@ -34,19 +35,19 @@ const UNIX_S: u64 = 1_800_000_000;
 
 /// Publishes the corpus's notes beside so many feeds. Each author of a note is in 200 of them, as
 /// far as there are as many feeds as authors. Returns the number of notes.
-pub(super) fn publish(corpus: &Corpus, setting: &Setting, feeds: usize) -> anyhow::Result<u64> {
+pub(super) fn publish(corpus: &Corpus, cell: &Cell, feeds: usize) -> anyhow::Result<u64> {
     let notes: Vec<_> = corpus.events.iter().filter(|event| event.kind == 1).take(NOTES).collect();
     ensure!(!notes.is_empty(), "the corpus has no notes");
-    let codec = setting.format.codec(setting.implementation)?;
+    let codec = cell.format.codec(cell.implementation)?;
     let mut config = Config::default();
-    config.implementation = setting.implementation;
-    config.verify = setting.verify;
+    config.implementation = cell.implementation;
+    config.verify = cell.own_relay().verify;
     config.keep_expired = true;
     let relay = Arc::new(Relay::new(config)?);
     let time = Time { instant: Instant::now(), unix_seconds: UNIX_S };
-    let _subscribers = subscribe(&relay, codec, setting, (&notes[..], feeds), time)?;
-    let (mut client, mut served) = pair(setting, 1)?;
-    let mut machine = relay.connect(&Opening::new(setting.format));
+    let _subscribers = subscribe(&relay, codec, cell, (&notes[..], feeds), time)?;
+    let (mut client, mut served) = pair(cell, 1)?;
+    let mut machine = relay.connect(&Opening::new(cell.format));
     let mut accepted = 0;
     for window in notes.chunks(WINDOW) {
         for note in window {
@@ -73,7 +74,7 @@ pub(super) fn publish(corpus: &Corpus, setting: &Setting, feeds: usize) -> anyho
 fn subscribe(
     relay: &Arc<Relay>,
     codec: &dyn Codec,
-    setting: &Setting,
+    cell: &Cell,
     (notes, feeds): (&[&Event<'static>], usize),
     time: Time,
 ) -> anyhow::Result<Vec<machine::Connection>> {
@@ -92,8 +93,8 @@ fn subscribe(
         let request = ClientMessage::Req { subscription: "feed".into(), filters: vec![filter] };
         let mut payload = Vec::new();
         codec.encode_client(&request, &mut payload)?;
-        let mut connection = relay.connect(&Opening::new(setting.format));
-        let taken = connection.receive(&payload, setting.format.spec().opcode, time);
+        let mut connection = relay.connect(&Opening::new(cell.format));
+        let taken = connection.receive(&payload, cell.format.spec().opcode, time);
         taken.map_err(|close| anyhow::anyhow!("a feed is refused: {}", close.reason))?;
         let answers = connection.poll_transmit(time);
         let [answer] = answers.as_slice() else { bail!("a feed is answered by {} messages", answers.len()) };

@@ -5,16 +5,15 @@ use std::future::Future;
 
 use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
+use cell::Cell;
 use futures::FutureExt;
 use relay_sim::machine::{self, Time};
 use wire::{Connection, Message, Offer, Shared, Support, WireLimits};
 
-use super::Setting;
-
 /// The ends of the client and of the relay, as both programs set up their own.
-pub(super) fn pair(setting: &Setting, clients: usize) -> anyhow::Result<(Connection, Connection)> {
-    let (formats, compression) = (vec![setting.format], setting.compression);
-    let batched = setting.batch.is_some();
+pub(super) fn pair(cell: &Cell, clients: usize) -> anyhow::Result<(Connection, Connection)> {
+    let (formats, compression) = (vec![cell.format], cell.compression);
+    let batched = cell.batching.is_some();
     let support =
         Support { formats: formats.clone(), compressions: vec![compression], batched, strict: true };
     let offer = Offer { formats, batched, compression };

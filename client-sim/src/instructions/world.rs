@@ -9,15 +9,16 @@ use std::{
 };
 
 use anyhow::{Context, anyhow, bail};
+use cell::Cell;
 use codecs::{ClientMessage, Codec, Filter, RelayMessage};
 use relay_sim::{
-    BatchLimits, Config,
+    Config,
     machine::{self, Opening, Relay, Time},
 };
 use wire::Connection;
 
 use super::{
-    Setting, probe,
+    probe,
     wires::{feed, flush, next, pair, serve},
 };
 use crate::{
@@ -26,7 +27,7 @@ use crate::{
     recorder::Recorder,
     schedule::nanos,
     shared::Shared,
-    workload::{Due, Workload},
+    workload::{Due, Speaks, Workload},
 };
 
 /// The relay's URL in AUTH events (NIP-42).
@@ -48,12 +49,12 @@ const IDS: usize = 100;
 ///
 /// # Errors
 /// When a client or the wire fails, or the ledger does not balance.
-pub(super) fn play(workload: Workload, setting: &Setting, id: &str) -> anyhow::Result<()> {
-    let mut world = World::new(workload, setting)?;
+pub(super) fn play(workload: Workload, cell: &Cell, id: &str) -> anyhow::Result<()> {
+    let mut world = World::new(workload, cell)?;
     world.open()?;
     probe::end_preparation()?;
     for section in ["first_delivery", "later_delivery"] {
-        if let Some(events) = world.send_stored(setting)? {
+        if let Some(events) = world.send_stored(cell)? {
             probe::end_section(&format!("{id} {section}"), events)?;
         }
     }
@@ -104,7 +105,7 @@ enum Timer {
 
 struct World {
     shared: Arc<Shared>,
-    setting: Setting,
+    cell: Cell,
     codec: &'static dyn Codec,
     relay: Arc<Relay>,
     stations: Vec<Station>,
@@ -117,19 +118,19 @@ struct World {
 }
 
 impl World {
-    fn new(workload: Workload, setting: &Setting) -> anyhow::Result<World> {
-        let codec = setting.format.codec(setting.implementation)?;
-        let relay = Arc::new(Relay::new(config(&workload, setting))?);
+    fn new(workload: Workload, cell: &Cell) -> anyhow::Result<World> {
+        let codec = cell.format.codec(cell.implementation)?;
+        let relay = Arc::new(Relay::new(config(&workload, cell))?);
         relay.preload(&workload.events[..workload.stored]);
         let timeline = workload.timeline(|_| true);
         let mut dues: Vec<_> = timeline.into_iter().map(|(at, id, due)| (nanos(at), id, due)).collect();
         dues.reverse();
         let mut shared = Shared::new(workload);
-        shared.client_verify = setting.client_verify;
+        shared.verify = cell.client_verify;
         let shared = Arc::new(shared);
         let station = |id: usize| -> anyhow::Result<Station> {
-            let setting = setting.of(shared.workload.roles[id].speaks);
-            let codec = setting.format.codec(setting.implementation)?;
+            let cell = spoken(cell, shared.workload.roles[id].speaks);
+            let codec = cell.format.codec(cell.implementation)?;
             let client = Client::new(Arc::clone(&shared), codec, id, (URL, UNIX_S));
             Ok(Station { client, link: None })
         };
@@ -137,7 +138,7 @@ impl World {
         Ok(World {
             stations,
             shared,
-            setting: *setting,
+            cell: cell.clone(),
             codec,
             relay,
             recorder: Recorder::default(),
@@ -168,12 +169,12 @@ impl World {
     }
 
     /// Sends every stored event of the plan to one more client. Returns how many there are, if any.
-    fn send_stored(&mut self, setting: &Setting) -> anyhow::Result<Option<u64>> {
+    fn send_stored(&mut self, cell: &Cell) -> anyhow::Result<Option<u64>> {
         let workload = &self.shared.workload;
         let ids: Vec<[u8; 32]> =
             workload.asked().iter().map(|event| workload.events[*event as usize].id).collect();
         let time = self.time();
-        let mut link = self.link(setting)?;
+        let mut link = self.link(cell)?;
         let mut sent = 0;
         for ids in ids.chunks(IDS) {
             let filter =
@@ -300,8 +301,8 @@ impl World {
             probe::client_side(&mut || wants = work(client, link, input.take(), now_ns, recorder));
             match wants? {
                 Some(Action::Connect) => {
-                    let setting = self.setting.of(self.shared.workload.roles[id].speaks);
-                    self.stations[id].link = Some(self.link(&setting)?);
+                    let cell = spoken(&self.cell, self.shared.workload.roles[id].speaks);
+                    self.stations[id].link = Some(self.link(&cell)?);
                     input = Some(Input::Connected);
                 }
                 Some(Action::Close | Action::Abort) => {
@@ -319,13 +320,10 @@ impl World {
     }
 
     /// A connection of one more client.
-    fn link(&self, setting: &Setting) -> anyhow::Result<Link> {
-        let (client, relay) = pair(setting, self.stations.len())?;
-        let opening = Opening {
-            batched: setting.batch.is_some(),
-            shares: relay.shares(),
-            ..Opening::new(setting.format)
-        };
+    fn link(&self, cell: &Cell) -> anyhow::Result<Link> {
+        let (client, relay) = pair(cell, self.stations.len())?;
+        let opening =
+            Opening { batched: cell.batching.is_some(), shares: relay.shares(), ..Opening::new(cell.format) };
         let mut machine = None;
         probe::relay_side(&mut || machine = Some(self.relay.connect(&opening)));
         let machine = machine.context("the relay side ran")?;
@@ -423,23 +421,27 @@ fn act(
 }
 
 /// The relay's settings: those that `client-sim` gives the relay that it starts.
-fn config(workload: &Workload, setting: &Setting) -> Config {
+fn config(workload: &Workload, cell: &Cell) -> Config {
     let mut config = Config::default();
-    config.implementation = setting.implementation;
-    config.verify = setting.verify;
-    config.reencode = setting.reencode;
+    config.implementation = cell.implementation;
+    config.verify = cell.own_relay().verify;
+    config.reencode = cell.own_relay().reencode;
     config.keep_expired = true;
     config.auth = workload.auth;
     if let Some(bytes) = workload.frame_bytes {
         config.reconcile.frame_bytes = bytes;
     }
-    if let Some(batch) = setting.batch {
-        let own = BatchLimits::default();
-        config.batch = BatchLimits {
-            hold: batch.ms.map_or(own.hold, |ms| Duration::from_millis(ms.into())),
-            events: batch.n.map_or(own.events, usize::from),
-            bytes: batch.bytes.map_or(own.bytes, |bytes| bytes as usize),
-        };
+    if let Some(batching) = cell.batching {
+        config.batch = batching.of_the_relay();
     }
     config
+}
+
+/// What a population speaks that states a format or a compression of its own.
+fn spoken(cell: &Cell, speaks: Speaks) -> Cell {
+    Cell {
+        format: speaks.format.unwrap_or(cell.format),
+        compression: speaks.compression.unwrap_or(cell.compression),
+        ..cell.clone()
+    }
 }

@@ -6,12 +6,7 @@ use agents::{RunId, Target, nats::Server};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::{
-    matrix::{CellSpec, Known},
-    plan::Profile,
-    relay_agent::RelayPlace,
-    result::Role,
-};
+use crate::{matrix::CellSpec, plan::Profile, relay_agent::RelayPlace, result::Role};
 
 /// One slot is the relay's.
 const MOST_AGENTS: i64 = u16::MAX as i64 - 1;
@@ -130,8 +125,8 @@ impl OverAgents {
 
     /// Whether agents can play a cell: not every scenario has a floor, and a relay that cannot play
     /// it would end their run.
-    pub(crate) fn can_play(&self, cell: &CellSpec, known: &Known) -> bool {
-        self.nats.is_none() || cell.role != Role::Floor || (known.has_floor)(&cell.scenario)
+    pub(crate) fn can_play(&self, cell: &CellSpec) -> bool {
+        self.nats.is_none() || cell.role != Role::Floor || client_sim::has_floor(&cell.cell.scenario)
     }
 }
 

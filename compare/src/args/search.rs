@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use anyhow::Result;
+use cell::Factor;
 use clap::{Args, ValueEnum};
 use link::{Capacity, Link};
 
-use super::{Factors, client_args, seed};
+use super::{client_args, seed};
 use crate::{
-    matrix::Matrix,
+    matrix::{BASE_COMPRESSION, Matrix, Values},
     result::{BreakEvenConfig, MAX_ROUNDS, SearchConfig},
     slo::Slo,
 };
@@ -37,14 +39,7 @@ pub(crate) struct SearchFlags {
     #[arg(long, value_enum, default_value = "capacity")]
     pub(crate) metric: SearchMetric,
     #[command(flatten)]
-    pub(crate) factors: Factors,
-    /// Whether the relay encodes an event anew in its publisher's format: always or
-    /// never-if-canonical
-    #[arg(long, value_delimiter = ',', default_value = "always")]
-    pub(crate) reencode: Vec<String>,
-    /// What clients check of each event that they receive: none, id or full
-    #[arg(long, value_delimiter = ',', default_value = "none")]
-    pub(crate) client_verify: Vec<String>,
+    pub(crate) values: Values<false>,
     /// Least seconds of a probe; up to 60 where the SLO's quantile needs more answers [default: 10,
     /// for a break-even 5]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=60))]
@@ -176,15 +171,13 @@ impl SearchFlags {
         Some(format!("{name} is only for --metric {metric}"))
     }
 
-    pub(crate) fn matrix(&self) -> Matrix {
-        let foreign = self.capacity.url.is_some().then(Matrix::of_a_foreign_relay);
-        let mut matrix = self.factors.matrix(&self.scenario, foreign.clone().unwrap_or_default());
-        matrix.reencodings.clone_from(&self.reencode);
-        matrix.client_verifications.clone_from(&self.client_verify);
-        if let Some(Matrix { verifications, reencodings, .. }) = foreign {
-            (matrix.verifications, matrix.reencodings) = (verifications, reencodings);
-        }
-        matrix
+    pub(crate) fn matrix(&self) -> Result<Matrix> {
+        let is_foreign = self.capacity.url.is_some();
+        let standing = if is_foreign { Matrix::of_a_foreign_relay() } else { Values::<false>::standing() };
+        let standing =
+            standing.with(Factor::Scenario, [&self.scenario]).with(Factor::Compression, [BASE_COMPRESSION]);
+        let matrix = self.values.over(standing);
+        if is_foreign { matrix.of_anothers_relay(&self.values) } else { Ok(matrix) }
     }
 
     /// The bounds of a capacity.

@@ -17,15 +17,16 @@ use crate::{
     assemble::Header,
     bandwidths::Grid,
     git,
-    matrix::{Known, cells},
+    matrix::cells,
     progress::Progress,
     result::{ResultFile, Role},
     run::{Outcome, Request},
+    usage::UsageError,
 };
 
 /// Measures the grid and writes a result folder.
-pub(super) fn find(flags: &SearchFlags, args: &[OsString], known: &Known) -> Result<Exit> {
-    let mut cells = cells(known, &flags.matrix())?;
+pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
+    let mut cells = cells(&flags.matrix().map_err(UsageError)?)?;
     cells.retain(|cell| !matches!(cell.role, Role::Control | Role::Floor));
     let config = flags.break_even();
     let refused = if cells.len() < 2 {
@@ -36,7 +37,7 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString], known: &Known) -> Res
         (config.down_bits_per_s.len() < 2)
             .then_some("a break-even takes two bandwidths or more; give --bandwidths more")
     };
-    let grid = refused.map_or_else(|| Grid::new(known, &config, &cells), |reason| Err(reason.to_owned()));
+    let grid = refused.map_or_else(|| Grid::new(&config, &cells), |reason| Err(reason.to_owned()));
     let mut grid = match grid {
         Ok(grid) => grid,
         Err(reason) => {
@@ -47,7 +48,7 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString], known: &Known) -> Res
     let mut as_run = config.as_run();
     // Advice is for the flag that this search has.
     let note = |line: &str| say(&line.replace("--seconds", "--probe-seconds"));
-    if let Some(reason) = links::size(Some(config.seconds), &mut as_run, &mut grid.blocks, known, note)? {
+    if let Some(reason) = links::size(Some(config.seconds), &mut as_run, &mut grid.blocks, note)? {
         say(&format!("error: {reason}"));
         return Ok(Exit::NotPossible);
     }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Result;
+use codecs::Format;
 use measure::{Environment, Exit, Status, utc};
 
 use super::{command_line, publish, stopped_code, try_out};
@@ -15,14 +16,13 @@ use crate::{
     assemble::Header,
     browser::{self, Asked, BrowserError, Client, Question, Rows},
     git,
-    matrix::Known,
     result::{Part, ResultFile},
 };
 
 /// Measures and writes a result folder.
-pub(super) fn measure(flags: &BrowserFlags, args: &[OsString], known: &Known) -> Result<Exit> {
+pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
     let rows = Rows::bundled();
-    let formats = formats(&flags.formats, &rows, known);
+    let formats = formats(&flags.formats, &rows);
     let config = flags.config(formats);
     if flags.link.is_some() && config.parts != [Part::EndToEnd] {
         say(
@@ -106,13 +106,13 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString], known: &Known) ->
 }
 
 /// The formats behind names and groups, in the order of every table.
-fn formats(wanted: &[String], rows: &Rows, known: &Known) -> Vec<String> {
+fn formats(wanted: &[String], rows: &Rows) -> Vec<String> {
     let readable = rows.formats();
     let mut formats: Vec<String> = Vec::new();
     for name in wanted {
         match name.as_str() {
             "all" => formats.extend(readable.iter().map(|format| (*format).to_owned())),
-            "core" => formats.extend(known.core_formats.iter().map(|format| (*format).to_owned())),
+            "core" => formats.extend(Format::core().map(|format| format.name().to_owned())),
             _ => formats.push(name.clone()),
         }
     }

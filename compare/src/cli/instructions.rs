@@ -13,7 +13,7 @@ use super::try_file;
 use crate::{
     args::InstructionFlags,
     count::{self, NotInstalled, Play, Program},
-    matrix::{CellSpec, Known, cells},
+    matrix::{CellSpec, cells},
     report::{self, FAILS, Outcome},
     result::{INSTRUCTIONS_FILE, Instructions, ResultFile},
     usage::UsageError,
@@ -24,7 +24,7 @@ use crate::{
 const SECONDS: f64 = 2.0;
 
 /// Counts, prints the table, and writes or checks what was counted.
-pub(super) fn count(flags: &InstructionFlags, known: &Known) -> Result<Exit> {
+pub(super) fn count(flags: &InstructionFlags) -> Result<Exit> {
     try_file("--out", flags.out.as_deref())?;
     if let Some(file) = flags.check.as_deref().filter(|_| flags.accept) {
         try_file("--check", Some(file))?;
@@ -50,7 +50,7 @@ pub(super) fn count(flags: &InstructionFlags, known: &Known) -> Result<Exit> {
         let table = counted.paths();
         (counted, table)
     } else {
-        let cells = cells(known, &flags.matrix())?;
+        let cells = cells(&flags.matrix())?;
         let play = Play { seconds: flags.seconds, seed: flags.seed, corpus: flags.corpus.as_deref() };
         let counted = count::count_cells(&program, &cells, &play, &tell)?;
         let table = counted.matrix(&cells);

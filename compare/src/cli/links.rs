@@ -4,10 +4,11 @@
 use std::{env, time::Duration};
 
 use anyhow::{Context, Result};
+use cell::Cell;
 use link::Demand;
 
 use crate::{
-    matrix::{CellSpec, Known, OverLinks},
+    matrix::{CellSpec, OverLinks},
     result::Config,
     usage::UsageError,
 };
@@ -31,10 +32,21 @@ pub(super) fn size(
     seconds: Option<u32>,
     config: &mut Config,
     cells: &mut [CellSpec],
-    known: &Known,
     note: impl Fn(&str),
 ) -> Result<Option<String>> {
-    let mut demands = lengthened(seconds, config, cells, known, &note)?;
+    size_by(client_sim::link_demand, seconds, (config, cells), note)
+}
+
+/// What a cell asks of links, by changes of its scenario, seconds and corpus.
+type LinkDemand = fn(&Cell, &[String], u32, Option<&str>) -> Result<Option<Demand>>;
+
+fn size_by(
+    demand: LinkDemand,
+    seconds: Option<u32>,
+    (config, cells): (&mut Config, &mut [CellSpec]),
+    note: impl Fn(&str),
+) -> Result<Option<String>> {
+    let mut demands = lengthened(demand, seconds, config, cells, &note)?;
     if demands.iter().all(Option::is_none) {
         return Ok(None);
     }
@@ -52,7 +64,7 @@ pub(super) fn size(
                 return Ok(Some(reason));
             }
             config.seconds *= 2;
-            demands = self::demands(config, cells, known)?;
+            demands = self::demands(demand, config, cells)?;
             // A rate does not depend on how long it lasts; sessions that begin apart do not meet.
             if peak(&demands, place) > before * WORTH_IT {
                 return Ok(Some(reason));
@@ -92,13 +104,13 @@ fn given_capacity(client_args: &[String]) -> Option<f64> {
 
 /// What each cell asks of links, with blocks as long as sessions take.
 fn lengthened(
+    demand: LinkDemand,
     seconds: Option<u32>,
     config: &mut Config,
     cells: &[CellSpec],
-    known: &Known,
     note: impl Fn(&str),
 ) -> Result<Demands> {
-    let mut demands = demands(config, cells, known)?;
+    let mut demands = demands(demand, config, cells)?;
     let Some((name, session)) = longest(cells, &demands) else { return Ok(demands) };
     let needed = u32::try_from(session.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
     let session_s = session.as_secs_f64();
@@ -115,7 +127,7 @@ fn lengthened(
                  another length)",
                 config.seconds
             ));
-            demands = self::demands(config, cells, known)?;
+            demands = self::demands(demand, config, cells)?;
         }
     }
     Ok(demands)
@@ -149,7 +161,7 @@ fn measured_capacity(demands: &Demands, note: impl Fn(&str)) -> Result<Result<Op
     Ok(Ok(Some(carries.packets_per_s)))
 }
 
-fn demands(config: &Config, cells: &[CellSpec], known: &Known) -> Result<Demands> {
+fn demands(demand: LinkDemand, config: &Config, cells: &[CellSpec]) -> Result<Demands> {
     let set = values(&config.client_args, "--set");
     let mut by_load: Vec<(&CellSpec, Option<Demand>)> = Vec::new();
     let mut demands = Vec::new();
@@ -159,8 +171,7 @@ fn demands(config: &Config, cells: &[CellSpec], known: &Known) -> Result<Demands
             Some((_, demand)) => demand.clone(),
             None => {
                 let corpus = config.corpus.as_deref();
-                let (seconds, rate) = (config.seconds, cell.rate_per_s);
-                let demand = (known.link_demand)(&cell.scenario, &set, seconds, rate, corpus, &cell.link)
+                let demand = demand(&cell.cell, &set, config.seconds, corpus)
                     .with_context(|| format!("cannot plan {}", place(cell)))
                     .map_err(UsageError)?;
                 by_load.push((cell, demand.clone()));
@@ -181,9 +192,9 @@ fn values(client_args: &[String], flag: &str) -> Vec<String> {
 
 /// The scenario and the link of a cell.
 fn place(cell: &CellSpec) -> String {
-    match cell.link.as_str() {
-        measure::NO_LINK => cell.scenario.clone(),
-        link => format!("{} over {link}", cell.scenario),
+    match &cell.cell.link {
+        None => cell.cell.scenario.clone(),
+        Some(link) => format!("{} over {}", cell.cell.scenario, link.spelled_out()),
     }
 }
 
@@ -200,23 +211,25 @@ fn refusal(cell: &CellSpec, demand: &Demand, carried: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use cell::Factor;
+
     use super::*;
     use crate::matrix::{Matrix, cells};
 
-    /// A session of 8 s over `slow`, of one over the others, whatever the block's length. What all
-    /// send is spread over the block, over `rate` at a rate.
-    fn demand(link: &str, block: u32) -> Option<Demand> {
-        let (seconds, times) = match link {
-            "slow" => (8, 1),
-            "fast" => (1, 1),
-            "rate" => (1, u64::from(block)),
-            _ => return None,
+    /// A session of 8 s over `edge`, of one over the others, whatever the block's length. What all
+    /// send is spread over the block, over `lte` at a rate.
+    fn demand(cell: &Cell, _: &[String], block: u32, _: Option<&str>) -> Result<Option<Demand>> {
+        let Some(link) = &cell.link else { return Ok(None) };
+        let (seconds, times) = match link.label().as_str() {
+            "edge" => (8, 1),
+            "lte" => (1, u64::from(block)),
+            _ => (1, 1),
         };
         let mut demand = Demand::default();
         demand.add(1_448_000 * times, 0.0, f64::from(block) - 0.01);
         demand.session = Duration::from_millis(seconds * 1_000 - 100);
         demand.lasts = demand.session * 2;
-        Some(demand)
+        Ok(Some(demand))
     }
 
     /// Sizes a plan for a host that carries so many packets a second.
@@ -225,21 +238,11 @@ mod tests {
         seconds: Option<u32>,
         links: &[&str],
     ) -> (u32, Vec<CellSpec>, Vec<String>, Option<String>) {
-        let known = Known {
-            formats: vec![("json", vec!["library"])],
-            core_formats: vec!["json"],
-            compressions: vec!["none"],
-            best_compressions: Vec::new(),
-            compression_label: |text| Ok(text.to_owned()),
-            link_label: |text| Ok(text.to_owned()),
-            link_demand: |_, _, seconds, _, _, link| Ok(demand(link, seconds)),
-            has_floor: |_| true,
-            too_few_bursts: |_, _| None,
-        };
-        let one = |text: &str| vec![text.to_owned()];
-        let links = links.iter().map(|link| (*link).to_owned()).collect();
-        let matrix = Matrix { formats: one("json"), compressions: one("none"), links, ..Matrix::default() };
-        let mut cells = cells(&known, &matrix).unwrap();
+        let matrix = Matrix::default()
+            .with(Factor::Format, ["json"])
+            .with(Factor::Compression, ["none"])
+            .with(Factor::Link, links.iter().copied());
+        let mut cells = cells(&matrix).unwrap();
         let mut config = Config {
             scenarios: Vec::new(),
             profile: "quick".to_owned(),
@@ -256,7 +259,7 @@ mod tests {
         };
         let notes = std::cell::RefCell::new(Vec::new());
         let note = |line: &str| notes.borrow_mut().push(line.to_owned());
-        let refused = size(seconds, &mut config, &mut cells, &known, note).unwrap();
+        let refused = size_by(demand, seconds, (&mut config, &mut cells), note).unwrap();
         (config.seconds, cells, notes.into_inner(), refused)
     }
 
@@ -268,22 +271,19 @@ mod tests {
 
     #[test]
     fn blocks_are_as_long_as_a_session_over_the_slowest_link_unless_seconds_are_given() {
-        let (seconds, cells, notes) = sized(None, &["fast", "slow", "none"]);
+        let (seconds, cells, notes) = sized(None, &["wifi", "edge", "none"]);
         assert_eq!(seconds, 8);
-        assert!(notes[0].contains("over slow takes up to 7.9 s in JSON"), "{notes:?}");
+        assert!(notes[0].contains("over edge takes up to 7.9 s in JSON"), "{notes:?}");
         for cell in &cells {
             let lasts = cell.over_links.map(|over| over.lasts.as_millis());
-            let expected = match cell.link.as_str() {
-                "slow" => Some(15_800),
-                "fast" => Some(1_800),
-                _ => None,
-            };
+            let expected =
+                cell.cell.link.as_ref().map(|link| if link.label() == "edge" { 15_800 } else { 1_800 });
             assert_eq!(lasts, expected, "{}", cell.id);
         }
-        let (seconds, _, notes) = sized(Some(3), &["slow"]);
+        let (seconds, _, notes) = sized(Some(3), &["edge"]);
         assert_eq!(seconds, 3);
         assert!(notes[0].starts_with("warning: ") && notes[0].ends_with("--seconds 8 would do"), "{notes:?}");
-        assert_eq!(sized(Some(8), &["slow"]).2, Vec::<String>::new());
+        assert_eq!(sized(Some(8), &["edge"]).2, Vec::<String>::new());
         assert_eq!(sized(None, &["none"]).0, 1);
     }
 
@@ -303,19 +303,19 @@ mod tests {
     #[test]
     fn a_plan_beyond_the_host_has_longer_blocks_or_is_refused_with_what_it_asks_for() {
         // 1,500 packets over a block: 188 a second in 8 s, 94 in 16.
-        let (seconds, cells, notes, refused) = sized_for("100", None, &["slow"]);
+        let (seconds, cells, notes, refused) = sized_for("100", None, &["edge"]);
         assert_eq!((seconds, refused), (16, None));
         assert!(notes.last().unwrap().starts_with("Blocks of 16 s, so that"), "{notes:?}");
         assert!(cells.iter().all(|cell| cell.over_links.is_some_and(|over| over.packets_per_s.is_none())));
-        let (_, cells, _, refused) = sized_for("100", Some(8), &["slow"]);
+        let (_, cells, _, refused) = sized_for("100", Some(8), &["edge"]);
         let text = refused.unwrap();
         assert!(
-            text.contains("over slow asks for 188") && text.contains("emulates 100 on time: 100 %"),
+            text.contains("over edge asks for 188") && text.contains("emulates 100 on time: 100 %"),
             "{text}"
         );
         assert!(cells.iter().all(|cell| cell.over_links.is_none()));
         // What comes at a rate comes at it for twice as long, too.
-        let (seconds, _, _, refused) = sized_for("100", None, &["rate"]);
-        assert!(refused.unwrap().contains("over rate asks for 1500"), "{seconds}");
+        let (seconds, _, _, refused) = sized_for("100", None, &["lte"]);
+        assert!(refused.unwrap().contains("over lte asks for 1500"), "{seconds}");
     }
 }

@@ -43,14 +43,15 @@ pub(super) fn choose_rates(quiet: bool, config: &mut Config, cells: &mut [CellSp
     for scenario in config.scenarios.clone() {
         let seed = config.seed.wrapping_add(2 * u64::from(MAX_ROUNDS));
         let question = rate::question(&scenario, seed, config.corpus.clone(), config.client_args.clone());
-        let own: Vec<CellSpec> = cells.iter().filter(|cell| cell.scenario == scenario).cloned().collect();
+        let own: Vec<CellSpec> =
+            cells.iter().filter(|cell| cell.cell.scenario == scenario).cloned().collect();
         tell(&format!("Pilot for the rate of {scenario}, which is not counted:"));
         let mut prober = search::Processes::new(&program, &own, &question, running.path(), None)?;
         let mut say = |cell: &str, probe: &Probe| tell(&format!("{cell}: {}", probe.line()));
         let Some(chosen) = rate::choose(&own, &question, &mut prober, &mut say)? else { return Ok(false) };
         tell(&chosen.line());
-        for cell in cells.iter_mut().filter(|cell| cell.scenario == scenario) {
-            cell.rate_per_s = Some(chosen.rate_per_s);
+        for cell in cells.iter_mut().filter(|cell| cell.cell.scenario == scenario) {
+            cell.cell.rate_per_s = Some(f64::from(chosen.rate_per_s));
         }
         config.chosen_rates.push(chosen);
     }

@@ -8,8 +8,9 @@
 mod callgrind;
 
 use anyhow::{Context, Result};
+use cell::Cell;
 use measure::{SCHEMA_VERSION, Tool};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 pub use callgrind::{NotInstalled, Program};
 
@@ -66,14 +67,15 @@ pub fn count_cells(
     }
     let (mut conditions, mut rows) = (None, Vec::new());
     for load in loads {
-        let (scenario, rate_per_s, _) = load[0].load();
-        let mut args = vec!["--scenario".to_owned(), scenario.to_owned()];
+        let Cell { scenario, rate_per_s, .. } = &load[0].cell;
+        let mut args = vec!["--scenario".to_owned(), scenario.clone()];
         args.extend(["--seconds".to_owned(), play.seconds.to_string()]);
         args.extend(["--seed".to_owned(), play.seed.to_string()]);
         args.extend(rate_per_s.iter().flat_map(|rate| ["--rate".to_owned(), rate.to_string()]));
         args.extend(play.corpus.iter().flat_map(|file| ["--corpus".to_owned(), (*file).to_owned()]));
         for cell in load {
-            args.extend(["--cell".to_owned(), described(cell)?]);
+            let counted = json!({ "id": cell.id, "cell": cell.cell });
+            args.extend(["--cell".to_owned(), counted.to_string()]);
         }
         let (made_under, counts) = program.count(&args, tell)?;
         conditions = Some(made_under);
@@ -89,19 +91,4 @@ fn counted(conditions: Conditions, rows: Vec<Row>) -> Instructions {
         conditions,
         rows,
     }
-}
-
-/// A cell as the program reads it.
-fn described(cell: &CellSpec) -> Result<String> {
-    let limit = |(name, value): (&str, &str)| -> Result<(String, Value)> {
-        let value: u64 = value.parse().with_context(|| format!("cell {}: {name}={value}", cell.id))?;
-        Ok((name.to_owned(), json!(value)))
-    };
-    let limits = |given: Vec<_>| given.into_iter().map(limit).collect::<Result<Map<String, Value>>>();
-    let described = json!({
-        "id": cell.id, "format": cell.format, "compression": cell.compression, "verify": cell.verify,
-        "implementation": cell.implementation, "reencode": cell.reencode,
-        "client_verify": cell.client_verify, "batch": cell.batch_limits().map(limits).transpose()?,
-    });
-    Ok(described.to_string())
 }

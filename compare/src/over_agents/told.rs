@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use agents::{Play, RelayPlay};
+use agents::Play;
 use anyhow::{Context, Result};
+use cell::{Factor, Row, Side};
 
 use super::Relay;
 use crate::{matrix::CellSpec, result::Role};
@@ -32,12 +33,13 @@ impl Told {
             }
             Relay::Here(_) | Relay::Elsewhere => None,
         };
-        let known = |cell: &CellSpec| anyhow::Ok((cell.scenario.clone(), scenario(&cell.scenario)?));
+        let known =
+            |spec: &CellSpec| anyhow::Ok((spec.cell.scenario.clone(), scenario(&spec.cell.scenario)?));
         let scenarios = cells.iter().map(known).collect::<Result<_>>()?;
         let told = Told { foreign, live, scenarios };
         for cell in cells {
             let play = told.play(cell, Vec::new(), (0, seconds))?;
-            let refused = || format!("agents would refuse {} of scenario {}", cell.id, cell.scenario);
+            let refused = || format!("agents would refuse {} of scenario {}", cell.id, cell.cell.scenario);
             play.check().with_context(refused)?;
         }
         Ok(told)
@@ -49,47 +51,31 @@ impl Told {
     /// When the cell is none of those that it was made for.
     pub(super) fn play(
         &self,
-        cell: &CellSpec,
+        spec: &CellSpec,
         comparable_with: Vec<String>,
         (seed, seconds): (u64, u32),
     ) -> Result<Play> {
         let (scenario, scenario_toml) =
-            self.scenarios.get(&cell.scenario).cloned().context("a cell of another matrix")?;
+            self.scenarios.get(&spec.cell.scenario).cloned().context("a cell of another matrix")?;
         let (url, answers) = self.foreign.clone().unwrap_or_default();
+        let factors = Factor::ALL.map(Factor::row).into_iter().filter(|row| row.side != Side::Load);
+        let word = |row: &Row| (row.name.to_owned(), (row.write)(&spec.cell));
         Ok(Play {
             url,
-            relay: self.foreign.is_none().then(|| relay_play(cell)).transpose()?,
+            starts_relay: self.foreign.is_none(),
+            floor: spec.role == Role::Floor,
             scenario,
             scenario_toml,
             answers,
-            format: cell.format.clone(),
-            compression: cell.compression.clone(),
+            cell: factors.map(word).collect(),
             comparable_with,
-            implementation: cell.implementation.clone(),
-            client_verify: cell.client_verify.clone(),
-            batched: cell.batch_limits().is_some(),
             live: self.live,
-            rate_per_s: cell.rate_per_s,
+            rate_per_s: spec.cell.whole_rate_per_s(),
             seed,
             seconds,
             block_id: format!("{:016x}", rand::random::<u64>()),
         })
     }
-}
-
-/// What the agent that starts the relay of a cell is told of it.
-fn relay_play(cell: &CellSpec) -> Result<RelayPlay> {
-    let limits = cell.batch_limits().unwrap_or_default();
-    let text = |name: &str| limits.iter().find(|(limit, _)| *limit == name).map(|(_, value)| *value);
-    let wrong = || format!("the limits of batches are whole numbers: {}", cell.batching);
-    Ok(RelayPlay {
-        verify: cell.verify.clone(),
-        reencode: cell.reencode.clone(),
-        batch_ms: text("ms").map(str::parse).transpose().with_context(wrong)?,
-        batch_n: text("n").map(str::parse).transpose().with_context(wrong)?,
-        batch_bytes: text("bytes").map(str::parse).transpose().with_context(wrong)?,
-        floor: cell.role == Role::Floor,
-    })
 }
 
 /// The name of a scenario and, when it is a file, its text: agents know the others by name.
@@ -106,19 +92,11 @@ mod tests {
     use super::*;
 
     fn cell(scenario: &str) -> CellSpec {
+        let cell = cell::Cell { scenario: scenario.to_owned(), ..cell::Cell::default() };
         CellSpec {
             id: "json+none".to_owned(),
             role: Role::Anchor,
-            scenario: scenario.to_owned(),
-            rate_per_s: None,
-            format: "json".to_owned(),
-            compression: "none".to_owned(),
-            batching: "off".to_owned(),
-            implementation: "tuned".to_owned(),
-            verify: "full".to_owned(),
-            reencode: "always".to_owned(),
-            client_verify: "none".to_owned(),
-            link: measure::NO_LINK.to_owned(),
+            cell,
             over_links: None,
             faults: Vec::new(),
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use measure::Cell;
+use cell::{Factor, Row};
 
 use super::{
     browser,
@@ -77,22 +77,13 @@ pub fn unlike(before: &ResultFile, after: &ResultFile) -> Vec<String> {
 
 /// What a cell was measured with; its name has only the factors that varied in its run.
 fn setting(cell: &CellResult) -> String {
-    let Cell {
-        implementation,
-        verify,
-        reencode,
-        client_verify,
-        batching,
-        compression,
-        compression_parameters,
-        link,
-        ..
-    } = &cell.cell;
-    let rate = cell.rate_per_s.map_or_else(String::new, |rate| format!(", {rate} events/s"));
-    format!(
-        "{implementation}, verify {verify}, reencode {reencode}, client verify {client_verify}, batching {batching}, \
-         {compression} {compression_parameters}, link {link}{rate}"
-    )
+    let recorded = |row: &Row| Some(format!("{} {}", row.heading, (row.recorded)(&cell.cell)?));
+    let named = [Factor::Format, Factor::Scenario];
+    let factors = Factor::ALL.into_iter().filter(|factor| !named.contains(factor));
+    let mut parts: Vec<String> = factors.filter_map(|factor| recorded(factor.row())).collect();
+    parts.push(format!("parameters {}", cell.cell.compression_parameters));
+    parts.extend(cell.rate_per_s.map(|rate| format!("{rate} events/s")));
+    parts.join(", ")
 }
 
 /// Compares the ratios that two results give to the same cells.

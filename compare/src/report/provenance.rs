@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use cell::Factor;
+
 use super::{browser, likeness, number, table::Table};
 use crate::result::{CellResult, ResultFile};
 
@@ -29,11 +31,11 @@ fn quoted(words: &[String]) -> String {
 }
 
 /// The values a factor has in this result.
-fn distinct<'a>(result: &'a ResultFile, of: impl Fn(&'a CellResult) -> &'a String) -> String {
+fn distinct(result: &ResultFile, factor: Factor) -> String {
     let mut values: Vec<&str> = Vec::new();
-    for cell in &result.cells {
-        if !values.contains(&of(cell).as_str()) {
-            values.push(of(cell));
+    for value in result.cells.iter().filter_map(|cell| (factor.row().recorded)(&cell.cell)) {
+        if !values.contains(&value) {
+            values.push(value);
         }
     }
     values.join(", ")
@@ -44,10 +46,10 @@ fn measured(result: &ResultFile) -> String {
     let config = &result.config;
     format!(
         "- Codecs: {}. Relay verifies: {}; it encodes anew: {}. Clients verify: {}. Seed: {}. Profile: {}, {} rounds of {} s",
-        distinct(result, |cell| &cell.cell.implementation),
-        distinct(result, |cell| &cell.cell.verify),
-        distinct(result, |cell| &cell.cell.reencode),
-        distinct(result, |cell| &cell.cell.client_verify),
+        distinct(result, Factor::Implementation),
+        distinct(result, Factor::Verify),
+        distinct(result, Factor::Reencode),
+        distinct(result, Factor::ClientVerify),
         config.seed,
         config.profile,
         config.rounds,

@@ -1,5 +1,7 @@
 //! How to read a report, as list items: what each figure means and how a verdict comes about.
 
+use cell::Factor;
+
 use super::{break_even, browser, limits, view::LoadView};
 use crate::{
     result::{RESULT_FILE, ResultFile},
@@ -27,7 +29,7 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
             result.config.rounds
         )
     };
-    let batches = |load: &LoadView<'_>| load.varies(|cell| &cell.cell.batching);
+    let batches = |load: &LoadView<'_>| load.varies(Factor::Batching);
     let batched = match loads.iter().any(batches) {
         true => "; batches with JSON in batches, and that with JSON event by event",
         false => "",

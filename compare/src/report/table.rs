@@ -1,5 +1,6 @@
 //! Tables of cells, aligned for a terminal or as Markdown.
 
+use cell::{Factor, Side};
 use measure::{Counts, Quantile, RunRecord};
 
 use super::{
@@ -41,6 +42,11 @@ pub struct Table {
     pub(crate) rows: Vec<Vec<String>>,
 }
 
+/// The value of a factor as a record has it.
+fn value(factor: Factor, cell: &CellResult) -> &str {
+    (factor.row().recorded)(&cell.cell).unwrap_or_default()
+}
+
 impl LoadView<'_> {
     /// The names of a cell that differ within this load: format and compression always, the others
     /// when they vary.
@@ -50,23 +56,8 @@ impl LoadView<'_> {
             Role::Floor => matrix::FLOOR,
             Role::Cell | Role::Anchor => &cell.cell.format,
         };
-        let mut labels = vec![format.to_owned(), cell.cell.compression.clone()];
-        if self.varies(|cell| &cell.cell.batching) {
-            labels.push(cell.cell.batching.clone());
-        }
-        if self.varies(|cell| &cell.cell.implementation) {
-            labels.push(cell.cell.implementation.clone());
-        }
-        if self.varies(|cell| &cell.cell.verify) {
-            labels.push(cell.cell.verify.clone());
-        }
-        if self.varies(|cell| &cell.cell.reencode) {
-            labels.push(cell.cell.reencode.clone());
-        }
-        if self.varies(|cell| &cell.cell.client_verify) {
-            labels.push(cell.cell.client_verify.clone());
-        }
-        labels
+        let others = self.varying().into_iter().map(|factor| value(factor, cell).to_owned());
+        [format.to_owned(), cell.cell.compression.clone()].into_iter().chain(others).collect()
     }
 
     /// The ids behind the rows of [`LoadView::costs`], or of [`LoadView::verdicts`], where the
@@ -77,17 +68,19 @@ impl LoadView<'_> {
     }
 
     pub(crate) fn label_headings(&self) -> Vec<String> {
-        let mut headings = vec!["format", "compression"];
-        headings.extend(self.varies(|cell| &cell.cell.batching).then_some("batches"));
-        headings.extend(self.varies(|cell| &cell.cell.implementation).then_some("code"));
-        headings.extend(self.varies(|cell| &cell.cell.verify).then_some("verify"));
-        headings.extend(self.varies(|cell| &cell.cell.reencode).then_some("reencode"));
-        headings.extend(self.varies(|cell| &cell.cell.client_verify).then_some("clients verify"));
-        headings.into_iter().map(str::to_owned).collect()
+        let all = [Factor::Format, Factor::Compression].into_iter().chain(self.varying());
+        all.map(|factor| factor.row().heading.to_owned()).collect()
     }
 
-    pub(crate) fn varies<'c>(&'c self, of: impl Fn(&'c CellResult) -> &'c String) -> bool {
-        self.cells.iter().any(|view| of(view.cell) != of(self.cells[0].cell))
+    /// The factors apart from format and compression whose values differ.
+    fn varying(&self) -> Vec<Factor> {
+        let always = [Factor::Format, Factor::Compression];
+        let others = Factor::ALL.into_iter().filter(|factor| !always.contains(factor));
+        others.filter(|factor| factor.row().side != Side::Load && self.varies(*factor)).collect()
+    }
+
+    pub(crate) fn varies(&self, factor: Factor) -> bool {
+        self.cells.iter().any(|view| value(factor, view.cell) != value(factor, self.cells[0].cell))
     }
 
     /// One row a cell: what it cost, and behind it the ratio to JSON without compression.
@@ -270,7 +263,7 @@ impl LoadView<'_> {
     /// the format saves of it, where the levels differ.
     /// Behind it the ids of its rows.
     pub(crate) fn beside_checks(&self) -> Option<(Table, Vec<&str>)> {
-        if !self.varies(|cell| &cell.cell.client_verify) {
+        if !self.varies(Factor::ClientVerify) {
             return None;
         }
         let mut headings = self.label_headings();
@@ -306,8 +299,8 @@ impl LoadView<'_> {
             Some(row)
         };
         let compared = self.cells.iter().filter(|view| {
-            let level = &view.cell.cell.client_verify;
-            self.reference(view).is_some_and(|reference| reference.cell.cell.client_verify == *level)
+            let level = |cell| value(Factor::ClientVerify, cell);
+            self.reference(view).is_some_and(|reference| level(reference.cell) == level(view.cell))
         });
         let (ids, rows) = compared.filter_map(|view| Some((view.cell.id.as_str(), row(view)?))).unzip();
         Some((Table { names, headings, rows }, ids))

@@ -17,10 +17,6 @@ pub struct Options {
     pub rounds: u32,
     /// Seconds of a trial's block.
     pub seconds: u32,
-    /// The names of all wire formats.
-    pub formats: Vec<String>,
-    /// The names of all compressions.
-    pub compressions: Vec<String>,
 }
 
 /// An oracle's result before it is named.

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use anyhow::{Context, Result};
+use codecs::Format;
 use measure::{Counts, Exit, Planted};
+use wire::Compression;
 
 use super::{
     bench::{Bench, Run, Running},
@@ -23,15 +25,9 @@ const AT_ONCE: usize = 2;
 
 /// A combination that is tried.
 struct Cell {
-    format: String,
-    compression: String,
+    format: Format,
+    compression: &'static str,
     batched: bool,
-}
-
-impl Cell {
-    fn new(format: &str, compression: &str, batched: bool) -> Cell {
-        Cell { format: format.to_owned(), compression: compression.to_owned(), batched }
-    }
 }
 
 impl fmt::Display for Cell {
@@ -87,9 +83,9 @@ impl Bench<'_> {
 
     fn start_cell(&mut self, cell: &Cell, seed: usize) -> Result<Running> {
         let faults: Vec<String> = FAULTS.iter().map(|fault| format!("{fault}={RATE}:seed={seed}")).collect();
-        let mut flags = vec!["--format", &cell.format, "--compression", &cell.compression];
+        let mut flags = vec!["--format", cell.format.name(), "--compression", cell.compression];
         flags.extend(["--verify", "none", "--drain-seconds", "1"]);
-        flags.extend(cell.batched.then_some("--batched"));
+        flags.extend(cell.batched.then_some("--batching=on"));
         faults.iter().for_each(|fault| flags.extend(["--relay-fault", fault]));
         self.play("ledger", SCENARIO, &flags)
     }
@@ -97,17 +93,17 @@ impl Bench<'_> {
     /// The combinations that are tried: all, or in the short form each format and each compression
     /// once.
     fn ledger_cells(&self) -> Vec<Cell> {
-        let (formats, compressions) = (&self.options.formats, &self.options.compressions);
+        let compressions = Compression::NAMES;
         let mut cells = Vec::new();
-        for format in formats {
+        for format in Format::all() {
             for compression in compressions {
-                let once = format == &formats[0] || compression == &compressions[0];
+                let once = format == Format::JSON || compression == compressions[0];
                 if once || !self.options.quick {
-                    cells.push(Cell::new(format, compression, false));
+                    cells.push(Cell { format, compression, batched: false });
                 }
             }
-            if format == &formats[0] || !self.options.quick {
-                cells.push(Cell::new(format, &compressions[0], true));
+            if format == Format::JSON || !self.options.quick {
+                cells.push(Cell { format, compression: compressions[0], batched: true });
             }
         }
         cells

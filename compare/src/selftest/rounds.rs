@@ -3,12 +3,14 @@
 use std::{env, time::SystemTime};
 
 use anyhow::{Result, ensure};
+use cell::{Cell, RelaySide};
+use codecs::VerifyLevel;
 use measure::{Environment, Status, utc};
 
 use super::bench::Bench;
 use crate::{
     assemble::Header,
-    matrix::{ALWAYS, BASE_COMPRESSION, BASE_FORMAT, CellSpec, NO_BATCHES},
+    matrix::CellSpec,
     plan::Plan,
     result::{Config, ResultFile, Role},
     run::Outcome,
@@ -16,23 +18,10 @@ use crate::{
 
 impl Bench<'_> {
     /// JSON without compression, whose relay checks `verify` and has these faults.
-    pub(super) fn cell(&self, role: Role, id: &str, verify: &str, faults: Vec<String>) -> CellSpec {
-        CellSpec {
-            id: id.to_owned(),
-            role,
-            scenario: self.scenario.display().to_string(),
-            rate_per_s: None,
-            format: BASE_FORMAT.to_owned(),
-            compression: BASE_COMPRESSION.to_owned(),
-            batching: NO_BATCHES.to_owned(),
-            implementation: "library".to_owned(),
-            verify: verify.to_owned(),
-            reencode: ALWAYS.to_owned(),
-            client_verify: "none".to_owned(),
-            link: measure::NO_LINK.to_owned(),
-            over_links: None,
-            faults,
-        }
+    pub(super) fn cell(&self, role: Role, id: &str, verify: VerifyLevel, faults: Vec<String>) -> CellSpec {
+        let relay = Some(RelaySide { verify, ..RelaySide::default() });
+        let cell = Cell { scenario: self.scenario.display().to_string(), relay, ..Cell::default() };
+        CellSpec { id: id.to_owned(), role, cell, over_links: None, faults }
     }
 
     /// So many rounds of blocks of so many seconds under a load, from seed 1 on.

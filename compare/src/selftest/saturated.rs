@@ -3,6 +3,7 @@
 use std::{future, time::SystemTime};
 
 use anyhow::{Context, Result};
+use codecs::VerifyLevel;
 use measure::RunRecord;
 
 use super::{bench::Bench, finding::Finding, rounds};
@@ -40,9 +41,9 @@ impl Bench<'_> {
     pub(super) fn saturated(&mut self) -> Result<Finding> {
         let burning = |(id, share): (&str, f64)| {
             let burn_us = share * 1e6 / f64::from(RATE_PER_S);
-            self.cell(Role::Cell, id, "none", vec![format!("burn={burn_us:.0}us")])
+            self.cell(Role::Cell, id, VerifyLevel::None, vec![format!("burn={burn_us:.0}us")])
         };
-        let anchor = self.cell(Role::Anchor, ANCHOR, "none", Vec::new());
+        let anchor = self.cell(Role::Anchor, ANCHOR, VerifyLevel::None, Vec::new());
         let cells = [anchor, burning(FULL), burning(SPARE)];
         let config = self.config(1, SECONDS, ["--rate", &RATE_PER_S.to_string()]);
         // A cell is divided by one anchor beside it, too.

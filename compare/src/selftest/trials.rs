@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use codecs::VerifyLevel;
 use wire::Interrupt;
 
 use super::{bench::Bench, finding::Finding, rounds};
@@ -37,7 +38,7 @@ const WRONG_OF_20: usize = 2;
 /// neighbours; with four subscribers and no signature check, where wake-ups in the kernel dominate,
 /// by 20 % (`compare selftest --only a-a`).
 const LOAD: [&str; 2] = ["--rate", "2000"];
-const VERIFY: &str = "full";
+const VERIFY: VerifyLevel = VerifyLevel::Full;
 
 impl Bench<'_> {
     /// Both trials, as one experiment: the control and the dearer cell stand in the same rounds.
@@ -63,7 +64,7 @@ impl Bench<'_> {
 
     /// 10 % of what the relay spends on an event under the trials' load.
     fn ten_percent_ns(&mut self) -> Result<u32> {
-        let flags: Vec<&str> = ["--verify", VERIFY].into_iter().chain(LOAD).collect();
+        let flags: Vec<&str> = ["--verify", VERIFY.name()].into_iter().chain(LOAD).collect();
         let mut costs = Vec::new();
         for _ in 0..5 {
             costs.push(self.run(f64::from(self.options.seconds), &flags)?.relay_ns_per_envelope()?);

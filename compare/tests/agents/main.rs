@@ -32,21 +32,18 @@ fn batched_block(url: String) -> Block {
     let word = |word: &str| word.to_owned();
     let play = Play {
         url,
-        relay: None,
         scenario: word("note-stream"),
-        scenario_toml: None,
         answers: word("{}"),
-        format: word("cbor-packed"),
-        compression: word("zstd"),
+        cell: [("format", "cbor-packed"), ("compression", "zstd"), ("batching", "on"), ("verify", "unknown")]
+            .map(|(name, value)| (word(name), word(value)))
+            .into(),
         comparable_with: vec![word("json"), word("cbor-packed")],
-        implementation: word("library"),
-        client_verify: word("none"),
-        batched: true,
         live: true,
         rate_per_s: Some(50),
         seed: 1,
         seconds: 2,
         block_id: word("7e"),
+        ..Play::default()
     };
     Block { round: 0, position: 0, play }
 }

@@ -2,8 +2,10 @@
 
 use std::{fs, time::Duration};
 
+use cell::Factor;
+use codecs::Format;
 use compare::{
-    Block, CellSpec, Header, Known, ResultFile, Role,
+    Block, CellSpec, Header, ResultFile, Role,
     bandwidths::Grid,
     report::{self, Derived},
     result::{BreakEven, BreakEvenConfig},
@@ -26,20 +28,6 @@ fn config() -> BreakEvenConfig {
     }
 }
 
-fn known() -> Known {
-    Known {
-        formats: vec![("json", vec!["library"])],
-        core_formats: vec!["json"],
-        compressions: vec!["none"],
-        best_compressions: Vec::new(),
-        compression_label: |text| Ok(text.to_owned()),
-        link_label: client_sim::link_label,
-        link_demand: |_, _, _, _, _, _| Ok(None),
-        has_floor: |_| true,
-        too_few_bursts: |_, _| None,
-    }
-}
-
 /// json+none and cbor+none.
 fn cells() -> Vec<CellSpec> {
     let mut cells = matrix(&["cbor+none"]);
@@ -53,9 +41,15 @@ fn session_ms(format: &str, down_mbit: f64, rtt_ms: f64) -> f64 {
     1_000.0 * mbit / down_mbit + round_trips * rtt_ms
 }
 
+fn link_text(cell: &CellSpec) -> String {
+    (Factor::Link.row().write)(&cell.cell)
+}
+
 /// What a block of this cell over this link leaves; times deviate by the round and the place.
 fn measured(cell: &CellSpec, round: u32, place: usize) -> Block {
-    let (down, rest) = cell.link.strip_prefix("down=").unwrap().split_once(':').unwrap();
+    let is_json = cell.cell.format == Format::JSON;
+    let link_of = link_text(cell);
+    let (down, rest) = link_of.strip_prefix("down=").unwrap().split_once(':').unwrap();
     let mbit = match down.strip_suffix("mbit") {
         Some(mbit) => mbit.parse().unwrap(),
         None => down.strip_suffix("kbit").unwrap().parse::<f64>().unwrap() / 1e3,
@@ -63,12 +57,12 @@ fn measured(cell: &CellSpec, round: u32, place: usize) -> Block {
     let rtt_ms: f64 = rest.rsplit_once("rtt=").unwrap().1.strip_suffix("ms").unwrap().parse().unwrap();
     let deviation = 1.0 + 0.001 * f64::from(round) + 0.0005 * f64::from(u32::try_from(place % 3).unwrap());
     let mut session = Latency::new();
-    let ms = session_ms(&cell.format, mbit, rtt_ms) * deviation;
+    let ms = session_ms(cell.cell.format.name(), mbit, rtt_ms) * deviation;
     (0..40).for_each(|_| session.record(Duration::from_secs_f64(ms / 1e3).as_nanos().try_into().unwrap()));
-    let mut record = record(&format!("{}+none", cell.format), 1, PLAIN);
+    let mut record = record(if is_json { "json+none" } else { "cbor+none" }, 1, PLAIN);
     record.latency.insert("session".to_owned(), session);
     record.connections = 20;
-    record.link = Some(link(20 * if cell.format == "json" { 1_500_000 } else { 750_000 }));
+    record.link = Some(link(20 * if is_json { 1_500_000 } else { 750_000 }));
     block(round, Some(record))
 }
 
@@ -87,7 +81,7 @@ fn block(round: u32, record: Option<RunRecord>) -> Block {
 
 fn found(mut change: impl FnMut(&CellSpec, &mut Block)) -> BreakEven {
     let (config, cells) = (config(), cells());
-    let grid = Grid::new(&known(), &config, &cells).unwrap();
+    let grid = Grid::new(&config, &cells).unwrap();
     let mut blocks = Vec::new();
     for (round, order) in (0..).zip(&grid.plan().rounds) {
         for place in order {
@@ -121,8 +115,8 @@ pub(crate) fn result() -> ResultFile {
 #[test]
 fn every_cell_meets_every_link_once_a_round_beside_the_others() {
     let (config, cells) = (config(), cells());
-    let grid = Grid::new(&known(), &config, &cells).unwrap();
-    let links: Vec<&str> = grid.blocks.iter().map(|cell| cell.link.as_str()).collect();
+    let grid = Grid::new(&config, &cells).unwrap();
+    let links: Vec<String> = grid.blocks.iter().map(link_text).collect();
     assert_eq!(links.len(), 2 * 4 * 2);
     assert_eq!(links[0], "down=1mbit:up=250kbit:rtt=30ms");
     assert_eq!(links[15], "down=100mbit:up=25mbit:rtt=150ms");
@@ -143,10 +137,7 @@ fn every_cell_meets_every_link_once_a_round_beside_the_others() {
     assert_ne!(plan.rounds[0], plan.rounds[1]);
     assert_eq!(plan, grid.plan());
     let slow = BreakEvenConfig { down_bits_per_s: vec![2_000, 1_000_000], ..config };
-    assert!(
-        Grid::new(&known(), &slow, &cells).unwrap_err().contains("out of range"),
-        "an uplink of 500 bit/s"
-    );
+    assert!(Grid::new(&slow, &cells).unwrap_err().contains("out of range"), "an uplink of 500 bit/s");
 }
 
 #[test]
@@ -177,7 +168,7 @@ fn what_is_undecided_is_said_so() {
     // Above 5 Mbit/s cells take the same time but for chance, at the short round trip.
     let mut turn = 0;
     let same = found(|cell, block| {
-        let link = cell.link.as_str();
+        let link = link_text(cell);
         if link.ends_with("rtt=30ms") && !link.starts_with("down=1mbit") && !link.starts_with("down=5mbit") {
             turn += 1;
             let mut session = Latency::new();
@@ -204,7 +195,7 @@ fn what_is_undecided_is_said_so() {
 #[test]
 fn a_late_emulator_decides_nothing_and_is_named() {
     let late = found(|cell, block| {
-        if cell.link.starts_with("down=100mbit") {
+        if link_text(cell).starts_with("down=100mbit") {
             let record = block.record.as_mut().unwrap();
             let reason = "the emulator of links was late: p99 9.0 ms".to_owned();
             record.validity.add_timing(ValidityClass::Invalid, reason);

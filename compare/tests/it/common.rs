@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use compare::{Block, CellSpec, Config, Git, Header, Known, Matrix, Plan, ResultFile, Role, cells};
+use cell::Factor;
+use compare::{Block, CellSpec, Config, Git, Header, Matrix, Plan, ResultFile, Role, cells};
 use measure::{
     AgreementRecord, Cell, CorpusRecord, Counts, CpuTime, EncodingsRecord, Environment, FirstDeliveryRecord,
     FlowRecord, Latency, RelayProcess, RunRecord, SCHEMA_VERSION, Status, Throughput, ThroughputRecorder,
@@ -29,21 +30,15 @@ pub(crate) const PLAIN: Run = Run {
 
 /// The cells with these ids, the anchor and its control in front.
 pub(crate) fn matrix(ids: &[&str]) -> Vec<CellSpec> {
-    let known = Known {
-        formats: ["json", "cbor", "cbor-packed", "proto"].map(|name| (name, vec!["library"])).to_vec(),
-        core_formats: vec!["json"],
-        compressions: vec!["none", "deflate"],
-        best_compressions: Vec::new(),
-        compression_label: |text| Ok(text.to_owned()),
-        link_label: |text| Ok(text.to_owned()),
-        link_demand: |_, _, _, _, _, _| Ok(None),
-        has_floor: |_| true,
-        too_few_bursts: |_, _| None,
-    };
-    let all = || vec!["all".to_owned()];
-    let batchings = ["off", "on"].map(str::to_owned).to_vec();
-    let matrix = Matrix { formats: all(), compressions: all(), batchings, ..Matrix::default() };
-    let mut cells = cells(&known, &matrix).unwrap();
+    let matrix = Matrix::default()
+        .with(Factor::Format, ["json", "cbor-schemaless", "cbor-packed", "proto-binary"])
+        .with(Factor::Compression, ["none", "deflate"])
+        .with(Factor::Batching, ["off", "on"]);
+    let mut cells = cells(&matrix).unwrap();
+    for cell in &mut cells {
+        // Short names keep tables readable.
+        cell.id = cell.id.replace("cbor-schemaless", "cbor").replace("proto-binary", "proto");
+    }
     cells.retain(|cell| matches!(cell.role, Role::Anchor | Role::Control) || ids.contains(&cell.id.as_str()));
     cells
 }

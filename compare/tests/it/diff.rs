@@ -76,7 +76,10 @@ fn cells_that_were_measured_otherwise_are_unlike() {
     cell.cell.implementation = "tuned".to_owned();
     let (code, text) = diff(&run(100), &other, &[]);
     assert_eq!(code, Some(2), "{text}");
-    assert!(text.contains("cbor-packed+none: library") && text.contains("and tuned"), "{text}");
+    assert!(
+        text.contains("cbor-packed+none: ") && text.contains("code library") && text.contains("code tuned"),
+        "{text}"
+    );
     let mut other = run(100);
     other.config.seconds += 1;
     let (code, text) = diff(&run(100), &other, &[]);

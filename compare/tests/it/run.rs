@@ -23,13 +23,15 @@ here=$(dirname "$0")
 echo "$@" >> "$here/arguments"
 while [ $# -gt 0 ]; do
   case "$1" in
-    --format) format=$2 ;;
-    --compression) compression=$2 ;;
+    --cell) cell=$2 ;;
     --seed) seed=$2 ;;
     --record) record=$2 ;;
   esac
   shift
 done
+of() { echo "$cell" | sed -e "s/.*\"$1\":\"\([^\"]*\)\".*/\1/"; }
+format=$(of format)
+compression=$(of compression)
 write() {
   sed -e "s/FORMAT/$format/" -e "s/COMPRESSION/$compression/" -e "s/\"seed\": 424242/\"seed\": $seed/" \
     "$here/canned.json" > "$record"
@@ -98,7 +100,7 @@ fn every_cell_of_every_round_is_measured_and_kept() {
     assert_eq!(outcome.blocks.iter().map(|(cell, _)| *cell).collect::<Vec<_>>(), [0, 1, 0].repeat(3));
     for (cell, block) in &outcome.blocks {
         let record = block.record.as_ref().unwrap();
-        assert_eq!(record.cell.format, ["json", "cbor"][*cell]);
+        assert_eq!(record.cell.format, ["json", "cbor-schemaless"][*cell]);
         assert_eq!(record.seed, 1 + u64::from(block.round));
         assert!(block.usable().is_some() && block.failure.is_none() && block.process_ns > 0);
     }
@@ -106,12 +108,13 @@ fn every_cell_of_every_round_is_measured_and_kept() {
     assert!(starts.is_sorted(), "{starts:?}");
     assert_eq!(fs::read_dir(fake.path("running")).unwrap().count(), 0);
     let arguments = fs::read_to_string(fake.path("arguments")).unwrap();
-    let first = arguments.lines().find(|line| line.contains("--format json")).unwrap();
+    let first = arguments.lines().find(|line| line.contains(r#""format":"json""#)).unwrap();
     assert!(
-        first.starts_with(
-            "role:client --scenario mixed-day --format json --compression none --comparable-with cbor,json --implementation library \
-             --client-verify none --verify full --reencode always --corpus events.jsonl --seed 1 --seconds 2 --record "
-        ),
+        first.starts_with(concat!(
+            r#"role:client --cell {"batching":"off","client_verify":"none","compression":"none","format":"json","#,
+            r#""implementation":"library","link":"none","rate_per_s":"","reencode":"always","scenario":"mixed-day","#,
+            r#""verify":"full"} --comparable-with cbor-schemaless,json --corpus events.jsonl --seed 1 --seconds 2 --record "#,
+        )),
         "{first}"
     );
     assert!(first.ends_with("json+none.json --quiet --workers 2"), "{first}");
@@ -219,7 +222,7 @@ fn a_missing_broken_or_foreign_record_is_a_failure_that_says_so() {
         ("echo '{' > \"$record\"", "is not a record"),
         ("echo '{\"schema_version\": \"9.0\"}' > \"$record\"", "schema version 9.0"),
         ("format=xml; write", "measured format \"xml\" where"),
-        ("seed=7; write", "measured seed \"7\" where"),
+        ("seed=7; write", "measured seed 7 where"),
     ] {
         let outcome = Fake::new(behaviour).run(1, pending());
         let (_, block) = &outcome.blocks[0];

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use cell::Factor;
 use plotters::prelude::*;
 
 use super::draw::{PALETTE, escape};
@@ -21,7 +22,7 @@ pub(in crate::report) fn packings(load: &LoadView<'_>) -> Vec<String> {
 pub(super) fn packing(load: &LoadView<'_>, view: &CellView<'_>) -> String {
     let cell = &view.cell.cell;
     match cell.batching.as_str() {
-        batching if batching != "none" && load.varies(|cell| &cell.cell.batching) => {
+        batching if batching != "none" && load.varies(Factor::Batching) => {
             format!("{}, batches {batching}", cell.compression)
         }
         _ => cell.compression.clone(),

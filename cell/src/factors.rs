@@ -1,0 +1,354 @@
+//! The table of factors.
+
+use clap::ValueEnum;
+use codecs::{Format, Implementation};
+use measure::NO_LINK;
+use relay_sim::Reencode;
+use wire::Compression;
+
+use crate::{Batching, Cell, RelaySide, UNKNOWN, batching::NO_BATCHES, word};
+
+/// A property in which cells differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Factor {
+    /// See [`Cell::format`].
+    Format,
+    /// See [`Cell::compression`].
+    Compression,
+    /// See [`Cell::batching`].
+    Batching,
+    /// See [`Cell::implementation`].
+    Implementation,
+    /// See [`RelaySide::verify`].
+    Verify,
+    /// See [`RelaySide::reencode`].
+    Reencode,
+    /// See [`Cell::client_verify`].
+    ClientVerify,
+    /// See [`Cell::scenario`].
+    Scenario,
+    /// See [`Cell::rate_per_s`].
+    Rate,
+    /// See [`Cell::link`].
+    Link,
+}
+
+/// Whose property a factor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// What both ends agree on, or how they are written.
+    Wire,
+    /// The relay's own setting, which another's relay does not tell.
+    Relay,
+    /// The clients' own setting.
+    Clients,
+    /// The load: cells compare only under the same one.
+    Load,
+}
+
+/// What every program knows of a factor.
+#[derive(Debug)]
+pub struct Row {
+    /// Its name in records and in `--cell`.
+    pub name: &'static str,
+    /// The flag of client-sim, without dashes.
+    pub flag: &'static str,
+    /// The flag of compare that takes several values.
+    pub list_flag: &'static str,
+    /// The key of a matrix file.
+    pub key: &'static str,
+    /// Whose property it is.
+    pub side: Side,
+    /// What stands for its value in help.
+    pub value_name: &'static str,
+    /// Help of both flags.
+    pub help: &'static str,
+    /// Flags of client-sim that leave no choice.
+    pub(crate) conflicts: &'static [&'static str],
+    /// The names that a matrix may have, in the order of tables; empty where values are not names,
+    /// or stand in the order in which they are given.
+    pub names: fn() -> Vec<&'static str>,
+    /// Words of a matrix that stand for several values.
+    pub groups: fn() -> Vec<(&'static str, Vec<&'static str>)>,
+    /// Puts a value into a cell, or says what would be one.
+    pub read: fn(&mut Cell, &str) -> Result<(), String>,
+    /// The text that `read` takes.
+    pub write: fn(&Cell) -> String,
+    /// The value in a record; `None` where records have it elsewhere.
+    pub recorded: fn(&measure::Cell) -> Option<&str>,
+    /// The heading of its column, where several values stand in one table.
+    pub heading: &'static str,
+    /// Its part of the name of a cell, where a matrix has several values.
+    pub in_id: fn(&str) -> String,
+}
+
+impl Factor {
+    /// Every factor, in the order of names and columns.
+    pub const ALL: [Factor; 10] = [
+        Factor::Format,
+        Factor::Compression,
+        Factor::Batching,
+        Factor::Implementation,
+        Factor::Verify,
+        Factor::Reencode,
+        Factor::ClientVerify,
+        Factor::Scenario,
+        Factor::Rate,
+        Factor::Link,
+    ];
+
+    /// The factors of one side, in their order.
+    pub fn of(side: Side) -> impl Iterator<Item = Factor> {
+        Factor::ALL.into_iter().filter(move |factor| factor.row().side == side)
+    }
+
+    /// What every program knows of it.
+    pub fn row(self) -> &'static Row {
+        &ROWS[self as usize]
+    }
+
+    /// A value as it is written, or what is wrong with it.
+    ///
+    /// # Errors
+    /// Says what would be a value.
+    pub fn normalised(self, text: &str) -> Result<String, String> {
+        let mut cell = Cell::default();
+        (self.row().read)(&mut cell, text)?;
+        Ok((self.row().write)(&cell))
+    }
+}
+
+/// Rows in the order of [`Factor::ALL`].
+static ROWS: [Row; Factor::ALL.len()] = [
+    Row {
+        name: "format",
+        flag: "format",
+        list_flag: "formats",
+        key: "formats",
+        side: Side::Wire,
+        value_name: "FORMAT",
+        help: "Wire format; JSON without compression is what every other cell is compared with",
+        conflicts: &[],
+        names: || Format::all().map(Format::name).collect(),
+        groups: || {
+            vec![("core", Format::core().map(Format::name).collect()), all(Format::all().map(Format::name))]
+        },
+        read: |cell, text| parsed(text).map(|format| cell.format = format),
+        write: |cell| cell.format.name().to_owned(),
+        recorded: |cell| Some(&cell.format),
+        heading: "format",
+        in_id: str::to_owned,
+    },
+    Row {
+        name: "compression",
+        flag: "compression",
+        list_flag: "compressions",
+        key: "compressions",
+        side: Side::Wire,
+        value_name: "COMPRESSION",
+        help: "Compression: none, deflate, deflate-no-takeover, deflate-shared, zstd, zstd-stream or zstd-dict; with \
+               optional parameters, as in deflate:level=4:window_bits=12:upload_takeover=no:min_bytes=100",
+        conflicts: &[],
+        names: || Compression::NAMES.to_vec(),
+        groups: || vec![all(Compression::NAMES), ("best", Compression::BEST_KNOWN.to_vec())],
+        read: |cell, text| parsed(text).map(|compression| cell.compression = compression),
+        write: |cell| cell.compression.label(),
+        recorded: |cell| Some(&cell.compression),
+        heading: "compression",
+        in_id: str::to_owned,
+    },
+    Row {
+        name: "batching",
+        flag: "batching",
+        list_flag: "batching",
+        key: "batchings",
+        side: Side::Wire,
+        value_name: "off|on[:LIMITS]",
+        help: "Batches of live events: off, on, or on with the relay's limits, as in on:ms=2:n=16:bytes=8192",
+        conflicts: &[],
+        names: Vec::new,
+        groups: Vec::new,
+        read: |cell, text| Batching::read(text).map(|batching| cell.batching = batching),
+        write: |cell| cell.batching.map_or_else(|| NO_BATCHES.to_owned(), |batching| batching.to_string()),
+        recorded: |cell| Some(&cell.batching),
+        heading: "batches",
+        in_id: str::to_owned,
+    },
+    Row {
+        name: "implementation",
+        flag: "implementation",
+        list_flag: "implementation",
+        key: "implementations",
+        side: Side::Wire,
+        value_name: "WHOSE",
+        help: "Whose codec both ends use: library (the ecosystem's code) or tuned (hand-written code for the same bytes)",
+        conflicts: &[],
+        names: || Implementation::ALL.map(Implementation::name).to_vec(),
+        groups: || vec![all(Implementation::ALL.map(Implementation::name))],
+        read: |cell, text| parsed(text).map(|implementation| cell.implementation = implementation),
+        write: |cell| cell.implementation.name().to_owned(),
+        recorded: |cell| Some(&cell.implementation),
+        heading: "code",
+        in_id: str::to_owned,
+    },
+    Row {
+        name: "verify",
+        flag: "verify",
+        list_flag: "verify",
+        key: "verifications",
+        side: Side::Relay,
+        value_name: "LEVEL",
+        help: "What the relay checks of each published event: full (id and signature, NIP-01), id, or none",
+        conflicts: &["url"],
+        names: Vec::new,
+        groups: Vec::new,
+        read: |cell, text| of_relay(cell, text, |relay, text| parsed(text).map(|level| relay.verify = level)),
+        write: |cell| from_relay(cell, |relay| relay.verify.name().to_owned()),
+        recorded: |cell| Some(&cell.verify),
+        heading: "verify",
+        in_id: str::to_owned,
+    },
+    Row {
+        name: "reencode",
+        flag: "reencode",
+        list_flag: "reencode",
+        key: "reencodings",
+        side: Side::Relay,
+        value_name: "WHEN",
+        help: "Whether the relay encodes an event anew in its publisher's format: always, or never-if-canonical (it \
+               passes on bytes that the codec would write; only in formats with one encoding, such as cbor-packed)",
+        conflicts: &["url"],
+        names: || vec!["always", "never-if-canonical"],
+        groups: || vec![all(["always", "never-if-canonical"])],
+        read: |cell, text| {
+            of_relay(cell, text, |relay, text| {
+                Reencode::from_str(text, false).map(|when| relay.reencode = when)
+            })
+        },
+        write: |cell| from_relay(cell, |relay| word(&relay.reencode)),
+        recorded: |cell| Some(&cell.reencode),
+        heading: "reencode",
+        in_id: str::to_owned,
+    },
+    Row {
+        name: "client_verify",
+        flag: "client-verify",
+        list_flag: "client-verify",
+        key: "client_verifications",
+        side: Side::Clients,
+        value_name: "LEVEL",
+        help: "What clients check of each event that they receive: none, id (the hash of its canonical JSON, NIP-01) or \
+               full (the signature, too). An event that fails counts as altered",
+        conflicts: &[],
+        names: Vec::new,
+        groups: Vec::new,
+        read: |cell, text| parsed(text).map(|level| cell.client_verify = level),
+        write: |cell| cell.client_verify.name().to_owned(),
+        recorded: |cell| Some(&cell.client_verify),
+        heading: "clients verify",
+        in_id: |value| format!("clients-{value}"),
+    },
+    Row {
+        name: "scenario",
+        flag: "scenario",
+        list_flag: "scenario",
+        key: "scenarios",
+        side: Side::Load,
+        value_name: "NAME|FILE",
+        help: "The scenario: a built-in scenario, or the path of a .toml file",
+        conflicts: &[],
+        names: Vec::new,
+        groups: Vec::new,
+        read: |cell, text| {
+            text.clone_into(&mut cell.scenario);
+            Ok(())
+        },
+        write: |cell| cell.scenario.clone(),
+        recorded: |cell| Some(&cell.scenario),
+        heading: "scenario",
+        // It may be a path, and a name becomes a file's.
+        in_id: |value| {
+            let file = value.rsplit('/').next().unwrap_or(value);
+            file.strip_suffix(".toml").unwrap_or(file).to_owned()
+        },
+    },
+    Row {
+        name: "rate_per_s",
+        flag: "rate",
+        list_flag: "rates",
+        key: "rates_per_s",
+        side: Side::Load,
+        value_name: "PER_SECOND",
+        help: "Events published per second by each population that has a rate, instead of the scenario's own",
+        conflicts: &[],
+        names: Vec::new,
+        groups: Vec::new,
+        read: read_rate,
+        write: |cell| cell.rate_per_s.map_or_else(String::new, |rate| rate.to_string()),
+        recorded: |_| None,
+        heading: "rate",
+        in_id: |value| format!("{value}-per-s"),
+    },
+    Row {
+        name: "link",
+        flag: "link",
+        list_flag: "link",
+        key: "links",
+        side: Side::Load,
+        value_name: "LINK",
+        help: "Emulated access link of each user: a profile (client-sim links lists them), parameters as in \
+               down=1.6mbit:up=750kbit:rtt=150ms:loss=1%, both, or none for loopback. A population of the scenario may \
+               have a link of its own. Needs network namespaces; CPU times of such runs are no evidence",
+        conflicts: &["url", "relay_at", "serve"],
+        names: Vec::new,
+        groups: Vec::new,
+        read: |cell, text| {
+            let parsed = || text.parse::<link::Link>().map_err(|error| error.why().to_owned());
+            cell.link = if text == NO_LINK { None } else { Some(parsed()?) };
+            Ok(())
+        },
+        write: |cell| cell.link.as_ref().map_or_else(|| NO_LINK.to_owned(), link::Link::spelled_out),
+        recorded: |cell| Some(&cell.link),
+        heading: "link",
+        in_id: str::to_owned,
+    },
+];
+
+fn all(names: impl IntoIterator<Item = &'static str>) -> (&'static str, Vec<&'static str>) {
+    ("all", names.into_iter().collect())
+}
+
+fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+/// Reads a setting of a relay of our own, or [`UNKNOWN`] for another's.
+fn of_relay(
+    cell: &mut Cell,
+    text: &str,
+    read: impl FnOnce(&mut RelaySide, &str) -> Result<(), String>,
+) -> Result<(), String> {
+    if text == UNKNOWN {
+        cell.relay = None;
+        return Ok(());
+    }
+    let mut relay = cell.own_relay();
+    read(&mut relay, text)?;
+    cell.relay = Some(relay);
+    Ok(())
+}
+
+fn from_relay(cell: &Cell, write: impl FnOnce(RelaySide) -> String) -> String {
+    cell.relay.map_or_else(|| UNKNOWN.to_owned(), write)
+}
+
+/// The text of no rate is empty.
+fn read_rate(cell: &mut Cell, text: &str) -> Result<(), String> {
+    if text.is_empty() {
+        cell.rate_per_s = None;
+        return Ok(());
+    }
+    let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+    cell.rate_per_s = Some(rate.ok_or("expected a number of events per second above 0")?);
+    Ok(())
+}

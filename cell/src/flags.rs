@@ -1,0 +1,60 @@
+//! The flags of a program that plays one cell.
+
+use clap::{Arg, ArgMatches, Command, FromArgMatches, error::ErrorKind};
+
+use crate::{Cell, Factor, Side};
+
+/// The flag with a whole cell, which flags of single factors override.
+const CELL: &str = "cell";
+
+/// The flag that names another's relay, whose settings are unknown.
+const URL: &str = "url";
+
+impl clap::Args for Cell {
+    fn augment_args(command: Command) -> Command {
+        let command = Factor::ALL.into_iter().fold(command, |command, factor| command.arg(flag(factor)));
+        let whole = Arg::new(CELL).long(CELL).value_name("JSON").hide(true);
+        command.arg(whole.value_parser(|text: &str| text.parse::<Cell>()))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Cell::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Cell {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Cell, clap::Error> {
+        let mut cell = Cell::default();
+        cell.update_from_arg_matches(matches)?;
+        Ok(cell)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        if let Some(whole) = matches.get_one::<Cell>(CELL) {
+            self.clone_from(whole);
+        }
+        for row in Factor::ALL.map(Factor::row) {
+            if let Some(text) = matches.get_one::<String>(row.name) {
+                (row.read)(self, text).map_err(|why| clap::Error::raw(ErrorKind::ValueValidation, why))?;
+            }
+        }
+        if matches.try_contains_id(URL).unwrap_or(false) {
+            self.relay = None;
+        }
+        Ok(())
+    }
+}
+
+/// The flag of one factor.
+fn flag(factor: Factor) -> Arg {
+    let row = factor.row();
+    let arg = Arg::new(row.name).long(row.flag).value_name(row.value_name);
+    let arg = arg.conflicts_with_all(row.conflicts).value_parser(move |text: &str| factor.normalised(text));
+    let only_own = if row.side == Side::Relay { ". Only without --url" } else { "" };
+    let standing = match (row.write)(&Cell::default()) {
+        value if value.is_empty() => value,
+        value => format!(" [default: {value}]"),
+    };
+    let arg = arg.help(format!("{}{only_own}{standing}", row.help));
+    if factor == Factor::Scenario { arg.required_unless_present(CELL) } else { arg }
+}

@@ -1,0 +1,125 @@
+//! Which combination of factors is measured?
+//!
+//! A [`Cell`] has one value of every [`Factor`]. The [`Factor::row`] of a factor is all that other
+//! crates know of it: its names and flags, whose property it is, how it is read, written and
+//! recorded, and its column in tables.
+//!
+//! To add a factor, add a field to [`Cell`] or [`RelaySide`], a variant to [`Factor`] and a row to
+//! the table in `factors.rs`.
+
+mod batching;
+mod factors;
+mod flags;
+mod text;
+
+use clap::ValueEnum;
+use codecs::{Format, Implementation, VerifyLevel};
+use link::Link;
+use measure::NO_LINK;
+use relay_sim::Reencode;
+use wire::Compression;
+
+pub use batching::Batching;
+pub use factors::{Factor, Row, Side};
+
+/// What stands for every setting of another's relay.
+pub const UNKNOWN: &str = "unknown";
+
+/// One value of every factor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    /// A built-in scenario, or the path of a TOML file; empty where none was named.
+    pub scenario: String,
+    /// Events published per second instead of the scenario's own rate.
+    pub rate_per_s: Option<f64>,
+    /// The access link of each user; `None` for loopback, or the network that is there.
+    pub link: Option<Link>,
+    /// The wire format.
+    pub format: Format,
+    /// The compression of both directions.
+    pub compression: Compression,
+    /// What clients offer of batches, and the limits that the relay keeps; `None` without batches.
+    pub batching: Option<Batching>,
+    /// Who wrote the codec of both ends.
+    pub implementation: Implementation,
+    /// What clients check of each event that they receive.
+    pub client_verify: VerifyLevel,
+    /// The settings of a relay of our own; `None` of another's.
+    pub relay: Option<RelaySide>,
+}
+
+/// The factors that only a relay of our own takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RelaySide {
+    /// What it checks of each published event.
+    pub verify: VerifyLevel,
+    /// Whether it encodes an event anew in its publisher's format.
+    pub reencode: Reencode,
+}
+
+impl Default for RelaySide {
+    fn default() -> RelaySide {
+        RelaySide { verify: VerifyLevel::Full, reencode: Reencode::Always }
+    }
+}
+
+impl Default for Cell {
+    fn default() -> Cell {
+        Cell {
+            scenario: String::new(),
+            rate_per_s: None,
+            link: None,
+            format: Format::JSON,
+            compression: Compression::None,
+            batching: None,
+            implementation: Implementation::Library,
+            client_verify: VerifyLevel::None,
+            relay: Some(RelaySide::default()),
+        }
+    }
+}
+
+impl Cell {
+    /// The scenario's name: without folder and ending when a file was given.
+    pub fn scenario_name(&self) -> &str {
+        let file = self.scenario.rsplit('/').next().unwrap_or(&self.scenario);
+        file.strip_suffix(".toml").unwrap_or(file)
+    }
+
+    /// The rate where it is a whole number, as those of a matrix are.
+    pub fn whole_rate_per_s(&self) -> Option<u32> {
+        self.rate_per_s?.to_string().parse().ok()
+    }
+
+    /// The settings of a relay that is started for this cell.
+    pub fn own_relay(&self) -> RelaySide {
+        self.relay.unwrap_or_default()
+    }
+
+    /// The cell as records name it.
+    pub fn recorded(&self) -> measure::Cell {
+        let write = |factor: Factor| (factor.row().write)(self);
+        measure::Cell {
+            scenario: self.scenario_name().to_owned(),
+            format: self.format.name().to_owned(),
+            implementation: self.implementation.name().to_owned(),
+            code: self.format.code(self.implementation).to_owned(),
+            compression: self.compression.label(),
+            compression_parameters: self.compression.parameters(),
+            verify: write(Factor::Verify),
+            batching: match (self.batching, self.relay) {
+                (None, _) => measure::NO_BATCHES.to_owned(),
+                (Some(_), None) => "by the relay".to_owned(),
+                (Some(batching), Some(_)) => batching.in_full(),
+            },
+            reencode: write(Factor::Reencode),
+            client_verify: write(Factor::ClientVerify),
+            link: self.link.as_ref().map_or_else(|| NO_LINK.to_owned(), Link::label),
+        }
+    }
+}
+
+/// The word of a value of a `clap` enumeration.
+fn word(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}

@@ -1,0 +1,93 @@
+//! The flags of programs that measure several values of a factor.
+
+use std::collections::BTreeMap;
+
+use cell::{Factor, Side};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, FromArgMatches};
+
+use super::{BASE_COMPRESSION, Matrix};
+
+/// The values of factors that a command line asks for; a factor without a flag keeps its own. With
+/// `LOADS` there are flags for loads, too.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Values<const LOADS: bool>(BTreeMap<Factor, Vec<String>>);
+
+/// The flags of factors as one name, for flags that contradict them.
+pub(crate) const FACTORS: &str = "factors";
+
+impl<const LOADS: bool> Values<LOADS> {
+    /// The factors that have a flag: rates are numbers, or chosen by a pilot.
+    fn factors() -> impl Iterator<Item = Factor> {
+        let has_flag = |factor: &Factor| LOADS || factor.row().side != Side::Load;
+        Factor::ALL.into_iter().filter(has_flag).filter(|factor| *factor != Factor::Rate)
+    }
+
+    /// Whether a factor has a flag on this command line.
+    pub(crate) fn has(&self, factor: Factor) -> bool {
+        self.0.contains_key(&factor)
+    }
+
+    /// The first flag of the command line whose value another's relay does not tell.
+    pub(crate) fn of_the_relay(&self) -> Option<String> {
+        Factor::of(Side::Relay)
+            .find(|factor| self.has(*factor))
+            .map(|factor| format!("--{}", factor.row().list_flag))
+    }
+
+    /// What is measured without any flag: one compression where there are no rounds.
+    pub(crate) fn standing() -> Matrix {
+        let matrix = Matrix::default();
+        if LOADS { matrix } else { matrix.with(Factor::Compression, [BASE_COMPRESSION]) }
+    }
+
+    /// The matrix with these values instead of its own.
+    pub(crate) fn over(&self, matrix: Matrix) -> Matrix {
+        self.0.iter().fold(matrix, |matrix, (factor, values)| matrix.with(*factor, values.clone()))
+    }
+}
+
+impl<const LOADS: bool> clap::Args for Values<LOADS> {
+    fn augment_args(command: Command) -> Command {
+        let flags: Vec<Factor> = Values::<LOADS>::factors().collect();
+        let group = ArgGroup::new(FACTORS).args(flags.iter().map(|factor| factor.row().name)).multiple(true);
+        let standing = Values::<LOADS>::standing();
+        let flags = flags.into_iter().map(|factor| flag(factor, standing.values(factor)));
+        flags.fold(command, Command::arg).group(group)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Values::<LOADS>::augment_args(command)
+    }
+}
+
+impl<const LOADS: bool> FromArgMatches for Values<LOADS> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Values<LOADS>, clap::Error> {
+        let mut values = Values::default();
+        values.update_from_arg_matches(matches)?;
+        Ok(values)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for factor in Values::<LOADS>::factors() {
+            if let Some(texts) = matches.get_many::<String>(factor.row().name) {
+                self.0.insert(factor, texts.cloned().collect());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The flag of one factor.
+fn flag(factor: Factor, standing: &[String]) -> Arg {
+    let row = factor.row();
+    let groups: Vec<&str> = (row.groups)().into_iter().map(|(group, _)| group).collect();
+    let or = if groups.is_empty() { String::new() } else { format!(", or {}", groups.join(", ")) };
+    let standing = standing.join(",");
+    let help = format!("{}. Several separated by commas{or} [default: {standing}]", row.help);
+    Arg::new(row.name)
+        .long(row.list_flag)
+        .value_name(row.value_name)
+        .value_delimiter(',')
+        .action(ArgAction::Append)
+        .help(help)
+}
