@@ -309,6 +309,8 @@ pub(crate) fn plan_within_rules(
         }
         scenario.rules = answers.rules;
         if corpus.events.iter().any(|event| scenario.rules.refuses(event, json_bytes(event)).is_some()) {
+            // Two plans may be more than fit into memory.
+            drop(std::mem::take(&mut workload));
             workload = plan_share_over(scenario, corpus, seed, &formats, share)?;
         }
     }

@@ -311,6 +311,22 @@ fn campaign_of_ten_thousand_slow_readers_who_lose_nothing_and_delay_no_quick_one
 }
 
 #[test]
+fn a_plan_that_does_not_fit_into_memory_is_refused_before_it_is_made() {
+    for extra in [&["--rate", "10000000"][..], &["--rate", "10000000", "--max-rate", "20000000"]] {
+        let output = Command::new("sh")
+            .args(["-c", "ulimit -v 8000000 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_client-sim")])
+            .args(["--scenario", "note-stream", "--seconds", "4"])
+            .args(extra)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("about 40000000 publications") && said.contains("may have 3.8 GiB"), "{said}");
+        assert!(said.contains("publications would fit: lower --rate or --seconds"), "{said}");
+    }
+}
+
+#[test]
 fn too_few_descriptors_for_the_plan_are_named_before_it_begins() {
     let output = Command::new("sh")
         .args(["-c", "ulimit -n 100 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_client-sim")])

@@ -5,6 +5,7 @@ mod agents;
 mod fan_in;
 mod fingerprint;
 mod live;
+mod memory;
 mod publications;
 mod reconcile;
 mod select;
@@ -255,7 +256,8 @@ impl Workload {
     /// takes by its rules: runs in any of these formats stream the same events.
     ///
     /// # Errors
-    /// When the corpus has no events of a kind that the scenario needs.
+    /// When the corpus has no events of a kind that the scenario needs, or the plan needs more than
+    /// its part of the memory of this process.
     pub fn plan(
         scenario: &Scenario,
         corpus: &Corpus,
@@ -279,6 +281,7 @@ impl Workload {
     ) -> anyhow::Result<Workload> {
         let formats: Vec<Format> = formats.iter().copied().chain(scenario.formats()).collect();
         let (eligible, set_aside) = select(corpus, &formats, &scenario.rules);
+        memory::check(scenario, &eligible, share)?;
         let mut plan = Workload {
             set_aside,
             warm_up: scenario.warm_up(),

@@ -1,0 +1,248 @@
+//! The memory of a plan, known before it is made: a rate or a number of clients with a few zeros
+//! too many would otherwise take all that there is.
+
+use std::{borrow::Cow, mem::size_of};
+
+use anyhow::ensure;
+use codecs::Event;
+
+use super::{Live, PlannedRequest, Publication, Role, Session, Share};
+use crate::{
+    resources,
+    scenario::{Arrival, LiveFilter, Scenario, Span, Step},
+};
+
+/// A plan may have one part in so many of the memory. The rest is for the relay of our own, which
+/// keeps the events, for what clients note of them, and for others.
+const PARTS: u64 = 2;
+
+/// What the allocator keeps beside a small block, and what points to it.
+const BLOCK: f64 = 40.0;
+
+/// A part of a plan that grows with what a user asks for.
+#[derive(Debug)]
+struct Part {
+    what: &'static str,
+    count: f64,
+    bytes: f64,
+    /// What makes it smaller.
+    fewer: &'static str,
+}
+
+/// Refuses a plan that needs more than its part of the memory of this process.
+///
+/// # Errors
+/// When it does, with what would fit.
+pub(super) fn check(scenario: &Scenario, eligible: &[&Event<'static>], share: Share) -> anyhow::Result<()> {
+    resources::memory_bytes().map_or(Ok(()), |memory| fits(&parts(scenario, eligible, share), memory))
+}
+
+fn fits(parts: &[Part], memory: u64) -> anyhow::Result<()> {
+    let limit = (memory / PARTS) as f64;
+    let need: f64 = parts.iter().map(|part| part.bytes).sum();
+    let Some(most) = parts.iter().max_by(|a, b| a.bytes.total_cmp(&b.bytes)) else { return Ok(()) };
+    let counts: Vec<_> = parts.iter().map(|part| format!("{:.0} {}", part.count, part.what)).collect();
+    ensure!(
+        need <= limit,
+        "the plan would have about {} and need about {}; a plan may have {}, half of the memory of this process. About \
+         {:.0} {} would fit: {}",
+        counts.join(", "),
+        gib(need),
+        gib(limit),
+        (most.count * limit / need).floor(),
+        most.what,
+        most.fewer,
+    );
+    Ok(())
+}
+
+fn gib(bytes: f64) -> String {
+    format!("{:.1} GiB", bytes / f64::from(1 << 30))
+}
+
+fn parts(scenario: &Scenario, eligible: &[&Event<'static>], share: Share) -> Vec<Part> {
+    let (publications, published_bytes) = publications(scenario, eligible);
+    // For each publication one bit says whether it matches, and one whether it came to a reader.
+    let bits = 2.0 * publications / 8.0;
+    let (sessions, session_bytes) = sessions(scenario, eligible.len(), bits, share);
+    let filter_bytes = scenario.subscribe.iter().map(|subscribe| {
+        let each: f64 = subscribe.filter.iter().map(|live| live_bytes(live) + bits).sum();
+        subscribe.connections as f64 / f64::from(share.of.get()) * each
+    });
+    let connections = scenario.connections() as f64;
+    let part = |what, count, bytes, fewer| Part { what, count, bytes, fewer };
+    let role_bytes = connections * (size_of::<Role>() as f64 + BLOCK);
+    vec![
+        part("publications", publications, published_bytes, "lower --rate or --seconds, or more with --set"),
+        part(
+            "sessions",
+            sessions,
+            session_bytes,
+            "lower their arrival or their requests with --set, or --seconds",
+        ),
+        part(
+            "connections",
+            connections,
+            role_bytes + filter_bytes.sum::<f64>(),
+            "lower connections with --set, or --rate",
+        ),
+    ]
+}
+
+/// About how many publications there are, and the bytes that they take.
+fn publications(scenario: &Scenario, eligible: &[&Event<'static>]) -> (f64, f64) {
+    let publish = scenario.publish.iter().map(|publish| {
+        let spans = scenario.spans(publish.phases.as_deref());
+        (arrivals(publish.arrival, publish.connections, &spans), publish.kinds.as_deref())
+    });
+    let reconcile = scenario.reconcile.iter().map(|reconcile| {
+        let spans = scenario.spans(reconcile.phases.as_deref());
+        let rounds = arrivals(reconcile.arrival, reconcile.connections, &spans);
+        (rounds * reconcile.extra as f64, reconcile.kinds.as_deref())
+    });
+    publish.chain(reconcile).fold((0.0, 0.0), |(count, bytes), (more, kinds)| {
+        (count + more, bytes + more * event_bytes(eligible, kinds))
+    })
+}
+
+/// About how many sessions a share of the plan has, and the bytes that they take.
+fn sessions(scenario: &Scenario, stored: usize, bits: f64, share: Share) -> (f64, f64) {
+    let request = scenario.request.iter().map(|request| {
+        let spans = scenario.spans(request.phases.as_deref());
+        let count = arrivals(request.arrival, request.connections, &spans) / f64::from(share.of.get());
+        let steps: f64 = request.step.iter().map(|step| step_bytes(step, stored)).sum();
+        let live: f64 = request.live.iter().map(|live| live_bytes(live) + 2.0 * bits).sum();
+        (count, steps + live)
+    });
+    let fan_in = scenario.fan_in.iter().map(|fan_in| {
+        let spans = scenario.spans(fan_in.phases.as_deref());
+        let count = arrivals(fan_in.arrival, fan_in.clients, &spans) * fan_in.relays as f64;
+        (count, fan_in.events as f64 * size_of::<([u8; 32], u32)>() as f64 + BLOCK)
+    });
+    let reconcile = scenario.reconcile.iter().map(|reconcile| {
+        let spans = scenario.spans(reconcile.phases.as_deref());
+        let count = arrivals(reconcile.arrival, reconcile.connections, &spans);
+        (count, (stored + reconcile.extra) as f64 * size_of::<u32>() as f64 + BLOCK)
+    });
+    let own = 2.0 * size_of::<Session>() as f64 + BLOCK;
+    let all = request.chain(fan_in).chain(reconcile);
+    all.fold((0.0, 0.0), |(count, bytes), (more, each)| (count + more, bytes + more * (own + each)))
+}
+
+/// About how often clients are due.
+fn arrivals(arrival: Arrival, connections: usize, spans: &[Span]) -> f64 {
+    let length_s = |span: &Span| (span.to - span.from).as_secs_f64();
+    let connections = connections as f64;
+    match arrival {
+        Arrival::Burst { period_ms } => {
+            let bursts = |span: &Span| (length_s(span) * 1e3 / (period_ms.max(1) as f64)).ceil();
+            connections * spans.iter().map(bursts).sum::<f64>()
+        }
+        Arrival::Constant { rate_per_s } | Arrival::Poisson { rate_per_s } => {
+            let work_s = |span: &Span| length_s(span) * (span.load[0] + span.load[1]) / 2.0;
+            rate_per_s * spans.iter().map(work_s).sum::<f64>()
+        }
+        Arrival::Spread { .. } => connections * spans.len() as f64,
+        Arrival::Closed { rounds, .. } => connections * rounds as f64,
+    }
+}
+
+/// About what a published event of these kinds takes: in its population's list and in the plan's,
+/// which grow by doubling, its template, and its places in indices.
+fn event_bytes(eligible: &[&Event<'static>], kinds: Option<&[u16]>) -> f64 {
+    let wanted = eligible.iter().filter(|event| kinds.is_none_or(|kinds| kinds.contains(&event.kind)));
+    let value = |value: &Cow<'_, str>| value.len() as f64 + BLOCK;
+    let heap = |event: &Event<'_>| {
+        let tags = event.tags.iter().map(|tag| tag.iter().map(value).sum::<f64>() + BLOCK);
+        event.content.len() as f64 + BLOCK + tags.sum::<f64>()
+    };
+    let (sum, count) = wanted.fold((0.0, 0.0), |(sum, count), event| (sum + heap(event), count + 1.0));
+    let mean = if count > 0.0 { sum / count } else { 0.0 };
+    let places = size_of::<([u8; 32], u32)>() * 2 + size_of::<Publication>() * 3;
+    3.0 * size_of::<Event<'_>>() as f64 + 2.0 * mean + places as f64
+}
+
+/// About what the requests of a step take.
+fn step_bytes(step: &Step, stored: usize) -> f64 {
+    let values = step.tag.as_ref().map_or(0, |tag| tag.values);
+    let asked = step.authors.unwrap_or(values);
+    let chunks = asked.div_ceil(step.chunk.unwrap_or(asked).max(1)).max(1) as f64;
+    let times = step.times.unwrap_or(1) as f64 * step.pages.unwrap_or(1) as f64;
+    let answer = step.limit.map_or(0, |limit| usize::try_from(limit).unwrap_or(stored).min(stored));
+    let of_authors = step.authors.map_or(0.0, |authors| authors as f64 * size_of::<[u8; 32]>() as f64);
+    let of_values = values_bytes(values) * if step.authors.is_some() { chunks } else { 1.0 };
+    let of_requests = size_of::<PlannedRequest>() as f64 + answer as f64 * size_of::<u32>() as f64;
+    times * (of_authors + of_values + chunks * of_requests)
+}
+
+/// About what the filter of a live subscription takes.
+fn live_bytes(live: &LiveFilter) -> f64 {
+    let authors = live.authors.unwrap_or(0) * size_of::<[u8; 32]>();
+    let values = live.tag.as_ref().map_or(0, |tag| tag.values);
+    size_of::<Live>() as f64 + authors as f64 + values_bytes(values)
+}
+
+/// About what so many values of a tag take, most of which are ids in hexadecimal digits.
+fn values_bytes(values: usize) -> f64 {
+    values as f64 * (64.0 + BLOCK)
+}
+
+#[cfg(test)]
+mod tests {
+    use corpus::Corpus;
+
+    use super::*;
+
+    const MIB: f64 = 1024.0 * 1024.0;
+    const GIB: u64 = 1 << 30;
+
+    fn parts(corpus: &Corpus, name: &str, set: &[&str]) -> Vec<Part> {
+        let set: Vec<_> = set.iter().map(ToString::to_string).collect();
+        let scenario = Scenario::load_with(name, &set).unwrap();
+        super::parts(&scenario, &corpus.events.iter().collect::<Vec<_>>(), Share::WHOLE)
+    }
+
+    #[test]
+    fn a_rate_that_does_not_fit_is_refused_with_need_limit_and_what_would() {
+        let corpus = Corpus::bundled();
+        let at = |publications: f64| {
+            let rate = format!("publish.arrival.rate_per_s={}", publications / 2.0);
+            fits(&parts(&corpus, "note-stream", &[&rate]), 8 * GIB)
+        };
+        let error = at(2e7).unwrap_err().to_string();
+        assert!(
+            error.contains("about 20000000 publications") && error.contains("may have 4.0 GiB"),
+            "{error}"
+        );
+        assert!(error.contains("publications would fit: lower --rate or --seconds"), "{error}");
+        let fitting: f64 = error.split("About ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+        assert!((5e5..1e7).contains(&fitting), "{error}");
+        at(fitting * 0.99).unwrap();
+        at(fitting * 1.01).unwrap_err();
+    }
+
+    #[test]
+    fn whatever_grows_without_bound_is_named() {
+        let corpus = Corpus::bundled();
+        for (name, set, what) in [
+            ("publish-flood", "publish.flood.arrival.rounds=100000000", "publications would fit"),
+            ("slow-consumer", "subscribe.fast.connections=1000000000", "connections would fit"),
+            ("home-feed-cold-start", "request.connections=1000000000", "sessions would fit"),
+            ("mixed-day", "publish.arrival.rate_per_s=1e12", "would fit"),
+            ("negentropy-sync", "reconcile.connections=10000000", "publications would fit"),
+            ("duplicate-fan-in", "fan_in.clients=1000000000", "sessions would fit"),
+        ] {
+            let error = fits(&parts(&corpus, name, &[set]), 8 * GIB).unwrap_err().to_string();
+            assert!(error.contains(what), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_scenarios_as_they_are_need_little() {
+        let corpus = Corpus::bundled();
+        for name in Scenario::names() {
+            let need: f64 = parts(&corpus, name, &[]).iter().map(|part| part.bytes).sum();
+            assert!((1.0..600.0 * MIB).contains(&need), "{name}: {:.0} MiB", need / MIB);
+        }
+    }
+}
