@@ -3,7 +3,10 @@
 use std::io;
 
 use anyhow::Context;
-use measure::{Allocations, AllocationsRecord, CpuClock, CpuTime, Processes, ProcessesCpu, ProcessesSpent};
+use measure::{
+    Allocations, AllocationsRecord, CpuClock, CpuQuota, CpuTime, Processes, ProcessesCpu, ProcessesSpent,
+    QuotaMeter,
+};
 
 use crate::own_relay::OwnRelay;
 
@@ -13,6 +16,8 @@ pub(crate) struct Cost {
     pub(crate) client_cpu: CpuTime,
     pub(crate) relay: Option<ProcessesSpent>,
     pub(crate) client_wait_ns: Option<u64>,
+    pub(crate) quota: Option<CpuQuota>,
+    pub(crate) relay_quota: Option<CpuQuota>,
     pub(crate) allocations: Option<AllocationsRecord>,
     pub(crate) links: Option<link::Report>,
 }
@@ -32,6 +37,8 @@ pub(crate) struct Meters {
     relay: Option<io::Result<ProcessesCpu>>,
     wait_ns: Option<u64>,
     allocated: Option<AllocationsRecord>,
+    quota: QuotaMeter,
+    relay_quota: Option<QuotaMeter>,
 }
 
 impl Clocks {
@@ -52,8 +59,12 @@ impl Clocks {
         if let Some(links) = own_relay.as_mut().and_then(|relay| relay.links.as_mut()) {
             links.emulation.begin()?;
         }
+        // A relay of our own is in the groups of this process.
+        let foreign = self.relay.as_ref().filter(|_| own_relay.is_none());
         Ok(Meters {
-            // First, because it looks at all processes.
+            relay_quota: foreign.map(|relay| QuotaMeter::of_processes(&relay.pids())),
+            quota: QuotaMeter::of_this_process(),
+            // Before the clients, because it looks at all processes.
             relay: self.relay.as_mut().map(Processes::read),
             client: self.client.read(),
             wait_ns: measure::runnable_wait_ns().ok(),
@@ -81,6 +92,8 @@ impl Meters {
             links: links.map(|links| links.emulation.report()).transpose()?,
             client_cpu,
             relay,
+            quota: self.quota.read(),
+            relay_quota: self.relay_quota.and_then(|meter| meter.read()),
             client_wait_ns: wait_ns.map(|(after, before)| after.saturating_sub(before)),
             allocations: allocations.map(|(before, after)| AllocationsRecord {
                 client: after.client.since(before.client),

@@ -108,7 +108,10 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     RunRecord {
         schema_version: SCHEMA_VERSION.to_owned(),
         tool: Tool { name: "client-sim".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
-        environment: facts.environment.clone(),
+        environment: Environment {
+            cpu_quota: outcome.quota.or(facts.environment.cpu_quota),
+            ..facts.environment.clone()
+        },
         command: command(std::env::args()),
         started_utc: facts.started_utc.clone(),
         cell: cell(facts),
@@ -138,7 +141,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         memory: outcome.memory,
         compression_memory: compression_memory(&outcome, facts),
         pinned: facts.pinned.clone(),
-        usable_cores: Some(usable_cores(facts)),
+        usable_cores: Some(usable_cores(&outcome, facts)),
         allocations: outcome.allocations,
         encodings: encodings(facts),
         // Packets cost CPU that loopback does not take.
@@ -191,7 +194,7 @@ fn relay(outcome: &Outcome, facts: &Facts<'_>) -> Option<RelayProcess> {
         misrouted: after.planted_misrouted - before.planted_misrouted,
     });
     let (processes, unproven) = (outcome.relay.map(|relay| relay.processes), facts.proof.unproven.clone());
-    Some(RelayProcess { planted, processes, unproven, ..relay })
+    Some(RelayProcess { planted, processes, unproven, cpu_quota: outcome.relay_quota, ..relay })
 }
 
 /// Deliveries in the measured time by where the relay had their bytes from.
@@ -304,6 +307,8 @@ fn flow(flow: Flow) -> FlowRecord {
 /// "When a block counts").
 fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Facts<'_>) -> Validity {
     let p99 = |timing| outcome.recorder.all(timing).map_or(Quantile::Missing, |l| l.quantile_ns(0.99));
+    let own_relay = outcome.relay.filter(|_| facts.relay.as_ref().is_some_and(|relay| relay.own));
+    let own_relay_ns = own_relay.map_or(0, |relay| relay.cpu.total_ns);
     Signals {
         counts,
         is_share: shared.is_share(),
@@ -313,7 +318,7 @@ fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Fa
         burst_sends: burst_sends(shared),
         generator_cpu_ns: outcome.client_cpu.total_ns,
         generator_wait_ns: outcome.client_wait_ns,
-        generator_cores: usable_cores(facts).clients,
+        generator_cores: usable_cores(outcome, facts).clients,
         relay_cpu_ns: outcome.relay.map(|relay| relay.cpu.total_ns),
         // A run ends when everything is answered; the pause after its last burst belongs to the
         // load like those before.
@@ -321,19 +326,25 @@ fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Fa
         // Relay, clients and emulator are three processes, and a host of two cores is under
         // pressure by them alone: over links the emulator's lateness says what that did.
         cpu_pressure_percent: measure::cpu_pressure_percent().filter(|_| facts.links.is_none()),
+        quota: outcome.quota,
+        quota_cpu_ns: outcome.client_cpu.total_ns + own_relay_ns,
+        relay_quota: outcome.relay_quota,
     }
     .judge()
 }
 
-/// The cores that each end can keep busy: its threads, and no more than it is pinned to.
-fn usable_cores(facts: &Facts<'_>) -> UsableCores {
+/// The cores that each end can keep busy: its threads, and no more than it is pinned to. A relay of
+/// our own has the quota of this process.
+fn usable_cores(outcome: &Outcome, facts: &Facts<'_>) -> UsableCores {
     let (threads, workers) = (u64::from(facts.args.relay_threads), u64::from(facts.args.workers));
     let pinned = facts.pinned.as_ref();
     let own = facts.relay.as_ref().is_some_and(|relay| relay.own);
     UsableCores {
         relay: own.then(|| pinned.map_or(threads, |cores| threads.min(cores.relay.len() as u64))),
         clients: pinned.map_or(workers, |cores| workers.min(cores.clients.len() as u64)),
+        ..UsableCores::default()
     }
+    .within(outcome.quota, outcome.quota)
 }
 
 /// The most sends of this process that the plan has due at one instant.

@@ -255,6 +255,7 @@ pub(crate) fn relay_process(args: &Args, pids: &[u32], own_relay: Option<&OwnRel
         pid: Some(*pid),
         more_pids: more_pids.to_vec(),
         processes: None,
+        cpu_quota: None,
         unproven: None,
         software: software.to_owned(),
         version: if own_relay.is_some() { env!("CARGO_PKG_VERSION") } else { "unknown" }.to_owned(),

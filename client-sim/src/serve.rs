@@ -4,7 +4,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use measure::{Allocations, CpuClock, CpuReadings, Environment, RelayRecord, SCHEMA_VERSION, Tool};
+use measure::{
+    Allocations, CpuClock, CpuQuota, CpuReadings, Environment, QuotaMeter, RelayRecord, SCHEMA_VERSION, Tool,
+};
 use relay_sim::Totals;
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -65,7 +67,7 @@ pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
         schema_version: SCHEMA_VERSION.to_owned(),
         tool: Tool { name: "client-sim".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
         cores: u64::from(args.relay_threads).min(environment.cores),
-        environment,
+        environment: Environment { cpu_quota: seen.quota, ..environment },
         block_id: args.block_id.clone(),
         plan_sha256,
         process,
@@ -90,6 +92,7 @@ struct Seen {
     totals: (Option<Totals>, Option<Totals>),
     allocations: (Option<Allocations>, Option<Allocations>),
     cpu_pressure_percent: Option<f64>,
+    quota: Option<CpuQuota>,
 }
 
 /// The relay, and who says when it is played against.
@@ -109,6 +112,7 @@ impl Host {
         let allocations = self.relay.allocations();
         let memory = memory::resident(self.relay.pid).map(|resident| resident.now_bytes);
         self.wait_until(start).await?;
+        let quota = QuotaMeter::of_this_process();
         let begun = self.clock.read()?;
         let (mut cpu, mut every) = (CpuReadings::default(), READS_EVERY);
         let mut at = start + last;
@@ -122,6 +126,7 @@ impl Host {
             }
             at = Instant::now() + every;
         }
+        let quota = quota.read();
         time::sleep(OUTLIVES).await;
         let peak = memory::resident(self.relay.pid).map(|resident| resident.peak_bytes);
         let allocated = self.relay.allocations();
@@ -134,6 +139,7 @@ impl Host {
             totals: (totals, serde_json::from_str(&ended).ok()),
             allocations: (allocations, allocated),
             cpu_pressure_percent,
+            quota,
         })
     }
 

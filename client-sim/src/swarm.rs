@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::bail;
-use measure::{AllocationsRecord, CpuTime, MemoryRecord, ProcessesSpent};
+use measure::{AllocationsRecord, CpuQuota, CpuTime, MemoryRecord, ProcessesSpent};
 use tokio::sync::watch;
 use wire::Interrupt;
 
@@ -69,6 +69,11 @@ pub struct Outcome {
     /// How long threads of this process were runnable without running, from start to end, where the
     /// kernel keeps `schedstat`.
     pub client_wait_ns: Option<u64>,
+    /// The CPU quota of this process and of a relay of our own, where they have one, with what it
+    /// took from start to end.
+    pub quota: Option<CpuQuota>,
+    /// The same of a relay that is not our own.
+    pub relay_quota: Option<CpuQuota>,
     /// Wall time from start to end.
     pub wall: Duration,
     /// What the emulator of links did from start to end.
@@ -146,6 +151,8 @@ pub async fn run(
         relay: cost.relay,
         allocations: cost.allocations,
         client_wait_ns: cost.client_wait_ns,
+        quota: cost.quota,
+        relay_quota: cost.relay_quota,
         links: cost.links,
         wall,
         memory,
@@ -194,6 +201,8 @@ fn never_began(shared: &Shared, reason: String) -> Outcome {
         relay: None,
         allocations: None,
         client_wait_ns: None,
+        quota: None,
+        relay_quota: None,
         links: None,
         wall: Duration::ZERO,
         memory: None,

@@ -1,13 +1,19 @@
-//! Whose CPU time and memory a record has: `--relay-pid`.
+//! Whose CPU time and memory a record has (`--relay-pid`), and what quotas took of it.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 mod common;
 
-use std::process::{Command, Stdio};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
 
 use common::{Relay, program};
-use measure::RunRecord;
+use measure::{QuotaMeter, RunRecord, ValidityClass};
 
 /// Plays a short plan. Returns the exit code and what was written, and the record.
 fn play(relay: &Relay, pids: &str) -> (Option<i32>, String, Option<RunRecord>) {
@@ -45,7 +51,7 @@ fn a_relay_behind_the_shell_that_started_it_has_its_cpu_time_and_memory() {
         record.memory
     );
     // Naming its child as well counts nothing twice.
-    let child = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", pid(&relay)));
+    let child = fs::read_to_string(format!("/proc/{0}/task/{0}/children", pid(&relay)));
     let Ok(child) = child else { return };
     let (_, said, record) = play(&relay, &format!("{},{}", pid(&relay), child.trim()));
     let process = record.unwrap_or_else(|| panic!("{said}")).relay.unwrap();
@@ -85,4 +91,90 @@ fn another_relay_of_this_machine_is_taken_as_a_doubt_and_an_idle_one_as_none() {
     let (_, said, record) = play(&relay, &format!("{},{}", pid(&other), pid(&relay)));
     let record = record.unwrap_or_else(|| panic!("{said}"));
     assert!(cost(&record) > 1.0 && record.relay.unwrap().unproven.is_none(), "{said}");
+}
+
+/// A control group with three tenths of a core.
+struct Group(PathBuf);
+
+impl Group {
+    fn make(name: &str) -> Group {
+        let name = format!("quota-test-{}-{name}", std::process::id());
+        let v2 = Path::new("/sys/fs/cgroup");
+        if fs::read_to_string(v2.join("cgroup.controllers")).is_ok_and(|all| all.contains("cpu ")) {
+            // Groups below the root have it already on systems that use it.
+            let _ = fs::write(v2.join("cgroup.subtree_control"), "+cpu");
+            let group = Group(v2.join(name));
+            fs::create_dir(&group.0).unwrap();
+            fs::write(group.0.join("cpu.max"), "6000 20000").unwrap();
+            return group;
+        }
+        let group = Group(v2.join("cpu").join(name));
+        fs::create_dir(&group.0).unwrap();
+        fs::write(group.0.join("cpu.cfs_period_us"), "20000").unwrap();
+        fs::write(group.0.join("cpu.cfs_quota_us"), "6000").unwrap();
+        group
+    }
+
+    /// The program, in this group.
+    fn program(&self) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]).arg(&self.0);
+        command.arg(program().get_program());
+        command
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // It stays while one of its processes does.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn play_for_a_second(mut client: Command, flags: &[&str]) -> RunRecord {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("record.json");
+    client.args(["--scenario", "note-stream", "--rate", "3000", "--seconds", "1", "--record"]);
+    let output = client.arg(&file).args(flags).output().unwrap();
+    RunRecord::read(&file).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[test]
+#[ignore = "needs a control group that it may make below /sys/fs/cgroup"]
+fn a_run_in_a_cpu_quota_says_so_and_what_it_took() {
+    let group = Group::make("run");
+    let record = play_for_a_second(group.program(), &[]);
+    let quota = record.environment.cpu_quota.unwrap();
+    assert!((quota.cores - 0.3).abs() < 1e-9, "{quota:?}");
+    assert!(quota.throttled_periods > 0 && quota.throttled_ns > 0, "{quota:?}");
+    let cores = record.usable_cores.unwrap();
+    assert_eq!((cores.clients_millicores, cores.relay_millicores), (Some(300), Some(300)));
+    let reasons = record.validity.reasons.join("\n");
+    assert!(reasons.contains("the run has a CPU quota of 0.30 cores and was throttled"), "{reasons}");
+    assert!(record.validity.class >= ValidityClass::Suspect);
+    assert_eq!(play_for_a_second(program(), &[]).environment.cpu_quota.map(|quota| quota.cores), outside());
+}
+
+/// The quota in which this test itself runs.
+fn outside() -> Option<f64> {
+    QuotaMeter::of_this_process().read().map(|quota| quota.cores)
+}
+
+#[test]
+#[ignore = "needs a control group that it may make below /sys/fs/cgroup"]
+fn a_relay_in_a_cpu_quota_of_its_own_is_named_as_what_was_throttled() {
+    let group = Group::make("relay");
+    let relay = Relay::started_by(group.program(), &[]);
+    let record =
+        play_for_a_second(program(), &["--url", &relay.url, "--relay-pid", &relay.child.id().to_string()]);
+    assert_eq!(record.environment.cpu_quota.map(|quota| quota.cores), outside());
+    let quota = record.relay.unwrap().cpu_quota.unwrap();
+    assert!((quota.cores - 0.3).abs() < 1e-9, "{quota:?}");
+    let reasons = record.validity.reasons.join("\n");
+    assert!(reasons.contains("the relay has a CPU quota of 0.30 cores"), "{reasons}");
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use measure::{
-    Allocations, Counts, CpuTime, EncodingsRecord, FirstDelivery, Latency, LinkRecord, Quantile, RunRecord,
-    Throughput, TrafficRecord,
+    Allocations, Counts, CpuTime, EncodingsRecord, FirstDelivery, Latency, LinkRecord, PinnedCores, Quantile,
+    RunRecord, Throughput, TrafficRecord, UsableCores,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -91,13 +91,13 @@ impl Merged {
             merged.active_ns += record.active_ns;
             merged.over_links |= record.link.is_some();
             merged.packet_bytes += record.link.as_ref().map_or(0, LinkRecord::packet_bytes);
-            let (relay, clients) = usable_cores(record);
+            let (cores, elapsed_ns) = (usable_cores(record), record.elapsed_ns);
             // Both may be what an agent says of itself.
-            let add = |sum: Option<u64>, cores: Option<u64>| {
-                Some(sum?.saturating_add(cores?.saturating_mul(record.elapsed_ns)))
-            };
-            merged.relay_capacity_ns = add(merged.relay_capacity_ns, relay);
-            merged.client_capacity_ns = add(merged.client_capacity_ns, clients);
+            let add = |sum: Option<u64>, ns: Option<u64>| Some(sum?.saturating_add(ns?));
+            let relay_ns = cores.and_then(|cores| cores.relay_capacity_ns(elapsed_ns));
+            merged.relay_capacity_ns = add(merged.relay_capacity_ns, relay_ns);
+            let clients_ns = cores.map(|cores| cores.clients_capacity_ns(elapsed_ns));
+            merged.client_capacity_ns = add(merged.client_capacity_ns, clients_ns);
             merged.client_cpu = merged.client_cpu + record.client_cpu;
             merged.relay_cpu = merged.relay_cpu.zip(record.relay_cpu).map(|(sum, cpu)| sum + cpu);
             let (client, relay) =
@@ -158,12 +158,13 @@ fn utilisation(cpu: CpuTime, capacity_ns: Option<u64>) -> Option<f64> {
 }
 
 /// Cores that relay and clients could use. Records without them state the pinned ones.
-fn usable_cores(record: &RunRecord) -> (Option<u64>, Option<u64>) {
-    if let Some(cores) = record.usable_cores {
-        return (cores.relay, Some(cores.clients));
-    }
-    let pinned = record.pinned.as_ref();
-    (pinned.map(|cores| cores.relay.len() as u64), pinned.map(|cores| cores.clients.len() as u64))
+fn usable_cores(record: &RunRecord) -> Option<UsableCores> {
+    let pinned = |cores: &PinnedCores| UsableCores {
+        relay: Some(cores.relay.len() as u64),
+        clients: cores.clients.len() as u64,
+        ..UsableCores::default()
+    };
+    record.usable_cores.or_else(|| record.pinned.as_ref().map(pinned))
 }
 
 /// Zero with a known split into user and system, to add to.

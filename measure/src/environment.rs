@@ -13,6 +13,8 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::{CpuQuota, QuotaMeter};
+
 /// For chronyc to answer: it asks a daemon of this machine, which may hang.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
@@ -24,6 +26,10 @@ pub struct Environment {
     pub cpu: Option<String>,
     /// Cores this process may use.
     pub cores: u64,
+    /// The CPU quota of this process's control groups, a relay of our own included, and what it
+    /// took during the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_quota: Option<CpuQuota>,
     /// True when the processor reports a hypervisor: neighbours may take time.
     pub virtual_machine: Option<bool>,
     /// The frequency governor of the first core.
@@ -48,9 +54,18 @@ pub struct Environment {
 impl Environment {
     /// Whether another reading is of this machine, of which load and clock may have changed.
     pub fn is_same_machine(&self, other: &Environment) -> bool {
-        let machine =
-            |one: &Environment| Environment { load_1_minute: None, clock_sync: None, ..one.clone() };
+        let machine = |one: &Environment| {
+            let cpu_quota =
+                one.cpu_quota.map(|CpuQuota { cores, .. }| CpuQuota { cores, ..CpuQuota::default() });
+            Environment { cpu_quota, load_1_minute: None, clock_sync: None, ..one.clone() }
+        };
         machine(self) == machine(other)
+    }
+
+    /// The cores, with the quota that leaves less of them.
+    pub fn cores_text(&self) -> String {
+        let quota = self.cpu_quota.map(|quota| format!(" (CPU quota {:.2})", quota.cores));
+        format!("{} cores{}", self.cores, quota.unwrap_or_default())
     }
 
     /// Asks the running system.
@@ -60,6 +75,7 @@ impl Environment {
         Environment {
             cpu: field("model name"),
             cores: thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
+            cpu_quota: QuotaMeter::of_this_process().read(),
             virtual_machine: field("flags").map(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
             governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             memory_bytes: memory_bytes(),
@@ -193,6 +209,13 @@ mod tests {
         let clock_sync = Some("chrony: stratum 3, Normal".to_owned());
         let later = Environment { load_1_minute: Some(9.5), clock_sync, ..environment.clone() };
         assert!(environment.is_same_machine(&later));
+        let quota = |cores, throttled_ns| {
+            let cpu_quota = Some(CpuQuota { cores, throttled_ns, ..CpuQuota::default() });
+            Environment { cpu_quota, ..environment.clone() }
+        };
+        assert!(
+            quota(0.5, 1).is_same_machine(&quota(0.5, 9)) && !quota(0.5, 0).is_same_machine(&quota(1.0, 0))
+        );
         assert!(!environment.is_same_machine(&Environment { cores: 99_999, ..environment.clone() }));
     }
 }

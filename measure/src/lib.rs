@@ -24,6 +24,7 @@ pub mod log;
 mod merge;
 mod output;
 mod processes;
+mod quota;
 mod record;
 mod relay;
 mod share;
@@ -47,6 +48,7 @@ pub use live::{LIVE_EDGES_NS, LiveCounts, LiveLatency};
 pub use merge::{Merge, MergeError};
 pub use output::{Unwritable, try_file, try_folder, write_whole};
 pub use processes::{Processes, ProcessesCpu, ProcessesSpent};
+pub use quota::{CpuQuota, QuotaMeter};
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,
     MemoryRecord, NO_BATCHES, NO_LINK, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess,

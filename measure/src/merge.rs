@@ -195,7 +195,11 @@ impl Sum {
             link: None,
             memory: record.memory.map(clients_memory),
             pinned: None,
-            usable_cores: record.usable_cores.map(|cores| UsableCores { relay: None, ..cores }),
+            usable_cores: record.usable_cores.map(|cores| UsableCores {
+                relay: None,
+                relay_millicores: None,
+                ..cores
+            }),
             allocations: record.allocations.map(|own| AllocationsRecord { relay: None, ..own }),
             encodings: None,
             throughput: None,
@@ -280,6 +284,10 @@ impl Sum {
         });
         sum.usable_cores = both(sum.usable_cores, record.usable_cores, |a, b| UsableCores {
             clients: a.clients + b.clients,
+            clients_millicores: match (a.clients_millicores, b.clients_millicores) {
+                (None, None) => None,
+                (one, other) => Some(one.unwrap_or(a.clients * 1_000) + other.unwrap_or(b.clients * 1_000)),
+            },
             ..a
         });
         sum.allocations = both(sum.allocations, record.allocations, |a, b| AllocationsRecord {
@@ -405,6 +413,7 @@ impl Said {
             started_late_ns: share.started_late_ns,
             elapsed_ns: record.elapsed_ns,
             cores: record.usable_cores.map(|cores| cores.clients),
+            millicores: record.usable_cores.and_then(|cores| cores.clients_millicores),
             send_lag_ns_p99: record.latency.get("send_lag").and_then(|lag| lag.quantile_ns(0.99).ns()),
             handshake_ns_min: share.handshake_ns_min,
             deliveries_lost: record.counts.deliveries_lost,

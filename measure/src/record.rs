@@ -7,14 +7,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    AgentRecord, Allocations, ClockRecord, Counts, CpuTime, EncodingsRecord, Environment,
+    AgentRecord, Allocations, ClockRecord, Counts, CpuQuota, CpuTime, EncodingsRecord, Environment,
     FirstDeliveryRecord, Latency, LatencyBound, LinkRecord, ShareRecord, Slices, Throughput, Validity,
-    unpack, write_whole,
+    quota::capacity_ns, unpack, write_whole,
 };
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
 /// number; any other change raises the first, and readers refuse a first number they do not know.
-pub const SCHEMA_VERSION: &str = "2.5";
+pub const SCHEMA_VERSION: &str = "2.6";
 
 /// What one run did, how long it took and whether that may be believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -366,6 +366,10 @@ pub struct RelayProcess {
     /// end of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
+    /// The CPU quota of their control groups, and what it took during the run, of a relay that is
+    /// not our own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_quota: Option<CpuQuota>,
     /// Why it is not known whether these processes are the relay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unproven: Option<String>,
@@ -422,12 +426,43 @@ pub struct PinnedCores {
 
 /// Cores that each process can keep busy: those it is pinned to, or its threads, whichever is
 /// fewer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UsableCores {
     /// Of the relay, where the run started it.
     pub relay: Option<u64>,
     /// Of the clients.
     pub clients: u64,
+    /// What a CPU quota leaves the relay of them, in thousandths of a core, where that is less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay_millicores: Option<u64>,
+    /// The same of the clients. Both may have one quota together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients_millicores: Option<u64>,
+}
+
+impl UsableCores {
+    /// These cores, of which a quota may leave less.
+    pub fn within(self, relay: Option<CpuQuota>, clients: Option<CpuQuota>) -> UsableCores {
+        let left = |cores: u64, quota: CpuQuota| {
+            let left = quota.millicores_of(cores);
+            (left < cores.saturating_mul(1_000)).then_some(left)
+        };
+        UsableCores {
+            relay_millicores: self.relay.zip(relay).and_then(|(cores, quota)| left(cores, quota)),
+            clients_millicores: clients.and_then(|quota| left(self.clients, quota)),
+            ..self
+        }
+    }
+
+    /// What the relay can use in so much time, where that is known.
+    pub fn relay_capacity_ns(self, elapsed_ns: u64) -> Option<u64> {
+        Some(capacity_ns(self.relay?, self.relay_millicores, elapsed_ns))
+    }
+
+    /// What the clients can use in so much time.
+    pub fn clients_capacity_ns(self, elapsed_ns: u64) -> u64 {
+        capacity_ns(self.clients, self.clients_millicores, elapsed_ns)
+    }
 }
 
 /// Resident memory of both processes, before the connections and with all of them open.

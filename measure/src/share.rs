@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuTime, Environment, Expectation, Pace, Spans, ThroughputRecorder};
+use crate::{CpuTime, Environment, Expectation, Pace, Spans, ThroughputRecorder, quota::capacity_ns};
 
 /// The part of a plan that one agent played, and what only all agents together can tell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -76,6 +76,9 @@ pub struct AgentRecord {
     /// The cores that its clients can keep busy, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<u64>,
+    /// What a CPU quota leaves of them, in thousandths of a core, where that is less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub millicores: Option<u64>,
     /// p99 of its send lag, where it sent enough for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_lag_ns_p99: Option<u64>,
@@ -97,7 +100,7 @@ pub struct AgentRecord {
 impl AgentRecord {
     /// Its CPU time as a share of what its cores could give; `None` where they are not known.
     pub fn utilisation(&self) -> Option<f64> {
-        let capacity_ns = self.cores?.saturating_mul(self.elapsed_ns);
+        let capacity_ns = capacity_ns(self.cores?, self.millicores, self.elapsed_ns);
         (capacity_ns > 0).then(|| self.client_cpu.total_ns as f64 / capacity_ns as f64)
     }
 }

@@ -7,7 +7,7 @@ use std::{fmt, ops::Add};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Counts, Quantile};
+use crate::{Counts, CpuQuota, Quantile};
 
 /// Achieved ÷ offered rate. A generator that falls behind its own plan measures itself; 1 % covers
 /// the last partly answered second of a ten-second block, 3 % is no longer the load that was asked
@@ -116,6 +116,28 @@ impl Validity {
         host.reasons.into_iter().for_each(|reason| self.add_timing(host.class, format!("{RELAY}{reason}")));
     }
 
+    /// Judges a block of `elapsed_ns` by the CPU quota of who used so much CPU time. What exhausts
+    /// a quota is the cell's own cost, so no block is left out for it.
+    pub(crate) fn judge_quota(&mut self, quota: CpuQuota, whose: &str, used_ns: u64, elapsed_ns: u64) {
+        let CpuQuota { cores, throttled_periods, throttled_ns } = quota;
+        let limited = format!("{whose} has a CPU quota of {cores:.2} cores");
+        if throttled_ns > 0 || throttled_periods > 0 {
+            let reason = format!(
+                "{limited} and was throttled {throttled_periods} times, for {:.1} ms in {:.1} ms (suspect above 0)",
+                throttled_ns as f64 / 1e6,
+                elapsed_ns as f64 / 1e6
+            );
+            self.add_timing(ValidityClass::Suspect, reason);
+        }
+        let share = used_ns as f64 / (cores * elapsed_ns as f64);
+        let reason = format!(
+            "{limited} and used {:.0} % of it (suspect above {:.0} %)",
+            share * 100.0,
+            CPU_SUSPECT_ABOVE * 100.0
+        );
+        judge(self, share, CPU_SUSPECT_ABOVE, f64::INFINITY, reason);
+    }
+
     /// A reason as a record of several agents names it.
     pub(crate) fn of_agent(index: u16, reason: &str) -> String {
         format!("{AGENT}{index}: {reason}")
@@ -150,6 +172,12 @@ pub struct Signals {
     pub elapsed_ns: u64,
     /// [`crate::cpu_pressure_percent`] at the end of the block.
     pub cpu_pressure_percent: Option<f64>,
+    /// The CPU quota of this process and of a relay of our own, with what it took in the block.
+    pub quota: Option<CpuQuota>,
+    /// What these two spent in the block.
+    pub quota_cpu_ns: u64,
+    /// The quota of a relay that is not our own.
+    pub relay_quota: Option<CpuQuota>,
 }
 
 /// Events a second, planned and sent.
@@ -255,6 +283,12 @@ impl Signals {
         self.judge_generator(&mut validity);
         self.judge_relay(&mut validity);
         self.judge_host(&mut validity);
+        if let Some(quota) = self.quota {
+            validity.judge_quota(quota, "the run", self.quota_cpu_ns, self.elapsed_ns);
+        }
+        if let Some(quota) = self.relay_quota {
+            validity.judge_quota(quota, "the relay", self.relay_cpu_ns.unwrap_or(0), self.elapsed_ns);
+        }
         validity
     }
 
@@ -346,6 +380,8 @@ impl Signals {
         if let Some(wait_ns) = self.generator_wait_ns
             && capacity_ns > 0.0
         {
+            // What its quota took is its own cost, which the host is not blamed for.
+            let wait_ns = wait_ns.saturating_sub(self.quota.map_or(0, |quota| quota.throttled_ns));
             let ratio = wait_ns as f64 / capacity_ns;
             let reason = format!(
                 "{HOST_BUSY}the generator waited {:.1} ms for a core in {:.1} ms, {:.0} % of its {} core(s) {}",
@@ -406,7 +442,46 @@ mod tests {
             relay_cpu_ns: Some(1_000_000_000),
             elapsed_ns: 10_000_000_000,
             cpu_pressure_percent: Some(10.0),
+            quota: None,
+            quota_cpu_ns: 3_000_000_000,
+            relay_quota: None,
         }
+    }
+
+    fn quota(cores: f64, throttled_ms: u64) -> CpuQuota {
+        CpuQuota { cores, throttled_periods: throttled_ms, throttled_ns: throttled_ms * 1_000_000 }
+    }
+
+    #[test]
+    fn a_quota_that_is_used_up_or_nearly_is_suspect_and_never_invalid() {
+        let judged = |quota, used_ns| {
+            let mut validity = Validity::default();
+            validity.judge_quota(quota, "the run", used_ns, 1_000_000_000);
+            validity
+        };
+        assert_eq!(judged(quota(0.5, 0), 400_000_000), Validity::default());
+        let used = judged(quota(0.5, 0), 500_000_000);
+        assert_eq!((used.class, used.counts), (ValidityClass::Suspect, ValidityClass::Valid));
+        assert_eq!(
+            used.reasons,
+            ["the run has a CPU quota of 0.50 cores and used 100 % of it (suspect above 80 %)"]
+        );
+        let found = judged(quota(0.5, 600), 0);
+        assert_eq!(found.class, ValidityClass::Suspect);
+        assert!(found.reasons[0].contains("throttled 600 times, for 600.0 ms in 1000.0 ms"), "{found:?}");
+        assert_eq!(judged(quota(0.0, 0), 0), Validity::default(), "what an agent says of itself");
+    }
+
+    #[test]
+    fn what_a_quota_took_is_no_wait_that_the_host_is_blamed_for() {
+        let mut signals = Signals { generator_wait_ns: Some(2_100_000_000), ..calm() };
+        assert!(signals.judge().blames_host());
+        signals.quota = Some(quota(1.0, 1_700));
+        let found = signals.judge();
+        assert!(found.class == ValidityClass::Suspect && !found.blames_host(), "{found:?}");
+        assert_eq!(found.reasons.len(), 1);
+        signals.quota = Some(quota(8.0, 0));
+        assert!(signals.judge().blames_host(), "a quota that took nothing");
     }
 
     #[test]
@@ -429,7 +504,7 @@ mod tests {
     fn every_rule_fires_at_its_two_thresholds() {
         use ValidityClass::{Invalid, Suspect};
         type Change = fn(&mut Signals);
-        let cases: [(Change, ValidityClass, &str); 21] = [
+        let cases: [(Change, ValidityClass, &str); 24] = [
             (|s| s.rate_per_second.as_mut().unwrap().sent = 98.0, Suspect, "sent 98.0 of 100.0"),
             (|s| s.rate_per_second.as_mut().unwrap().sent = 96.9, Invalid, "sent 96.9 of 100.0"),
             (|s| s.send_lag_ns_p99 = Quantile::Bracketed(10_100_000), Suspect, "send lag p99 10.100 ms"),
@@ -447,6 +522,13 @@ mod tests {
             (|s| s.relay_cpu_ns = Some(0), Invalid, "CPU time is 0 ns an envelope"),
             (|s| s.cpu_pressure_percent = Some(20.1), Suspect, "CPU pressure (some, 10 s) 20.1 %"),
             (|s| s.cpu_pressure_percent = Some(60.1), Invalid, "(suspect above 20 %, invalid above 60 %)"),
+            (|s| s.quota = Some(quota(0.35, 0)), Suspect, "quota of 0.35 cores and used 86 % of it"),
+            (
+                |s| s.quota = Some(quota(1.0, 1)),
+                Suspect,
+                "the run has a CPU quota of 1.00 cores and was throttled",
+            ),
+            (|s| s.relay_quota = Some(quota(0.1, 0)), Suspect, "the relay has a CPU quota of 0.10 cores"),
             (|s| s.clipped = 1, Invalid, "1 samples exceeded"),
             (|s| (s.counts.acked, s.counts.dropped_by_generator) = (990, 10), Invalid, "dropped 10 of 1000"),
             (

@@ -123,6 +123,9 @@ fn play(cell: Cell, stretches: &[(u64, u64)]) -> Block {
         relay_cpu_ns: None,
         elapsed_ns: BLOCK_NS,
         cpu_pressure_percent: Some(100.0 * stolen as f64 / BLOCK_NS as f64),
+        quota: None,
+        quota_cpu_ns: 0,
+        relay_quota: None,
     };
     let response_p99_ns = response.quantile_ns(0.99).ns().expect("enough samples");
     Block { signals, response_p99_ns }

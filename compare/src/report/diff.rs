@@ -55,7 +55,7 @@ pub fn unlike(before: &ResultFile, after: &ResultFile) -> Vec<String> {
         let cpu = host.cpu.as_deref().unwrap_or("unknown");
         let kernel = host.kernel.as_deref().unwrap_or("unknown");
         let build = if host.optimised { "optimised" } else { "not optimised" };
-        format!("{cpu}, {} cores, {:?} bytes, kernel {kernel}, {build}", host.cores, host.memory_bytes)
+        format!("{cpu}, {}, {:?} bytes, kernel {kernel}, {build}", host.cores_text(), host.memory_bytes)
     };
     check("corpus", corpus(before), corpus(after));
     check("scenarios", before.config.scenarios.join(","), after.config.scenarios.join(","));

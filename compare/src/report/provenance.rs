@@ -126,9 +126,9 @@ fn made_by(result: &ResultFile) -> String {
     line(
         &mut text,
         format_args!(
-            "- Machine: {}, {} cores, governor {}, {}{}, {}, kernel {}",
+            "- Machine: {}, {}, governor {}, {}{}, {}, kernel {}",
             host.cpu.clone().unwrap_or_else(unknown),
-            host.cores,
+            host.cores_text(),
             host.governor.clone().unwrap_or_else(unknown),
             host.memory_bytes.map_or_else(unknown, gib),
             if host.virtual_machine == Some(true) { ", virtual" } else { "" },

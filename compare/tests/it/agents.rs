@@ -16,6 +16,7 @@ fn agent(index: u16) -> AgentRecord {
         started_late_ns: 300_000,
         elapsed_ns: 2_000_000_000,
         cores: Some(1),
+        millicores: None,
         send_lag_ns_p99: Some(200_000),
         handshake_ns_min: Some(400_000),
         deliveries_lost: 0,
@@ -37,7 +38,7 @@ fn result_with(change: impl Fn(&mut [AgentRecord])) -> ResultFile {
         }
         RunRecord {
             agents,
-            usable_cores: Some(UsableCores { relay: None, clients: 4 }),
+            usable_cores: Some(UsableCores { clients: 4, ..UsableCores::default() }),
             ..record(id, 1, PLAIN)
         }
     })
@@ -153,7 +154,7 @@ fn of_two_agents_the_worse_differs_and_one_alone_never_does() {
 
 #[test]
 fn what_agents_say_of_their_cores_overflows_nothing() {
-    let cores = UsableCores { relay: Some(1 << 48), clients: 1 << 48 };
+    let cores = UsableCores { relay: Some(1 << 48), clients: 1 << 48, ..UsableCores::default() };
     let said = RunRecord { usable_cores: Some(cores), elapsed_ns: 1 << 48, ..record("json+none", 1, PLAIN) };
     let merged = Merged::of_counts([&said, &said]);
     assert_eq!(merged.client_capacity_ns, Some(u64::MAX));

@@ -117,6 +117,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
         relay: Some(RelayProcess {
             more_pids: Vec::new(),
             processes: None,
+            cpu_quota: None,
             unproven: None,
             pid: Some(1),
             software: "relay-sim".to_owned(),
@@ -152,7 +153,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
         memory: None,
         compression_memory: None,
         pinned: None,
-        usable_cores: Some(UsableCores { relay: Some(1), clients: 1 }),
+        usable_cores: Some(UsableCores { relay: Some(1), clients: 1, ..UsableCores::default() }),
         allocations: None,
         throughput: Some(throughput(deliveries)),
         encodings: Some(EncodingsRecord {
@@ -180,6 +181,7 @@ pub(crate) fn host() -> Environment {
     Environment {
         cpu: Some("Example CPU".to_owned()),
         cores: 2,
+        cpu_quota: None,
         virtual_machine: Some(true),
         governor: None,
         memory_bytes: Some(8 << 30),

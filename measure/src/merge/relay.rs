@@ -44,6 +44,7 @@ fn with(mut merged: RunRecord, relay: &RelayRecord) -> RunRecord {
     merged.relay = Some(RelayProcess { environment, clock: None, ..relay.process.clone() });
     if let Some(cores) = &mut merged.usable_cores {
         cores.relay = Some(relay.cores);
+        cores.relay_millicores = cores.within(own.cpu_quota, None).relay_millicores;
     }
     if let Some(memory) = &mut merged.memory {
         (memory.relay_after_bytes, memory.relay_peak_bytes) = (relay.memory_bytes, relay.memory_peak_bytes);
@@ -56,5 +57,9 @@ fn with(mut merged: RunRecord, relay: &RelayRecord) -> RunRecord {
         allocations.relay = relay.allocations;
     }
     merged.validity.judge_relay(relay.cpu_pressure_percent);
+    if let Some(quota) = relay.environment.cpu_quota {
+        let used_ns = merged.relay_cpu.map_or(0, |cpu| cpu.total_ns);
+        merged.validity.judge_quota(quota, "the relay", used_ns, merged.elapsed_ns);
+    }
     merged
 }

@@ -1,0 +1,329 @@
+//! What control groups take from a process: CPU quotas, of which containers and services are made
+//! (<https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files>,
+//! <https://docs.kernel.org/scheduler/sched-bwc.html>).
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Component, Path, PathBuf},
+};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The smallest CPU quota over some processes, and what quotas took from them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CpuQuota {
+    /// CPU seconds a second.
+    pub cores: f64,
+    /// How often a quota was used up in the run.
+    pub throttled_periods: u64,
+    /// How long that kept tasks from running, summed over CPUs.
+    pub throttled_ns: u64,
+}
+
+impl CpuQuota {
+    /// What a quota leaves of some cores, in thousandths of a core.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "beyond its range a cast saturates"
+    )]
+    pub fn millicores_of(self, cores: u64) -> u64 {
+        cores.saturating_mul(1_000).min((self.cores * 1e3) as u64)
+    }
+}
+
+/// What these cores can run in so much time, of which a quota may leave less. Bounded, as agents
+/// say what they like of themselves.
+pub(crate) fn capacity_ns(cores: u64, millicores: Option<u64>, elapsed_ns: u64) -> u64 {
+    match millicores {
+        Some(millicores) => {
+            let ns = u128::from(millicores) * u128::from(elapsed_ns) / 1_000;
+            u64::try_from(ns).unwrap_or(u64::MAX)
+        }
+        None => cores.saturating_mul(elapsed_ns),
+    }
+}
+
+/// The control groups of some processes, as they were when it was made.
+#[derive(Debug, Clone)]
+pub struct QuotaMeter {
+    groups: BTreeSet<PathBuf>,
+    before: Throttled,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Throttled {
+    periods: u64,
+    ns: u64,
+}
+
+impl QuotaMeter {
+    /// Finds the groups of this process, up to the root that it sees.
+    pub fn of_this_process() -> QuotaMeter {
+        QuotaMeter::under(Path::new("/"), &["self".to_owned()])
+    }
+
+    /// Finds those of other processes.
+    pub fn of_processes(pids: &[u32]) -> QuotaMeter {
+        let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+        QuotaMeter::under(Path::new("/"), &pids)
+    }
+
+    fn under(root: &Path, pids: &[String]) -> QuotaMeter {
+        let groups: BTreeSet<PathBuf> = pids.iter().flat_map(|pid| groups_of(root, pid)).collect();
+        QuotaMeter { before: throttled(&groups), groups }
+    }
+
+    /// The smallest quota of all groups, with what they took since this was made; `None` without a
+    /// quota.
+    pub fn read(&self) -> Option<CpuQuota> {
+        let cores = self.groups.iter().filter_map(|group| cores(group)).reduce(f64::min)?;
+        let now = throttled(&self.groups);
+        Some(CpuQuota {
+            cores,
+            throttled_periods: now.periods.saturating_sub(self.before.periods),
+            throttled_ns: now.ns.saturating_sub(self.before.ns),
+        })
+    }
+}
+
+/// The folders of a process's groups that may limit its CPU, each up to where the hierarchy is
+/// mounted.
+fn groups_of(root: &Path, pid: &str) -> Vec<PathBuf> {
+    let read = |file: String| fs::read_to_string(root.join(file)).unwrap_or_default();
+    let (own, mounts) = (read(format!("proc/{pid}/cgroup")), read("proc/self/mountinfo".to_owned()));
+    let mounts: Vec<Mount> = mounts.lines().filter_map(Mount::parse).collect();
+    let mut groups = Vec::new();
+    for line in own.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
+            continue;
+        };
+        let is_v2 = controllers.is_empty();
+        if !is_v2 && !controllers.split(',').any(|name| name == "cpu") {
+            continue;
+        }
+        let found = mounts.iter().filter(|mount| mount.is_v2 == is_v2).find_map(|mount| {
+            let below = Path::new(path).strip_prefix(&mount.root).ok()?;
+            // A group of another namespace is written with `..`, and is not to be seen.
+            let is_seen = below.components().all(|one| matches!(one, Component::Normal(_)));
+            is_seen.then_some((root.join(mount.at.strip_prefix("/").ok()?), below))
+        });
+        if let Some((at, below)) = found {
+            groups.extend(below.ancestors().map(|group| at.join(group)));
+        }
+    }
+    groups
+}
+
+/// A mounted hierarchy that may limit CPU.
+#[derive(Debug)]
+struct Mount {
+    is_v2: bool,
+    /// The group at its root.
+    root: PathBuf,
+    at: PathBuf,
+}
+
+impl Mount {
+    /// Reads a line of `/proc/PID/mountinfo` (proc_pid_mountinfo(5)).
+    fn parse(line: &str) -> Option<Mount> {
+        let (left, right) = line.split_once(" - ")?;
+        let (left, right): (Vec<&str>, Vec<&str>) = (left.split(' ').collect(), right.split(' ').collect());
+        let is_v2 = match *right.first()? {
+            "cgroup2" => true,
+            "cgroup" if right.get(2)?.split(',').any(|option| option == "cpu") => false,
+            _ => return None,
+        };
+        Some(Mount { is_v2, root: unescaped(left.get(3)?), at: unescaped(left.get(4)?) })
+    }
+}
+
+/// A path with its blanks, tabs, line ends and backslashes, which the kernel writes as `\040`.
+fn unescaped(path: &str) -> PathBuf {
+    let mut plain = String::new();
+    let mut rest = path;
+    while let Some((before, after)) = rest.split_once('\\') {
+        let code = after.get(..3).and_then(|code| u8::from_str_radix(code, 8).ok());
+        plain.push_str(before);
+        plain.push(code.map_or('\\', char::from));
+        rest = if code.is_some() { &after[3..] } else { after };
+    }
+    PathBuf::from(plain + rest)
+}
+
+/// The quota of one group: `cpu.max` of version 2, `cpu.cfs_quota_us` of version 1.
+fn cores(group: &Path) -> Option<f64> {
+    let read = |file: &str| fs::read_to_string(group.join(file)).ok();
+    let (quota, period) = match read("cpu.max") {
+        Some(text) => {
+            let (quota, period) = text.trim().split_once(' ')?;
+            (quota.to_owned(), period.to_owned())
+        }
+        None => (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?),
+    };
+    // "max" and -1 are no quota.
+    let (quota, period): (u64, u64) = (quota.trim().parse().ok()?, period.trim().parse().ok()?);
+    (quota > 0 && period > 0).then(|| quota as f64 / period as f64)
+}
+
+/// What the quotas of these groups took so far. Of two groups of which one holds the other, the
+/// inner one uses nothing up while the outer one has nothing left, so times add up.
+fn throttled(groups: &BTreeSet<PathBuf>) -> Throttled {
+    let mut sum = Throttled::default();
+    for stat in groups.iter().filter_map(|group| fs::read_to_string(group.join("cpu.stat")).ok()) {
+        let number = |name: &str| {
+            let value = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+            value.trim().parse::<u64>().ok()
+        };
+        sum.periods = sum.periods.saturating_add(number("nr_throttled").unwrap_or(0));
+        let ns = number("throttled_usec").map(|us| us.saturating_mul(1_000));
+        sum.ns = sum.ns.saturating_add(ns.or_else(|| number("throttled_time")).unwrap_or(0));
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A system with these files.
+    struct System(tempfile::TempDir);
+
+    impl System {
+        fn with(files: &[(&str, &str)]) -> System {
+            let system = System(tempfile::tempdir().unwrap());
+            files.iter().for_each(|(file, text)| system.write(file, text));
+            system
+        }
+
+        fn write(&self, file: &str, text: &str) {
+            let file = self.0.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        }
+
+        fn meter(&self) -> QuotaMeter {
+            QuotaMeter::under(self.0.path(), &["self".to_owned()])
+        }
+
+        fn cores(&self) -> Option<f64> {
+            self.meter().read().map(|quota| quota.cores)
+        }
+    }
+
+    const V2: (&str, &str) =
+        ("proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n");
+
+    #[test]
+    fn the_smallest_quota_from_the_own_group_to_the_root_counts() {
+        let system = System::with(&[
+            V2,
+            ("proc/self/cgroup", "0::/kube.slice/pod/box\n"),
+            ("sys/fs/cgroup/kube.slice/cpu.max", "400000 100000\n"),
+            ("sys/fs/cgroup/kube.slice/pod/cpu.max", "50000 100000\n"),
+            ("sys/fs/cgroup/kube.slice/pod/box/cpu.max", "max 100000\n"),
+            ("sys/fs/cgroup/kube.slice/other/cpu.max", "1000 100000\n"),
+        ]);
+        assert_eq!(system.cores(), Some(0.5));
+        system.write("sys/fs/cgroup/kube.slice/pod/box/cpu.max", "25000 100000\n");
+        assert_eq!(system.cores(), Some(0.25));
+        system.write("sys/fs/cgroup/kube.slice/pod/box/cpu.max", "300000 100000\n");
+        system.write("sys/fs/cgroup/kube.slice/pod/cpu.max", "max 100000\n");
+        assert_eq!(system.cores(), Some(3.0));
+    }
+
+    #[test]
+    fn quotas_of_version_1_stand_beside_those_of_version_2() {
+        let mounts = "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
+                      33 31 0:30 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\
+                      41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let system = System::with(&[
+            ("proc/self/mountinfo", mounts),
+            ("proc/self/cgroup", "4:cpu,cpuacct:/a/b\n3:cpuset:/c\n0::/d\n"),
+            ("sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us", "150000\n"),
+            ("sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us", "100000\n"),
+            ("sys/fs/cgroup/cpu,cpuacct/a/b/cpu.cfs_quota_us", "-1\n"),
+            ("sys/fs/cgroup/cpu,cpuacct/a/b/cpu.cfs_period_us", "100000\n"),
+            ("sys/fs/cgroup/cpuset/c/cpu.cfs_quota_us", "1000\n"),
+            ("sys/fs/cgroup/cpuset/c/cpu.cfs_period_us", "100000\n"),
+        ]);
+        assert_eq!(system.cores(), Some(1.5));
+        system.write("sys/fs/cgroup/unified/d/cpu.max", "100000 200000\n");
+        assert_eq!(system.cores(), Some(0.5));
+    }
+
+    #[test]
+    fn a_container_sees_its_own_group_at_the_mount() {
+        let own = "4:cpu:/docker/id\n";
+        let at_root = "32 31 0:29 /docker/id /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n";
+        let files = [
+            ("proc/self/mountinfo", at_root),
+            ("proc/self/cgroup", own),
+            ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000"),
+            ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000"),
+        ];
+        let system = System::with(&files);
+        assert_eq!(system.cores(), Some(0.5));
+        // A group outside of what is mounted, or of another namespace, is not seen.
+        for elsewhere in ["4:cpu:/docker/other\n", "4:cpu:/../id\n", "4:cpu:/docker/id/../other\n"] {
+            system.write("proc/self/cgroup", elsewhere);
+            assert_eq!(system.cores(), None, "{elsewhere}");
+        }
+        system.write("proc/self/cgroup", own);
+        system.write("proc/self/mountinfo", &at_root.replace("/sys/fs/cgroup/cpu", "/sys/fs/c\\040u"));
+        assert_eq!(system.cores(), None);
+        system.write("sys/fs/c u/cpu.max", "20000 100000");
+        assert_eq!(system.cores(), Some(0.2));
+    }
+
+    #[test]
+    fn what_was_taken_since_is_summed_over_groups() {
+        let system = System::with(&[
+            V2,
+            ("proc/self/cgroup", "0::/a/b\n"),
+            ("sys/fs/cgroup/a/cpu.max", "50000 100000"),
+            ("sys/fs/cgroup/a/cpu.stat", "usage_usec 9\nnr_periods 7\nnr_throttled 3\nthrottled_usec 40\n"),
+            ("sys/fs/cgroup/a/b/cpu.stat", "nr_periods 2\nnr_throttled 1\nthrottled_time 5\n"),
+        ]);
+        let meter = system.meter();
+        let quota = CpuQuota { cores: 0.5, ..CpuQuota::default() };
+        assert_eq!(meter.read(), Some(quota));
+        system.write("sys/fs/cgroup/a/cpu.stat", "nr_throttled 5\nthrottled_usec 140\n");
+        system.write("sys/fs/cgroup/a/b/cpu.stat", "nr_throttled 1\nthrottled_time 25\n");
+        let taken = CpuQuota { throttled_periods: 2, throttled_ns: 100_020, ..quota };
+        assert_eq!(meter.read(), Some(taken));
+        // A group that went took what it took.
+        fs::remove_dir_all(system.0.path().join("sys/fs/cgroup/a/b")).unwrap();
+        assert_eq!(meter.read().unwrap().throttled_periods, 1);
+    }
+
+    #[test]
+    fn what_is_not_written_as_the_kernel_writes_it_is_no_quota() {
+        for text in ["", "max", "50000", "x 100000", "50000 0", "0 100000", "-1 100000", "1e9 1"] {
+            let system = System::with(&[
+                V2,
+                ("proc/self/cgroup", "0::/a\n7\n\n:\n"),
+                ("sys/fs/cgroup/a/cpu.max", text),
+                ("sys/fs/cgroup/a/cpu.stat", "nr_throttled x\nthrottled_usec\n"),
+            ]);
+            assert_eq!(system.cores(), None, "{text}");
+        }
+        for mounts in ["", "x", "1 2 3 - cgroup2", "a - b", "31 23 0:28 / /sys/fs/cgroup rw - cgroup cgroup"]
+        {
+            let system = System::with(&[("proc/self/mountinfo", mounts), ("proc/self/cgroup", "0::/\n")]);
+            assert_eq!(system.cores(), None, "{mounts}");
+        }
+        assert_eq!(System::with(&[]).cores(), None);
+        assert_eq!(unescaped("a\\040b\\134\\9\\"), Path::new("a b\\\\9\\"));
+    }
+
+    #[test]
+    fn cores_are_those_that_the_quota_leaves() {
+        let quota = |cores| CpuQuota { cores, ..CpuQuota::default() };
+        assert_eq!((quota(0.5).millicores_of(2), quota(4.0).millicores_of(2)), (500, 2_000));
+        assert_eq!(quota(f64::INFINITY).millicores_of(u64::MAX), u64::MAX);
+    }
+}
