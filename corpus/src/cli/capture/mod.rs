@@ -96,7 +96,12 @@ pub(crate) struct Args {
 fn filter(text: &str) -> Result<Filter, String> {
     let request = format!("[\"REQ\",\"x\",{text}]");
     let example = "expected a NIP-01 filter such as {\"kinds\":[1,7],\"since\":1700000000}";
-    let message = codec().decode_client(request.as_bytes()).map_err(|error| format!("{error}; {example}"))?;
+    let message = codec().decode_client(request.as_bytes()).map_err(|error| {
+        let said = error.to_string();
+        // The place is one in the request.
+        let what = said.rsplit_once(" (byte ").map_or(said.as_str(), |(what, _)| what);
+        format!("{what}; {example}")
+    })?;
     match message {
         ClientMessage::Req { mut filters, .. } if filters.len() == 1 => match filters.remove(0) {
             Filter { unknown: Some(field), .. } => Err(format!("unknown field {field:?}; {example}")),
@@ -326,8 +331,9 @@ mod tests {
     #[test]
     fn filters_are_those_of_a_req() {
         assert_eq!(filter("{\"kinds\":[1]}").unwrap().kinds, Some(vec![1]));
-        for text in ["{\"kind\":[1]}", "[]", "{},{}", "{", ""] {
-            assert!(filter(text).unwrap_err().contains("NIP-01 filter"), "{text}");
+        for text in ["{\"kind\":[1]}", "[]", "{},{}", "{", "", "{\"kinds\":[65536]}", "{\"since\":\"x\"}"] {
+            let error = filter(text).unwrap_err();
+            assert!(error.contains("NIP-01 filter") && !error.contains("byte"), "{text}: {error}");
         }
     }
 }
