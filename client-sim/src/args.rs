@@ -140,6 +140,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub corpus: Option<PathBuf>,
 
+    /// Leave out what in --corpus is no valid event, and count it; each event is then verified.
+    #[arg(long, requires = "corpus")]
+    pub skip_invalid: bool,
+
     /// Seed of everything random. Without it 1; with --url a new one each time, because a relay
     /// does not deliver an event again.
     #[arg(long)]
@@ -264,6 +268,10 @@ pub struct Doctor {
     #[arg(long, value_name = "FILE")]
     pub corpus: Option<PathBuf>,
 
+    /// Leave out what in --corpus is no valid event, and count it; each event is then verified.
+    #[arg(long, requires = "corpus")]
+    pub skip_invalid: bool,
+
     /// Formats to offer, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "json")]
     pub formats: Vec<Format>,
@@ -295,6 +303,10 @@ pub struct Explain {
     /// Events to stream, as in a run.
     #[arg(long, value_name = "FILE")]
     pub corpus: Option<PathBuf>,
+
+    /// Leave out what in --corpus is no valid event, and count it; each event is then verified.
+    #[arg(long, requires = "corpus")]
+    pub skip_invalid: bool,
 
     /// Seed of everything random, as in a run.
     #[arg(long, default_value_t = 1)]

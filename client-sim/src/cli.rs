@@ -128,9 +128,9 @@ fn say(text: anyhow::Result<String>) -> ExitCode {
 
 /// The plan of a scenario.
 fn plan(args: &Explain) -> anyhow::Result<String> {
-    let Explain { name, scenario, set, corpus, seed, seconds, agents, json } = args;
+    let Explain { name, scenario, set, corpus, skip_invalid, seed, seconds, agents, json } = args;
     let name = name.as_ref().or(scenario.as_ref()).context("name a scenario (client-sim scenarios)")?;
-    let (scenario, corpus) = load(name, set, *seconds, corpus.as_deref())?;
+    let (scenario, corpus) = load(name, set, *seconds, corpus.as_deref(), *skip_invalid)?;
     let formats: Vec<_> = Format::core().collect();
     let workload = plan_over(&scenario, &corpus, *seed, &formats)?;
     let explanation = explain::Explanation {

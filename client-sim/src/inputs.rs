@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context;
 use codecs::Format;
-use corpus::Corpus;
+use corpus::{Corpus, CorpusError};
 use wire::ClientTls;
 
 use crate::{
@@ -26,16 +26,23 @@ pub(crate) fn load(
     set: &[String],
     seconds: Option<f64>,
     corpus: Option<&Path>,
+    skip_invalid: bool,
 ) -> anyhow::Result<(Scenario, Corpus)> {
     let mut scenario = Scenario::load_with(name, set)?;
     if let Some(seconds) = seconds {
         scenario.set_seconds(seconds)?;
     }
-    let corpus = match corpus {
-        Some(path) => Corpus::read(path)?,
-        None => Corpus::bundled(),
-    };
-    Ok((scenario, corpus))
+    Ok((scenario, events(corpus, skip_invalid)?))
+}
+
+/// Reads `--corpus`, and says what `--skip-invalid` left out; without a file the bundled sample.
+pub(crate) fn events(file: Option<&Path>, skip_invalid: bool) -> Result<Corpus, CorpusError> {
+    let Some(file) = file else { return Ok(Corpus::bundled()) };
+    let corpus = Corpus::read_with(file, skip_invalid)?;
+    if corpus.skipped.count() > 0 {
+        report(&format!("{}: {}; `corpus verify` lists all", file.display(), corpus.skipped));
+    }
+    Ok(corpus)
 }
 
 /// Plans the whole scenario over the corpus.

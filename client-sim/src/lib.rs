@@ -82,8 +82,8 @@ pub fn has_floor(scenario: &str) -> bool {
 }
 
 /// What a block of a cell asks of its users' links, in JSON without compression: how long it lasts
-/// and how many packets a second; `None` without links. `set` and `corpus` are as behind `--set`
-/// and `--corpus`.
+/// and how many packets a second; `None` without links. `set`, `corpus` and
+/// `skip_invalid` are as behind `--set`, `--corpus` and `--skip-invalid`.
 ///
 /// # Errors
 /// When there is no such scenario or corpus, or the plan cannot be made.
@@ -92,12 +92,14 @@ pub fn link_demand(
     set: &[String],
     seconds: u32,
     corpus: Option<&str>,
+    skip_invalid: bool,
 ) -> anyhow::Result<Option<link::Demand>> {
     if cell.link.is_none() && !scenario::Scenario::load_with(&cell.scenario, set)?.has_links() {
         return Ok(None);
     }
     let corpus = corpus.map(std::path::Path::new);
-    let (mut scenario, corpus) = inputs::load(&cell.scenario, set, Some(f64::from(seconds)), corpus)?;
+    let (mut scenario, corpus) =
+        inputs::load(&cell.scenario, set, Some(f64::from(seconds)), corpus, skip_invalid)?;
     if let Some(rate) = cell.rate_per_s {
         scenario.set_publish_rate(rate)?;
     }

@@ -176,6 +176,7 @@ pub fn corpus_record(corpus: &Corpus) -> CorpusRecord {
         name: corpus.name.clone(),
         sha256: corpus.fingerprint.to_string(),
         events: corpus.events.len() as u64,
+        invalid_skipped: corpus.skipped.count(),
         origin: corpus.origin.to_string(),
         kinds: corpus.kinds().into_iter().map(|(kind, n)| (kind.to_string(), n as u64)).collect(),
     }

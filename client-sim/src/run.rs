@@ -271,7 +271,8 @@ pub(crate) fn relay_process(args: &Args, pids: &[u32], own_relay: Option<&OwnRel
 /// Loads scenario and corpus. Every error is a mistake of the user.
 pub(crate) fn inputs(args: &Args) -> anyhow::Result<(Scenario, Corpus, u64)> {
     args.cell.format.codec(args.cell.implementation)?;
-    let (mut scenario, corpus) = load(&args.cell.scenario, &args.set, args.seconds, args.corpus.as_deref())?;
+    let (name, corpus) = (&args.cell.scenario, args.corpus.as_deref());
+    let (mut scenario, corpus) = load(name, &args.set, args.seconds, corpus, args.skip_invalid)?;
     if let Some(rate) = args.cell.rate_per_s {
         scenario.set_publish_rate(rate).context("--rate")?;
     }

@@ -199,7 +199,10 @@ fn mistakes_are_answered_with_what_is_known_and_leave_no_record() {
         (&["--implementation", "mine"], &["unknown implementation \"mine\"", "library tuned"]),
         (&["--scenario", "nope"], &["unknown scenario \"nope\"", "follow-list-burst"]),
         (&["--scenario", &typo], &["typo.toml", "secnods"]),
-        (&["--corpus", &broken], &["broken.jsonl", "line 1"]),
+        (
+            &["--corpus", &broken],
+            &["broken.jsonl", "line 1", "id: expected 64", "corpus verify", "--skip-invalid"],
+        ),
     ];
     for (extra, expected) in cases {
         let mut command = program();
@@ -213,6 +216,25 @@ fn mistakes_are_answered_with_what_is_known_and_leave_no_record() {
         }
         assert!(!setup.path("record.json").exists());
     }
+}
+
+#[test]
+fn invalid_events_are_left_out_when_asked_and_counted_in_the_record() {
+    let setup = Setup::new();
+    let mut forged = corpus::Corpus::read(&setup.path("small.jsonl")).unwrap().events.swap_remove(0);
+    forged.sig[3] ^= 1;
+    let mut lines = Vec::new();
+    Format::JSON.spec().library.encode_event(&forged, &mut lines).unwrap();
+    lines.extend(b"\n{}\nhello\n");
+    lines.extend(fs::read(setup.path("small.jsonl")).unwrap());
+    fs::write(setup.path("small.jsonl"), lines).unwrap();
+    let output = setup.run(&["--skip-invalid"]);
+    // A busy machine may make the run invalid.
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains("3 skipped that are no valid events (line 1, event "), "{said}");
+    let corpus = setup.record().corpus;
+    assert_eq!((corpus.events, corpus.invalid_skipped), (150, 3));
 }
 
 #[test]

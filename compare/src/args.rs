@@ -21,6 +21,7 @@ use crate::{
     result::{Config, MAX_ROUNDS, Role},
     selftest,
     slo::Slo,
+    usage::SKIP_INVALID,
 };
 
 #[derive(Debug, Parser)]
@@ -119,8 +120,11 @@ pub(crate) struct InstructionFlags {
     /// Events to send [default: the bundled sample]
     #[arg(long)]
     pub(crate) corpus: Option<String>,
+    /// Leave out what in --corpus is no valid event, and count it
+    #[arg(long, requires = "corpus")]
+    pub(crate) skip_invalid: bool,
     /// Count codecs, compressions, relay and client one by one instead of a scenario
-    #[arg(long, conflicts_with_all = ["scenario", FACTORS, "seconds", "seed", "corpus"])]
+    #[arg(long, conflicts_with_all = ["scenario", FACTORS, "seconds", "seed", "corpus", "skip_invalid"])]
     pub(crate) hot_paths: bool,
     /// Only the hot paths whose names contain this, as in 'codec json'
     #[arg(long, requires = "hot_paths", value_name = "TEXT")]
@@ -157,10 +161,11 @@ fn seed(relay_stays: bool) -> u64 {
 }
 
 /// What every client is told, ours first.
-fn client_args(ca: Option<&str>, relay_pids: &[u32], others: &[String]) -> Vec<String> {
+fn client_args(ca: Option<&str>, relay_pids: &[u32], skip_invalid: bool, others: &[String]) -> Vec<String> {
     let ca = ca.into_iter().flat_map(|file| ["--ca".to_owned(), file.to_owned()]);
     let pids = relay_pids.iter().flat_map(|pid| ["--relay-pid".to_owned(), pid.to_string()]);
-    ca.chain(pids).chain(others.iter().cloned()).collect()
+    let skip = skip_invalid.then(|| SKIP_INVALID.to_owned());
+    ca.chain(pids).chain(skip).chain(others.iter().cloned()).collect()
 }
 
 /// A rate of the matrix.
@@ -251,6 +256,10 @@ pub(crate) struct Run {
     /// Events to send: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz [default: the bundled sample]
     #[arg(long)]
     pub(crate) corpus: Option<String>,
+    /// Leave out what in --corpus is no valid event, and count it; each event is then verified. For
+    /// agents `corpus convert --skip-invalid` makes a file that all can read
+    #[arg(long, requires = "corpus", conflicts_with = "nats")]
+    pub(crate) skip_invalid: bool,
     /// Play against this relay (ws://host:port or wss://host:port) instead of fresh ones of our
     /// own; then formats default to json and compressions to none,deflate. Published events stay in
     /// the relay, so choose scenarios that do not request events of earlier runs, and a relay whose
@@ -397,7 +406,12 @@ impl Run {
             corpus: self.corpus.clone(),
             url: self.url.clone(),
             foreign: None,
-            client_args: client_args(self.ca.as_deref(), &self.relay_pid, &self.client_args),
+            client_args: client_args(
+                self.ca.as_deref(),
+                &self.relay_pid,
+                self.skip_invalid,
+                &self.client_args,
+            ),
             slo: self.slo.as_ref().map(Slo::to_string),
             planned_rounds: None,
             chosen_rates: Vec::new(),

@@ -42,7 +42,7 @@ use crate::{
     result::{Config, Foreign, Git, Oracle, Probe, ResultFile, Role, SelfTest, unfinished},
     run::{Outcome, Stopped},
     search, selftest,
-    usage::UsageError,
+    usage::{UsageError, read_corpus},
 };
 
 /// Does what the command line says. `args` begins with the program's name.
@@ -93,6 +93,7 @@ fn look_for(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
         let _ = writeln!(io::stderr(), "error: {reason}");
         return Ok(Exit::Usage);
     }
+    flags.corpus.as_deref().map(|file| read_corpus(file, flags.skip_invalid)).transpose()?;
     try_out(&flags.out)?;
     match flags.metric {
         SearchMetric::Capacity => find_limits(flags, args),
@@ -112,7 +113,8 @@ fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     let running = tempfile::tempdir().context("cannot make a folder for records")?;
     let (foreign, answers) = match url {
         Some(url) => {
-            let question = Question { client: &program, url, ca, corpus: flags.corpus.as_deref() };
+            let (corpus, skip_invalid) = (flags.corpus.as_deref(), flags.skip_invalid);
+            let question = Question { client: &program, url, ca, corpus, skip_invalid };
             asked(&question, &mut cells, running.path())?
         }
         None => (None, None),
@@ -281,12 +283,13 @@ fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
         }
         counter => counter?,
     };
+    flags.corpus.as_deref().map(|file| read_corpus(file, flags.skip_invalid)).transpose()?;
     try_out(&flags.out)?;
     let answering = tempfile::tempdir().context("cannot make a folder for a relay's answers")?;
     let mut answers = None;
     if let Some(url) = &config.url {
-        let question =
-            Question { client: &client, url, ca: flags.ca.as_deref(), corpus: flags.corpus.as_deref() };
+        let (ca, corpus, skip_invalid) = (flags.ca.as_deref(), flags.corpus.as_deref(), flags.skip_invalid);
+        let question = Question { client: &client, url, ca, corpus, skip_invalid };
         (config.foreign, answers) = asked(&question, &mut cells, answering.path())?;
     }
     let note = |line: &str| {

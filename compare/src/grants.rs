@@ -17,7 +17,7 @@ use serde::Deserialize;
 use crate::{
     matrix::{BASE_COMPRESSION, CellSpec},
     result::{Foreign, Role},
-    usage::UsageError,
+    usage::{SKIP_INVALID, UsageError},
 };
 
 /// What `client-sim doctor --json` says of one offer.
@@ -54,6 +54,8 @@ pub(crate) struct Question<'a> {
     pub(crate) ca: Option<&'a str>,
     /// The corpus file.
     pub(crate) corpus: Option<&'a str>,
+    /// Whether what in it is no valid event is left out.
+    pub(crate) skip_invalid: bool,
 }
 
 /// Asks; drops the cells that the relay declines and names the others by what it grants. Returns
@@ -81,6 +83,7 @@ pub(crate) fn ask(
     command.args(["--compressions", &distinct(Factor::Compression).join(",")]);
     command.args(question.ca.iter().flat_map(|file| ["--ca", file]));
     command.args(question.corpus.iter().flat_map(|file| ["--corpus", file]));
+    command.args(question.skip_invalid.then_some(SKIP_INVALID));
     for scenario in distinct(Factor::Scenario) {
         command.args(["--scenario", &scenario]);
     }

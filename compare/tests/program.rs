@@ -81,15 +81,44 @@ fn a_small_matrix_runs_from_start_to_table() {
 #[test]
 fn when_nothing_was_measured_no_result_is_left_behind() {
     let out = TempDir::new().unwrap();
-    let run = compare(out.path(), &["--corpus", "missing.jsonl"]);
+    let run = compare(out.path(), &["--", "--no-such-flag"]);
     let said = String::from_utf8_lossy(&run.stderr);
     assert_eq!(run.status.code(), Some(2), "{said}");
-    assert!(
-        said.contains("there is no corpus \"missing.jsonl\"") && said.contains("nothing was measured"),
-        "{said}"
-    );
+    assert!(said.contains("--no-such-flag") && said.contains("nothing was measured"), "{said}");
     assert!(run.stdout.is_empty());
     assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_line_that_is_no_event_is_found_before_a_block_is_played_or_left_out_and_counted() {
+    let (out, folder) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (few, bad) = (folder.path().join("few.pb.gz"), folder.path().join("bad.jsonl"));
+    write_few_events(&few);
+    corpus::write(&bad, &corpus::Corpus::read(&few).unwrap().events).unwrap();
+    let file = fs::OpenOptions::new().append(true).open(&bad).unwrap();
+    (&file).write_all(b"{\"id\":5}\n").unwrap();
+    let corpus = bad.display().to_string();
+    for command in [["run", "--rounds=1"], ["search", "--probe-seconds=1"]] {
+        let mut compare = Command::new(env!("CARGO_BIN_EXE_compare"));
+        compare.args(command).args(["--corpus", &corpus, "--out"]).arg(out.path());
+        let run = compare.output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{said}");
+        for words in ["bad.jsonl", "line 501", "id: 5, expected", "corpus verify", "--skip-invalid"] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+        assert!(run.stdout.is_empty() && !said.contains("block "), "{said}");
+        assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
+    }
+    let formats = ["--formats", "json", "--compressions", "none", "--corpus", &corpus, "--skip-invalid"];
+    let run = compare(out.path(), &formats);
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(said.contains("1 skipped that are no valid events (line 501:"), "{said}");
+    let folder = fs::read_dir(out.path()).unwrap().next().unwrap().unwrap().path();
+    let corpus = ResultFile::read(&folder).unwrap().corpus.unwrap();
+    assert_eq!((corpus.events, corpus.invalid_skipped), (500, 1));
+    let summary = fs::read_to_string(folder.join("summary.md")).unwrap();
+    assert!(summary.contains("500 events, 1 invalid skipped"), "{summary}");
 }
 
 #[test]

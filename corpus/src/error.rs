@@ -133,7 +133,7 @@ fn fix(path: &Path, reason: &RecordError) -> String {
         RecordError::StreamTooLarge(_) | RecordError::Batch(_) | RecordError::BatchTooLarge => String::new(),
         reason if reason.is_of_the_system() => String::new(),
         _ => format!(
-            "; `corpus verify {}` lists all that is wrong, --skip-invalid leaves it out",
+            "; `corpus verify {}` lists all that is wrong, --skip-invalid (also of `corpus convert`) leaves it out",
             path.display()
         ),
     }

@@ -303,6 +303,9 @@ pub struct CorpusRecord {
     pub sha256: String,
     /// How many events it holds.
     pub events: u64,
+    /// Records of the file that are no valid events and were left out (`--skip-invalid`).
+    #[serde(default)]
+    pub invalid_skipped: u64,
     /// `generated`, `real` or `mixed`.
     pub origin: String,
     /// Events by kind number.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use codecs::{Format, Implementation, UnknownName, VerifyLevel};
 use corpus::Corpus;
-use tracing::info;
+use tracing::{info, warn};
 use wire::{Compression, CompressionError, Dictionary, ServerTls};
 
 use crate::{
@@ -80,6 +80,10 @@ pub(crate) struct Args {
     /// Events to start with (.jsonl, .jsonl.gz, .jsonl.zst, .pb.gz); they are not verified
     #[arg(long, value_name = "FILE")]
     corpus: Option<PathBuf>,
+
+    /// Leave out what in --corpus is no valid event, and count it; each event is then verified
+    #[arg(long, requires = "corpus")]
+    skip_invalid: bool,
 
     /// Threads that serve; 1 gives every format the same single core
     #[arg(long, value_name = "N", default_value = "1")]
@@ -276,8 +280,11 @@ impl Args {
         }
         config.codecs().context("choose another --format or --implementation")?;
         if let Some(path) = self.corpus {
-            let corpus = Corpus::read(&path).context("cannot preload --corpus")?;
+            let corpus = Corpus::read_with(&path, self.skip_invalid).context("cannot preload --corpus")?;
             info!(events = corpus.events.len(), origin = %corpus.origin, fingerprint = %corpus.fingerprint, "read {}", corpus.name);
+            if corpus.skipped.count() > 0 {
+                warn!("{}: {}; `corpus verify` lists all", path.display(), corpus.skipped);
+            }
             config.preload = corpus.events;
         }
         Ok(config)

@@ -63,10 +63,8 @@ struct Report<'a> {
 /// # Errors
 /// When the command line is wrong or the relay cannot be reached.
 pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
-    let corpus = match &args.corpus {
-        Some(file) => Corpus::read(file).map_err(|error| UsageError(error.into()))?,
-        None => Corpus::bundled(),
-    };
+    let corpus = inputs::events(args.corpus.as_deref(), args.skip_invalid);
+    let corpus = corpus.map_err(|error| UsageError(error.into()))?;
     let names = match args.scenario.as_slice() {
         [] => Scenario::names().into_iter().map(str::to_owned).collect(),
         named => named.to_vec(),

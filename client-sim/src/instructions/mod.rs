@@ -20,12 +20,11 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 use cell::Cell;
 use clap::Parser;
 use codecs::Format;
-use corpus::Corpus;
 use measure::Exit;
 use serde::Deserialize;
 
 use crate::{
-    inputs::{UsageError, load, plan_over, report},
+    inputs::{UsageError, events, load, plan_over, report},
     workload::Workload,
 };
 
@@ -55,6 +54,8 @@ struct Args {
     /// Events to stream.
     #[arg(long)]
     corpus: Option<PathBuf>,
+    #[arg(long)]
+    skip_invalid: bool,
     /// Hot paths: only those whose names contain this.
     #[arg(long)]
     only: Option<String>,
@@ -104,10 +105,8 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 fn play(args: &Args) -> anyhow::Result<()> {
     probe::state_build()?;
     let Some(name) = &args.scenario else {
-        let corpus = match &args.corpus {
-            Some(path) => Corpus::read(path).map_err(|error| UsageError(error.into()))?,
-            None => Corpus::bundled(),
-        };
+        let corpus = events(args.corpus.as_deref(), args.skip_invalid);
+        let corpus = corpus.map_err(|error| UsageError(error.into()))?;
         let planted = hot_paths::Planted { codec: args.plant, feeds: args.feeds };
         return hot_paths::run(&corpus, args.seed, args.only.as_deref(), planted);
     };
@@ -115,7 +114,7 @@ fn play(args: &Args) -> anyhow::Result<()> {
     for (_, cell) in &cells {
         cell.format.codec(cell.implementation)?;
     }
-    let loaded = load(name, &[], Some(args.seconds), args.corpus.as_deref());
+    let loaded = load(name, &[], Some(args.seconds), args.corpus.as_deref(), args.skip_invalid);
     let (mut scenario, corpus) = loaded.map_err(UsageError)?;
     if let Some(rate) = args.rate {
         scenario.set_publish_rate(rate).map_err(UsageError)?;

@@ -90,6 +90,9 @@ pub(crate) struct BrowserFlags {
     /// Events to decode: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz [default: the bundled sample]
     #[arg(long)]
     corpus: Option<String>,
+    /// Leave out what in --corpus is no valid event, and count it; each event is then verified
+    #[arg(long, requires = "corpus")]
+    skip_invalid: bool,
     /// Rounds: in each, every row once in a fresh page. Intervals need 6 or more
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
     rounds: u32,
@@ -148,6 +151,7 @@ impl BrowserFlags {
             step_ms: self.step_ms,
             seed: self.seed,
             corpus: self.corpus.clone(),
+            skip_invalid: self.skip_invalid,
             link: self.link.as_ref().map(|link| format!("{} ({})", link.label(), link.parameters())),
         }
     }

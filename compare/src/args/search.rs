@@ -47,6 +47,9 @@ pub(crate) struct SearchFlags {
     /// Events to send [default: the bundled sample]
     #[arg(long)]
     pub(crate) corpus: Option<String>,
+    /// Leave out what in --corpus is no valid event, and count it; each event is then verified
+    #[arg(long, requires = "corpus")]
+    pub(crate) skip_invalid: bool,
     /// Decides the order of the probes and everything random in the load [default: 1, with --url
     /// one drawn at random]
     #[arg(long)]
@@ -199,7 +202,7 @@ impl SearchFlags {
             seed: self.seed.unwrap_or_else(|| seed(url.is_some())),
             corpus: self.corpus.clone(),
             url: url.clone(),
-            client_args: client_args(ca.as_deref(), relay_pid, &self.client_args),
+            client_args: client_args(ca.as_deref(), relay_pid, self.skip_invalid, &self.client_args),
         }
     }
 
@@ -221,7 +224,7 @@ impl SearchFlags {
             seconds: self.probe_seconds.unwrap_or(BREAK_EVEN_SECONDS),
             seed: self.seed.unwrap_or_else(|| seed(false)),
             corpus: self.corpus.clone(),
-            client_args: patient(&self.client_args),
+            client_args: patient(&client_args(None, &[], self.skip_invalid, &self.client_args)),
         }
     }
 }

@@ -182,7 +182,8 @@ mod tests {
         result::BrowserStep,
     };
 
-    static EVENTS: LazyLock<Arc<Events>> = LazyLock::new(|| Arc::new(Events::read(None, &[]).unwrap()));
+    static EVENTS: LazyLock<Arc<Events>> =
+        LazyLock::new(|| Arc::new(Events::read(None, false, &[]).unwrap()));
 
     /// A device, and its end of the connection.
     async fn connected() -> (Device, WebSocketStream<MaybeTlsStream<TcpStream>>) {

@@ -10,7 +10,7 @@ use zstd::{bulk::Compressor, zstd_safe::CParameter};
 
 use crate::{
     result::{BrowserCell, EventSet, Part},
-    usage::UsageError,
+    usage::read_corpus,
 };
 
 /// Every event of the corpus that all formats of the run can hold: what decoders are checked on.
@@ -52,9 +52,9 @@ impl Events {
     ///
     /// # Errors
     /// When the file cannot be read, or the formats hold nothing of it together.
-    pub(crate) fn read(file: Option<&str>, formats: &[String]) -> Result<Events> {
+    pub(crate) fn read(file: Option<&str>, skip_invalid: bool, formats: &[String]) -> Result<Events> {
         let mut corpus = match file {
-            Some(file) => Corpus::read(file.as_ref()).context("cannot read --corpus").map_err(UsageError)?,
+            Some(file) => read_corpus(file, skip_invalid)?,
             None => Corpus::bundled(),
         };
         let record = client_sim::corpus_record(&corpus);
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn sets_come_from_all_over_the_corpus() {
-        let events = Events::read(None, &["dannypack".to_owned()]).unwrap();
+        let events = Events::read(None, false, &["dannypack".to_owned()]).unwrap();
         let (all, mixed, lists) = (events.of(ALL), events.of(MIXED), events.of(LISTS));
         assert_eq!((all.len() + events.set_aside, mixed.len()), (5_000, MIXED_EVENTS));
         assert!((50..=LISTS_EVENTS).contains(&lists.len()), "{}", lists.len());
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn what_a_format_cannot_hold_is_left_out_for_all() {
-        let everything = Events::read(None, &[]).unwrap();
-        let leaner = Events::read(None, &["leaner".to_owned()]).unwrap();
+        let everything = Events::read(None, false, &[]).unwrap();
+        let leaner = Events::read(None, false, &["leaner".to_owned()]).unwrap();
         assert!(leaner.set_aside > 0 && everything.set_aside == 0);
         assert_eq!(leaner.of(ALL).len() + leaner.set_aside, everything.of(ALL).len());
         assert_eq!(leaner.corpus, everything.corpus);
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn frames_are_events_behind_their_lengths() {
-        let events = Events::read(None, &[]).unwrap();
+        let events = Events::read(None, false, &[]).unwrap();
         let frames = events.frames(LISTS, "json").unwrap();
         let (mut rest, mut count) = (&frames[..], 0);
         while let Some((length, behind)) = rest.split_first_chunk::<4>() {
@@ -210,7 +210,7 @@ mod tests {
         assert!(message[0] == FRAME && message.len() < long.len() / 4);
         assert_eq!(zstd::decode_all(&message[1..]).unwrap(), long);
         assert_eq!(layer.message(b"short").unwrap(), b"\0short");
-        let events = Events::read(None, &[]).unwrap();
+        let events = Events::read(None, false, &[]).unwrap();
         let cell = |format: &str, compression: &str| {
             let (format, set) = (vec![format.to_owned()], vec![MIXED.to_owned()]);
             let asked = crate::browser::Asked {

@@ -117,7 +117,7 @@ struct Bench {
 pub(crate) async fn measure(question: Question<'_>, interrupt: impl Future<Output = ()>) -> Result<Found> {
     let Question { client, config, link, mut cells, plant, quiet } = question;
     let mut interrupt = Box::pin(interrupt);
-    let events = Arc::new(Events::read(config.corpus.as_deref(), &config.formats)?);
+    let events = Arc::new(Events::read(config.corpus.as_deref(), config.skip_invalid, &config.formats)?);
     let address = match client {
         Client::Browser(_) => SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0),
         Client::Device(address) => address,

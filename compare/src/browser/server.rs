@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     async fn server(device: Option<oneshot::Sender<Socket>>) -> Server {
-        let events = Arc::new(Events::read(None, &[]).unwrap());
+        let events = Arc::new(Events::read(None, false, &[]).unwrap());
         Server::start(events, "127.0.0.1:0".parse().unwrap(), device).await.unwrap()
     }
 

@@ -16,7 +16,7 @@ use crate::{
     matrix::{CellSpec, cells},
     report::{self, FAILS, Outcome},
     result::{INSTRUCTIONS_FILE, Instructions, ResultFile},
-    usage::UsageError,
+    usage::{UsageError, skips_invalid},
 };
 
 /// Seconds of a plan whose cells are counted beside what is measured: two bursts of every bundled
@@ -51,7 +51,12 @@ pub(super) fn count(flags: &InstructionFlags) -> Result<Exit> {
         (counted, table)
     } else {
         let cells = cells(&flags.matrix())?;
-        let play = Play { seconds: flags.seconds, seed: flags.seed, corpus: flags.corpus.as_deref() };
+        let play = Play {
+            seconds: flags.seconds,
+            seed: flags.seed,
+            corpus: flags.corpus.as_deref(),
+            skip_invalid: flags.skip_invalid,
+        };
         let counted = count::count_cells(&program, &cells, &play, &tell)?;
         let table = counted.matrix(&cells);
         (counted, table)
@@ -74,7 +79,9 @@ pub(super) fn count_for(
     program: &Program,
     folder: &Path,
 ) -> Result<()> {
-    let play = Play { seconds: SECONDS, seed: result.config.seed, corpus: result.config.corpus.as_deref() };
+    let config = &result.config;
+    let skip_invalid = skips_invalid(&config.client_args);
+    let play = Play { seconds: SECONDS, seed: config.seed, corpus: config.corpus.as_deref(), skip_invalid };
     let counted = count::count_cells(program, cells, &play, &tell)?;
     counted.write(&folder.join(INSTRUCTIONS_FILE))?;
     result.instructions = Some(counted);

@@ -10,7 +10,7 @@ use link::Demand;
 use crate::{
     matrix::{CellSpec, OverLinks},
     result::Config,
-    usage::UsageError,
+    usage::{UsageError, skips_invalid},
 };
 
 /// The share of its packets a second that a plan of twice the seconds may still ask for.
@@ -37,8 +37,9 @@ pub(super) fn size(
     size_by(client_sim::link_demand, seconds, (config, cells), note)
 }
 
-/// What a cell asks of links, by changes of its scenario, seconds and corpus.
-type LinkDemand = fn(&Cell, &[String], u32, Option<&str>) -> Result<Option<Demand>>;
+/// What a cell asks of links, by changes of its scenario, seconds, corpus and whether what in it is
+/// no valid event is skipped.
+type LinkDemand = fn(&Cell, &[String], u32, Option<&str>, bool) -> Result<Option<Demand>>;
 
 fn size_by(
     demand: LinkDemand,
@@ -170,8 +171,8 @@ fn demands(demand: LinkDemand, config: &Config, cells: &[CellSpec]) -> Result<De
         let demand = match found {
             Some((_, demand)) => demand.clone(),
             None => {
-                let corpus = config.corpus.as_deref();
-                let demand = demand(&cell.cell, &set, config.seconds, corpus)
+                let (corpus, skips) = (config.corpus.as_deref(), skips_invalid(&config.client_args));
+                let demand = demand(&cell.cell, &set, config.seconds, corpus, skips)
                     .with_context(|| format!("cannot plan {}", place(cell)))
                     .map_err(UsageError)?;
                 by_load.push((cell, demand.clone()));
@@ -218,7 +219,7 @@ mod tests {
 
     /// A session of 8 s over `edge`, of one over the others, whatever the block's length. What all
     /// send is spread over the block, over `lte` at a rate.
-    fn demand(cell: &Cell, _: &[String], block: u32, _: Option<&str>) -> Result<Option<Demand>> {
+    fn demand(cell: &Cell, _: &[String], block: u32, _: Option<&str>, _: bool) -> Result<Option<Demand>> {
         let Some(link) = &cell.link else { return Ok(None) };
         let (seconds, times) = match link.label().as_str() {
             "edge" => (8, 1),

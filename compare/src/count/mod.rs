@@ -17,6 +17,7 @@ pub use callgrind::{NotInstalled, Program};
 use crate::{
     matrix::CellSpec,
     result::{Conditions, Instructions, Role, Row},
+    usage::SKIP_INVALID,
 };
 
 /// What is counted of a scenario.
@@ -28,6 +29,8 @@ pub struct Play<'a> {
     pub seed: u64,
     /// The corpus file, when another than the bundled one.
     pub corpus: Option<&'a str>,
+    /// Whether what in it is no valid event is left out.
+    pub skip_invalid: bool,
 }
 
 /// Counts the hot paths of codecs, wire, relay and clients; of `only` those whose names contain it.
@@ -73,6 +76,7 @@ pub fn count_cells(
         args.extend(["--seed".to_owned(), play.seed.to_string()]);
         args.extend(rate_per_s.iter().flat_map(|rate| ["--rate".to_owned(), rate.to_string()]));
         args.extend(play.corpus.iter().flat_map(|file| ["--corpus".to_owned(), (*file).to_owned()]));
+        args.extend(play.skip_invalid.then(|| SKIP_INVALID.to_owned()));
         for cell in load {
             let counted = json!({ "id": cell.id, "cell": cell.cell });
             args.extend(["--cell".to_owned(), counted.to_string()]);

@@ -60,16 +60,22 @@ fn measured(result: &ResultFile) -> String {
 pub(crate) fn provenance(result: &ResultFile) -> String {
     let mut text = String::new();
     match &result.corpus {
-        Some(corpus) => line(
-            &mut text,
-            format_args!(
-                "- Corpus: {}, {} events, {}, fingerprint {}",
-                corpus.name,
-                number::grouped(&corpus.events.to_string()),
-                corpus.origin,
-                corpus.sha256
-            ),
-        ),
+        Some(corpus) => {
+            let skipped = match corpus.invalid_skipped {
+                0 => String::new(),
+                skipped => format!("{skipped} invalid skipped, "),
+            };
+            line(
+                &mut text,
+                format_args!(
+                    "- Corpus: {}, {} events, {skipped}{}, fingerprint {}",
+                    corpus.name,
+                    number::grouped(&corpus.events.to_string()),
+                    corpus.origin,
+                    corpus.sha256
+                ),
+            );
+        }
         None => line(&mut text, format_args!("- Corpus: no run got far enough to state it")),
     }
     if result.corpus.as_ref().is_some_and(|corpus| corpus.origin == "real") {

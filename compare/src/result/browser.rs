@@ -51,6 +51,9 @@ pub struct BrowserConfig {
     pub seed: u64,
     /// The corpus file, when another than the bundled one.
     pub corpus: Option<String>,
+    /// Whether what in it is no valid event was left out.
+    #[serde(default)]
+    pub skip_invalid: bool,
     /// The emulated access link between page and relay, with its parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,

@@ -93,6 +93,7 @@ pub(crate) fn result() -> ResultFile {
         step_ms: 300,
         seed: 1,
         corpus: None,
+        skip_invalid: false,
         link: None,
     };
     let software = BrowserSoftware {
@@ -122,6 +123,7 @@ pub(crate) fn result() -> ResultFile {
         name: "sample.pb.gz".to_owned(),
         sha256: "00".repeat(32),
         events: 5_000,
+        invalid_skipped: 0,
         origin: "generated".to_owned(),
         kinds: BTreeMap::new(),
     };

@@ -109,6 +109,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
             name: "sample.pb.gz".to_owned(),
             sha256: "c0ffee".repeat(10) + "c0ff",
             events: 2_300,
+            invalid_skipped: 0,
             origin: "generated".to_owned(),
             kinds: BTreeMap::from([("1".to_owned(), 2_000), ("7".to_owned(), 300)]),
         },
