@@ -46,6 +46,8 @@ pub(crate) enum Demand {
     Read,
     /// AUTH or another condition before publishing.
     Write,
+    /// An AUTH challenge.
+    Challenge,
     /// Events in a given time.
     Rate,
     /// Compression of messages.
@@ -199,6 +201,7 @@ impl Demand {
             Demand::StoredEvents => "more stored events a filter",
             Demand::Read => "reading",
             Demand::Write => "publishing",
+            Demand::Challenge => "an AUTH challenge",
             Demand::Rate => "more events a second",
             Demand::Deflate => "compression",
         }

@@ -79,10 +79,13 @@ pub(crate) fn reasons(answers: &Answers, needs: &Needs) -> Vec<Reason> {
     let mut reasons: Vec<Reason> = Vec::new();
     reasons.extend(unwritten(answers, needs));
     if let Some(said) = answers.read.refusal().filter(|_| !answers.reads(needs.auth)) {
-        reasons.push(Reason::of(Demand::Read, format!("it refuses a small request: {said}")));
+        reasons.push(match answers.read {
+            Answer::Silent => "it sends no EOSE to a small request".to_owned().into(),
+            _ => Reason::of(Demand::Read, format!("it refuses a small request: {said}")),
+        });
     }
     if needs.auth && !answers.challenge {
-        reasons.push(Reason::of(Demand::Write, "it sends no AUTH challenge (NIP-42)".to_owned()));
+        reasons.push(Reason::of(Demand::Challenge, "it sends no AUTH challenge (NIP-42)".to_owned()));
     }
     let unread: Vec<_> = needs.kinds.iter().filter(|kind| answers.unread_kinds.contains_key(kind)).collect();
     if let Some(first) = unread.first().filter(|_| !needs.auth) {
@@ -115,7 +118,10 @@ fn unwritten(answers: &Answers, needs: &Needs) -> Option<Reason> {
         answer.refusal().filter(|_| !is_set_aside(**kind, answer))
     };
     let kinds: Vec<_> = needs.written.keys().filter(|kind| refused(kind).is_some()).collect();
-    if let Some(said) = kinds.first().and_then(refused) {
+    if let Some((first, said)) = kinds.first().and_then(|first| Some((first, refused(first)?))) {
+        if answers.to_kind(**first, needs.auth) == Some(&Answer::Silent) {
+            return Some(format!("it sends no OK to events of {}", of_kinds(&kinds)).into());
+        }
         let text = format!("it takes no events of {}: {said}", of_kinds(&kinds));
         return Some(Reason::of(Demand::Write, text));
     }
@@ -129,9 +135,15 @@ pub(super) fn is_set_aside(kind: u16, answer: &Answer) -> bool {
     KindClass::of(kind) == KindClass::Ephemeral && *answer == Answer::Silent
 }
 
+/// The kinds in words, the first of many.
 fn of_kinds(kinds: &[&u16]) -> String {
+    const NAMED: usize = 20;
     let words = if kinds.len() == 1 { "kind" } else { "kinds" };
-    format!("{words} {}", kinds.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+    let named = kinds.iter().take(NAMED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match kinds.len().saturating_sub(NAMED) {
+        0 => format!("{words} {named}"),
+        more => format!("{words} {named} and {more} more"),
+    }
 }
 
 /// Why a plan cannot be played and what to set on the relay, in one line; `None` when nothing
