@@ -96,6 +96,16 @@ async fn prepare(
             None
         }
     };
+    // A relay of others may hold what an earlier run, the doctor or anybody else left.
+    if args.url.is_some() {
+        workload.foreign = prepare::foreign(target, workload).await?;
+        if !workload.foreign.is_empty() && !args.quiet {
+            let count = workload.foreign.len();
+            report(&format!(
+                "the relay has {count} events beside those of the run: reconciliations name them"
+            ));
+        }
+    }
     Ok(Prepared { agreement, first_delivery, totals: None })
 }
 

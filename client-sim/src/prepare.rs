@@ -1,7 +1,7 @@
 //! Prepares the relay before the clock starts: checks that it speaks the agreed format, and stores
 //! the events that the plan asks for.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::RefCell, collections::HashSet, rc::Rc, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use tokio::time::{Instant, timeout_at};
@@ -98,6 +98,42 @@ async fn prepare_with(
         );
     }
     Ok(agreement)
+}
+
+/// The ids of events that the relay has, the plan does not know and its reconciliations name.
+///
+/// # Errors
+/// When the relay cannot be reached, does not end a reconciliation, or has too many.
+pub(crate) async fn foreign(target: &Target, workload: &Workload) -> anyhow::Result<HashSet<[u8; 32]>> {
+    const MOST: usize = 1_000_000;
+    let Some(plan) = workload.reconciling_all()? else { return Ok(HashSet::new()) };
+    let shared = Arc::new(Shared::new(plan));
+    let (recorder, dialer) = (Rc::default(), Arc::new(Dialer::new(target.clone(), 1)));
+    let mut driver = Driver::open(Arc::clone(&shared), recorder, dialer, 0).await?;
+    driver.start(std::time::Instant::now());
+    let mut progress = Progress::new(&shared, "while the relay was asked what else it has");
+    let mut begun = 0;
+    for (session, _) in (0..).zip(&shared.workload.sessions) {
+        driver.on_due(Due::Session(session)).await?;
+        begun += 1;
+        while shared.outstanding() > i64::try_from(shared.workload.sessions.len() - begun)? {
+            progress.turn(&mut driver).await?;
+        }
+    }
+    let report = driver.finish().await.report;
+    anyhow::ensure!(
+        report.counts.requests_completed == shared.workload.sessions.len() as u64,
+        "the relay does not reconcile the events of the run{}",
+        report.said()
+    );
+    let foreign: HashSet<_> = report.foreign.into_iter().collect();
+    anyhow::ensure!(
+        foreign.len() <= MOST,
+        "the relay has {} events beside those of the run, and each reconciliation would name them: at most {MOST} are \
+         looked through; use an emptier relay, or reconcile kinds of which it has fewer",
+        foreign.len()
+    );
+    Ok(foreign)
 }
 
 /// Waits until the relay has the last of the events that sessions ask for, which another agent

@@ -154,8 +154,13 @@ impl Client {
                         _ => strays.push(id),
                     }
                 }
+                (None, _) if workload.foreign.contains(&id.to_bytes()) => {}
                 _ => strays.push(id),
             }
+        }
+        if workload.reports_foreign {
+            let unknown = strays.iter().map(|id| id.to_bytes()).filter(|id| workload.find(id).is_none());
+            self.report.foreign.extend(unknown);
         }
         // Events that the relay accepted before NEG-OPEN and did not name are owed, and so are
         // lost.

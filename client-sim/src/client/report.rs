@@ -30,6 +30,8 @@ pub struct Report {
     pub no_connection: Option<String>,
     /// Why the relay ended the connection of a slow reader.
     pub cut_off: Option<String>,
+    /// Ids that a reconciliation named and the plan does not know, where the plan asks for them.
+    pub(crate) foreign: Vec<[u8; 32]>,
 }
 
 impl Report {

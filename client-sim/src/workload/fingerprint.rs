@@ -37,8 +37,10 @@ impl Workload {
             readers: _, // in the roles
             frame_bytes,
             auth,
-            tolerates_seam: _, // decided when a relay is known
-            fresh: _,          // in the events, as the next one is
+            tolerates_seam: _, // decided when a relay is known, as the next two are
+            foreign: _,
+            reports_foreign: _,
+            fresh: _, // in the events, as the next one is
             set_aside: _,
             elsewhere: _, // what is left out, by agent
             inputs,

@@ -75,6 +75,11 @@ pub struct Workload {
     pub fresh: usize,
     /// How many corpus events are not streamed, by reason.
     pub set_aside: BTreeMap<&'static str, usize>,
+    /// Ids of events that the relay of others had before the run and the plan does not know:
+    /// reconciliations name them.
+    pub(crate) foreign: HashSet<[u8; 32]>,
+    /// Whether clients report such ids.
+    pub(crate) reports_foreign: bool,
     /// What other agents do; `None` in a whole plan. Sessions and live subscriptions are then those
     /// of one agent, and of clients that reconcile or read from several relays.
     pub elsewhere: Option<Elsewhere>,
@@ -391,6 +396,36 @@ impl Workload {
             ..Workload::default()
         };
         plan.indexed()
+    }
+
+    /// A plan of one reconciliation for each filter over which this plan reconciles, by a client
+    /// that has all that is stored; it finds what else the relay has. `None` where none reconciles.
+    ///
+    /// # Errors
+    /// When the plan holds an event twice.
+    pub(crate) fn reconciling_all(&self) -> anyhow::Result<Option<Workload>> {
+        let mut filters: Vec<&Reconciliation> = Vec::new();
+        for planned in self.sessions.iter().filter_map(|session| session.reconciliation.as_ref()) {
+            if !filters.iter().any(|other| other.filter == planned.filter) {
+                filters.push(planned);
+            }
+        }
+        let session = |planned: &Reconciliation| {
+            let mut has = [&planned.has[..], &planned.lacks].concat();
+            has.sort_unstable();
+            let reconciliation = Reconciliation { has, lacks: vec![], own: vec![], ..planned.clone() };
+            Session { reconciliation: Some(reconciliation), ..Session::once(Duration::ZERO, 0) }
+        };
+        let plan = Workload {
+            events: Arc::clone(&self.events),
+            stored: self.stored,
+            roles: vec![Role::new(None, Speaks::default(), Task::Reconciler)],
+            sessions: filters.into_iter().map(session).collect(),
+            auth: self.auth,
+            reports_foreign: true,
+            ..Workload::default()
+        };
+        if plan.sessions.is_empty() { Ok(None) } else { plan.indexed().map(Some) }
     }
 
     /// What populations speak, each once, whatever their links; the run's own format and
