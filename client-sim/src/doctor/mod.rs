@@ -1,10 +1,12 @@
 //! Asks a relay what it takes, before a run depends on it: `client-sim doctor`, and the short form
 //! of it that every run with `--url` begins with.
 //!
-//! `probes` talks to the relay through `talk` and fills in [`answers`]; `table` turns answers into
-//! verdicts without a socket; `settings` has the names that other relays give to their bounds.
+//! `probes` talks to the relay through `talk`, publishes `events` and fills in [`answers`]; `table`
+//! turns answers into verdicts without a socket; `settings` has the names that other relays give to
+//! their bounds.
 
 pub(crate) mod answers;
+mod events;
 mod handshakes;
 mod info;
 pub(crate) mod needs;

@@ -2,32 +2,20 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    hash::{BuildHasher, RandomState},
     time::Duration,
 };
 
-use codecs::{ClientMessage, Event, Filter, KindClass, RelayMessage, Tag, TagFilter};
+use codecs::{ClientMessage, Event, Filter, KindClass, RelayMessage, TagFilter};
 use corpus::{Rules, rules::longest_tag_value};
 use negentropy::{Negentropy, NegentropyStorageVector};
 
 use super::{
     answers::{Answer, Answers, Demand, Seam, Ties},
+    events::{DELETION, EPHEMERAL, STORED, Stored, deletions, expiration, larger, like, short_lived, small},
     needs::{Needs, json_bytes},
     table::is_set_aside,
     talk::{Peer, Talk, event, now_s},
 };
-
-/// An ephemeral kind, which no relay stores (NIP-01) and no scenario asks for.
-const EPHEMERAL: u16 = 29_999;
-
-/// A regular kind that no scenario asks for.
-const STORED: u16 = 9_997;
-
-/// NIP-09.
-const DELETION: u16 = 5;
-
-/// An event that may be stored: its author's name in [`Talk::sign`], its id and kind.
-pub(super) type Stored = (&'static str, [u8; 32], u16);
 
 /// Steps of a bisection, each one message.
 const STEPS: usize = 8;
@@ -52,9 +40,6 @@ const SEAM_SUBSCRIPTIONS: u64 = 3;
 
 /// How long to listen behind the last delivery that is due.
 const AFTER_THE_LAST: Duration = Duration::from_millis(200);
-
-/// How long stored probes ask to live (NIP-40).
-const LIFETIME_S: i64 = 600;
 
 /// Runs the probes that every run with `--url` needs; `answers` holds what came so far at any time.
 /// Returns an event that the relay keeps, as a template.
@@ -187,20 +172,6 @@ async fn kinds(
     answers
 }
 
-/// An event of the template's kind and form, by another author, with other references, that asks to
-/// expire soon (NIP-40). An ephemeral one does not ask: relays should keep one that does.
-fn like(talk: &Talk, template: &Event<'static>) -> Event<'static> {
-    let made = corpus::fresh::events(&[template], 1, RandomState::new().hash_one(template.id));
-    let mut event = made.into_iter().next().unwrap_or_else(|| template.clone());
-    event.created_at = now_s();
-    event.tags.retain(|tag| tag.first().is_none_or(|name| name != "expiration"));
-    if event.class() != KindClass::Ephemeral {
-        event.tags.push(expiration(now_s()));
-    }
-    talk.sign(&mut event, "kinds");
-    event
-}
-
 /// An event that the relay keeps: of a kind that no scenario asks for, or else of a regular one
 /// that the plan needs.
 async fn kept(
@@ -221,28 +192,6 @@ async fn kept(
     let is_regular = |event: &&Event<'static>| event.class() == KindClass::Regular && event.kind != DELETION;
     let taken = |event: &&Event<'static>| answers.to_kind(event.kind, needs.auth) == Some(&Answer::Taken);
     needs.written.values().filter(is_regular).find(taken).map(|template| like(talk, template))
-}
-
-/// The event with more tags and more content.
-fn larger(
-    talk: &Talk,
-    carrier: &Event<'static>,
-    tags: Vec<Tag<'static>>,
-    content: &str,
-    stored: &mut Vec<Stored>,
-) -> Event<'static> {
-    let mut event = carrier.clone();
-    event.created_at = now_s();
-    event.tags.extend(tags);
-    event.content = format!("{}{content}", event.content).into();
-    if event.class() != KindClass::Ephemeral && event.first_tag_value("expiration").is_none() {
-        event.tags.push(expiration(now_s()));
-    }
-    talk.sign(&mut event, "one");
-    if event.class() != KindClass::Ephemeral {
-        stored.push(("one", event.id, event.kind));
-    }
-    event
 }
 
 /// The bounds on events.
@@ -480,25 +429,6 @@ async fn delete(talk: &mut Talk, stored: &[Stored]) {
     }
 }
 
-/// The deletions of these events (NIP-09), one for each author.
-pub(super) fn deletions(talk: &Talk, stored: &[Stored]) -> Vec<Event<'static>> {
-    let mut tags_of: BTreeMap<&'static str, Vec<Tag<'static>>> = BTreeMap::new();
-    for &(author, id, kind) in stored {
-        let tags = tags_of.entry(author).or_insert_with(|| vec![expiration(now_s())]);
-        tags.push(vec!["e".into(), codecs::hex::encode(&id).into()]);
-        let of_kind: Tag<'static> = vec!["k".into(), kind.to_string().into()];
-        if !tags.contains(&of_kind) {
-            tags.push(of_kind);
-        }
-    }
-    let deletion = |(author, tags)| {
-        let mut deletion = event(DELETION, now_s(), tags, String::new());
-        talk.sign(&mut deletion, author);
-        deletion
-    };
-    tags_of.into_iter().map(deletion).collect()
-}
-
 /// The largest size that the relay takes, and its words at the next; `None` when it takes `most`.
 /// `least` is known to be taken. `probe` returns why the relay refuses a size.
 async fn largest(
@@ -538,41 +468,6 @@ impl Answers {
             self.said.insert(demand, said);
         }
     }
-}
-
-/// A small ephemeral event.
-fn small(talk: &Talk, words: &str) -> Event<'static> {
-    signed(talk, EPHEMERAL, now_s(), vec![], words.to_owned())
-}
-
-/// A small event like the template that asks to expire soon (NIP-40), another for each `n`.
-fn short_lived(talk: &Talk, template: &Event<'static>, author: &str, n: usize) -> Event<'static> {
-    let mut event = template.clone();
-    // One second for all, whenever they are made.
-    event.created_at = talk.began_s;
-    event.content = format!("{}probe {n}", event.content).into();
-    if event.first_tag_value("expiration").is_none() {
-        event.tags.push(expiration(talk.began_s));
-    }
-    talk.sign(&mut event, author);
-    event
-}
-
-/// Asks to expire a while after `from_s` (NIP-40).
-fn expiration(from_s: i64) -> Tag<'static> {
-    vec!["expiration".into(), (from_s + LIFETIME_S).to_string().into()]
-}
-
-fn signed(
-    talk: &Talk,
-    kind: u16,
-    created_at: i64,
-    tags: Vec<Tag<'static>>,
-    content: String,
-) -> Event<'static> {
-    let mut event = event(kind, created_at, tags, content);
-    talk.sign(&mut event, "one");
-    event
 }
 
 /// A filter that no event matches.

@@ -467,7 +467,7 @@ fn each_author_deletes_its_own_events_and_deletions_ask_to_expire() {
         let reply = talk.request(codecs::Filter::default()).await;
         assert_eq!(reply.ids.len(), 3, "one deletion for each author, and nothing else");
         let ids = [[1; 32], [2; 32], [3; 32]];
-        let found = probes::deletions(talk, &[("seam", ids[0], 1), ("one", ids[1], 7), ("seam", ids[2], 1)]);
+        let found = events::deletions(talk, &[("seam", ids[0], 1), ("one", ids[1], 7), ("seam", ids[2], 1)]);
         let named = |deletion: &codecs::Event<'_>| -> Vec<_> {
             let of_events = deletion.tags.iter().filter(|tag| tag[0] == "e");
             of_events.filter_map(|tag| codecs::hex::decode_array::<32>(tag[1].as_bytes())).collect()
