@@ -29,6 +29,8 @@ pub struct Rules {
     pub subscriptions: Option<u64>,
     /// Stored events that answer one filter.
     pub stored_events: Option<u64>,
+    /// Stored events that answer one filter without a limit.
+    pub unlimited_events: Option<u64>,
     /// Ephemeral kinds to whose events the relay sends no OK. NIP-01 asks for one since it took in
     /// NIP-20, by which such an event had an OK only where it failed.
     pub unanswered_kinds: BTreeSet<u16>,
@@ -48,6 +50,7 @@ impl Rules {
         filter_values: None,
         subscriptions: None,
         stored_events: None,
+        unlimited_events: None,
         unanswered_kinds: BTreeSet::new(),
     };
 

@@ -42,6 +42,8 @@ pub(crate) enum Demand {
     Subscriptions,
     /// Stored events of one filter.
     StoredEvents,
+    /// Stored events of one filter without a limit.
+    UnlimitedEvents,
     /// AUTH or another condition before reading.
     Read,
     /// AUTH or another condition before publishing.
@@ -82,6 +84,8 @@ pub(crate) struct Limitation {
     pub(crate) max_subscriptions: Option<u64>,
     /// Stored events of one filter.
     pub(crate) max_limit: Option<u64>,
+    /// Stored events of one filter without a limit.
+    pub(crate) default_limit: Option<u64>,
     /// Tags of an event.
     pub(crate) max_event_tags: Option<u64>,
     /// Whether AUTH comes before everything.
@@ -199,6 +203,7 @@ impl Demand {
             Demand::FilterValues => "longer filters",
             Demand::Subscriptions => "more subscriptions",
             Demand::StoredEvents => "more stored events a filter",
+            Demand::UnlimitedEvents => "more stored events a filter without a limit",
             Demand::Read => "reading",
             Demand::Write => "publishing",
             Demand::Challenge => "an AUTH challenge",

@@ -1,7 +1,7 @@
 //! The events of the probes: small, signed by throw-away keys, and gone soon.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher, RandomState},
 };
 
@@ -95,21 +95,22 @@ pub(super) fn larger(
     event
 }
 
-/// The deletions of these events (NIP-09), one for each author.
+/// The deletions of these events (NIP-09), of each author its own, none of them large.
 pub(super) fn deletions(talk: &Talk, stored: &[Stored]) -> Vec<Event<'static>> {
-    let mut tags_of: BTreeMap<&'static str, Vec<Tag<'static>>> = BTreeMap::new();
-    for &(author, id, kind) in stored {
-        let tags = tags_of.entry(author).or_insert_with(|| vec![expiration(now_s())]);
-        tags.push(vec!["e".into(), codecs::hex::encode(&id).into()]);
-        let of_kind: Tag<'static> = vec!["k".into(), kind.to_string().into()];
-        if !tags.contains(&of_kind) {
-            tags.push(of_kind);
+    const TOGETHER: usize = 50;
+    let mut events_of: BTreeMap<&'static str, Vec<Stored>> = BTreeMap::new();
+    stored.iter().for_each(|one| events_of.entry(one.0).or_default().push(*one));
+    let mut deletions = Vec::new();
+    for (author, events) in events_of {
+        for events in events.chunks(TOGETHER) {
+            let kinds: BTreeSet<u16> = events.iter().map(|(_, _, kind)| *kind).collect();
+            let ids = events.iter().map(|(_, id, _)| vec!["e".into(), codecs::hex::encode(id).into()]);
+            let kinds = kinds.iter().map(|kind| vec!["k".into(), kind.to_string().into()]);
+            let tags = [expiration(now_s())].into_iter().chain(ids).chain(kinds).collect();
+            let mut deletion = event(DELETION, now_s(), tags, String::new());
+            talk.sign(&mut deletion, author);
+            deletions.push(deletion);
         }
     }
-    let deletion = |(author, tags)| {
-        let mut deletion = event(DELETION, now_s(), tags, String::new());
-        talk.sign(&mut deletion, author);
-        deletion
-    };
-    tags_of.into_iter().map(deletion).collect()
+    deletions
 }

@@ -57,6 +57,7 @@ fn read(text: &str) -> anyhow::Result<Info> {
             max_message_length: number("max_message_length"),
             max_subscriptions: number("max_subscriptions"),
             max_limit: number("max_limit"),
+            default_limit: number("default_limit"),
             max_event_tags: number("max_event_tags"),
             auth_required: limitation.and_then(|limits| limits.get("auth_required")?.as_bool()),
         },

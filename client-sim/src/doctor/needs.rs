@@ -24,11 +24,13 @@ pub(crate) struct Needs {
     pub(crate) subscriptions: u64,
     /// Stored events that answer one filter.
     pub(crate) stored_events: u64,
+    /// Stored events that answer one filter without a limit.
+    pub(crate) unlimited_events: u64,
     /// Kinds in filters.
     pub(crate) kinds: BTreeSet<u16>,
     /// Events that are given to the relay or published.
     pub(crate) events: u64,
-    /// The smallest of them of each kind.
+    /// The smallest of them of each kind, one with hex in `e` and `p` tags before others.
     pub(crate) written: BTreeMap<u16, Event<'static>>,
     pub(crate) auth: bool,
     pub(crate) reconciles: bool,
@@ -44,9 +46,10 @@ impl Needs {
         for event in events {
             let bytes = json_bytes(event);
             needs.event_bytes = needs.event_bytes.max(bytes);
-            let (least, one) = smallest.entry(event.kind).or_insert((bytes, event));
-            if bytes < *least {
-                (*least, *one) = (bytes, event);
+            let size = (has_odd_reference(event), bytes);
+            let (least, one) = smallest.entry(event.kind).or_insert((size, event));
+            if size < *least {
+                (*least, *one) = (size, event);
             }
             needs.event_tags = needs.event_tags.max(event.tags.len() as u64);
             needs.tag_value_bytes = needs.tag_value_bytes.max(longest_tag_value(event));
@@ -67,7 +70,11 @@ impl Needs {
             needs.subscriptions = needs.subscriptions.max(together as u64);
             needs.live |= !session.live.is_empty();
             for request in session.steps.iter().flatten() {
-                needs.stored_events = needs.stored_events.max(request.expected.len() as u64);
+                let expected = request.expected.len() as u64;
+                needs.stored_events = needs.stored_events.max(expected);
+                if request.filter.limit.is_none() {
+                    needs.unlimited_events = needs.unlimited_events.max(expected);
+                }
                 needs.filter(&request.filter);
             }
             if let Some(reconciliation) = &session.reconciliation {
@@ -96,6 +103,7 @@ impl Needs {
         largest(&mut self.filter_values, other.filter_values);
         largest(&mut self.subscriptions, other.subscriptions);
         largest(&mut self.stored_events, other.stored_events);
+        largest(&mut self.unlimited_events, other.unlimited_events);
         largest(&mut self.events, other.events);
         self.oldest_s = [self.oldest_s, other.oldest_s].into_iter().flatten().min();
         self.kinds.extend(&other.kinds);

@@ -162,13 +162,13 @@ async fn kinds(
         }
         answers.insert(event.kind, answer);
     }
-    if !deletion.is_empty() && stored.is_empty() {
-        stored.push(("kinds", key_of_nobody(0), DELETION));
+    if !deletion.is_empty() {
+        let one = stored.pop().unwrap_or(("kinds", key_of_nobody(0), DELETION));
+        for deletes in deletions(talk, &[one]) {
+            answers.insert(DELETION, talk.publish(&deletes).await);
+        }
     }
-    for deletes in deletions(talk, &stored) {
-        let answer = talk.publish(&deletes).await;
-        answers.extend(deletion.first().map(|_| (DELETION, answer)));
-    }
+    delete(talk, &stored).await;
     answers
 }
 
@@ -270,8 +270,9 @@ async fn requests(talk: &mut Talk, needs: &Needs, answers: &mut Answers) {
             answers.unread_kinds.insert(*kind, said);
         }
     }
-    let stated = answers.info.as_ref().and_then(|info| info.limitation.max_limit);
-    answers.rules.stored_events = stated.filter(|stated| *stated < needs.stored_events);
+    let stated = answers.info.as_ref().map(|info| info.limitation.clone()).unwrap_or_default();
+    answers.rules.stored_events = stated.max_limit.filter(|stated| *stated < needs.stored_events);
+    answers.rules.unlimited_events = stated.default_limit.filter(|stated| *stated < needs.unlimited_events);
 }
 
 async fn subscriptions(talk: &mut Talk, wanted: u64, answers: &mut Answers) {

@@ -77,7 +77,7 @@ fn strfry(demand: Demand) -> Option<&'static str> {
         Demand::Read => "relay.auth.restrictedReadKinds = \"\"",
         Demand::Write => "relay.writePolicy.plugin",
         Demand::Deflate => "relay.compression.enabled and relay.compression.slidingWindow",
-        Demand::HexReferences | Demand::Rate | Demand::Challenge => return None,
+        Demand::HexReferences | Demand::Rate | Demand::Challenge | Demand::UnlimitedEvents => return None,
     })
 }
 
@@ -103,7 +103,11 @@ fn khatru(demand: Demand) -> Option<&'static str> {
         Demand::StoredEvents => "MaxLimit of its event store",
         Demand::Rate => "policies.EventIPRateLimiter and policies.ConnectionRateLimiter",
         Demand::Read | Demand::Write => "Relay.RejectFilter and Relay.RejectEvent",
-        Demand::HexReferences | Demand::Subscriptions | Demand::Deflate | Demand::Challenge => return None,
+        Demand::HexReferences
+        | Demand::Subscriptions
+        | Demand::Deflate
+        | Demand::Challenge
+        | Demand::UnlimitedEvents => return None,
     })
 }
 
@@ -112,6 +116,7 @@ fn local_relay(demand: Demand) -> Option<&'static str> {
         Demand::Rate => "RateLimit.notes_per_minute (RelayBuilder::rate_limit)",
         Demand::Subscriptions => "RateLimit.max_reqs (RelayBuilder::rate_limit)",
         Demand::StoredEvents => "RelayBuilder::max_filter_limit and RelayBuilder::default_filter_limit",
+        Demand::UnlimitedEvents => "RelayBuilder::default_filter_limit",
         Demand::Read | Demand::Write | Demand::Challenge => "RelayBuilder::nip42",
         _ => return None,
     })
@@ -132,6 +137,7 @@ fn relay_sim(demand: Demand) -> Option<&'static str> {
         Demand::EventBytes => "--max-message-bytes",
         Demand::Subscriptions => "--max-subscriptions",
         Demand::StoredEvents => "--max-limit",
+        Demand::UnlimitedEvents => "--default-limit",
         Demand::Write | Demand::Read | Demand::Challenge => "--auth",
         Demand::Deflate => "--compression",
         _ => return None,

@@ -7,6 +7,7 @@ use std::{
 };
 
 use codecs::{Event, KindClass};
+use corpus::Rules;
 use serde::{Serialize, Serializer};
 
 use super::{
@@ -98,6 +99,12 @@ pub(crate) fn reasons(answers: &Answers, needs: &Needs) -> Vec<Reason> {
         (Demand::FilterValues, rules.filter_values, needs.filter_values, "entries in a list of a filter"),
         (Demand::Subscriptions, rules.subscriptions, needs.subscriptions, "subscriptions at one time"),
         (Demand::StoredEvents, rules.stored_events, needs.stored_events, "stored events for one filter"),
+        (
+            Demand::UnlimitedEvents,
+            rules.unlimited_events,
+            needs.unlimited_events,
+            "stored events for one filter without a limit",
+        ),
     ];
     for (demand, bound, needed, what) in bounds {
         if let Some(bound) = bound.filter(|bound| *bound < needed) {
@@ -115,7 +122,8 @@ pub(crate) fn reasons(answers: &Answers, needs: &Needs) -> Vec<Reason> {
 fn unwritten(answers: &Answers, needs: &Needs) -> Option<Reason> {
     let refused = |kind: &&u16| {
         let answer = answers.to_kind(**kind, needs.auth)?;
-        answer.refusal().filter(|_| !is_set_aside(**kind, answer))
+        let judged = !is_set_aside(**kind, answer) && !is_too_large(answers, &needs.written[*kind]);
+        answer.refusal().filter(|_| judged)
     };
     let kinds: Vec<_> = needs.written.keys().filter(|kind| refused(kind).is_some()).collect();
     if let Some((first, said)) = kinds.first().and_then(|first| Some((first, refused(first)?))) {
@@ -133,6 +141,14 @@ fn unwritten(answers: &Answers, needs: &Needs) -> Option<Reason> {
 /// Whether events of a kind are set aside because the relay sends them no OK.
 pub(super) fn is_set_aside(kind: u16, answer: &Answer) -> bool {
     KindClass::of(kind) == KindClass::Ephemeral && *answer == Answer::Silent
+}
+
+/// Whether the relay's bounds rule out the smallest event of a kind, and so all of it.
+fn is_too_large(answers: &Answers, event: &Event<'_>) -> bool {
+    /// The probe asks to expire, and bounds are found to a few percent.
+    const MORE_BYTES: u64 = 100;
+    let rules = Rules { oldest_s: None, ..answers.rules.clone() };
+    rules.refuses(event, json_bytes(event) + MORE_BYTES).is_some()
 }
 
 /// The kinds in words, the first of many.
@@ -331,6 +347,11 @@ fn bounds(answers: &Answers) -> (Vec<String>, BTreeSet<Demand>) {
         (Demand::FilterValues, rules.filter_values, "entries in a list of a filter"),
         (Demand::Subscriptions, rules.subscriptions, "subscriptions at one time"),
         (Demand::StoredEvents, rules.stored_events, "stored events for one filter (NIP-11 says so)"),
+        (
+            Demand::UnlimitedEvents,
+            rules.unlimited_events,
+            "stored events for one filter without a limit (NIP-11 says so)",
+        ),
     ];
     let (mut lines, mut demands) = (Vec::new(), BTreeSet::new());
     for (demand, bound, what) in all {
@@ -354,8 +375,6 @@ fn bounds(answers: &Answers) -> (Vec<String>, BTreeSet<Demand>) {
 
 #[cfg(test)]
 mod tests {
-    use corpus::Rules;
-
     use super::*;
     use crate::doctor::answers::Info;
 

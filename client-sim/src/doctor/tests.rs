@@ -90,6 +90,7 @@ fn needs() -> Needs {
         filter_values: 400,
         subscriptions: 9,
         stored_events: 100,
+        unlimited_events: 31,
         kinds: [1, 4].into(),
         events: 10,
         reconciles: true,
@@ -132,7 +133,7 @@ fn a_relay_without_bounds_answers_every_probe_as_nip_01_has_it() {
 #[test]
 fn bounds_are_found_to_a_few_percent_and_named_with_the_flag_that_widens_them() {
     let mut config = Config::default();
-    (config.max_subscriptions, config.max_limit) = (3, 50);
+    (config.max_subscriptions, config.max_limit, config.default_limit) = (3, 50, 30);
     config.limits = Limits { max_filter_values: 100, ..Limits::default() };
     config.wire.max_message_bytes = 20_000;
     let server = Server::relay(config);
@@ -143,7 +144,7 @@ fn bounds_are_found_to_a_few_percent_and_named_with_the_flag_that_widens_them() 
     assert_eq!((rules.subscriptions, rules.stored_events), (Some(3), Some(50)));
     assert!(answers.said[&Demand::EventBytes].contains("ended the connection"), "{:?}", answers.said);
     let reasons = table::refusal(&answers, &needs()).unwrap();
-    for flag in ["--max-subscriptions", "--max-limit"] {
+    for flag in ["--max-subscriptions", "--max-limit", "--default-limit"] {
         assert!(reasons.contains(flag), "{flag} in {reasons}");
     }
     assert!(!reasons.contains("--max-message-bytes"), "large events are set aside: {reasons}");
@@ -324,6 +325,12 @@ fn a_relay_that_takes_some_kinds_plays_what_writes_no_others() {
         assert_eq!(why, None, "{answers:?}");
         let bound = answers.rules.event_bytes.unwrap();
         assert!((950..1_000).contains(&bound), "{bound} by events of kind 1 or {also}");
+        // All events of a kind may be too large, which are set aside.
+        let mut large = writes(&[1]);
+        let essay = codecs::Event { content: "x".repeat(3_000).into(), ..large.written[&1].clone() };
+        large.written.insert(2, codecs::Event { kind: 2, ..essay });
+        let (answers, why) = asked(&server, &Needs { event_bytes: 5_000, ..large });
+        assert_eq!(why, None, "{answers:?}");
         let (_, why) = asked(&server, &writes(&[1, 3, 7, 30023]));
         let why = why.unwrap();
         assert!(why.starts_with(
