@@ -188,7 +188,7 @@ impl Dialer {
         receive_buffer_bytes: Option<u32>,
     ) -> Result<Connection, WireError> {
         let Target { url, limits, tls, over_links, .. } = &self.target;
-        let limits = &WireLimits { handshake_timeout: Duration::MAX, ..*limits };
+        let limits = &WireLimits { handshake_timeout: Duration::MAX, receive_buffer_bytes, ..*limits };
         let made = self.made.fetch_add(1, Ordering::Relaxed);
         let source = match (over_links, self.first_source, self.sources) {
             (true, ..) => Some(self.users.get(client).copied().unwrap_or(link::UNSHAPED)),
@@ -199,7 +199,7 @@ impl Dialer {
             }
         };
         let relay = if *over_links { numbered(url) } else { self.local };
-        match relay.filter(|_| source.is_some() || receive_buffer_bytes.is_some()) {
+        match relay.filter(|_| source.is_some()) {
             Some(relay) => {
                 let stream = stream(relay, source, receive_buffer_bytes).await?;
                 wire::connect_over(stream, url, offer, limits, tls.as_ref()).await

@@ -118,6 +118,9 @@ pub struct WireLimits {
     pub read_buffer_bytes: usize,
     /// Size from which fed messages are written without a flush.
     pub write_buffer_bytes: usize,
+    /// Receive buffer of a client's socket (`SO_RCVBUF`, socket(7)), for one that reads slowly; the
+    /// system's choice when absent.
+    pub receive_buffer_bytes: Option<u32>,
     /// Limit of the handshake, from the first byte (for clients: from the connect).
     pub handshake_timeout: Duration,
     /// Largest HTTP head.
@@ -130,6 +133,7 @@ impl Default for WireLimits {
             max_message_bytes: 1 << 20,
             read_buffer_bytes: 2 << 10,
             write_buffer_bytes: 32 << 10,
+            receive_buffer_bytes: None,
             handshake_timeout: Duration::from_secs(10),
             max_head_bytes: 16 << 10,
         }

@@ -1,6 +1,12 @@
 //! The client's side of the handshake.
 
-use tokio::{io::AsyncWriteExt, net::TcpStream, time};
+use std::io;
+
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpSocket, TcpStream, lookup_host},
+    time,
+};
 use tokio_tungstenite::tungstenite::{
     handshake::{client::generate_key, derive_accept_key},
     http::{HeaderMap, Uri},
@@ -120,7 +126,7 @@ async fn handshake(
     tokens: Tokens,
     limits: &WireLimits,
 ) -> Result<Connection, WireError> {
-    let tcp = TcpStream::connect((target.host.as_str(), target.port)).await?;
+    let tcp = tcp(target.host.as_str(), target.port, limits.receive_buffer_bytes).await?;
     handshake_over(tcp, target, offer, tokens, limits).await
 }
 
@@ -132,7 +138,7 @@ async fn handshake_over(
     limits: &WireLimits,
 ) -> Result<Connection, WireError> {
     tcp.set_nodelay(true)?;
-    let tcp = Counted::new(tcp);
+    let tcp = Counted::new(tcp).hearing_out();
     let mut stream = match &target.tls {
         Some(tls) => Socket::Tls(Box::new(tls.connect(&target.host, tcp).await?)),
         None => Socket::Plain(tcp),
@@ -162,6 +168,22 @@ async fn handshake_over(
         .map_err(WireError::handshake)?;
     let bytes = HandshakeBytes::of(&stream, &head.early);
     Connection::new(stream, Role::Client, head.early, agreement, limits, bytes).await
+}
+
+/// Connects to the first address of a name that answers.
+async fn tcp(host: &str, port: u16, receive_buffer_bytes: Option<u32>) -> io::Result<TcpStream> {
+    let Some(bytes) = receive_buffer_bytes else { return TcpStream::connect((host, port)).await };
+    let mut refused = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in lookup_host((host, port)).await? {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // Before the connect, which offers the peer a window by it (tcp(7)).
+        socket.set_recv_buffer_size(bytes)?;
+        match socket.connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
 }
 
 /// The checks of RFC 6455 §4.1, except subprotocol and extensions.
@@ -242,5 +264,32 @@ impl Target {
         }
         text.push_str("\r\n");
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_small_receive_buffer_is_had_by_whatever_name_a_relay_is_reached() {
+        for host in ["127.0.0.1", "localhost", "::ffff:127.0.0.1", "::1"] {
+            let listen = if host == "::1" { "[::1]:0" } else { "127.0.0.1:0" };
+            let Ok(listener) = TcpListener::bind(listen).await else {
+                assert_eq!(host, "::1", "a host without IPv6 is no fault");
+                continue;
+            };
+            let port = listener.local_addr().unwrap().port();
+            let buffer_of = async |bytes| {
+                let stream = tcp(host, port, bytes).await.unwrap().into_std().unwrap();
+                TcpSocket::from_std_stream(stream).recv_buffer_size().unwrap()
+            };
+            let small = buffer_of(Some(16 << 10)).await;
+            // The kernel doubles it for its own books (socket(7)).
+            assert_eq!(small, 32 << 10, "{host}");
+            assert!(buffer_of(None).await > small, "{host}");
+        }
     }
 }

@@ -30,6 +30,10 @@ pub(crate) struct Counted {
     pub(crate) sent_bytes: u64,
     pub(crate) received_bytes: u64,
     pub(crate) last_heard: Instant,
+    /// Whether a peer that takes nothing more is read all the same: what it said before, the reason
+    /// of its close above all, stands in this end's buffer (tcp(7)).
+    hears_out: bool,
+    takes_nothing: bool,
 }
 
 /// What carries the bytes.
@@ -70,7 +74,20 @@ impl Counted {
     }
 
     fn over(stream: Stream) -> Counted {
-        Counted { stream, sent_bytes: 0, received_bytes: 0, last_heard: Instant::now() }
+        Counted {
+            stream,
+            sent_bytes: 0,
+            received_bytes: 0,
+            last_heard: Instant::now(),
+            hears_out: false,
+            takes_nothing: false,
+        }
+    }
+
+    /// From now on reads alone tell the end of the connection: what cannot be written any more is
+    /// dropped.
+    pub(crate) fn hearing_out(self) -> Counted {
+        Counted { hears_out: true, ..self }
     }
 
     /// The addresses of the peer and of this end; port 0 of 127.0.0.1 for both in memory.
@@ -110,12 +127,24 @@ impl AsyncRead for Counted {
 impl AsyncWrite for Counted {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let tcp = self.get_mut();
+        if tcp.takes_nothing {
+            return Poll::Ready(Ok(buf.len()));
+        }
         let written = ready!(match &mut tcp.stream {
             Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
             Stream::Memory(pipe) => Pin::new(pipe).poll_write(cx, buf),
-        })?;
-        tcp.sent_bytes += written as u64;
-        Poll::Ready(Ok(written))
+        });
+        match written {
+            Err(error) if tcp.hears_out && is_end(&error) => {
+                tcp.takes_nothing = true;
+                Poll::Ready(Ok(buf.len()))
+            }
+            Err(error) => Poll::Ready(Err(error)),
+            Ok(written) => {
+                tcp.sent_bytes += written as u64;
+                Poll::Ready(Ok(written))
+            }
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -131,6 +160,12 @@ impl AsyncWrite for Counted {
             Stream::Memory(pipe) => Pin::new(pipe).poll_shutdown(cx),
         }
     }
+}
+
+/// Whether a write failed because the peer ended the connection.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset)
 }
 
 impl AsyncRead for Socket {

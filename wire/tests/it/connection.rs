@@ -1,7 +1,14 @@
 //! Both ends against each other, over real sockets.
 
-use crate::common::{config, offer, pair, receive, sample, send, support};
-use wire::{CloseCode, Compression, Shared};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use wire::{CloseCode, Compression, Shared, WireLimits};
+
+use crate::{
+    common::{config, offer, pair, receive, sample, send, support},
+    scripted::{CLOSE, FIN, PING, Scripted, TEXT, patiently, upgrade_answer},
+};
 
 #[tokio::test]
 async fn messages_of_every_size_arrive_unaltered_under_every_compression_in_both_directions() {
@@ -92,5 +99,39 @@ async fn what_subscriptions_have_in_common_is_sent_to_each_under_its_own_prefix(
         } else {
             assert_eq!(shared.held_bytes(), 0, "{name}");
         }
+    }
+}
+
+/// The words of a peer that closes and resets at once wait in the buffer of the other end, which
+/// finds out when it writes.
+#[tokio::test]
+async fn what_a_peer_said_before_it_reset_the_connection_is_read_after_a_write_that_failed() {
+    for writes in [0, 3] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("ws://{}", listener.local_addr().unwrap());
+        let relay = async {
+            let mut relay = Scripted::server(listener.accept().await.unwrap().0);
+            let head = relay.read_head().await;
+            relay.write(upgrade_answer(&head, "").as_bytes()).await;
+            relay.frame(FIN | PING, b"").await;
+            relay.frame(FIN | TEXT, b"a last event").await;
+            relay.frame(FIN | CLOSE, &[&1013_u16.to_be_bytes()[..], b"slow consumer"].concat()).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            relay.stream.set_zero_linger().unwrap();
+        };
+        let offer = offer("none");
+        let limits = WireLimits::default();
+        let (client, ()) = tokio::join!(wire::connect(&url, &offer, &limits), relay);
+        let mut client = client.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        for _ in 0..writes {
+            client.feed("nobody reads this".into()).await.unwrap();
+            client.flush().await.unwrap();
+        }
+        let message = patiently(client.next()).await.unwrap().unwrap();
+        assert_eq!(message.payload, "a last event");
+        let error = patiently(client.next()).await.unwrap().unwrap_err().to_string();
+        assert_eq!(error, "closed with 1013: slow consumer", "after {writes} writes");
+        assert!(client.next().await.is_none());
     }
 }
