@@ -118,6 +118,13 @@ impl Factor {
     }
 }
 
+impl Row {
+    /// The flag of relay-sim, which need not say whose it is.
+    pub fn relay_flag(&self) -> &'static str {
+        self.flag.strip_prefix("relay-").unwrap_or(self.flag)
+    }
+}
+
 /// Rows in the order of [`Factor::ALL`].
 static ROWS: [Row; Factor::ALL.len()] = [
     Row {
@@ -351,4 +358,56 @@ fn read_rate(cell: &mut Cell, text: &str) -> Result<(), String> {
     let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
     cell.rate_per_s = Some(rate.ok_or("expected a number of events per second above 0")?);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A text for each factor that is not its default.
+    fn others() -> Vec<(&'static str, &'static str)> {
+        vec![
+            ("format", "cbor-packed"),
+            ("compression", "deflate:level=4"),
+            ("batching", "on:ms=2:bytes=9"),
+            ("implementation", "tuned"),
+            ("verify", "id"),
+            ("reencode", "never-if-canonical"),
+            ("client_verify", "full"),
+            ("scenario", "some/mine.toml"),
+            ("rate_per_s", "0.5"),
+            ("link", "slow-4g:loss=2%"),
+        ]
+    }
+
+    #[test]
+    fn a_cell_becomes_text_and_back_whatever_its_factors_are() {
+        let standing = Cell::default();
+        assert_eq!(serde_json::to_string(&standing).unwrap().parse::<Cell>(), Ok(standing.clone()));
+        let names: Vec<&str> = others().iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, Factor::ALL.map(|factor| factor.row().name), "a value of every factor");
+        for (name, text) in others() {
+            let cell = Cell::from_words([(name, text)]).unwrap();
+            assert_ne!(cell, standing, "{name}");
+            assert_eq!(serde_json::to_string(&cell).unwrap().parse::<Cell>(), Ok(cell), "{name}");
+        }
+        let foreign = Cell { relay: None, ..Cell::default() };
+        assert_eq!(serde_json::to_string(&foreign).unwrap().parse::<Cell>(), Ok(foreign));
+    }
+
+    #[test]
+    fn what_is_no_cell_is_refused_by_the_name_of_its_factor() {
+        for (text, says) in [
+            (r#"{"colour":"red"}"#, "unknown factor \"colour\"; known: format"),
+            (r#"{"format":"xml"}"#, "format \"xml\": "),
+            (r#"{"batching":"on:ms"}"#, "\"ms\" is no limit"),
+            (r#"{"rate_per_s":"-1"}"#, "above 0"),
+            (r#"{"rate_per_s":1}"#, "expected a string"),
+            (r#"{"link":"5g"}"#, "link \"5g\""),
+            ("[]", "expected a map"),
+        ] {
+            let error = text.parse::<Cell>().unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
 }

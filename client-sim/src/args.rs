@@ -328,6 +328,11 @@ pub struct Explain {
 }
 
 impl Args {
+    /// Threads of a relay of our own.
+    pub(crate) fn relay_threads(&self) -> u16 {
+        self.relay_threads
+    }
+
     /// Whether this run starts a relay of its own.
     pub fn starts_relay(&self) -> bool {
         self.serve.is_some() || (self.url.is_none() && self.relay_at.is_none())

@@ -337,7 +337,7 @@ fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Fa
 /// The cores that each end can keep busy: its threads, and no more than it is pinned to. A relay of
 /// our own has the quota of this process.
 fn usable_cores(outcome: &Outcome, facts: &Facts<'_>) -> UsableCores {
-    let (threads, workers) = (u64::from(facts.args.relay_threads), u64::from(facts.args.workers));
+    let (threads, workers) = (u64::from(facts.args.relay_threads()), u64::from(facts.args.workers));
     let pinned = facts.pinned.as_ref();
     let own = facts.relay.as_ref().is_some_and(|relay| relay.own);
     UsableCores {

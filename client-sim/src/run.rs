@@ -467,12 +467,12 @@ fn relay_flags(args: &Args, workload: &Workload, store: Option<&Path>) -> Vec<Os
     let formats: Vec<String> = formats(args, workload).iter().map(Format::to_string).collect();
     let compressions: Vec<String> =
         compressions(args, workload).iter().map(|compression| compression.spelled_out()).collect();
-    let own = |factor: Factor| (format!("--{}", factor.row().flag), (factor.row().write)(&args.cell));
+    let own = |factor: Factor| (format!("--{}", factor.row().relay_flag()), (factor.row().write)(&args.cell));
     let limits = args.cell.batching.into_iter().flat_map(Batching::limits);
     let flags = [
         ("--format".to_owned(), list(&formats)),
         ("--compression".to_owned(), list(&compressions)),
-        ("--threads".to_owned(), args.relay_threads.to_string()),
+        ("--threads".to_owned(), args.relay_threads().to_string()),
     ];
     let flags =
         flags.into_iter().chain([own(Factor::Implementation)]).chain(Factor::of(Side::Relay).map(own));

@@ -66,7 +66,7 @@ pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
     let record = RelayRecord {
         schema_version: SCHEMA_VERSION.to_owned(),
         tool: Tool { name: "client-sim".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
-        cores: u64::from(args.relay_threads).min(environment.cores),
+        cores: u64::from(args.relay_threads()).min(environment.cores),
         environment: Environment { cpu_quota: seen.quota, ..environment },
         block_id: args.block_id.clone(),
         plan_sha256,

@@ -94,15 +94,11 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
         cell: Cell {
             scenario: "mixed-day".to_owned(),
             format,
-            implementation: "library".to_owned(),
             code: "serde_json".to_owned(),
             compression,
             compression_parameters: parameters.to_owned(),
-            verify: "full".to_owned(),
             batching: batching.to_owned(),
-            reencode: "always".to_owned(),
-            client_verify: "none".to_owned(),
-            link: measure::NO_LINK.to_owned(),
+            ..cell::Cell::default().recorded()
         },
         seed,
         corpus: CorpusRecord {
