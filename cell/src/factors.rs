@@ -23,6 +23,8 @@ pub enum Factor {
     Verify,
     /// See [`RelaySide::reencode`].
     Reencode,
+    /// See [`RelaySide::threads`].
+    RelayThreads,
     /// See [`Cell::client_verify`].
     ClientVerify,
     /// See [`Cell::scenario`].
@@ -84,13 +86,14 @@ pub struct Row {
 
 impl Factor {
     /// Every factor, in the order of names and columns.
-    pub const ALL: [Factor; 10] = [
+    pub const ALL: [Factor; 11] = [
         Factor::Format,
         Factor::Compression,
         Factor::Batching,
         Factor::Implementation,
         Factor::Verify,
         Factor::Reencode,
+        Factor::RelayThreads,
         Factor::ClientVerify,
         Factor::Scenario,
         Factor::Rate,
@@ -238,6 +241,23 @@ static ROWS: [Row; Factor::ALL.len()] = [
         in_id: str::to_owned,
     },
     Row {
+        name: "relay_threads",
+        flag: "relay-threads",
+        list_flag: "relay-threads",
+        key: "relay_threads",
+        side: Side::Relay,
+        value_name: "NUMBER",
+        help: "Threads of the relay, 1 to 256, on the cores that it is pinned to",
+        conflicts: &["url"],
+        names: Vec::new,
+        groups: Vec::new,
+        read: |cell, text| of_relay(cell, text, read_threads),
+        write: |cell| from_relay(cell, |relay| relay.threads.to_string()),
+        recorded: |cell| Some(&cell.relay_threads),
+        heading: "threads",
+        in_id: |value| format!("{value}-threads"),
+    },
+    Row {
         name: "client_verify",
         flag: "client-verify",
         list_flag: "client-verify",
@@ -349,6 +369,12 @@ fn from_relay(cell: &Cell, write: impl FnOnce(RelaySide) -> String) -> String {
     cell.relay.map_or_else(|| UNKNOWN.to_owned(), write)
 }
 
+fn read_threads(relay: &mut RelaySide, text: &str) -> Result<(), String> {
+    let threads = text.parse().ok().filter(|threads| (1..=256).contains(threads));
+    relay.threads = threads.ok_or("expected a whole number from 1 to 256")?;
+    Ok(())
+}
+
 /// The text of no rate is empty.
 fn read_rate(cell: &mut Cell, text: &str) -> Result<(), String> {
     if text.is_empty() {
@@ -373,6 +399,7 @@ mod tests {
             ("implementation", "tuned"),
             ("verify", "id"),
             ("reencode", "never-if-canonical"),
+            ("relay_threads", "2"),
             ("client_verify", "full"),
             ("scenario", "some/mine.toml"),
             ("rate_per_s", "0.5"),

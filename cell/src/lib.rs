@@ -55,11 +55,13 @@ pub struct RelaySide {
     pub verify: VerifyLevel,
     /// Whether it encodes an event anew in its publisher's format.
     pub reencode: Reencode,
+    /// Threads that serve its connections.
+    pub threads: u16,
 }
 
 impl Default for RelaySide {
     fn default() -> RelaySide {
-        RelaySide { verify: VerifyLevel::Full, reencode: Reencode::Always }
+        RelaySide { verify: VerifyLevel::Full, reencode: Reencode::Always, threads: 1 }
     }
 }
 
@@ -113,6 +115,7 @@ impl Cell {
                 (Some(batching), Some(_)) => batching.in_full(),
             },
             reencode: write(Factor::Reencode),
+            relay_threads: write(Factor::RelayThreads),
             client_verify: write(Factor::ClientVerify),
             link: self.link.as_ref().map_or_else(|| NO_LINK.to_owned(), Link::label),
         }

@@ -77,10 +77,6 @@ pub struct Args {
     #[arg(long, value_name = "PACKETS_PER_S", hide_short_help = true)]
     pub link_capacity: Option<u32>,
 
-    /// Threads of the relay. Only without --url.
-    #[arg(long, default_value_t = 1, conflicts_with = "url", value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub relay_threads: u16,
-
     /// Let the kernel place relay and clients. Without this, each process is pinned to its half of
     /// the cores, where there are two or more. Only without --url.
     #[arg(long, conflicts_with = "url", hide_short_help = true)]
@@ -330,7 +326,7 @@ pub struct Explain {
 impl Args {
     /// Threads of a relay of our own.
     pub(crate) fn relay_threads(&self) -> u16 {
-        self.relay_threads
+        self.cell.own_relay().threads
     }
 
     /// Whether this run starts a relay of its own.

@@ -469,11 +469,7 @@ fn relay_flags(args: &Args, workload: &Workload, store: Option<&Path>) -> Vec<Os
         compressions(args, workload).iter().map(|compression| compression.spelled_out()).collect();
     let own = |factor: Factor| (format!("--{}", factor.row().relay_flag()), (factor.row().write)(&args.cell));
     let limits = args.cell.batching.into_iter().flat_map(Batching::limits);
-    let flags = [
-        ("--format".to_owned(), list(&formats)),
-        ("--compression".to_owned(), list(&compressions)),
-        ("--threads".to_owned(), args.relay_threads().to_string()),
-    ];
+    let flags = [("--format".to_owned(), list(&formats)), ("--compression".to_owned(), list(&compressions))];
     let flags =
         flags.into_iter().chain([own(Factor::Implementation)]).chain(Factor::of(Side::Relay).map(own));
     let flags = flags.chain(limits.map(|(name, limit)| (format!("--batch-{name}"), limit.to_string())));

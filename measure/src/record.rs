@@ -14,7 +14,7 @@ use crate::{
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
 /// number; any other change raises the first, and readers refuse a first number they do not know.
-pub const SCHEMA_VERSION: &str = "2.6";
+pub const SCHEMA_VERSION: &str = "2.7";
 
 /// What one run did, how long it took and whether that may be believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -268,6 +268,9 @@ pub struct Cell {
     /// relays could), or `never-if-canonical`.
     #[serde(default = "always")]
     pub reencode: String,
+    /// Threads of the relay; `1` in older records, `unknown` of another's.
+    #[serde(default = "one_thread")]
+    pub relay_threads: String,
     /// What clients check of each event that they receive: `none` (all that older clients could),
     /// `id` or `full`.
     #[serde(default = "no_check")]
@@ -280,6 +283,10 @@ pub struct Cell {
 
 fn no_link() -> String {
     NO_LINK.to_owned()
+}
+
+fn one_thread() -> String {
+    "1".to_owned()
 }
 
 fn no_check() -> String {
