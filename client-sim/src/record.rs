@@ -9,7 +9,7 @@ use measure::{
     AgreementRecord, CompressionMemoryRecord, CorpusRecord, EncodingsRecord, Environment,
     FirstDeliveryRecord, FlowRecord, LinkRecord, NO_LINK, Pace, PinnedCores, Planted, PopulationRecord,
     Quantile, RelayProcess, RunRecord, SCHEMA_VERSION, ShareRecord, Signals, Spans, Status, Tool,
-    TrafficRecord, UsableCores, Validity, ValidityClass,
+    TrafficRecord, UsableCores, Validity, ValidityClass, command_line,
 };
 use relay_sim::Totals;
 use wire::{Agreement, Compression, Flow, Traffic};
@@ -112,7 +112,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
             cpu_quota: outcome.quota.or(facts.environment.cpu_quota),
             ..facts.environment.clone()
         },
-        command: command(std::env::args()),
+        command: command_line(&std::env::args_os().collect::<Vec<_>>()),
         started_utc: facts.started_utc.clone(),
         cell: cell(facts),
         seed: facts.seed,
@@ -211,15 +211,6 @@ pub(crate) fn encodings_between(before: Totals, after: Totals) -> EncodingsRecor
         cold: after.encodings_cold.saturating_sub(before.encodings_cold),
         cached: after.encodings_cached.saturating_sub(before.encodings_cached),
     }
-}
-
-/// The command line without the folder of the program, which differs between machines.
-fn command(args: impl Iterator<Item = String>) -> Vec<String> {
-    let mut command: Vec<String> = args.collect();
-    if let Some(program) = command.first_mut() {
-        *program = program.rsplit('/').next().unwrap_or_default().to_owned();
-    }
-    command
 }
 
 /// The cell as it was agreed on.
@@ -370,17 +361,4 @@ fn pace(shared: &Shared, outcome: &Outcome) -> Option<Pace> {
         span_ns: due_ns(publications.last()).saturating_sub(first_ns),
         sent_span_ns: shared.last_sent_ns().saturating_sub(first_ns),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::command;
-
-    #[test]
-    fn a_record_does_not_say_where_the_program_lies() {
-        let of = |args: &[&str]| command(args.iter().map(|arg| (*arg).to_owned()));
-        assert_eq!(of(&["/home/someone/bin/compare", "role:client"]), ["compare", "role:client"]);
-        assert_eq!(of(&["client-sim", "--corpus", "a/b.jsonl"]), ["client-sim", "--corpus", "a/b.jsonl"]);
-        assert!(of(&[]).is_empty());
-    }
 }

@@ -3,7 +3,6 @@
 mod agent;
 mod break_even;
 mod browser;
-mod command_line;
 mod instructions;
 mod links;
 mod pilot;
@@ -22,13 +21,10 @@ use anyhow::{Context, Result};
 use cell::Factor;
 use clap::{CommandFactory, FromArgMatches};
 use codecs::Format;
-use measure::{Environment, Exit, Status, utc};
+use measure::{Environment, Exit, Status, command_line, utc};
 use wire::Compression;
 
-use self::{
-    command_line::command_line,
-    pilot::{Pilot, Place, choose_rates, pilot},
-};
+use self::pilot::{Pilot, Place, choose_rates, pilot};
 use crate::{
     args::{Cli, Command, Run, SearchFlags, SearchMetric, SelftestFlags},
     assemble::Header,

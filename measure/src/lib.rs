@@ -12,6 +12,7 @@
 
 mod allocations;
 mod bounds;
+mod command_line;
 mod counts;
 mod cpu;
 mod encodings;
@@ -37,6 +38,7 @@ mod validity;
 
 pub use allocations::Allocations;
 pub use bounds::{Expectation, LatencyBound};
+pub use command_line::command_line;
 pub use counts::Counts;
 pub use cpu::{CpuClock, CpuTime, cpu_pressure_percent, main_thread_ns, runnable_wait_ns};
 pub use encodings::{EncodingsRecord, FirstDelivery, FirstDeliveryRecord};

@@ -9,9 +9,9 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use measure::{Environment, Exit, Status, utc};
+use measure::{Environment, Exit, Status, command_line, utc};
 
-use super::{command_line, links, pilot::run_until_signal, publish, stopped_code};
+use super::{links, pilot::run_until_signal, publish, stopped_code};
 use crate::{
     args::SearchFlags,
     assemble::Header,

@@ -8,9 +8,9 @@ use std::{
 
 use anyhow::Result;
 use codecs::Format;
-use measure::{Environment, Exit, Status, utc};
+use measure::{Environment, Exit, Status, command_line, utc};
 
-use super::{command_line, publish, stopped_code, try_out};
+use super::{publish, stopped_code, try_out};
 use crate::{
     args::BrowserFlags,
     assemble::Header,

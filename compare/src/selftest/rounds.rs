@@ -5,7 +5,7 @@ use std::{env, time::SystemTime};
 use anyhow::{Result, ensure};
 use cell::{Cell, RelaySide};
 use codecs::VerifyLevel;
-use measure::{Environment, Status, utc};
+use measure::{Environment, Status, command_line, utc};
 
 use super::bench::Bench;
 use crate::{
@@ -60,7 +60,7 @@ pub(super) fn result(
         outcome.blocks.iter().find_map(|(_, block)| block.failure.as_deref()).unwrap_or_default()
     );
     let header = Header {
-        command: env::args().collect(),
+        command: command_line(&env::args_os().collect::<Vec<_>>()),
         git: None,
         host: Environment::collect(),
         started_utc: utc::format(started),

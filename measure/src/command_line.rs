@@ -1,14 +1,15 @@
 //! The command line as results state it.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::Path};
 
 /// The flag whose value is an address even without a scheme.
 const SERVER: &str = "--nats";
 
-/// The words of the command line, with `***` for user and password of addresses: results are
-/// published.
-pub(super) fn command_line(args: &[OsString]) -> Vec<String> {
-    let mut words = vec!["compare".to_owned()];
+/// The words of a command line, with `***` for user and password of addresses, and without the
+/// folder of the program, which differs between machines: results are published.
+pub fn command_line(args: &[OsString]) -> Vec<String> {
+    let program = args.first().map(|program| Path::new(program).file_name().unwrap_or_default());
+    let mut words: Vec<_> = program.map(|name| name.to_string_lossy().into_owned()).into_iter().collect();
     for arg in args.iter().skip(1) {
         let word = arg.to_string_lossy();
         let stated = match word.strip_prefix(SERVER).and_then(|rest| rest.strip_prefix('=')) {
@@ -72,6 +73,13 @@ mod tests {
             "compare run --url ws://***@relay/a@b"
         );
         assert_eq!(stated("compare run --url=wss://me:s3cret@relay"), "compare run --url=wss://***@relay");
+    }
+
+    #[test]
+    fn a_record_does_not_say_where_the_program_lies() {
+        assert_eq!(stated("/home/someone/bin/compare role:client"), "compare role:client");
+        assert_eq!(stated("client-sim --corpus a/b.jsonl"), "client-sim --corpus a/b.jsonl");
+        assert!(command_line(&[]).is_empty());
     }
 
     #[test]
