@@ -13,7 +13,7 @@ use tokio::{
     net::{TcpSocket, TcpStream},
     time::timeout,
 };
-use wire::{Agreement, ClientTls, Connection, Dictionary, Offer, WireError, WireLimits};
+use wire::{Agreement, Connection, Dictionary, Endpoint, Offer, RelayUrl, WireError, WireLimits};
 
 use crate::{
     resources::LocalPorts,
@@ -26,10 +26,8 @@ const CONNECTIONS_PER_SOURCE: usize = 10_000;
 /// The relay to connect to, and what to offer it.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// `ws://…` or `wss://…`
-    pub url: String,
-    /// The root certificates to trust, for `wss://`.
-    pub tls: Option<ClientTls>,
+    /// Its address, and the root certificates to trust.
+    pub relay: Endpoint,
     /// Formats, batching and compression to offer.
     pub offer: Offer,
     /// Buffers, limits, timeouts. That of handshakes is how long none of them may complete while
@@ -57,7 +55,7 @@ impl Target {
     /// # Errors
     /// Says what differs and what to try.
     pub fn check(&self, offer: &Offer, agreement: &Agreement) -> anyhow::Result<()> {
-        let url = &self.url;
+        let url = self.relay.url();
         let asked = offer.formats.first().copied().unwrap_or(Format::JSON);
         let agreed = agreement.format;
         ensure!(
@@ -105,7 +103,7 @@ pub struct Dialer {
 impl Dialer {
     /// Makes a dialer for `connections` over the whole run, including reconnections.
     pub fn new(target: Target, connections: usize) -> Self {
-        let local = numbered(&target.url).filter(|relay| relay.ip().is_loopback());
+        let local = numbered(target.relay.url()).filter(|relay| relay.ip().is_loopback());
         Dialer {
             sources: if local.is_some() { sources(connections) } else { 1 },
             target,
@@ -187,7 +185,7 @@ impl Dialer {
         offer: &Offer,
         receive_buffer_bytes: Option<u32>,
     ) -> Result<Connection, WireError> {
-        let Target { url, limits, tls, over_links, .. } = &self.target;
+        let Target { relay, limits, over_links, .. } = &self.target;
         let limits = &WireLimits { handshake_timeout: Duration::MAX, receive_buffer_bytes, ..*limits };
         let made = self.made.fetch_add(1, Ordering::Relaxed);
         let source = match (over_links, self.first_source, self.sources) {
@@ -198,13 +196,13 @@ impl Dialer {
                 Some(Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + host))
             }
         };
-        let relay = if *over_links { numbered(url) } else { self.local };
-        match relay.filter(|_| source.is_some()) {
-            Some(relay) => {
-                let stream = stream(relay, source, receive_buffer_bytes).await?;
-                wire::connect_over(stream, url, offer, limits, tls.as_ref()).await
+        let address = if *over_links { numbered(relay.url()) } else { self.local };
+        match address.filter(|_| source.is_some()) {
+            Some(address) => {
+                let stream = stream(address, source, receive_buffer_bytes).await?;
+                relay.connect_over(stream, offer, limits).await
             }
-            None => wire::connect_with(url, offer, limits, tls.as_ref()).await,
+            None => relay.connect(offer, limits).await,
         }
     }
 }
@@ -214,7 +212,7 @@ impl Dialer {
 ///
 /// # Errors
 /// As [`LocalPorts::suffice_for`].
-pub(crate) fn check_ports(url: &str, connections: usize) -> anyhow::Result<()> {
+pub(crate) fn check_ports(url: &RelayUrl, connections: usize) -> anyhow::Result<()> {
     let has_sources = numbered(url).is_some_and(|relay| relay.ip().is_loopback());
     LocalPorts::read().filter(|_| !has_sources).map_or(Ok(()), |ports| ports.suffice_for(connections))
 }
@@ -258,10 +256,8 @@ fn users(workload: &Workload, run_has_link: bool) -> anyhow::Result<Vec<Ipv4Addr
 }
 
 /// The IPv4 address in a URL that gives it by number.
-fn numbered(url: &str) -> Option<SocketAddr> {
-    let authority = url.strip_prefix("ws://")?.split('/').next()?;
-    let address: SocketAddr = authority.parse().ok()?;
-    address.is_ipv4().then_some(address)
+fn numbered(url: &RelayUrl) -> Option<SocketAddr> {
+    url.socket_address().filter(|address| address.is_ipv4() && !url.is_secure())
 }
 
 #[cfg(test)]
@@ -271,9 +267,11 @@ mod tests {
 
     #[test]
     fn only_a_numbered_address_gets_chosen_sources() {
-        assert!(numbered("ws://127.0.0.1:7777").is_some());
-        assert!(numbered("ws://10.64.0.1:7777/path").is_some());
-        for url in ["ws://localhost:7777", "ws://[::1]:80", "wss://127.0.0.1:1", "nonsense"] {
+        let numbered = |url: &str| numbered(&url.parse().unwrap());
+        for url in ["ws://127.0.0.1:7777", "WS://me:s3cret@127.0.0.1:7777/path?query"] {
+            assert_eq!(numbered(url), Some("127.0.0.1:7777".parse().unwrap()), "{url}");
+        }
+        for url in ["ws://localhost:7777", "ws://[::1]:80", "wss://127.0.0.1:1"] {
             assert_eq!(numbered(url), None, "{url}");
         }
     }
@@ -299,8 +297,7 @@ mod tests {
 
     fn target(url: &str) -> Target {
         Target {
-            url: url.to_owned(),
-            tls: None,
+            relay: Endpoint::new(url.parse().unwrap(), None).unwrap(),
             offer: Offer {
                 formats: vec![Format::JSON],
                 batched: false,

@@ -97,7 +97,7 @@ impl Driver {
         let offer = target.offer_of(shared.workload.roles[id].speaks);
         let format = *offer.formats.first().context("a target has a format to offer")?;
         let codec = format.codec(target.implementation)?;
-        let client = Client::new(shared, codec, id, (&target.url, unix_s()));
+        let client = Client::new(shared, codec, id, (&target.relay.url().to_string(), unix_s()));
         let mut driver = Driver {
             client,
             recorder,
@@ -346,7 +346,7 @@ impl Driver {
             self.client.on_no_connection(&error.to_string(), self.now_ns());
             return Ok(());
         }
-        let connection = connection.with_context(|| format!("cannot connect to {}", target.url))?;
+        let connection = connection.with_context(|| format!("cannot connect to {}", target.relay.url()))?;
         target.check(&self.offer, connection.agreement())?;
         self.link = Some(connection);
         self.before = Traffic::default();

@@ -19,9 +19,10 @@ use tokio::{
     net::{TcpSocket, TcpStream},
     time::{Instant, sleep, timeout},
 };
-use wire::{ClientTls, Connection, Offer, WireError, WireLimits};
+use wire::{Connection, Endpoint, Offer, WireError, WireLimits};
 
 use crate::{
+    inputs::endpoint,
     links::{self, Links},
     own_relay::OwnRelay,
 };
@@ -87,7 +88,7 @@ struct Step {
 /// When this host cannot emulate links, or a step fails.
 pub(crate) fn table() -> anyhow::Result<String> {
     let folder = tempfile::tempdir().context("cannot make a directory in TMPDIR for a certificate")?;
-    let tls = certificate(folder.path())?;
+    certificate(folder.path())?;
     link::enter()?;
     let link: Link = LINK.parse()?;
     let mut links = Links::start(std::slice::from_ref(&link), 1, link::DEFAULT_CONGESTION)?;
@@ -97,20 +98,20 @@ pub(crate) fn table() -> anyhow::Result<String> {
     };
     let path = |name: &str| folder.path().join(name).display().to_string();
     let granting = spawn(&[])?;
-    let ignoring = before(&granting.url, Subprotocols::Ignored)?;
-    let refusing = before(&granting.url, Subprotocols::Refused)?;
+    let granted = endpoint(&granting.url, None)?;
+    let ignoring = before(&granted, Subprotocols::Ignored)?;
+    let refusing = before(&granted, Subprotocols::Refused)?;
     let secure = spawn(&["--tls-cert", &path(CERTIFICATE), "--tls-key", &path(KEY)])?;
+    let relays = Relays {
+        granting: granted,
+        ignoring,
+        refusing,
+        secure: endpoint(&secure.url, Some(&folder.path().join(CERTIFICATE)))?,
+    };
     links.emulation.join_users()?;
     let ended = links.ended();
     let rtt = Duration::from_nanos(link.down.delay_ns + link.up.delay_ns);
     let mut bench = Bench { links, rtt, users: 0 };
-    let relays = Relays {
-        granting: &granting.url,
-        ignoring: &ignoring,
-        refusing: &refusing,
-        secure: &secure.url,
-        tls: &tls,
-    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let steps = runtime.block_on(links::unless_ended(ended, async {
         let steps = timeout(PATIENCE, bench.steps(&relays)).await;
@@ -119,13 +120,12 @@ pub(crate) fn table() -> anyhow::Result<String> {
     Ok(markdown(&steps))
 }
 
-/// Writes a certificate that signs itself, and trusts it.
-fn certificate(folder: &Path) -> anyhow::Result<ClientTls> {
+/// Writes a certificate that signs itself.
+fn certificate(folder: &Path) -> anyhow::Result<()> {
     let made =
         rcgen::generate_simple_self_signed([link::RELAY.to_string()]).context("cannot make a certificate")?;
     std::fs::write(folder.join(CERTIFICATE), made.cert.pem()).context("cannot write a certificate")?;
-    std::fs::write(folder.join(KEY), made.signing_key.serialize_pem()).context("cannot write a key")?;
-    Ok(ClientTls::from_file(&folder.join(CERTIFICATE))?)
+    std::fs::write(folder.join(KEY), made.signing_key.serialize_pem()).context("cannot write a key")
 }
 
 /// What a relay does that knows no subprotocols.
@@ -139,19 +139,19 @@ enum Subprotocols {
 const MAX_HEAD_BYTES: usize = 8 << 10;
 
 /// Stands before a relay, in the network namespace of the calling thread, and makes it one that
-/// knows no subprotocols. Returns its URL.
-fn before(url: &str, subprotocols: Subprotocols) -> anyhow::Result<String> {
-    let relay = address(url)?;
+/// knows no subprotocols.
+fn before(granting: &Endpoint, subprotocols: Subprotocols) -> anyhow::Result<Endpoint> {
+    let address = address(granting)?;
     let listener = TcpListener::bind((link::RELAY, 0)).context("cannot listen in the relay's namespace")?;
     let own = listener.local_addr()?;
     // A thread keeps the namespace in which it was started. It ends with the process.
     thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
             // A client that closes ends its connection alone.
-            thread::spawn(move || stand_between(client, relay, subprotocols));
+            thread::spawn(move || stand_between(client, address, subprotocols));
         }
     });
-    Ok(format!("ws://{own}"))
+    endpoint(&format!("ws://{own}"), None)
 }
 
 fn stand_between(
@@ -183,9 +183,8 @@ fn stand_between(
     io::copy(&mut relay, &mut client).map(drop)
 }
 
-fn address(url: &str) -> anyhow::Result<SocketAddr> {
-    let authority = url.split_once("://").and_then(|(_, rest)| rest.split('/').next());
-    authority.context("the relay's URL has an authority")?.parse().context("the relay's address")
+fn address(relay: &Endpoint) -> anyhow::Result<SocketAddr> {
+    relay.url().socket_address().context("a relay of our own announces its address by number")
 }
 
 fn markdown(steps: &[Step]) -> String {
@@ -198,18 +197,16 @@ fn markdown(steps: &[Step]) -> String {
     text
 }
 
-/// The relays at the other end of the link, by their URLs.
-struct Relays<'a> {
+/// The relays at the other end of the link.
+struct Relays {
     /// Grants every format and compression.
-    granting: &'a str,
+    granting: Endpoint,
     /// Knows no subprotocols, and ignores them.
-    ignoring: &'a str,
+    ignoring: Endpoint,
     /// Knows no subprotocols, and refuses them with HTTP 400.
-    refusing: &'a str,
+    refusing: Endpoint,
     /// Speaks `wss://`.
-    secure: &'a str,
-    /// The roots that its certificate is of.
-    tls: &'a ClientTls,
+    secure: Endpoint,
 }
 
 /// Where steps are counted, each by a user of its own.
@@ -220,33 +217,33 @@ struct Bench {
 }
 
 impl Bench {
-    async fn steps(&mut self, relays: &Relays<'_>) -> anyhow::Result<Vec<Step>> {
+    async fn steps(&mut self, relays: &Relays) -> anyhow::Result<Vec<Step>> {
         let json = offer("json", "none")?;
-        let (tcp, ws, mut open) = self.plain(relays.granting, &json).await?;
-        let (wss, _secure) = self.open(relays.secure, &json, Some(relays.tls)).await?;
+        let (tcp, ws, mut open) = self.plain(&relays.granting, &json).await?;
+        let (wss, _secure) = self.open(&relays.secure, &json).await?;
         let mut steps = vec![
             step("TCP", tcp),
             step("TLS 1.3 with a certificate that signs itself", wss.beyond(ws)),
             step("WebSocket upgrade, no extension", ws.beyond(tcp)),
         ];
         for name in COMPRESSIONS {
-            let (cost, granted) = self.open(relays.granting, &offer("json", name)?, None).await?;
+            let (cost, granted) = self.open(&relays.granting, &offer("json", name)?).await?;
             let agreed = granted.agreement().compression.name();
             ensure!(agreed != "none", "the relay declined {name}");
             steps.push(step(&format!("WebSocket upgrade, {name}"), cost.beyond(tcp)));
         }
         let other = offer(FORMAT, "none")?;
-        let (cost, granted) = self.open(relays.granting, &other, None).await?;
+        let (cost, granted) = self.open(&relays.granting, &other).await?;
         ensure!(granted.agreement().format.name() == FORMAT, "the relay declined {FORMAT}");
         steps.push(step(&format!("WebSocket upgrade, {FORMAT}"), cost.beyond(tcp)));
-        let (cost, ignored) = self.open(relays.ignoring, &other, None).await?;
+        let (cost, ignored) = self.open(&relays.ignoring, &other).await?;
         ensure!(ignored.agreement().token.is_none(), "the relay chose a subprotocol");
         let what = format!("WebSocket upgrade, {FORMAT} ignored: JSON on this connection");
         steps.push(step(&what, cost.beyond(tcp)));
         let cost = self.refused(relays, &other, &json).await?;
         let what = format!("WebSocket upgrade, {FORMAT} refused: JSON on a new connection");
         steps.push(step(&what, cost.beyond(tcp)));
-        publish(relays.granting).await?;
+        publish(&relays.granting).await?;
         let first = self.first_event(&mut open).await?;
         steps.push(step("REQ until its first event", first));
         steps.push(step("All of it over ws://, JSON", ws.and(first)));
@@ -255,38 +252,33 @@ impl Bench {
     }
 
     /// A TCP connection, and the upgrade on top of it; the cost of both counts both.
-    async fn plain(&mut self, url: &str, offer: &Offer) -> anyhow::Result<(Cost, Cost, Connection)> {
+    async fn plain(&mut self, relay: &Endpoint, offer: &Offer) -> anyhow::Result<(Cost, Cost, Connection)> {
         let start = self.begin().await?;
-        let stream = self.dial(url).await?;
+        let stream = self.dial(relay).await?;
         let tcp = self.end(start).await?;
         drop(stream);
-        let (both, connection) = self.open(url, offer, None).await?;
+        let (both, connection) = self.open(relay, offer).await?;
         Ok((tcp, both, connection))
     }
 
     /// Everything until a connection is open.
-    async fn open(
-        &mut self,
-        url: &str,
-        offer: &Offer,
-        tls: Option<&ClientTls>,
-    ) -> anyhow::Result<(Cost, Connection)> {
+    async fn open(&mut self, relay: &Endpoint, offer: &Offer) -> anyhow::Result<(Cost, Connection)> {
         let start = self.begin().await?;
-        let stream = self.dial(url).await?;
-        let connection = wire::connect_over(stream, url, offer, &WireLimits::default(), tls).await?;
+        let stream = self.dial(relay).await?;
+        let connection = relay.connect_over(stream, offer, &WireLimits::default()).await?;
         Ok((self.end(start).await?, connection))
     }
 
     /// An offer that is refused, and another one over a new connection.
-    async fn refused(&mut self, relays: &Relays<'_>, offer: &Offer, then: &Offer) -> anyhow::Result<Cost> {
-        let (refusing, granting, limits) = (relays.refusing, relays.granting, WireLimits::default());
+    async fn refused(&mut self, relays: &Relays, offer: &Offer, then: &Offer) -> anyhow::Result<Cost> {
+        let (refusing, granting, limits) = (&relays.refusing, &relays.granting, WireLimits::default());
         let start = self.begin().await?;
-        match wire::connect_over(self.dial(refusing).await?, refusing, offer, &limits, None).await {
+        match refusing.connect_over(self.dial(refusing).await?, offer, &limits).await {
             Err(WireError::Handshake { status: Some(400), .. }) => {}
             Err(error) => return Err(error.into()),
             Ok(_) => bail!("the relay did not refuse the subprotocol"),
         }
-        let again = wire::connect_over(self.dial(granting).await?, granting, then, &limits, None).await?;
+        let again = granting.connect_over(self.dial(granting).await?, then, &limits).await?;
         let cost = self.end(start).await?;
         drop(again);
         Ok(cost)
@@ -302,12 +294,13 @@ impl Bench {
     }
 
     /// A TCP connection over the link of another user.
-    async fn dial(&mut self, url: &str) -> anyhow::Result<TcpStream> {
+    async fn dial(&mut self, relay: &Endpoint) -> anyhow::Result<TcpStream> {
         let user = link::user_address(0, self.users).context("so many users have addresses")?;
         self.users += 1;
         let socket = TcpSocket::new_v4()?;
         socket.bind((user, 0).into())?;
-        socket.connect(address(url)?).await.with_context(|| format!("cannot connect to {url} over the link"))
+        let connected = socket.connect(address(relay)?).await;
+        connected.with_context(|| format!("cannot connect to {} over the link", relay.url()))
     }
 
     /// Counts from now on, when what was closed before has ended.
@@ -343,7 +336,7 @@ fn offer(format: &str, compression: &str) -> anyhow::Result<Offer> {
 }
 
 /// Stores one event in the relay, before anything is counted: from an address without a link.
-async fn publish(url: &str) -> anyhow::Result<()> {
+async fn publish(relay: &Endpoint) -> anyhow::Result<()> {
     let mut event = Event {
         id: [0; 32],
         pubkey: [0; 32],
@@ -354,8 +347,7 @@ async fn publish(url: &str) -> anyhow::Result<()> {
         sig: [0; 64],
     };
     corpus::sign_as(&mut event, "handshakes");
-    let mut connection =
-        wire::connect_with(url, &offer("json", "none")?, &WireLimits::default(), None).await?;
+    let mut connection = relay.connect(&offer("json", "none")?, &WireLimits::default()).await?;
     send(&mut connection, &ClientMessage::Event(Cow::Borrowed(&event))).await?;
     receive(&mut connection, |message| matches!(message, RelayMessage::Ok { accepted: true, .. })).await
 }

@@ -1,4 +1,4 @@
-//! What a run and `client-sim doctor` read before anything starts: scenario, corpus, certificates.
+//! What a run and `client-sim doctor` read before anything starts: scenario, corpus, relay.
 
 use std::{
     io::{ErrorKind, Write, stdout},
@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context;
 use codecs::Format;
 use corpus::{Corpus, CorpusError};
-use wire::ClientTls;
+use wire::Endpoint;
 
 use crate::{
     scenario::Scenario,
@@ -67,13 +67,10 @@ pub(crate) fn plan_share_over(
         .with_context(|| format!("cannot play scenario {} with corpus {}", scenario.name, corpus.name))
 }
 
-/// The root certificates to trust for `wss://`, read once for all connections.
-pub(crate) fn trusted(ca: Option<&Path>, url: &str) -> anyhow::Result<Option<ClientTls>> {
-    if !url.starts_with("wss:") {
-        return Ok(None);
-    }
-    let trusted = ca.map_or_else(ClientTls::platform, ClientTls::from_file);
-    Ok(Some(trusted.context("cannot check the relay's certificate")?))
+/// The relay of a URL and, for `wss://`, the root certificates to trust, read once for all
+/// connections.
+pub(crate) fn endpoint(url: &str, ca: Option<&Path>) -> anyhow::Result<Endpoint> {
+    Endpoint::new(url.parse()?, ca).context("cannot check the relay's certificate")
 }
 
 /// Prints a line to standard error: standard output is for results.

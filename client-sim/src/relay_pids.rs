@@ -11,6 +11,7 @@ use std::{
 use anyhow::Context;
 use measure::Processes;
 use url::Url;
+use wire::RelayUrl;
 
 use crate::{args::Args, inputs::report};
 
@@ -39,7 +40,8 @@ pub(crate) fn of(args: &Args) -> anyhow::Result<Proof> {
         return Ok(Proof::default());
     };
     let processes = Processes::of(&args.relay_pid).context("--relay-pid")?;
-    let proof = check(&processes, url).map_err(anyhow::Error::msg)?;
+    let url: RelayUrl = url.parse()?;
+    let proof = check(&processes, &url.to_string()).map_err(anyhow::Error::msg)?;
     if let Some(doubt) = proof.unproven.as_ref().filter(|_| !args.quiet) {
         report(doubt);
     }

@@ -8,7 +8,7 @@ use codecs::Format;
 use corpus::Corpus;
 use link::Link;
 use measure::{Environment, Expectation, PinnedCores, RelayProcess, RunRecord, Status};
-use wire::{Compression, Dictionary, Offer, WireLimits};
+use wire::{Compression, Dictionary, Offer, RelayUrlError, WireLimits};
 
 use crate::{
     args::Args,
@@ -20,7 +20,7 @@ use crate::{
     },
     expect, floor,
     incidents::Incidents,
-    inputs::{UsageError, load, plan_share_over, print, report, trusted},
+    inputs::{UsageError, endpoint, load, plan_share_over, print, report},
     links::{self, Links},
     meaning::quoted,
     own_relay::OwnRelay,
@@ -61,7 +61,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let connections = usize::try_from(plan_facts.connections)?;
     resources::raise_descriptor_limit(connections).map_err(UsageError)?;
     if let Some(url) = args.url.as_ref().or(args.relay_at.as_ref()) {
-        dial::check_ports(url, connections).map_err(UsageError)?;
+        dial::check_ports(
+            &url.parse().map_err(|error: RelayUrlError| UsageError(error.into()))?,
+            connections,
+        )
+        .map_err(UsageError)?;
     }
     let environment = Environment::collect();
     let pinned = pinned(args)?;
@@ -158,11 +162,10 @@ fn target(
     connections: usize,
 ) -> anyhow::Result<Target> {
     let others = args.url.as_ref().or(args.relay_at.as_ref());
-    let url = others.or(own_relay.map(|relay| &relay.url)).cloned();
+    let url = others.or(own_relay.map(|relay| &relay.url));
     let url = url.context("there is a relay of our own when no --url is given")?;
     Ok(Target {
-        tls: trusted(args.ca.as_deref(), &url).map_err(UsageError)?,
-        url,
+        relay: endpoint(url, args.ca.as_deref()).map_err(UsageError)?,
         offer: Offer { batched: args.cell.batching.is_some(), formats: vec![args.cell.format], compression },
         limits: limits(connections),
         implementation: args.cell.implementation,
@@ -302,9 +305,11 @@ pub(crate) fn plan_within_rules(
     check_connections(args, &workload).map_err(UsageError)?;
     if let Some(url) = &args.url {
         let needs = Needs::of(&workload);
+        let relay = endpoint(url, args.ca.as_deref()).map_err(UsageError)?;
+        let url = relay.url();
         let answers = match &args.doctor {
             Some(file) => doctor::read(file, url).map_err(UsageError)?,
-            None => doctor::before_a_run(url, args.ca.as_deref(), &needs)?,
+            None => doctor::before_a_run(&relay, args.ca.as_deref(), &needs)?,
         };
         if let Some(why) = doctor::table::refusal(&answers, &needs) {
             bail!("{url} cannot play {}: {why} (client-sim doctor --url {url} says more)", scenario.name);

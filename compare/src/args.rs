@@ -3,13 +3,16 @@
 mod agents;
 mod browser;
 mod search;
+mod unechoed;
 
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use anyhow::Result;
 use cell::Factor;
 use clap::{Args, Parser, Subcommand};
+use wire::RelayUrl;
 
+use self::unechoed::Unechoed;
 pub(crate) use self::{
     agents::{AgentFlags, OverAgents},
     browser::BrowserFlags,
@@ -264,8 +267,8 @@ pub(crate) struct Run {
     /// own; then formats default to json and compressions to none,deflate. Published events stay in
     /// the relay, so choose scenarios that do not request events of earlier runs, and a relay whose
     /// store may be deleted
-    #[arg(long, conflicts_with = "link")]
-    pub(crate) url: Option<String>,
+    #[arg(long, conflicts_with = "link", value_parser = Unechoed::<RelayUrl>::NEW)]
+    pub(crate) url: Option<RelayUrl>,
     /// Root certificates (PEM) to trust for wss:// instead of the platform's
     #[arg(long, requires = "url", value_name = "FILE")]
     pub(crate) ca: Option<String>,

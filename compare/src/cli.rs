@@ -312,7 +312,7 @@ fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
         );
         return Ok(Exit::Interrupted);
     }
-    let agents = agent::gather(flags, config.url.as_deref().zip(answers.as_deref()), &cells, config.seconds)?;
+    let agents = agent::gather(flags, config.url.as_ref().zip(answers.as_deref()), &cells, config.seconds)?;
     let started = SystemTime::now();
     let commit = git.as_ref().map_or("nogit", |git| git.commit.get(..8).unwrap_or(&git.commit));
     let name = format!("{}-{commit}-{}", utc::compact(started), config.seed);

@@ -13,6 +13,7 @@ use cell::{Cell, Factor};
 use codecs::Format;
 use measure::Exit;
 use serde::Deserialize;
+use wire::RelayUrl;
 
 use crate::{
     matrix::{BASE_COMPRESSION, CellSpec},
@@ -49,7 +50,7 @@ pub(crate) struct Question<'a> {
     /// The client program; its first argument is `role:client`.
     pub(crate) client: &'a Path,
     /// The relay.
-    pub(crate) url: &'a str,
+    pub(crate) url: &'a RelayUrl,
     /// Root certificates to trust.
     pub(crate) ca: Option<&'a str>,
     /// The corpus file.
@@ -78,7 +79,7 @@ pub(crate) fn ask(
         names
     };
     let mut command = Command::new(question.client);
-    command.args(["role:client", "doctor", "--json", "--url", question.url]);
+    command.args(["role:client", "doctor", "--json", "--url", question.url.with_password()]);
     command.args(["--formats", &distinct(Factor::Format).join(",")]);
     command.args(["--compressions", &distinct(Factor::Compression).join(",")]);
     command.args(question.ca.iter().flat_map(|file| ["--ca", file]));

@@ -21,7 +21,7 @@ use codecs::{Format, hex};
 use corpus::{Corpus, FileFormat};
 use sha2::{Digest, Sha256};
 use tokio::{sync::watch, time::Instant};
-use wire::Dictionary;
+use wire::{Dictionary, RelayUrl};
 
 use self::records::Records;
 pub(crate) use self::told::Told;
@@ -54,7 +54,7 @@ pub struct Agents {
 pub(crate) enum Relay<'a> {
     /// Nobody: it runs already.
     Foreign {
-        url: &'a str,
+        url: &'a RelayUrl,
         /// The file that `client-sim doctor` wrote about it.
         answers: &'a Path,
     },

@@ -270,7 +270,7 @@ fn command(request: &Request<'_>, cell: &CellSpec, seed: u64, record: &Path) -> 
     command.args(["--comparable-with", &formats(request.cells).join(",")]);
     if let Some(url) = &config.url {
         let answers = request.answers.iter().flat_map(|file| ["--doctor".as_ref(), file.as_os_str()]);
-        command.args(["--url", url]).args(answers);
+        command.args(["--url", url.with_password()]).args(answers);
     }
     if cell.role == Role::Floor {
         command.arg("--floor");

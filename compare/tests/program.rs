@@ -187,6 +187,38 @@ fn nothing_is_published_from_a_tree_with_local_changes() {
     assert!(!tree.path().join("results").exists());
 }
 
+/// Neither what a program wrote into a folder nor what it said has the password.
+fn no_password_in(folder: &Path, output: &Output) {
+    let mut folders = vec![folder.to_owned()];
+    let mut texts = vec![output.stdout.clone(), output.stderr.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            match entry.file_type().unwrap().is_dir() {
+                true => folders.push(entry.path()),
+                false => texts.push(fs::read(entry.path()).unwrap()),
+            }
+        }
+    }
+    assert!(texts.len() > 4);
+    for text in texts {
+        assert!(!text.windows(6).any(|six| six == b"s3cret"), "{}", String::from_utf8_lossy(&text));
+    }
+}
+
+#[test]
+fn no_flag_repeats_a_password() {
+    for url in ["ws://me:s3cret@127.0.0.1:port", "http://me:s3cret@relay", "ws://me:s3cret#@relay"] {
+        for command in ["run", "search"] {
+            let output =
+                Command::new(env!("CARGO_BIN_EXE_compare")).args([command, "--url", url]).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains("--url") && said.contains("is no address"), "{said}");
+            assert!(!said.contains("s3cret"), "{said}");
+        }
+    }
+}
+
 #[test]
 fn any_relay_can_be_compared_with_itself_compressed_and_its_limit_searched() {
     let out = TempDir::new().unwrap();
@@ -207,13 +239,14 @@ fn any_relay_can_be_compared_with_itself_compressed_and_its_limit_searched() {
     BufReader::new(relay.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let (_, port) = line.split_once("wss://127.0.0.1:").expect("the announcement has the URL");
     let port: String = port.chars().take_while(char::is_ascii_digit).collect();
-    let url = format!("wss://localhost:{port}");
+    let url = format!("wss://me:s3cret@localhost:{port}");
 
     let results = out.path().join("results");
     let run = compare(&results, &["--url", &url, "--ca", cert.to_str().unwrap(), "--", "--rate", "100"]);
     let said = String::from_utf8_lossy(&run.stderr);
     assert!(matches!(run.status.code(), Some(0 | 3)), "{said}");
     let folder = fs::read_dir(&results).unwrap().next().unwrap().unwrap().path();
+    no_password_in(&folder, &run);
     let result = ResultFile::read(&folder).unwrap();
     let ids: Vec<&str> = result.cells.iter().map(|cell| cell.id.as_str()).collect();
     assert_eq!(ids, ["json+none", "json-control", "json+deflate"]);
@@ -233,10 +266,11 @@ fn any_relay_can_be_compared_with_itself_compressed_and_its_limit_searched() {
     let (table, said) = (String::from_utf8_lossy(&search.stdout), String::from_utf8_lossy(&search.stderr));
     assert_eq!(search.status.code(), Some(0), "{said}");
     let folder = fs::read_dir(&searches).unwrap().next().unwrap().unwrap().path();
+    no_password_in(&folder, &search);
     let searched = ResultFile::read(&folder).unwrap().search.unwrap();
     let ids: Vec<&str> = searched.cells.iter().map(|cell| cell.cell.as_str()).collect();
     assert_eq!(ids, ["json+none", "json+deflate"], "{table}");
-    assert_eq!(searched.config.url, Some(url));
+    assert_eq!(searched.config.url.unwrap().to_string(), format!("wss://localhost:{port}"));
     drop(relay.stdin.take());
     assert!(relay.wait().unwrap().success());
 }

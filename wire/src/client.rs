@@ -1,6 +1,6 @@
 //! The client's side of the handshake.
 
-use std::io;
+use std::{io, path::Path};
 
 use tokio::{
     io::AsyncWriteExt,
@@ -9,7 +9,7 @@ use tokio::{
 };
 use tokio_tungstenite::tungstenite::{
     handshake::{client::generate_key, derive_accept_key},
-    http::{HeaderMap, Uri},
+    http::HeaderMap,
     protocol::Role,
 };
 
@@ -19,16 +19,17 @@ use crate::{
     error::WireError,
     http::{self, Head, HeadError, StatusLine},
     negotiate,
+    relay_url::{RelayUrl, RelayUrlError},
     socket::{Counted, Socket},
-    tls::ClientTls,
+    tls::{ClientTls, TlsError},
 };
 
 /// Excerpt of a refusing server's body in the error.
 const MAX_EXCERPT_CHARS: usize = 300;
 
 /// Connects to a relay and makes the offer. Sets `TCP_NODELAY` before the first byte. For `wss://`
-/// it reads and trusts the platform's roots; a caller with many connections passes them to
-/// [`connect_with`].
+/// it reads and trusts the platform's roots; a caller with many connections, or with roots of its
+/// own, has an [`Endpoint`].
 ///
 /// A relay that names no subprotocol is spoken to in plain JSON, as RFC 6455 §4.2.2 allows; the
 /// agreement then has no token. A relay that refuses the request with a status that may be about
@@ -51,28 +52,146 @@ const MAX_EXCERPT_CHARS: usize = 300;
 /// # Errors
 /// [`WireError::Handshake`] says what the relay answered, with its HTTP status if it refused.
 pub async fn connect(url: &str, offer: &Offer, limits: &WireLimits) -> Result<Connection, WireError> {
-    connect_with(url, offer, limits, None).await
+    let url: RelayUrl =
+        url.parse().map_err(|error: RelayUrlError| WireError::handshake(error.to_string()))?;
+    let relay = Endpoint::new(url, None).map_err(|error| WireError::handshake(error.to_string()))?;
+    relay.connect(offer, limits).await
 }
 
-/// [`connect`] with given roots; `None` stands for the platform's.
-///
-/// # Errors
-/// As [`connect`].
-pub async fn connect_with(
-    url: &str,
-    offer: &Offer,
-    limits: &WireLimits,
-    tls: Option<&ClientTls>,
-) -> Result<Connection, WireError> {
-    let target = Target::parse(url)?.trusting(tls)?;
-    match attempt(url, &target, offer, Tokens::Offered, limits).await {
-        Err(WireError::Handshake { reason, status: Some(status) }) if may_be_about_tokens(status) => {
-            attempt(url, &target, offer, Tokens::LeftOut, limits).await.map_err(|again| {
-                let reason = format!("{reason}; and without Sec-WebSocket-Protocol: {again}");
-                WireError::Handshake { reason, status: Some(status) }
-            })
+/// A relay as clients reach it: its address and, for `wss://`, the roots that they trust.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    url: RelayUrl,
+    tls: Option<ClientTls>,
+}
+
+impl Endpoint {
+    /// Reads the roots that `wss://` needs: the platform's, or those in a PEM file.
+    ///
+    /// # Errors
+    /// When there are none.
+    pub fn new(url: RelayUrl, ca: Option<&Path>) -> Result<Endpoint, TlsError> {
+        let roots = || ca.map_or_else(ClientTls::platform, ClientTls::from_file);
+        let tls = url.is_secure().then(roots).transpose()?;
+        Ok(Endpoint { url, tls })
+    }
+
+    /// The relay's address.
+    pub fn url(&self) -> &RelayUrl {
+        &self.url
+    }
+
+    /// [`connect`] to this relay.
+    ///
+    /// # Errors
+    /// As [`connect`].
+    pub async fn connect(&self, offer: &Offer, limits: &WireLimits) -> Result<Connection, WireError> {
+        match self.attempt(self.handshake(offer, Tokens::Offered, limits), limits).await {
+            Err(WireError::Handshake { reason, status: Some(status) }) if may_be_about_tokens(status) => {
+                let again = self.attempt(self.handshake(offer, Tokens::LeftOut, limits), limits).await;
+                again.map_err(|again| {
+                    let reason = format!("{reason}; and without Sec-WebSocket-Protocol: {again}");
+                    WireError::Handshake { reason, status: Some(status) }
+                })
+            }
+            outcome => outcome,
         }
-        outcome => outcome,
+    }
+
+    /// [`Endpoint::connect`] over the caller's TCP stream, for instance one that is bound to an
+    /// address. A refusal is final, because a second request needs a second stream.
+    ///
+    /// # Errors
+    /// As [`connect`].
+    pub async fn connect_over(
+        &self,
+        stream: TcpStream,
+        offer: &Offer,
+        limits: &WireLimits,
+    ) -> Result<Connection, WireError> {
+        self.attempt(self.handshake_over(stream, offer, Tokens::Offered, limits), limits).await
+    }
+
+    async fn attempt(
+        &self,
+        handshake: impl Future<Output = Result<Connection, WireError>>,
+        limits: &WireLimits,
+    ) -> Result<Connection, WireError> {
+        let timeout = limits.handshake_timeout;
+        let late =
+            || WireError::handshake(format!("no complete handshake with {} within {timeout:?}", self.url));
+        time::timeout(timeout, handshake).await.map_err(|_| late())?
+    }
+
+    async fn handshake(
+        &self,
+        offer: &Offer,
+        tokens: Tokens,
+        limits: &WireLimits,
+    ) -> Result<Connection, WireError> {
+        let tcp = tcp(&self.url.host(), self.url.port(), limits.receive_buffer_bytes).await?;
+        self.handshake_over(tcp, offer, tokens, limits).await
+    }
+
+    async fn handshake_over(
+        &self,
+        tcp: TcpStream,
+        offer: &Offer,
+        tokens: Tokens,
+        limits: &WireLimits,
+    ) -> Result<Connection, WireError> {
+        tcp.set_nodelay(true)?;
+        let tcp = Counted::new(tcp).hearing_out();
+        let mut stream = match &self.tls {
+            Some(tls) => Socket::Tls(Box::new(tls.connect(&self.url.host(), tcp).await?)),
+            None => Socket::Plain(tcp),
+        };
+        let key = generate_key();
+        let request = self.request(&key, &negotiate::request(offer), tokens);
+        stream.write_all(request.as_bytes()).await?;
+        stream.flush().await?;
+
+        let head =
+            http::read_response(&mut stream, limits.max_head_bytes).await.map_err(|error| match error {
+                HeadError::Wire(error) => error,
+                HeadError::TooLarge => WireError::handshake(format!(
+                    "the answer's HTTP head is over {} bytes",
+                    limits.max_head_bytes
+                )),
+                HeadError::Malformed(why) => {
+                    WireError::handshake(format!("the answer is not HTTP/1.1: {why}"))
+                }
+            })?;
+        check_upgrade(&head, &key)?;
+        let header = |name| http::list(&head.headers, name);
+        let (protocol, extensions) = (header("sec-websocket-protocol"), header("sec-websocket-extensions"));
+        if let (Tokens::LeftOut, Some(protocol)) = (tokens, &protocol) {
+            let reason = format!("the relay chose the subprotocol {protocol:?}, although none was offered");
+            return Err(WireError::handshake(reason));
+        }
+        let agreement = negotiate::check_answer(offer, protocol.as_deref(), extensions.as_deref())
+            .map_err(WireError::handshake)?;
+        let bytes = HandshakeBytes::of(&stream, &head.early);
+        Connection::new(stream, Role::Client, head.early, agreement, limits, bytes).await
+    }
+
+    fn request(&self, key: &str, offer: &negotiate::Request, tokens: Tokens) -> String {
+        let (path, authority) = (self.url.resource(), self.url.authority());
+        let mut text = format!(
+            "GET {path} HTTP/1.1\r\nHost: {authority}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
+        );
+        if let Some(authorization) = self.url.authorization() {
+            text.push_str(&format!("Authorization: {authorization}\r\n"));
+        }
+        if tokens == Tokens::Offered {
+            text.push_str(&format!("Sec-WebSocket-Protocol: {}\r\n", offer.protocols));
+        }
+        if let Some(extensions) = &offer.extensions {
+            text.push_str(&format!("Sec-WebSocket-Extensions: {extensions}\r\n"));
+        }
+        text.push_str("\r\n");
+        text
     }
 }
 
@@ -86,88 +205,6 @@ enum Tokens {
 /// A status of the 400s, except 401, 403 and 429, which a second request would repeat.
 fn may_be_about_tokens(status: u16) -> bool {
     matches!(status, 400..=499) && !matches!(status, 401 | 403 | 429)
-}
-
-async fn attempt(
-    url: &str,
-    target: &Target,
-    offer: &Offer,
-    tokens: Tokens,
-    limits: &WireLimits,
-) -> Result<Connection, WireError> {
-    let timeout = limits.handshake_timeout;
-    time::timeout(timeout, handshake(target, offer, tokens, limits))
-        .await
-        .map_err(|_| WireError::handshake(format!("no complete handshake with {url} within {timeout:?}")))?
-}
-
-/// [`connect_with`] over the caller's TCP stream, for instance one that is bound to an address. A
-/// refusal is final, because a second request needs a second stream.
-///
-/// # Errors
-/// As [`connect`].
-pub async fn connect_over(
-    stream: TcpStream,
-    url: &str,
-    offer: &Offer,
-    limits: &WireLimits,
-    tls: Option<&ClientTls>,
-) -> Result<Connection, WireError> {
-    let target = Target::parse(url)?.trusting(tls)?;
-    let timeout = limits.handshake_timeout;
-    time::timeout(timeout, handshake_over(stream, &target, offer, Tokens::Offered, limits))
-        .await
-        .map_err(|_| WireError::handshake(format!("no complete handshake with {url} within {timeout:?}")))?
-}
-
-async fn handshake(
-    target: &Target,
-    offer: &Offer,
-    tokens: Tokens,
-    limits: &WireLimits,
-) -> Result<Connection, WireError> {
-    let tcp = tcp(target.host.as_str(), target.port, limits.receive_buffer_bytes).await?;
-    handshake_over(tcp, target, offer, tokens, limits).await
-}
-
-async fn handshake_over(
-    tcp: TcpStream,
-    target: &Target,
-    offer: &Offer,
-    tokens: Tokens,
-    limits: &WireLimits,
-) -> Result<Connection, WireError> {
-    tcp.set_nodelay(true)?;
-    let tcp = Counted::new(tcp).hearing_out();
-    let mut stream = match &target.tls {
-        Some(tls) => Socket::Tls(Box::new(tls.connect(&target.host, tcp).await?)),
-        None => Socket::Plain(tcp),
-    };
-    let key = generate_key();
-    let request = target.request(&key, &negotiate::request(offer), tokens);
-    stream.write_all(request.as_bytes()).await?;
-    stream.flush().await?;
-
-    let head =
-        http::read_response(&mut stream, limits.max_head_bytes).await.map_err(|error| match error {
-            HeadError::Wire(error) => error,
-            HeadError::TooLarge => WireError::handshake(format!(
-                "the answer's HTTP head is over {} bytes",
-                limits.max_head_bytes
-            )),
-            HeadError::Malformed(why) => WireError::handshake(format!("the answer is not HTTP/1.1: {why}")),
-        })?;
-    check_upgrade(&head, &key)?;
-    let header = |name| http::list(&head.headers, name);
-    let (protocol, extensions) = (header("sec-websocket-protocol"), header("sec-websocket-extensions"));
-    if let (Tokens::LeftOut, Some(protocol)) = (tokens, &protocol) {
-        let reason = format!("the relay chose the subprotocol {protocol:?}, although none was offered");
-        return Err(WireError::handshake(reason));
-    }
-    let agreement = negotiate::check_answer(offer, protocol.as_deref(), extensions.as_deref())
-        .map_err(WireError::handshake)?;
-    let bytes = HandshakeBytes::of(&stream, &head.early);
-    Connection::new(stream, Role::Client, head.early, agreement, limits, bytes).await
 }
 
 /// Connects to the first address of a name that answers.
@@ -205,91 +242,4 @@ fn check_upgrade(head: &Head<StatusLine>, key: &str) -> Result<(), WireError> {
         return Err(WireError::handshake("Sec-WebSocket-Accept does not fit the key that was sent"));
     }
     Ok(())
-}
-
-/// A parsed URL.
-#[derive(Debug)]
-struct Target {
-    /// Whether it is `wss://`.
-    secure: bool,
-    tls: Option<ClientTls>,
-    host: String,
-    port: u16,
-    /// Host and port as the URL has them.
-    authority: String,
-    path: String,
-}
-
-impl Target {
-    fn parse(url: &str) -> Result<Target, WireError> {
-        let uri: Uri =
-            url.parse().map_err(|error| WireError::handshake(format!("{url:?} is not a URL: {error}")))?;
-        let secure = match uri.scheme_str() {
-            Some("ws") => false,
-            Some("wss") => true,
-            _ => return Err(WireError::handshake(format!("{url:?} does not begin with ws:// or wss://"))),
-        };
-        let authority =
-            uri.authority().ok_or_else(|| WireError::handshake(format!("{url:?} has no host")))?;
-        Ok(Target {
-            secure,
-            tls: None,
-            host: authority.host().trim_start_matches('[').trim_end_matches(']').to_owned(),
-            port: authority.port_u16().unwrap_or(if secure { 443 } else { 80 }),
-            authority: authority.as_str().to_owned(),
-            path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
-        })
-    }
-
-    /// Takes the roots that a secure connection trusts; `None` stands for the platform's.
-    fn trusting(mut self, tls: Option<&ClientTls>) -> Result<Target, WireError> {
-        if self.secure {
-            let tls = tls.cloned().map_or_else(ClientTls::platform, Ok);
-            self.tls = Some(tls.map_err(|error| WireError::handshake(error.to_string()))?);
-        }
-        Ok(self)
-    }
-
-    fn request(&self, key: &str, offer: &negotiate::Request, tokens: Tokens) -> String {
-        let Target { path, authority, .. } = self;
-        let mut text = format!(
-            "GET {path} HTTP/1.1\r\nHost: {authority}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
-        );
-        if tokens == Tokens::Offered {
-            text.push_str(&format!("Sec-WebSocket-Protocol: {}\r\n", offer.protocols));
-        }
-        if let Some(extensions) = &offer.extensions {
-            text.push_str(&format!("Sec-WebSocket-Extensions: {extensions}\r\n"));
-        }
-        text.push_str("\r\n");
-        text
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::net::TcpListener;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_small_receive_buffer_is_had_by_whatever_name_a_relay_is_reached() {
-        for host in ["127.0.0.1", "localhost", "::ffff:127.0.0.1", "::1"] {
-            let listen = if host == "::1" { "[::1]:0" } else { "127.0.0.1:0" };
-            let Ok(listener) = TcpListener::bind(listen).await else {
-                assert_eq!(host, "::1", "a host without IPv6 is no fault");
-                continue;
-            };
-            let port = listener.local_addr().unwrap().port();
-            let buffer_of = async |bytes| {
-                let stream = tcp(host, port, bytes).await.unwrap().into_std().unwrap();
-                TcpSocket::from_std_stream(stream).recv_buffer_size().unwrap()
-            };
-            let small = buffer_of(Some(16 << 10)).await;
-            // The kernel doubles it for its own books (socket(7)).
-            assert_eq!(small, 32 << 10, "{host}");
-            assert!(buffer_of(None).await > small, "{host}");
-        }
-    }
 }

@@ -51,6 +51,7 @@ mod http;
 mod interrupt;
 mod memory;
 pub mod negotiate;
+mod relay_url;
 mod server;
 mod shared;
 mod socket;
@@ -59,16 +60,17 @@ mod traffic;
 mod zstd;
 
 pub use agreement::{Agreement, Layer, Offer, Support, Token, WireLimits};
-pub use client::{connect, connect_over, connect_with};
+pub use client::{Endpoint, connect};
 pub use compression::{Compression, CompressionError, ZstdMode, ZstdParams};
 pub use connection::{Connection, Message};
 pub use dictionary::{Dictionary, DictionaryError, DictionaryId, NotADictionaryId};
 pub use error::{CloseCode, WireError};
 pub use interrupt::Interrupt;
 pub use memory::in_memory;
+pub use relay_url::{RelayUrl, RelayUrlError};
 pub use server::{Accepted, ServerConfig, accept};
 pub use shared::Shared;
-pub use tls::{ClientTls, ServerTls, TlsError};
+pub use tls::{ServerTls, TlsError};
 pub use traffic::{Flow, Traffic};
 pub use tungstenite_deflate::{CompressionMemory, DeflateParams, Direction};
 

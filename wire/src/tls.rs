@@ -11,17 +11,8 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use crate::{error::WireError, socket::Counted};
 
 /// The roots that a client trusts.
-///
-/// ```no_run
-/// # async fn example(offer: wire::Offer) -> Result<(), Box<dyn std::error::Error>> {
-/// let own = wire::ClientTls::from_file("cert.pem".as_ref())?;
-/// let limits = wire::WireLimits::default();
-/// let connection = wire::connect_with("wss://localhost:7777", &offer, &limits, Some(&own)).await?;
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone)]
-pub struct ClientTls {
+pub(crate) struct ClientTls {
     connector: TlsConnector,
     /// The file that the roots are from; `None` for the platform's.
     file: Option<Arc<Path>>,
@@ -58,7 +49,7 @@ impl ClientTls {
     ///
     /// # Errors
     /// [`TlsError::NoRoots`].
-    pub fn platform() -> Result<ClientTls, TlsError> {
+    pub(crate) fn platform() -> Result<ClientTls, TlsError> {
         let found = rustls_native_certs::load_native_certs();
         let mut roots = RootCertStore::empty();
         let (usable, _) = roots.add_parsable_certificates(found.certs);
@@ -73,7 +64,7 @@ impl ClientTls {
     ///
     /// # Errors
     /// [`TlsError::File`], and [`TlsError::Refused`] for certificates that cannot be roots.
-    pub fn from_file(path: &Path) -> Result<ClientTls, TlsError> {
+    pub(crate) fn from_file(path: &Path) -> Result<ClientTls, TlsError> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates(path)? {
             roots.add(certificate)?;

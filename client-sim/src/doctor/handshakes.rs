@@ -53,8 +53,7 @@ async fn one(peer: &Peer, format: Format, compression: Compression, batched: boo
     let mut granted = Err("its answer differs from offer to offer".to_owned());
     for _ in 0..TRIES {
         let target = Target {
-            url: peer.url.clone(),
-            tls: peer.tls.clone(),
+            relay: peer.relay.clone(),
             offer: Offer { formats: vec![format], batched, compression: offered },
             limits: WireLimits::default(),
             implementation: Implementation::Library,

@@ -4,6 +4,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use wire::RelayUrl;
 
 use super::answers::Info;
 
@@ -14,16 +15,18 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const MAX_BYTES: u64 = 256 << 10;
 
 /// Fetches and reads the document. Fields of a wrong type count as absent.
-pub(super) fn fetch(url: &str, ca: Option<&Path>) -> anyhow::Result<Info> {
-    // ws: becomes http:, wss: becomes https:.
-    let address = format!("http{}", url.strip_prefix("ws").context("the URL begins with ws:// or wss://")?);
+pub(super) fn fetch(url: &RelayUrl, ca: Option<&Path>) -> anyhow::Result<Info> {
     let roots = ca.map_or(Ok(RootCerts::WebPki), trusted)?;
     let config = ureq::Agent::config_builder()
         .timeout_global(Some(PATIENCE))
         .tls_config(TlsConfig::builder().root_certs(roots).build())
         .build();
     let agent: ureq::Agent = config.into();
-    let mut response = agent.get(&address).header("Accept", "application/nostr+json").call()?;
+    let mut request = agent.get(url.http()).header("Accept", "application/nostr+json");
+    if let Some(authorization) = url.authorization() {
+        request = request.header("Authorization", authorization);
+    }
+    let mut response = request.call()?;
     let text = response.body_mut().with_config().limit(MAX_BYTES).read_to_string()?;
     read(&text)
 }

@@ -28,6 +28,7 @@ use anyhow::Context;
 use codecs::Format;
 use corpus::Corpus;
 use serde::Serialize;
+use wire::{Endpoint, RelayUrl};
 
 use self::{
     answers::Answers,
@@ -93,8 +94,9 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
         compressions: args.compressions.clone(),
         batched: true,
     };
-    inputs::report(&format!("asks {} what it takes, for {} s at most", args.url, PATIENCE.as_secs()));
-    let answers = ask(&args.url, args.ca.as_deref(), &needs, Some(&offers), Patience::STANDING)?;
+    let relay = inputs::endpoint(&args.url, args.ca.as_deref()).map_err(UsageError)?;
+    inputs::report(&format!("asks {} what it takes, for {} s at most", relay.url(), PATIENCE.as_secs()));
+    let answers = ask(&relay, args.ca.as_deref(), &needs, Some(&offers), Patience::STANDING)?;
     let refused = table::refused(&answers, &corpus.events);
     let verdicts: Vec<_> = scenarios
         .into_iter()
@@ -119,8 +121,8 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
 ///
 /// # Errors
 /// When the relay cannot be reached.
-pub(crate) fn before_a_run(url: &str, ca: Option<&Path>, needs: &Needs) -> anyhow::Result<Answers> {
-    ask(url, ca, needs, None, Patience::STANDING)
+pub(crate) fn before_a_run(relay: &Endpoint, ca: Option<&Path>, needs: &Needs) -> anyhow::Result<Answers> {
+    ask(relay, ca, needs, None, Patience::STANDING)
 }
 
 /// Reads what `client-sim doctor --json` wrote of the relay at `url`. Answers that name no relay
@@ -128,34 +130,36 @@ pub(crate) fn before_a_run(url: &str, ca: Option<&Path>, needs: &Needs) -> anyho
 ///
 /// # Errors
 /// When the file is not that, or is of another relay.
-pub(crate) fn read(file: &Path, url: &str) -> anyhow::Result<Answers> {
+pub(crate) fn read(file: &Path, url: &RelayUrl) -> anyhow::Result<Answers> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let answers: Answers = serde_json::from_str(&text)
         .with_context(|| format!("{} is not what client-sim doctor --json writes", file.display()))?;
     let of = &answers.url;
+    // Files of earlier versions have the address as it was given.
+    let shown = of.parse().map_or_else(|_| of.clone(), |of: RelayUrl| of.to_string());
     anyhow::ensure!(
-        of.is_empty() || of.trim_end_matches('/') == url.trim_end_matches('/'),
-        "--doctor {} is about {of}, not {url}; write it anew: client-sim doctor --url {url} --json",
+        of.is_empty() || shown == url.to_string(),
+        "--doctor {} is about {shown}, not {url}; write it anew: client-sim doctor --url {url} --json",
         file.display()
     );
     Ok(answers)
 }
 
 fn ask(
-    url: &str,
+    relay: &Endpoint,
     ca: Option<&Path>,
     needs: &Needs,
     offers: Option<&handshakes::Offers>,
     patience: Patience,
 ) -> anyhow::Result<Answers> {
-    let tls = inputs::trusted(ca, url).map_err(UsageError)?;
-    let mut answers = Answers { url: url.to_owned(), ..Answers::default() };
+    let url = relay.url();
+    let mut answers = Answers { url: url.to_string(), ..Answers::default() };
     match info::fetch(url, ca) {
         Ok(info) => answers.info = Some(info),
         Err(error) => answers.no_info = Some(format!("{error:#}")),
     }
     let words = format!("doctor {:016x}", RandomState::new().hash_one(std::process::id()));
-    let peer = Peer { url: url.to_owned(), tls, words, patience };
+    let peer = Peer { relay: relay.clone(), words, patience };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut talk = Talk::open(&peer).await.with_context(|| format!("cannot connect to {url}"))?;

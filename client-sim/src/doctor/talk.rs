@@ -9,7 +9,7 @@ use std::{
 
 use codecs::{ClientMessage, Codec, Event, Filter, Format, KindClass, RelayMessage};
 use tokio::time::{Instant, timeout_at};
-use wire::{CloseCode, Compression, Connection, Offer, WireLimits};
+use wire::{CloseCode, Compression, Connection, Endpoint, Offer, WireLimits};
 
 use super::answers::{Answer, Spent};
 use crate::{
@@ -45,8 +45,7 @@ const NAME: &str = "doctor-";
 /// The relay to talk to.
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
-    pub(super) url: String,
-    pub(super) tls: Option<wire::ClientTls>,
+    pub(super) relay: Endpoint,
     /// Words from which the throw-away keys of this conversation derive.
     pub(super) words: String,
     pub(super) patience: Patience,
@@ -112,7 +111,7 @@ impl Talk {
         self.spent.connections += 1;
         self.challenge = None;
         let limits = WireLimits::default();
-        self.link = Some(wire::connect_with(&self.peer.url, &offer, &limits, self.peer.tls.as_ref()).await?);
+        self.link = Some(self.peer.relay.connect(&offer, &limits).await?);
         Ok(())
     }
 
@@ -257,7 +256,7 @@ impl Talk {
     /// Answers the relay's challenge (NIP-42); [`Answer::NotAsked`] without one.
     pub(super) async fn authenticate(&mut self) -> Answer {
         let Some(challenge) = self.challenge.clone() else { return Answer::NotAsked };
-        let mut event = auth::proof(&self.peer.url, &challenge, now_s());
+        let mut event = auth::proof(&self.peer.relay.url().to_string(), &challenge, now_s());
         self.sign(&mut event, "one");
         match self.send(&ClientMessage::Auth(Cow::Borrowed(&event))).await {
             Ok(()) => self.answer_to(&event.id).await,

@@ -16,6 +16,7 @@ use super::{
     answers::{Answer, Demand, Ties},
     *,
 };
+use crate::inputs::endpoint;
 
 /// Silence takes time.
 const PATIENCE: Patience =
@@ -28,6 +29,10 @@ struct Server {
 }
 
 impl Server {
+    fn endpoint(&self) -> Endpoint {
+        endpoint(&self.url, None).unwrap()
+    }
+
     fn start<F: Future<Output = ()>>(
         serve: impl FnOnce(TcpListener, oneshot::Receiver<()>) -> F + Send + 'static,
     ) -> Server {
@@ -106,7 +111,7 @@ fn a_relay_without_bounds_answers_every_probe_as_nip_01_has_it() {
         compressions: vec!["none".parse().unwrap(), "deflate".parse().unwrap()],
         batched: true,
     };
-    let answers = ask(&server.url, None, &needs(), Some(&offers), PATIENCE).unwrap();
+    let answers = ask(&server.endpoint(), None, &needs(), Some(&offers), PATIENCE).unwrap();
     assert_eq!(answers.stopped, None);
     assert_eq!(answers.rules, Rules::default(), "{:?}", answers.said);
     for answer in [&answers.write, &answers.read, &answers.limit_zero, &answers.reconcile] {
@@ -137,7 +142,7 @@ fn bounds_are_found_to_a_few_percent_and_named_with_the_flag_that_widens_them() 
     config.limits = Limits { max_filter_values: 100, ..Limits::default() };
     config.wire.max_message_bytes = 20_000;
     let server = Server::relay(config);
-    let answers = ask(&server.url, None, &needs(), None, PATIENCE).unwrap();
+    let answers = ask(&server.endpoint(), None, &needs(), None, PATIENCE).unwrap();
     let rules = &answers.rules;
     assert!(rules.event_bytes.is_some_and(|bytes| (19_000..20_000).contains(&bytes)), "{rules:?}");
     assert!(rules.filter_values.is_some_and(|values| (96..=100).contains(&values)), "{rules:?}");
@@ -156,9 +161,9 @@ fn a_scenario_with_auth_needs_a_relay_that_sends_a_challenge() {
     let mut config = Config::default();
     config.auth = true;
     let with = Server::relay(config);
-    assert_eq!(table::refusal(&ask(&with.url, None, &needs, None, PATIENCE).unwrap(), &needs), None);
+    assert_eq!(table::refusal(&ask(&with.endpoint(), None, &needs, None, PATIENCE).unwrap(), &needs), None);
     let without = Server::relay(Config::default());
-    let why = table::refusal(&ask(&without.url, None, &needs, None, PATIENCE).unwrap(), &needs);
+    let why = table::refusal(&ask(&without.endpoint(), None, &needs, None, PATIENCE).unwrap(), &needs);
     assert_eq!(
         why.as_deref(),
         Some("it sends no AUTH challenge (NIP-42); settings for an AUTH challenge: relay-sim: --auth")
@@ -169,7 +174,7 @@ fn a_scenario_with_auth_needs_a_relay_that_sends_a_challenge() {
 fn a_silent_peer_is_given_up_soon() {
     let server = Server::answering(|_| vec![]);
     let began = Instant::now();
-    let answers = ask(&server.url, None, &needs(), None, PATIENCE).unwrap();
+    let answers = ask(&server.endpoint(), None, &needs(), None, PATIENCE).unwrap();
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     assert_eq!((&answers.write, &answers.read), (&Answer::Silent, &Answer::Silent));
     assert!(answers.no_info.is_some());
@@ -190,7 +195,7 @@ fn a_relay_that_takes_no_events_is_refused_in_its_own_words() {
         }
     });
     let needs = Needs { reconciles: false, ..needs() };
-    let answers = ask(&server.url, None, &needs, None, PATIENCE).unwrap();
+    let answers = ask(&server.endpoint(), None, &needs, None, PATIENCE).unwrap();
     let reasons = table::reasons(&answers, &needs);
     assert!(reasons.len() == 1 && reasons[0].text.contains("blocked: not you"), "{reasons:?}");
     assert_eq!(answers.spent.ephemeral_events, 1, "one refusal is enough");
@@ -199,13 +204,13 @@ fn a_relay_that_takes_no_events_is_refused_in_its_own_words() {
 #[test]
 fn a_peer_that_is_no_relay_is_refused() {
     let server = Server::answering(|message| vec![message.to_owned()]);
-    let answers = ask(&server.url, None, &needs(), None, PATIENCE).unwrap();
+    let answers = ask(&server.endpoint(), None, &needs(), None, PATIENCE).unwrap();
     let reasons = table::refusal(&answers, &needs()).unwrap();
     assert!(reasons.starts_with("the relay answers neither EVENT nor REQ; it said [\"REQ\","), "{reasons}");
     assert!(reasons.len() < 500, "{reasons}");
     let server = Server::answering(|_| vec!["hello".to_owned()]);
     let reasons =
-        table::refusal(&ask(&server.url, None, &needs(), None, PATIENCE).unwrap(), &needs()).unwrap();
+        table::refusal(&ask(&server.endpoint(), None, &needs(), None, PATIENCE).unwrap(), &needs()).unwrap();
     assert!(reasons.contains("no message of NIP-01"), "{reasons}");
 }
 
@@ -221,7 +226,7 @@ fn a_relay_that_says_yes_and_keeps_nothing_is_seen_at_the_seam() {
     });
     let offers = handshakes::Offers { formats: vec![], compressions: vec![], batched: false };
     let needs = Needs { reconciles: false, ..needs() };
-    let answers = ask(&server.url, None, &needs, Some(&offers), PATIENCE).unwrap();
+    let answers = ask(&server.endpoint(), None, &needs, Some(&offers), PATIENCE).unwrap();
     assert_eq!(answers.ties, Ties::Unknown);
     // The second connection of the seam is not served while the first is open.
     assert!(answers.seam.is_none_or(|seam| seam.missing == seam.due), "{:?}", answers.seam);
@@ -240,7 +245,7 @@ fn an_ephemeral_event_that_nobody_listens_to_is_taken() {
         }
     });
     let needs = Needs { reconciles: false, ..needs() };
-    let answers = ask(&server.url, None, &needs, None, PATIENCE).unwrap();
+    let answers = ask(&server.endpoint(), None, &needs, None, PATIENCE).unwrap();
     assert_eq!(table::refusal(&answers, &needs), None);
 }
 
@@ -277,7 +282,7 @@ fn judging(ok: impl Fn(u16, usize) -> Option<Result<(), &'static str>> + Copy + 
 }
 
 fn asked(server: &Server, needs: &Needs) -> (Answers, Option<String>) {
-    let answers = ask(&server.url, None, needs, None, PATIENCE).unwrap();
+    let answers = ask(&server.endpoint(), None, needs, None, PATIENCE).unwrap();
     let why = table::refusal(&answers, needs);
     (answers, why)
 }
@@ -392,7 +397,7 @@ fn answers_of_an_earlier_version_are_read_and_judged_as_they_were() {
     let needs = writes(&[1, 7]);
     let judged = |answers: serde_json::Value| {
         std::fs::write(&file, answers.to_string()).unwrap();
-        table::refusal(&read(&file, "ws://127.0.0.1:7777").unwrap(), &needs)
+        table::refusal(&read(&file, &"ws://127.0.0.1:7777".parse().unwrap()).unwrap(), &needs)
     };
     let earlier = |write: serde_json::Value| {
         serde_json::json!({
@@ -409,7 +414,7 @@ fn answers_of_an_earlier_version_are_read_and_judged_as_they_were() {
     answers.unread_kinds = [(4, "no".to_owned())].into();
     answers.rules.unanswered_kinds = [20_001].into();
     std::fs::write(&file, serde_json::to_string(&answers).unwrap()).unwrap();
-    assert_eq!(read(&file, "ws://127.0.0.1:7777").unwrap(), answers);
+    assert_eq!(read(&file, &"ws://127.0.0.1:7777".parse().unwrap()).unwrap(), answers);
     assert!(table::refusal(&answers, &needs).unwrap().starts_with("it takes no events of kind 7: \"no\""));
 }
 
@@ -419,7 +424,7 @@ fn answers_of_another_relay_are_refused() {
     let file = folder.path().join("doctor.json");
     let written = |url: &str| {
         std::fs::write(&file, serde_json::json!({ "url": url }).to_string()).unwrap();
-        read(&file, "ws://127.0.0.1:7777")
+        read(&file, &"ws://me:s3cret@127.0.0.1:7777".parse().unwrap())
     };
     assert!(written("ws://127.0.0.1:7777").is_ok() && written("ws://127.0.0.1:7777/").is_ok());
     assert!(written("").is_ok(), "answers that name no relay");
@@ -431,7 +436,7 @@ fn answers_of_another_relay_are_refused() {
 
 /// A conversation with the server, about which it is asked `what`.
 fn talk_to<R>(server: &Server, what: impl AsyncFnOnce(&mut Talk) -> R) -> R {
-    let peer = Peer { url: server.url.clone(), tls: None, words: "a test".to_owned(), patience: PATIENCE };
+    let peer = Peer { relay: server.endpoint(), words: "a test".to_owned(), patience: PATIENCE };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut talk = Talk::open(&peer).await.unwrap();
@@ -468,7 +473,7 @@ fn a_relay_that_sends_events_without_end_is_not_remembered_without_end() {
 fn each_author_deletes_its_own_events_and_deletions_ask_to_expire() {
     let server = Server::relay(Config::default());
     let offers = handshakes::Offers { formats: vec![], compressions: vec![], batched: false };
-    ask(&server.url, None, &needs(), Some(&offers), PATIENCE).unwrap();
+    ask(&server.endpoint(), None, &needs(), Some(&offers), PATIENCE).unwrap();
     talk_to(&server, async |talk| {
         // Of the probe of age, of ties and of the seam.
         let reply = talk.request(codecs::Filter::default()).await;

@@ -55,5 +55,5 @@ impl Between {
 
 async fn connect(relay: &str) -> Connection {
     let offer = Offer { formats: vec![Format::JSON], batched: false, compression: Compression::None };
-    wire::connect_with(relay, &offer, &WireLimits::default(), None).await.unwrap()
+    wire::connect(relay, &offer, &WireLimits::default()).await.unwrap()
 }

@@ -6,8 +6,9 @@ use anyhow::Result;
 use cell::Factor;
 use clap::{Args, ValueEnum};
 use link::{Capacity, Link};
+use wire::RelayUrl;
 
-use super::{client_args, seed};
+use super::{client_args, seed, unechoed::Unechoed};
 use crate::{
     matrix::{BASE_COMPRESSION, Matrix, Values},
     result::{BreakEvenConfig, MAX_ROUNDS, SearchConfig},
@@ -88,8 +89,8 @@ pub(crate) struct CapacityFlags {
     pub(crate) no_curve: bool,
     /// Search the limit of this relay (ws://host:port or wss://host:port) instead of fresh ones of
     /// our own; then formats default to json. Published events stay in the relay
-    #[arg(long, conflicts_with_all = ["verify", "reencode"])]
-    pub(crate) url: Option<String>,
+    #[arg(long, conflicts_with_all = ["verify", "reencode"], value_parser = Unechoed::<RelayUrl>::NEW)]
+    pub(crate) url: Option<RelayUrl>,
     /// Root certificates (PEM) to trust for wss:// instead of the platform's
     #[arg(long, requires = "url", value_name = "FILE")]
     pub(crate) ca: Option<String>,

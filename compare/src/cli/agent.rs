@@ -13,10 +13,10 @@ use agents::{
     BlockKey, CORPUS_FILE_BYTES, Ending, Identity, Left, Policy, Process, Target,
     nats::{Attendance, NatsError, attend, fetch_corpus},
 };
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use corpus::Corpus;
 use measure::Exit;
-use wire::Interrupt;
+use wire::{Interrupt, RelayUrl};
 
 use crate::{
     args::{AgentFlags, Run},
@@ -123,12 +123,16 @@ fn policy(flags: &AgentFlags, targets: Vec<Target>, identity: Identity) -> Polic
 /// When agents cannot play it, or are missing.
 pub(super) fn gather(
     flags: &Run,
-    foreign: Option<(&str, &Path)>,
+    foreign: Option<(&RelayUrl, &Path)>,
     cells: &[CellSpec],
     seconds: u32,
 ) -> Result<Option<Agents>> {
     let (Some(server), Some(of)) = (flags.over.server(), flags.over.agents) else { return Ok(None) };
     over_agents::check(&flags.client_args, cells, foreign.is_some())?;
+    ensure!(
+        foreign.is_none_or(|(url, _)| url.authorization().is_none()),
+        "agents are told no password, since everyone at the NATS server hears it: leave out user and password of --url"
+    );
     let place = match foreign {
         Some(_) => None,
         None => flags.over.relay_place(&server)?,

@@ -29,7 +29,7 @@ impl Told {
         let foreign = match relay {
             Relay::Foreign { url, answers } => {
                 let said = fs::read_to_string(answers).context("cannot read what the relay answered")?;
-                Some((url.to_owned(), said))
+                Some((url.to_string(), said))
             }
             Relay::Here(_) | Relay::Elsewhere => None,
         };

@@ -16,6 +16,7 @@ use anyhow::{Result, ensure};
 use measure::{Cell, CorpusRecord, Environment, RunRecord, Status, Tool, ValidityClass};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wire::RelayUrl;
 
 pub use break_even::{BreakEven, BreakEvenConfig, CellTimes, TimedBlock};
 pub use browser::{
@@ -100,7 +101,8 @@ pub struct Config {
     pub corpus: Option<String>,
     /// The relay that every block was played against, where it was not a fresh one of our own.
     #[serde(default)]
-    pub url: Option<String>,
+    #[schemars(with = "Option<String>")]
+    pub url: Option<RelayUrl>,
     /// What that relay declined and refused, where it was asked before the first round.
     #[serde(default)]
     pub foreign: Option<Foreign>,

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wire::RelayUrl;
 
 /// A search: its question and its probes. Capacities follow from them, see
 /// [`Limit`](crate::bracket::Limit).
@@ -36,7 +37,8 @@ pub struct SearchConfig {
     pub corpus: Option<String>,
     /// The relay that every probe was played against, where it was not a fresh one of our own.
     #[serde(default)]
-    pub url: Option<String>,
+    #[schemars(with = "Option<String>")]
+    pub url: Option<RelayUrl>,
     /// Further arguments of every client.
     pub client_args: Vec<String>,
 }

@@ -120,6 +120,33 @@ fn a_relay_behind_tls_is_captured_when_its_certificate_is_trusted() {
 }
 
 #[test]
+fn a_password_is_in_no_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = relay(some_events(10), 100);
+    let secret = url.replace("ws://", "WS://me:s3cret@") + "/";
+    let file = folder.path().join("a.jsonl");
+    for (url, events) in [(&secret, "10 of them new"), (&url, "0 of them new")] {
+        let output = run(&["--relay", url, "--out", "a.jsonl"], folder.path());
+        let said = text(&output.stderr).to_owned() + text(&output.stdout);
+        assert!(output.status.success() && said.contains(events), "{said}");
+        assert!(!said.contains("s3cret"), "{said}");
+    }
+    assert!(
+        session(&file)["relays"][0]["requests"].as_u64().unwrap() < 2,
+        "one relay, however it is spelled"
+    );
+    assert_eq!(session(&file)["relays"][0]["url"], url.as_str());
+    let wrong = run(&["--relay", "ws://me:s3cret@127.0.0.1:port", "--out", "b.jsonl"], folder.path());
+    assert!(!wrong.status.success() && !text(&wrong.stderr).contains("s3cret"), "{}", text(&wrong.stderr));
+    let nobody = "ws://me:s3cret@127.0.0.1:1";
+    let failed = run(&["--relay", nobody, "--out", "c.jsonl", "--patience", "0.1s"], folder.path());
+    assert!(!failed.status.success() && text(&failed.stderr).contains("ws://127.0.0.1:1: "), "{failed:?}");
+    for entry in fs::read_dir(folder.path()).unwrap().map(Result::unwrap) {
+        assert!(!fs::read_to_string(entry.path()).unwrap().contains("s3cret"), "{entry:?}");
+    }
+}
+
+#[test]
 fn a_capture_goes_on_where_the_count_ended_it() {
     let folder = tempfile::tempdir().unwrap();
     let events = some_events(400);
@@ -388,7 +415,7 @@ fn a_file_with_invalid_lines_is_continued_when_asked_and_keeps_them() {
 fn mistakes_are_answered_before_the_work() {
     let folder = tempfile::tempdir().unwrap();
     for (args, answer) in [
-        (["--relay", "https://example.com", "--out", "a.jsonl"].as_slice(), "expected wss://"),
+        (["--relay", "https://example.com", "--out", "a.jsonl"].as_slice(), "expected ws://"),
         (&["--relay", "ws://127.0.0.1:1", "--out", "a.csv"], "known: .jsonl"),
         (&["--relay", "ws://127.0.0.1:1", "--out", "a.jsonl", "--for", "10d"], "expected s, m or h"),
         (

@@ -1,6 +1,7 @@
 //! Handshakes with conforming and other peers, and plain HTTP.
 
 use std::{
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -320,6 +321,35 @@ async fn a_failed_handshake_says_what_came_instead() {
     }
 }
 
+/// The head of the request for a URL.
+async fn request_for(url: impl Fn(SocketAddr) -> String) -> (SocketAddr, Vec<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = async {
+        let mut server = Scripted::server(listener.accept().await.unwrap().0);
+        let head = server.read_head().await;
+        server.write(upgrade_answer(&head, "").as_bytes()).await;
+        (server, head)
+    };
+    let url = url(address);
+    let (limits, offer) = (WireLimits::default(), offer("none"));
+    let (connected, (_server, head)) = tokio::join!(wire::connect(&url, &offer, &limits), server);
+    connected.unwrap();
+    (address, head.lines().map(str::to_owned).collect())
+}
+
+#[tokio::test]
+async fn user_and_password_go_into_authorization_alone() {
+    let (address, head) =
+        request_for(|a| format!("ws://Aladdin:open%20sesame@{a}/some/path?and=query")).await;
+    assert_eq!(head[0], "GET /some/path?and=query HTTP/1.1");
+    assert!(head.contains(&format!("Host: {address}")), "{head:?}");
+    assert!(head.contains(&"Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==".to_owned()), "{head:?}");
+    assert!(!head.concat().contains("sesame"), "{head:?}");
+    let (_, head) = request_for(|a| format!("WS://{a}")).await;
+    assert!(head[0] == "GET / HTTP/1.1" && !head.concat().contains("Authorization"), "{head:?}");
+}
+
 #[tokio::test]
 async fn a_relay_that_does_not_answer_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -332,11 +362,11 @@ async fn a_relay_that_does_not_answer_is_given_up() {
 #[tokio::test]
 async fn urls_that_cannot_be_used_are_explained() {
     for (url, why) in [
-        ("wss://", "not a URL"),
+        ("wss://", "empty host"),
         ("http://relay.example", "ws://"),
         ("relay.example", "ws://"),
-        ("ws://", "not a URL"),
-        ("ws://a b", "not a URL"),
+        ("ws://a b", "is no address of a relay"),
+        ("ws://a/#b", "fragment"),
     ] {
         let error = wire::connect(url, &offer("none"), &WireLimits::default()).await.unwrap_err();
         assert!(error.to_string().contains(why), "{url}: {error}");

@@ -4,7 +4,7 @@ use std::{fs, net::SocketAddr, path::Path, process::Command, time::Duration};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, date_time_ymd};
 use tempfile::TempDir;
-use wire::{Accepted, ClientTls, CloseCode, Connection, ServerTls, WireError, WireLimits};
+use wire::{Accepted, CloseCode, Connection, Endpoint, ServerTls, TlsError, WireError, WireLimits};
 
 use crate::{
     common::{config, connection, listen, offer, receive, sample, send, support},
@@ -47,31 +47,36 @@ fn server_tls(folder: &Path) -> ServerTls {
     ServerTls::from_files(&folder.join("cert.pem"), &folder.join("key.pem")).unwrap()
 }
 
-/// Both ends of an attempt to connect to a relay with the certificate in `folder`.
+/// The relay of a URL for a client that trusts the certificate in `folder`.
+fn trusting(folder: &Path, url: &str) -> Result<Endpoint, TlsError> {
+    Endpoint::new(url.parse().unwrap(), Some(&folder.join("cert.pem")))
+}
+
+/// Both ends of an attempt to connect to a relay with the certificate in `folder`, by a client that
+/// trusts the one in `roots`.
 async fn attempt(
     folder: &Path,
     url: impl Fn(SocketAddr) -> String,
     compression: &str,
-    tls: &ClientTls,
+    roots: &Path,
 ) -> (Result<Connection, WireError>, Result<Accepted, WireError>) {
     let mut config = config(support(&["deflate", "zstd"]));
     config.tls = Some(server_tls(folder));
     let (address, accepted) = listen(config).await;
     let limits = WireLimits::default();
-    let connected =
-        patiently(wire::connect_with(&url(address), &offer(compression), &limits, Some(tls))).await;
+    let relay = trusting(roots, &url(address)).unwrap();
+    let connected = patiently(relay.connect(&offer(compression), &limits)).await;
     (connected, patiently(accepted).await.unwrap())
 }
 
 #[tokio::test]
 async fn messages_travel_through_tls_as_they_do_without() {
     let folder = certificate();
-    let tls = ClientTls::from_file(&folder.path().join("cert.pem")).unwrap();
     for compression in ["none", "deflate", "zstd"] {
         let urls =
             [|a: SocketAddr| format!("wss://{a}/"), |a: SocketAddr| format!("wss://localhost:{}/", a.port())];
         for url in urls {
-            let (connected, accepted) = attempt(folder.path(), url, compression, &tls).await;
+            let (connected, accepted) = attempt(folder.path(), url, compression, folder.path()).await;
             let (mut client, mut relay) = (connected.unwrap(), connection(accepted.unwrap()));
             assert_eq!(client.agreement().compression.name(), compression);
             for (seed, bytes) in [0, 700, 700, 300_000].into_iter().enumerate() {
@@ -96,8 +101,7 @@ async fn messages_travel_through_tls_as_they_do_without() {
 
 /// What a client that trusts `roots` says of the relay's certificate, at 127.0.0.1.
 async fn said(relay: &Path, roots: &Path) -> String {
-    let tls = ClientTls::from_file(&roots.join("cert.pem")).unwrap();
-    let (connected, accepted) = attempt(relay, |a| format!("wss://{a}"), "none", &tls).await;
+    let (connected, accepted) = attempt(relay, |a| format!("wss://{a}"), "none", roots).await;
     assert!(matches!(accepted, Err(WireError::Handshake { .. })), "{accepted:?}");
     connected.unwrap_err().to_string()
 }
@@ -140,10 +144,9 @@ async fn a_refused_certificate_is_explained() {
 async fn a_certificate_made_by_openssl_as_the_document_says_is_taken() {
     let recipe = recipe();
     let folder = by_openssl(&recipe);
-    let tls = ClientTls::from_file(&folder.path().join("cert.pem")).unwrap();
     for host in ["localhost", "127.0.0.1"] {
         let url = |a: SocketAddr| format!("wss://{host}:{}", a.port());
-        let (connected, accepted) = attempt(folder.path(), url, "none", &tls).await;
+        let (connected, accepted) = attempt(folder.path(), url, "none", folder.path()).await;
         let (mut client, mut relay) = (connected.unwrap(), connection(accepted.unwrap()));
         send(&mut client, "[]").await;
         assert_eq!(receive(&mut relay).await, "[]");
@@ -158,8 +161,7 @@ async fn a_certificate_made_by_openssl_as_the_document_says_is_taken() {
 #[tokio::test]
 async fn a_client_without_tls_gets_no_further_than_one_with_tls_at_a_plain_relay() {
     let folder = certificate();
-    let tls = ClientTls::from_file(&folder.path().join("cert.pem")).unwrap();
-    let (connected, accepted) = attempt(folder.path(), |a| format!("ws://{a}"), "none", &tls).await;
+    let (connected, accepted) = attempt(folder.path(), |a| format!("ws://{a}"), "none", folder.path()).await;
     assert!(matches!(connected, Err(WireError::Handshake { .. } | WireError::Io(_))), "{connected:?}");
     assert!(accepted.unwrap_err().to_string().contains("no TLS with the client"));
 
@@ -167,7 +169,7 @@ async fn a_client_without_tls_gets_no_further_than_one_with_tls_at_a_plain_relay
     let url = format!("wss://{address}");
     // A plain relay waits for an HTTP head and gets a TLS one.
     let limits = WireLimits { handshake_timeout: Duration::from_millis(200), ..WireLimits::default() };
-    let error = wire::connect_with(&url, &offer("none"), &limits, Some(&tls)).await.unwrap_err();
+    let error = trusting(folder.path(), &url).unwrap().connect(&offer("none"), &limits).await.unwrap_err();
     assert!(matches!(error, WireError::Handshake { .. }), "{error}");
 }
 
@@ -176,11 +178,12 @@ fn files_without_certificates_or_keys_are_named() {
     let folder = certificate();
     let (cert, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
     let empty = folder.path().join("empty.pem");
+    let roots = |file: &Path| Endpoint::new("wss://localhost".parse().unwrap(), Some(file)).map(drop);
     fs::write(&empty, "").unwrap();
     let cases = [
-        (ClientTls::from_file(&empty).map(drop), "certificates", "empty.pem"),
-        (ClientTls::from_file(&key).map(drop), "certificates", "key.pem"),
-        (ClientTls::from_file(&folder.path().join("absent.pem")).map(drop), "certificates", "absent.pem"),
+        (roots(&empty), "certificates", "empty.pem"),
+        (roots(&key), "certificates", "key.pem"),
+        (roots(&folder.path().join("absent.pem")), "certificates", "absent.pem"),
         (ServerTls::from_files(&empty, &key).map(drop), "certificates", "empty.pem"),
         (ServerTls::from_files(&cert, &cert).map(drop), "a private key", "cert.pem"),
     ];

@@ -24,7 +24,7 @@ use tokio::{
     task::JoinSet,
     time::{self, Instant, MissedTickBehavior},
 };
-use wire::{ClientTls, Compression, Interrupt};
+use wire::{Compression, Endpoint, Interrupt, RelayUrl};
 
 use self::{
     doing::Watch,
@@ -141,12 +141,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    for url in &args.relays {
-        ensure!(
-            url.starts_with("wss://") || url.starts_with("ws://"),
-            "{url:?} is not the address of a relay; expected wss://… or ws://…"
-        );
-    }
+    let relays = relays(args)?;
     ensure!(args.page > 0, "--page is at least 1");
     let compression = args.compression.name();
     ensure!(
@@ -154,7 +149,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         "relays elsewhere know no compression {compression:?}; expected none or deflate"
     );
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let code = runtime.block_on(capture(args));
+    let code = runtime.block_on(capture(args, relays));
     // A question for a relay's NIP-11 document may still wait for its answer.
     runtime.shutdown_background();
     code
@@ -184,10 +179,9 @@ impl End {
     }
 }
 
-async fn capture(args: &Args) -> anyhow::Result<ExitCode> {
+async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode> {
     // Before anything is opened, so that a signal from here on ends the capture in order.
     let mut interrupt = Interrupt::listen()?;
-    let tls = trusted(args)?;
     let mut output = Output::open(&args.out, args.skip_invalid)?;
     let mut provenance = Provenance::open(&args.out, output.events())?;
     let count = args.count.or(args.time.is_none().then_some(DEFAULT_COUNT));
@@ -197,21 +191,20 @@ async fn capture(args: &Args) -> anyhow::Result<ExitCode> {
     let (sender, mut accepted) = mpsc::channel::<Event<'static>>(WAITING_EVENTS);
     let ids = output.ids();
     let (mut tasks, mut watch) = (JoinSet::new(), Watch::default());
-    for url in unique(&args.relays) {
+    for relay in relays {
         let task = Task {
-            url: url.clone(),
+            covered: provenance.covered(relay.url()),
+            doing: watch.of(&relay.url().to_string()),
+            relay,
             filters: filters.clone(),
-            tls: tls.clone(),
             compression: args.compression,
             page: args.page,
             patience: args.patience,
             live: args.time.is_some(),
             started,
-            covered: provenance.covered(&url),
             ids: Arc::clone(&ids),
             accepted: sender.clone(),
             stopped: stopped.clone(),
-            doing: watch.of(&url),
             ca: args.ca.clone(),
         };
         tasks.spawn(task.run());
@@ -282,23 +275,17 @@ async fn capture(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn trusted(args: &Args) -> anyhow::Result<Option<ClientTls>> {
-    if !args.relays.iter().any(|url| url.starts_with("wss:")) {
-        return Ok(None);
-    }
-    let trusted = args.ca.as_deref().map_or_else(ClientTls::platform, ClientTls::from_file);
-    Ok(Some(trusted.context("cannot check certificates of relays")?))
-}
-
-/// Each once, in the order given.
-fn unique(urls: &[String]) -> Vec<String> {
-    let mut unique: Vec<String> = Vec::new();
-    for url in urls {
-        if !unique.contains(url) {
-            unique.push(url.clone());
+/// Each relay once, in the order given.
+fn relays(args: &Args) -> anyhow::Result<Vec<Endpoint>> {
+    let mut unique: Vec<RelayUrl> = Vec::new();
+    for text in &args.relays {
+        let url: RelayUrl = text.parse()?;
+        if !unique.iter().any(|known| known.to_string() == url.to_string()) {
+            unique.push(url);
         }
     }
-    unique
+    let relay = |url| Endpoint::new(url, args.ca.as_deref()).context("cannot check certificates of relays");
+    unique.into_iter().map(relay).collect()
 }
 
 async fn until(deadline: Option<Instant>) {

@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use serde::{Deserialize, Serialize};
+use wire::RelayUrl;
 
 use super::{Args, filter_text, unix_seconds};
 
@@ -112,9 +113,12 @@ impl Provenance {
     }
 
     /// What the relay has sent in earlier sessions.
-    pub(super) fn covered(&self, url: &str) -> Vec<Covered> {
+    pub(super) fn covered(&self, url: &RelayUrl) -> Vec<Covered> {
+        let url = url.to_string();
+        // Earlier versions wrote an address as it was given.
+        let is_same = |of: &str| of == url || of.parse().is_ok_and(|of: RelayUrl| of.to_string() == url);
         let relays = self.document.sessions.iter().flat_map(|session| &session.relays);
-        relays.filter(|relay| relay.url == url).flat_map(|relay| relay.covered.iter().cloned()).collect()
+        relays.filter(|relay| is_same(&relay.url)).flat_map(|relay| relay.covered.iter().cloned()).collect()
     }
 
     pub(super) fn push(&mut self, session: Session) {
@@ -154,9 +158,9 @@ impl Session {
 }
 
 impl RelayReport {
-    pub(super) fn of(url: &str) -> RelayReport {
+    pub(super) fn of(url: &RelayUrl) -> RelayReport {
         RelayReport {
-            url: url.to_owned(),
+            url: url.to_string(),
             software: None,
             version: None,
             extensions: None,

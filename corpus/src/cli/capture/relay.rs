@@ -16,7 +16,7 @@ use tokio::{
     time::{self, Instant},
 };
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
-use wire::{ClientTls, CloseCode, Compression, Connection, Offer, WireLimits};
+use wire::{CloseCode, Compression, Connection, Endpoint, Offer, RelayUrl, WireLimits};
 
 use super::{
     codec,
@@ -48,9 +48,8 @@ const LIVE: &str = "live";
 
 /// A relay, what to request from it, and where accepted events go.
 pub(super) struct Task {
-    pub(super) url: String,
+    pub(super) relay: Endpoint,
     pub(super) filters: Vec<Filter>,
-    pub(super) tls: Option<ClientTls>,
     pub(super) compression: Compression,
     /// Events to ask for at once.
     pub(super) page: u64,
@@ -82,10 +81,10 @@ impl Task {
     /// Runs until there is no more, the relay fails too often, or the capture is stopped.
     pub(super) async fn run(mut self) -> RelayReport {
         let document = tokio::task::spawn_blocking({
-            let (url, ca) = (self.url.clone(), self.ca.clone());
+            let (url, ca) = (self.relay.url().clone(), self.ca.clone());
             move || nip11(&url, ca.as_deref())
         });
-        let mut report = RelayReport::of(&self.url);
+        let mut report = RelayReport::of(self.relay.url());
         let mut histories: Vec<_> =
             self.filters.iter().map(|filter| History::new(filter.clone(), self.started)).collect();
         let mut failures = 0;
@@ -125,7 +124,7 @@ impl Task {
             ..WireLimits::default()
         };
         self.doing.say(Doing::Connecting);
-        let connect = wire::connect_with(&self.url, &offer, &limits, self.tls.as_ref());
+        let connect = self.relay.connect(&offer, &limits);
         let connection = tokio::select! {
             () = stop(&mut self.stopped) => return Err(Left::Stopped),
             connection = connect => connection.map_err(|error| Left::Failed(error.to_string()))?,
@@ -391,8 +390,7 @@ fn failed(error: &wire::WireError) -> Left {
 }
 
 /// Software and version, where the relay says so in time.
-fn nip11(url: &str, ca: Option<&Path>) -> Option<(Option<String>, Option<String>)> {
-    let url = url.replacen("ws", "http", 1);
+fn nip11(url: &RelayUrl, ca: Option<&Path>) -> Option<(Option<String>, Option<String>)> {
     let roots = match ca {
         Some(file) => {
             let pem = std::fs::read(file).ok()?;
@@ -409,7 +407,11 @@ fn nip11(url: &str, ca: Option<&Path>) -> Option<(Option<String>, Option<String>
         .tls_config(TlsConfig::builder().root_certs(roots).build())
         .build();
     let agent: ureq::Agent = config.into();
-    let mut response = agent.get(&url).header("Accept", "application/nostr+json").call().ok()?;
+    let mut request = agent.get(url.http()).header("Accept", "application/nostr+json");
+    if let Some(authorization) = url.authorization() {
+        request = request.header("Authorization", authorization);
+    }
+    let mut response = request.call().ok()?;
     let text = response.body_mut().with_config().limit(MAX_NIP11_BYTES).read_to_string().ok()?;
     let document: Value = serde_json::from_str(&text).ok()?;
     let word = |name: &str| {

@@ -1,0 +1,200 @@
+//! What the program makes of a relay's address, and what of it goes where.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+mod common;
+#[path = "common/events.rs"]
+mod events;
+
+use std::{
+    fs,
+    io::{self, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    process::{Output, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use common::{Relay, program};
+
+/// User and password of these tests, and what RFC 7617 makes of them.
+const USER: &str = "me:s3cret";
+const BASIC: &str = "Authorization: Basic bWU6czNjcmV0";
+
+/// A scenario whose clients answer the relay's challenge.
+const WITH_AUTH: &str = r#"
+question = "Does it work?"
+learn = "Whether it works."
+seconds = 0.2
+auth = true
+
+[[publish]]
+connections = 1
+arrival = { shape = "poisson", rate_per_s = 50 }
+
+[[subscribe]]
+connections = 2
+
+[[subscribe.filter]]
+kinds = [1]
+"#;
+
+/// A proxy before a relay that asks for a password, and keeps what clients say.
+struct Guard {
+    address: SocketAddr,
+    heard: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Guard {
+    fn before(relay: &Relay) -> Guard {
+        let relay = relay.url.strip_prefix("ws://").unwrap().to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, heard) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
+        let keep = Arc::clone(&heard);
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let (relay, keep) = (relay.clone(), Arc::clone(&keep));
+                // A client that leaves ends its connection alone.
+                thread::spawn(move || pass(client, &relay, &keep));
+            }
+        });
+        Guard { address, heard }
+    }
+
+    /// The heads of all requests, and all messages, of which none may be compressed.
+    fn heard(&self) -> (Vec<String>, String) {
+        let connections = self.heard.lock().unwrap();
+        let parts = connections.iter().map(|bytes| {
+            let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+            (String::from_utf8_lossy(&bytes[..end]).into_owned(), unmasked(&bytes[end..]))
+        });
+        let (heads, messages): (_, Vec<String>) = parts.unzip();
+        (heads, messages.concat())
+    }
+}
+
+fn pass(mut client: TcpStream, relay: &str, keep: &Mutex<Vec<Vec<u8>>>) -> io::Result<()> {
+    let mut said = Vec::new();
+    while !said.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        client.read_exact(&mut byte)?;
+        said.push(byte[0]);
+    }
+    let allowed = String::from_utf8_lossy(&said).lines().any(|line| line == BASIC);
+    let place = {
+        let mut all = keep.lock().unwrap();
+        all.push(said.clone());
+        all.len() - 1
+    };
+    if !allowed {
+        let refusal = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"relay\"\r\nConnection: close\r\n\r\n";
+        return client.write_all(refusal.as_bytes());
+    }
+    let mut relay = TcpStream::connect(relay)?;
+    relay.write_all(&said)?;
+    let (mut from_relay, mut to_client) = (relay.try_clone()?, client.try_clone()?);
+    thread::spawn(move || {
+        let passed = io::copy(&mut from_relay, &mut to_client);
+        to_client.shutdown(Shutdown::Both).and(passed)
+    });
+    let mut bytes = [0; 4096];
+    loop {
+        let count = client.read(&mut bytes)?;
+        if count == 0 {
+            return relay.shutdown(Shutdown::Write);
+        }
+        keep.lock().unwrap()[place].extend(&bytes[..count]);
+        relay.write_all(&bytes[..count])?;
+    }
+}
+
+/// The payloads of a client's frames (RFC 6455 §5.2).
+fn unmasked(mut bytes: &[u8]) -> String {
+    let mut text = Vec::new();
+    while bytes.len() > 6 {
+        let (len, begin) = match bytes[1] & 0x7f {
+            126 => (usize::from(u16::from_be_bytes([bytes[2], bytes[3]])), 4),
+            127 => panic!("a client of these tests sends no message so long"),
+            len => (usize::from(len), 2),
+        };
+        let mask = &bytes[begin..begin + 4];
+        let end = (begin + 4 + len).min(bytes.len());
+        text.extend(bytes[begin + 4..end].iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        bytes = &bytes[end..];
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+fn client_sim(folder: &Path, args: &[&str]) -> Output {
+    events::write_few(&folder.join("few.jsonl"));
+    let mut command = program();
+    command
+        .current_dir(folder)
+        .args(args)
+        .args(["--corpus", "few.jsonl"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command.output().unwrap()
+}
+
+/// No form of the password is in what a program wrote.
+fn silent(output: &Output, folder: &Path) {
+    let mut all = vec![output.stdout.clone(), output.stderr.clone()];
+    all.extend(fs::read_dir(folder).unwrap().map(|file| fs::read(file.unwrap().path()).unwrap()));
+    for bytes in all {
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains("s3cret") && !text.contains("bWU6czNjcmV0"), "{text}");
+    }
+}
+
+#[test]
+fn a_password_goes_into_authorization_and_nowhere_else() {
+    let relay = Relay::start(&["--auth"]);
+    let guard = Guard::before(&relay);
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("auth.toml"), WITH_AUTH).unwrap();
+    let url = format!("WS://{USER}@{}/", guard.address);
+    let args = ["--scenario", "auth.toml", "--url", &url, "--record", "record.json", "--drain-seconds", "2"];
+    let run = client_sim(folder.path(), &args);
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(matches!(run.status.code(), Some(0 | 3)), "{said}");
+    silent(&run, folder.path());
+    let (heads, messages) = guard.heard();
+    assert!(heads.len() > 3, "{heads:?}");
+    for head in &heads {
+        assert!(head.lines().any(|line| line.eq_ignore_ascii_case(BASIC)), "{head}");
+        let host = format!("Host: {}", guard.address);
+        assert!(head.lines().any(|line| line.eq_ignore_ascii_case(&host)), "{head}");
+        assert!(!head.contains("s3cret"), "{head}");
+    }
+    assert!(messages.contains("[\"AUTH\",") && !messages.contains("s3cret"), "{messages}");
+    let tag = format!("[\"relay\",\"ws://{}\"]", guard.address);
+    assert!(messages.contains(&tag), "{messages}");
+}
+
+#[test]
+fn a_password_that_is_wrong_or_of_no_address_is_not_repeated() {
+    let relay = Relay::start(&[]);
+    let guard = Guard::before(&relay);
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("doctor.json"), "{}").unwrap();
+    for (url, code, why) in [
+        (format!("ws://you:s3cret@{}", guard.address), 1, "401"),
+        (format!("ws://{USER}@{closed}"), 1, "onnection refused"),
+        (format!("ws://{USER}@127.0.0.1:port"), 2, "port"),
+        (format!("http://{USER}@{closed}"), 2, "ws://"),
+        (format!("ws://{USER}@{closed}/#x"), 2, "fragment"),
+        (format!("wss://{USER}@{closed}"), 1, "refused"),
+    ] {
+        let run = ["--scenario", "note-stream", "--seconds", "1", "--doctor", "doctor.json", "--url", &url];
+        for args in [run.as_slice(), &["doctor", "--scenario", "note-stream", "--url", &url]] {
+            let output = client_sim(folder.path(), args);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{url}: {said}");
+            assert!(said.contains(why), "{url}: {said}");
+            silent(&output, folder.path());
+        }
+    }
+}
