@@ -1,10 +1,11 @@
 //! The client's side of the handshake.
 
-use std::{io, path::Path};
+use std::{io, net::SocketAddr, path::Path, sync::Arc};
 
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpSocket, TcpStream, lookup_host},
+    sync::OnceCell,
     time,
 };
 use tokio_tungstenite::tungstenite::{
@@ -63,6 +64,9 @@ pub async fn connect(url: &str, offer: &Offer, limits: &WireLimits) -> Result<Co
 pub struct Endpoint {
     url: RelayUrl,
     tls: Option<ClientTls>,
+    /// What the name was looked up as, once for all connections and clones: a resolver's time and
+    /// failures are none of the relay's.
+    addresses: Arc<OnceCell<Vec<SocketAddr>>>,
 }
 
 impl Endpoint {
@@ -73,7 +77,7 @@ impl Endpoint {
     pub fn new(url: RelayUrl, ca: Option<&Path>) -> Result<Endpoint, TlsError> {
         let roots = || ca.map_or_else(ClientTls::platform, ClientTls::from_file);
         let tls = url.is_secure().then(roots).transpose()?;
-        Ok(Endpoint { url, tls })
+        Ok(Endpoint { url, tls, addresses: Arc::default() })
     }
 
     /// The relay's address.
@@ -129,8 +133,15 @@ impl Endpoint {
         tokens: Tokens,
         limits: &WireLimits,
     ) -> Result<Connection, WireError> {
-        let tcp = tcp(&self.url.host(), self.url.port(), limits.receive_buffer_bytes).await?;
+        let tcp = tcp(self.addresses().await?, limits.receive_buffer_bytes).await?;
         self.handshake_over(tcp, offer, tokens, limits).await
+    }
+
+    /// The relay's addresses, looked up by the first connection that asks.
+    async fn addresses(&self) -> io::Result<&[SocketAddr]> {
+        let host = self.url.host();
+        let found = async || Ok(lookup_host((host.as_str(), self.url.port())).await?.collect());
+        self.addresses.get_or_try_init(found).await.map(Vec::as_slice)
     }
 
     async fn handshake_over(
@@ -178,8 +189,8 @@ impl Endpoint {
     fn request(&self, key: &str, offer: &negotiate::Request, tokens: Tokens) -> String {
         let (path, authority) = (self.url.resource(), self.url.authority());
         let mut text = format!(
-            "GET {path} HTTP/1.1\r\nHost: {authority}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
+            "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {USER_AGENT}\r\nConnection: Upgrade\r\n\
+             Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
         );
         if let Some(authorization) = self.url.authorization() {
             text.push_str(&format!("Authorization: {authorization}\r\n"));
@@ -207,15 +218,18 @@ fn may_be_about_tokens(status: u16) -> bool {
     matches!(status, 400..=499) && !matches!(status, 401 | 403 | 429)
 }
 
-/// Connects to the first address of a name that answers.
-async fn tcp(host: &str, port: u16, receive_buffer_bytes: Option<u32>) -> io::Result<TcpStream> {
-    let Some(bytes) = receive_buffer_bytes else { return TcpStream::connect((host, port)).await };
+/// Firewalls answer 403 to a request that does not say who asks (RFC 9110 §10.1.5).
+const USER_AGENT: &str = concat!("nostr-load-test/", env!("CARGO_PKG_VERSION"));
+
+/// Connects to the first address that answers.
+async fn tcp(addresses: &[SocketAddr], receive_buffer_bytes: Option<u32>) -> io::Result<TcpStream> {
+    let Some(bytes) = receive_buffer_bytes else { return TcpStream::connect(addresses).await };
     let mut refused = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in lookup_host((host, port)).await? {
+    for address in addresses {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         // Before the connect, which offers the peer a window by it (tcp(7)).
         socket.set_recv_buffer_size(bytes)?;
-        match socket.connect(address).await {
+        match socket.connect(*address).await {
             Ok(stream) => return Ok(stream),
             Err(error) => refused = error,
         }
@@ -227,9 +241,7 @@ async fn tcp(host: &str, port: u16, receive_buffer_bytes: Option<u32>) -> io::Re
 fn check_upgrade(head: &Head<StatusLine>, key: &str) -> Result<(), WireError> {
     let status = head.start.status;
     if status != 101 {
-        let body: String =
-            String::from_utf8_lossy(&head.early).trim().chars().take(MAX_EXCERPT_CHARS).collect();
-        let reason = format!("expected HTTP 101, the relay answered {status}: {body}");
+        let reason = format!("expected HTTP 101, the relay answered {status}{}", refusal(head));
         return Err(WireError::Handshake { reason, status: Some(status) });
     }
     let headers: &HeaderMap = &head.headers;
@@ -242,4 +254,78 @@ fn check_upgrade(head: &Head<StatusLine>, key: &str) -> Result<(), WireError> {
         return Err(WireError::handshake("Sec-WebSocket-Accept does not fit the key that was sent"));
     }
     Ok(())
+}
+
+/// What an answer that is no upgrade says of itself: where the relay is, which credentials it wants
+/// (RFC 9110 §10.2.2 and §11.6.1), or its text; of a page for people its title.
+fn refusal(head: &Head<StatusLine>) -> String {
+    let header = |name| http::list(&head.headers, name);
+    let excerpt = |text: &str| text.trim().chars().take(MAX_EXCERPT_CHARS).collect::<String>();
+    let body = String::from_utf8_lossy(&head.early);
+    match (head.start.status, header("location"), header("www-authenticate")) {
+        (301 | 302 | 303 | 307 | 308, Some(target), _) => {
+            format!(": the relay is at {}; give that address", excerpt(&target))
+        }
+        (401, _, Some(challenge)) => {
+            let scheme = challenge.split([' ', ',']).next().unwrap_or_default();
+            let how =
+                if scheme.eq_ignore_ascii_case("basic") { ", as in ws://name:password@host" } else { "" };
+            format!(": it wants credentials by the scheme {}{how}", excerpt(scheme))
+        }
+        _ => match title(&body) {
+            Some(title) => format!(": {}", excerpt(title)),
+            None if body.trim_start().starts_with('<') => ": a page of HTML".to_owned(),
+            None => format!(": {}", excerpt(&body)),
+        },
+    }
+}
+
+/// The text between the tags of a page's title.
+fn title(page: &str) -> Option<&str> {
+    // ASCII keeps every place as it is.
+    let lower = page.to_ascii_lowercase();
+    let opens = lower.find("<title")?;
+    let begins = opens + lower[opens..].find('>')? + 1;
+    let ends = begins + lower[begins..].find("</title")?;
+    Some(page[begins..ends].trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_small_receive_buffer_is_had_by_whatever_name_a_relay_is_reached() {
+        for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "[::1]"] {
+            let listen = if host == "[::1]" { "[::1]:0" } else { "127.0.0.1:0" };
+            let Ok(listener) = TcpListener::bind(listen).await else {
+                assert_eq!(host, "[::1]", "a host without IPv6 is no fault");
+                continue;
+            };
+            let url = format!("ws://{host}:{}", listener.local_addr().unwrap().port());
+            let relay = Endpoint::new(url.parse().unwrap(), None).unwrap();
+            let buffer_of = async |bytes| {
+                let stream = tcp(relay.addresses().await.unwrap(), bytes).await.unwrap();
+                TcpSocket::from_std_stream(stream.into_std().unwrap()).recv_buffer_size().unwrap()
+            };
+            let small = buffer_of(Some(16 << 10)).await;
+            // The kernel doubles it for its own books (socket(7)).
+            assert_eq!(small, 32 << 10, "{host}");
+            assert!(buffer_of(None).await > small, "{host}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_is_looked_up_once_for_all_connections() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        // RFC 6761: no resolver knows the name, so whoever asks again fails.
+        let relay = Endpoint::new("ws://relay.invalid".parse().unwrap(), None).unwrap();
+        assert!(relay.addresses().await.is_err(), "a failure is not kept");
+        relay.addresses.set(vec![listener.local_addr().unwrap()]).unwrap();
+        for relay in [relay.clone(), relay] {
+            assert!(tcp(relay.addresses().await.unwrap(), None).await.is_ok());
+        }
+    }
 }

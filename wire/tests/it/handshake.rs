@@ -304,7 +304,20 @@ async fn a_failed_handshake_says_what_came_instead() {
     let upgrade = "Connection: upgrade\r\nUpgrade: websocket\r\n";
     let wrong_key = format!("HTTP/1.1 101 x\r\n{upgrade}Sec-WebSocket-Accept: AAAA\r\n\r\n").leak();
     let long = format!("HTTP/1.1 101 x\r\nX: {}\r\n\r\n", "x".repeat(2000)).leak();
-    let cases: [(&'static str, Option<u16>, &str); 7] = [
+    let cases: [(&'static str, Option<u16>, &str); 12] = [
+        (
+            "HTTP/1.1 301 Moved\r\nLocation: wss://relay.example/\r\n\r\n<html>",
+            Some(301),
+            "301: the relay is at wss://relay.example/; give that address",
+        ),
+        ("HTTP/1.1 308 Moved\r\n\r\n", Some(308), "the relay answered 308: "),
+        (
+            "HTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm=\"a\"\r\n\r\n",
+            Some(401),
+            "401: it wants credentials by the scheme Basic, as in ws://name:password@host",
+        ),
+        ("HTTP/1.1 403 No\r\n\r\n<HTML><Title lang=en>Blocked</TITLE>", Some(403), "403: Blocked"),
+        ("HTTP/1.1 502 Bad\r\n\r\n<html><body>\u{130}<title", Some(502), "502: a page of HTML"),
         ("HTTP/1.1 400 Bad Request\r\n\r\nenabled: nostr.json", Some(400), "enabled: nostr.json"),
         ("HTTP/1.1 200 OK\r\n\r\n", Some(200), "expected HTTP 101"),
         ("HTTP/1.1 101 x\r\nConnection: upgrade\r\n\r\n", None, "upgrade: websocket"),
