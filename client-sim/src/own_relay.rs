@@ -37,6 +37,8 @@ pub struct OwnRelay {
     pub faults: Vec<String>,
     /// The format of its events on disk; `None` for memory.
     pub at_rest: Option<String>,
+    /// The most that it logs.
+    pub log_level: Option<String>,
     /// The links that clients reach it over.
     pub(crate) links: Option<Links>,
 }
@@ -100,8 +102,8 @@ impl OwnRelay {
         }
         let announcement: Announcement =
             serde_json::from_str(&line).with_context(|| format!("not an announcement: {line}"))?;
-        let Announcement { listening: url, pid, faults, at_rest } = announcement;
-        Ok(OwnRelay { child, output, url, pid, faults, at_rest, links: None })
+        let Announcement { listening: url, pid, faults, at_rest, log_level } = announcement;
+        Ok(OwnRelay { child, output, url, pid, faults, at_rest, log_level, links: None })
     }
 
     /// Allocations of the relay since it started; `None` in builds without `count-allocations`, and

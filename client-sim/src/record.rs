@@ -93,6 +93,9 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     if let Some(doubt) = facts.proof.unproven.as_ref().filter(|_| facts.proof.is_doubtful) {
         validity.add_timing(ValidityClass::Suspect, doubt.clone());
     }
+    let log_level = tracing::level_filters::LevelFilter::current().to_string();
+    validity.judge_log("the clients", Some(&log_level));
+    validity.judge_log("the relay", facts.relay.as_ref().and_then(|relay| relay.log_level.as_deref()));
     if outcome.relay.is_some_and(|relay| relay.is_incomplete) {
         let reason = "the relay's CPU time lacks that of processes which ended, and which nobody waited for";
         validity.add_timing(ValidityClass::Suspect, reason.to_owned());
@@ -137,6 +140,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         relay_cpu: outcome.relay.map(|relay| relay.cpu),
         populations,
         validity,
+        log_level: Some(log_level),
         link,
         memory: outcome.memory,
         compression_memory: compression_memory(&outcome, facts),

@@ -266,6 +266,7 @@ pub(crate) fn relay_process(args: &Args, pids: &[u32], own_relay: Option<&OwnRel
         faults: own_relay.map(|relay| relay.faults.clone()).unwrap_or_default(),
         planted: None,
         at_rest: own_relay.and_then(|relay| relay.at_rest.clone()),
+        log_level: own_relay.and_then(|relay| relay.log_level.clone()),
         environment: None,
         clock: None,
     })

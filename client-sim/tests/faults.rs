@@ -15,7 +15,7 @@ use std::{
 
 use common::{Relay, program};
 use corpus::Corpus;
-use measure::{RunRecord, Status};
+use measure::{RunRecord, Status, ValidityClass};
 use serde_json::{Value, json};
 
 /// A fault of the network, as toxiproxy has it.
@@ -339,4 +339,32 @@ fn too_few_descriptors_for_the_plan_are_named_before_it_begins() {
         said.contains("201 connections need 265 descriptors") && said.contains("may open 100 here"),
         "{said}"
     );
+}
+
+#[test]
+fn a_run_that_logs_every_message_is_suspect_by_client_and_relay() {
+    let folder = tempfile::tempdir().unwrap();
+    let play = |level: Option<&str>| {
+        let file = folder.path().join("record.json");
+        let mut client = program();
+        client.args(["--scenario", "note-stream", "--rate", "20", "--seconds", "1", "--quiet", "--record"]);
+        client.arg(&file).env_remove("RUST_LOG");
+        client.envs(level.map(|level| ("RUST_LOG", level))).output().unwrap();
+        RunRecord::read(&file).unwrap()
+    };
+    for (level, shown, count) in [
+        (Some("trace"), "trace", 2),
+        (Some("relay_sim=debug"), "debug", 2),
+        (Some("warn,tungstenite=trace"), "trace", 2),
+        (Some("info"), "info", 0),
+        (Some("no level, =at all"), "warn", 0),
+        (None, "warn", 0),
+    ] {
+        let record = play(level);
+        let of_relay = record.relay.as_ref().unwrap().log_level.as_deref();
+        assert_eq!((record.log_level.as_deref(), of_relay), (Some(shown), Some(shown)), "{level:?}");
+        let reasons = record.validity.reasons.iter().filter(|reason| reason.contains("log level of"));
+        assert_eq!(reasons.count(), count, "{level:?}: {:?}", record.validity);
+        assert!(count == 0 || record.validity.class >= ValidityClass::Suspect, "{level:?}");
+    }
 }

@@ -61,6 +61,9 @@ pub struct RunRecord {
     pub populations: Vec<PopulationRecord>,
     /// Whether the numbers may be used.
     pub validity: Validity,
+    /// The most that the client process logged: off, error, warn, info, debug or trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_level: Option<String>,
     /// The emulated access links, in a run over links. CPU times of such a run are no evidence
     /// (docs/links.md).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -400,6 +403,9 @@ pub struct RelayProcess {
     /// were in memory.
     #[serde(default)]
     pub at_rest: Option<String>,
+    /// The most that it logs, where it is our own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_level: Option<String>,
     /// Its machine, where agents played against it and that differs from the machine of agent 0 in
     /// more than the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]

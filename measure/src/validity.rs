@@ -138,6 +138,18 @@ impl Validity {
         judge(self, share, CPU_SUSPECT_ABOVE, f64::INFINITY, reason);
     }
 
+    /// Judges what a process logs. Lines for each message are CPU time that nobody asked for, by
+    /// far the most of it at `trace`; `info` is a line for each start and end.
+    pub fn judge_log(&mut self, whose: &str, level: Option<&str>) {
+        if let Some(level) = level.filter(|level| ["debug", "trace"].contains(level)) {
+            let reason = format!(
+                "the log level of {whose} is {level}, which takes CPU time (suspect above info): set RUST_LOG=info or \
+                 leave it out"
+            );
+            self.add_timing(ValidityClass::Suspect, reason);
+        }
+    }
+
     /// A reason as a record of several agents names it.
     pub(crate) fn of_agent(index: u16, reason: &str) -> String {
         format!("{AGENT}{index}: {reason}")
@@ -482,6 +494,22 @@ mod tests {
         assert_eq!(found.reasons.len(), 1);
         signals.quota = Some(quota(8.0, 0));
         assert!(signals.judge().blames_host(), "a quota that took nothing");
+    }
+
+    #[test]
+    fn a_log_of_every_message_is_suspect() {
+        for (level, class) in [
+            (Some("trace"), ValidityClass::Suspect),
+            (Some("debug"), ValidityClass::Suspect),
+            (Some("info"), ValidityClass::Valid),
+            (Some("off"), ValidityClass::Valid),
+            (None, ValidityClass::Valid),
+        ] {
+            let mut validity = Validity::default();
+            validity.judge_log("the relay", level);
+            assert_eq!((validity.class, validity.counts), (class, ValidityClass::Valid), "{level:?}");
+            assert_eq!(validity.reasons.is_empty(), class == ValidityClass::Valid, "{level:?}");
+        }
     }
 
     #[test]

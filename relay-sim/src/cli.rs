@@ -20,7 +20,7 @@ use tokio::{
     net::{TcpListener, TcpSocket},
     sync::oneshot,
 };
-use tracing::{info, warn};
+use tracing::{info, level_filters::LevelFilter, warn};
 use tracing_subscriber::EnvFilter;
 use wire::Interrupt;
 
@@ -45,6 +45,9 @@ pub struct Announcement {
     /// The format of its events on disk; `None` for a relay with everything in memory.
     #[serde(default)]
     pub at_rest: Option<String>,
+    /// The most that it logs: off, error, warn, info, debug or trace.
+    #[serde(default)]
+    pub log_level: Option<String>,
 }
 
 /// The line that a relay started with `--announce` prints instead when it cannot listen.
@@ -132,7 +135,9 @@ fn run(args: Args) -> Result<()> {
         if announce {
             let listening = format!("{scheme}://{address}");
             let at_rest = relay.at_rest().map(|format| format.to_string());
-            say(&Announcement { listening, pid: std::process::id(), faults: faults.clone(), at_rest });
+            let log_level = Some(LevelFilter::current().to_string());
+            let pid = std::process::id();
+            say(&Announcement { listening, pid, faults: faults.clone(), at_rest, log_level });
         }
         if let Some(script) = script {
             floor::serve(listener, script, stop).await?;

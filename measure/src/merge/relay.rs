@@ -56,6 +56,7 @@ fn with(mut merged: RunRecord, relay: &RelayRecord) -> RunRecord {
     if let Some(allocations) = &mut merged.allocations {
         allocations.relay = relay.allocations;
     }
+    merged.validity.judge_log("the relay", relay.process.log_level.as_deref());
     merged.validity.judge_relay(relay.cpu_pressure_percent);
     if let Some(quota) = relay.environment.cpu_quota {
         let used_ns = merged.relay_cpu.map_or(0, |cpu| cpu.total_ns);
