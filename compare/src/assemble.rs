@@ -5,10 +5,7 @@ use measure::{CorpusRecord, Environment, SCHEMA_VERSION, Status, Tool};
 use crate::{
     matrix::CellSpec,
     plan::Plan,
-    result::{
-        Block, BreakEven, Browser, CellProbes, CellResult, Config, Git, ResultFile, Search, SearchConfig,
-        SelfTest,
-    },
+    result::{Block, BreakEven, Browser, CellResult, Config, Git, ResultFile, Search, SelfTest},
 };
 
 /// A result without its blocks.
@@ -77,14 +74,9 @@ impl ResultFile {
     }
 
     /// The result of a search, whose probes belong to no schedule: each has a rate of its own.
-    pub fn of_search(
-        header: Header,
-        config: SearchConfig,
-        cells: Vec<CellProbes>,
-        corpus: Option<CorpusRecord>,
-    ) -> ResultFile {
+    pub fn of_search(header: Header, search: Search, corpus: Option<CorpusRecord>) -> ResultFile {
         let empty = ResultFile::assemble(header, &[], &Plan::default(), Vec::new());
-        ResultFile { corpus, search: Some(Search { config, cells }), ..empty }
+        ResultFile { corpus, search: Some(search), ..empty }
     }
 
     /// The result of a search for break-even bandwidths, which has medians instead of records.

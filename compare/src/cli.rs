@@ -3,6 +3,7 @@
 mod agent;
 mod break_even;
 mod browser;
+mod folder;
 mod instructions;
 mod links;
 mod pilot;
@@ -22,9 +23,13 @@ use cell::Factor;
 use clap::{CommandFactory, FromArgMatches};
 use codecs::Format;
 use measure::{Environment, Exit, Status, command_line, utc};
+use tempfile::TempDir;
 use wire::Compression;
 
-use self::pilot::{Pilot, Place, choose_rates, pilot};
+use self::{
+    folder::Folder,
+    pilot::{Pilot, Place, choose_rates, pilot},
+};
 use crate::{
     args::{Cli, Command, Run, SearchFlags, SearchMetric, SelftestFlags},
     assemble::Header,
@@ -35,7 +40,7 @@ use crate::{
     plan::{Plan, Profile},
     precision,
     report::{self, Derived},
-    result::{Config, Foreign, Git, Oracle, Probe, ResultFile, Role, SelfTest, unfinished},
+    result::{Config, Foreign, Git, Oracle, Probe, ResultFile, Role, Search, SelfTest},
     run::{Outcome, Stopped},
     search, selftest,
     usage::{UsageError, read_corpus},
@@ -90,7 +95,7 @@ fn look_for(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
         return Ok(Exit::Usage);
     }
     flags.corpus.as_deref().map(|file| read_corpus(file, flags.skip_invalid)).transpose()?;
-    try_out(&flags.out)?;
+    Folder::try_out(&flags.out)?;
     match flags.metric {
         SearchMetric::Capacity => find_limits(flags, args),
         SearchMetric::BreakEvenBandwidth => break_even::find(flags, args),
@@ -117,11 +122,25 @@ fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     };
     let (git, host) = (git::current(), Environment::collect());
     let mut prober = search::Processes::new(&program, &cells, &config, running.path(), answers.as_deref())?;
+    let corpus = prober.corpus();
+    let header = |status: Status| Header {
+        command: command_line(args),
+        git: git.clone(),
+        host: host.clone(),
+        started_utc: utc::format(started),
+        status,
+        config: Config { foreign: foreign.clone(), ..config.as_run() },
+        selftest: None,
+    };
+    let folder = Folder::new(&flags.out, format!("{}-search-{}", utc::compact(started), config.seed));
+    let mut so_far = Search::begun(config.clone(), cells.iter().map(|cell| cell.id.as_str()));
     let mut tell = |cell: &str, probe: &Probe| {
         let _ = writeln!(io::stderr(), "{cell}: {}", probe.line());
+        so_far.add(cell, probe);
+        folder.keep(&ResultFile::of_search(header(Status::Complete), so_far.clone(), corpus.get().cloned()));
     };
-    let found = search::search(&cells, &config, &flags.slo(), &mut prober, &mut tell)?;
-    let corpus = prober.corpus();
+    let searched = search::search(&cells, &config, &flags.slo(), &mut prober, &mut tell);
+    let found = searched.inspect_err(|_| folder.tell_left())?;
     if found.cells.iter().all(|cell| cell.probes.is_empty()) {
         let _ = writeln!(io::stderr(), "error: nothing was measured, so no result was written");
         return Ok(Exit::Interrupted);
@@ -131,19 +150,9 @@ fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
         true => Status::Complete,
         false => Status::Incomplete { reason: "interrupted".to_owned() },
     };
-    let header = Header {
-        command: command_line(args),
-        git,
-        host,
-        started_utc: utc::format(started),
-        status,
-        config: Config { foreign, ..config.as_run() },
-        selftest: None,
-    };
-    let config_seed = config.seed;
-    let result = ResultFile::of_search(header, config, found.cells, corpus);
-    let folder = publish(&result, &flags.out, &format!("{}-search-{config_seed}", utc::compact(started)))?;
-    let _ = writeln!(io::stderr(), "\nwritten to {}", folder.display());
+    let search = Search { config: config.clone(), cells: found.cells };
+    let mut result = ResultFile::of_search(header(status), search, corpus.get().cloned());
+    folder.publish(&mut result, false, |_, _| Ok(()))?;
     Ok(if finished { Exit::Success } else { Exit::Interrupted })
 }
 
@@ -280,7 +289,7 @@ fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
         counter => counter?,
     };
     flags.corpus.as_deref().map(|file| read_corpus(file, flags.skip_invalid)).transpose()?;
-    try_out(&flags.out)?;
+    Folder::try_out(&flags.out)?;
     let answering = tempfile::tempdir().context("cannot make a folder for a relay's answers")?;
     let mut answers = None;
     if let Some(url) = &config.url {
@@ -305,23 +314,8 @@ fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
     if !is_of_this_commit(flags, selftest.as_ref(), git.as_ref()) {
         return Ok(Exit::Usage);
     }
-    if chooses_rate && !choose_rates(flags.quiet, &mut config, &mut cells)? {
-        let _ = writeln!(
-            io::stderr(),
-            "error: interrupted in the pilot of --rates auto, so nothing was measured"
-        );
-        return Ok(Exit::Interrupted);
-    }
-    let agents = agent::gather(flags, config.url.as_ref().zip(answers.as_deref()), &cells, config.seconds)?;
-    let started = SystemTime::now();
-    let commit = git.as_ref().map_or("nogit", |git| git.commit.get(..8).unwrap_or(&git.commit));
-    let name = format!("{}-{commit}-{}", utc::compact(started), config.seed);
-    let folder = make_folder(&flags.out, &name)?;
     let host = Environment::collect();
-
-    let running = folder.join("running");
-    fs::create_dir(&running).with_context(|| format!("cannot make {}", running.display()))?;
-    let header = |config: &Config| Header {
+    let header = |config: &Config, started: SystemTime| Header {
         command: command_line(args),
         git: git.clone(),
         host: host.clone(),
@@ -330,23 +324,48 @@ fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
         config: config.clone(),
         selftest: selftest.clone(),
     };
+    let began = SystemTime::now();
+    let commit = git.as_ref().map_or("nogit", |git| git.commit.get(..8).unwrap_or(&git.commit));
+    let out = Folder::new(&flags.out, format!("{}-{commit}-{}", utc::compact(began), config.seed));
+    if chooses_rate {
+        let header = |config: &Config| header(config, began);
+        let chosen = choose_rates(flags.quiet, &mut config, &mut cells, &header, &out);
+        if !matches!(chosen, Ok(true)) {
+            out.tell_left();
+        }
+        if !chosen? {
+            let _ = writeln!(
+                io::stderr(),
+                "error: interrupted in the pilot of --rates auto, so no block was measured"
+            );
+            return Ok(Exit::Interrupted);
+        }
+    }
+    let agents = agent::gather(flags, config.url.as_ref().zip(answers.as_deref()), &cells, config.seconds)?;
+    let started = SystemTime::now();
+    let folder = out.made()?;
+    // Not in the result's folder, whose disk may be full. Records of agents are kept for people.
+    let own = tempfile::tempdir().context("cannot make a folder for records")?;
+    let running = match &agents {
+        Some(_) => folder.join("running"),
+        None => own.path().to_owned(),
+    };
+    fs::create_dir_all(&running).with_context(|| format!("cannot make {}", running.display()))?;
     let place = Place {
         client: &client,
         cells: &cells,
         running: &running,
-        blocks: None,
+        folder,
         answers: answers.as_deref(),
         agents: agents.as_ref(),
         quiet: flags.quiet,
     };
     let pilot = match flags.precision {
-        Some(precision) => pilot(&place, &header(&config), precision, flags.max_time)?,
+        Some(precision) => pilot(&place, &header(&config, started), precision, flags.max_time)?,
         None => Pilot::None,
     };
     let counted = |config: &Config| {
-        let plan = Plan::with_spare(place.cells, config.rounds, config.seed);
-        let blocks = unfinished::begin(&folder, &ResultFile::planned(header(config), place.cells, &plan))?;
-        Place { blocks: Some(&blocks), ..place }.measure(config, plan)
+        place.measure(header(config, started), Plan::with_spare(place.cells, config.rounds, config.seed))
     };
     let (plan, outcome) = match pilot {
         Pilot::None => counted(&config)?,
@@ -361,7 +380,7 @@ fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
         }
         Pilot::Refused(reason) => {
             // Agents' records of the pilot stay.
-            if fs::remove_dir(&running).and_then(|()| fs::remove_dir(&folder)).is_err() {
+            if fs::remove_dir(&running).and_then(|()| out.abandon()).is_err() {
                 let _ = writeln!(io::stderr(), "records of the pilot: {}", running.display());
             }
             agent::dismiss(agents);
@@ -371,39 +390,35 @@ fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
     };
     let Outcome { blocks, status, stopped } = outcome;
     if blocks.iter().all(|(_, block)| block.record.is_none()) {
-        unfinished::remove(&folder);
         // Removes empty folders; one with an unreadable record stays.
-        let _ = fs::remove_dir(&running).and_then(|()| fs::remove_dir(&folder));
+        let _ = fs::remove_dir(&running);
+        let _ = out.abandon();
+        leave(own);
         agent::dismiss(agents);
         let _ = writeln!(io::stderr(), "error: nothing was measured, so no result was written");
         return Ok(stopped_code(stopped).unwrap_or(Exit::Error));
     }
 
-    let mut result = ResultFile::assemble(Header { status, ..header(&config) }, &cells, &plan, blocks);
-    let write = || {
-        result.write(&folder)?;
-        unfinished::remove(&folder);
+    let mut result =
+        ResultFile::assemble(Header { status, ..header(&config, started) }, &cells, &plan, blocks);
+    let published = out.publish(&mut result, flags.wide, |result, folder| {
         // Empty unless a record could not be read.
         let _ = fs::remove_dir(&running);
         if let Some(counter) = counter.filter(|_| stopped.is_none()) {
-            instructions::count_for(&mut result, &cells, &counter, &folder)?;
+            instructions::count_for(result, &cells, &counter, folder)?;
         }
-        report::write_intervals(&result, started, &folder)?;
-        write_reports(&result, &folder)
-    };
-    let written = write();
-    // Whatever the disk says, and the files whatever becomes of stdout.
-    let shown = show(&result, flags.wide);
+        report::write_intervals(result, started, folder)
+    });
+    leave(own);
     agent::dismiss(agents);
-    let derived = written.with_context(|| {
-        format!(
-            "some files are missing; `compare report {}` makes them of what was measured",
-            folder.display()
-        )
-    })?;
-    shown?;
-    let _ = writeln!(io::stderr(), "\nwritten to {}", folder.display());
-    Ok(exit_code(&result, &derived, stopped))
+    Ok(exit_code(&result, &published?, stopped))
+}
+
+/// Removes the folder for clients' records, unless one is left that could not be read or kept.
+fn leave(running: TempDir) {
+    if fs::read_dir(running.path()).is_ok_and(|mut files| files.next().is_some()) {
+        let _ = writeln!(io::stderr(), "records of clients: {}", running.keep().display());
+    }
 }
 
 /// Asks a relay of others what it grants, and reports what is left out.
@@ -461,39 +476,10 @@ fn refused(client_args: &[String], instructions: bool) -> Option<String> {
         .then(|| "--instructions counts without the arguments behind --: leave out either".to_owned())
 }
 
-/// Tries to write where the folder of results is, or will be made, before anything is measured for
-/// it. Leaves nothing behind.
-fn try_out(out: &Path) -> Result<()> {
-    measure::try_folder(out).context("--out").map_err(UsageError)?;
-    Ok(())
-}
-
-/// Tries the file of a flag in the same way.
+/// Tries the file of a flag before anything is measured for it.
 fn try_file(flag: &'static str, file: Option<&Path>) -> Result<()> {
     file.into_iter().try_for_each(measure::try_file).context(flag).map_err(UsageError)?;
     Ok(())
-}
-
-fn make_folder(parent: &Path, name: &str) -> Result<PathBuf> {
-    fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
-    let folder = parent.join(name);
-    fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    Ok(folder)
-}
-
-/// Writes a result into a new folder of `parent`, and prints its table whatever the disk says.
-fn publish(result: &ResultFile, parent: &Path, name: &str) -> Result<PathBuf> {
-    let write = || {
-        let folder = make_folder(parent, name)?;
-        result.write(&folder)?;
-        write_reports(result, &folder)?;
-        anyhow::Ok(folder)
-    };
-    let written = write();
-    let shown = show(result, false);
-    let folder = written?;
-    shown?;
-    Ok(folder)
 }
 
 /// Writes everything that follows from a result.

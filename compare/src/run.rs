@@ -2,9 +2,9 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
-    env, fs,
+    env, fmt, fs,
     future::Future,
-    path::Path,
+    path::{Path, PathBuf},
     pin::Pin,
     process::Stdio,
     time::{Duration, Instant},
@@ -28,7 +28,7 @@ use crate::{
     over_agents::Agents,
     plan::{self, Plan},
     progress::Progress,
-    result::{Block, Config, Role, unfinished},
+    result::{Block, Config, Role},
 };
 
 /// How a client ends that leaves a record behind although something is wrong.
@@ -63,12 +63,25 @@ pub struct Request<'a> {
     pub plan: &'a Plan,
     /// An existing folder for the records of single blocks.
     pub folder: &'a Path,
-    /// Where each block is written when it ends, so that a run that is killed loses none.
-    pub blocks: Option<&'a Path>,
+    /// Keeps each block when it ends, so that a run that is killed loses none.
+    pub keep: Option<Keep<'a>>,
     /// What the relay of others answered, for `--doctor` of every client.
     pub answers: Option<&'a Path>,
     /// Who plays the blocks together, instead of one client on this machine.
     pub agents: Option<&'a Agents>,
+}
+
+/// What is done with the blocks so far, each with the index of its cell.
+type Kept<'a> = dyn Fn(&[(usize, Block)]) -> Result<()> + 'a;
+
+/// Keeps the last of the blocks so far.
+#[derive(Clone, Copy)]
+pub struct Keep<'a>(pub &'a Kept<'a>);
+
+impl fmt::Debug for Keep<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keep")
+    }
 }
 
 /// The blocks that ran.
@@ -119,7 +132,9 @@ pub async fn run(
         for (position, &cell) in order.iter().enumerate() {
             let place = Place { round, rounds, position, cell: &request.cells[cell], started };
             progress.block(round, rounds, &place.cell.id);
-            let (block, interrupted) = run_block(request, &place, progress, interrupt.as_mut()).await?;
+            let file = request.record_file(&place);
+            let (block, interrupted) =
+                run_block(request, &place, &file, progress, interrupt.as_mut()).await?;
             progress.finish_block(&block);
             if !interrupted {
                 report_trouble(progress, &place, &block);
@@ -138,6 +153,7 @@ pub async fn run(
                 None
             };
             blocks.push((cell, block));
+            keep_last(request, &blocks, &file, progress);
             if let Some((stopped, reason)) = stopped {
                 return Ok(Outcome { blocks, status: Status::Incomplete { reason }, stopped: Some(stopped) });
             }
@@ -173,9 +189,31 @@ fn report_trouble(progress: &Progress, place: &Place<'_>, block: &Block) {
     }
 }
 
+impl Request<'_> {
+    /// Where the client of a block writes its record.
+    fn record_file(&self, place: &Place<'_>) -> PathBuf {
+        self.folder.join(format!("{:03}-{:03}-{}.json", place.round, place.position, place.cell.id))
+    }
+}
+
+/// Has the last block kept and removes the client's own record of it, which stays where the block
+/// cannot be kept.
+fn keep_last(request: &Request<'_>, blocks: &[(usize, Block)], file: &Path, progress: &Progress) {
+    let is_read = blocks.last().is_some_and(|(_, block)| block.record.is_some());
+    match request.keep.map(|Keep(keep)| keep(blocks)) {
+        Some(Err(error)) => progress.note(&format!("{error:#}")),
+        _ if is_read => {
+            // A file that stays does no harm.
+            let _ = fs::remove_file(file);
+        }
+        _ => {}
+    }
+}
+
 async fn run_block(
     request: &Request<'_>,
     place: &Place<'_>,
+    file: &Path,
     progress: &mut Progress,
     interrupt: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
 ) -> Result<(Block, bool)> {
@@ -185,8 +223,6 @@ async fn run_block(
         None => place.round,
     };
     let seed = plan::round_seed(request.config.seed, drawn);
-    let file =
-        request.folder.join(format!("{:03}-{:03}-{}.json", place.round, place.position, place.cell.id));
     let began = Instant::now();
     let round = u32::try_from(place.round).context("more rounds than the flag allows")?;
     let position = u32::try_from(place.position).context("more cells than a registry has")?;
@@ -195,13 +231,13 @@ async fn run_block(
         Some(agents) => {
             let load = (seed, request.config.seconds);
             let block = agents.block((round, position), place.cell, formats(request.cells), load)?;
-            let (played, interrupted) = agents.play(block, &file, progress, interrupt).await?;
+            let (played, interrupted) = agents.play(block, file, progress, interrupt).await?;
             let ending =
                 Ending { exit_code: played.exit_code, tail: String::new(), timed_out: false, interrupted };
             (ending, played.failure)
         }
         None => {
-            let ending = play(request, place.cell, seed, &file, limit, progress, interrupt).await?;
+            let ending = play(request, place.cell, seed, file, limit, progress, interrupt).await?;
             (ending, None)
         }
     };
@@ -215,16 +251,7 @@ async fn run_block(
         failure: failure.or_else(|| ending.failure(limit)),
         record: None,
     };
-    take_record(place, &file, &mut block);
-    match request.blocks.map(|blocks| unfinished::keep(blocks, &place.cell.id, &block)) {
-        // The client's own record stays instead.
-        Some(Err(error)) => progress.note(&format!("{error:#}")),
-        _ if block.record.is_some() => {
-            // A file that stays does no harm.
-            let _ = fs::remove_file(file);
-        }
-        _ => {}
-    }
+    take_record(place, file, &mut block);
     Ok((block, ending.interrupted))
 }
 

@@ -4,8 +4,10 @@
 //! Cells take turns in random order, so that drift of the machine meets all of them.
 
 use std::{
+    cell::OnceCell,
     io::{self, IsTerminal},
     path::Path,
+    rc::Rc,
 };
 
 use anyhow::{Context, Result, anyhow};
@@ -158,7 +160,7 @@ pub struct Processes<'a> {
     probes: u64,
     runtime: Runtime,
     interrupt: Interrupt,
-    corpus: Option<CorpusRecord>,
+    corpus: Rc<OnceCell<CorpusRecord>>,
 }
 
 impl<'a> Processes<'a> {
@@ -177,12 +179,13 @@ impl<'a> Processes<'a> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("cannot start the runtime")?;
         let interrupt = runtime.block_on(async { Interrupt::listen() })?;
-        Ok(Processes { client, cells, config, folder, answers, probes: 0, runtime, interrupt, corpus: None })
+        let corpus = Rc::default();
+        Ok(Processes { client, cells, config, folder, answers, probes: 0, runtime, interrupt, corpus })
     }
 
-    /// The events, as the first probe stated them.
-    pub fn corpus(self) -> Option<CorpusRecord> {
-        self.corpus
+    /// The events, once the first probe stated them.
+    pub fn corpus(&self) -> Rc<OnceCell<CorpusRecord>> {
+        Rc::clone(&self.corpus)
     }
 }
 
@@ -200,7 +203,7 @@ impl Prober for Processes<'_> {
             cells: &cells,
             plan: &one,
             folder,
-            blocks: None,
+            keep: None,
             answers,
             agents: None,
         };
@@ -219,8 +222,9 @@ impl Prober for Processes<'_> {
             let said = block.failure.unwrap_or_else(|| "the client refused its arguments".to_owned());
             return Err(UsageError(anyhow!(said)).into());
         }
-        let corpus = || block.record.as_ref().map(|record| record.corpus.clone());
-        self.corpus = self.corpus.take().or_else(corpus);
+        if let Some(record) = &block.record {
+            self.corpus.get_or_init(|| record.corpus.clone());
+        }
         Ok(Some(block))
     }
 }

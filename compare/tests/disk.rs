@@ -4,9 +4,13 @@
 
 use std::{
     fs,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
+use compare::ResultFile;
 use tempfile::TempDir;
 
 fn compare(args: &[&str]) -> Output {
@@ -58,4 +62,145 @@ fn a_self_test_is_printed_although_its_disk_is_full() {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let table = String::from_utf8_lossy(&output.stdout);
     assert!(table.contains("bytes") && said(&output).contains("cannot write /dev/full"), "{table}");
+}
+
+/// The folder of a command that was killed once so many files of what it measured were there.
+fn killed(out: &Path, args: &str, files: usize) -> PathBuf {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
+    command.args(args.split(' ').map(|arg| if arg == "OUT" { out.to_str().unwrap() } else { arg }));
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let began = Instant::now();
+    let folder = loop {
+        let folder = fs::read_dir(out).unwrap().next().map(|entry| entry.unwrap().path());
+        let kept = folder.iter().filter_map(|folder| fs::read_dir(folder.join("blocks")).ok()).flatten();
+        let whole = |name: &str| name.ends_with(".json");
+        if kept.filter(|file| file.as_ref().unwrap().file_name().to_str().is_some_and(whole)).count() >= files
+        {
+            break folder.unwrap();
+        }
+        assert!(child.try_wait().unwrap().is_none(), "it ended before anything was kept");
+        assert!(began.elapsed() < Duration::from_secs(120), "nothing was kept");
+        thread::sleep(Duration::from_millis(20));
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!folder.join("result.json").exists());
+    folder
+}
+
+/// What `compare report` makes of a folder that has no result.
+fn reported(folder: &Path) -> (ResultFile, String) {
+    let output = compare(&["report", folder.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(fs::read_to_string(folder.join("summary.md")).unwrap().contains("unfinished"));
+    (ResultFile::read(folder).unwrap(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn what_a_killed_search_measured_is_read_probe_by_probe() {
+    let out = TempDir::new().unwrap();
+    let search =
+        "search --out OUT --scenario note-stream --formats json --probe-seconds 1 --slo lost=0 --start 20";
+    let folder = killed(out.path(), search, 1);
+    let (result, text) = reported(&folder);
+    assert!(text.contains("unfinished: no result was written") && text.contains("capacity"), "{text}");
+    let probes = result.search.unwrap().cells.iter().map(|cell| cell.probes.len()).sum::<usize>();
+    assert!(probes >= 1 && result.corpus.is_some(), "{text}");
+}
+
+#[test]
+fn what_a_killed_pilot_measured_is_read_and_called_a_pilot() {
+    let small = "--out OUT --scenario note-stream --formats json --compressions none --seconds 1";
+    let out = TempDir::new().unwrap();
+    // The plan and two blocks.
+    let folder = killed(out.path(), &format!("run {small} --precision 10% -- --rate 50"), 3);
+    let (result, text) = reported(&folder);
+    assert!(text.contains("unfinished (the pilot of --precision)"), "{text}");
+    assert!(result.cells.iter().flat_map(|cell| &cell.blocks).any(|block| block.record.is_some()));
+    let out = TempDir::new().unwrap();
+    let folder = killed(out.path(), &format!("run {small} --rates auto"), 1);
+    let (result, text) = reported(&folder);
+    assert!(text.contains("unfinished (the pilot of --rates auto)"), "{text}");
+    assert!(result.search.unwrap().cells.iter().any(|cell| !cell.probes.is_empty()), "{text}");
+}
+
+#[test]
+#[ignore = "needs network namespaces and /dev/net/tun"]
+fn what_a_killed_search_for_a_break_even_measured_is_read_over_a_link() {
+    let out = TempDir::new().unwrap();
+    let search = "search --out OUT --scenario home-feed-cold-start --metric break-even-bandwidth --formats json,dannypack \
+                  --bandwidths 5mbit,10mbit --rtts 30ms --rounds 6 --probe-seconds 1 -- --link-capacity 100000 --set request.connections=3";
+    let folder = killed(out.path(), search, 1);
+    let (result, text) = reported(&folder);
+    let found = result.break_even.unwrap();
+    assert!(found.cells.iter().any(|cell| !cell.blocks.is_empty()), "{text}");
+    assert!(text.contains("unfinished: no result was written"), "{text}");
+}
+
+#[test]
+#[ignore = "needs chromium or google-chrome"]
+fn what_killed_pages_of_a_browser_measured_is_read() {
+    let out = TempDir::new().unwrap();
+    let folder =
+        killed(out.path(), "browser --out OUT --part decode --formats json,cbor-packed --rounds 6", 1);
+    let (result, text) = reported(&folder);
+    assert!(result.browser.unwrap().cells.iter().any(|cell| !cell.blocks.is_empty()), "{text}");
+    assert!(text.contains("unfinished: no result was written"), "{text}");
+}
+
+/// What a shell says of a run in a place that it prepared, and of a report of what was kept there.
+fn in_a_shell(start: &[&str], prepare: &str, out: &Path) -> (Output, Output) {
+    let compare = env!("CARGO_BIN_EXE_compare");
+    let out = out.display();
+    let script = format!(
+        "{prepare}
+         code=0
+         {compare} run --out {out} --scenario note-stream --formats dannypack --compressions none --seconds 1 \
+             --rounds 2 -- --rate 50 || code=$?
+         echo; echo REPORT
+         {compare} report {out}/* || true
+         exit $code"
+    );
+    let mut command = Command::new(start[0]);
+    let output = command.args(&start[1..]).arg(script).stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let (run, report) = text.split_once("REPORT\n").unwrap();
+    let part = |text: &str| Output { stdout: text.as_bytes().to_vec(), ..output.clone() };
+    (part(run), part(report))
+}
+
+/// The numbers of blocks in the table of the run, which has all, and in what was kept.
+fn blocks((run, report): &(Output, Output), says: &str) -> (usize, usize) {
+    let (table, kept) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&report.stdout));
+    assert_eq!(run.status.code(), Some(1), "{}", said(run));
+    assert!(said(run).contains(says) && said(run).contains("compare report "), "{}", said(run));
+    assert!(table.contains("\ndannypack") && kept.contains("\ndannypack"), "{table}{kept}");
+    let number = |text: &str, before: &str, after: &str| -> usize {
+        let found = text.split_once(before).and_then(|(_, rest)| rest.split_once(after));
+        found.unwrap_or_else(|| panic!("{text}{}", said(report))).0.parse().unwrap()
+    };
+    let all = table.lines().find(|line| line.contains(" blocks of 1 s ran")).unwrap();
+    let holds = "unfinished: no result was written, blocks holds ";
+    (number(all, "", " of "), number(&kept, holds, " blocks"))
+}
+
+#[test]
+fn a_file_beyond_the_limit_of_its_size_loses_no_block() {
+    let out = TempDir::new().unwrap();
+    // With SIGXFSZ ignored a write ends with EFBIG (setrlimit(2)). A block has some 12 KB.
+    let ended = in_a_shell(&["sh", "-ec"], "trap '' XFSZ; ulimit -f 100", out.path());
+    let (all, kept) = blocks(&ended, "result.json: File too large");
+    assert!(all >= 10 && kept == all, "{kept} of {all}");
+}
+
+#[test]
+#[ignore = "needs user namespaces, and unshare of util-linux"]
+fn a_full_disk_keeps_the_blocks_that_fit_and_prints_the_table() {
+    let out = TempDir::new().unwrap();
+    let full = format!("mount -t tmpfs -o size=80k tmpfs {}", out.path().display());
+    let ended =
+        in_a_shell(&["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec"], &full, out.path());
+    let (all, kept) = blocks(&ended, "No space left on device");
+    assert!(all >= 10 && (1..all).contains(&kept), "{kept} of {all}");
 }

@@ -113,8 +113,13 @@ struct Bench {
 ///
 /// # Errors
 /// Before anything is measured: without a browser, or when a decoder differs from `JSON.parse`.
-/// Later errors end the run and stand in [`Found::status`].
-pub(crate) async fn measure(question: Question<'_>, interrupt: impl Future<Output = ()>) -> Result<Found> {
+/// Later errors end the run and stand in [`Found::status`]. What was measured so far is passed to
+/// `keep` after each block.
+pub(crate) async fn measure(
+    question: Question<'_>,
+    keep: &dyn Fn(Found),
+    interrupt: impl Future<Output = ()>,
+) -> Result<Found> {
     let Question { client, config, link, mut cells, plant, quiet } = question;
     let mut interrupt = Box::pin(interrupt);
     let events = Arc::new(Events::read(config.corpus.as_deref(), config.skip_invalid, &config.formats)?);
@@ -135,6 +140,7 @@ pub(crate) async fn measure(question: Question<'_>, interrupt: impl Future<Outpu
         cell.input_bytes = events.input_bytes(cell)?;
     }
     let sets = described(&events, &cells)?;
+    let corpus = events.corpus.clone();
     let rows = Rows::bundled();
     let decoders = rows.decoders(&config.formats);
     let prepared = async {
@@ -162,7 +168,15 @@ pub(crate) async fn measure(question: Question<'_>, interrupt: impl Future<Outpu
     let mut progress = Progress::new(plan.blocks(), guess, quiet);
     progress.say(&format!("{} decoders read every event as JSON.parse does", decoders.len()));
     not_measured.iter().for_each(|left_out| progress.say(&format!("not measured: {left_out}")));
-    let ended = rounds(&mut bench, &mut cells, &plan, &mut progress, interrupt).await;
+    let found = |cells: &[BrowserCell], status: Status, stopped: Option<Stopped>| {
+        let (config, libraries) = (config.clone(), rows.libraries.clone());
+        let (software, events, cells) = (software.clone(), sets.clone(), cells.to_vec());
+        let browser =
+            Browser { config, software, libraries, events, cells, not_measured: not_measured.clone() };
+        Found { browser, corpus: corpus.clone(), status, stopped, plan: plan.clone() }
+    };
+    let keep = |cells: &[BrowserCell]| keep(found(cells, Status::Complete, None));
+    let ended = rounds(&mut bench, &mut cells, &plan, &mut progress, &keep, interrupt).await;
     progress.end();
     let (status, stopped, words) = match ended {
         Ok(None) => (Status::Complete, None, "Done: compare has the result."),
@@ -176,9 +190,7 @@ pub(crate) async fn measure(question: Question<'_>, interrupt: impl Future<Outpu
         }
     };
     bench.host.stop(words).await;
-    let (config, libraries) = (config.clone(), rows.libraries);
-    let browser = Browser { config, software, libraries, events: sets, cells, not_measured };
-    Ok(Found { browser, corpus: events.corpus.clone(), status, stopped, plan })
+    Ok(found(&cells, status, stopped))
 }
 
 /// The sets of events that are decoded, and the one that decoders are checked on.
@@ -222,6 +234,7 @@ async fn rounds(
     cells: &mut [BrowserCell],
     plan: &Plan,
     progress: &mut Progress,
+    keep: &dyn Fn(&[BrowserCell]),
     mut interrupt: std::pin::Pin<Box<impl Future<Output = ()>>>,
 ) -> Result<Option<Stopped>, BrowserError> {
     let started = Instant::now();
@@ -241,6 +254,7 @@ async fn rounds(
             block.process_ns = nanoseconds(began.elapsed());
             progress.finish(outcome(&block), block.why.is_empty());
             cell.blocks.push(block);
+            keep(cells);
         }
     }
     Ok(None)
@@ -361,11 +375,11 @@ impl Bench {
 ///
 /// # Errors
 /// See [`measure`].
-pub(crate) fn run_until_signal(question: Question<'_>) -> Result<Found> {
+pub(crate) fn run_until_signal(question: Question<'_>, keep: &dyn Fn(Found)) -> Result<Found> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(async {
         let mut interrupt = wire::Interrupt::listen()?;
-        measure(question, interrupt.wait()).await
+        measure(question, keep, interrupt.wait()).await
     })
 }
 

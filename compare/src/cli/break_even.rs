@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result};
 use measure::{Environment, Exit, Status, command_line, utc};
 
-use super::{links, pilot::run_until_signal, publish, stopped_code};
+use super::{folder::Folder, links, pilot::run_until_signal, stopped_code};
 use crate::{
     args::SearchFlags,
     assemble::Header,
@@ -19,8 +19,8 @@ use crate::{
     git,
     matrix::cells,
     progress::Progress,
-    result::{ResultFile, Role},
-    run::{Outcome, Request},
+    result::{Block, ResultFile, Role},
+    run::{Keep, Outcome, Request},
     usage::UsageError,
 };
 
@@ -59,13 +59,33 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     let plan = grid.plan();
     let guess = plan.estimate(&grid.blocks, config.seconds) / u32::try_from(plan.blocks())?.max(1);
     let mut progress = Progress::new(plan.blocks(), guess, false);
+    let folder = Folder::new(&flags.out, format!("{}-break-even-{}", utc::compact(started), config.seed));
+    let result_of = |blocks: &[(usize, Block)], status: Status| {
+        let header = Header {
+            command: command_line(args),
+            git: git.clone(),
+            host: host.clone(),
+            started_utc: utc::format(started),
+            status,
+            config: as_run.clone(),
+            selftest: None,
+        };
+        let corpus = blocks.iter().find_map(|(_, block)| Some(block.record.as_ref()?.corpus.clone()));
+        ResultFile::of_break_even(header, grid.found(blocks), corpus)
+    };
+    let keep = |blocks: &[(usize, Block)]| {
+        if blocks.iter().any(|(_, block)| block.record.is_some()) {
+            folder.keep(&result_of(blocks, Status::Complete));
+        }
+        Ok(())
+    };
     let request = Request {
         client: &program,
         config: &as_run,
         cells: &grid.blocks,
         plan: &plan,
         folder: running.path(),
-        blocks: None,
+        keep: Some(Keep(&keep)),
         answers: None,
         agents: None,
     };
@@ -76,22 +96,11 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
         say("error: nothing was measured, so no result was written");
         return Ok(stopped_code(stopped).unwrap_or(Exit::Error));
     }
-    let corpus = blocks.iter().find_map(|(_, block)| Some(block.record.as_ref()?.corpus.clone()));
-    let found = grid.found(&blocks);
-    let counted = found.cells.iter().flat_map(|cell| &cell.blocks).any(|block| block.time_ns_p50.is_some());
-    let header = Header {
-        command: command_line(args),
-        git,
-        host,
-        started_utc: utc::format(started),
-        status: status.clone(),
-        config: as_run,
-        selftest: None,
-    };
-    let result = ResultFile::of_break_even(header, found, corpus);
-    let name = format!("{}-break-even-{}", utc::compact(started), config.seed);
-    let folder = publish(&result, &flags.out, &name)?;
-    say(&format!("\nwritten to {}", folder.display()));
+    let mut result = result_of(&blocks, status.clone());
+    let counted = (result.break_even.iter().flat_map(|found| &found.cells))
+        .flat_map(|cell| &cell.blocks)
+        .any(|block| block.time_ns_p50.is_some());
+    folder.publish(&mut result, false, |_, _| Ok(()))?;
     Ok(match stopped_code(stopped) {
         Some(exit) => exit,
         None if status != Status::Complete => Exit::Error,

@@ -10,11 +10,11 @@ use anyhow::Result;
 use codecs::Format;
 use measure::{Environment, Exit, Status, command_line, utc};
 
-use super::{publish, stopped_code, try_out};
+use super::{folder::Folder, stopped_code};
 use crate::{
     args::BrowserFlags,
     assemble::Header,
-    browser::{self, Asked, BrowserError, Client, Question, Rows},
+    browser::{self, Asked, BrowserError, Client, Found, Question, Rows},
     git,
     result::{Part, ResultFile},
 };
@@ -44,7 +44,7 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
-    try_out(&flags.out)?;
+    Folder::try_out(&flags.out)?;
     let program = browser::find(flags.chromium.as_deref());
     let client = match (flags.serve, &program) {
         (Some(address), _) => Client::Device(address),
@@ -59,7 +59,23 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
     let (plant, quiet) = (flags.plant.as_deref(), flags.quiet);
     let link = flags.link.as_ref();
     let question = Question { client, config: &config, link, cells, plant, quiet };
-    let found = match browser::run_until_signal(question) {
+    let folder = Folder::new(&flags.out, format!("{}-browser-{}", utc::compact(started), config.seed));
+    let result_of = |found: Found| {
+        let id = |place: &usize| found.browser.cells[*place].id.clone();
+        let schedule = found.plan.rounds.iter().map(|round| round.iter().map(id).collect()).collect();
+        let header = Header {
+            command: command_line(args),
+            git: git.clone(),
+            host: host.clone(),
+            started_utc: utc::format(started),
+            status: found.status,
+            config: config.as_run(),
+            selftest: None,
+        };
+        ResultFile::of_browser(header, found.browser, schedule, found.corpus)
+    };
+    let keep = |so_far: Found| folder.keep(&result_of(so_far));
+    let found = match browser::run_until_signal(question, &keep) {
         Err(error)
             if matches!(
                 error.downcast_ref(),
@@ -80,21 +96,9 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
         return Ok(stopped_code(found.stopped).unwrap_or(Exit::Error));
     }
     let usable = found.browser.cells.iter().all(|cell| cell.blocks.iter().any(|block| block.why.is_empty()));
-    let id = |place: &usize| found.browser.cells[*place].id.clone();
-    let schedule = found.plan.rounds.iter().map(|round| round.iter().map(id).collect()).collect();
-    let header = Header {
-        command: command_line(args),
-        git,
-        host,
-        started_utc: utc::format(started),
-        status: found.status.clone(),
-        config: config.as_run(),
-        selftest: None,
-    };
-    let result = ResultFile::of_browser(header, found.browser, schedule, found.corpus);
-    let folder = publish(&result, &flags.out, &format!("{}-browser-{}", utc::compact(started), config.seed))?;
-    say(&format!("\nwritten to {}", folder.display()));
-    Ok(match (stopped_code(found.stopped), found.status) {
+    let (stopped, status) = (found.stopped, found.status.clone());
+    folder.publish(&mut result_of(found), false, |_, _| Ok(()))?;
+    Ok(match (stopped_code(stopped), status) {
         (Some(exit), _) => exit,
         (None, Status::Incomplete { reason }) => {
             say(&format!("error: {reason}"));

@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use measure::Status;
 use wire::Interrupt;
 
+use super::folder::Folder;
 use crate::{
     assemble::Header,
     matrix::CellSpec,
@@ -20,8 +21,8 @@ use crate::{
     precision,
     progress::Progress,
     rate, report,
-    result::{Config, MAX_ROUNDS, PlannedRounds, Probe, ResultFile},
-    run::{self, Outcome, Request},
+    result::{Block, Config, MAX_ROUNDS, PlannedRounds, Probe, ResultFile, Search, unfinished},
+    run::{self, Keep, Outcome, Request},
     search,
 };
 
@@ -30,8 +31,14 @@ use crate::{
 const SEEDS_BEFORE_PILOT: u64 = 1 << 32;
 
 /// Runs the pilot of `--rates auto` for each scenario and sets the rate of its cells; false after
-/// an interruption.
-pub(super) fn choose_rates(quiet: bool, config: &mut Config, cells: &mut [CellSpec]) -> Result<bool> {
+/// an interruption. Its probes are kept in the folder until the run begins.
+pub(super) fn choose_rates(
+    quiet: bool,
+    config: &mut Config,
+    cells: &mut [CellSpec],
+    header: &dyn Fn(&Config) -> Header,
+    folder: &Folder<'_>,
+) -> Result<bool> {
     let program = env::current_exe().context("cannot find this program's own file")?;
     let running = tempfile::tempdir().context("cannot make a folder for records")?;
     let tell = |line: &str| {
@@ -47,7 +54,15 @@ pub(super) fn choose_rates(quiet: bool, config: &mut Config, cells: &mut [CellSp
             cells.iter().filter(|cell| cell.cell.scenario == scenario).cloned().collect();
         tell(&format!("Pilot for the rate of {scenario}, which is not counted:"));
         let mut prober = search::Processes::new(&program, &own, &question, running.path(), None)?;
-        let mut say = |cell: &str, probe: &Probe| tell(&format!("{cell}: {}", probe.line()));
+        let corpus = prober.corpus();
+        let mut search = Search::begun(question.clone(), own.iter().map(|cell| cell.id.as_str()));
+        let mut say = |cell: &str, probe: &Probe| {
+            tell(&format!("{cell}: {}", probe.line()));
+            search.add(cell, probe);
+            let of = Status::Incomplete { reason: "the pilot of --rates auto".to_owned() };
+            let header = Header { status: of, ..header(config) };
+            folder.keep(&ResultFile::of_search(header, search.clone(), corpus.get().cloned()));
+        };
         let Some(chosen) = rate::choose(&own, &question, &mut prober, &mut say)? else { return Ok(false) };
         tell(&chosen.line());
         for cell in cells.iter_mut().filter(|cell| cell.cell.scenario == scenario) {
@@ -63,7 +78,8 @@ pub(super) struct Place<'a> {
     pub(super) client: &'a Path,
     pub(super) cells: &'a [CellSpec],
     pub(super) running: &'a Path,
-    pub(super) blocks: Option<&'a Path>,
+    /// The result's folder, in which each block is kept when it ends.
+    pub(super) folder: &'a Path,
     pub(super) answers: Option<&'a Path>,
     pub(super) agents: Option<&'a Agents>,
     pub(super) quiet: bool,
@@ -71,9 +87,17 @@ pub(super) struct Place<'a> {
 
 impl Place<'_> {
     /// Runs the rounds of a plan.
-    pub(super) fn measure(&self, config: &Config, plan: Plan) -> Result<(Plan, Outcome)> {
-        let Place { client, cells, running: folder, blocks: kept, answers, agents, .. } = *self;
-        let request = Request { client, config, cells, plan: &plan, folder, blocks: kept, answers, agents };
+    pub(super) fn measure(&self, header: Header, plan: Plan) -> Result<(Plan, Outcome)> {
+        let Place { client, cells, running, answers, agents, .. } = *self;
+        let config = header.config.clone();
+        let kept = unfinished::begin(self.folder, &ResultFile::planned(header, cells, &plan))?;
+        let keep = |blocks: &[(usize, Block)]| {
+            let mut last = blocks.last().into_iter();
+            last.try_for_each(|(cell, block)| unfinished::keep(&kept, &cells[*cell].id, block))
+        };
+        let keep = Some(Keep(&keep));
+        let request =
+            Request { client, config: &config, cells, plan: &plan, folder: running, keep, answers, agents };
         let blocks = u32::try_from(plan.blocks()).context("a plan has few blocks")?.max(1);
         let guess = plan.estimate(cells, config.seconds) / blocks;
         let mut progress = Progress::new(plan.blocks(), guess, self.quiet);
@@ -122,7 +146,10 @@ pub(super) fn pilot(
     fs::create_dir(&running).with_context(|| format!("cannot make {}", running.display()))?;
     let apart = Place { running: &running, ..*place };
     let began = Instant::now();
-    let (plan, mut outcome) = apart.measure(&config, Plan::new(place.cells, config.rounds, config.seed))?;
+    let plan = Plan::new(place.cells, config.rounds, config.seed);
+    let header = Header { config: config.clone(), ..header.clone() };
+    let of = Status::Incomplete { reason: "the pilot of --precision".to_owned() };
+    let (plan, mut outcome) = apart.measure(Header { status: of, ..header.clone() }, plan)?;
     let round = began.elapsed() / config.rounds;
     // Stays where agents' records do.
     let _ = fs::remove_dir(&running);
@@ -130,7 +157,6 @@ pub(super) fn pilot(
         outcome.status = Status::Incomplete { reason: "it ended in the pilot of --precision".to_owned() };
         return Ok(Pilot::Stopped(plan, outcome));
     }
-    let header = Header { config, ..header.clone() };
     let result = ResultFile::assemble(header, place.cells, &plan, outcome.blocks);
     Ok(match PlannedRounds::of(report::deviations(&result), round, precision, max_time) {
         Some(planned) if planned.is_too_few() => Pilot::Refused(planned.to_string()),

@@ -52,6 +52,20 @@ pub struct CellProbes {
     pub probes: Vec<Probe>,
 }
 
+impl Search {
+    /// A search before its first probe.
+    pub(crate) fn begun<'c>(config: SearchConfig, cells: impl Iterator<Item = &'c str>) -> Search {
+        let cells = cells.map(|cell| CellProbes { cell: cell.to_owned(), probes: Vec::new() });
+        Search { config, cells: cells.collect() }
+    }
+
+    /// Adds a probe of one of its cells.
+    pub(crate) fn add(&mut self, cell: &str, probe: &Probe) {
+        let place = self.cells.iter_mut().find(|one| one.cell == cell);
+        place.into_iter().for_each(|one| one.probes.push(probe.clone()));
+    }
+}
+
 /// One run at one rate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Probe {

@@ -1,4 +1,4 @@
-//! Blocks on disk as they come: what is left of a run that never wrote its result.
+//! What was measured is on disk as it comes: what is left of a command that never wrote its result.
 
 use std::{
     fs,
@@ -15,7 +15,8 @@ use super::{Block, ResultFile};
 /// The folder in a result's, until `result.json` is written.
 const BLOCKS: &str = "blocks";
 
-/// The file in it that states what was asked for: a result without blocks.
+/// The file in it that states what was asked for, and has what is not in files of its own: a
+/// result without the blocks of cells.
 const PLAN: &str = "plan.json";
 
 /// A block with the cell that it belongs to.
@@ -26,15 +27,25 @@ struct Kept {
     block: Block,
 }
 
-/// Makes the folder for blocks in `folder` and states the plan there.
+/// Makes the folder for blocks in `folder` anew and states the plan there. A status that is not
+/// complete says what the blocks are of.
 ///
 /// # Errors
 /// When either cannot be written.
 pub(crate) fn begin(folder: &Path, plan: &ResultFile) -> Result<PathBuf> {
+    remove(folder);
+    state(folder, plan)?;
+    Ok(folder.join(BLOCKS))
+}
+
+/// States what there is so far, beside the blocks that are there.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn state(folder: &Path, so_far: &ResultFile) -> Result<()> {
     let blocks = folder.join(BLOCKS);
-    fs::create_dir(&blocks).with_context(|| format!("cannot make {}", blocks.display()))?;
-    write_json(&blocks.join(PLAN), plan)?;
-    Ok(blocks)
+    fs::create_dir_all(&blocks).with_context(|| format!("cannot make {}", blocks.display()))?;
+    write_json(&blocks.join(PLAN), so_far)
 }
 
 /// Writes one block, which is on the disk when this returns.
@@ -100,8 +111,12 @@ pub(super) fn read(folder: &Path) -> Result<Option<ResultFile>> {
         }
         place.blocks.push(block);
     }
-    let reason = format!("unfinished: no result was written, {BLOCKS} holds {count} blocks");
-    result.status = Status::Incomplete { reason };
+    let of = result.incomplete().map_or_else(String::new, |what| format!(" ({what})"));
+    let holds = match result.search.is_some() || result.break_even.is_some() || result.browser.is_some() {
+        true => String::new(),
+        false => format!(", {BLOCKS} holds {count} blocks"),
+    };
+    result.status = Status::Incomplete { reason: format!("unfinished{of}: no result was written{holds}") };
     Ok(Some(result))
 }
 

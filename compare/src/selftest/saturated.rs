@@ -55,7 +55,7 @@ impl Bench<'_> {
             plan: &plan,
             folder: self.folder,
             answers: None,
-            blocks: None,
+            keep: None,
             agents: None,
         };
         let mut progress = Progress::new(plan.blocks(), plan::block_estimate(SECONDS), true);

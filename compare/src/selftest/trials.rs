@@ -93,7 +93,7 @@ impl Bench<'_> {
                 cells,
                 plan,
                 folder: &running,
-                blocks: None,
+                keep: None,
                 answers: None,
                 agents: None,
             };

@@ -72,7 +72,7 @@ impl Fake {
             cells: &cells,
             plan: &plan,
             folder: &folder,
-            blocks: None,
+            keep: None,
             answers: None,
             agents: None,
         };

@@ -269,7 +269,7 @@ fn result(found: search::Found) -> ResultFile {
         config: config.as_run(),
         selftest: None,
     };
-    ResultFile::of_search(header, config, found.cells, None)
+    ResultFile::of_search(header, Search { config, cells: found.cells }, None)
 }
 
 #[test]
