@@ -46,7 +46,7 @@ use crate::{
         compare report results/20261121T080509Z-1a2b3c4d-1\n\n\
         Exit codes: 0 fine, 1 error, 2 usage, 3 a cell has no valid block or a test of the instrument failed, 4 events lost or altered, 5 relay or an agent lost, \
         6 this host cannot emulate the links, 99 an SLO was missed, 100 diff or --check found a regression, 101 diff --strict \
-        is inconclusive or --check compares nothing, 130 interrupted (what was measured is kept)."
+        is inconclusive, or diff or --check compares nothing, 130 interrupted (what was measured is kept)."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -92,7 +92,8 @@ pub(crate) enum Command {
         #[arg(long, value_name = "FILE")]
         github_action_benchmark: PathBuf,
     },
-    /// Compare two results, each cell with JSON in its own run
+    /// Compare two results of one kind: each cell with JSON in its own run, of a search capacities,
+    /// or times at each bandwidth
     Diff {
         /// The folder of the earlier result
         before: PathBuf,

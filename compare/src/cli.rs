@@ -224,6 +224,10 @@ fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<Exit> 
         anyhow::Ok(result)
     };
     let (before, after) = (read(before)?, read(after)?);
+    if let Some(kinds) = report::of_other_kinds(&before, &after) {
+        let _ = writeln!(io::stderr(), "error: these do not compare: {kinds}");
+        return Ok(Exit::Usage);
+    }
     let unlike = report::unlike(&before, &after);
     if !unlike.is_empty() {
         let _ = writeln!(io::stderr(), "not comparable: {}", unlike.join("; "));
@@ -233,6 +237,13 @@ fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<Exit> 
         }
     }
     let diff = report::diff(&before, &after);
+    if diff.changes.is_empty() {
+        let _ = writeln!(
+            io::stderr(),
+            "error: nothing compares: the results share no cell with a figure in both (compare report shows each)"
+        );
+        return Ok(Exit::Inconclusive);
+    }
     io::stdout().write_all(diff.terminal().as_bytes()).context("cannot write to stdout")?;
     Ok(match () {
         () if diff.any(report::Verdict::Worse) => Exit::Regression,

@@ -20,7 +20,7 @@ pub(crate) fn findings(found: &BreakEven) -> Vec<String> {
     crossing::versus(found).iter().map(sentence).collect()
 }
 
-fn sentence(pair: &Versus) -> String {
+pub(crate) fn sentence(pair: &Versus) -> String {
     let (cell, other) = (&pair.cell, &pair.other);
     format!("{} ms, {cell} against {other}: {}", milliseconds(pair.rtt_ns as f64), says(pair))
 }
@@ -147,6 +147,11 @@ fn rate(bits_per_s: f64) -> String {
         if bits_per_s >= 1e6 { (bits_per_s / 1e6, "Mbit/s") } else { (bits_per_s / 1e3, "kbit/s") };
     let step = 10.0_f64.powf(value.log10().floor() - 2.0);
     format!("{} {unit}", number::short((value / step).round() * step))
+}
+
+/// A bandwidth at a round trip.
+pub(crate) fn link(down_bits_per_s: u64, rtt_ns: u64) -> String {
+    format!("{}, {} ms", rate(down_bits_per_s as f64), milliseconds(rtt_ns as f64))
 }
 
 fn milliseconds(ns: f64) -> String {

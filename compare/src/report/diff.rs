@@ -1,18 +1,21 @@
-//! Compares two results: did a cell's cost change, relative to JSON in its own run?
+//! Compares two results of one kind: did a cell's cost change, relative to JSON in its own run, or
+//! the highest rate of its relay, or its time at a bandwidth?
 
 use std::fmt::Write as _;
 
 use cell::{Factor, Row};
 
 use super::{
-    browser,
+    break_even, browser,
     comparison::{Comparison, Control, Verdict, comparisons, control_of},
-    number,
-    table::Table,
+    limits, number,
+    table::{NOTHING, Table},
 };
 use crate::{
-    matrix::CONTROL,
-    result::{CellResult, ResultFile},
+    bracket::{End, Limit},
+    crossing::{self, TimeRatio, Versus},
+    matrix::{CONTROL, FLOOR},
+    result::{BreakEven, CellResult, ResultFile, Search},
     stats::BAND,
 };
 
@@ -21,22 +24,65 @@ use crate::{
 pub struct Diff {
     /// One for each shared cell and metric; better and worse are of the second against the first.
     pub changes: Vec<Change>,
+    /// What has no verdict, in sentences.
+    pub remarks: Vec<String>,
 }
 
-/// One cell in one metric.
+/// One cell in one metric, capacity or time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    /// In the first result.
-    pub before: Comparison,
+    /// The cell's name; of times that of the cell that it is divided by, too.
+    pub cell: String,
+    /// The metric, or `capacity`, or the link.
+    pub metric: String,
+    /// In the first result, for people.
+    pub before: String,
     /// In the second.
-    pub after: Comparison,
-    /// The second ratio ÷ the first.
-    pub change: f64,
+    pub after: String,
+    /// The second ÷ the first; absent where either is not known.
+    pub change: Option<f64>,
     /// From the ends of both intervals that lie furthest apart: wider than 95 %, because nothing
     /// pairs two runs.
     pub interval: Option<(f64, f64)>,
     /// Better and worse need the interval wholly beyond ±2 %.
     pub verdict: Verdict,
+    /// Whether the verdict counts: not of JSON against itself, nor of a relay without Nostr work.
+    pub counts: bool,
+}
+
+/// What a result holds. Only results of one kind compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Run,
+    Capacities,
+    BreakEven,
+    Browser,
+}
+
+impl Kind {
+    fn of(result: &ResultFile) -> Kind {
+        match () {
+            () if result.search.is_some() => Kind::Capacities,
+            () if result.break_even.is_some() => Kind::BreakEven,
+            () if result.browser.is_some() => Kind::Browser,
+            () => Kind::Run,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Run => "a run of a matrix (compare run)",
+            Kind::Capacities => "a search for capacities (compare search)",
+            Kind::BreakEven => "a search for a break-even (compare search --metric break-even-bandwidth)",
+            Kind::Browser => "pages in a browser (compare browser)",
+        }
+    }
+}
+
+/// Why two results never compare: they hold different things.
+pub fn of_other_kinds(before: &ResultFile, after: &ResultFile) -> Option<String> {
+    let (one, other) = (Kind::of(before), Kind::of(after));
+    (one != other).then(|| format!("the first is {}, the second {}", one.name(), other.name()))
 }
 
 /// Why two results do not compare; empty when they do.
@@ -58,6 +104,10 @@ pub fn unlike(before: &ResultFile, after: &ResultFile) -> Vec<String> {
         format!("{cpu}, {}, {:?} bytes, kernel {kernel}, {build}", host.cores_text(), host.memory_bytes)
     };
     check("corpus", corpus(before), corpus(after));
+    let slo = |result: &ResultFile| {
+        result.search.as_ref().map_or("none".to_owned(), |search| search.config.slo.clone())
+    };
+    check("SLO", slo(before), slo(after));
     check("scenarios", before.config.scenarios.join(","), after.config.scenarios.join(","));
     check("host", host(before), host(after));
     let pages = |result: &ResultFile| result.browser.as_ref().map_or("none".to_owned(), browser::conditions);
@@ -86,55 +136,151 @@ fn setting(cell: &CellResult) -> String {
     parts.join(", ")
 }
 
-/// Compares the ratios that two results give to the same cells.
+/// Compares what two results of one kind give to the same cells.
 pub fn diff(before: &ResultFile, after: &ResultFile) -> Diff {
+    match (&before.search, &after.search, &before.break_even, &after.break_even) {
+        (Some(before), Some(after), ..) => of_capacities(before, after),
+        (.., Some(before), Some(after)) => of_times(before, after),
+        _ => of_ratios(before, after),
+    }
+}
+
+/// The ratios to JSON, each in its own run.
+fn of_ratios(before: &ResultFile, after: &ResultFile) -> Diff {
     let earlier = comparisons(before);
     let changes = comparisons(after).into_iter().filter_map(|after| {
         let same = |c: &&Comparison| {
             (&c.cell, &c.reference, c.metric) == (&after.cell, &after.reference, after.metric)
         };
         let before = earlier.iter().find(same)?.clone();
-        let interval = before.interval.zip(after.interval).map(|(b, a)| (a.0 / b.1, a.1 / b.0));
+        let interval = apart(before.interval, after.interval);
         let withheld = |one: &Comparison| {
             matches!(one.verdict, Verdict::Unsteady | Verdict::Saturated)
                 || control_of(one.aa_interval) == Control::Broken
         };
         let withheld = [&before, &after].into_iter().any(withheld);
-        let verdict = match interval.filter(|_| !withheld) {
-            Some((_, high)) if high < 1.0 - BAND => Verdict::Better,
-            Some((low, _)) if low > 1.0 + BAND => Verdict::Worse,
-            Some((low, high)) if low >= 1.0 - BAND && high <= 1.0 + BAND => Verdict::Same,
-            _ => Verdict::Inconclusive,
-        };
-        Some(Change { change: after.ratio / before.ratio, before, after, interval, verdict })
+        Some(Change {
+            metric: after.metric.short().to_owned(),
+            before: number::ratio(before.ratio),
+            after: number::ratio(after.ratio),
+            change: Some(after.ratio / before.ratio),
+            interval,
+            verdict: verdict(interval.filter(|_| !withheld), Verdict::Better),
+            counts: after.cell.rsplit(':').next() != Some(CONTROL),
+            cell: after.cell,
+        })
     });
-    Diff { changes: changes.collect() }
+    Diff { changes: changes.collect(), remarks: Vec::new() }
+}
+
+/// The highest rates that two searches found.
+fn of_capacities(before: &Search, after: &Search) -> Diff {
+    let earlier = limits::limits(before);
+    let changes = limits::limits(after).into_iter().filter_map(|after| {
+        let before = earlier.iter().find(|before| before.cell == after.cell)?;
+        let rates = before.capacity_per_s.zip(after.capacity_per_s);
+        let interval = apart(range(before), range(&after));
+        Some(Change {
+            metric: "capacity".to_owned(),
+            before: limits::capacity(before),
+            after: limits::capacity(&after),
+            change: rates.map(|(before, after)| f64::from(after) / f64::from(before)),
+            interval,
+            verdict: verdict(interval, Verdict::Worse),
+            counts: after.cell != FLOOR,
+            cell: after.cell,
+        })
+    });
+    Diff { changes: changes.collect(), remarks: Vec::new() }
+}
+
+/// Where a capacity lies: where the relay did not end the search, above what it kept.
+fn range(limit: &Limit) -> Option<(f64, f64)> {
+    match limit.end {
+        End::Slo => limit.interval_per_s.map(|(low, high)| (low.into(), high.into())),
+        End::GeneratorLimit | End::RateLimit => {
+            limit.last_pass_per_s.map(|passed| (passed.into(), f64::INFINITY))
+        }
+        End::NothingPassed => Some((0.0, 1.0)),
+        End::RelayChanged | End::Disturbed | End::Unfinished => None,
+    }
+}
+
+/// The times of each pair of cells at each bandwidth and round trip.
+fn of_times(before: &BreakEven, after: &BreakEven) -> Diff {
+    let earlier = crossing::versus(before);
+    let mut found = Diff { changes: Vec::new(), remarks: Vec::new() };
+    for after in crossing::versus(after) {
+        let same = |v: &&Versus| (&v.cell, &v.other, v.rtt_ns) == (&after.cell, &after.other, after.rtt_ns);
+        let Some(before) = earlier.iter().find(same) else { continue };
+        let (was, is) = (break_even::sentence(before), break_even::sentence(&after));
+        found.remarks.push(if was == is { format!("as before, {is}") } else { format!("before: {was}") });
+        if was != is {
+            found.remarks.push(format!("after:  {is}"));
+        }
+        for point in &after.points {
+            let same = |p: &&TimeRatio| p.down_bits_per_s == point.down_bits_per_s;
+            let Some(was) = before.points.iter().find(same) else { continue };
+            let interval = apart(was.interval, point.interval);
+            let ratio = |point: &TimeRatio| point.ratio.map_or(NOTHING.to_owned(), number::ratio);
+            found.changes.push(Change {
+                cell: format!("{} ÷ {}", after.cell, after.other),
+                metric: break_even::link(point.down_bits_per_s, after.rtt_ns),
+                before: ratio(was),
+                after: ratio(point),
+                change: was.ratio.zip(point.ratio).map(|(was, is)| is / was),
+                interval,
+                verdict: verdict(interval, Verdict::Better),
+                counts: true,
+            });
+        }
+    }
+    found
+}
+
+/// The quotient of two intervals: from the ends that lie furthest apart.
+fn apart(before: Option<(f64, f64)>, after: Option<(f64, f64)>) -> Option<(f64, f64)> {
+    before
+        .zip(after)
+        .map(|(b, a)| (a.0 / b.1, a.1 / b.0))
+        .filter(|(low, high)| !low.is_nan() && !high.is_nan())
+}
+
+/// Better and worse need the interval wholly beyond ±2 %; `less` is what less of it is.
+fn verdict(interval: Option<(f64, f64)>, less: Verdict) -> Verdict {
+    let more = if less == Verdict::Better { Verdict::Worse } else { Verdict::Better };
+    match interval {
+        Some((_, high)) if high < 1.0 - BAND => less,
+        Some((low, _)) if low > 1.0 + BAND => more,
+        Some((low, high)) if low >= 1.0 - BAND && high <= 1.0 + BAND => Verdict::Same,
+        _ => Verdict::Inconclusive,
+    }
 }
 
 impl Diff {
-    /// True when any change is called so, that of the control apart.
+    /// True when any change that counts is called so.
     pub fn any(&self, verdict: Verdict) -> bool {
-        let is_control = |cell: &str| cell.rsplit(':').next() == Some(CONTROL);
-        let ranked = self.changes.iter().filter(|change| !is_control(&change.after.cell));
-        ranked.map(|change| change.verdict).any(|found| found == verdict)
+        self.changes.iter().any(|change| change.counts && change.verdict == verdict)
     }
 
     /// For a terminal.
     pub fn terminal(&self) -> String {
         let headings = ["cell", "metric", "before", "after", "change"].map(str::to_owned).to_vec();
         let row = |change: &Change| {
-            let mut what = number::ratio(change.change);
-            if let Some((low, high)) = change.interval {
-                write!(what, " [{low:.2}, {high:.2}]").expect("writing to a string does not fail");
+            let mut what = change.change.map_or_else(String::new, |ratio| number::ratio(ratio) + " ");
+            if let Some((low, high)) = change.interval.filter(|(_, high)| high.is_finite()) {
+                write!(what, "[{low:.2}, {high:.2}] ").expect("writing to a string does not fail");
             }
+            let (before, after) = (change.before.clone(), change.after.clone());
             vec![
-                change.after.cell.clone(),
-                change.after.metric.short().to_owned(),
-                number::ratio(change.before.ratio),
-                number::ratio(change.after.ratio),
-                format!("{what} {}", change.verdict),
+                change.cell.clone(),
+                change.metric.clone(),
+                before,
+                after,
+                format!("{what}{}", change.verdict),
             ]
         };
-        Table { names: 2, headings, rows: self.changes.iter().map(row).collect() }.text()
+        let table = Table { names: 2, headings, rows: self.changes.iter().map(row).collect() };
+        self.remarks.iter().fold(table.text(), |text, remark| text + remark + "\n")
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn capacities(search: &Search) -> Table {
 }
 
 /// The capacity, or what is known of it.
-fn capacity(limit: &Limit) -> String {
+pub(crate) fn capacity(limit: &Limit) -> String {
     match (limit.capacity_per_s, limit.last_pass_per_s) {
         (Some(rate), _) => format!("{rate}/s"),
         _ if limit.end == End::RelayChanged => NOTHING.to_owned(),

@@ -35,7 +35,7 @@ pub use check::{Check, FAILS, Outcome, check};
 pub(crate) use comparison::deviations;
 pub use comparison::{Comparison, Verdict, comparisons};
 pub use derived::{CellFigures, DERIVED_FILE, DERIVED_SCHEMA_VERSION, Derived};
-pub use diff::{Change, Diff, diff, unlike};
+pub use diff::{Change, Diff, diff, of_other_kinds, unlike};
 pub use export::github_action_benchmark;
 pub use html::html;
 pub use logs::{write_intervals, write_percentiles, write_pictures};

@@ -112,6 +112,19 @@ pub(crate) fn result() -> ResultFile {
     result_of(found(|_, _| ()))
 }
 
+/// The same, but CBOR takes so many times as long.
+pub(crate) fn slower(times: f64) -> ResultFile {
+    result_of(found(|cell, block| {
+        let session = block.record.as_mut().unwrap().latency.get_mut("session").unwrap();
+        if cell.cell.format != Format::JSON {
+            let seconds = session.quantile_ns(0.5).ns().unwrap() as f64 * times / 1e9;
+            let ns = Duration::from_secs_f64(seconds).as_nanos().try_into().unwrap();
+            *session = Latency::new();
+            (0..40).for_each(|_| session.record(ns));
+        }
+    }))
+}
+
 #[test]
 fn every_cell_meets_every_link_once_a_round_beside_the_others() {
     let (config, cells) = (config(), cells());

@@ -3,8 +3,10 @@
 use std::{path::Path, process::Command};
 
 use crate::{
+    break_even,
     common::{Run, record, result},
     report::{CELLS, measured},
+    search,
 };
 use compare::ResultFile;
 
@@ -95,4 +97,53 @@ fn a_failed_control_withholds_changes_and_is_none_itself() {
     }
     let (code, text) = diff(&run(100), &other, &[]);
     assert_eq!(code, Some(0), "{text}");
+}
+
+#[test]
+fn searches_are_compared_by_their_capacities() {
+    let before = search::sustaining([900, 3_000]);
+    let (code, text) = diff(&before, &search::sustaining([900, 2_000]), &[]);
+    assert_eq!(code, Some(100), "{text}");
+    let line = |cell: &str| text.lines().find(|line| line.starts_with(cell)).unwrap();
+    assert!(line("cbor+none").ends_with("worse") && line("cbor+none").contains("×0.6"), "{text}");
+    assert!(line("json+none").contains("capacity") && !line("json+none").ends_with("worse"), "{text}");
+    let (code, text) = diff(&before, &search::sustaining([900, 4_500]), &[]);
+    assert!(code == Some(0) && text.contains("better"), "{text}");
+    // Two searches differ by chance, and say so where that is asked.
+    assert_eq!(diff(&before, &before, &["--strict"]).0, Some(101));
+    // What the rate's limit ended is above what it kept.
+    let (code, text) = diff(&search::sustaining([900, 200_000]), &before, &[]);
+    assert!(code == Some(100) && text.contains("over "), "{text}");
+    let mut other = before.clone();
+    other.search.as_mut().unwrap().config.slo = "p99<20ms, lost=0".to_owned();
+    let (code, text) = diff(&before, &other, &[]);
+    assert!(code == Some(2) && text.contains("SLO: p99<10ms"), "{text}");
+}
+
+#[test]
+fn searches_for_a_break_even_are_compared_at_each_bandwidth() {
+    let before = break_even::result();
+    let (code, text) = diff(&before, &break_even::slower(1.5), &["--strict"]);
+    assert_eq!(code, Some(100), "{text}");
+    let line = text.lines().find(|line| line.contains("1 Mbit/s, 30 ms")).unwrap();
+    assert!(line.starts_with("cbor+none ÷ json+none") && line.ends_with("worse"), "{text}");
+    assert!(text.contains("before: 150 ms, cbor+none against json+none: break-even at"), "{text}");
+    let (code, text) = diff(&before, &before, &["--strict"]);
+    assert!(code == Some(0) && text.contains("same") && text.contains("as before, 150 ms"), "{text}");
+    let (code, text) = diff(&before, &break_even::slower(0.5), &[]);
+    assert!(code == Some(0) && text.contains("better"), "{text}");
+}
+
+#[test]
+fn results_of_other_kinds_or_without_a_shared_cell_are_never_compared() {
+    for flags in [&[][..], &["--force"], &["--strict"]] {
+        for other in [search::sustaining([900, 3_000]), break_even::result()] {
+            let (code, text) = diff(&run(100), &other, flags);
+            assert!(code == Some(2) && text.contains("these do not compare: the first is a run"), "{text}");
+        }
+    }
+    let mut other = search::sustaining([900, 3_000]);
+    other.search.as_mut().unwrap().cells.iter_mut().for_each(|cell| cell.cell.insert_str(0, "other-"));
+    let (code, text) = diff(&search::sustaining([900, 3_000]), &other, &[]);
+    assert!(code == Some(101) && text.contains("nothing compares"), "{text}");
 }

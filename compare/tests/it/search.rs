@@ -6,7 +6,7 @@ use compare::{
     bracket::{End, Limit},
     rate,
     report::{self, Derived},
-    result::{Probe, ProbeOutcome, Purpose, Role, SearchConfig},
+    result::{Probe, ProbeOutcome, Purpose, Role, Search, SearchConfig},
     search::{self, Prober, search},
     slo::Slo,
 };
@@ -270,6 +270,11 @@ fn result(found: search::Found) -> ResultFile {
         selftest: None,
     };
     ResultFile::of_search(header, Search { config, cells: found.cells }, None)
+}
+
+/// A search of two relays that sustain so much.
+pub(crate) fn sustaining(rates: [u32; 2]) -> ResultFile {
+    result(found(|cell, rate, _| Some(up_to(rates[cell], rate))))
 }
 
 #[test]
