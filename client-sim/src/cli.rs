@@ -1,10 +1,6 @@
 //! The program: parses the command line, runs the command and chooses the exit code.
 
-use std::{
-    ffi::OsString,
-    io::{IsTerminal, stderr},
-    process::ExitCode,
-};
+use std::{ffi::OsString, io::stderr, process::ExitCode};
 
 use anyhow::Context;
 use clap::Parser;
@@ -34,7 +30,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
             tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()),
         )
         .with_writer(stderr)
-        .with_ansi(stderr().is_terminal())
+        .with_ansi(anstream::AutoStream::choice(&stderr()) != anstream::ColorChoice::Never)
         .init();
     match &args.command {
         None if args.serve.is_some() => done(serve::serve(&args).map(|()| Exit::Success)),

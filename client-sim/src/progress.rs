@@ -1,7 +1,7 @@
 //! One line of progress each second.
 
 use std::{
-    io::{IsTerminal, Write, stderr, stdout},
+    io::{Write, stderr, stdout},
     time::Duration,
 };
 
@@ -34,7 +34,15 @@ impl<'a> Progress<'a> {
         let mut interval = interval(PERIOD);
         interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
         interval.reset();
-        Progress { shared, interval, quiet, json, seconds: 0, total, terminal: stderr().is_terminal() }
+        Progress {
+            shared,
+            interval,
+            quiet,
+            json,
+            seconds: 0,
+            total,
+            terminal: measure::rewrites_lines(&stderr()),
+        }
     }
 
     /// Waits for the next second and prints its line; cancel-safe.

@@ -66,7 +66,7 @@ pub(crate) enum Command {
         /// `table: DIR CELL …`, of up to six cells, and a comment `end of table`
         #[arg(long, value_name = "FILE")]
         readme: Option<PathBuf>,
-        /// Show every column, and verdicts as words, in tables of 180 columns
+        /// Show every column that the terminal has room for, of up to 180, and verdicts as words
         #[arg(long)]
         wide: bool,
     },
@@ -317,7 +317,7 @@ pub(crate) struct Run {
     /// counts have no noise
     #[arg(long, conflicts_with_all = ["url", "link"])]
     pub(crate) instructions: bool,
-    /// Show every column, and verdicts as words, in tables of 180 columns
+    /// Show every column that the terminal has room for, of up to 180, and verdicts as words
     #[arg(long)]
     pub(crate) wide: bool,
     /// Show no progress

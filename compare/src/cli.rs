@@ -244,7 +244,7 @@ fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<Exit> 
         );
         return Ok(Exit::Inconclusive);
     }
-    io::stdout().write_all(diff.terminal().as_bytes()).context("cannot write to stdout")?;
+    io::stdout().write_all(diff.terminal(columns()).as_bytes()).context("cannot write to stdout")?;
     Ok(match () {
         () if diff.any(report::Verdict::Worse) => Exit::Regression,
         () if strict && diff.any(report::Verdict::Inconclusive) => Exit::Inconclusive,
@@ -512,8 +512,17 @@ fn write_reports(result: &ResultFile, folder: &Path) -> Result<Derived> {
     Ok(derived)
 }
 
+/// The columns of the terminal that stdout is, or else those of COLUMNS.
+fn columns() -> Option<usize> {
+    let terminal = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+    let stated = || env::var("COLUMNS").ok()?.parse().ok();
+    terminal.filter(|columns| *columns > 0).or_else(stated).filter(|columns| *columns > 0)
+}
+
 fn show(result: &ResultFile, wide: bool) -> Result<()> {
-    io::stdout().write_all(report::terminal(result, wide).as_bytes()).context("cannot write to stdout")
+    io::stdout()
+        .write_all(report::terminal_of(result, wide, columns()).as_bytes())
+        .context("cannot write to stdout")
 }
 
 /// The exit code of the worst outcome.

@@ -3,12 +3,7 @@
 //!
 //! Cells take turns in random order, so that drift of the machine meets all of them.
 
-use std::{
-    cell::OnceCell,
-    io::{self, IsTerminal},
-    path::Path,
-    rc::Rc,
-};
+use std::{cell::OnceCell, io, path::Path, rc::Rc};
 
 use anyhow::{Context, Result, anyhow};
 use measure::{CorpusRecord, Exit};
@@ -209,7 +204,7 @@ impl Prober for Processes<'_> {
         };
         // The caller prints the outcome; a terminal shows that the probe runs.
         let guess = plan::block_estimate(config.seconds);
-        let mut progress = Progress::new(1, guess, !io::stderr().is_terminal());
+        let mut progress = Progress::new(1, guess, !measure::rewrites_lines(&io::stderr()));
         let interrupt = self.interrupt.wait();
         let outcome = self.runtime.block_on(run::run(&request, &mut progress, interrupt));
         progress.end();

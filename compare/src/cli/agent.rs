@@ -4,7 +4,7 @@ use std::{
     env,
     ffi::OsString,
     fs,
-    io::{self, IsTerminal, Write},
+    io::{self, Write},
     net::TcpListener,
     path::{Path, PathBuf},
 };
@@ -142,7 +142,8 @@ pub(super) fn gather(
         (None, Some(place)) => Relay::Here(place),
         (None, None) => Relay::Elsewhere,
     };
-    let is_watched = flags.over.metrics_listen.is_some() || (!flags.quiet && io::stderr().is_terminal());
+    let is_watched =
+        flags.over.metrics_listen.is_some() || (!flags.quiet && measure::rewrites_lines(&io::stderr()));
     let told = Told::of(relay, is_live(flags.profile, is_watched), cells, seconds)?;
     let events = Events::of(flags.corpus.as_deref())?;
     if let Some(reason) = events.stay() {

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result};
 use measure::Exit;
 
-use super::try_file;
+use super::{columns, try_file};
 use crate::{
     args::InstructionFlags,
     count::{self, NotInstalled, Play, Program},
@@ -61,7 +61,7 @@ pub(super) fn count(flags: &InstructionFlags) -> Result<Exit> {
         let table = counted.matrix(&cells);
         (counted, table)
     };
-    let printed = print(&format!("{}\n{}\n", table.text(), counted.note()));
+    let printed = print(&format!("{}\n{}\n", table.text(columns()), counted.note()));
     // The file whatever becomes of stdout.
     flags.out.iter().try_for_each(|file| counted.write(file))?;
     printed?;
@@ -107,7 +107,7 @@ fn table_of(file: &Path) -> PathBuf {
 fn check(committed: &Instructions, counted: &Instructions, file: &Path, only: Option<&str>) -> Result<Exit> {
     let found = report::check(committed, counted, only);
     if !found.changed.is_empty() {
-        print(&format!("\nAgainst {}:\n{}", file.display(), found.changed.text()))?;
+        print(&format!("\nAgainst {}:\n{}", file.display(), found.changed.text(columns())))?;
     }
     let complain = |text: &str| {
         let _ = writeln!(io::stderr(), "{text}");

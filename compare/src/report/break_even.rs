@@ -6,6 +6,7 @@ use measure::may_be_late_ns;
 use super::{
     number,
     table::{NOTHING, Table},
+    text::fold_within,
 };
 use crate::{
     crossing::{self, Crossing, Faster, TimeRatio, Versus},
@@ -256,9 +257,15 @@ pub(crate) fn remark(found: &BreakEven) -> Option<String> {
 }
 
 /// Sentences and tables for a terminal.
-pub(crate) fn terminal(found: &BreakEven) -> String {
+pub(crate) fn terminal(found: &BreakEven, room: Option<usize>) -> String {
     let [of_times, of_ratios] = captions(found);
-    format!("{of_times}\n{}\n{of_ratios}\n{}", times(found).text(), ratios(found).text())
+    let width = room.unwrap_or(usize::MAX);
+    let mut text = String::new();
+    fold_within(&mut text, &of_times, width);
+    text.push_str(&times(found).text(room));
+    text.push('\n');
+    fold_within(&mut text, &of_ratios, width);
+    text + &ratios(found).text(room)
 }
 
 /// The section of the summary. `has_picture` says that [`PICTURE`] stands beside it.

@@ -10,6 +10,7 @@ use super::{
     judge::{Comparison, Judged, Verdict, is_corrected, judge},
     number,
     table::{NOTHING, Table},
+    text::fold_within,
     view::log_to_anchors,
 };
 use crate::{
@@ -305,9 +306,17 @@ pub(crate) fn left_out(found: &Browser) -> Vec<String> {
 }
 
 /// Sentences and tables for a terminal.
-pub(crate) fn terminal(found: &Browser) -> String {
-    let parts = tables(found).into_iter().map(|(heading, table)| format!("\n{heading}\n{}", table.text()));
-    format!("{}\n{}\n", parts.collect::<String>(), Verdict::MARKS)
+pub(crate) fn terminal(found: &Browser, room: Option<usize>) -> String {
+    let width = room.unwrap_or(usize::MAX);
+    let mut text = String::new();
+    for (heading, table) in tables(found) {
+        text.push('\n');
+        fold_within(&mut text, &heading, width);
+        text.push_str(&table.text(room));
+    }
+    text.push('\n');
+    fold_within(&mut text, Verdict::MARKS, width);
+    text
 }
 
 /// The section of the summary.

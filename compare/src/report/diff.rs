@@ -10,6 +10,7 @@ use super::{
     comparison::{Comparison, Control, Verdict, comparisons, control_of},
     limits, number,
     table::{NOTHING, Table},
+    text::{LEFT_OUT, fold_within},
 };
 use crate::{
     bracket::{End, Limit},
@@ -263,8 +264,8 @@ impl Diff {
         self.changes.iter().any(|change| change.counts && change.verdict == verdict)
     }
 
-    /// For a terminal.
-    pub fn terminal(&self) -> String {
+    /// For a terminal of so many columns, first of all the change.
+    pub fn terminal(&self, room: Option<usize>) -> String {
         let headings = ["cell", "metric", "before", "after", "change"].map(str::to_owned).to_vec();
         let row = |change: &Change| {
             let mut what = change.change.map_or_else(String::new, |ratio| number::ratio(ratio) + " ");
@@ -281,6 +282,11 @@ impl Diff {
             ]
         };
         let table = Table { names: 2, headings, rows: self.changes.iter().map(row).collect() };
-        self.remarks.iter().fold(table.text(), |text, remark| text + remark + "\n")
+        let mut text = table.text_of(room, &[4, 2, 3]);
+        if text.contains(LEFT_OUT) {
+            text.push_str("All columns: in a pipe.\n");
+        }
+        self.remarks.iter().for_each(|remark| fold_within(&mut text, remark, room.unwrap_or(usize::MAX)));
+        text
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     number,
     table::{NOTHING, Table},
+    text::fold_within,
 };
 use crate::{
     bracket::{End, Limit},
@@ -158,11 +159,15 @@ pub(crate) fn points(cell: &CellProbes) -> Vec<(f64, f64)> {
 }
 
 /// Both tables for a terminal.
-pub(crate) fn terminal(search: &Search) -> String {
-    let curve = curve(&search.cells).map_or_else(String::new, |curve| format!("\n{}", curve.text()));
+pub(crate) fn terminal(search: &Search, room: Option<usize>) -> String {
     let SearchConfig { scenario, slo, .. } = &search.config;
-    let remarks: String = remarks(search).iter().map(|remark| format!("{remark}\n")).collect();
-    format!("{scenario} under {slo}\n{}{remarks}{curve}", capacities(search).text())
+    let width = room.unwrap_or(usize::MAX);
+    let mut text = String::new();
+    fold_within(&mut text, &format!("{scenario} under {slo}"), width);
+    text.push_str(&capacities(search).text(room));
+    remarks(search).iter().for_each(|remark| fold_within(&mut text, remark, width));
+    curve(&search.cells).into_iter().for_each(|curve| text.push_str(&format!("\n{}", curve.text(room))));
+    text
 }
 
 /// The section of the summary.

@@ -15,6 +15,7 @@ use super::{
     slos::{slo_table, slos},
     steady::Steadiness,
     table::Form,
+    text::{LEFT_OUT, fold_within},
     utilisation::Utilisation,
     view::{LoadView, views},
 };
@@ -28,6 +29,9 @@ const LISTED_BLOCKS: usize = 20;
 
 /// Columns of a narrow terminal.
 const WIDTH: usize = 120;
+
+/// Sentences are not folded to less.
+const LEAST_WIDTH: usize = 40;
 
 /// The summary in Markdown. Its first line is the command that made the result.
 pub fn summary(result: &ResultFile) -> String {
@@ -132,6 +136,14 @@ pub(crate) fn title(result: &ResultFile) -> String {
 /// The same for a terminal: warnings, the headline, the answer, the tables, the verdicts. Unless
 /// `wide`, tables have fewer columns and marks instead of words.
 pub fn terminal(result: &ResultFile, wide: bool) -> String {
+    terminal_of(result, wide, None)
+}
+
+/// The same for a terminal of so many columns, in which no row of a table wraps; what it has no
+/// room for is named.
+pub fn terminal_of(result: &ResultFile, wide: bool, room: Option<usize>) -> String {
+    let width = room.map_or(WIDTH, |room| room.clamp(LEAST_WIDTH, WIDTH));
+    let fold = |text: &mut String, paragraph: &str| fold_within(text, paragraph, width);
     let loads = views(result);
     let mut text = String::new();
     for warning in warnings(result, &loads) {
@@ -139,23 +151,23 @@ pub fn terminal(result: &ResultFile, wide: bool) -> String {
     }
     fold(&mut text, &headline(result));
     if let Some(search) = &result.search {
-        text.push_str(&limits::terminal(search));
+        text.push_str(&limits::terminal(search, room));
     }
     if let Some(found) = &result.break_even {
         for finding in break_even::findings(found).into_iter().chain(break_even::remark(found)) {
             fold(&mut text, &finding);
         }
-        line(&mut text, format_args!("\n{}", break_even::terminal(found).trim_end()));
+        line(&mut text, format_args!("\n{}", break_even::terminal(found, room).trim_end()));
     }
     if let Some(found) = &result.browser {
         browser::findings(found).iter().for_each(|finding| fold(&mut text, finding));
-        text.push_str(&browser::terminal(found));
+        text.push_str(&browser::terminal(found, room));
     }
     let slos = slos(result, &loads);
     let loads: Vec<_> = loads.iter().map(|load| (load, load.comparisons())).collect();
     for (load, comparisons) in &loads {
         if loads.len() > 1 {
-            line(&mut text, format_args!("{}", load.name()));
+            fold(&mut text, &load.name());
         }
         for part in answer(load, comparisons) {
             fold(&mut text, &part);
@@ -163,9 +175,10 @@ pub fn terminal(result: &ResultFile, wide: bool) -> String {
     }
     for (load, comparisons) in &loads {
         let (latency, meaning) = load.latency;
-        line(&mut text, format_args!("\n{}, × is to JSON without compression", load.name()));
-        text.push_str(&if wide { load.costs() } else { load.main_costs() }.text());
-        line(&mut text, format_args!("p50, p99, p99.9: {latency}, {meaning}."));
+        text.push('\n');
+        fold(&mut text, &format!("{}, × is to JSON without compression", load.name()));
+        text.push_str(&if wide { load.costs() } else { load.main_costs() }.text(room));
+        fold(&mut text, &format!("p50, p99, p99.9: {latency}, {meaning}."));
         fold(&mut text, &code_line(load));
         if let Some(settings) = compression_line(load) {
             fold(&mut text, &settings);
@@ -174,67 +187,50 @@ pub fn terminal(result: &ResultFile, wide: bool) -> String {
             fold(&mut text, &sentence);
         }
         if let Some(sessions) = load.sessions() {
-            line(
-                &mut text,
-                format_args!(
-                    "\nSessions, from the instant each was due by plan\n{}",
-                    sessions.text().trim_end()
-                ),
-            );
+            text.push('\n');
+            fold(&mut text, "Sessions, from the instant each was due by plan");
+            text.push_str(&sessions.text(room));
         }
         if let Some((links, note)) = load.links() {
-            line(&mut text, format_args!("\n{}", links.text().trim_end()));
+            line(&mut text, format_args!("\n{}", links.text(room).trim_end()));
             fold(&mut text, &note);
         }
         if let Some((apart, _)) = load.links_apart() {
-            line(&mut text, format_args!("\n{}", apart.text().trim_end()));
+            line(&mut text, format_args!("\n{}", apart.text(room).trim_end()));
         }
         if let Some(allocations) = load.allocations() {
-            line(&mut text, format_args!("\n{}", allocations.text().trim_end()));
+            line(&mut text, format_args!("\n{}", allocations.text(room).trim_end()));
         }
         if let Some((instructions, note)) = load.instructions() {
-            line(&mut text, format_args!("\n{}", instructions.text().trim_end()));
+            line(&mut text, format_args!("\n{}", instructions.text(room).trim_end()));
             fold(&mut text, &note);
         }
         if comparisons.is_empty() {
             continue;
         }
-        line(
+        text.push('\n');
+        fold(
             &mut text,
-            format_args!(
-                "\nVerdicts, against JSON with the same compression (JSON itself: without compression); [95 % interval]"
-            ),
+            "Verdicts, against JSON with the same compression (JSON itself: without compression); [95 % interval]",
         );
-        text.push_str(&load.verdicts(comparisons, if wide { Form::Words } else { Form::Marks }).text());
+        text.push_str(&load.verdicts(comparisons, if wide { Form::Words } else { Form::Marks }).text(room));
         if !wide {
-            line(&mut text, format_args!("{}", Verdict::MARKS));
+            fold(&mut text, Verdict::MARKS);
         }
         for sentence in [control_line(load, comparisons), steady_line(load), saturated_line(load)] {
             fold(&mut text, &sentence);
         }
     }
     if let Some(slos) = slo_table(&slos) {
-        line(&mut text, format_args!("\n{}", slos.text().trim_end()));
+        line(&mut text, format_args!("\n{}", slos.text(room).trim_end()));
+    }
+    if text.contains(LEFT_OUT) {
+        fold(
+            &mut text,
+            "summary.md in the folder of the result has all columns; so has this output in a pipe.",
+        );
     }
     text
-}
-
-/// Writes a paragraph in lines of at most [`WIDTH`] columns, indented after the first.
-fn fold(text: &mut String, paragraph: &str) {
-    let mut column = 0;
-    for word in paragraph.split(' ') {
-        let width = word.chars().count();
-        if column > 0 && column + 1 + width > WIDTH {
-            text.push_str("\n  ");
-            column = 2;
-        } else if column > 0 {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += width;
-    }
-    text.push('\n');
 }
 
 /// What the A/A control says, in a sentence.

@@ -432,27 +432,6 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Columns aligned with spaces, for a terminal.
-    pub fn text(&self) -> String {
-        let lines = || std::iter::once(&self.headings).chain(&self.rows);
-        let width = |column: usize| lines().map(|line| line[column].chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..self.headings.len()).map(width).collect();
-        let mut text = String::new();
-        for line in lines() {
-            let mut fields = String::new();
-            for (column, (field, width)) in line.iter().zip(&widths).enumerate() {
-                match column {
-                    0 => fields.push_str(&format!("{field:<width$}")),
-                    _ if column < self.names => fields.push_str(&format!("  {field:<width$}")),
-                    _ => fields.push_str(&format!("  {field:>width$}")),
-                }
-            }
-            text.push_str(fields.trim_end());
-            text.push('\n');
-        }
-        text
-    }
-
     /// A Markdown table with numbers on the right.
     pub fn markdown(&self) -> String {
         let line = |fields: &[String]| format!("| {} |\n", fields.join(" | "));

@@ -1,11 +1,7 @@
 //! The tests that take minutes: whole comparisons of JSON with itself and with a JSON that costs 10
 //! % more.
 
-use std::{
-    fs,
-    io::{self, IsTerminal},
-    time::SystemTime,
-};
+use std::{fs, io, time::SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use codecs::VerifyLevel;
@@ -82,7 +78,7 @@ impl Bench<'_> {
         let trials: Vec<_> = (0..self.options.repeats).map(|n| self.trial(n.into(), burn_ns)).collect();
         let blocks = trials.iter().map(|(.., plan)| plan.blocks()).sum();
         let guess = plan::block_estimate(self.options.seconds);
-        let mut progress = Progress::new(blocks, guess, !io::stderr().is_terminal());
+        let mut progress = Progress::new(blocks, guess, !measure::rewrites_lines(&io::stderr()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut interrupt = runtime.block_on(async { Interrupt::listen() })?;
         let mut results = Vec::new();

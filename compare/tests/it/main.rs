@@ -22,4 +22,6 @@ mod schema;
 #[cfg(test)]
 mod search;
 #[cfg(test)]
+mod terminal;
+#[cfg(test)]
 mod verdicts;

@@ -174,8 +174,8 @@ fn the_report_command_needs_only_the_result_file() {
     let folder = tempfile::tempdir().unwrap();
     let result = troubled();
     result.write(folder.path()).unwrap();
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_compare")).arg("report").arg(folder.path()).output().unwrap();
+    let mut plain = Command::new(env!("CARGO_BIN_EXE_compare"));
+    let output = plain.arg("report").arg(folder.path()).env_remove("COLUMNS").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(String::from_utf8(output.stdout).unwrap(), report::terminal(&result, false));
     assert_eq!(fs::read_to_string(folder.path().join("summary.md")).unwrap(), report::summary(&result));
