@@ -187,7 +187,10 @@ impl FromStr for Rate {
     fn from_str(text: &str) -> Result<Rate, String> {
         match text {
             "auto" => Ok(Rate::Auto),
-            _ => text.parse().map(Rate::PerSecond).map_err(|_| "expected a whole number or auto".to_owned()),
+            _ => match text.parse() {
+                Ok(rate) if rate > 0 => Ok(Rate::PerSecond(rate)),
+                _ => Err("expected a whole number above 0, or auto".to_owned()),
+            },
         }
     }
 }

@@ -159,6 +159,14 @@ fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
 fn export(dir: &Path, file: &Path) -> Result<Exit> {
     try_file("--github-action-benchmark", Some(file))?;
     let entries = report::github_action_benchmark(&ResultFile::read(dir).map_err(UsageError)?);
+    if entries.as_array().is_some_and(Vec::is_empty) {
+        let _ = writeln!(
+            io::stderr(),
+            "error: {} has no ratio to JSON to export; those of `compare run` have them",
+            dir.display()
+        );
+        return Ok(Exit::Usage);
+    }
     let mut text = serde_json::to_string_pretty(&entries).context("a list serializes")?;
     text.push('\n');
     measure::write_whole(file, text.as_bytes())

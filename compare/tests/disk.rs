@@ -204,3 +204,58 @@ fn a_full_disk_keeps_the_blocks_that_fit_and_prints_the_table() {
     let (all, kept) = blocks(&ended, "No space left on device");
     assert!(all >= 10 && (1..all).contains(&kept), "{kept} of {all}");
 }
+
+#[test]
+fn what_is_no_result_is_named_with_the_way_out() {
+    let place = TempDir::new().unwrap();
+    let within = |name: &str| place.path().join(name);
+    for (name, text) in [
+        ("newer", r#"{"schema_version":"3.0"}"#),
+        ("cut", r#"{"schema_version":"2.4","tool":{"na"#),
+        ("empty", ""),
+        ("list", "[]"),
+        ("other", r#"{"schema_version":"2.4"}"#),
+        ("bytes", "\u{0}\u{1f}"),
+    ] {
+        fs::create_dir(within(name)).unwrap();
+        fs::write(within(name).join("result.json"), text).unwrap();
+    }
+    fs::create_dir(within("none")).unwrap();
+    for (name, says) in [
+        ("newer", "has schema version 3.0; this build reads 2.x"),
+        ("cut", "cut/result.json is cut short"),
+        ("empty", "empty/result.json is cut short"),
+        ("list", "states no schema_version"),
+        ("other", "is not a result of this tool: missing field"),
+        ("bytes", "bytes/result.json is not a result"),
+        ("none", "there is no "),
+        ("missing", "expected the folder of a result"),
+        ("", "such as "),
+    ] {
+        let path = within(name);
+        let path = path.to_str().unwrap();
+        let new = within("new.json");
+        for args in [
+            &["report", path][..],
+            &["diff", path, path],
+            &["export", path, "--github-action-benchmark", new.to_str().unwrap()],
+        ] {
+            let output = compare(args);
+            assert_eq!(output.status.code(), Some(2), "{args:?}: {}", said(&output));
+            assert!(said(&output).contains(says) && output.stdout.is_empty(), "{args:?}: {}", said(&output));
+        }
+        assert!(!new.exists());
+    }
+}
+
+#[test]
+fn rates_at_which_nothing_can_be_measured_are_refused_before_anything_runs() {
+    for (args, says) in [
+        (&["run", "--rates", "0"][..], "above 0"),
+        (&["run", "--rates", "100,0"], "above 0"),
+        (&["search", "--start", "1000", "--limit", "10"], "beyond --limit 10"),
+    ] {
+        let output = compare(args);
+        assert!(output.status.code() == Some(2) && said(&output).contains(says), "{}", said(&output));
+    }
+}

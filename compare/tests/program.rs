@@ -468,7 +468,7 @@ fn what_a_pilot_decides_is_not_given_beside_it() {
         (&["--precision", "3"], "a share from 0.1% to 50%"),
         (&["--precision", "3%", "--max-time", "5 min"], "as in 30m"),
         (&["--rates", "auto,100"], "--rates auto chooses one rate"),
-        (&["--rates", "fast"], "a whole number or auto"),
+        (&["--rates", "fast"], "a whole number above 0, or auto"),
         (&["--rates", "auto", "--url", "ws://127.0.0.1:9"], "give --rates a number"),
     ] {
         let run = Command::new(env!("CARGO_BIN_EXE_compare")).arg("run").args(args).output().unwrap();

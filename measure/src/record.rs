@@ -176,19 +176,27 @@ pub fn parse_versioned<T: DeserializeOwned>(
     what: &'static str,
 ) -> Result<T, RecordError> {
     let layout = |source| RecordError::Layout { name: name.to_owned(), what, source };
-    let value: serde_json::Value = serde_json::from_slice(json).map_err(layout)?;
+    let value: serde_json::Value = match serde_json::from_slice(json) {
+        Err(error) if error.is_eof() => return Err(RecordError::Cut { name: name.to_owned(), what }),
+        value => value.map_err(layout)?,
+    };
     // Before the fields: a file of another major version deserves that answer, not "missing field".
-    check_schema_version(name, value.get("schema_version").and_then(|version| version.as_str()))?;
+    check_schema_version(name, what, value.get("schema_version").and_then(|version| version.as_str()))?;
     serde_json::from_value(value).map_err(layout)
 }
 
 /// Refuses a major version this build does not know. `name` is the file for the error text.
-fn check_schema_version(name: &str, found: Option<&str>) -> Result<(), RecordError> {
-    let major = |version: &str| version.split('.').next().map(str::to_owned);
-    if found.and_then(major) == major(SCHEMA_VERSION) {
-        return Ok(());
+fn check_schema_version(name: &str, what: &'static str, found: Option<&str>) -> Result<(), RecordError> {
+    let name = name.to_owned();
+    match found {
+        None => Err(RecordError::Unversioned { name, what }),
+        Some(found) if major(found) == major(SCHEMA_VERSION) => Ok(()),
+        Some(found) => Err(RecordError::Schema { name, found: found.to_owned() }),
     }
-    Err(RecordError::Schema { name: name.to_owned(), found: found.unwrap_or("none").to_owned() })
+}
+
+fn major(version: &str) -> &str {
+    version.split('.').next().unwrap_or_default()
 }
 
 /// Why a record cannot be read or written.
@@ -221,8 +229,27 @@ pub enum RecordError {
         /// Where it differs.
         source: serde_json::Error,
     },
+    /// The file ends before what it holds does.
+    #[error("{name} is cut short: it ends amid its {what}; take a whole copy")]
+    Cut {
+        /// The file.
+        name: String,
+        /// What it should be.
+        what: &'static str,
+    },
+    /// The file states no version.
+    #[error("{name} states no schema_version, so it is no {what} of this tool")]
+    Unversioned {
+        /// The file.
+        name: String,
+        /// What it should be.
+        what: &'static str,
+    },
     /// The file has another major version.
-    #[error("{name} has schema version {found}; this build reads {SCHEMA_VERSION} and later 2.x")]
+    #[error(
+        "{name} has schema version {found}; this build reads {}.x, so take the one that wrote it",
+        major(SCHEMA_VERSION)
+    )]
     Schema {
         /// The file.
         name: String,
@@ -601,15 +628,24 @@ mod tests {
         assert_eq!(parsed(&json).unwrap(), read);
         let error = parsed(&packed).unwrap_err();
         assert_eq!(error.to_string(), "a message is not a record of this tool");
+        for cut in [&json[..json.len() - 1], b""] {
+            let error = parsed(cut).unwrap_err().to_string();
+            assert_eq!(error, "a message is cut short: it ends amid its record; take a whole copy");
+        }
     }
 
     #[test]
     fn another_major_version_is_refused_by_name() {
-        assert!(check_schema_version("a", Some("2.0")).is_ok());
-        assert!(check_schema_version("a", Some("2.7")).is_ok());
-        for (found, shown) in [(Some("1.3"), "1.3"), (Some("20.0"), "20.0"), (None, "none")] {
-            let error = check_schema_version("old.json", found).unwrap_err().to_string();
-            assert!(error.contains("old.json has schema version") && error.contains(shown), "{error}");
+        assert!(check_schema_version("a", "record", Some("2.0")).is_ok());
+        assert!(check_schema_version("a", "record", Some("2.7")).is_ok());
+        for (found, shown) in [
+            (Some("1.3"), "old.json has schema version 1.3; this build reads 2.x"),
+            (Some("20.0"), "old.json has schema version 20.0"),
+            (Some(""), "old.json has schema version ;"),
+            (None, "old.json states no schema_version, so it is no record"),
+        ] {
+            let error = check_schema_version("old.json", "record", found).unwrap_err().to_string();
+            assert!(error.contains(shown), "{error}");
         }
     }
 }

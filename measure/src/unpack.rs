@@ -12,27 +12,25 @@ use flate2::bufread::MultiGzDecoder;
 /// Both first bytes of a gzip member (RFC 1952, 2.3.1).
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Upper bound on unpacked bytes, since a few packed bytes can claim any number; results are far
-/// smaller.
+/// Upper bound on bytes, of which a few packed ones can claim any number; results are far smaller.
 const MAX_UNPACKED_BYTES: u64 = 1 << 30;
 
 /// What a file holds, unpacked if it is compressed with gzip.
 ///
 /// # Errors
-/// When it cannot be read, is damaged, or unpacks to more than a gibibyte.
+/// When it cannot be read, is damaged, or holds more than a gibibyte, packed or not.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     unpacked(BufReader::new(File::open(path)?), MAX_UNPACKED_BYTES)
 }
 
 fn unpacked(mut file: impl BufRead, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    if !file.fill_buf()?.starts_with(&GZIP_MAGIC) {
-        file.read_to_end(&mut content)?;
-        return Ok(content);
-    }
-    MultiGzDecoder::new(file).take(max_bytes + 1).read_to_end(&mut content)?;
+    match file.fill_buf()?.starts_with(&GZIP_MAGIC) {
+        true => MultiGzDecoder::new(file).take(max_bytes + 1).read_to_end(&mut content)?,
+        false => file.take(max_bytes + 1).read_to_end(&mut content)?,
+    };
     if content.len() as u64 > max_bytes {
-        return Err(io::Error::other(format!("it unpacks to more than {max_bytes} bytes")));
+        return Err(io::Error::other(format!("it holds more than {max_bytes} bytes")));
     }
     Ok(content)
 }

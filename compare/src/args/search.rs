@@ -147,6 +147,11 @@ impl SearchFlags {
     /// Why the flags do not go with the metric.
     pub(crate) fn refusal(&self) -> Option<String> {
         let CapacityFlags { slo, start, limit, precision, no_curve, url, .. } = &self.capacity;
+        if let (Some(start), Some(limit)) = (start, limit)
+            && start > limit
+        {
+            return Some(format!("--start {start} is beyond --limit {limit}; begin below it"));
+        }
         let BreakEvenFlags { bandwidths, rtts, uplink, rounds } = &self.break_even;
         let first =
             |given: &[(&'static str, bool)]| given.iter().find(|(_, given)| *given).map(|(name, _)| *name);

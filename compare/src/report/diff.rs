@@ -102,7 +102,9 @@ pub fn unlike(before: &ResultFile, after: &ResultFile) -> Vec<String> {
         let cpu = host.cpu.as_deref().unwrap_or("unknown");
         let kernel = host.kernel.as_deref().unwrap_or("unknown");
         let build = if host.optimised { "optimised" } else { "not optimised" };
-        format!("{cpu}, {}, {:?} bytes, kernel {kernel}, {build}", host.cores_text(), host.memory_bytes)
+        let memory = host.memory_bytes.map(|bytes| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)));
+        let memory = memory.unwrap_or_else(|| "unknown memory".to_owned());
+        format!("{cpu}, {}, {memory}, kernel {kernel}, {build}", host.cores_text())
     };
     check("corpus", corpus(before), corpus(after));
     let slo = |result: &ResultFile| {

@@ -10,7 +10,11 @@ mod search;
 mod selftest;
 pub(crate) mod unfinished;
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Result, ensure};
 use measure::{Cell, CorpusRecord, Environment, RunRecord, Status, Tool, ValidityClass};
@@ -196,6 +200,14 @@ impl Block {
     }
 }
 
+/// The latest result among the folders in this one, by their names.
+fn result_in(folder: &Path) -> Option<PathBuf> {
+    let holds = |folder: &PathBuf| {
+        [RESULT_FILE, "result.json.gz", "blocks"].iter().any(|name| folder.join(name).exists())
+    };
+    fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).filter(holds).max()
+}
+
 impl ResultFile {
     /// The JSON schema of the file, generated from these types.
     pub fn json_schema() -> serde_json::Value {
@@ -216,7 +228,11 @@ impl ResultFile {
         let name = file.display().to_string();
         let unfinished = if file.exists() { None } else { unfinished::read(path)? };
         let is_there = file.is_file() || unfinished.is_some();
-        ensure!(is_there, "there is no {name}; expected a folder that `compare run` wrote");
+        ensure!(
+            is_there,
+            "there is no {name}; expected the folder of a result, as `compare run` and others write it{}",
+            result_in(path).map_or_else(String::new, |one| format!(", such as {}", one.display()))
+        );
         let mut result = match unfinished {
             Some(result) => result,
             None => measure::read_versioned(&file, "result")?,

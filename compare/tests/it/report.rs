@@ -188,7 +188,7 @@ fn the_report_command_needs_only_the_result_file() {
 fn a_file_of_another_major_version_or_no_result_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let error = ResultFile::read(folder.path()).unwrap_err().to_string();
-    assert!(error.contains("expected a folder that `compare run` wrote"), "{error}");
+    assert!(error.contains("expected the folder of a result"), "{error}");
     let mut result = troubled();
     result.schema_version = "1.3".to_owned();
     result.write(folder.path()).unwrap();

@@ -217,7 +217,8 @@ fn one_failure_is_passed_over_and_three_in_a_row_end_the_run() {
 fn a_missing_broken_or_foreign_record_is_a_failure_that_says_so() {
     for (behaviour, words) in [
         ("exit 0", "wrote no record"),
-        ("echo '{' > \"$record\"", "is not a record"),
+        ("echo '[}' > \"$record\"", "is not a record"),
+        ("echo '{' > \"$record\"", "is cut short"),
         ("echo '{\"schema_version\": \"9.0\"}' > \"$record\"", "schema version 9.0"),
         ("format=xml; write", "measured format \"xml\" where"),
         ("seed=7; write", "measured seed 7 where"),
