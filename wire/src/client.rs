@@ -122,8 +122,10 @@ impl Endpoint {
         limits: &WireLimits,
     ) -> Result<Connection, WireError> {
         let timeout = limits.handshake_timeout;
-        let late =
-            || WireError::handshake(format!("no complete handshake with {} within {timeout:?}", self.url));
+        let late = || {
+            let hint = if self.url.is_secure() { self.other_scheme() } else { String::new() };
+            WireError::handshake(format!("no complete handshake with {} within {timeout:?}{hint}", self.url))
+        };
         time::timeout(timeout, handshake).await.map_err(|_| late())?
     }
 
@@ -154,7 +156,10 @@ impl Endpoint {
         tcp.set_nodelay(true)?;
         let tcp = Counted::new(tcp).hearing_out();
         let mut stream = match &self.tls {
-            Some(tls) => Socket::Tls(Box::new(tls.connect(&self.url.host(), tcp).await?)),
+            Some(tls) => {
+                let stream = tls.connect(&self.url.host(), tcp, || self.other_scheme()).await?;
+                Socket::Tls(Box::new(stream))
+            }
             None => Socket::Plain(tcp),
         };
         let key = generate_key();
@@ -164,13 +169,17 @@ impl Endpoint {
 
         let head =
             http::read_response(&mut stream, limits.max_head_bytes).await.map_err(|error| match error {
+                HeadError::Wire(WireError::Handshake { reason, status }) if self.tls.is_none() => {
+                    WireError::Handshake { reason: format!("{reason}{}", self.other_scheme()), status }
+                }
                 HeadError::Wire(error) => error,
                 HeadError::TooLarge => WireError::handshake(format!(
                     "the answer's HTTP head is over {} bytes",
                     limits.max_head_bytes
                 )),
                 HeadError::Malformed(why) => {
-                    WireError::handshake(format!("the answer is not HTTP/1.1: {why}"))
+                    let hint = if self.tls.is_none() { self.other_scheme() } else { String::new() };
+                    WireError::handshake(format!("the answer is not HTTP/1.1: {why}{hint}"))
                 }
             })?;
         check_upgrade(&head, &key)?;
@@ -184,6 +193,12 @@ impl Endpoint {
             .map_err(WireError::handshake)?;
         let bytes = HandshakeBytes::of(&stream, &head.early);
         Connection::new(stream, Role::Client, head.early, agreement, limits, bytes).await
+    }
+
+    /// The address with the other scheme, behind a failure that it would explain.
+    fn other_scheme(&self) -> String {
+        let (relay, scheme) = if self.url.is_secure() { ("without TLS", "ws") } else { ("with TLS", "wss") };
+        format!("; a relay {relay} is {scheme}://{}", self.url.authority())
     }
 
     fn request(&self, key: &str, offer: &negotiate::Request, tokens: Tokens) -> String {

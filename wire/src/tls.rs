@@ -81,12 +81,19 @@ impl ClientTls {
         Ok(ClientTls { connector: TlsConnector::from(Arc::new(config)), file })
     }
 
-    pub(crate) async fn connect(&self, host: &str, tcp: Counted) -> Result<TlsStream<Counted>, WireError> {
+    /// Begins TLS; `other_scheme` follows a failure that a relay without TLS would explain.
+    pub(crate) async fn connect(
+        &self,
+        host: &str,
+        tcp: Counted,
+        other_scheme: impl FnOnce() -> String,
+    ) -> Result<TlsStream<Counted>, WireError> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| WireError::handshake(format!("{host:?} is neither a host name nor an address")))?;
         let stream = self.connector.connect(name, tcp).await;
         let stream = stream.map_err(|error| {
-            WireError::handshake(format!("no TLS with {host}: {error}{}", self.remedy(host, &error)))
+            let remedy = if is_no_tls(&error) { other_scheme() } else { self.remedy(host, &error) };
+            WireError::handshake(format!("no TLS with {host}: {error}{remedy}"))
         })?;
         Ok(stream.into())
     }
@@ -119,6 +126,13 @@ impl ClientTls {
             _ => String::new(),
         }
     }
+}
+
+/// Whether the answer was none of TLS, or the end of the connection.
+fn is_no_tls(error: &io::Error) -> bool {
+    let answer = error.get_ref().and_then(|error| error.downcast_ref());
+    error.kind() == io::ErrorKind::UnexpectedEof
+        || matches!(answer, Some(rustls::Error::InvalidMessage(_) | rustls::Error::PeerIncompatible(_)))
 }
 
 fn refused_certificate(error: &io::Error) -> Option<&CertificateError> {
