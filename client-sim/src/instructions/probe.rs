@@ -1,6 +1,6 @@
 //! The functions by which a counter of instructions tells who worked, and in which section.
 //!
-//! They are found by name (`compare/src/instructions/callgrind.rs`), so each is a function of its
+//! They are found by name (`compare/src/count/callgrind.rs`), so each is a function of its
 //! own in every build: never inlined, no tail call, and no two of equal code.
 
 use std::{
