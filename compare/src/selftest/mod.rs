@@ -1,7 +1,8 @@
 //! Is the instrument right? A known disturbance goes in, and the result must show it.
 //!
-//! Each [`Oracle`] plays `selftest.toml` with real processes while the relay, the host or the plan
-//! misbehaves with a computable effect. Reports show the measured effect beside the expected one.
+//! Each [`Oracle`](crate::result::Oracle) plays `selftest.toml` with real processes while the
+//! relay, the host or the plan misbehaves with a computable effect. Reports show the measured
+//! effect beside the expected one.
 //!
 //! To add an oracle, add a method to `Bench`, a line to `TESTS` and its name to
 //! [`crate::result::SELFTESTS`].
