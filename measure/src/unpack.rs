@@ -61,7 +61,7 @@ mod tests {
         assert!(million.len() < 2_000);
         assert_eq!(unpacked(&million[..], 1_000_000).unwrap().len(), 1_000_000);
         let error = unpacked(&million[..], 999_999).unwrap_err();
-        assert_eq!(error.to_string(), "it unpacks to more than 999999 bytes");
+        assert_eq!(error.to_string(), "it holds more than 999999 bytes");
         for end in 2..million.len() {
             assert!(unpacked(&million[..end], 1_000_000).is_err(), "{end} of {} bytes", million.len());
         }
