@@ -47,6 +47,7 @@ pub(super) struct Quoted<'a> {
 }
 
 impl<'a> Quoted<'a> {
+    #[inline]
     pub(super) fn text(&self) -> Result<Cow<'a, str>, DecodeError> {
         let text = match self.text {
             Some(text) => text,

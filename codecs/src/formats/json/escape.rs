@@ -97,7 +97,8 @@ fn utf16_unit(digits: &[u8]) -> Result<(u16, &[u8]), DecodeError> {
     Ok((unit.ok_or(UNUSUAL)?, rest))
 }
 
-/// The text of a string whose escapes were checked.
+/// The text of a string whose escapes were checked. Not inlined, so that text without escapes is.
+#[inline(never)]
 pub(super) fn unescaped(escaped: &str) -> Cow<'_, str> {
     let mut text = String::with_capacity(escaped.len());
     Unescaped(escaped).for_each(|piece| match piece {
