@@ -234,7 +234,7 @@ fn may_be_about_tokens(status: u16) -> bool {
 }
 
 /// Firewalls answer 403 to a request that does not say who asks (RFC 9110 §10.1.5).
-const USER_AGENT: &str = concat!("nostr-load-test/", env!("CARGO_PKG_VERSION"));
+pub(crate) const USER_AGENT: &str = concat!("nostr-load-test/", env!("CARGO_PKG_VERSION"));
 
 /// Connects to the first address that answers.
 async fn tcp(addresses: &[SocketAddr], receive_buffer_bytes: Option<u32>) -> io::Result<TcpStream> {

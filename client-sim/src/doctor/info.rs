@@ -1,9 +1,8 @@
 //! Fetches the relay's information document (NIP-11).
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, time::Duration};
 
 use anyhow::Context;
-use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use wire::RelayUrl;
 
 use super::answers::Info;
@@ -11,33 +10,9 @@ use super::answers::Info;
 /// Time for the whole document.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Most bytes of the document.
-const MAX_BYTES: u64 = 256 << 10;
-
 /// Fetches and reads the document. Fields of a wrong type count as absent.
 pub(super) fn fetch(url: &RelayUrl, ca: Option<&Path>) -> anyhow::Result<Info> {
-    let roots = ca.map_or(Ok(RootCerts::WebPki), trusted)?;
-    let config = ureq::Agent::config_builder()
-        .timeout_global(Some(PATIENCE))
-        .tls_config(TlsConfig::builder().root_certs(roots).build())
-        .build();
-    let agent: ureq::Agent = config.into();
-    let mut request = agent.get(url.http()).header("Accept", "application/nostr+json");
-    if let Some(authorization) = url.authorization() {
-        request = request.header("Authorization", authorization);
-    }
-    let mut response = request.call()?;
-    let text = response.body_mut().with_config().limit(MAX_BYTES).read_to_string()?;
-    read(&text)
-}
-
-fn trusted(file: &Path) -> anyhow::Result<RootCerts> {
-    let pem = std::fs::read(file).with_context(|| format!("cannot read --ca {}", file.display()))?;
-    let items = parse_pem(&pem).filter_map(|item| match item {
-        Ok(PemItem::Certificate(certificate)) => Some(certificate),
-        _ => None,
-    });
-    Ok(RootCerts::Specific(Arc::new(items.collect())))
+    read(&wire::document(url, ca, PATIENCE)?)
 }
 
 /// Reads a document.

@@ -15,7 +15,6 @@ use tokio::{
     sync::{mpsc, watch},
     time::{self, Instant},
 };
-use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use wire::{CloseCode, Compression, Connection, Endpoint, Offer, RelayUrl, WireLimits};
 
 use super::{
@@ -41,7 +40,6 @@ const MAX_NOTICE_CHARS: usize = 200;
 const NIP11_TIMEOUT: Duration = Duration::from_secs(5);
 /// Once all events came.
 const NIP11_GRACE: Duration = Duration::from_secs(1);
-const MAX_NIP11_BYTES: u64 = 64 << 10;
 
 /// The live subscription; pages are called `page` and a number.
 const LIVE: &str = "live";
@@ -391,28 +389,7 @@ fn failed(error: &wire::WireError) -> Left {
 
 /// Software and version, where the relay says so in time.
 fn nip11(url: &RelayUrl, ca: Option<&Path>) -> Option<(Option<String>, Option<String>)> {
-    let roots = match ca {
-        Some(file) => {
-            let pem = std::fs::read(file).ok()?;
-            let trusted = parse_pem(&pem).filter_map(|item| match item {
-                Ok(PemItem::Certificate(certificate)) => Some(certificate),
-                _ => None,
-            });
-            RootCerts::Specific(Arc::new(trusted.collect()))
-        }
-        None => RootCerts::WebPki,
-    };
-    let config = ureq::Agent::config_builder()
-        .timeout_global(Some(NIP11_TIMEOUT))
-        .tls_config(TlsConfig::builder().root_certs(roots).build())
-        .build();
-    let agent: ureq::Agent = config.into();
-    let mut request = agent.get(url.http()).header("Accept", "application/nostr+json");
-    if let Some(authorization) = url.authorization() {
-        request = request.header("Authorization", authorization);
-    }
-    let mut response = request.call().ok()?;
-    let text = response.body_mut().with_config().limit(MAX_NIP11_BYTES).read_to_string().ok()?;
+    let text = wire::document(url, ca, NIP11_TIMEOUT).ok()?;
     let document: Value = serde_json::from_str(&text).ok()?;
     let word = |name: &str| {
         document[name].as_str().map(|word| word.chars().take(MAX_NOTICE_CHARS).collect::<String>())
