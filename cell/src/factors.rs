@@ -6,7 +6,7 @@ use measure::NO_LINK;
 use relay_sim::Reencode;
 use wire::Compression;
 
-use crate::{Batching, Cell, RelaySide, UNKNOWN, batching::NO_BATCHES, word};
+use crate::{Batching, Cell, RelaySide, UNKNOWN, batching::NO_BATCHES, stem};
 
 /// A property in which cells differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -235,7 +235,7 @@ static ROWS: [Row; Factor::ALL.len()] = [
                 Reencode::from_str(text, false).map(|when| relay.reencode = when)
             })
         },
-        write: |cell| from_relay(cell, |relay| word(&relay.reencode)),
+        write: |cell| from_relay(cell, |relay| word(relay.reencode)),
         recorded: |cell| Some(&cell.reencode),
         heading: "reencode",
         in_id: str::to_owned,
@@ -293,11 +293,8 @@ static ROWS: [Row; Factor::ALL.len()] = [
         write: |cell| cell.scenario.clone(),
         recorded: |cell| Some(&cell.scenario),
         heading: "scenario",
-        // It may be a path, and a name becomes a file's.
-        in_id: |value| {
-            let file = value.rsplit('/').next().unwrap_or(value);
-            file.strip_suffix(".toml").unwrap_or(file).to_owned()
-        },
+        // It may be a path, and a cell's name becomes a file's.
+        in_id: |value| stem(value).to_owned(),
     },
     Row {
         name: "rate_per_s",
@@ -347,6 +344,11 @@ fn all(names: impl IntoIterator<Item = &'static str>) -> (&'static str, Vec<&'st
 
 fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+/// The word of relay-sim's command line.
+fn word(when: Reencode) -> String {
+    when.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// Reads a setting of a relay of our own, or [`UNKNOWN`] for another's.

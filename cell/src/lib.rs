@@ -12,7 +12,8 @@ mod factors;
 mod flags;
 mod text;
 
-use clap::ValueEnum;
+use std::{ffi::OsStr, path::Path};
+
 use codecs::{Format, Implementation, VerifyLevel};
 use link::Link;
 use measure::NO_LINK;
@@ -82,10 +83,9 @@ impl Default for Cell {
 }
 
 impl Cell {
-    /// The scenario's name: without folder and ending when a file was given.
+    /// The scenario's name: of a file without folder and ending.
     pub fn scenario_name(&self) -> &str {
-        let file = self.scenario.rsplit('/').next().unwrap_or(&self.scenario);
-        file.strip_suffix(".toml").unwrap_or(file)
+        stem(&self.scenario)
     }
 
     /// The rate where it is a whole number, as those of a matrix are.
@@ -122,7 +122,7 @@ impl Cell {
     }
 }
 
-/// The word of a value of a `clap` enumeration.
-fn word(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+/// The name of a scenario: of a file without folder and ending.
+fn stem(scenario: &str) -> &str {
+    Path::new(scenario).file_stem().and_then(OsStr::to_str).unwrap_or(scenario)
 }

@@ -1,10 +1,10 @@
 //! What agents are told of a block.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs};
 
 use agents::Play;
 use anyhow::{Context, Result};
-use cell::{Factor, Row, Side};
+use cell::{Cell, Factor, Row, Side};
 
 use super::Relay;
 use crate::{matrix::CellSpec, result::Role};
@@ -33,8 +33,7 @@ impl Told {
             }
             Relay::Here(_) | Relay::Elsewhere => None,
         };
-        let known =
-            |spec: &CellSpec| anyhow::Ok((spec.cell.scenario.clone(), scenario(&spec.cell.scenario)?));
+        let known = |spec: &CellSpec| anyhow::Ok((spec.cell.scenario.clone(), scenario(&spec.cell)?));
         let scenarios = cells.iter().map(known).collect::<Result<_>>()?;
         let told = Told { foreign, live, scenarios };
         for cell in cells {
@@ -78,13 +77,12 @@ impl Told {
     }
 }
 
-/// The name of a scenario and, when it is a file, its text: agents know the others by name.
-fn scenario(name: &str) -> Result<(String, Option<String>)> {
-    let Some(stem) = Path::new(name).file_stem().filter(|_| name.contains(['/', '.'])) else {
-        return Ok((name.to_owned(), None));
-    };
-    let text = fs::read_to_string(name).with_context(|| format!("cannot read scenario {name}"))?;
-    Ok((stem.to_string_lossy().into_owned(), Some(text)))
+/// The name of a cell's scenario and, when it is a file, its text: agents know the others by name.
+fn scenario(cell: &Cell) -> Result<(String, Option<String>)> {
+    let file = &cell.scenario;
+    let read = || fs::read_to_string(file).with_context(|| format!("cannot read scenario {file}"));
+    let text = file.contains(['/', '.']).then(read).transpose()?;
+    Ok((cell.scenario_name().to_owned(), text))
 }
 
 #[cfg(test)]
