@@ -145,6 +145,9 @@ fn is_of_the_folder(error: &io::Error) -> bool {
 fn no_place(file: &Path, error: &io::Error) -> String {
     let folder = folder_of(file).display();
     match error.kind() {
+        ErrorKind::NotFound if folder_of(file).is_dir() => {
+            format!("{folder} takes no new files; name another place")
+        }
         ErrorKind::NotFound => {
             format!("there is no folder {folder}; make it (mkdir -p), or name another place")
         }
@@ -163,6 +166,15 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    /// As `/proc` answers root.
+    #[test]
+    fn a_folder_that_takes_no_files_is_not_called_missing() {
+        let (folder, error) = (tempfile::tempdir().unwrap(), io::Error::from(ErrorKind::NotFound));
+        let why = |file: &str| no_place(&folder.path().join(file), &error);
+        assert!(why("a").contains("takes no new files"), "{}", why("a"));
+        assert!(why("missing/a").contains("there is no folder"), "{}", why("missing/a"));
+    }
 
     fn names(folder: &Path) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(folder)
