@@ -282,7 +282,9 @@ pub(crate) struct Run {
     pub(crate) relay_pid: Vec<u32>,
     #[command(flatten)]
     pub(crate) over: OverAgents,
-    /// How much is measured
+    /// How much is measured. quick compresses JSON and DannyPack alone and, of a scenario with
+    /// bursts, measures these two by deflate at most, unless --formats, --compressions or --matrix
+    /// says otherwise
     #[arg(long, value_enum, default_value = "quick")]
     pub(crate) profile: Profile,
     /// Rounds, instead of the profile's. Intervals need 6 or more. Where times of blocks are
