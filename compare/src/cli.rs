@@ -34,6 +34,7 @@ use crate::{
     args::{Cli, Command, Run, SearchFlags, SearchMetric, SelftestFlags},
     assemble::Header,
     count::{NotInstalled, Program},
+    generator::Generator,
     git,
     grants::{self, Question},
     matrix::{CellSpec, UnknownName, cells},
@@ -42,7 +43,9 @@ use crate::{
     report::{self, Derived},
     result::{Config, Foreign, Git, Oracle, Probe, ResultFile, Role, Search, SelfTest},
     run::{Outcome, Stopped},
-    search, selftest,
+    search::{Probes, search},
+    selftest,
+    this_machine::ThisMachine,
     usage::{UsageError, read_corpus},
 };
 
@@ -121,8 +124,9 @@ fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
         None => (None, None),
     };
     let (git, host) = (git::current(), Environment::collect());
-    let mut prober = search::Processes::new(&program, &cells, &config, running.path(), answers.as_deref())?;
-    let corpus = prober.corpus();
+    let machine = ThisMachine::new(&program, &config.as_run(), answers.as_deref());
+    let mut probes = Probes::new(&machine, &cells, &config, running.path())?;
+    let corpus = probes.corpus();
     let header = |status: Status| Header {
         command: command_line(args),
         git: git.clone(),
@@ -139,7 +143,7 @@ fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
         so_far.add(cell, probe);
         folder.keep(&ResultFile::of_search(header(Status::Complete), so_far.clone(), corpus.get().cloned()));
     };
-    let searched = search::search(&cells, &config, &flags.slo(), &mut prober, &mut tell);
+    let searched = search(&cells, &config, &flags.slo(), &mut probes, &mut tell);
     let found = searched.inspect_err(|_| folder.tell_left())?;
     if found.cells.iter().all(|cell| cell.probes.is_empty()) {
         let _ = writeln!(io::stderr(), "error: nothing was measured, so no result was written");
@@ -370,15 +374,12 @@ fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
         None => own.path().to_owned(),
     };
     fs::create_dir_all(&running).with_context(|| format!("cannot make {}", running.display()))?;
-    let place = Place {
-        client: &client,
-        cells: &cells,
-        running: &running,
-        folder,
-        answers: answers.as_deref(),
-        agents: agents.as_ref(),
-        quiet: flags.quiet,
+    let machine = ThisMachine::new(&client, &config, answers.as_deref());
+    let generator: &dyn Generator = match &agents {
+        Some(agents) => agents,
+        None => &machine,
     };
+    let place = Place { generator, cells: &cells, running: &running, folder, quiet: flags.quiet };
     let pilot = match flags.precision {
         Some(precision) => pilot(&place, &header(&config, started), precision, flags.max_time)?,
         None => Pilot::None,

@@ -16,6 +16,7 @@ pub mod browser;
 pub mod cli;
 pub mod count;
 pub mod crossing;
+pub mod generator;
 mod git;
 mod grants;
 mod matrix;
@@ -35,6 +36,7 @@ pub mod search;
 pub mod selftest;
 pub mod slo;
 mod stats;
+pub mod this_machine;
 mod usage;
 mod watched;
 

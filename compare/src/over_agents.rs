@@ -7,8 +7,7 @@ mod told;
 use std::{
     env,
     path::{Path, PathBuf},
-    pin::Pin,
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use agents::{
@@ -19,6 +18,7 @@ use anyhow::{Context, Result, bail, ensure};
 use cell::Batching;
 use codecs::{Format, hex};
 use corpus::{Corpus, FileFormat};
+use futures::{FutureExt, future::LocalBoxFuture};
 use sha2::{Digest, Sha256};
 use tokio::{sync::watch, time::Instant};
 use wire::{Dictionary, RelayUrl};
@@ -26,6 +26,7 @@ use wire::{Dictionary, RelayUrl};
 use self::records::Records;
 pub(crate) use self::told::Told;
 use crate::{
+    generator::{Generator, Interrupt, Played, Task},
     matrix::CellSpec,
     progress::Progress,
     relay_agent::{self, LocalAgent, RelayPlace},
@@ -41,10 +42,8 @@ pub struct Agents {
     told: Told,
     corpus_name: String,
     keeps_records: bool,
-    is_over: AtomicBool,
-    /// Rounds that these agents have played for an earlier plan: no two blocks of a run have one
-    /// key.
-    rounds_before: AtomicU32,
+    /// Rounds that began, over all plans: no two blocks of a run have one key.
+    rounds: AtomicU32,
     /// Behind the run, which lets it go.
     relay: Option<LocalAgent>,
 }
@@ -93,15 +92,6 @@ impl Events {
     }
 }
 
-/// How a block over agents ended.
-#[derive(Debug)]
-pub(crate) struct Played {
-    /// The worst exit code of a player; `None` when the run was aborted.
-    pub(crate) exit_code: Option<i32>,
-    /// Why there is no record of all agents.
-    pub(crate) failure: Option<String>,
-}
-
 impl Agents {
     /// Opens a run, which agents join from then on.
     ///
@@ -127,8 +117,7 @@ impl Agents {
             Relay::Here(place) => Some(LocalAgent::start(attendance, place.player(file.as_deref())?)?),
             Relay::Foreign { .. } | Relay::Elsewhere => None,
         };
-        let (keeps_records, is_over, rounds_before) = (false, AtomicBool::new(false), AtomicU32::new(0));
-        Ok(Agents { run, of, told, corpus_name, keeps_records, is_over, rounds_before, relay })
+        Ok(Agents { run, of, told, corpus_name, keeps_records: false, rounds: AtomicU32::new(0), relay })
     }
 
     /// Whether the agents' own records stay beside that of all.
@@ -166,31 +155,14 @@ impl Agents {
         dropped
     }
 
-    /// Whether the run has ended: no further block can be played.
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
-    }
-
-    /// Takes note of a plan that is played: the rounds of the next one follow.
-    pub(crate) fn has_played(&self, blocks: &[(usize, crate::result::Block)]) {
-        let rounds = blocks.iter().map(|(_, block)| block.round + 1).max().unwrap_or(0);
-        self.rounds_before.fetch_add(rounds, Ordering::Relaxed);
-    }
-
-    /// Plays a block and writes one record of all agents' to `file`. Beside it stand those of a
-    /// block that was aborted, each with its agent and `partial` in its name, those that do not
-    /// fit, and others if they are kept.
-    ///
-    /// # Errors
-    /// When a file cannot be written, or an agent would refuse the block.
-    pub(crate) async fn play(
+    async fn play_together(
         &self,
-        block: Block,
-        file: &Path,
+        task: Task<'_>,
         progress: &Progress,
-        mut interrupt: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
-    ) -> Result<(Played, bool)> {
-        let mut records = Records::new(file, self.of, self.keeps_records);
+        mut interrupt: Interrupt<'_>,
+    ) -> Result<Played> {
+        let block = self.block(&task)?;
+        let mut records = Records::new(task.record, self.of, self.keeps_records);
         let (outcome, interrupted) = {
             let playing = self.run.play(block, |arrival| records.take(&arrival));
             tokio::pin!(playing);
@@ -211,26 +183,33 @@ impl Agents {
         let played = match outcome {
             Ok(clocks) => records.merge(&clocks, &self.corpus_name)?,
             Err(aborted) => {
-                self.is_over.store(true, Ordering::Relaxed);
-                Played { exit_code: None, failure: Some(records.partial(&aborted.reason)?) }
+                let failure = Some(records.partial(&aborted.reason)?);
+                Played { failure, is_over: true, ..Played::default() }
             }
         };
-        Ok((played, interrupted))
+        Ok(Played { interrupted, ..played }.with_words())
     }
 
-    /// What agents are told about a block.
-    ///
-    /// # Errors
-    /// When the cell is none of this run.
-    pub(crate) fn block(
-        &self,
-        (round, position): (u32, u32),
-        cell: &CellSpec,
-        comparable_with: Vec<String>,
-        load: (u64, u32),
-    ) -> Result<Block> {
-        let play = self.told.play(cell, comparable_with, load)?;
-        Ok(Block { round: self.rounds_before.load(Ordering::Relaxed) + round, position, play })
+    /// What agents are told about a block. A round begins with its first one.
+    fn block(&self, task: &Task<'_>) -> Result<Block> {
+        let play = self.told.play(task)?;
+        let begins = u32::from(task.position == 0);
+        let rounds = self.rounds.fetch_add(begins, Ordering::Relaxed) + begins;
+        Ok(Block { round: rounds.saturating_sub(1), position: task.position, play })
+    }
+}
+
+impl Generator for Agents {
+    /// Writes one record of all agents'. Beside it stand those of a block that was aborted, each
+    /// with its agent and `partial` in its name, those that do not fit, and others if they are
+    /// kept.
+    fn play<'a>(
+        &'a self,
+        task: Task<'a>,
+        progress: &'a mut Progress,
+        interrupt: Interrupt<'a>,
+    ) -> LocalBoxFuture<'a, Result<Played>> {
+        self.play_together(task, progress, interrupt).boxed_local()
     }
 }
 

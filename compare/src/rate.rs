@@ -12,7 +12,7 @@ use crate::{
     probe::{self, Asked},
     report::Utilisation,
     result::{ChosenRate, Probe, ProbeOutcome, Purpose, Role, SearchConfig},
-    search::Prober,
+    search::Probes,
     slo::Slo,
 };
 
@@ -86,14 +86,14 @@ pub(crate) fn question(
 /// interruption.
 ///
 /// # Errors
-/// Those of the prober, and when a cell keeps no rate.
+/// Those of the generator, and when a cell keeps no rate.
 pub fn choose(
     cells: &[CellSpec],
     config: &SearchConfig,
-    prober: &mut impl Prober,
+    probes: &mut Probes<'_>,
     tell: &mut impl FnMut(&str, &Probe),
 ) -> Result<Option<ChosenRate>> {
-    let mut pilot = Pilot { cells, config, prober, tell, probes: Vec::new() };
+    let mut pilot = Pilot { cells, config, probes, tell, made: Vec::new() };
     let compared = |index: &usize| !matches!(cells[*index].role, Role::Floor | Role::Control);
     let mut order: Vec<usize> = (0..cells.len()).filter(compared).collect();
     order.shuffle(&mut ChaCha8Rng::seed_from_u64(config.seed));
@@ -128,7 +128,7 @@ pub fn choose(
         weakest: cells[cell].id.clone(),
         capacity_per_s,
         utilisation_max: Some(UTILISATION_MAX),
-        probes: pilot.probes,
+        probes: pilot.made,
     }))
 }
 
@@ -138,15 +138,15 @@ fn share_of(rate: u32, share: f64) -> u32 {
     (f64::from(rate) * share).max(1.0) as u32
 }
 
-struct Pilot<'a, P, T> {
+struct Pilot<'a, 'g, T> {
     cells: &'a [CellSpec],
     config: &'a SearchConfig,
-    prober: &'a mut P,
+    probes: &'a mut Probes<'g>,
     tell: &'a mut T,
-    probes: Vec<(String, Probe)>,
+    made: Vec<(String, Probe)>,
 }
 
-impl<P: Prober, T: FnMut(&str, &Probe)> Pilot<'_, P, T> {
+impl<T: FnMut(&str, &Probe)> Pilot<'_, '_, T> {
     /// The capacity of a cell, `Some(None)` when it has none, `None` after an interruption.
     fn search(&mut self, cell: usize, start_per_s: u32) -> Result<Option<Option<u32>>> {
         let mut bracket = Bracket::new(&SearchConfig { start_per_s, ..self.config.clone() });
@@ -159,7 +159,7 @@ impl<P: Prober, T: FnMut(&str, &Probe)> Pilot<'_, P, T> {
 
     fn probe(&mut self, cell: usize, rate_per_s: u32) -> Result<Option<ProbeOutcome>> {
         let seconds = self.config.probe_seconds;
-        let Some(block) = self.prober.probe(cell, rate_per_s, seconds)? else { return Ok(None) };
+        let Some(block) = self.probes.play(cell, rate_per_s, seconds)? else { return Ok(None) };
         let slo: Slo = KEPT.parse().expect("the bounds are a constant that was tried");
         let mut probe = probe::judge(&block, Asked { rate_per_s, seconds, purpose: Purpose::Search }, &slo);
         // Whichever side it is: the latencies of the cell would be those of its queue.
@@ -170,7 +170,7 @@ impl<P: Prober, T: FnMut(&str, &Probe)> Pilot<'_, P, T> {
         }
         (self.tell)(&self.cells[cell].id, &probe);
         let outcome = probe.outcome;
-        self.probes.push((self.cells[cell].id.clone(), probe));
+        self.made.push((self.cells[cell].id.clone(), probe));
         Ok(Some(outcome))
     }
 }

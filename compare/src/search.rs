@@ -14,6 +14,7 @@ use wire::Interrupt;
 
 use crate::{
     bracket::Bracket,
+    generator::Generator,
     matrix::CellSpec,
     plan::{self, Plan},
     probe::{self, Asked},
@@ -27,16 +28,6 @@ use crate::{
 /// Shares of the lowest capacity at which p99 is measured.
 const CURVE: [f64; 6] = [0.10, 0.25, 0.50, 0.70, 0.85, 0.95];
 
-/// Measures one cell at one rate.
-pub trait Prober {
-    /// Runs the cell of this index once, with so many seconds of work; `None` after an
-    /// interruption.
-    ///
-    /// # Errors
-    /// When nothing can be measured at all.
-    fn probe(&mut self, cell: usize, rate_per_s: u32, seconds: u32) -> Result<Option<Block>>;
-}
-
 /// What a search found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
@@ -49,12 +40,12 @@ pub struct Found {
 /// Finds every cell's capacity. An interruption keeps the probes so far.
 ///
 /// # Errors
-/// Those of the prober.
+/// Those of the generator, and arguments that it refuses.
 pub fn search(
     cells: &[CellSpec],
     config: &SearchConfig,
     slo: &Slo,
-    prober: &mut impl Prober,
+    probes: &mut Probes<'_>,
     tell: &mut impl FnMut(&str, &Probe),
 ) -> Result<Found> {
     let mut under_way = UnderWay {
@@ -65,7 +56,7 @@ pub fn search(
         brackets: cells.iter().map(|_| Bracket::new(config)).collect(),
         answers_per_event: vec![None; cells.len()],
         found: cells.iter().map(|cell| CellProbes { cell: cell.id.clone(), probes: Vec::new() }).collect(),
-        prober,
+        probes,
         tell,
     };
     let finished = under_way.narrow()? && under_way.curve()?;
@@ -73,7 +64,7 @@ pub fn search(
 }
 
 /// A search between two probes.
-struct UnderWay<'a, P, T> {
+struct UnderWay<'a, 'g, T> {
     cells: &'a [CellSpec],
     config: &'a SearchConfig,
     slo: &'a Slo,
@@ -82,11 +73,11 @@ struct UnderWay<'a, P, T> {
     /// What each cell's last probe showed; it decides how long the next one is.
     answers_per_event: Vec<Option<f64>>,
     found: Vec<CellProbes>,
-    prober: &'a mut P,
+    probes: &'a mut Probes<'g>,
     tell: &'a mut T,
 }
 
-impl<P: Prober, T: FnMut(&str, &Probe)> UnderWay<'_, P, T> {
+impl<T: FnMut(&str, &Probe)> UnderWay<'_, '_, T> {
     /// Until every capacity is known well enough; whether it was not interrupted.
     fn narrow(&mut self) -> Result<bool> {
         loop {
@@ -128,7 +119,7 @@ impl<P: Prober, T: FnMut(&str, &Probe)> UnderWay<'_, P, T> {
         let at_least = self.config.probe_seconds;
         let seconds = probe::seconds(self.slo, rate_per_s, self.answers_per_event[cell], at_least);
         let asked = Asked { rate_per_s, seconds, purpose };
-        let Some(block) = self.prober.probe(cell, rate_per_s, seconds)? else { return Ok(None) };
+        let Some(block) = self.probes.play(cell, rate_per_s, seconds)? else { return Ok(None) };
         let answers = block.record.as_ref().and_then(|record| probe::answers_per_event(record, asked));
         self.answers_per_event[cell] = answers.or(self.answers_per_event[cell]);
         let probe = probe::judge(&block, asked, self.slo);
@@ -144,69 +135,59 @@ fn share_of(rate: u32, share: f64) -> u32 {
     (f64::from(rate) * share).round().max(1.0) as u32
 }
 
-/// Probes with processes of their own.
-#[derive(Debug)]
-pub struct Processes<'a> {
-    client: &'a Path,
+/// Plays probes: plans of one block.
+pub struct Probes<'a> {
+    generator: &'a dyn Generator,
     cells: &'a [CellSpec],
     config: &'a SearchConfig,
     folder: &'a Path,
-    answers: Option<&'a Path>,
-    probes: u64,
+    played: u64,
     runtime: Runtime,
     interrupt: Interrupt,
     corpus: Rc<OnceCell<CorpusRecord>>,
 }
 
-impl<'a> Processes<'a> {
-    /// `client` is this program's own file, `folder` an existing one for records, `answers` those
-    /// of a relay of others.
+impl<'a> Probes<'a> {
+    /// `folder` is an existing one for records.
     ///
     /// # Errors
     /// When the runtime cannot be started.
     pub fn new(
-        client: &'a Path,
+        generator: &'a dyn Generator,
         cells: &'a [CellSpec],
         config: &'a SearchConfig,
         folder: &'a Path,
-        answers: Option<&'a Path>,
-    ) -> Result<Processes<'a>> {
+    ) -> Result<Probes<'a>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("cannot start the runtime")?;
         let interrupt = runtime.block_on(async { Interrupt::listen() })?;
-        let corpus = Rc::default();
-        Ok(Processes { client, cells, config, folder, answers, probes: 0, runtime, interrupt, corpus })
+        Ok(Probes { generator, cells, config, folder, played: 0, runtime, interrupt, corpus: Rc::default() })
     }
 
     /// The events, once the first probe stated them.
     pub fn corpus(&self) -> Rc<OnceCell<CorpusRecord>> {
         Rc::clone(&self.corpus)
     }
-}
 
-impl Prober for Processes<'_> {
-    fn probe(&mut self, cell: usize, rate_per_s: u32, seconds: u32) -> Result<Option<Block>> {
+    /// Plays the cell of this index once, with so many seconds of work; `None` after an
+    /// interruption.
+    pub(crate) fn play(&mut self, cell: usize, rate_per_s: u32, seconds: u32) -> Result<Option<Block>> {
         let mut cells = self.cells.to_vec();
         cells[cell].cell.rate_per_s = Some(f64::from(rate_per_s));
-        let config = Config { seed: self.config.seed + self.probes, seconds, ..self.config.as_run() };
-        self.probes += 1;
-        let one = Plan { rounds: vec![vec![cell]], spare: Vec::new() };
-        let Self { client, folder, answers, .. } = *self;
+        let config = Config { seed: self.config.seed + self.played, seconds, ..self.config.as_run() };
+        self.played += 1;
         let request = Request {
-            client,
+            generator: self.generator,
             config: &config,
             cells: &cells,
-            plan: &one,
-            folder,
+            plan: &Plan { rounds: vec![vec![cell]], spare: Vec::new() },
+            folder: self.folder,
             keep: None,
-            answers,
-            agents: None,
         };
         // The caller prints the outcome; a terminal shows that the probe runs.
         let guess = plan::block_estimate(config.seconds);
         let mut progress = Progress::new(1, guess, !measure::rewrites_lines(&io::stderr()));
-        let interrupt = self.interrupt.wait();
-        let outcome = self.runtime.block_on(run::run(&request, &mut progress, interrupt));
+        let outcome = self.runtime.block_on(run::run(&request, &mut progress, self.interrupt.wait()));
         progress.end();
         let outcome = outcome?;
         if outcome.stopped == Some(Stopped::Interrupted) {

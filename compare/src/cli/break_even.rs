@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result};
 use measure::{Environment, Exit, Status, command_line, utc};
 
-use super::{folder::Folder, links, pilot::run_until_signal, stopped_code};
+use super::{folder::Folder, links, stopped_code};
 use crate::{
     args::SearchFlags,
     assemble::Header,
@@ -20,7 +20,8 @@ use crate::{
     matrix::cells,
     progress::Progress,
     result::{Block, ResultFile, Role},
-    run::{Keep, Outcome, Request},
+    run::{Outcome, Request, run_until_signal},
+    this_machine::ThisMachine,
     usage::UsageError,
 };
 
@@ -80,14 +81,12 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
         Ok(())
     };
     let request = Request {
-        client: &program,
+        generator: &ThisMachine::new(&program, &as_run, None),
         config: &as_run,
         cells: &grid.blocks,
         plan: &plan,
         folder: running.path(),
-        keep: Some(Keep(&keep)),
-        answers: None,
-        agents: None,
+        keep: Some(&keep),
     };
     let outcome = run_until_signal(&request, &mut progress);
     progress.end();

@@ -10,20 +10,20 @@ use std::{
 
 use anyhow::{Context, Result};
 use measure::Status;
-use wire::Interrupt;
 
 use super::folder::Folder;
 use crate::{
     assemble::Header,
+    generator::Generator,
     matrix::CellSpec,
-    over_agents::Agents,
     plan::Plan,
     precision,
     progress::Progress,
     rate, report,
     result::{Block, Config, MAX_ROUNDS, PlannedRounds, Probe, ResultFile, Search, unfinished},
-    run::{self, Keep, Outcome, Request},
-    search,
+    run::{Outcome, Request, run_until_signal},
+    search::Probes,
+    this_machine::ThisMachine,
 };
 
 /// From the seed of the counted rounds to the pilot's: more than there are counted blocks, of which
@@ -53,8 +53,9 @@ pub(super) fn choose_rates(
         let own: Vec<CellSpec> =
             cells.iter().filter(|cell| cell.cell.scenario == scenario).cloned().collect();
         tell(&format!("Pilot for the rate of {scenario}, which is not counted:"));
-        let mut prober = search::Processes::new(&program, &own, &question, running.path(), None)?;
-        let corpus = prober.corpus();
+        let machine = ThisMachine::new(&program, &question.as_run(), None);
+        let mut probes = Probes::new(&machine, &own, &question, running.path())?;
+        let corpus = probes.corpus();
         let mut search = Search::begun(question.clone(), own.iter().map(|cell| cell.id.as_str()));
         let mut say = |cell: &str, probe: &Probe| {
             tell(&format!("{cell}: {}", probe.line()));
@@ -63,7 +64,7 @@ pub(super) fn choose_rates(
             let header = Header { status: of, ..header(config) };
             folder.keep(&ResultFile::of_search(header, search.clone(), corpus.get().cloned()));
         };
-        let Some(chosen) = rate::choose(&own, &question, &mut prober, &mut say)? else { return Ok(false) };
+        let Some(chosen) = rate::choose(&own, &question, &mut probes, &mut say)? else { return Ok(false) };
         tell(&chosen.line());
         for cell in cells.iter_mut().filter(|cell| cell.cell.scenario == scenario) {
             cell.cell.rate_per_s = Some(f64::from(chosen.rate_per_s));
@@ -75,39 +76,32 @@ pub(super) fn choose_rates(
 
 /// What a run's blocks have in common.
 pub(super) struct Place<'a> {
-    pub(super) client: &'a Path,
+    pub(super) generator: &'a dyn Generator,
     pub(super) cells: &'a [CellSpec],
     pub(super) running: &'a Path,
     /// The result's folder, in which each block is kept when it ends.
     pub(super) folder: &'a Path,
-    pub(super) answers: Option<&'a Path>,
-    pub(super) agents: Option<&'a Agents>,
     pub(super) quiet: bool,
 }
 
 impl Place<'_> {
     /// Runs the rounds of a plan.
     pub(super) fn measure(&self, header: Header, plan: Plan) -> Result<(Plan, Outcome)> {
-        let Place { client, cells, running, answers, agents, .. } = *self;
+        let Place { generator, cells, running, .. } = *self;
         let config = header.config.clone();
         let kept = unfinished::begin(self.folder, &ResultFile::planned(header, cells, &plan))?;
         let keep = |blocks: &[(usize, Block)]| {
             let mut last = blocks.last().into_iter();
             last.try_for_each(|(cell, block)| unfinished::keep(&kept, &cells[*cell].id, block))
         };
-        let keep = Some(Keep(&keep));
         let request =
-            Request { client, config: &config, cells, plan: &plan, folder: running, keep, answers, agents };
+            Request { generator, config: &config, cells, plan: &plan, folder: running, keep: Some(&keep) };
         let blocks = u32::try_from(plan.blocks()).context("a plan has few blocks")?.max(1);
         let guess = plan.estimate(cells, config.seconds) / blocks;
         let mut progress = Progress::new(plan.blocks(), guess, self.quiet);
         let outcome = run_until_signal(&request, &mut progress);
         progress.end();
-        let outcome = outcome?;
-        if let Some(agents) = agents {
-            agents.has_played(&outcome.blocks);
-        }
-        Ok((plan, outcome))
+        Ok((plan, outcome?))
     }
 
     fn tell(&self, line: &str) {
@@ -172,15 +166,6 @@ pub(super) fn pilot(
 
 fn pilot_seed(seed: u64) -> u64 {
     seed.wrapping_add(SEEDS_BEFORE_PILOT)
-}
-
-/// Runs the blocks of a plan until Ctrl-C or SIGTERM.
-pub(super) fn run_until_signal(request: &Request<'_>, progress: &mut Progress) -> Result<Outcome> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("cannot start the runtime")?.block_on(async {
-        let mut interrupt = Interrupt::listen()?;
-        run::run(request, progress, interrupt.wait()).await
-    })
 }
 
 #[cfg(test)]

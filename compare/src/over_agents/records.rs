@@ -10,7 +10,7 @@ use agents::nats::Arrival;
 use anyhow::{Context, Result, anyhow};
 use measure::{ClockRecord, Exit, Merge, RelayRecord, parse_versioned};
 
-use super::Played;
+use crate::generator::Played;
 
 /// The agents' records of a block, of which one is held at a time.
 pub(super) struct Records<'a> {
@@ -102,7 +102,7 @@ impl Records<'_> {
             relay.clock = clocks.get(usize::from(self.of)).copied();
         }
         merged.write(self.file)?;
-        Ok(Played { exit_code: Some(worst(&self.codes)), failure: None })
+        Ok(Played { exit_code: Some(worst(&self.codes)), ..Played::default() })
     }
 
     /// Why a block was aborted, and where what agents published of it stands: never under the name
@@ -126,7 +126,8 @@ impl Records<'_> {
 }
 
 fn unmerged(reason: &str) -> Played {
-    Played { exit_code: None, failure: Some(format!("the agents' records do not make one: {reason}")) }
+    let failure = Some(format!("the agents' records do not make one: {reason}"));
+    Played { failure, ..Played::default() }
 }
 
 /// The exit code that says most: of a player that ended early, then of a ledger, then of times.

@@ -1,13 +1,13 @@
 //! What agents are told of a block.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use agents::Play;
 use anyhow::{Context, Result};
 use cell::{Cell, Factor, Row, Side};
 
 use super::Relay;
-use crate::{matrix::CellSpec, result::Role};
+use crate::{generator::Task, matrix::CellSpec, result::Role};
 
 /// What agents are told of every block alike.
 #[derive(Debug)]
@@ -37,23 +37,19 @@ impl Told {
         let scenarios = cells.iter().map(known).collect::<Result<_>>()?;
         let told = Told { foreign, live, scenarios };
         for cell in cells {
-            let play = told.play(cell, Vec::new(), (0, seconds))?;
+            let play = told.play(&first(cell, seconds))?;
             let refused = || format!("agents would refuse {} of scenario {}", cell.id, cell.cell.scenario);
             play.check().with_context(refused)?;
         }
         Ok(told)
     }
 
-    /// What players of a block of this cell are told.
+    /// What players of a block are told.
     ///
     /// # Errors
-    /// When the cell is none of those that it was made for.
-    pub(super) fn play(
-        &self,
-        spec: &CellSpec,
-        comparable_with: Vec<String>,
-        (seed, seconds): (u64, u32),
-    ) -> Result<Play> {
+    /// When its cell is none of those that it was made for.
+    pub(super) fn play(&self, task: &Task<'_>) -> Result<Play> {
+        let spec = task.cell;
         let (scenario, scenario_toml) =
             self.scenarios.get(&spec.cell.scenario).cloned().context("a cell of another matrix")?;
         let (url, answers) = self.foreign.clone().unwrap_or_default();
@@ -67,14 +63,19 @@ impl Told {
             scenario_toml,
             answers,
             cell: factors.map(word).collect(),
-            comparable_with,
+            comparable_with: task.comparable_with.to_vec(),
             live: self.live,
             rate_per_s: spec.cell.whole_rate_per_s(),
-            seed,
-            seconds,
+            seed: task.seed,
+            seconds: task.seconds,
             block_id: format!("{:016x}", rand::random::<u64>()),
         })
     }
+}
+
+/// A block of a cell, whatever its place in the plan.
+fn first(cell: &CellSpec, seconds: u32) -> Task<'_> {
+    Task { round: 0, position: 0, cell, comparable_with: &[], seed: 0, seconds, record: Path::new("") }
 }
 
 /// The name of a cell's scenario and, when it is a file, its text: agents know the others by name.
@@ -117,7 +118,7 @@ mod tests {
         let mine = file("mine.toml", 9);
         let told = told(&mine, 5).unwrap();
         fs::remove_file(&mine).unwrap();
-        let play = told.play(&cell(&mine), Vec::new(), (7, 5)).unwrap();
+        let play = told.play(&first(&cell(&mine), 5)).unwrap();
         assert_eq!((play.scenario, play.scenario_toml), ("mine".to_owned(), Some("x".repeat(9))));
     }
 }

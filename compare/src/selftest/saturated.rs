@@ -13,6 +13,7 @@ use crate::{
     report::{Derived, Verdict},
     result::{ResultFile, Role},
     run::{self, Request},
+    this_machine::ThisMachine,
 };
 
 /// Events a second, and seconds of a block. An event burns for milliseconds, beside which the
@@ -49,14 +50,12 @@ impl Bench<'_> {
         // A cell is divided by one anchor beside it, too.
         let plan = Plan { rounds: vec![vec![0, 1, 2]], spare: Vec::new() };
         let request = Request {
-            client: self.program,
+            generator: &ThisMachine::new(self.program, &config, None),
             config: &config,
             cells: &cells,
             plan: &plan,
             folder: self.folder,
-            answers: None,
             keep: None,
-            agents: None,
         };
         let mut progress = Progress::new(plan.blocks(), plan::block_estimate(SECONDS), true);
         let started = SystemTime::now();

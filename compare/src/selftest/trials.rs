@@ -17,6 +17,7 @@ use crate::{
     result::{Config, ResultFile, Role},
     run::{self, Request, Stopped},
     stats::median,
+    this_machine::ThisMachine,
 };
 
 /// Extra CPU of the dearer relay, as a share.
@@ -84,14 +85,12 @@ impl Bench<'_> {
         let mut results = Vec::new();
         for (n, (config, cells, plan)) in trials.iter().enumerate() {
             let request = Request {
-                client: self.program,
+                generator: &ThisMachine::new(self.program, config, None),
                 config,
                 cells,
                 plan,
                 folder: &running,
                 keep: None,
-                answers: None,
-                agents: None,
             };
             let started = SystemTime::now();
             let outcome = runtime.block_on(run::run(&request, &mut progress, interrupt.wait()))?;

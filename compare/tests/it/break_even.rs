@@ -7,12 +7,16 @@ use codecs::Format;
 use compare::{
     Block, CellSpec, Header, ResultFile, Role,
     bandwidths::Grid,
+    crossing::versus,
+    generator::{Played, Task},
+    progress::Progress,
     report::{self, Derived},
     result::{BreakEven, BreakEvenConfig},
+    run::{self, Request},
 };
 use measure::{Latency, RunRecord, Status, ValidityClass};
 
-use crate::common::{PLAIN, host, link, matrix, record};
+use crate::common::{PLAIN, Scripted, host, link, matrix, record};
 
 fn config() -> BreakEvenConfig {
     BreakEvenConfig {
@@ -245,4 +249,32 @@ fn the_result_is_read_back_with_its_picture_and_its_page() {
     let status = Status::Incomplete { reason: "interrupted".to_owned() };
     let interrupted = ResultFile { status, ..result };
     assert!(!report::summary(&interrupted).contains(".svg"));
+}
+
+#[test]
+fn a_planted_break_even_is_found_by_playing_the_grid() {
+    let (config, cells, folder) = (config(), cells(), tempfile::tempdir().unwrap());
+    let grid = Grid::new(&config, &cells).unwrap();
+    let (plan, as_run) = (grid.plan(), config.as_run());
+    let place = |task: &Task<'_>| grid.blocks.iter().position(|cell| cell.id == task.cell.id).unwrap();
+    let generator = Scripted::new(|task| {
+        let block = measured(task.cell, task.round, place(task));
+        (block.record, Played { exit_code: Some(0), ..Played::default() })
+    });
+    let request = Request {
+        generator: &generator,
+        config: &as_run,
+        cells: &grid.blocks,
+        plan: &plan,
+        folder: folder.path(),
+        keep: None,
+    };
+    let mut progress = Progress::new(plan.blocks(), Duration::from_secs(1), true);
+    let outcome = run::run_until_signal(&request, &mut progress).unwrap();
+    assert_eq!((outcome.status, outcome.blocks.len()), (Status::Complete, 9 * 2 * 4 * 2));
+    let found = versus(&grid.found(&outcome.blocks));
+    let [near, far] = found.as_slice() else { panic!("{found:?}") };
+    assert!(near.crossings.is_empty(), "at 30 ms it is beyond the grid: {near:?}");
+    let [crossing] = far.crossings.as_slice() else { panic!("{far:?}") };
+    assert!((crossing.bits_per_s.unwrap() / 40e6).ln().abs() < 0.03, "{crossing:?}");
 }

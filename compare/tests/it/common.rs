@@ -1,9 +1,15 @@
 //! Records and results made by hand.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{cell::RefCell, collections::BTreeMap, fs, path::Path};
 
+use anyhow::Result;
 use cell::Factor;
-use compare::{Block, CellSpec, Config, Git, Header, Matrix, Plan, ResultFile, Role, cells};
+use compare::{
+    Block, CellSpec, Config, Git, Header, Matrix, Plan, ResultFile, Role, cells,
+    generator::{Generator, Interrupt, Played, Task},
+    progress::Progress,
+};
+use futures::{FutureExt, future::LocalBoxFuture};
 use measure::{
     AgreementRecord, Cell, CorpusRecord, Counts, CpuTime, EncodingsRecord, Environment, FirstDeliveryRecord,
     FlowRecord, Latency, RelayProcess, RunRecord, SCHEMA_VERSION, Status, Throughput, ThroughputRecorder,
@@ -271,4 +277,52 @@ pub(crate) fn link(forwarded_bytes: u64) -> measure::LinkRecord {
         emulator_cpu_ns: 0,
         emulator_wait_ns: None,
     }
+}
+
+/// Starts no process: a function says what a block leaves and how it ends.
+pub(crate) struct Scripted<F>(RefCell<F>);
+
+/// What a scripted block leaves.
+pub(crate) type Left = (Option<RunRecord>, Played);
+
+impl<F: FnMut(&Task<'_>) -> Left> Scripted<F> {
+    pub(crate) fn new(script: F) -> Scripted<F> {
+        Scripted(RefCell::new(script))
+    }
+
+    /// Writes the record as one of this block: with its names and its seed.
+    fn leave(&self, task: &Task<'_>) -> Result<Played> {
+        let (record, played) = (self.0.borrow_mut())(task);
+        if let Some(mut record) = record {
+            let code = record.cell.code;
+            (record.seed, record.cell) = (task.seed, Cell { code, ..task.cell.cell.recorded() });
+            if let (Role::Floor, Some(relay)) = (task.cell.role, &mut record.relay) {
+                relay.software.push_str(" --floor");
+            }
+            // Not `RunRecord::write`, which waits for the disk.
+            fs::write(task.record, serde_json::to_vec(&record)?)?;
+        }
+        Ok(played)
+    }
+}
+
+impl<F: FnMut(&Task<'_>) -> Left> Generator for Scripted<F> {
+    fn play<'a>(
+        &'a self,
+        task: Task<'a>,
+        _: &'a mut Progress,
+        _: Interrupt<'a>,
+    ) -> LocalBoxFuture<'a, Result<Played>> {
+        async move { self.leave(&task) }.boxed_local()
+    }
+}
+
+/// A block that was measured as asked.
+pub(crate) fn measured(record: RunRecord) -> Left {
+    (Some(record), Played { exit_code: Some(0), ..Played::default() })
+}
+
+/// A block that left nothing, ended by the user.
+pub(crate) fn interrupted() -> Left {
+    (None, Played { interrupted: true, ..Played::default() }.with_words())
 }

@@ -24,4 +24,6 @@ mod search;
 #[cfg(test)]
 mod terminal;
 #[cfg(test)]
+mod this_machine;
+#[cfg(test)]
 mod verdicts;

@@ -1,257 +1,216 @@
-//! The runner against a client of a few lines, which writes canned records.
+//! Plans, played by a script.
 
-use std::{
-    fs,
-    future::{Future, pending},
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use std::{cell::RefCell, fs, future::pending, path::Path, time::Duration};
 
-use crate::common::{PLAIN, config, matrix, record};
 use compare::{
-    Plan, Role,
+    Block, CellSpec, Config, Plan, Role,
+    generator::{Generator, Played, Task},
     progress::Progress,
     run::{self, Outcome, Request, Stopped},
 };
-use measure::{Status, ValidityClass};
+use measure::{RunRecord, Status, ValidityClass};
 
-/// Copies `canned.json` to the file behind `--record` with this run's names and seed in it, then
-/// does what the test wants. The arguments are kept in `arguments`, one run a line.
-const CLIENT: &str = r#"#!/bin/sh
-here=$(dirname "$0")
-echo "$@" >> "$here/arguments"
-while [ $# -gt 0 ]; do
-  case "$1" in
-    --cell) cell=$2 ;;
-    --seed) seed=$2 ;;
-    --record) record=$2 ;;
-  esac
-  shift
-done
-of() { echo "$cell" | sed -e "s/.*\"$1\":\"\([^\"]*\)\".*/\1/"; }
-format=$(of format)
-compression=$(of compression)
-write() {
-  sed -e "s/FORMAT/$format/" -e "s/COMPRESSION/$compression/" -e "s/\"seed\": 424242/\"seed\": $seed/" \
-    "$here/canned.json" > "$record"
-}
-"#;
+use crate::common::{Left, PLAIN, Scripted, config, interrupted, matrix, measured, record};
 
-struct Fake {
-    folder: tempfile::TempDir,
-    client: PathBuf,
+/// The anchor, its control and two cells: five blocks a round, the anchor first and last.
+fn cells() -> Vec<CellSpec> {
+    matrix(&["json+deflate", "cbor+deflate"])
 }
 
-impl Fake {
-    fn new(behaviour: &str) -> Fake {
-        let folder = tempfile::tempdir().unwrap();
-        let client = folder.path().join("client");
-        fs::write(&client, format!("{CLIENT}{behaviour}\n")).unwrap();
-        fs::set_permissions(&client, fs::Permissions::from_mode(0o755)).unwrap();
-        fs::create_dir(folder.path().join("running")).unwrap();
-        record("FORMAT+COMPRESSION", 424_242, PLAIN).write(&folder.path().join("canned.json")).unwrap();
-        Fake { folder, client }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn run(&self, rounds: u32, interrupt: impl Future<Output = ()>) -> Outcome {
-        let mut config = config("quick", rounds);
-        config.corpus = Some("events.jsonl".to_owned());
-        config.client_args = vec!["--workers".to_owned(), "2".to_owned()];
-        let mut cells = matrix(&["cbor+deflate"]);
-        cells.retain(|cell| cell.role != Role::Control);
-        let plan = Plan::with_spare(&cells, rounds, config.seed);
-        let folder = self.path("running");
-        let request = Request {
-            client: &self.client,
-            config: &config,
-            cells: &cells,
-            plan: &plan,
-            folder: &folder,
-            keep: None,
-            answers: None,
-            agents: None,
-        };
-        let mut progress = Progress::new(plan.blocks(), Duration::from_secs(1), true);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(run::run(&request, &mut progress, interrupt)).unwrap()
-    }
+/// Plays a plan; `keep` hears of each block.
+fn played(
+    generator: &dyn Generator,
+    config: &Config,
+    plan: &Plan,
+    keep: impl Fn(&[(usize, Block)]),
+) -> Outcome {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = |blocks: &[(usize, Block)]| {
+        keep(blocks);
+        Ok(())
+    };
+    let request =
+        Request { generator, config, cells: &cells(), plan, folder: folder.path(), keep: Some(&kept) };
+    let mut progress = Progress::new(plan.blocks(), Duration::from_secs(1), true);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let outcome = runtime.block_on(run::run(&request, &mut progress, pending())).unwrap();
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "records that were read are removed");
+    outcome
 }
 
-fn wait_for(file: &Path) -> impl Future<Output = ()> {
-    let file = file.to_owned();
-    async move {
-        while !file.exists() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    }
+/// Plays so many rounds, with further ones, by a script of the block's number, from 0 on.
+fn by_number(rounds: u32, mut script: impl FnMut(usize) -> Left) -> Outcome {
+    let (config, mut number) = (config("quick", rounds), 0);
+    let generator = Scripted::new(|_| {
+        number += 1;
+        script(number - 1)
+    });
+    played(&generator, &config, &Plan::with_spare(&cells(), rounds, config.seed), |_| ())
 }
 
-#[test]
-fn every_cell_of_every_round_is_measured_and_kept() {
-    let fake = Fake::new("write");
-    let outcome = fake.run(3, pending());
-    assert_eq!((outcome.status, outcome.stopped), (Status::Complete, None));
-    // In each round the anchor, the cell, the anchor again.
-    assert_eq!(outcome.blocks.iter().map(|(cell, _)| *cell).collect::<Vec<_>>(), [0, 1, 0].repeat(3));
-    for (cell, block) in &outcome.blocks {
-        let record = block.record.as_ref().unwrap();
-        assert_eq!(record.cell.format, ["json", "cbor-schemaless"][*cell]);
-        assert_eq!(record.seed, 1 + u64::from(block.round));
-        assert!(block.usable().is_some() && block.failure.is_none() && block.process_ns > 0);
-    }
-    let starts: Vec<u64> = outcome.blocks.iter().map(|(_, block)| block.started_after_ns).collect();
-    assert!(starts.is_sorted(), "{starts:?}");
-    assert_eq!(fs::read_dir(fake.path("running")).unwrap().count(), 0);
-    let arguments = fs::read_to_string(fake.path("arguments")).unwrap();
-    let first = arguments.lines().find(|line| line.contains(r#""format":"json""#)).unwrap();
-    let cell = serde_json::to_string(&matrix(&[])[0].cell).unwrap();
-    let expected = format!(
-        "role:client --cell {cell} --comparable-with cbor-schemaless,json --corpus events.jsonl --seed 1 --seconds 2 \
-         --record "
-    );
-    assert!(first.starts_with(&expected), "{first}");
-    assert!(first.ends_with("json+none.json --quiet --workers 2"), "{first}");
+fn plain() -> RunRecord {
+    record("json+none", 1, PLAIN)
 }
 
-/// A client whose times are invalid in its runs with these numbers, from 1 on.
-fn late_in(runs: &[u32]) -> Fake {
-    let pattern: Vec<String> = runs.iter().map(u32::to_string).collect();
-    let fake = Fake::new(&format!(
-        "case $(wc -l < \"$here/arguments\" | tr -d ' ') in {}) cp \"$here/late.json\" \"$here/canned.json\"; write; exit 3 ;; *) cp \
-         \"$here/punctual.json\" \"$here/canned.json\"; write ;; esac",
-        pattern.join("|")
-    ));
-    let mut record = record("FORMAT+COMPRESSION", 424_242, PLAIN);
-    record.write(&fake.path("punctual.json")).unwrap();
+fn untimed() -> RunRecord {
+    let mut record = plain();
     record.validity.add_timing(ValidityClass::Invalid, "host busy: a test".to_owned());
-    record.write(&fake.path("late.json")).unwrap();
-    fake
+    record
+}
+
+/// What is compared of a task with the plan.
+type Asked = (u32, u32, String, u64, u32);
+
+fn asked(task: &Task<'_>) -> Asked {
+    (task.round, task.position, task.cell.id.clone(), task.seed, task.seconds)
 }
 
 #[test]
-fn a_further_round_makes_up_for_times_that_are_invalid() {
-    // Each round has three runs, the cell's in the middle: those of the first and the third round
-    // do not count.
-    let fake = late_in(&[2, 8]);
-    let outcome = fake.run(4, pending());
-    assert_eq!((outcome.status, outcome.blocks.len()), (Status::Complete, 3 * 6));
-    let usable: Vec<u32> = outcome
-        .blocks
-        .iter()
-        .filter(|(cell, _)| *cell == 1)
-        .filter_map(|(_, block)| block.usable().map(|_| block.round))
+fn every_round_is_played_in_its_order_and_each_block_kept_when_it_ends() {
+    let config = config("quick", 4);
+    let plan = Plan::with_spare(&cells(), 4, config.seed);
+    let (all, kept) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+    let generator = Scripted::new(|task| {
+        assert_eq!(task.comparable_with, ["cbor-schemaless", "json"]);
+        assert_eq!(all.borrow().len(), kept.borrow().len(), "the block before is kept by now");
+        all.borrow_mut().push(asked(task));
+        measured(plain())
+    });
+    let outcome = played(&generator, &config, &plan, |blocks| kept.borrow_mut().push(blocks.len()));
+    assert_eq!((outcome.status, outcome.stopped), (Status::Complete, None));
+    let (rounds, cells) = ((0..).zip(&plan.rounds), cells());
+    let expected: Vec<Asked> = rounds
+        .flat_map(|(round, order)| (0..).zip(order).map(move |(position, cell)| (round, position, *cell)))
+        .map(|(round, position, cell)| (round, position, cells[cell].id.clone(), 1 + u64::from(round), 2))
         .collect();
-    assert_eq!(usable, [1, 3, 4, 5]);
-    // An anchor that is invalid has a neighbour in its round.
-    assert_eq!(late_in(&[1]).run(4, pending()).blocks.len(), 3 * 4);
+    assert_eq!(expected.len(), 4 * 5);
+    assert_eq!(*all.borrow(), expected);
+    assert_eq!(*kept.borrow(), (1..=4 * 5).collect::<Vec<_>>());
+    for ((cell, block), (round, position, id, seed, _)) in outcome.blocks.iter().zip(&expected) {
+        assert_eq!((block.round, block.position, block.seed), (*round, *position, *seed));
+        assert!(cells[*cell].id == *id && block.usable().is_some() && block.failure.is_none());
+    }
+}
+
+#[test]
+fn a_relay_that_stays_is_sent_each_event_once() {
+    let url = Some("ws://127.0.0.1:1".parse().unwrap());
+    let config = Config { url, ..config("quick", 3) };
+    let seeds = RefCell::new(Vec::new());
+    let generator = Scripted::new(|task| {
+        seeds.borrow_mut().push(task.seed);
+        measured(plain())
+    });
+    played(&generator, &config, &Plan::new(&cells(), 3, config.seed), |_| ());
+    assert_eq!(*seeds.borrow(), (1..=3 * 5).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_block_that_fails_is_passed_over_and_three_in_a_row_end_the_run() {
+    let fails = |exit_code| {
+        let failure = Some("boom".to_owned());
+        (None, Played { exit_code, failure, ..Played::default() })
+    };
+    let outcome = by_number(3, |number| match number {
+        2 | 3 | 6 => fails(Some(1)),
+        _ => measured(plain()),
+    });
+    assert_eq!((outcome.status, outcome.stopped, outcome.blocks.len()), (Status::Complete, None, 3 * 5));
+    let failed = outcome.blocks.iter().filter(|(_, block)| block.record.is_none());
+    assert!(failed.clone().all(|(_, block)| block.failure.as_deref() == Some("boom")));
+    assert_eq!(failed.count(), 3);
+
+    let outcome = by_number(3, |number| if number > 3 { fails(None) } else { measured(plain()) });
+    assert_eq!((outcome.stopped, outcome.blocks.len()), (Some(Stopped::Failing), 4 + 3));
+    let reason = "3 runs in a row left no record".to_owned();
+    assert_eq!(outcome.status, Status::Incomplete { reason });
+}
+
+#[test]
+fn times_that_are_invalid_are_made_up_for_in_further_rounds_and_a_ledger_is_not() {
+    let rounds_played = |outcome: &Outcome| outcome.blocks.last().unwrap().1.round + 1;
+    // The whole first round: each cell lacks one, so one further round is played.
+    let once = by_number(4, |number| measured(if number < 5 { untimed() } else { plain() }));
+    assert_eq!((rounds_played(&once), once.blocks.len()), (5, 5 * 5));
+    for cell in 0..4 {
+        let of_cell = once.blocks.iter().filter(|(of, block)| *of == cell && block.usable().is_some());
+        let mut rounds: Vec<u32> = of_cell.map(|(_, block)| block.round).collect();
+        rounds.dedup();
+        assert_eq!(rounds, [1, 2, 3, 4]);
+    }
     // Half as many rounds at most.
-    assert_eq!(late_in(&(1..=100).collect::<Vec<_>>()).run(4, pending()).blocks.len(), 3 * 6);
-    // What is wrong with a ledger is wrong again.
-    assert_eq!(Fake::new("write; exit 4").run(4, pending()).blocks.len(), 3 * 4);
+    assert_eq!(rounds_played(&by_number(4, |_| measured(untimed()))), 6);
+    let lost = by_number(4, |_| {
+        let mut record = plain();
+        record.counts.deliveries -= 1;
+        (Some(record), Played { exit_code: Some(4), ..Played::default() }.with_words())
+    });
+    assert_eq!(rounds_played(&lost), 4, "what is wrong with a ledger is wrong again");
+    assert!(lost.blocks.iter().all(|(_, block)| block.counted().is_none() && block.record.is_some()));
 }
 
 #[test]
-fn an_invalid_block_is_kept_and_left_out() {
-    let outcome = Fake::new("write; exit 3").run(2, pending());
-    assert_eq!(outcome.status, Status::Complete);
-    for (_, block) in &outcome.blocks {
-        assert_eq!(block.record.as_ref().unwrap().validity.class, ValidityClass::Invalid);
-        assert!(block.usable().is_none() && block.failure.is_none());
+fn an_interruption_keeps_what_was_measured() {
+    // The last block was ended early, once with a record of what it had and once without.
+    for with_record in [true, false] {
+        let (config, kept) = (config("quick", 3), RefCell::new(Vec::new()));
+        let mut number = 0;
+        let generator = Scripted::new(|_| {
+            number += 1;
+            match (number < 8, with_record) {
+                (true, _) => measured(plain()),
+                (false, true) => (Some(plain()), interrupted().1),
+                (false, false) => interrupted(),
+            }
+        });
+        let plan = Plan::with_spare(&cells(), 3, config.seed);
+        let outcome = played(&generator, &config, &plan, |blocks| *kept.borrow_mut() = blocks.to_vec());
+        assert_eq!(outcome.stopped, Some(Stopped::Interrupted));
+        assert_eq!(outcome.status, Status::Incomplete { reason: "interrupted".to_owned() });
+        assert_eq!(outcome.blocks.len(), 8);
+        assert_eq!(outcome.blocks, *kept.borrow());
+        let (_, last) = outcome.blocks.last().unwrap();
+        assert_eq!((last.record.is_some(), last.usable().is_some()), (with_record, false));
+        assert!(outcome.blocks[..7].iter().all(|(_, block)| block.usable().is_some()));
     }
 }
 
 #[test]
-fn lost_events_and_a_lost_relay_are_kept_with_the_clients_words() {
-    for (code, words) in [(4, "events were lost or altered"), (5, "the relay was lost")] {
-        let outcome = Fake::new(&format!("write; echo 'only 99 of 100' >&2; exit {code}")).run(1, pending());
-        for (_, block) in &outcome.blocks {
-            let failure = block.failure.as_ref().unwrap();
-            assert!(failure.contains(words) && failure.contains("only 99 of 100"), "{failure}");
-            assert!(block.record.is_some() && block.usable().is_none());
+fn a_lost_run_over_agents_ends_the_plan_with_its_reason() {
+    let outcome = by_number(3, |number| match number {
+        4 => {
+            let failure = Some("agent 1 left".to_owned());
+            (None, Played { failure, is_over: true, ..Played::default() })
         }
-    }
+        _ => measured(plain()),
+    });
+    assert_eq!((outcome.stopped, outcome.blocks.len()), (Some(Stopped::AgentsLost), 5));
+    assert_eq!(outcome.status, Status::Incomplete { reason: "agent 1 left".to_owned() });
 }
 
 #[test]
-fn a_ledger_that_does_not_balance_is_invalid_whatever_the_client_says() {
-    let fake = Fake::new("write");
-    let canned = fs::read_to_string(fake.path("canned.json")).unwrap();
-    let lossy = canned.replace("\"deliveries\": 4000", "\"deliveries\": 3999");
-    assert_ne!(lossy, canned);
-    fs::write(fake.path("canned.json"), lossy).unwrap();
-    for (_, block) in &fake.run(1, pending()).blocks {
-        let validity = &block.record.as_ref().unwrap().validity;
-        assert_eq!(validity.class, ValidityClass::Invalid);
-        assert!(validity.reasons[0].contains("deliveries_expected 4000 is not"), "{:?}", validity.reasons);
-    }
-}
-
-#[test]
-fn a_client_that_refuses_its_arguments_ends_the_run_at_once() {
-    let outcome = Fake::new("echo 'error: unknown scenario' >&2; exit 2").run(3, pending());
-    assert_eq!((outcome.stopped, outcome.blocks.len()), (Some(Stopped::Usage), 1));
-    let failure = outcome.blocks[0].1.failure.as_ref().unwrap();
-    assert!(failure.contains("exit code 2") && failure.contains("unknown scenario"), "{failure}");
-}
-
-#[test]
-fn one_failure_is_passed_over_and_three_in_a_row_end_the_run() {
-    // Fails once, on the third run.
-    let once = "[ $(wc -l < \"$here/arguments\") -eq 3 ] && { echo boom >&2; exit 1; }; write";
-    let outcome = Fake::new(once).run(3, pending());
-    assert_eq!((outcome.stopped, outcome.blocks.len()), (None, 9));
-    assert_eq!(outcome.blocks.iter().filter(|(_, block)| block.record.is_none()).count(), 1);
-    assert!(outcome.blocks[2].1.failure.as_ref().unwrap().contains("boom"));
-
-    let outcome = Fake::new("kill -9 $$").run(3, pending());
-    assert_eq!((outcome.stopped, outcome.blocks.len()), (Some(Stopped::Failing), 3));
-    assert!(outcome.blocks[0].1.failure.as_ref().unwrap().contains("a signal ended the client"));
-}
-
-#[test]
-fn a_missing_broken_or_foreign_record_is_a_failure_that_says_so() {
-    for (behaviour, words) in [
-        ("exit 0", "wrote no record"),
-        ("echo '[}' > \"$record\"", "is not a record"),
-        ("echo '{' > \"$record\"", "is cut short"),
-        ("echo '{\"schema_version\": \"9.0\"}' > \"$record\"", "schema version 9.0"),
-        ("format=xml; write", "measured format \"xml\" where"),
-        ("seed=7; write", "measured seed 7 where"),
-    ] {
-        let outcome = Fake::new(behaviour).run(1, pending());
-        let (_, block) = &outcome.blocks[0];
-        let failure = block.failure.as_ref().unwrap();
-        assert!(block.record.is_none() && failure.contains(words), "{failure}");
-    }
-}
-
-#[test]
-fn an_interrupt_stops_the_client_and_keeps_what_was_measured() {
-    // The second run would take a minute; asked to stop, it writes what it has, as the client does.
-    let slow = "[ $(wc -l < \"$here/arguments\") -eq 1 ] && { write; exit 0; }
-trap 'write; exit 130' TERM; : > \"$here/waiting\"
-i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i + 1)); done";
-    let fake = Fake::new(slow);
-    let began = Instant::now();
-    let outcome = fake.run(3, wait_for(&fake.path("waiting")));
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-    assert_eq!(outcome.stopped, Some(Stopped::Interrupted));
-    assert_eq!(outcome.status, Status::Incomplete { reason: "interrupted".to_owned() });
-    let usable: Vec<bool> = outcome.blocks.iter().map(|(_, block)| block.usable().is_some()).collect();
-    assert_eq!(usable, [true, false]);
-    assert!(outcome.blocks[1].1.record.is_some());
-}
-
-#[test]
-fn a_flood_on_stderr_neither_blocks_the_client_nor_fills_memory() {
-    let flood = "i=0; while [ $i -lt 20000 ]; do echo 'a line that is long enough to fill a pipe' >&2; i=$((i + 1)); done
-echo last words >&2; exit 1";
-    let outcome = Fake::new(flood).run(1, pending());
-    let failure = outcome.blocks[0].1.failure.as_ref().unwrap();
-    assert!(failure.ends_with("last words") && failure.len() < 6_000, "{} bytes", failure.len());
+fn a_record_that_cannot_be_kept_stays_where_the_client_wrote_it() {
+    let (config, cells) = (config("quick", 1), cells());
+    let folder = tempfile::tempdir().unwrap();
+    let plan = Plan { rounds: vec![vec![0, 1]], spare: Vec::new() };
+    let keep = |blocks: &[(usize, Block)]| {
+        anyhow::ensure!(blocks.len() > 1, "the disk is full");
+        Ok(())
+    };
+    let generator = Scripted::new(|_| measured(plain()));
+    let request = Request {
+        generator: &generator,
+        config: &config,
+        cells: &cells,
+        plan: &plan,
+        folder: folder.path(),
+        keep: Some(&keep),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mut progress = Progress::new(2, Duration::from_secs(1), true);
+    runtime.block_on(run::run(&request, &mut progress, pending())).unwrap();
+    let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let expected = Path::new(folder.path()).join(format!("000-000-{}.json", cells[0].id));
+    assert_eq!(names, [expected]);
+    assert_eq!(cells[0].role, Role::Anchor);
 }

@@ -2,35 +2,36 @@
 
 use anyhow::Result;
 use compare::{
-    Block, CellSpec, Header, ResultFile,
+    CellSpec, Header, ResultFile,
     bracket::{End, Limit},
+    generator::{Generator, Played, Task},
     rate,
     report::{self, Derived},
-    result::{Probe, ProbeOutcome, Purpose, Role, Search, SearchConfig},
-    search::{self, Prober, search},
+    result::{ChosenRate, Probe, ProbeOutcome, Purpose, Role, Search, SearchConfig},
+    search::{self, Probes, search},
     slo::Slo,
 };
 use measure::{Latency, RunRecord, Slice, Slices, Status, ValidityClass};
 
-use crate::common::{PLAIN, Run, host, matrix, record};
+use crate::common::{Left, PLAIN, Run, Scripted, host, interrupted, matrix, measured, record};
 
-/// Makes the record of (cell, rate, seconds); `None` when the user has had enough.
-struct Relays<F>(F);
+/// Plays (cell, rate, seconds) as a function says; `None` when the user has had enough.
+fn relays(
+    cells: &[CellSpec],
+    mut relay: impl FnMut(usize, u32, u32) -> Option<RunRecord>,
+) -> Scripted<impl FnMut(&Task<'_>) -> Left> {
+    Scripted::new(move |task| match relay(index(cells, task), rate(task), task.seconds) {
+        Some(record) => measured(record),
+        None => interrupted(),
+    })
+}
 
-impl<F: FnMut(usize, u32, u32) -> Option<RunRecord>> Prober for Relays<F> {
-    fn probe(&mut self, cell: usize, rate_per_s: u32, seconds: u32) -> Result<Option<Block>> {
-        let Some(record) = (self.0)(cell, rate_per_s, seconds) else { return Ok(None) };
-        Ok(Some(Block {
-            round: 0,
-            position: 0,
-            seed: 1,
-            started_after_ns: 0,
-            process_ns: 1,
-            exit_code: Some(0),
-            failure: None,
-            record: Some(record),
-        }))
-    }
+fn index(cells: &[CellSpec], task: &Task<'_>) -> usize {
+    cells.iter().position(|cell| cell.id == task.cell.id).unwrap()
+}
+
+fn rate(task: &Task<'_>) -> u32 {
+    task.cell.cell.whole_rate_per_s().unwrap()
 }
 
 /// A block with this latency, whose processes used less than their cores.
@@ -67,10 +68,25 @@ fn cells() -> Vec<CellSpec> {
     cells
 }
 
-fn found(relays: impl FnMut(usize, u32, u32) -> Option<RunRecord>) -> search::Found {
-    let config = config();
+fn found(relay: impl FnMut(usize, u32, u32) -> Option<RunRecord>) -> search::Found {
+    searched(&relays(&cells(), relay), |_, _| ())
+}
+
+fn searched(generator: &dyn Generator, mut tell: impl FnMut(&str, &Probe)) -> search::Found {
+    let (config, cells, folder) = (config(), cells(), tempfile::tempdir().unwrap());
     let slo: Slo = config.slo.parse().unwrap();
-    search(&cells(), &config, &slo, &mut Relays(relays), &mut |_: &str, _: &Probe| ()).unwrap()
+    let mut probes = Probes::new(generator, &cells, &config, folder.path()).unwrap();
+    search(&cells, &config, &slo, &mut probes, &mut tell).unwrap()
+}
+
+fn chosen(
+    cells: &[CellSpec],
+    config: &SearchConfig,
+    relay: impl FnMut(usize, u32, u32) -> Option<RunRecord>,
+) -> Result<Option<ChosenRate>> {
+    let (generator, folder) = (relays(cells, relay), tempfile::tempdir().unwrap());
+    let mut probes = Probes::new(&generator, cells, config, folder.path()).unwrap();
+    rate::choose(cells, config, &mut probes, &mut |_, _| ())
 }
 
 fn limits(found: &search::Found) -> Vec<Limit> {
@@ -79,11 +95,9 @@ fn limits(found: &search::Found) -> Vec<Limit> {
 
 #[test]
 fn each_cell_gets_its_capacity_and_a_curve_below_the_lowest() {
-    let (config, mut order) = (config(), Vec::new());
-    let slo: Slo = config.slo.parse().unwrap();
-    let mut relays = Relays(|cell, rate, _| Some(up_to([900, 3_000][cell], rate)));
-    let mut tell = |cell: &str, _: &Probe| order.push(cell.to_owned());
-    let found = search(&cells(), &config, &slo, &mut relays, &mut tell).unwrap();
+    let (cells, mut order) = (cells(), Vec::new());
+    let relays = relays(&cells, |cell, rate, _| Some(up_to([900, 3_000][cell], rate)));
+    let found = searched(&relays, |cell, _| order.push(cell.to_owned()));
     assert!(found.finished);
     for ((cell, limit), sustains) in found.cells.iter().zip(limits(&found)).zip([900.0, 3_000.0]) {
         let (low, high) = limit.interval_per_s.unwrap();
@@ -184,28 +198,15 @@ fn a_miss_is_the_relays_or_the_generators() {
     }
 }
 
-/// A prober whose clients do not get through beyond this rate, and are stopped.
-struct Stopped {
-    beyond: u32,
-}
-
-impl Prober for Stopped {
-    fn probe(&mut self, cell: usize, rate_per_s: u32, seconds: u32) -> Result<Option<Block>> {
-        let mut relays = Relays(|_, _, _| Some(answered(1_000)));
-        let mut block = relays.probe(cell, rate_per_s, seconds)?.expect("it has a record");
-        if rate_per_s > self.beyond {
-            let failure = Some("the client did not end within 153 s and was stopped".to_owned());
-            block = Block { exit_code: None, record: None, failure, ..block };
-        }
-        Ok(Some(block))
-    }
-}
-
 #[test]
 fn a_client_that_had_to_be_stopped_is_the_generators_limit_and_is_not_repeated() {
-    let (config, mut prober) = (config(), Stopped { beyond: 1_000 });
-    let slo: Slo = config.slo.parse().unwrap();
-    let found = search(&cells(), &config, &slo, &mut prober, &mut |_: &str, _: &Probe| ()).unwrap();
+    let failure = || Some("the client did not end within 153 s and was stopped".to_owned());
+    // Clients do not get through beyond this rate, and are stopped.
+    let clients = Scripted::new(|task| match rate(task) {
+        ..=1_000 => measured(answered(1_000)),
+        _ => (None, Played { failure: failure(), ..Played::default() }),
+    });
+    let found = searched(&clients, |_, _| ());
     for cell in &found.cells {
         let at_rate = |rate| cell.probes.iter().filter(|probe| probe.rate_per_s == rate).count();
         assert_eq!(at_rate(1_600), 1, "{:?}", cell.probes);
@@ -344,8 +345,8 @@ fn at_the_rate_of_a_comparison_the_weakest_cell_uses_at_most_60_percent_of_its_c
     cells.retain(|cell| cell.role != Role::Control);
     for (seed, capacities) in [(1, [4_000, 850, 5_000, 1_000, 3_000]), (2, [300, 850, 5_000, 1_000, 3_000])] {
         let config = SearchConfig { limit_per_s: 100_000, seed, ..config() };
-        let mut relays = Relays(|cell: usize, rate, _| Some(busy(capacities[cell], rate)));
-        let chosen = rate::choose(&cells, &config, &mut relays, &mut |_, _| ()).unwrap().unwrap();
+        let relay = |cell: usize, rate, _| Some(busy(capacities[cell], rate));
+        let chosen = chosen(&cells, &config, relay).unwrap().unwrap();
         let (at, lowest) = capacities.iter().enumerate().min_by_key(|(_, capacity)| **capacity).unwrap();
         assert_eq!(chosen.weakest, cells[at].id);
         let share = f64::from(chosen.rate_per_s) / f64::from(*lowest);
@@ -360,18 +361,15 @@ fn at_the_rate_of_a_comparison_the_weakest_cell_uses_at_most_60_percent_of_its_c
 fn a_cell_whose_sessions_take_cpu_time_at_any_rate_gets_a_lower_one() {
     // Half of the core whatever the rate, the other half at 1,000/s: 60 % at 200/s, where 60 % of
     // what is sustained would be 80 % of the core.
-    let mut relays = Relays(|_: usize, rate, _| Some(busy(2_000, 1_000 + rate)));
-    let mut cells = cells();
-    cells.truncate(1);
-    let chosen = rate::choose(&cells, &config(), &mut relays, &mut |_, _| ()).unwrap().unwrap();
+    let chosen = chosen(&cells()[..1], &config(), |_, rate, _| Some(busy(2_000, 1_000 + rate)));
+    let chosen = chosen.unwrap().unwrap();
     assert!((150..=200).contains(&chosen.rate_per_s), "{chosen:?}");
 }
 
 #[test]
 fn no_rate_is_chosen_where_a_cell_sustains_none_or_the_user_has_had_enough() {
-    let mut nothing = Relays(|_, _, _| Some(busy(1, 1_000)));
-    let error = rate::choose(&cells(), &config(), &mut nothing, &mut |_, _| ()).unwrap_err().to_string();
+    let nothing = |_, _, _| Some(busy(1, 1_000));
+    let error = chosen(&cells(), &config(), nothing).unwrap_err().to_string();
     assert!(error.contains("keeps no rate") && error.contains("--rates a number"), "{error}");
-    let mut enough = Relays(|_, _, _| None);
-    assert_eq!(rate::choose(&cells(), &config(), &mut enough, &mut |_, _| ()).unwrap(), None);
+    assert_eq!(chosen(&cells(), &config(), |_, _, _| None).unwrap(), None);
 }

@@ -1,0 +1,231 @@
+//! One client process of this machine for each block, which starts and stops its own relay.
+
+use std::{
+    collections::VecDeque,
+    env,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use futures::{FutureExt, future::LocalBoxFuture};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+    time,
+};
+use wire::RelayUrl;
+
+use crate::{
+    generator::{self, Generator, Interrupt, Played, Task},
+    plan,
+    progress::Progress,
+    result::{Config, Role},
+};
+
+/// Bytes kept of a failing client's stderr: an error and its causes.
+const TAIL_BYTES: usize = 4096;
+
+/// Time for a client to stop by itself after Ctrl-C, which the terminal sends to it, too.
+const CLIENT_STOPS_ALONE: Duration = Duration::from_secs(1);
+
+/// Time for a client to write its record and stop its relay after SIGTERM.
+const CLIENT_STOPS_ASKED: Duration = Duration::from_secs(10);
+
+/// Upper bound on a block beyond three times what it should take: start, corpus, signatures,
+/// timeouts.
+const BLOCK_EXTRA: Duration = Duration::from_secs(120);
+
+/// The client program, and what all its blocks have in common.
+#[derive(Debug)]
+pub struct ThisMachine {
+    client: PathBuf,
+    url: Option<RelayUrl>,
+    corpus: Option<String>,
+    client_args: Vec<String>,
+    answers: Option<PathBuf>,
+}
+
+impl ThisMachine {
+    /// The first argument of the `client` program is `role:client`; `answers` are those of the
+    /// relay of others behind the URL of `config`, for `--doctor`.
+    pub fn new(client: &Path, config: &Config, answers: Option<&Path>) -> ThisMachine {
+        ThisMachine {
+            client: client.to_owned(),
+            url: config.url.clone(),
+            corpus: config.corpus.clone(),
+            client_args: config.client_args.clone(),
+            answers: answers.map(Path::to_owned),
+        }
+    }
+
+    fn command(&self, task: &Task<'_>) -> Command {
+        let Task { cell, .. } = *task;
+        let mut command = Command::new(&self.client);
+        command.args(["role:client", "--cell", &serde_json::json!(cell.cell).to_string()]);
+        command.args(["--comparable-with", &task.comparable_with.join(",")]);
+        if let Some(url) = &self.url {
+            let answers = self.answers.iter().flat_map(|file| ["--doctor".as_ref(), file.as_os_str()]);
+            command.args(["--url", url.with_password()]).args(answers);
+        }
+        if cell.role == Role::Floor {
+            command.arg("--floor");
+        }
+        for fault in &cell.faults {
+            command.args(["--relay-fault", fault]);
+        }
+        if let Some(packets_per_s) = cell.over_links.and_then(|over| over.packets_per_s) {
+            command.args(["--link-capacity", &packets_per_s.to_string()]);
+        }
+        if let Some(corpus) = &self.corpus {
+            command.args(["--corpus", corpus]);
+        }
+        command.args(["--seed", &task.seed.to_string(), "--seconds", &task.seconds.to_string()]);
+        command.arg("--record").arg(task.record).arg("--quiet").args(&self.client_args);
+        if env::var_os("RUST_LOG").is_none() {
+            // A relay's progress would hide the failure in the last lines.
+            command.env("RUST_LOG", "warn");
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+        command
+    }
+}
+
+impl Generator for ThisMachine {
+    fn play<'a>(
+        &'a self,
+        task: Task<'a>,
+        progress: &'a mut Progress,
+        interrupt: Interrupt<'a>,
+    ) -> LocalBoxFuture<'a, Result<Played>> {
+        async move {
+            let limit = plan::cell_estimate(task.cell, task.seconds) * 3 + BLOCK_EXTRA;
+            let mut command = self.command(&task);
+            if progress.is_live() {
+                command.arg("--progress-json").stdout(Stdio::piped());
+            }
+            let child = command
+                .spawn()
+                .with_context(|| format!("cannot start the client {}", self.client.display()))?;
+            let ending = attend(child, limit, progress, interrupt).await?;
+            Ok(Played {
+                exit_code: ending.exit_code,
+                failure: ending.failure(limit),
+                interrupted: ending.interrupted,
+                is_over: false,
+            })
+        }
+        .boxed_local()
+    }
+}
+
+/// How a client process ended.
+struct Ending {
+    exit_code: Option<i32>,
+    tail: String,
+    timed_out: bool,
+    interrupted: bool,
+}
+
+impl Ending {
+    /// The failure with the client's last lines; `None` when the exit code reports none.
+    fn failure(&self, limit: Duration) -> Option<String> {
+        let what = if self.timed_out && !self.interrupted {
+            format!("the client did not end within {} s and was stopped", limit.as_secs())
+        } else {
+            generator::failure(self.exit_code, self.interrupted)?
+        };
+        Some(if self.tail.is_empty() { what } else { format!("{what}; it wrote:\n{}", self.tail) })
+    }
+}
+
+/// Waits for the client to end; stops it on an interruption or after `limit`.
+async fn attend(
+    mut child: Child,
+    limit: Duration,
+    progress: &mut Progress,
+    mut interrupt: Interrupt<'_>,
+) -> Result<Ending> {
+    let mut stderr = child.stderr.take().context("stderr was piped")?;
+    let mut tail = Tail::default();
+    let mut seconds = child.stdout.take().map(|stdout| BufReader::new(stdout).lines());
+    let (mut timed_out, mut interrupted, mut asked) = (false, false, false);
+    let deadline = time::sleep(limit);
+    tokio::pin!(deadline);
+    let status = loop {
+        tokio::select! {
+            status = child.wait() => break status.context("cannot wait for the client")?,
+            () = tail.read_some(&mut stderr) => {}
+            second = next_line(&mut seconds) => progress.second(&second),
+            () = interrupt.as_mut(), if !interrupted => {
+                interrupted = true;
+                deadline.as_mut().reset(time::Instant::now() + CLIENT_STOPS_ALONE);
+            }
+            () = deadline.as_mut() => {
+                timed_out = !interrupted;
+                if asked {
+                    child.start_kill().context("cannot kill the client")?;
+                } else if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()) {
+                    asked = true;
+                    // If it ended this instant, the wait above completes.
+                    let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+                }
+                deadline.as_mut().reset(time::Instant::now() + CLIENT_STOPS_ASKED);
+            }
+        }
+    };
+    // Drains the pipe. A relay that outlives its client holds the pipe open, hence the limit.
+    let _ = time::timeout(Duration::from_secs(1), async {
+        while tail.open() {
+            tail.read_some(&mut stderr).await;
+        }
+    })
+    .await;
+    Ok(Ending { exit_code: status.code(), tail: tail.text(), timed_out, interrupted })
+}
+
+/// The next line; pending forever after the last.
+async fn next_line(lines: &mut Option<Lines<BufReader<ChildStdout>>>) -> String {
+    if let Some(open) = lines {
+        if let Ok(Some(line)) = open.next_line().await {
+            return line;
+        }
+        *lines = None;
+    }
+    std::future::pending().await
+}
+
+/// The last bytes of a stream.
+#[derive(Default)]
+struct Tail {
+    bytes: VecDeque<u8>,
+    ended: bool,
+}
+
+impl Tail {
+    fn open(&self) -> bool {
+        !self.ended
+    }
+
+    /// Reads available bytes; pending forever after the end.
+    async fn read_some(&mut self, stream: &mut (impl AsyncRead + Unpin)) {
+        if self.ended {
+            return std::future::pending().await;
+        }
+        let mut buffer = [0; 1024];
+        let count = stream.read(&mut buffer).await.unwrap_or(0);
+        self.ended = count == 0;
+        self.bytes.extend(&buffer[..count]);
+        let excess = self.bytes.len().saturating_sub(TAIL_BYTES);
+        self.bytes.drain(..excess);
+    }
+
+    fn text(mut self) -> String {
+        String::from_utf8_lossy(self.bytes.make_contiguous()).trim().to_owned()
+    }
+}

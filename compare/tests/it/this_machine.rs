@@ -1,0 +1,256 @@
+//! The blocks of this machine, with a client of a few lines, which writes canned records.
+
+use std::{
+    fs,
+    future::{Future, pending},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use crate::common::{PLAIN, config, matrix, record};
+use compare::{
+    Plan, Role,
+    progress::Progress,
+    run::{self, Outcome, Request, Stopped},
+    this_machine::ThisMachine,
+};
+use measure::{Status, ValidityClass};
+
+/// Copies `canned.json` to the file behind `--record` with this run's names and seed in it, then
+/// does what the test wants. The arguments are kept in `arguments`, one run a line.
+const CLIENT: &str = r#"#!/bin/sh
+here=$(dirname "$0")
+echo "$@" >> "$here/arguments"
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --cell) cell=$2 ;;
+    --seed) seed=$2 ;;
+    --record) record=$2 ;;
+  esac
+  shift
+done
+of() { echo "$cell" | sed -e "s/.*\"$1\":\"\([^\"]*\)\".*/\1/"; }
+format=$(of format)
+compression=$(of compression)
+write() {
+  sed -e "s/FORMAT/$format/" -e "s/COMPRESSION/$compression/" -e "s/\"seed\": 424242/\"seed\": $seed/" \
+    "$here/canned.json" > "$record"
+}
+"#;
+
+struct Fake {
+    folder: tempfile::TempDir,
+    client: PathBuf,
+}
+
+impl Fake {
+    fn new(behaviour: &str) -> Fake {
+        let folder = tempfile::tempdir().unwrap();
+        let client = folder.path().join("client");
+        fs::write(&client, format!("{CLIENT}{behaviour}\n")).unwrap();
+        fs::set_permissions(&client, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(folder.path().join("running")).unwrap();
+        record("FORMAT+COMPRESSION", 424_242, PLAIN).write(&folder.path().join("canned.json")).unwrap();
+        Fake { folder, client }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn run(&self, rounds: u32, interrupt: impl Future<Output = ()>) -> Outcome {
+        let mut config = config("quick", rounds);
+        config.corpus = Some("events.jsonl".to_owned());
+        config.client_args = vec!["--workers".to_owned(), "2".to_owned()];
+        let mut cells = matrix(&["cbor+deflate"]);
+        cells.retain(|cell| cell.role != Role::Control);
+        let plan = Plan::with_spare(&cells, rounds, config.seed);
+        let folder = self.path("running");
+        let request = Request {
+            generator: &ThisMachine::new(&self.client, &config, None),
+            config: &config,
+            cells: &cells,
+            plan: &plan,
+            folder: &folder,
+            keep: None,
+        };
+        let mut progress = Progress::new(plan.blocks(), Duration::from_secs(1), true);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(run::run(&request, &mut progress, interrupt)).unwrap()
+    }
+}
+
+fn wait_for(file: &Path) -> impl Future<Output = ()> {
+    let file = file.to_owned();
+    async move {
+        while !file.exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+#[test]
+fn every_cell_of_every_round_is_measured_and_kept() {
+    let fake = Fake::new("write");
+    let outcome = fake.run(3, pending());
+    assert_eq!((outcome.status, outcome.stopped), (Status::Complete, None));
+    // In each round the anchor, the cell, the anchor again.
+    assert_eq!(outcome.blocks.iter().map(|(cell, _)| *cell).collect::<Vec<_>>(), [0, 1, 0].repeat(3));
+    for (cell, block) in &outcome.blocks {
+        let record = block.record.as_ref().unwrap();
+        assert_eq!(record.cell.format, ["json", "cbor-schemaless"][*cell]);
+        assert_eq!(record.seed, 1 + u64::from(block.round));
+        assert!(block.usable().is_some() && block.failure.is_none() && block.process_ns > 0);
+    }
+    let starts: Vec<u64> = outcome.blocks.iter().map(|(_, block)| block.started_after_ns).collect();
+    assert!(starts.is_sorted(), "{starts:?}");
+    assert_eq!(fs::read_dir(fake.path("running")).unwrap().count(), 0);
+    let arguments = fs::read_to_string(fake.path("arguments")).unwrap();
+    let first = arguments.lines().find(|line| line.contains(r#""format":"json""#)).unwrap();
+    let cell = serde_json::to_string(&matrix(&[])[0].cell).unwrap();
+    let expected = format!(
+        "role:client --cell {cell} --comparable-with cbor-schemaless,json --corpus events.jsonl --seed 1 --seconds 2 \
+         --record "
+    );
+    assert!(first.starts_with(&expected), "{first}");
+    assert!(first.ends_with("json+none.json --quiet --workers 2"), "{first}");
+}
+
+/// A client whose times are invalid in its runs with these numbers, from 1 on.
+fn late_in(runs: &[u32]) -> Fake {
+    let pattern: Vec<String> = runs.iter().map(u32::to_string).collect();
+    let fake = Fake::new(&format!(
+        "case $(wc -l < \"$here/arguments\" | tr -d ' ') in {}) cp \"$here/late.json\" \"$here/canned.json\"; write; exit 3 ;; *) cp \
+         \"$here/punctual.json\" \"$here/canned.json\"; write ;; esac",
+        pattern.join("|")
+    ));
+    let mut record = record("FORMAT+COMPRESSION", 424_242, PLAIN);
+    record.write(&fake.path("punctual.json")).unwrap();
+    record.validity.add_timing(ValidityClass::Invalid, "host busy: a test".to_owned());
+    record.write(&fake.path("late.json")).unwrap();
+    fake
+}
+
+#[test]
+fn a_further_round_makes_up_for_times_that_are_invalid() {
+    // Each round has three runs, the cell's in the middle: those of the first and the third round
+    // do not count.
+    let fake = late_in(&[2, 8]);
+    let outcome = fake.run(4, pending());
+    assert_eq!((outcome.status, outcome.blocks.len()), (Status::Complete, 3 * 6));
+    let usable: Vec<u32> = outcome
+        .blocks
+        .iter()
+        .filter(|(cell, _)| *cell == 1)
+        .filter_map(|(_, block)| block.usable().map(|_| block.round))
+        .collect();
+    assert_eq!(usable, [1, 3, 4, 5]);
+    // An anchor that is invalid has a neighbour in its round.
+    assert_eq!(late_in(&[1]).run(4, pending()).blocks.len(), 3 * 4);
+    // Half as many rounds at most.
+    assert_eq!(late_in(&(1..=100).collect::<Vec<_>>()).run(4, pending()).blocks.len(), 3 * 6);
+    // What is wrong with a ledger is wrong again.
+    assert_eq!(Fake::new("write; exit 4").run(4, pending()).blocks.len(), 3 * 4);
+}
+
+#[test]
+fn an_invalid_block_is_kept_and_left_out() {
+    let outcome = Fake::new("write; exit 3").run(2, pending());
+    assert_eq!(outcome.status, Status::Complete);
+    for (_, block) in &outcome.blocks {
+        assert_eq!(block.record.as_ref().unwrap().validity.class, ValidityClass::Invalid);
+        assert!(block.usable().is_none() && block.failure.is_none());
+    }
+}
+
+#[test]
+fn lost_events_and_a_lost_relay_are_kept_with_the_clients_words() {
+    for (code, words) in [(4, "events were lost or altered"), (5, "the relay was lost")] {
+        let outcome = Fake::new(&format!("write; echo 'only 99 of 100' >&2; exit {code}")).run(1, pending());
+        for (_, block) in &outcome.blocks {
+            let failure = block.failure.as_ref().unwrap();
+            assert!(failure.contains(words) && failure.contains("only 99 of 100"), "{failure}");
+            assert!(block.record.is_some() && block.usable().is_none());
+        }
+    }
+}
+
+#[test]
+fn a_ledger_that_does_not_balance_is_invalid_whatever_the_client_says() {
+    let fake = Fake::new("write");
+    let canned = fs::read_to_string(fake.path("canned.json")).unwrap();
+    let lossy = canned.replace("\"deliveries\": 4000", "\"deliveries\": 3999");
+    assert_ne!(lossy, canned);
+    fs::write(fake.path("canned.json"), lossy).unwrap();
+    for (_, block) in &fake.run(1, pending()).blocks {
+        let validity = &block.record.as_ref().unwrap().validity;
+        assert_eq!(validity.class, ValidityClass::Invalid);
+        assert!(validity.reasons[0].contains("deliveries_expected 4000 is not"), "{:?}", validity.reasons);
+    }
+}
+
+#[test]
+fn a_client_that_refuses_its_arguments_ends_the_run_at_once() {
+    let outcome = Fake::new("echo 'error: unknown scenario' >&2; exit 2").run(3, pending());
+    assert_eq!((outcome.stopped, outcome.blocks.len()), (Some(Stopped::Usage), 1));
+    let failure = outcome.blocks[0].1.failure.as_ref().unwrap();
+    assert!(failure.contains("exit code 2") && failure.contains("unknown scenario"), "{failure}");
+}
+
+#[test]
+fn one_failure_is_passed_over_and_three_in_a_row_end_the_run() {
+    // Fails once, on the third run.
+    let once = "[ $(wc -l < \"$here/arguments\") -eq 3 ] && { echo boom >&2; exit 1; }; write";
+    let outcome = Fake::new(once).run(3, pending());
+    assert_eq!((outcome.stopped, outcome.blocks.len()), (None, 9));
+    assert_eq!(outcome.blocks.iter().filter(|(_, block)| block.record.is_none()).count(), 1);
+    assert!(outcome.blocks[2].1.failure.as_ref().unwrap().contains("boom"));
+
+    let outcome = Fake::new("kill -9 $$").run(3, pending());
+    assert_eq!((outcome.stopped, outcome.blocks.len()), (Some(Stopped::Failing), 3));
+    assert!(outcome.blocks[0].1.failure.as_ref().unwrap().contains("a signal ended the client"));
+}
+
+#[test]
+fn a_missing_broken_or_foreign_record_is_a_failure_that_says_so() {
+    for (behaviour, words) in [
+        ("exit 0", "wrote no record"),
+        ("echo '[}' > \"$record\"", "is not a record"),
+        ("echo '{' > \"$record\"", "is cut short"),
+        ("echo '{\"schema_version\": \"9.0\"}' > \"$record\"", "schema version 9.0"),
+        ("format=xml; write", "measured format \"xml\" where"),
+        ("seed=7; write", "measured seed 7 where"),
+    ] {
+        let outcome = Fake::new(behaviour).run(1, pending());
+        let (_, block) = &outcome.blocks[0];
+        let failure = block.failure.as_ref().unwrap();
+        assert!(block.record.is_none() && failure.contains(words), "{failure}");
+    }
+}
+
+#[test]
+fn an_interrupt_stops_the_client_and_keeps_what_was_measured() {
+    // The second run would take a minute; asked to stop, it writes what it has, as the client does.
+    let slow = "[ $(wc -l < \"$here/arguments\") -eq 1 ] && { write; exit 0; }
+trap 'write; exit 130' TERM; : > \"$here/waiting\"
+i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i + 1)); done";
+    let fake = Fake::new(slow);
+    let began = Instant::now();
+    let outcome = fake.run(3, wait_for(&fake.path("waiting")));
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert_eq!(outcome.stopped, Some(Stopped::Interrupted));
+    assert_eq!(outcome.status, Status::Incomplete { reason: "interrupted".to_owned() });
+    let usable: Vec<bool> = outcome.blocks.iter().map(|(_, block)| block.usable().is_some()).collect();
+    assert_eq!(usable, [true, false]);
+    assert!(outcome.blocks[1].1.record.is_some());
+}
+
+#[test]
+fn a_flood_on_stderr_neither_blocks_the_client_nor_fills_memory() {
+    let flood = "i=0; while [ $i -lt 20000 ]; do echo 'a line that is long enough to fill a pipe' >&2; i=$((i + 1)); done
+echo last words >&2; exit 1";
+    let outcome = Fake::new(flood).run(1, pending());
+    let failure = outcome.blocks[0].1.failure.as_ref().unwrap();
+    assert!(failure.ends_with("last words") && failure.len() < 6_000, "{} bytes", failure.len());
+}
