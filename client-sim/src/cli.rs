@@ -11,6 +11,7 @@ use crate::{
     args::{Args, Command, Doctor, Explain},
     doctor, explain, floor, handshakes,
     inputs::{UsageError, load, plan_over, print, report},
+    interruption::Interrupted,
     links, run, serve, swarm,
 };
 
@@ -77,7 +78,12 @@ fn examine(args: &Doctor) -> ExitCode {
         Ok(false) => Exit::Error.into(),
         Err(error) => {
             report(&format!("client-sim: {error:#}"));
-            if error.is::<UsageError>() { Exit::Usage } else { Exit::Error }.into()
+            match () {
+                () if error.is::<UsageError>() => Exit::Usage,
+                () if error.is::<Interrupted>() => Exit::Interrupted,
+                () => Exit::Error,
+            }
+            .into()
         }
     }
 }

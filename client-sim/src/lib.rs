@@ -31,6 +31,7 @@ mod handshakes;
 pub mod incidents;
 mod inputs;
 pub mod instructions;
+mod interruption;
 pub mod ledger;
 mod links;
 mod meaning;

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 use measure::FirstDeliveryRecord;
+use wire::Interrupt;
 
 use crate::{
     args::Args,
     dial::{Dialer, Target},
     first_delivery,
     inputs::{UsageError, report},
+    interruption::{self, Interrupted, unless_interrupted},
     links::{self, Links},
     own_relay::OwnRelay,
     plan_facts::PlanFacts,
@@ -34,7 +36,7 @@ pub(crate) struct Played {
 ///
 /// # Errors
 /// When the relay cannot be prepared or connected to, or the coordinator of a share stops it
-/// meanwhile.
+/// meanwhile. A signal is none: the outcome says how far it came.
 pub(crate) fn play(
     args: &Args,
     target: Target,
@@ -42,21 +44,26 @@ pub(crate) fn play(
     shares: &[PlanFacts],
     options: &swarm::Options,
     mut own_relay: Option<&mut OwnRelay>,
+    interrupt: &mut Interrupt,
 ) -> anyhow::Result<Played> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let links = own_relay.as_mut().and_then(|relay| relay.links.as_mut());
     let ended = links.and_then(Links::ended);
-    runtime.block_on(links::unless_ended(ended, async {
-        let preparing = prepare(args, &target, &mut workload, options);
-        let prepared = unless_stopped(options, preparing).await?;
-        let totals = own_relay.as_mut().filter(|_| !args.floor).and_then(|relay| relay.totals());
-        let prepared = Prepared { totals, ..prepared };
+    interruption::block_on(links::unless_ended(ended, async {
+        let preparing = unless_stopped(options, prepare(args, &target, &mut workload, options));
+        let prepared = match unless_interrupted(interrupt, preparing).await {
+            Err(error) if error.is::<Interrupted>() => Prepared::default(),
+            prepared => {
+                let totals = own_relay.as_mut().filter(|_| !args.floor).and_then(|relay| relay.totals());
+                Prepared { totals, ..prepared? }
+            }
+        };
         let made = |facts: &PlanFacts| facts.connections_made;
         let own = &shares[args.share.map_or(0, |share| usize::from(share.index))];
         let most = usize::try_from(shares.iter().map(made).max().unwrap_or(0))?;
         let dialer = Dialer::new(target, usize::try_from(made(own))?);
         let dialer = dialer.with_users(&workload, args.cell.link.is_some()).map_err(UsageError)?;
         let dialer = args.share.iter().fold(dialer, |dialer, share| dialer.with_agent(share.index, most));
+        let dialer = Arc::new(dialer);
         let carried = args.share.map(|share| workload.carried_by(share.index, share.of));
         let mut shared = Shared::of_share(workload, carried);
         shared.verify = args.cell.client_verify;
@@ -68,7 +75,10 @@ pub(crate) fn play(
             shared.incidents.write_to(file.clone());
         }
         let started_utc = measure::utc::format(std::time::SystemTime::now());
-        let outcome = swarm::run(Arc::clone(&shared), &Arc::new(dialer), options, own_relay).await?;
+        let outcome = match prepared.agreement {
+            Some(_) => swarm::run(Arc::clone(&shared), &dialer, options, own_relay, interrupt).await?,
+            None => Outcome::of_nothing(&shared, swarm::INTERRUPTED.to_owned()),
+        };
         Ok(Played { shared, prepared, started_utc, outcome })
     }))
 }
@@ -106,7 +116,7 @@ async fn prepare(
             ));
         }
     }
-    Ok(Prepared { agreement, first_delivery, totals: None })
+    Ok(Prepared { agreement: Some(agreement), first_delivery, totals: None })
 }
 
 /// Has every stored event sent that the plan asks for, in all that populations speak. Returns what

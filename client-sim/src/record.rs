@@ -59,9 +59,10 @@ pub(crate) struct Facts<'a> {
 }
 
 /// What is known before the clock starts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Prepared {
-    pub(crate) agreement: Agreement,
+    /// `None` where the user ended the run before the relay was prepared.
+    pub(crate) agreement: Option<Agreement>,
     pub(crate) first_delivery: Option<FirstDeliveryRecord>,
     /// What the relay had done until then, of a relay of our own.
     pub(crate) totals: Option<Totals>,
@@ -117,14 +118,11 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         },
         command: command_line(&std::env::args_os().collect::<Vec<_>>()),
         started_utc: facts.started_utc.clone(),
-        cell: cell(facts),
+        cell: cell(facts).recorded(),
         seed: facts.seed,
         corpus: corpus_record(facts.corpus),
         status,
-        agreement: AgreementRecord {
-            token: facts.prepared.agreement.token.clone(),
-            extensions: facts.prepared.agreement.extensions.clone(),
-        },
+        agreement: agreement_record(facts),
         relay: relay(&outcome, facts),
         connections: shared.connections() as u64,
         elapsed_ns,
@@ -217,12 +215,22 @@ pub(crate) fn encodings_between(before: Totals, after: Totals) -> EncodingsRecor
     }
 }
 
-/// The cell as it was agreed on.
-fn cell(facts: &Facts<'_>) -> measure::Cell {
-    let Agreement { format, compression, batched, .. } = facts.prepared.agreement;
+fn agreement_record(facts: &Facts<'_>) -> AgreementRecord {
+    let record = |agreement: &Agreement| AgreementRecord {
+        token: agreement.token.clone(),
+        extensions: agreement.extensions.clone(),
+    };
+    facts.prepared.agreement.as_ref().map(record).unwrap_or_default()
+}
+
+/// The cell as it was agreed on, or else as it was asked for.
+fn cell(facts: &Facts<'_>) -> Cell {
     let asked = &facts.args.cell;
+    let Some(Agreement { format, compression, batched, .. }) = facts.prepared.agreement else {
+        return asked.clone();
+    };
     let batching = batched.then(|| asked.batching.unwrap_or_default());
-    Cell { format, compression, batching, ..asked.clone() }.recorded()
+    Cell { format, compression, batching, ..asked.clone() }
 }
 
 /// What the emulator of links did in the measured time.
@@ -255,7 +263,7 @@ fn populations(
             groups.push((role.label, role.speaks));
         }
     }
-    let agreement = &facts.prepared.agreement;
+    let agreed = cell(facts);
     let record = |(label, speaks): (Option<usize>, Speaks)| {
         let is_one = |id: usize| {
             let role = &workload.roles[id];
@@ -265,8 +273,8 @@ fn populations(
         let traffic = ones().fold(Traffic::default(), |sum, (_, client)| sum + client.traffic);
         PopulationRecord {
             name: label.map(|label| workload.labels[label].clone()),
-            format: speaks.format.unwrap_or(agreement.format).to_string(),
-            compression: speaks.compression.unwrap_or(agreement.compression).label(),
+            format: speaks.format.unwrap_or(agreed.format).to_string(),
+            compression: speaks.compression.unwrap_or(agreed.compression).label(),
             link: several_links.then(|| link(speaks.over).map_or_else(|| NO_LINK.to_owned(), Link::label)),
             connections: (0..workload.roles.len()).filter(|id| is_one(*id)).count() as u64,
             counts: ledger::close_of(shared, reports, outcome.incomplete.is_none(), is_one),
@@ -279,7 +287,7 @@ fn populations(
 
 /// Memory of compression on both ends; `None` without compression.
 fn compression_memory(outcome: &Outcome, facts: &Facts<'_>) -> Option<CompressionMemoryRecord> {
-    if facts.prepared.agreement.compression == Compression::None {
+    if cell(facts).compression == Compression::None {
         return None;
     }
     let connections: u64 = outcome.clients.iter().map(|(_, client)| client.connections).sum();

@@ -8,7 +8,7 @@ use codecs::Format;
 use corpus::Corpus;
 use link::Link;
 use measure::{Environment, Expectation, PinnedCores, RelayProcess, RunRecord, Status};
-use wire::{Compression, Dictionary, Offer, RelayUrlError, WireLimits};
+use wire::{Compression, Dictionary, Interrupt, Offer, RelayUrlError, WireLimits};
 
 use crate::{
     args::Args,
@@ -21,6 +21,7 @@ use crate::{
     expect, floor,
     incidents::Incidents,
     inputs::{UsageError, endpoint, load, plan_share_over, print, report},
+    interruption::{self, Interrupted},
     links::{self, Links},
     meaning::quoted,
     own_relay::OwnRelay,
@@ -45,7 +46,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     }
     let (mut scenario, corpus, seed) = inputs(args).map_err(UsageError)?;
     let proof = relay_pids::of(args).map_err(UsageError)?;
-    let mut workload = plan_within_rules(args, &mut scenario, &corpus, seed)?;
+    let workload = plan(args, &scenario, &corpus, seed)?;
+    let expected = over_links.then(|| sized(args, &workload)).transpose()?;
+    // From here on there is a plan, and a record of how much of it was played.
+    let mut interrupt = interruption::listen()?;
+    let mut workload = within_rules(args, &mut scenario, &corpus, (seed, workload), &mut interrupt)?;
+    tell_plan(args, &scenario, &corpus, &workload);
     workload.tolerates_seam = args.url.is_some() && !args.strict_seam;
     let compression = compression(args).map_err(UsageError)?;
     let player = args.share.map(|share| Player {
@@ -76,7 +82,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         .context("cannot make a directory in TMPDIR for --at-rest")?;
     let store = store.as_ref().map(tempfile::TempDir::path);
     let all_links = links_of(args, &workload);
-    let expected = over_links.then(|| sized(args, &workload)).transpose()?;
     let start = || {
         let links: Vec<Link> = all_links.iter().map(|(link, _)| link.clone()).collect();
         Links::start(&links, seed, &args.congestion)
@@ -87,7 +92,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let target = target(args, own_relay.as_ref(), compression, connections)?;
     let options = swarm::Options { expected, player, ..options(args, own_relay.as_ref()) };
     let Played { shared, prepared, started_utc, outcome } =
-        play(args, target, workload, &shares, &options, own_relay.as_mut())?;
+        play(args, target, workload, &shares, &options, own_relay.as_mut(), &mut interrupt)?;
     let said = Said::of(&outcome);
     let mut facts = Facts {
         args,
@@ -222,8 +227,10 @@ fn links_of(args: &Args, workload: &Workload) -> Vec<(Link, u64)> {
     run.chain(own).collect()
 }
 
-/// What the relay said, in its words.
+/// What is told of a run beside its record, in the words of the relay and the system.
 struct Said {
+    /// Why the load did not begin.
+    no_load: Option<String>,
     /// Its first refusal, or else why it ended the connection of a slow reader.
     complaint: Option<String>,
     /// The first message that answers nothing.
@@ -239,6 +246,7 @@ impl Said {
         let complaint = reports().find_map(|report| report.complaint.clone());
         let cut_off = || reports().find_map(|report| report.cut_off.as_ref());
         Said {
+            no_load: outcome.incomplete.clone().filter(|_| outcome.is_of_nothing()),
             complaint: complaint.or_else(|| cut_off().map(|why| format!("to a slow reader, {why}"))),
             passed_over: reports().find_map(|report| report.passed_over.clone()),
             no_connection: reports().find_map(|report| report.no_connection.clone()),
@@ -285,52 +293,74 @@ pub(crate) fn inputs(args: &Args) -> anyhow::Result<(Scenario, Corpus, u64)> {
     Ok((scenario, corpus, seed))
 }
 
-/// Computes the plan. With `--url` the relay is asked first what it takes; what it refuses by its
-/// rules is set aside, and what stands against the scenario is an error.
-pub(crate) fn plan_within_rules(
+/// Computes the plan. Every error is a mistake of the user.
+pub(crate) fn plan(
     args: &Args,
-    scenario: &mut Scenario,
+    scenario: &Scenario,
     corpus: &Corpus,
     seed: u64,
-) -> anyhow::Result<Workload> {
+) -> Result<Workload, UsageError> {
+    let workload = planned(args, scenario, corpus, seed).map_err(UsageError)?;
+    check_spoken(args, &workload).map_err(UsageError)?;
+    check_share(args, &workload).map_err(UsageError)?;
+    check_rate(args, &workload).map_err(UsageError)?;
+    check_connections(args, &workload).map_err(UsageError)?;
+    Ok(workload)
+}
+
+fn planned(args: &Args, scenario: &Scenario, corpus: &Corpus, seed: u64) -> anyhow::Result<Workload> {
     let formats: Vec<_> =
         Format::core().chain([args.cell.format]).chain(args.comparable_with.iter().copied()).collect();
     // A relay needs to know what is published and when the plan ends; the script of a floor relay
     // answers every request.
     let needs_no_session = args.serve.is_some() && !args.floor;
     let share = args.share.unwrap_or(if needs_no_session { Share::NOBODYS } else { Share::WHOLE });
-    let mut workload = plan_share_over(scenario, corpus, seed, &formats, share).map_err(UsageError)?;
-    check_spoken(args, &workload).map_err(UsageError)?;
-    check_share(args, &workload).map_err(UsageError)?;
-    check_rate(args, &workload).map_err(UsageError)?;
-    check_connections(args, &workload).map_err(UsageError)?;
-    if let Some(url) = &args.url {
-        let needs = Needs::of(&workload);
-        let relay = endpoint(url, args.ca.as_deref()).map_err(UsageError)?;
-        let url = relay.url();
-        let answers = match &args.doctor {
-            Some(file) => doctor::read(file, url).map_err(UsageError)?,
-            None => doctor::before_a_run(&relay, args.ca.as_deref(), &needs)?,
-        };
-        if let Some(why) = doctor::table::refusal(&answers, &needs) {
-            bail!("{url} cannot play {}: {why} (client-sim doctor --url {url} says more)", scenario.name);
-        }
-        scenario.rules = answers.rules;
-        if corpus.events.iter().any(|event| scenario.rules.refuses(event, json_bytes(event)).is_some()) {
-            // Two plans may be more than fit into memory.
-            drop(std::mem::take(&mut workload));
-            workload = plan_share_over(scenario, corpus, seed, &formats, share)?;
-        }
+    plan_share_over(scenario, corpus, seed, &formats, share)
+}
+
+/// Asks the relay of `--url` what it takes. What it refuses by its rules is set aside, and what
+/// stands against the scenario is an error. A signal leaves the plan as it was.
+fn within_rules(
+    args: &Args,
+    scenario: &mut Scenario,
+    corpus: &Corpus,
+    (seed, mut workload): (u64, Workload),
+    interrupt: &mut Interrupt,
+) -> anyhow::Result<Workload> {
+    let Some(url) = &args.url else { return Ok(workload) };
+    let needs = Needs::of(&workload);
+    let relay = endpoint(url, args.ca.as_deref()).map_err(UsageError)?;
+    let url = relay.url();
+    let answers = match &args.doctor {
+        Some(file) => doctor::read(file, url).map_err(UsageError)?,
+        None => match doctor::before_a_run(&relay, args.ca.as_deref(), &needs, interrupt) {
+            Err(error) if error.is::<Interrupted>() => return Ok(workload),
+            answers => answers?,
+        },
+    };
+    if let Some(why) = doctor::table::refusal(&answers, &needs) {
+        bail!("{url} cannot play {}: {why} (client-sim doctor --url {url} says more)", scenario.name);
     }
-    if let Some(reason) = scenario.too_few_bursts(scenario.seconds).filter(|_| !args.quiet) {
-        report(&reason);
-    }
-    if !args.quiet {
-        for (reason, events) in &workload.set_aside {
-            report(&format!("set aside {events} of {} corpus events: {reason}", corpus.events.len()));
-        }
+    scenario.rules = answers.rules;
+    if corpus.events.iter().any(|event| scenario.rules.refuses(event, json_bytes(event)).is_some()) {
+        // Two plans may be more than fit into memory.
+        drop(std::mem::take(&mut workload));
+        workload = planned(args, scenario, corpus, seed)?;
     }
     Ok(workload)
+}
+
+/// Says what the plan lacks.
+pub(crate) fn tell_plan(args: &Args, scenario: &Scenario, corpus: &Corpus, workload: &Workload) {
+    if args.quiet {
+        return;
+    }
+    if let Some(reason) = scenario.too_few_bursts(scenario.seconds) {
+        report(&reason);
+    }
+    for (reason, events) in &workload.set_aside {
+        report(&format!("set aside {events} of {} corpus events: {reason}", corpus.events.len()));
+    }
 }
 
 /// The separate cores of a relay of our own and of the clients; `None` with `--no-pin`, for another
@@ -502,7 +532,7 @@ fn finish(args: &Args, record: &RunRecord, said: &Said, incidents: &Incidents) -
     let written = args.record.iter().try_for_each(|path| record.write(path));
     let printed = match () {
         () if args.json => print(&record.to_json()),
-        () if args.quiet || args.progress_json || args.share.is_some() => Ok(()),
+        () if args.quiet || args.progress_json || args.share.is_some() || said.no_load.is_some() => Ok(()),
         () => print(&summary::summary(record)),
     };
     if let (Some(share), Status::Incomplete { reason }) = (&record.share, &record.status) {
@@ -521,7 +551,9 @@ fn finish(args: &Args, record: &RunRecord, said: &Said, incidents: &Incidents) -
     for (bound, ns) in record.missed_bounds() {
         report(&format!("the scenario demands {bound}, and it was {:.3} ms", ns as f64 / 1e6));
     }
-    if let Err(why) = record.counts.balanced() {
+    if let Some(why) = &said.no_load {
+        report(&format!("client-sim: {why} before the load began: nothing was measured"));
+    } else if let Err(why) = record.counts.balanced() {
         let hint = if args.ledger.is_none() { " (--ledger FILE names all)" } else { "" };
         report(&format!("the ledger does not balance: {why}{hint}"));
         report(incidents.named().trim_end());

@@ -43,8 +43,9 @@ const OUTLIVES: Duration = Duration::from_millis(100);
 pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
     run::try_outputs(args).map_err(UsageError)?;
     run::over_links(args).map_err(UsageError)?;
-    let (mut scenario, corpus, seed) = run::inputs(args).map_err(UsageError)?;
-    let workload = run::plan_within_rules(args, &mut scenario, &corpus, seed)?;
+    let (scenario, corpus, seed) = run::inputs(args).map_err(UsageError)?;
+    let workload = run::plan(args, &scenario, &corpus, seed)?;
+    run::tell_plan(args, &scenario, &corpus, &workload);
     let environment = Environment::collect();
     let relay = run::start_relay(args, &workload, None, None, None)?;
     let relay = relay.context("--serve starts a relay")?;

@@ -94,6 +94,7 @@ pub async fn run(
     dialer: &Arc<Dialer>,
     options: &Options,
     mut own_relay: Option<&mut OwnRelay>,
+    interrupt: &mut Interrupt,
 ) -> anyhow::Result<Outcome> {
     let memory_before = memory::before(&options.relay_pids);
     let (start, stop) = (watch::channel(false), watch::channel(false));
@@ -104,21 +105,19 @@ pub async fn run(
     let connects = |(id, role): (usize, &Role)| shared.carries(id) && role.connects_before();
     let connected = shared.workload.roles.iter().enumerate().filter(|one| connects(*one)).count();
     let memory = || memory_before.and_then(|before| memory::after(before, &options.relay_pids, connected));
-    let (all_ready, memory, begin) = match &options.player {
-        None => (ready.await, memory(), None),
-        Some(player) => tokio::select! {
-            reason = player.orders.stopped() => return Ok(never_began(&shared, reason)),
-            ready = ready => match ready {
-                true => {
-                    let memory = memory();
-                    let Some(start) = cue(player, &shared).await? else {
-                        return Ok(never_began(&shared, player.orders.stopped().await));
-                    };
-                    (true, memory, Some(start))
-                }
-                false => (false, memory(), None),
-            },
-        },
+    let opening = async {
+        let (all_ready, memory) = (ready.await, memory());
+        let begin = match &options.player {
+            Some(player) if all_ready => Some(cue(player, &shared).await?),
+            _ => None,
+        };
+        anyhow::Ok((all_ready, memory, begin))
+    };
+    let (all_ready, memory, begin) = tokio::select! {
+        biased;
+        () = interrupt.wait() => return Ok(Outcome::of_nothing(&shared, INTERRUPTED.to_owned())),
+        reason = stopped(options) => return Ok(Outcome::of_nothing(&shared, reason)),
+        opened = opening => opened?,
     };
     let clocks = Clocks::of(&options.relay_pids)?;
     shared.set_start(begin.unwrap_or_else(Instant::now));
@@ -126,7 +125,7 @@ pub async fn run(
     let mut incomplete = None;
     if all_ready {
         start.0.send_replace(true);
-        incomplete = watch_run(&shared, options).await;
+        incomplete = watch_run(&shared, options, interrupt).await;
     }
     // Workers that still wait for the start end.
     drop(start);
@@ -170,43 +169,57 @@ async fn all_ready(workers: &mut [Worker], shared: &Shared) -> bool {
     }
 }
 
+/// Waits until the coordinator of a share stops it; returns the reason.
+async fn stopped(options: &Options) -> String {
+    match &options.player {
+        Some(player) => player.orders.stopped().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Tells the coordinator that this share is prepared, and waits until shortly before the start that
-/// it is told; `None` when it is told to stop.
+/// it is told.
 ///
 /// # Errors
 /// When the start is refused, or a connection ends before it.
-async fn cue(player: &Player, shared: &Shared) -> anyhow::Result<Option<Instant>> {
+async fn cue(player: &Player, shared: &Shared) -> anyhow::Result<Instant> {
     player.say_prepared()?;
     let wait = async {
         let start = player.orders.start().await?;
         // From then on clients count what comes: another agent's first events may be early here.
         tokio::time::sleep_until((start - CLOCKS_APART).into()).await;
-        anyhow::Ok(Some(start))
+        anyhow::Ok(start)
     };
     tokio::select! {
         biased;
-        _ = player.orders.stopped() => Ok(None),
         start = wait => start,
         failure = shared.failed() => bail!("before the start: {failure}"),
     }
 }
 
-/// The outcome of a share that was stopped before its start. Its workers end with the process.
-fn never_began(shared: &Shared, reason: String) -> Outcome {
-    shared.set_start(Instant::now());
-    Outcome {
-        recorder: Recorder::default(),
-        clients: Vec::new(),
-        client_cpu: CpuTime::default(),
-        relay: None,
-        allocations: None,
-        client_wait_ns: None,
-        quota: None,
-        relay_quota: None,
-        links: None,
-        wall: Duration::ZERO,
-        memory: None,
-        incomplete: Some(reason),
+impl Outcome {
+    /// Of a run that ended before its load began. Workers end with the process.
+    pub(crate) fn of_nothing(shared: &Shared, reason: String) -> Outcome {
+        shared.set_start(Instant::now());
+        Outcome {
+            recorder: Recorder::default(),
+            clients: Vec::new(),
+            client_cpu: CpuTime::default(),
+            relay: None,
+            allocations: None,
+            client_wait_ns: None,
+            quota: None,
+            relay_quota: None,
+            links: None,
+            wall: Duration::ZERO,
+            memory: None,
+            incomplete: Some(reason),
+        }
+    }
+
+    /// Whether the run ended before its load began: no client came back.
+    pub(crate) fn is_of_nothing(&self) -> bool {
+        self.incomplete.is_some() && self.clients.is_empty()
     }
 }
 
@@ -237,31 +250,17 @@ async fn collect(workers: Vec<Worker>) -> anyhow::Result<WorkerReport> {
     Ok((recorder, clients))
 }
 
-/// Completes on a signal that ends the run; never where the system lets nobody take them over.
-async fn interruption() {
-    match Interrupt::listen() {
-        Ok(mut interrupt) => interrupt.wait().await,
-        Err(_) => std::future::pending().await,
-    }
-}
-
 /// Waits until everything is answered, a connection fails, the relay is silent for too long, or the
 /// user interrupts. A share keeps its connections until the last instant of the whole plan, because
 /// other agents' loads are planned beside them. Returns why the run is incomplete.
-async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
+async fn watch_run(shared: &Shared, options: &Options, interrupt: &mut Interrupt) -> Option<String> {
     let last = shared.workload.last_due();
     let mut deadline = tokio::time::Instant::from_std(shared.start() + last + options.drain);
     let others_end = tokio::time::Instant::from_std(shared.start() + last);
     let mut others_play = shared.is_share();
     let mut so_far = (shared.outstanding(), shared.deliveries());
     let mut progress = Progress::new(shared, options.quiet, options.progress_json, options.expected);
-    let mut interrupted = Box::pin(interruption());
-    let mut stopped = Box::pin(async {
-        match &options.player {
-            Some(player) => player.orders.stopped().await,
-            None => std::future::pending().await,
-        }
-    });
+    let mut stopped = Box::pin(stopped(options));
     loop {
         tokio::select! {
             () = shared.changed.notified() => {}
@@ -277,7 +276,7 @@ async fn watch_run(shared: &Shared, options: &Options) -> Option<String> {
                     deadline = deadline.max(tokio::time::Instant::now() + options.drain);
                 }
             }
-            () = &mut interrupted => return Some(INTERRUPTED.to_owned()),
+            () = interrupt.wait() => return Some(INTERRUPTED.to_owned()),
             reason = &mut stopped => return Some(reason),
         }
         if let Some(failure) = shared.first_failure() {

@@ -1,4 +1,5 @@
-//! What client-sim does while its connections are made, before the clock starts.
+//! What client-sim does before the clock starts: it asks the relay, has it store events, and
+//! connects.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
@@ -9,7 +10,7 @@ mod events;
 use std::{
     fs,
     io::{BufRead, BufReader},
-    process::{Command, Stdio},
+    process::{Child, Command, Output, Stdio},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -20,6 +21,10 @@ use std::{
 
 use common::{Relay, program};
 use measure::{RunRecord, Status};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use tempfile::TempDir;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -35,13 +40,20 @@ struct Manners {
     handshake: Duration,
     /// How often it pings, and how long it waits for the answer before it closes.
     ping: Duration,
+    /// How long it takes for a message of a client.
+    message: Duration,
 }
+
+const MANNERS: Manners =
+    Manners { handshake: Duration::ZERO, ping: Duration::from_secs(60), message: Duration::ZERO };
 
 /// Stands before a relay, passes on what either end says, and has manners of its own.
 struct Door {
     url: String,
     opened: Arc<AtomicUsize>,
     gone: Arc<AtomicUsize>,
+    /// Messages of clients that were passed on.
+    heard: Arc<AtomicUsize>,
 }
 
 impl Door {
@@ -49,8 +61,8 @@ impl Door {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let url = format!("ws://{}", listener.local_addr().unwrap());
-        let (opened, gone) = <(Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
-        let (relay, counts) = (relay.to_owned(), (Arc::clone(&opened), Arc::clone(&gone)));
+        let (opened, gone, heard) = Counts::default();
+        let (relay, counts) = (relay.to_owned(), (opened.clone(), gone.clone(), heard.clone()));
         // Ends with the test's process.
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -64,9 +76,12 @@ impl Door {
                 }
             });
         });
-        Door { url, opened, gone }
+        Door { url, opened, gone, heard }
     }
 }
+
+/// Of a door: connections that were opened, those that answered no ping, messages of clients.
+type Counts = (Arc<AtomicUsize>, Arc<AtomicUsize>, Arc<AtomicUsize>);
 
 /// Passes on one connection until an end closes it, or does not answer a ping.
 async fn pass(
@@ -74,7 +89,7 @@ async fn pass(
     relay: &str,
     turn: &Mutex<()>,
     manners: Manners,
-    (opened, gone): &(Arc<AtomicUsize>, Arc<AtomicUsize>),
+    (opened, gone, heard): &Counts,
 ) {
     let support = Support { formats: vec![], compressions: vec![], batched: false, strict: false };
     let limits = WireLimits { handshake_timeout: Duration::from_secs(600), ..WireLimits::default() };
@@ -92,7 +107,13 @@ async fn pass(
     let mut pinged = None;
     loop {
         tokio::select! {
-            message = client.next() => if !hand_over(message, &mut behind).await { break },
+            message = client.next() => {
+                time::sleep(manners.message).await;
+                if !hand_over(message, &mut behind).await {
+                    break;
+                }
+                heard.fetch_add(1, Ordering::Relaxed);
+            }
             message = behind.next() => if !hand_over(message, &mut client).await { break },
             _ = pings.tick() => {
                 if pinged.is_some_and(|pinged| client.last_heard() < pinged) {
@@ -149,7 +170,8 @@ fn readers(url: &str) -> (Command, TempDir) {
 #[test]
 fn pings_are_answered_while_other_connections_are_made() {
     let relay = Relay::start(&["--keep-expired"]);
-    let manners = Manners { handshake: Duration::from_millis(40), ping: Duration::from_millis(400) };
+    let (handshake, ping) = (Duration::from_millis(40), Duration::from_millis(400));
+    let manners = Manners { handshake, ping, ..MANNERS };
     let door = Door::before(&relay.url, manners);
     let (mut command, folder) = readers(&door.url);
     let output = command.output().unwrap();
@@ -165,15 +187,11 @@ fn pings_are_answered_while_other_connections_are_made() {
 #[test]
 fn a_relay_that_leaves_while_connections_are_made_ends_the_run_at_once() {
     let relay = Relay::start(&["--keep-expired"]);
-    let manners = Manners { handshake: Duration::from_millis(100), ping: Duration::from_secs(60) };
+    let manners = Manners { handshake: Duration::from_millis(100), ..MANNERS };
     let door = Door::before(&relay.url, manners);
     let (mut command, folder) = readers(&door.url);
     let child = command.args(["--workers", "2"]).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while door.opened.load(Ordering::Relaxed) < 25 {
-        assert!(Instant::now() < deadline, "connections are made");
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("connections are made", || door.opened.load(Ordering::Relaxed) >= 25);
     drop(relay);
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -183,6 +201,128 @@ fn a_relay_that_leaves_while_connections_are_made_ends_the_run_at_once() {
         "{said}"
     );
     assert!(door.opened.load(Ordering::Relaxed) < 50, "it does not wait for the others");
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Ends a run, which heeds that long before its set-up would be over.
+fn ended_by(signal: Signal, mut child: Child) -> (Output, String) {
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output, said)
+}
+
+/// What a signal leaves of a run that was being set up: a sentence, and a record of all that it
+/// owed.
+fn assert_nothing_was_measured((output, said): (Output, String), folder: &TempDir) -> RunRecord {
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert_eq!(
+        said.lines().last(),
+        Some("client-sim: interrupted before the load began: nothing was measured"),
+        "{said}"
+    );
+    assert!(output.stdout.is_empty() && !said.contains("ledger"), "{said}");
+    let record = RunRecord::read(&folder.path().join("record.json")).unwrap();
+    assert_eq!(record.status, Status::Incomplete { reason: "interrupted".to_owned() });
+    let counts = &record.counts;
+    assert!(counts.planned > 0 && counts.not_sent == counts.planned, "{counts:?}");
+    assert_eq!((counts.deliveries, counts.requests_completed), (0, 0));
+    record
+}
+
+#[test]
+fn a_signal_while_connections_are_made_ends_the_run_with_a_record_of_nothing() {
+    let relay = Relay::start(&["--keep-expired"]);
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        // Half a minute for all.
+        let manners = Manners { handshake: Duration::from_millis(500), ..MANNERS };
+        let door = Door::before(&relay.url, manners);
+        let (mut command, folder) = readers(&door.url);
+        fs::write(folder.path().join("unasked.json"), "{}").unwrap();
+        let child = command.arg("--doctor").arg(folder.path().join("unasked.json"));
+        let child = child.stdout(Stdio::piped()).spawn().unwrap();
+        wait_until("connections are made", || door.opened.load(Ordering::Relaxed) >= 5);
+        let record = assert_nothing_was_measured(ended_by(signal, child), &folder);
+        assert!(record.connections == 51 && door.opened.load(Ordering::Relaxed) < 40);
+        assert!(record.agreement.token.is_some(), "it was prepared");
+    }
+}
+
+/// The sessions of these ask for events that the relay must hold.
+const STORED: &str = r#"
+question = "What is there?"
+learn = "Whether all of it is."
+seconds = 0.3
+
+[[publish]]
+connections = 1
+arrival = { shape = "poisson", rate_per_s = 50 }
+kinds = [1]
+
+[[request]]
+connections = 2
+arrival = { shape = "poisson", rate_per_s = 50 }
+
+[[request.step]]
+kinds = [3]
+authors = 1
+"#;
+
+#[test]
+fn a_signal_while_events_are_stored_ends_the_run_and_all_that_it_owed_stays_owed() {
+    let relay = Relay::start(&["--keep-expired"]);
+    let stored = |url: &str| {
+        let (mut command, folder) = readers(url);
+        fs::write(folder.path().join("readers.toml"), STORED).unwrap();
+        fs::write(folder.path().join("unasked.json"), "{}").unwrap();
+        command.args(["--seed", "1", "--doctor"]).arg(folder.path().join("unasked.json"));
+        (command, folder)
+    };
+    // Minutes for all.
+    let door = Door::before(&relay.url, Manners { message: Duration::from_secs(1), ..MANNERS });
+    let (mut command, folder) = stored(&door.url);
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
+    wait_until("events are stored", || door.heard.load(Ordering::Relaxed) >= 2);
+    let record = assert_nothing_was_measured(ended_by(Signal::SIGINT, child), &folder);
+    assert_eq!(door.opened.load(Ordering::Relaxed), 1, "it had not begun to connect");
+    let (mut command, folder) = stored(&relay.url);
+    let output = command.output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", String::from_utf8_lossy(&output.stderr));
+    let whole = RunRecord::read(&folder.path().join("record.json")).unwrap().counts;
+    let counts = record.counts;
+    assert!(whole.requests > 0 && whole.balanced() == Ok(()));
+    assert_eq!((counts.planned, counts.requests), (whole.planned, whole.requests));
+    assert_eq!((counts.deliveries_expected, counts.requests_failed), (whole.deliveries, whole.requests));
+}
+
+#[test]
+fn a_signal_while_a_mute_relay_is_asked_ends_the_run_and_the_doctor() {
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}", mute.local_addr().unwrap());
+    let (mut command, folder) = readers(&url);
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let _asked = mute.accept().unwrap();
+    let record = assert_nothing_was_measured(ended_by(Signal::SIGTERM, child), &folder);
+    assert!(record.agreement.token.is_none() && record.cell.format == "json", "as it was asked for");
+    let child = program().args(["doctor", "--url", &url]).stderr(Stdio::piped()).spawn().unwrap();
+    let _asked = mute.accept().unwrap();
+    let (output, said) = ended_by(Signal::SIGTERM, child);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert_eq!(said.lines().last(), Some("client-sim: interrupted"), "{said}");
 }
 
 /// The program in a network namespace of its own, with these local ports for its connections. None

@@ -10,6 +10,7 @@ pub struct Interrupt {
     interrupted: Signal,
     terminated: Signal,
     hung_up: Option<Signal>,
+    came: bool,
 }
 
 impl Interrupt {
@@ -25,6 +26,7 @@ impl Interrupt {
             interrupted: taken(SignalKind::interrupt(), "Ctrl-C")?,
             terminated: taken(SignalKind::terminate(), "SIGTERM")?,
             hung_up: hangup_ends.then(|| taken(SignalKind::hangup(), "SIGHUP")).transpose()?,
+            came: false,
         })
     }
 
@@ -35,12 +37,16 @@ impl Interrupt {
         Interrupt { hung_up: None, ..self }
     }
 
-    /// Completes with the first of them, those since [`Interrupt::listen`] included.
+    /// Completes with the first of them, those since [`Interrupt::listen`] included, and from then
+    /// on at once. On any runtime; cancel-safe.
     pub async fn wait(&mut self) {
-        tokio::select! {
-            _ = self.interrupted.recv() => {}
-            _ = self.terminated.recv() => {}
-            Some(_) = async { self.hung_up.as_mut()?.recv().await } => {}
+        if !self.came {
+            tokio::select! {
+                _ = self.interrupted.recv() => {}
+                _ = self.terminated.recv() => {}
+                Some(_) = async { self.hung_up.as_mut()?.recv().await } => {}
+            }
+            self.came = true;
         }
     }
 }

@@ -28,7 +28,7 @@ use anyhow::Context;
 use codecs::Format;
 use corpus::Corpus;
 use serde::Serialize;
-use wire::{Endpoint, RelayUrl};
+use wire::{Endpoint, Interrupt, RelayUrl};
 
 use self::{
     answers::Answers,
@@ -39,6 +39,7 @@ use self::{
 use crate::{
     args,
     inputs::{self, UsageError},
+    interruption::{self, unless_interrupted},
     scenario::Scenario,
     workload::Workload,
 };
@@ -64,7 +65,7 @@ struct Report<'a> {
 /// Runs `client-sim doctor`; whether each of the scenarios can be played, and the text to print.
 ///
 /// # Errors
-/// When the command line is wrong or the relay cannot be reached.
+/// When the command line is wrong, the relay cannot be reached, or a signal comes meanwhile.
 pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
     let corpus = inputs::events(args.corpus.as_deref(), args.skip_invalid);
     let corpus = corpus.map_err(|error| UsageError(error.into()))?;
@@ -96,7 +97,8 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
     };
     let relay = inputs::endpoint(&args.url, args.ca.as_deref()).map_err(UsageError)?;
     inputs::report(&format!("asks {} what it takes, for {} s at most", relay.url(), PATIENCE.as_secs()));
-    let answers = ask(&relay, args.ca.as_deref(), &needs, Some(&offers), Patience::STANDING)?;
+    let asking = ask(&relay, args.ca.as_deref(), &needs, Some(&offers), Patience::STANDING);
+    let answers = interruption::block_on(unless_interrupted(&mut interruption::listen()?, asking))?;
     let refused = table::refused(&answers, &corpus.events);
     let verdicts: Vec<_> = scenarios
         .into_iter()
@@ -120,9 +122,15 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
 /// The answers that a plan depends on, from a relay that a run is about to use.
 ///
 /// # Errors
-/// When the relay cannot be reached.
-pub(crate) fn before_a_run(relay: &Endpoint, ca: Option<&Path>, needs: &Needs) -> anyhow::Result<Answers> {
-    ask(relay, ca, needs, None, Patience::STANDING)
+/// When the relay cannot be reached, or a signal comes meanwhile.
+pub(crate) fn before_a_run(
+    relay: &Endpoint,
+    ca: Option<&Path>,
+    needs: &Needs,
+    interrupt: &mut Interrupt,
+) -> anyhow::Result<Answers> {
+    let asking = ask(relay, ca, needs, None, Patience::STANDING);
+    interruption::block_on(unless_interrupted(interrupt, asking))
 }
 
 /// Reads what `client-sim doctor --json` wrote of the relay at `url`. Answers that name no relay
@@ -145,7 +153,7 @@ pub(crate) fn read(file: &Path, url: &RelayUrl) -> anyhow::Result<Answers> {
     Ok(answers)
 }
 
-fn ask(
+async fn ask(
     relay: &Endpoint,
     ca: Option<&Path>,
     needs: &Needs,
@@ -154,31 +162,30 @@ fn ask(
 ) -> anyhow::Result<Answers> {
     let url = relay.url();
     let mut answers = Answers { url: url.to_string(), ..Answers::default() };
-    match info::fetch(url, ca) {
+    let (address, roots) = (url.clone(), ca.map(Path::to_owned));
+    let fetching = move || info::fetch(&address, roots.as_deref());
+    match tokio::task::spawn_blocking(fetching).await.context("the request for the document panicked")? {
         Ok(info) => answers.info = Some(info),
         Err(error) => answers.no_info = Some(format!("{error:#}")),
     }
     let words = format!("doctor {:016x}", RandomState::new().hash_one(std::process::id()));
     let peer = Peer { relay: relay.clone(), words, patience };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut talk = Talk::open(&peer).await.with_context(|| format!("cannot connect to {url}"))?;
-        let probing = async {
-            let kept = probes::cheap(&mut talk, needs, &mut answers).await;
-            if let Some(offers) = offers {
-                let tokens = answers.info.as_ref().map_or(&[][..], |info| &info.tokens);
-                answers.handshakes = handshakes::all(&peer, offers, tokens).await;
-                talk.spent.connections += answers.handshakes.len() as u64;
-                probes::thorough(&mut talk, &peer, kept, &mut answers).await;
-            }
-        };
-        let ended = tokio::time::timeout(PATIENCE, probing).await.is_err();
-        if ended {
-            answers.stopped = Some(format!("the probes did not end within {} s", PATIENCE.as_secs()));
+    let mut talk = Talk::open(&peer).await.with_context(|| format!("cannot connect to {url}"))?;
+    let probing = async {
+        let kept = probes::cheap(&mut talk, needs, &mut answers).await;
+        if let Some(offers) = offers {
+            let tokens = answers.info.as_ref().map_or(&[][..], |info| &info.tokens);
+            answers.handshakes = handshakes::all(&peer, offers, tokens).await;
+            talk.spent.connections += answers.handshakes.len() as u64;
+            probes::thorough(&mut talk, &peer, kept, &mut answers).await;
         }
-        answers.spent = talk.close().await;
-        Ok(answers)
-    })
+    };
+    let ended = tokio::time::timeout(PATIENCE, probing).await.is_err();
+    if ended {
+        answers.stopped = Some(format!("the probes did not end within {} s", PATIENCE.as_secs()));
+    }
+    answers.spent = talk.close().await;
+    Ok(answers)
 }
 
 fn brief(name: &str) -> anyhow::Result<Scenario> {

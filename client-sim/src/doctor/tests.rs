@@ -22,6 +22,11 @@ use crate::inputs::endpoint;
 const PATIENCE: Patience =
     Patience { usual: Duration::from_millis(700), longest: Duration::from_millis(2_500) };
 
+/// What the relay at this address answers.
+fn ask(relay: &Endpoint, needs: &Needs, offers: Option<&handshakes::Offers>) -> anyhow::Result<Answers> {
+    interruption::block_on(super::ask(relay, None, needs, offers, PATIENCE))
+}
+
 /// A server in a thread of its own, which ends when this is dropped.
 struct Server {
     url: String,
@@ -111,7 +116,7 @@ fn a_relay_without_bounds_answers_every_probe_as_nip_01_has_it() {
         compressions: vec!["none".parse().unwrap(), "deflate".parse().unwrap()],
         batched: true,
     };
-    let answers = ask(&server.endpoint(), None, &needs(), Some(&offers), PATIENCE).unwrap();
+    let answers = ask(&server.endpoint(), &needs(), Some(&offers)).unwrap();
     assert_eq!(answers.stopped, None);
     assert_eq!(answers.rules, Rules::default(), "{:?}", answers.said);
     for answer in [&answers.write, &answers.read, &answers.limit_zero, &answers.reconcile] {
@@ -142,7 +147,7 @@ fn bounds_are_found_to_a_few_percent_and_named_with_the_flag_that_widens_them() 
     config.limits = Limits { max_filter_values: 100, ..Limits::default() };
     config.wire.max_message_bytes = 20_000;
     let server = Server::relay(config);
-    let answers = ask(&server.endpoint(), None, &needs(), None, PATIENCE).unwrap();
+    let answers = ask(&server.endpoint(), &needs(), None).unwrap();
     let rules = &answers.rules;
     assert!(rules.event_bytes.is_some_and(|bytes| (19_000..20_000).contains(&bytes)), "{rules:?}");
     assert!(rules.filter_values.is_some_and(|values| (96..=100).contains(&values)), "{rules:?}");
@@ -161,9 +166,9 @@ fn a_scenario_with_auth_needs_a_relay_that_sends_a_challenge() {
     let mut config = Config::default();
     config.auth = true;
     let with = Server::relay(config);
-    assert_eq!(table::refusal(&ask(&with.endpoint(), None, &needs, None, PATIENCE).unwrap(), &needs), None);
+    assert_eq!(table::refusal(&ask(&with.endpoint(), &needs, None).unwrap(), &needs), None);
     let without = Server::relay(Config::default());
-    let why = table::refusal(&ask(&without.endpoint(), None, &needs, None, PATIENCE).unwrap(), &needs);
+    let why = table::refusal(&ask(&without.endpoint(), &needs, None).unwrap(), &needs);
     assert_eq!(
         why.as_deref(),
         Some("it sends no AUTH challenge (NIP-42); settings for an AUTH challenge: relay-sim: --auth")
@@ -174,7 +179,7 @@ fn a_scenario_with_auth_needs_a_relay_that_sends_a_challenge() {
 fn a_silent_peer_is_given_up_soon() {
     let server = Server::answering(|_| vec![]);
     let began = Instant::now();
-    let answers = ask(&server.endpoint(), None, &needs(), None, PATIENCE).unwrap();
+    let answers = ask(&server.endpoint(), &needs(), None).unwrap();
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     assert_eq!((&answers.write, &answers.read), (&Answer::Silent, &Answer::Silent));
     assert!(answers.no_info.is_some());
@@ -195,7 +200,7 @@ fn a_relay_that_takes_no_events_is_refused_in_its_own_words() {
         }
     });
     let needs = Needs { reconciles: false, ..needs() };
-    let answers = ask(&server.endpoint(), None, &needs, None, PATIENCE).unwrap();
+    let answers = ask(&server.endpoint(), &needs, None).unwrap();
     let reasons = table::reasons(&answers, &needs);
     assert!(reasons.len() == 1 && reasons[0].text.contains("blocked: not you"), "{reasons:?}");
     assert_eq!(answers.spent.ephemeral_events, 1, "one refusal is enough");
@@ -204,13 +209,12 @@ fn a_relay_that_takes_no_events_is_refused_in_its_own_words() {
 #[test]
 fn a_peer_that_is_no_relay_is_refused() {
     let server = Server::answering(|message| vec![message.to_owned()]);
-    let answers = ask(&server.endpoint(), None, &needs(), None, PATIENCE).unwrap();
+    let answers = ask(&server.endpoint(), &needs(), None).unwrap();
     let reasons = table::refusal(&answers, &needs()).unwrap();
     assert!(reasons.starts_with("the relay answers neither EVENT nor REQ; it said [\"REQ\","), "{reasons}");
     assert!(reasons.len() < 500, "{reasons}");
     let server = Server::answering(|_| vec!["hello".to_owned()]);
-    let reasons =
-        table::refusal(&ask(&server.endpoint(), None, &needs(), None, PATIENCE).unwrap(), &needs()).unwrap();
+    let reasons = table::refusal(&ask(&server.endpoint(), &needs(), None).unwrap(), &needs()).unwrap();
     assert!(reasons.contains("no message of NIP-01"), "{reasons}");
 }
 
@@ -226,7 +230,7 @@ fn a_relay_that_says_yes_and_keeps_nothing_is_seen_at_the_seam() {
     });
     let offers = handshakes::Offers { formats: vec![], compressions: vec![], batched: false };
     let needs = Needs { reconciles: false, ..needs() };
-    let answers = ask(&server.endpoint(), None, &needs, Some(&offers), PATIENCE).unwrap();
+    let answers = ask(&server.endpoint(), &needs, Some(&offers)).unwrap();
     assert_eq!(answers.ties, Ties::Unknown);
     // The second connection of the seam is not served while the first is open.
     assert!(answers.seam.is_none_or(|seam| seam.missing == seam.due), "{:?}", answers.seam);
@@ -245,7 +249,7 @@ fn an_ephemeral_event_that_nobody_listens_to_is_taken() {
         }
     });
     let needs = Needs { reconciles: false, ..needs() };
-    let answers = ask(&server.endpoint(), None, &needs, None, PATIENCE).unwrap();
+    let answers = ask(&server.endpoint(), &needs, None).unwrap();
     assert_eq!(table::refusal(&answers, &needs), None);
 }
 
@@ -282,7 +286,7 @@ fn judging(ok: impl Fn(u16, usize) -> Option<Result<(), &'static str>> + Copy + 
 }
 
 fn asked(server: &Server, needs: &Needs) -> (Answers, Option<String>) {
-    let answers = ask(&server.endpoint(), None, needs, None, PATIENCE).unwrap();
+    let answers = ask(&server.endpoint(), needs, None).unwrap();
     let why = table::refusal(&answers, needs);
     (answers, why)
 }
@@ -473,7 +477,7 @@ fn a_relay_that_sends_events_without_end_is_not_remembered_without_end() {
 fn each_author_deletes_its_own_events_and_deletions_ask_to_expire() {
     let server = Server::relay(Config::default());
     let offers = handshakes::Offers { formats: vec![], compressions: vec![], batched: false };
-    ask(&server.endpoint(), None, &needs(), Some(&offers), PATIENCE).unwrap();
+    ask(&server.endpoint(), &needs(), Some(&offers)).unwrap();
     talk_to(&server, async |talk| {
         // Of the probe of age, of ties and of the seam.
         let reply = talk.request(codecs::Filter::default()).await;
