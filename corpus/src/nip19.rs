@@ -1,41 +1,24 @@
 //! Keys and ids in bech32 (NIP-19, BIP-173), without BIP-173's limit of 90 characters, as NIP-19
 //! wants it.
 
-/// Longest reference that is parsed; an `nevent` with a few relays is shorter.
-const MAX_CHARS: usize = 1_024;
+use bech32::{Bech32, Hrp, primitives::decode::CheckedHrpstring};
 
 /// Prefixes of references to keys and events.
 pub(crate) const PREFIXES: [&str; 5] = ["npub1", "note1", "nprofile1", "nevent1", "naddr1"];
 
-const DIGITS: &[u8; 32] = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l";
-const CHECKSUM_DIGITS: usize = 6;
-
-/// `prefix1…` with a checksum.
+/// `prefix1…` with a checksum, of data no longer than a decoded reference has.
 pub(crate) fn encode(prefix: &str, data: &[u8]) -> String {
-    let values = regroup(data, 8, 5, true).expect("padding makes every length fit");
-    let padded = values.iter().copied().chain([0; CHECKSUM_DIGITS]);
-    let checksum = polymod(expanded(prefix).chain(padded)) ^ 1;
-    let checksum = (0..CHECKSUM_DIGITS).map(|place| checksum >> (5 * (CHECKSUM_DIGITS - 1 - place)));
-    let digits = values.into_iter().map(u32::from).chain(checksum);
-    let mut text = format!("{prefix}1");
-    text.extend(digits.map(|value| char::from(DIGITS[(value & 31) as usize])));
-    text
+    let prefix = Hrp::parse(prefix).expect("a prefix of NIP-19");
+    bech32::encode_lower::<Bech32>(prefix, data).expect("1,023 digits at most")
 }
 
 /// Prefix and data of a text in lower case; `None` where it is none, or its checksum is wrong.
 pub(crate) fn decode(text: &str) -> Option<(&str, Vec<u8>)> {
-    let (prefix, digits) = text.rsplit_once('1')?;
-    if text.len() > MAX_CHARS || prefix.is_empty() || digits.len() < CHECKSUM_DIGITS {
-        return None;
-    }
-    let value = |digit: u8| {
-        DIGITS.iter().position(|&known| known == digit).and_then(|place| u8::try_from(place).ok())
-    };
-    let values: Vec<u8> = digits.bytes().map(value).collect::<Option<_>>()?;
-    if polymod(expanded(prefix).chain(values.iter().copied())) != 1 {
-        return None;
-    }
-    Some((prefix, regroup(&values[..values.len() - CHECKSUM_DIGITS], 5, 8, false)?))
+    let checked = CheckedHrpstring::new::<Bech32>(text).ok()?;
+    let prefix = &text[..checked.hrp().len()];
+    let data: Vec<u8> = checked.byte_iter().collect();
+    // Data has one text: of the paddings that a checksum can cover, only zeros are right.
+    (encode(prefix, &data) == text).then_some((prefix, data))
 }
 
 /// The keys and ids in the data of a reference. Longer forms are a type, a length and a value each
@@ -58,47 +41,9 @@ pub(crate) fn hashes<'d>(prefix: &str, data: &'d mut [u8]) -> Vec<&'d mut [u8; 3
     found
 }
 
-/// The prefix as BIP-173 expands it for the checksum.
-fn expanded(prefix: &str) -> impl Iterator<Item = u8> {
-    prefix.bytes().map(|byte| byte >> 5).chain([0]).chain(prefix.bytes().map(|byte| byte & 31))
-}
-
-fn polymod(values: impl Iterator<Item = u8>) -> u32 {
-    const GENERATOR: [u32; 5] = [0x3b6a_57b2, 0x2650_8e6d, 0x1ea1_19fa, 0x3d42_33dd, 0x2a14_62b3];
-    values.fold(1, |checksum: u32, value| {
-        let shifted = (checksum & 0x01ff_ffff) << 5 ^ u32::from(value);
-        let top = checksum >> 25;
-        GENERATOR
-            .iter()
-            .enumerate()
-            .filter(|(bit, _)| top >> bit & 1 == 1)
-            .fold(shifted, |sum, (_, g)| sum ^ g)
-    })
-}
-
-/// Regroups bits; `None` where the remaining bits are not zeros and `pad` is off.
-fn regroup(data: &[u8], from: u32, to: u32, pad: bool) -> Option<Vec<u8>> {
-    let (mut bits, mut held) = (0_u32, 0_u32);
-    let mut out = Vec::with_capacity(data.len() * from as usize / to as usize + 1);
-    for &value in data {
-        bits = (bits << from | u32::from(value)) & 0xfff;
-        held += from;
-        while held >= to {
-            held -= to;
-            out.push((bits >> held & ((1 << to) - 1)).to_le_bytes()[0]);
-        }
-    }
-    let rest = bits & ((1 << held) - 1);
-    match pad {
-        true if held > 0 => out.push((rest << (to - held)).to_le_bytes()[0]),
-        false if held >= from || rest != 0 => return None,
-        _ => {}
-    }
-    Some(out)
-}
-
 #[cfg(test)]
 mod tests {
+    use bech32::{Fe32, primitives::iter::Fe32IterExt};
     use codecs::hex;
 
     use super::*;
@@ -160,7 +105,14 @@ mod tests {
             assert_eq!(decode(std::str::from_utf8(&damaged).unwrap()), None, "at {place}");
             assert_eq!(decode(&whole[..place]), None, "cut at {place}");
         }
-        assert_eq!(decode(&"q".repeat(2_000)), None);
-        assert_eq!(decode(&encode("x", &[0; 900])), None, "longer than anybody passes on");
+        assert_eq!(decode(&whole.to_uppercase()), None);
+        let with_checksum = |digits: &[Fe32]| -> String {
+            digits.iter().copied().with_checksum::<Bech32>(&Hrp::parse("note").unwrap()).chars().collect()
+        };
+        assert_eq!(decode(&with_checksum(&[Fe32::Q, Fe32::Q])), Some(("note", vec![0])));
+        assert_eq!(decode(&with_checksum(&[Fe32::Q, Fe32::P])), None, "padding that is not zero");
+        assert_eq!(decode(&with_checksum(&[Fe32::Q; 3])), None, "a digit too many");
+        assert!(decode(&with_checksum(&[Fe32::Q; 1_008])).is_some());
+        assert_eq!(decode(&with_checksum(&[Fe32::Q; 1_016])), None, "longer than a checksum covers");
     }
 }
