@@ -120,7 +120,7 @@ impl<'w> Links<'w> {
         }
         let mut deliveries = vec![Vec::new(); workload.publications.len()];
         for (filter, live) in workload.live.iter().enumerate().filter(|(n, _)| !subscribers[*n].is_empty()) {
-            live.matches.iter().for_each(|publication| deliveries[publication].push(filter));
+            live.matches.ones().for_each(|publication| deliveries[publication].push(filter));
         }
         for (publication, filters) in workload.publications.iter().zip(deliveries) {
             let bytes = self.events[publication.event as usize];

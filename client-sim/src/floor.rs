@@ -90,7 +90,7 @@ fn of_plan(workload: &Workload, codec: &dyn Codec) -> anyhow::Result<Script> {
             let event = workload.publications[publication].event as usize;
             codecs::hex::encode(&workload.events[event].id)
         };
-        script.live.insert(text_of(&one.filter, codec)?, one.matches.iter().map(id).collect());
+        script.live.insert(text_of(&one.filter, codec)?, one.matches.ones().map(id).collect());
     }
     Ok(script)
 }

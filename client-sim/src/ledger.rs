@@ -3,10 +3,10 @@
 use std::{borrow::Cow, collections::HashSet};
 
 use codecs::Filter;
+use fixedbitset::FixedBitSet;
 use measure::{Counts, union_of_spans};
 
 use crate::{
-    bits::Bits,
     client::{Report, Subscription, lacked, planned_from},
     incidents::{Incidents, Wrong},
     schedule::nanos,
@@ -127,7 +127,7 @@ fn close_live(
     incidents: Option<&Incidents>,
     subscription: (usize, Subscription),
     live: u32,
-    seen: &Bits,
+    seen: &FixedBitSet,
     owed: &dyn Fn(usize) -> bool,
     counts: &mut Counts,
 ) {
@@ -136,7 +136,7 @@ fn close_live(
         let event = shared.workload.publications[n].event;
         name(shared, incidents, wrong, subscription, event, || Some(Cow::Borrowed(filter)));
     };
-    for n in matches.iter() {
+    for n in matches.ones() {
         match (seen.contains(n), fate(n)) {
             // A delivery without an OK proves that the relay accepted the event.
             (true, Fate::Acked | Fate::Planned | Fate::Elsewhere) => {
@@ -157,8 +157,8 @@ fn close_live(
 }
 
 /// How many accepted publications did not come to a subscription that the relay ended.
-fn missing((shared, fate): Fates<'_>, live: u32, seen: &Bits, was_due: impl Fn(usize) -> bool) -> u64 {
-    let matches = shared.workload.live[live as usize].matches.iter();
+fn missing((shared, fate): Fates<'_>, live: u32, seen: &FixedBitSet, was_due: impl Fn(usize) -> bool) -> u64 {
+    let matches = shared.workload.live[live as usize].matches.ones();
     let missing = matches.filter(|n| fate(*n) == Fate::Acked && !seen.contains(*n) && was_due(*n));
     missing.count() as u64
 }

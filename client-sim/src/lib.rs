@@ -14,7 +14,6 @@ compile_error!("client-sim paces with timerfd and reads other processes' CPU clo
 
 pub mod args;
 mod auth;
-pub mod bits;
 mod cli;
 mod client;
 mod cores;

@@ -180,7 +180,7 @@ fn add_live(workload: &Workload, agents: &[usize], event_bytes: &[u64], facts: &
     for (live, subscriptions) in workload.live.iter().zip(subscriptions).filter(|(_, of)| !of.is_empty()) {
         let (mut deliveries, mut bytes) = (0, 0);
         let mut published_by: HashMap<usize, u64> = HashMap::new();
-        for publication in live.matches.iter() {
+        for publication in live.matches.ones() {
             let publication = &workload.publications[publication];
             deliveries += 1;
             bytes += event_bytes[publication.event as usize];

@@ -11,11 +11,11 @@ use std::{
 
 use ahash::HashSet;
 use codecs::VerifyLevel;
+use fixedbitset::FixedBitSet;
 use measure::{LiveCounts, LiveLatency};
 use tokio::sync::Notify;
 
 use crate::{
-    bits::Bits,
     incidents::Incidents,
     schedule::nanos,
     workload::{Publication, Workload},
@@ -343,7 +343,7 @@ impl Shared {
 
     /// The publications that were sent by now, as far as this process can tell: of other agents
     /// those that are due. A closed loop's are never known to be sent.
-    pub fn sent(&self, now_ns: u64) -> Bits {
+    pub fn sent(&self, now_ns: u64) -> FixedBitSet {
         let is_due = |planned: &Publication| !planned.closed && nanos(planned.at) <= now_ns;
         self.publications_that(|n, planned| match self.is_elsewhere(n) {
             true => is_due(planned),
@@ -352,7 +352,7 @@ impl Shared {
     }
 
     /// The publications that may have been sent by now.
-    pub fn perhaps_sent(&self, now_ns: u64) -> Bits {
+    pub fn perhaps_sent(&self, now_ns: u64) -> FixedBitSet {
         let soon_ns = now_ns + nanos(CLOCKS_APART);
         let may_be_due = |planned: &Publication| planned.closed || nanos(planned.at) <= soon_ns;
         self.publications_that(|n, planned| match self.is_elsewhere(n) {
@@ -361,8 +361,9 @@ impl Shared {
         })
     }
 
-    fn publications_that(&self, is_one: impl Fn(usize, &Publication) -> bool) -> Bits {
-        self.workload.publications.iter().enumerate().map(|(n, planned)| is_one(n, planned)).collect()
+    fn publications_that(&self, is_one: impl Fn(usize, &Publication) -> bool) -> FixedBitSet {
+        let all = self.workload.publications.iter().enumerate();
+        all.filter(|(n, planned)| is_one(*n, planned)).map(|(n, _)| n).collect()
     }
 
     /// When the last publication was sent, in nanoseconds from the start; 0 when none was.
@@ -382,8 +383,8 @@ impl Shared {
     }
 
     /// The publications that the relay has accepted by now.
-    pub fn accepted(&self) -> Bits {
-        (0..self.fates.len()).map(|publication| self.fate(publication) == Fate::Acked).collect()
+    pub fn accepted(&self) -> FixedBitSet {
+        (0..self.fates.len()).filter(|publication| self.fate(*publication) == Fate::Acked).collect()
     }
 
     /// Reports that a connection ended early.
@@ -440,7 +441,7 @@ mod tests {
                 publication(100, 1, false),
                 publication(500, 1, false),
             ],
-            live: vec![Live { filter: Filter::default(), matches: [true; 4].into_iter().collect() }],
+            live: vec![Live { filter: Filter::default(), matches: (0..4).collect() }],
             ..Workload::default()
         };
         Shared::of_share(workload, Some(vec![true, false, true]))
@@ -459,8 +460,8 @@ mod tests {
     #[test]
     fn what_another_agent_sent_is_known_by_plan_and_only_so_far_as_clocks_agree() {
         let shared = share();
-        let sent = |ms: u64| shared.sent(ms * MS).iter().collect::<Vec<_>>();
-        let perhaps = |ms: u64| shared.perhaps_sent(ms * MS).iter().collect::<Vec<_>>();
+        let sent = |ms: u64| shared.sent(ms * MS).ones().collect::<Vec<_>>();
+        let perhaps = |ms: u64| shared.perhaps_sent(ms * MS).ones().collect::<Vec<_>>();
         assert_eq!((sent(99), perhaps(0)), (vec![], vec![0, 2]), "within 100 ms clocks may differ");
         assert_eq!((sent(100), perhaps(399)), (vec![2], vec![0, 2]));
         assert_eq!((sent(500), perhaps(400)), (vec![2, 3], vec![0, 2, 3]), "a closed loop has no instants");

@@ -3,9 +3,10 @@
 use std::{borrow::Cow, time::Duration};
 
 use codecs::{ClientMessage, Event};
+use fixedbitset::FixedBitSet;
 
 use super::{Action, Client, Failure, Owed, Subscription, Wake};
-use crate::{auth, bits::Bits, incidents, recorder::Timing, schedule::nanos};
+use crate::{auth, incidents, recorder::Timing, schedule::nanos};
 
 /// How long the relay may be silent while a connection is set up.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -201,8 +202,9 @@ impl Client {
     fn subscribe(&mut self, now_ns: u64) {
         let shared = std::sync::Arc::clone(&self.shared);
         let filters = shared.workload.roles[self.id].filters();
-        self.report.seen = vec![Bits::of_len(shared.workload.publications.len()); filters.len()];
-        self.report.closed = Bits::of_len(filters.len());
+        self.report.seen =
+            vec![FixedBitSet::with_capacity(shared.workload.publications.len()); filters.len()];
+        self.report.closed = FixedBitSet::with_capacity(filters.len());
         for (n, live) in (0..).zip(filters) {
             self.opening.insert(n as usize);
             self.request(Subscription::Live(n), &shared.workload.live[*live as usize].filter);
@@ -214,7 +216,7 @@ impl Client {
 
     /// Needs no more patience when the last live subscription is open.
     pub(super) fn set_up_if_open(&mut self) {
-        if self.link.is_up() && self.opening.count() == 0 {
+        if self.link.is_up() && self.opening.is_clear() {
             self.patience = None;
         }
     }
@@ -291,7 +293,7 @@ impl Client {
         let closed = &self.report.closed;
         let filters = shared.workload.roles[self.id].filters().iter().zip(&self.report.seen);
         let caught_up = filters.enumerate().filter(|(n, _)| !closed.contains(*n)).all(|(_, (live, seen))| {
-            let mut owed = shared.workload.live[*live as usize].matches.iter().filter(|p| !seen.contains(*p));
+            let mut owed = shared.workload.live[*live as usize].matches.ones().filter(|p| !seen.contains(*p));
             owed.all(|p| shared.fate(p).is_undelivered())
         });
         let Some(reader) = self.reader.as_mut().filter(|reader| !reader.done) else { return };

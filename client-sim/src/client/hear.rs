@@ -2,7 +2,7 @@
 
 use codecs::RelayMessage;
 
-use super::{Client, Subscription};
+use super::{Client, Subscription, take_out};
 use crate::{incidents::About, meaning::quoted};
 
 impl Client {
@@ -57,7 +57,7 @@ impl Client {
 
     fn end_of_stored(&mut self, id: &str, now_ns: u64) -> bool {
         let answers = match id.parse() {
-            Ok(Subscription::Live(filter)) => self.opening.remove(filter as usize),
+            Ok(Subscription::Live(filter)) => take_out(&mut self.opening, filter as usize),
             Ok(Subscription::Stay { session, filter }) => self.stay_eose(session, filter, now_ns),
             Ok(subscription @ (Subscription::Fetch { .. } | Subscription::Request(_))) => {
                 self.end_of_request(subscription, true, now_ns)

@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
-use super::{Action, Client, Stay, Subscription, Wake};
-use crate::{bits::Bits, incidents::Wrong, recorder::Timing, schedule::nanos};
+use fixedbitset::FixedBitSet;
+
+use super::{Action, Client, Stay, Subscription, Wake, take_out};
+use crate::{incidents::Wrong, recorder::Timing, schedule::nanos};
 
 /// The live subscriptions of a session.
 #[derive(Debug)]
 pub(super) struct Visit {
     /// Subscriptions whose EOSE is missing.
-    opening: Bits,
+    opening: FixedBitSet,
     /// Subscriptions that were sent the stored event that they asked for.
-    answered: Bits,
+    answered: FixedBitSet,
     /// What each subscription has seen and is owed.
     subscriptions: Vec<Stay>,
     /// Publications sent before the last of these EOSEs.
-    before: Bits,
+    before: FixedBitSet,
     /// At the end of the stay: the publications owed that have not come, by subscription.
     missing: Vec<(usize, usize)>,
 }
@@ -36,7 +38,7 @@ impl Client {
         if self.report.closed.contains(filter as usize) {
             return self.wrong(Wrong::Unexpected, &Subscription::Live(filter), found);
         }
-        if !self.report.seen[filter as usize].insert(publication) {
+        if self.report.seen[filter as usize].put(publication) {
             return self.wrong(Wrong::Duplicated, &Subscription::Live(filter), found);
         }
         self.time_delivery(publication, now_ns);
@@ -60,7 +62,7 @@ impl Client {
         let is_answer = visit.as_ref().is_some_and(|visit| visit.opening.contains(filter as usize))
             && live.filter.limit != Some(0)
             && live.filter.matches(&workload.events[found as usize]);
-        if is_answer && visit.as_mut().is_some_and(|visit| visit.answered.insert(filter as usize)) {
+        if is_answer && visit.as_mut().is_some_and(|visit| !visit.answered.put(filter as usize)) {
             return; // Asked with `limit: 1`, the relay sends one stored event.
         }
         let matching = workload.publication_of(found).filter(|p| live.matches.contains(*p));
@@ -73,10 +75,10 @@ impl Client {
         let stay = &mut visit.subscriptions[filter as usize];
         if stay.closed {
             self.wrong(Wrong::Unexpected, &subscription, found);
-        } else if stay.seen.insert(publication) {
+        } else if !stay.seen.put(publication) {
             self.time_delivery(publication, now_ns);
             self.shared.delivered(1);
-        } else if stay.stored.remove(publication) && self.shared.workload.tolerates_seam {
+        } else if take_out(&mut stay.stored, publication) && self.shared.workload.tolerates_seam {
             self.report.counts.deliveries_duplicated_at_seam += 1;
         } else {
             self.wrong(Wrong::Duplicated, &subscription, found);
@@ -104,7 +106,7 @@ impl Client {
         let shared = Arc::clone(&self.shared);
         let filters = &shared.workload.sessions[session as usize].live;
         let publications = shared.workload.publications.len();
-        let mut opening = Bits::of_len(filters.len());
+        let mut opening = FixedBitSet::with_capacity(filters.len());
         for (filter, live) in (0..).zip(filters) {
             opening.insert(filter as usize);
             self.request(
@@ -115,17 +117,17 @@ impl Client {
         let stay = |(filter, live): (u32, &u32)| Stay {
             subscription: Subscription::Stay { session, filter },
             live: *live,
-            during: Bits::default(),
-            seen: Bits::of_len(publications),
-            stored: Bits::default(),
+            during: FixedBitSet::new(),
+            seen: FixedBitSet::with_capacity(publications),
+            stored: FixedBitSet::new(),
             closed: false,
         };
         if let Some(open) = self.sessions.get_mut(&session) {
             open.visit = Some(Visit {
                 opening,
-                answered: Bits::of_len(filters.len()),
+                answered: FixedBitSet::with_capacity(filters.len()),
                 subscriptions: (0..).zip(filters).map(stay).collect(),
-                before: Bits::default(),
+                before: FixedBitSet::new(),
                 missing: Vec::new(),
             });
         }
@@ -136,12 +138,12 @@ impl Client {
     pub(super) fn stay_eose(&mut self, session: u32, filter: u32, now_ns: u64) -> bool {
         let open = self.sessions.get_mut(&session).and_then(|open| open.visit.as_mut());
         let Some(visit) = open else { return false };
-        if !visit.opening.remove(filter as usize) {
+        if !take_out(&mut visit.opening, filter as usize) {
             return false;
         }
         let stay = &mut visit.subscriptions[filter as usize];
         stay.stored = stay.seen.clone();
-        if visit.opening.count() == 0 {
+        if visit.opening.is_clear() {
             visit.before = self.shared.perhaps_sent(now_ns);
             let stay = self.shared.workload.sessions[session as usize].stay;
             self.wake_at(now_ns + nanos(stay), Wake::Leave(session));
@@ -163,13 +165,13 @@ impl Client {
     /// Takes a CLOSED of a subscription that lasts as long as the run: nothing more is owed to it.
     pub(super) fn live_closed(&mut self, filter: u32) {
         let Some(live) = self.shared.workload.roles[self.id].filters().get(filter as usize) else { return };
-        if !self.report.closed.insert(filter as usize) {
+        if self.report.closed.put(filter as usize) {
             return;
         }
         self.report.counts.subscriptions_closed += 1;
         if self.reader.is_none() {
             let seen = &self.report.seen[filter as usize];
-            let matches = self.shared.workload.live[*live as usize].matches.iter();
+            let matches = self.shared.workload.live[*live as usize].matches.ones();
             matches.filter(|p| !seen.contains(*p)).for_each(|p| self.shared.no_longer_owed(p));
         }
     }
@@ -181,10 +183,9 @@ impl Client {
         let Some(visit) = self.sessions.get_mut(&session).and_then(|open| open.visit.as_mut()) else {
             return;
         };
-        let publications = workload.publications.len();
         for (n, stay) in visit.subscriptions.iter_mut().enumerate() {
-            stay.during = (0..publications).map(|p| sent.contains(p) && !visit.before.contains(p)).collect();
-            let owed = workload.live[stay.live as usize].matches.iter().filter(|_| !stay.closed);
+            stay.during = sent.difference(&visit.before).collect();
+            let owed = workload.live[stay.live as usize].matches.ones().filter(|_| !stay.closed);
             let owed = owed.filter(|p| stay.during.contains(*p) && !stay.seen.contains(*p));
             visit.missing.extend(owed.map(|p| (n, p)));
         }
@@ -207,12 +208,6 @@ impl Client {
     /// Adds what a session's live subscriptions saw to the report. A session whose stay did not
     /// end is owed no delivery.
     pub(super) fn keep_visit(&mut self, visit: Visit) {
-        let publications = self.shared.workload.publications.len();
-        self.report.stays.extend(visit.subscriptions.into_iter().map(|mut stay| {
-            if stay.during.count() == 0 {
-                stay.during = Bits::of_len(publications);
-            }
-            stay
-        }));
+        self.report.stays.extend(visit.subscriptions);
     }
 }

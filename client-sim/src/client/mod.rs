@@ -29,6 +29,7 @@ use std::{
 use ahash::{HashMap, HashSet};
 use bytes::Bytes;
 use codecs::{ClientMessage, Codec, Event, Filter, hex};
+use fixedbitset::FixedBitSet;
 
 pub(crate) use self::{
     action::Action,
@@ -45,7 +46,6 @@ use self::{
     subscription::RequestId,
 };
 use crate::{
-    bits::Bits,
     incidents::Wrong,
     meaning::{Interpreter, Meaning},
     recorder::{Sample, Timing},
@@ -86,7 +86,7 @@ pub(crate) struct Client {
     /// The signed challenge (NIP-42), until it is sent.
     proof: Option<Event<'static>>,
     /// Live subscriptions of a subscriber whose EOSE is missing.
-    opening: Bits,
+    opening: FixedBitSet,
     /// Sessions that wait for the connection.
     waiting: Vec<u32>,
     actions: VecDeque<Action>,
@@ -99,9 +99,9 @@ pub(crate) struct Client {
     /// Requests and fetches that wait for their EOSE.
     requests: HashMap<Subscription, OpenRequest>,
     /// For each request or fetch that ended before everything had come, the events that had come.
-    torn: HashMap<Subscription, Bits>,
+    torn: HashMap<Subscription, FixedBitSet>,
     /// For each request or fetch, the events that came after it had ended.
-    late: HashMap<Subscription, Bits>,
+    late: HashMap<Subscription, FixedBitSet>,
     /// For each fetch, by session and chunk, the events that it asked for, in ascending order.
     fetches: HashMap<(u32, u32), Vec<u32>>,
     sessions: HashMap<u32, OpenSession>,
@@ -134,7 +134,7 @@ impl Client {
             link: Link::Down,
             patience: None,
             proof: None,
-            opening: Bits::of_len(role.filters().len()),
+            opening: FixedBitSet::with_capacity(role.filters().len()),
             waiting: Vec::new(),
             actions: VecDeque::new(),
             wakes: BinaryHeap::new(),
@@ -276,7 +276,7 @@ impl Client {
     pub(crate) fn is_ready(&self) -> bool {
         match self.link {
             Link::Down => !self.shared.workload.roles[self.id].connects_before(),
-            Link::Up => self.opening.count() == 0,
+            Link::Up => self.opening.is_clear(),
             _ => false,
         }
     }
@@ -475,4 +475,13 @@ impl Client {
     fn wake_at(&mut self, at_ns: u64, wake: Wake) {
         self.wakes.push(Reverse((at_ns, wake)));
     }
+}
+
+/// Takes a member out of a set; false where it is not in it, as a relay may name any.
+fn take_out(members: &mut FixedBitSet, member: usize) -> bool {
+    let is_in = members.contains(member);
+    if is_in {
+        members.remove(member);
+    }
+    is_in
 }

@@ -7,6 +7,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use codecs::{ClientMessage, Event, Filter};
+use fixedbitset::FixedBitSet;
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
 
 use super::{
@@ -14,7 +15,6 @@ use super::{
     session::{OpenRequest, lacked},
 };
 use crate::{
-    bits::Bits,
     incidents::Wrong,
     recorder::Timing,
     shared::Fate,
@@ -27,7 +27,7 @@ pub(super) struct OpenReconciliation {
     due_ns: u64,
     protocol: Negentropy<'static, NegentropyStorageVector>,
     /// Publications that the relay had accepted before NEG-OPEN.
-    before: Bits,
+    before: FixedBitSet,
     have: Vec<Id>,
     need: Vec<Id>,
     /// How many fetches wait for their EOSE.
@@ -133,8 +133,8 @@ impl Client {
         let counts = &mut self.report.counts;
         let mut wanted = Vec::with_capacity(need.len());
         let mut strays = Vec::new();
-        let mut lacks_named = Bits::of_len(planned.lacks.len());
-        let mut named = Bits::of_len(workload.publications.len());
+        let mut lacks_named = FixedBitSet::with_capacity(planned.lacks.len());
+        let mut named = FixedBitSet::with_capacity(workload.publications.len());
         // When another agent sends, only that agent knows.
         let sent = |publication| shared.was_sent(publication) || shared.is_elsewhere(publication);
         for id in need {
@@ -147,7 +147,7 @@ impl Client {
                 // An event of another client; the relay cannot have one that was not sent.
                 (Some(event), None) if !planned.own.contains(&event) => {
                     match workload.publication_of(event) {
-                        Some(publication) if sent(publication) && named.insert(publication) => {
+                        Some(publication) if sent(publication) && !named.put(publication) => {
                             counts.deliveries_expected += 1;
                             wanted.push(event);
                         }
@@ -168,7 +168,7 @@ impl Client {
             let event = workload.publications[publication].event;
             planned.filter.matches(&workload.events[event as usize]) && !planned.own.contains(&event)
         };
-        let unnamed: Vec<_> = open.before.iter().filter(|p| concerns(*p) && !named.contains(*p)).collect();
+        let unnamed: Vec<_> = open.before.ones().filter(|p| concerns(*p) && !named.contains(*p)).collect();
         counts.deliveries_expected += unnamed.len() as u64;
         let lost = unnamed.into_iter().map(|publication| workload.publications[publication].event);
         let lacks = planned.lacks.iter().enumerate().filter(|(position, _)| !lacks_named.contains(*position));
@@ -205,7 +205,7 @@ impl Client {
             self.request(subscription, &filter);
             let mut expected = events.to_vec();
             expected.sort_unstable();
-            let seen = Bits::of_len(expected.len());
+            let seen = FixedBitSet::with_capacity(expected.len());
             self.fetches.insert((n, chunk), expected);
             self.requests.insert(subscription, OpenRequest { due_ns, sent_ns: now_ns, seen });
         }

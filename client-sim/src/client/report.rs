@@ -1,9 +1,10 @@
 //! What one client has seen.
 
+use fixedbitset::FixedBitSet;
 use measure::Counts;
 
 use super::Subscription;
-use crate::{bits::Bits, meaning::quoted};
+use crate::meaning::quoted;
 
 /// What one client saw on its connections.
 #[derive(Debug, Default)]
@@ -11,9 +12,9 @@ pub struct Report {
     /// The client's part of the ledger. [`crate::ledger::close`] adds what follows from the plan.
     pub counts: Counts,
     /// For each live subscription of a subscriber, the publications that came.
-    pub seen: Vec<Bits>,
+    pub seen: Vec<FixedBitSet>,
     /// The live subscriptions of a subscriber that the relay ended (CLOSED).
-    pub closed: Bits,
+    pub closed: FixedBitSet,
     /// The sessions that began.
     pub began: Vec<u32>,
     /// Live subscriptions of sessions.
@@ -51,11 +52,11 @@ pub struct Stay {
     pub live: u32,
     /// The publications that were sent during the stay, from its EOSE to its planned end. Those
     /// that match are owed; earlier and later ones may come or not.
-    pub during: Bits,
+    pub during: FixedBitSet,
     /// The publications that came.
-    pub seen: Bits,
+    pub seen: FixedBitSet,
     /// Those of them that came before EOSE, and not again.
-    pub stored: Bits,
+    pub stored: FixedBitSet,
     /// Whether the relay ended the subscription (CLOSED).
     pub closed: bool,
 }

@@ -4,10 +4,10 @@
 use std::{sync::Arc, time::Duration};
 
 use codecs::Filter;
+use fixedbitset::FixedBitSet;
 
 use super::{Action, Client, RequestId, Subscription, Wake, live::Visit};
 use crate::{
-    bits::Bits,
     incidents::Wrong,
     recorder::Timing,
     scenario::Connect,
@@ -38,7 +38,7 @@ pub(super) struct OpenSession {
 pub(super) struct OpenRequest {
     pub(super) due_ns: u64,
     pub(super) sent_ns: u64,
-    pub(super) seen: Bits,
+    pub(super) seen: FixedBitSet,
 }
 
 /// What a request or a fetch asked for.
@@ -113,7 +113,7 @@ impl Client {
         for (request, PlannedRequest { filter, expected }) in (0..).zip(requests) {
             let subscription = Subscription::Request(RequestId { session: n, step, request });
             self.request(subscription, filter);
-            let seen = Bits::of_len(expected.len());
+            let seen = FixedBitSet::with_capacity(expected.len());
             self.requests.insert(subscription, OpenRequest { due_ns, sent_ns: now_ns, seen });
         }
     }
@@ -136,7 +136,7 @@ impl Client {
             self.count_late(subscription, (position, found));
             return false;
         };
-        if !request.seen.insert(position) {
+        if request.seen.put(position) {
             self.wrong(Wrong::Duplicated, &subscription, found);
             return false;
         }
@@ -179,12 +179,12 @@ impl Client {
     fn count_late(&mut self, subscription: Subscription, (position, found): (usize, u32)) {
         let expected = self.asked(subscription).map_or(0, |asked| asked.expected.len());
         let came_before = self.torn.get(&subscription).is_none_or(|seen| seen.contains(position));
-        let late = self.late.entry(subscription).or_insert_with(|| Bits::of_len(expected));
-        match (came_before, late.insert(position)) {
-            (true, true) if self.shared.workload.tolerates_seam => {
+        let late = self.late.entry(subscription).or_insert_with(|| FixedBitSet::with_capacity(expected));
+        match (came_before, late.put(position)) {
+            (true, false) if self.shared.workload.tolerates_seam => {
                 self.report.counts.deliveries_duplicated_at_seam += 1;
             }
-            (false, true) => self.wrong(Wrong::Unexpected, &subscription, found),
+            (false, false) => self.wrong(Wrong::Unexpected, &subscription, found),
             _ => self.wrong(Wrong::Duplicated, &subscription, found),
         }
     }
@@ -194,7 +194,7 @@ impl Client {
     pub(super) fn end_of_request(&mut self, subscription: Subscription, is_eose: bool, now_ns: u64) -> bool {
         let expected = self.asked(subscription).map_or(0, |asked| asked.expected.len());
         let Some(request) = self.requests.remove(&subscription) else { return false };
-        if request.seen.count() < expected {
+        if request.seen.count_ones(..) < expected {
             self.torn.insert(subscription, request.seen);
         }
         self.report.last_ns = now_ns;

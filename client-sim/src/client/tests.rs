@@ -7,11 +7,11 @@ mod reconcile;
 use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
 use codecs::{ClientMessage, EoseHints, Event, Filter, Format, RelayMessage, VerifyLevel};
+use fixedbitset::FixedBitSet;
 use measure::Counts;
 
 use super::{Action, Client, Failure, Report};
 use crate::{
-    bits::Bits,
     ledger,
     recorder::{Sample, Timing},
     scenario::Connect,
@@ -36,7 +36,7 @@ fn plan() -> Workload {
     };
     let live = |kind: u16, matches: [bool; 3]| Live {
         filter: Filter { kinds: Some(vec![kind]), limit: Some(0), ..Filter::default() },
-        matches: matches.into_iter().collect(),
+        matches: (0..3).filter(|n| matches[*n]).collect(),
     };
     let request = |author: u8, expected: [u32; 2]| PlannedRequest {
         filter: Filter { authors: Some(vec![[author; 32]]), until: Some(1_700_000_003), ..Filter::default() },
@@ -708,7 +708,7 @@ fn a_reader_that_has_everything_is_not_behind_again_when_its_connection_ends() {
     }
     workload.publications.clear();
     workload.sessions.clear();
-    workload.live.iter_mut().for_each(|live| live.matches = Bits::default());
+    workload.live.iter_mut().for_each(|live| live.matches = FixedBitSet::new());
     let shared = Arc::new(Shared::new(workload));
     let codec = Format::JSON.codec(codecs::Implementation::Library).unwrap();
     let mut client = Client::new(Arc::clone(&shared), codec, 0, ("ws://127.0.0.1", 0));

@@ -226,7 +226,7 @@ impl World {
     /// Deliveries so far, or acknowledged publications where nothing is delivered.
     fn envelopes(&self) -> u64 {
         match self.shared.deliveries() {
-            0 => self.shared.accepted().count() as u64,
+            0 => self.shared.accepted().count_ones(..) as u64,
             deliveries => deliveries,
         }
     }

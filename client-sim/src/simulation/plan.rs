@@ -51,7 +51,9 @@ pub(super) fn plan(random: &mut Random) -> Workload {
     }
     // Publications in the order in which they are due; live filters match by their place in it.
     let matches = |live: &Live, publications: &[Publication]| {
-        publications.iter().map(|p| live.filter.matches(&plan.events[p.event as usize])).collect()
+        let all = publications.iter().enumerate();
+        let matching = all.filter(|(_, p)| live.filter.matches(&plan.events[p.event as usize]));
+        matching.map(|(n, _)| n).collect()
     };
     let live: Vec<_> = plan.live.iter().map(|live| matches(live, &plan.publications)).collect();
     for (live, matches) in plan.live.iter_mut().zip(live) {
@@ -94,7 +96,7 @@ fn filter(random: &mut Random) -> Filter {
 fn plan_live(plan: &mut Workload, random: &mut Random) {
     for _ in 0..1 + random.below(4) {
         let filter = Filter { limit: Some(0), ..filter(random) };
-        plan.live.push(Live { filter, matches: crate::bits::Bits::default() });
+        plan.live.push(Live { filter, matches: fixedbitset::FixedBitSet::new() });
     }
 }
 

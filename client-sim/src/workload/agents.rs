@@ -198,7 +198,7 @@ mod tests {
             places
                 .iter()
                 .map(one)
-                .map(|live| (&live.filter, live.matches.iter().collect::<Vec<_>>()))
+                .map(|live| (&live.filter, live.matches.ones().collect::<Vec<_>>()))
                 .collect()
         };
         let sessions = (0_u32..).zip(&plan.sessions).filter(|(_, session)| session.connection == connection);

@@ -63,8 +63,9 @@ impl<'p> LivePlanner<'p> {
             }
             let filter = self.filter(live, random);
             let events = self.events.unwrap_or(&plan.events);
-            let matches = plan.publications.iter().map(|p| filter.matches(&events[p.event as usize]));
-            let matches = matches.collect();
+            let publications = plan.publications.iter().enumerate();
+            let matches = publications.filter(|(_, p)| filter.matches(&events[p.event as usize]));
+            let matches = matches.map(|(n, _)| n).collect();
             let place = position(plan.live.len()).expect("fewer filters than 2^32 fit into memory");
             plan.live.push(Live { filter, matches });
             self.shared[n] = (live.authors.is_none() && live.tag.is_none()).then_some(place);

@@ -22,12 +22,12 @@ use std::{
 use anyhow::ensure;
 use codecs::{Event, Filter, Format, KindClass};
 use corpus::Corpus;
+use fixedbitset::FixedBitSet;
 use link::Link;
 use wire::Compression;
 
 pub use self::agents::{Elsewhere, Share};
 use crate::{
-    bits::Bits,
     scenario::{Access, Arrival, Connect, Request, Scenario},
     schedule,
     workload::{
@@ -178,7 +178,7 @@ pub struct Live {
     /// The filter, with limit 0.
     pub filter: Filter,
     /// The publications that match the filter.
-    pub matches: Bits,
+    pub matches: FixedBitSet,
 }
 
 /// An event to publish.
@@ -556,7 +556,7 @@ impl Workload {
             }
         }
         for (live, count) in self.live.iter().zip(subscribers) {
-            for publication in live.matches.iter() {
+            for publication in live.matches.ones() {
                 fan_out[publication] += count;
             }
         }
