@@ -274,6 +274,18 @@ fn put_plain(payload: &[u8], out: &mut BytesMut) {
     out.put_slice(payload);
 }
 
+impl ZstdParams {
+    /// The first message of a connection for `payload`.
+    ///
+    /// # Errors
+    /// [`WireError::Protocol`] if zstd has no memory.
+    pub fn message(&self, payload: &[u8]) -> Result<Bytes, WireError> {
+        let mut message = BytesMut::new();
+        ZstdLayer::new(*self).compress(payload, &mut message)?;
+        Ok(message.freeze())
+    }
+}
+
 impl fmt::Debug for ZstdLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ZstdLayer").field("params", &self.params).finish_non_exhaustive()

@@ -1,12 +1,11 @@
 //! The events that a page decodes, in every format, and the REQ that it sends.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use codecs::{ClientMessage, Codec, Event, Filter, Format, Implementation};
 use corpus::Corpus;
 use measure::CorpusRecord;
 use serde_json::{Value, json};
-use wire::{Compression, ZstdParams};
-use zstd::{bulk::Compressor, zstd_safe::CParameter};
+use wire::Compression;
 
 use crate::{
     result::{BrowserCell, EventSet, Part},
@@ -28,9 +27,6 @@ const LIST_TAGS: usize = 20;
 
 /// Behind a format: its messages are those of the zstd layer.
 pub(crate) const ZSTD_LAYER: &str = "+zstd";
-/// The first byte of such a message (docs/transport.md).
-const PLAIN: u8 = 0;
-const FRAME: u8 = 1;
 
 /// The subscription of every REQ.
 const SUBSCRIPTION: &str = "feed";
@@ -84,17 +80,17 @@ impl Events {
     /// The events of a set in a format, which may have [`ZSTD_LAYER`] behind it, each behind its
     /// length as u32 LE.
     pub(crate) fn frames(&self, set: &str, name: &str) -> Result<Vec<u8>> {
-        let (format, mut layer) = match name.strip_suffix(ZSTD_LAYER) {
-            Some(format) => (format, Some(ZstdLayer::new()?)),
-            None => (name, None),
+        let (format, compression) = match name.strip_suffix(ZSTD_LAYER) {
+            Some(format) => (format, "zstd".parse()?),
+            None => (name, Compression::None),
         };
         let codec = codec(format)?;
         let (mut frames, mut event) = (Vec::new(), Vec::new());
         for one in self.of(set) {
             event.clear();
             codec.encode_event(one, &mut event)?;
-            if let Some(layer) = &mut layer {
-                event = layer.message(&event)?;
+            if let Compression::Zstd(layer) = compression {
+                event = layer.message(&event)?.into();
             }
             frames.extend_from_slice(
                 &u32::try_from(event.len()).context("an event below 4 GiB")?.to_le_bytes(),
@@ -121,29 +117,6 @@ impl Events {
         // Without the lengths.
         let json_bytes = self.frames(set, Format::JSON.name())?.len() as u64 - 4 * events;
         Ok(EventSet { name: set.to_owned(), events, json_bytes, set_aside: self.set_aside as u64 })
-    }
-}
-
-/// What relay-sim's zstd layer makes of payloads (docs/transport.md), with the parameters of
-/// `--compression zstd`.
-struct ZstdLayer {
-    params: ZstdParams,
-    compressor: Compressor<'static>,
-}
-
-impl ZstdLayer {
-    fn new() -> Result<ZstdLayer> {
-        let Compression::Zstd(params) = "zstd".parse()? else { bail!("the compression zstd is another") };
-        let mut compressor = Compressor::new(params.level).context("cannot compress")?;
-        compressor.set_parameter(CParameter::WindowLog(params.window_bits)).context("cannot compress")?;
-        Ok(ZstdLayer { params, compressor })
-    }
-
-    fn message(&mut self, payload: &[u8]) -> Result<Vec<u8>> {
-        let frame = self.compressor.compress(payload).context("cannot compress")?;
-        let saves = payload.len() >= self.params.min_bytes && frame.len() < payload.len();
-        let (transform, rest) = if saves { (FRAME, &frame[..]) } else { (PLAIN, payload) };
-        Ok([&[transform][..], rest].concat())
     }
 }
 
@@ -203,13 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_the_zstd_layer_are_frames_where_these_are_smaller() {
-        let mut layer = ZstdLayer::new().unwrap();
-        let long = b"0123456789abcdef".repeat(100);
-        let message = layer.message(&long).unwrap();
-        assert!(message[0] == FRAME && message.len() < long.len() / 4);
-        assert_eq!(zstd::decode_all(&message[1..]).unwrap(), long);
-        assert_eq!(layer.message(b"short").unwrap(), b"\0short");
+    fn bytes_of_what_a_decoder_is_given_depend_on_format_and_layer() {
         let events = Events::read(None, false, &[]).unwrap();
         let cell = |format: &str, compression: &str| {
             let (format, set) = (vec![format.to_owned()], vec![MIXED.to_owned()]);

@@ -43,6 +43,15 @@ fn spliced(payload: &[u8], prefix_bytes: usize, shared: &SharedZstd) -> Vec<u8> 
     out.to_vec()
 }
 
+#[test]
+fn a_first_message_is_a_frame_where_that_is_smaller() {
+    let long = b"0123456789abcdef".repeat(100);
+    let message = ZstdParams::DEFAULT.message(&long).unwrap();
+    assert!(message[0] == FRAME && message.len() < long.len() / 4);
+    assert_eq!(zstd::decode_all(&message[1..]).unwrap(), long);
+    assert_eq!(ZstdParams::DEFAULT.message(b"short").unwrap(), &b"\0short"[..]);
+}
+
 /// Flips a bit, cuts, repeats or inserts, once or several times.
 fn damage(numbers: &mut Numbers, message: &mut Vec<u8>) {
     for _ in 0..=numbers.below(3) {
