@@ -388,7 +388,7 @@ function flat(data) {
   return event(blob(root, 4), blob(root, 6), created_at, kind, tags, utf8.decode(blob(root, 14)), blob(root, 16));
 }
 
-/** The common envelope of codecs/src/envelope.rs around an event format. */
+/** The common envelope of codecs/src/envelope/mod.rs around an event format. */
 function envelope(readEvent) {
   const sub = (reader) => reader.text(reader.u8());
   const filter = (reader) => {

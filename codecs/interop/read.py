@@ -388,7 +388,7 @@ def flat(data):
 
 
 class Envelope:
-    """The common envelope of codecs/src/envelope.rs around an event format."""
+    """The common envelope of codecs/src/envelope/mod.rs around an event format."""
 
     def __init__(self, read_event):
         self.event = read_event

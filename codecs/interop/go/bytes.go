@@ -130,7 +130,7 @@ func tlv(data []byte) object {
 	return event(entries[0], entries[3], createdAt, kind, tags, string(entries[2]), entries[6])
 }
 
-// envelope is the common envelope of codecs/src/envelope.rs around an event format.
+// envelope is the common envelope of codecs/src/envelope/mod.rs around an event format.
 func envelope(readEvent func([]byte) object) format {
 	filter := func(r *reader) object {
 		found := object{}

@@ -1,52 +1,10 @@
-//! What a text may not say: a source that no reader has, a path that leads nowhere or exists on one
-//! machine, a test that is nowhere, a line beyond 100 columns.
+//! What a text may not say: a path or a link that leads nowhere, a test that is nowhere, a line
+//! beyond 100 columns.
 
 use std::{collections::BTreeSet, path::Path};
 
-/// Titles of unpublished notes, in lower case here so that this list does not cite them.
-const UNPUBLISHED: [&str; 12] = [
-    "measurement",
-    "protocol",
-    "transport",
-    "scenarios",
-    "corpus",
-    "wire-formats",
-    "peers",
-    "links",
-    "browsers",
-    "scale-out",
-    "house-style",
-    "provenance",
-];
-
 /// The most columns of a line of prose.
 const COLUMNS: usize = 100;
-
-/// Citations of notes that are not published, each with its place.
-pub(crate) fn phantoms(file: &str, text: &str) -> Vec<String> {
-    places(file, text, |line| {
-        let line = prose_of(file, line);
-        words(&line).any(|word| {
-            let title = word.trim_end_matches(".MD").trim_end_matches(".md");
-            title.len() > 1
-                && title.chars().all(|c| c.is_ascii_uppercase() || c == '-')
-                && UNPUBLISHED.contains(&title.to_lowercase().as_str())
-        })
-    })
-}
-
-/// Paths that exist on one machine only, each with its place.
-pub(crate) fn machine_paths(file: &str, text: &str) -> Vec<String> {
-    // In two parts, so that these lines do not name them.
-    let roots = [concat!("/wo", "rk/"), concat!("/ro", "ot/")];
-    places(file, text, |line| {
-        roots.iter().any(|root| {
-            line.match_indices(root).any(|(at, _)| {
-                !line[..at].ends_with(|c: char| c.is_alphanumeric() || ['_', '.', '-', '/'].contains(&c))
-            })
-        })
-    })
-}
 
 /// Paths in backticks that begin in a folder of the tree and lead nowhere, each with its place.
 /// `NAME` stands for a name of the reader's; `target` is made by builds.
@@ -59,6 +17,23 @@ pub(crate) fn dead_paths(root: &Path, file: &str, text: &str) -> Vec<String> {
     };
     let is_told = file.ends_with(".md") && (file.starts_with("docs/") || !file.contains('/'));
     places(file, text, |line| is_told && line.split('`').skip(1).step_by(2).any(is_dead))
+}
+
+/// Links of a document to files of the tree that are not there, each with its place.
+pub(crate) fn dead_links(root: &Path, file: &str, text: &str) -> Vec<String> {
+    let folder = root.join(file).parent().unwrap_or(root).to_owned();
+    let is_dead = |target: &str| {
+        let path = target.split('#').next().unwrap_or_default();
+        !target.contains("://") && !target.starts_with("mailto:") && !folder.join(path).exists()
+    };
+    let is_document = file.ends_with(".md");
+    let targets = |line: &str| {
+        let outside: String = line.split('`').step_by(2).collect();
+        let behind =
+            outside.split("](").skip(1).map(|rest| rest.split([')', ' ']).next().unwrap_or_default());
+        behind.map(str::to_owned).collect::<Vec<_>>()
+    };
+    places(file, text, |line| is_document && targets(line).iter().any(|target| is_dead(target)))
 }
 
 /// Tests that rows of a table name in their last column and that are no function, each with its
@@ -111,29 +86,6 @@ fn places(file: &str, text: &str, mut wrong: impl FnMut(&str) -> bool) -> Vec<St
     lines.filter(|(_, line)| wrong(line)).map(|(i, line)| format!("{file}:{}: {line}", i + 1)).collect()
 }
 
-/// The part of a line that people read: of Rust comments and strings, of TOML comments and values,
-/// of a script comments, of Markdown everything.
-fn prose_of(file: &str, line: &str) -> String {
-    let extension = file.rsplit_once('.').map_or("", |(_, extension)| extension);
-    match extension {
-        "rs" | "toml" | "py" | "go" | "cjs" | "mjs" => {
-            let comment = if ["toml", "py"].contains(&extension) { "#" } else { "//" };
-            let (code, said) = line.split_once(comment).unwrap_or((line, ""));
-            let strings: Vec<&str> = code.split('"').skip(1).step_by(2).collect();
-            format!("{} {said}", strings.join(" "))
-        }
-        "md" | "txt" | "cddl" | "capnp" | "proto" | "fbs" | "html" => line.to_owned(),
-        _ => line.split_once('#').map_or(String::new(), |(_, said)| said.to_owned()),
-    }
-}
-
-/// Words of a line, but not of `code in backticks`, nor a variable that is given a value.
-fn words(line: &str) -> impl Iterator<Item = &str> {
-    let outside = line.split('`').step_by(2);
-    let parts = outside.flat_map(|part| part.split(|c: char| !(c.is_alphanumeric() || "-_.=".contains(c))));
-    parts.filter(|part| !part.contains('=')).map(|word| word.trim_matches(['.', '-']))
-}
-
 /// A line without the targets of its links, which cannot be wrapped.
 fn without_addresses(line: &str) -> String {
     let mut kept = String::new();
@@ -153,44 +105,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_planted_phantom_is_found_where_people_read() {
-        let title = "measurement".to_uppercase();
-        for (file, line) in [
-            ("a.rs", format!("/// {title} §12.")),
-            ("a.rs", format!("let x = 1; // as {title} asks")),
-            ("a.rs", format!("panic!(\"see {title}.md\");")),
-            ("a.toml", format!("sources = [\"{title}: tested first\"]")),
-            ("a.md", format!("{title} takes the median")),
-            ("a.md", format!("({}: 2,000 clients)", "scale-out".to_uppercase())),
-            ("run.sh", format!("x=1 # {title} 3")),
-        ] {
-            assert_eq!(phantoms(file, &format!("fine\n{line}\n")), [format!("{file}:2: {line}")]);
-        }
-        for (file, line) in [
-            ("a.rs", format!("const {title}: u8 = 1;")),
-            ("a.rs", format!("/// As in [`{title}`], RFC 6455 §4.1, NIP-01.")),
-            ("run.sh", format!("{title}=1 # {title}=\"a b\" narrows it")),
-            ("a.md", "The measurement of a protocol's transport.".to_owned()),
-        ] {
-            assert_eq!(phantoms(file, &line), Vec::<String>::new());
-        }
-    }
-
-    #[test]
-    fn a_planted_machine_path_is_found() {
-        let path = |name: &str| format!("/{name}/x");
-        let planted = format!("see {}\n`{}`\n", path("work"), path("root"));
-        assert_eq!(machine_paths("a.md", &planted).len(), 2);
-        let fine = format!("net{}, ../a{}, https://a.example{}", path("work"), path("work"), path("root"));
-        assert_eq!(machine_paths("a.md", &fine), Vec::<String>::new());
-    }
-
-    #[test]
     fn a_path_that_leads_nowhere_is_found() {
         let root = crate::root();
         let text = "`docs/gone.md`\n`docs/glossary.md` `wire/src/NAME.rs` `docs/a b.md` `json/zstd`\n";
         assert_eq!(dead_paths(&root, "docs/a.md", text), ["docs/a.md:1: `docs/gone.md`"]);
         assert_eq!(dead_paths(&root, "wire/a.md", text), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_found() {
+        let links = |targets: &[&str]| -> String {
+            targets.iter().map(|target| format!("see [`it`]({target}).\n")).collect()
+        };
+        let fine = links(&["glossary.md", "../README.md#x", "#here", "https://a.example/b", "decisions"]);
+        assert_eq!(dead_links(&crate::root(), "docs/a.md", &fine), Vec::<String>::new());
+        let dead = dead_links(&crate::root(), "docs/a.md", &links(&["glossary.md", "gone.md#x"]));
+        assert_eq!(dead, ["docs/a.md:2: see [`it`](gone.md#x)."]);
+        assert_eq!(dead_links(&crate::root(), "wire/src/lib.rs", &links(&["gone"])), Vec::<String>::new());
     }
 
     #[test]
