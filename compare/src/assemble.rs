@@ -1,6 +1,8 @@
 //! Assembles a result from the blocks of a run or the probes of a search.
 
-use measure::{CorpusRecord, Environment, SCHEMA_VERSION, Status, Tool};
+use std::{ffi::OsString, time::SystemTime};
+
+use measure::{CorpusRecord, Environment, SCHEMA_VERSION, Status, Tool, command_line, utc};
 
 use crate::{
     matrix::CellSpec,
@@ -25,6 +27,21 @@ pub struct Header {
     pub config: Config,
     /// See [`ResultFile::selftest`].
     pub selftest: Option<SelfTest>,
+}
+
+impl Header {
+    /// That of a complete result of this program on this host.
+    pub(crate) fn new(args: &[OsString], git: Option<Git>, started: SystemTime, config: Config) -> Header {
+        Header {
+            command: command_line(args),
+            git,
+            host: Environment::collect(),
+            started_utc: utc::format(started),
+            status: Status::Complete,
+            config,
+            selftest: None,
+        }
+    }
 }
 
 impl ResultFile {

@@ -31,6 +31,7 @@ pub mod rate;
 mod relay_agent;
 pub mod report;
 pub mod result;
+pub mod rounds;
 pub mod run;
 pub mod search;
 pub mod selftest;

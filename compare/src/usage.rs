@@ -1,15 +1,35 @@
 //! Mistakes that a user can correct.
 
-use std::io::{self, Write};
+use std::{
+    fmt::Display,
+    io::{self, Write},
+};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use corpus::Corpus;
+use measure::Exit;
 
 /// A mistake in the command line or in a file that it names, which ends the program with exit code
 /// 2; the text says what is wrong.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
 pub(crate) struct UsageError(pub(crate) anyhow::Error);
+
+/// An end of the program with an exit code of its own; the text says why.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub(crate) struct Ended {
+    pub(crate) exit: Exit,
+    pub(crate) reason: String,
+}
+
+/// Refuses a command line for a reason, if there is one.
+pub(crate) fn refuse(reason: Option<impl Display>) -> Result<(), UsageError> {
+    reason.map_or(Ok(()), |reason| Err(UsageError(anyhow!("{reason}"))))
+}
+
+/// Why a command that measures ends without a result.
+pub(crate) const NOTHING_MEASURED: &str = "nothing was measured, so no result was written";
 
 /// The flag of every client whose corpus is read past what is no valid event.
 pub(crate) const SKIP_INVALID: &str = "--skip-invalid";

@@ -8,8 +8,8 @@ use std::{
     time::SystemTime,
 };
 
-use anyhow::{Context, Result};
-use measure::{Environment, Exit, Status, command_line, utc};
+use anyhow::{Context, Result, anyhow};
+use measure::{Exit, Status, utc};
 
 use super::{folder::Folder, links, stopped_code};
 use crate::{
@@ -17,12 +17,12 @@ use crate::{
     assemble::Header,
     bandwidths::Grid,
     git,
-    matrix::cells,
+    matrix::{CellSpec, cells},
     progress::Progress,
-    result::{Block, ResultFile, Role},
+    result::{Block, BreakEvenConfig, ResultFile, Role},
     run::{Outcome, Request, run_until_signal},
     this_machine::ThisMachine,
-    usage::UsageError,
+    usage::{Ended, NOTHING_MEASURED, UsageError, refuse},
 };
 
 /// Measures the grid and writes a result folder.
@@ -30,47 +30,24 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     let mut cells = cells(&flags.matrix().map_err(UsageError)?)?;
     cells.retain(|cell| !matches!(cell.role, Role::Control | Role::Floor));
     let config = flags.break_even();
-    let refused = if cells.len() < 2 {
-        Some(
-            "a break-even is of two cells; give --formats or --compressions more, as in --formats json,dannypack",
-        )
-    } else {
-        (config.down_bits_per_s.len() < 2)
-            .then_some("a break-even takes two bandwidths or more; give --bandwidths more")
-    };
-    let grid = refused.map_or_else(|| Grid::new(&config, &cells), |reason| Err(reason.to_owned()));
-    let mut grid = match grid {
-        Ok(grid) => grid,
-        Err(reason) => {
-            say(&format!("error: {reason}"));
-            return Ok(Exit::Usage);
-        }
-    };
+    refuse(refusal(&config, &cells))?;
+    let mut grid = Grid::new(&config, &cells).map_err(|reason| UsageError(anyhow!(reason)))?;
     let mut as_run = config.as_run();
     // Advice is for the flag that this search has.
     let note = |line: &str| say(&line.replace("--seconds", "--probe-seconds"));
     if let Some(reason) = links::size(Some(config.seconds), &mut as_run, &mut grid.blocks, note)? {
-        say(&format!("error: {reason}"));
-        return Ok(Exit::NotPossible);
+        return Err(Ended { exit: Exit::NotPossible, reason }.into());
     }
     let started = SystemTime::now();
     let program = env::current_exe().context("cannot find this program's own file")?;
     let running = tempfile::tempdir().context("cannot make a folder for records")?;
-    let (git, host) = (git::current(), Environment::collect());
+    let header = Header::new(args, git::current(), started, as_run.clone());
     let plan = grid.plan();
     let guess = plan.estimate(&grid.blocks, config.seconds) / u32::try_from(plan.blocks())?.max(1);
     let mut progress = Progress::new(plan.blocks(), guess, false);
     let folder = Folder::new(&flags.out, format!("{}-break-even-{}", utc::compact(started), config.seed));
     let result_of = |blocks: &[(usize, Block)], status: Status| {
-        let header = Header {
-            command: command_line(args),
-            git: git.clone(),
-            host: host.clone(),
-            started_utc: utc::format(started),
-            status,
-            config: as_run.clone(),
-            selftest: None,
-        };
+        let header = Header { status, ..header.clone() };
         let corpus = blocks.iter().find_map(|(_, block)| Some(block.record.as_ref()?.corpus.clone()));
         ResultFile::of_break_even(header, grid.found(blocks), corpus)
     };
@@ -92,8 +69,8 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     progress.end();
     let Outcome { blocks, status, stopped } = outcome?;
     if blocks.iter().all(|(_, block)| block.record.is_none()) {
-        say("error: nothing was measured, so no result was written");
-        return Ok(stopped_code(stopped).unwrap_or(Exit::Error));
+        let exit = stopped_code(stopped).unwrap_or(Exit::Error);
+        return Err(Ended { exit, reason: NOTHING_MEASURED.to_owned() }.into());
     }
     let mut result = result_of(&blocks, status.clone());
     let counted = (result.break_even.iter().flat_map(|found| &found.cells))
@@ -106,6 +83,17 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
         None if !counted => Exit::Invalid,
         None => Exit::Success,
     })
+}
+
+/// Why cells on a grid have no break-even.
+fn refusal(config: &BreakEvenConfig, cells: &[CellSpec]) -> Option<&'static str> {
+    if cells.len() < 2 {
+        return Some(
+            "a break-even is of two cells; give --formats or --compressions more, as in --formats json,dannypack",
+        );
+    }
+    (config.down_bits_per_s.len() < 2)
+        .then_some("a break-even takes two bandwidths or more; give --bandwidths more")
 }
 
 fn say(line: &str) {

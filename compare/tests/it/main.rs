@@ -16,6 +16,8 @@ mod html;
 #[cfg(test)]
 mod report;
 #[cfg(test)]
+mod rounds;
+#[cfg(test)]
 mod run;
 #[cfg(test)]
 mod schema;

@@ -1,0 +1,287 @@
+//! `compare run`, in steps: each may end it with an exit code of its own.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use anyhow::{Context, Result, anyhow};
+use cell::Factor;
+use measure::{Exit, Status, utc};
+use tempfile::TempDir;
+
+use super::{agent, asked, folder::Folder, instructions, links, rates::choose_rates, refused, stopped_code};
+use crate::{
+    args::Run,
+    assemble::Header,
+    count::{NotInstalled, Program},
+    generator::Generator,
+    git,
+    grants::Question,
+    matrix::{CellSpec, cells},
+    over_agents::Agents,
+    plan::Profile,
+    report::{self, Derived},
+    result::{Config, Git, ResultFile, Role, SelfTest},
+    rounds::{Measured, NoRounds, Rounds},
+    run::{Outcome, Stopped},
+    selftest,
+    this_machine::ThisMachine,
+    usage::{Ended, NOTHING_MEASURED, UsageError, read_corpus, refuse},
+};
+
+/// Measures a matrix and writes a result folder.
+pub(super) fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
+    let mut setup = Setup::new(flags)?;
+    let answering = tempfile::tempdir().context("cannot make a folder for a relay's answers")?;
+    setup.ask_the_relay(answering.path())?;
+    setup.size_blocks()?;
+    let selftest = setup.selftest()?;
+    let began = SystemTime::now();
+    let header = Header::new(args, setup.git.clone(), began, setup.config.clone());
+    let header = Header { selftest, ..header };
+    let out = Folder::new(&flags.out, setup.name(began));
+    setup.choose_rates(&header, &out)?;
+    let foreign = setup.config.url.as_ref().zip(setup.answers.as_deref());
+    let agents = agent::gather(flags, foreign, &setup.cells, setup.config.seconds)?;
+    let started = SystemTime::now();
+    let config = setup.config.clone();
+    let header = Header { config, started_utc: utc::format(started), ..header };
+    let ended = setup
+        .play(&header, &out, agents.as_ref())
+        .and_then(|played| setup.publish(header, started, &out, played));
+    agent::dismiss(agents);
+    ended
+}
+
+/// A run before its first block.
+struct Setup<'a> {
+    flags: &'a Run,
+    /// This program's own file, which is every client.
+    client: PathBuf,
+    cells: Vec<CellSpec>,
+    config: Config,
+    git: Option<Git>,
+    /// Counts instructions afterwards.
+    counter: Option<Program>,
+    chooses_rate: bool,
+    /// What a relay of others answered.
+    answers: Option<PathBuf>,
+}
+
+/// A run behind its last block.
+struct Played {
+    measured: Measured,
+    running: PathBuf,
+    /// The folder for clients' records.
+    own: TempDir,
+}
+
+impl<'a> Setup<'a> {
+    /// Refuses what cannot be measured as asked for.
+    fn new(flags: &'a Run) -> Result<Setup<'a>> {
+        let matrix = flags.matrix().map_err(UsageError)?;
+        let mut cells = cells(&matrix)?;
+        let scenarios = matrix.values(Factor::Scenario);
+        let seconds = flags.block_seconds(scenarios);
+        cells.retain(|cell| flags.measures(cell, seconds) && flags.over.can_play(cell));
+        let git = git::current();
+        let config = flags.config(scenarios.to_vec(), seconds);
+        refuse(refused(&flags.client_args, flags.instructions))?;
+        refuse(flags.over.refusal(flags.profile, flags.url.is_some()))?;
+        refuse(refusal(flags.profile, &config, git.as_ref()))?;
+        let chooses_rate = flags.chooses_rate().map_err(|reason| UsageError(anyhow!(reason)))?;
+        // Before anything is measured: without Valgrind nothing can be counted afterwards.
+        let client = env::current_exe().context("cannot find this program's own file")?;
+        let counter = match flags.instructions.then(|| Program::new(client.clone())).transpose() {
+            Err(error) if error.is::<NotInstalled>() => return Err(UsageError(error).into()),
+            counter => counter?,
+        };
+        flags.corpus.as_deref().map(|file| read_corpus(file, flags.skip_invalid)).transpose()?;
+        Folder::try_out(&flags.out)?;
+        Ok(Setup { flags, client, cells, config, git, counter, chooses_rate, answers: None })
+    }
+
+    /// Leaves out what a relay of others does not grant.
+    fn ask_the_relay(&mut self, folder: &Path) -> Result<()> {
+        let Some(url) = &self.config.url else { return Ok(()) };
+        let Run { ca, corpus, skip_invalid, .. } = self.flags;
+        let (ca, corpus, skip_invalid) = (ca.as_deref(), corpus.as_deref(), *skip_invalid);
+        let question = Question { client: &self.client, url, ca, corpus, skip_invalid };
+        (self.config.foreign, self.answers) = asked(&question, &mut self.cells, folder)?;
+        Ok(())
+    }
+
+    /// Makes blocks as long as links and bursts ask for.
+    fn size_blocks(&mut self) -> Result<()> {
+        let (flags, seconds) = (self.flags, self.config.seconds);
+        let note = |line: &str| note(flags.quiet, line);
+        if let Some(reason) = links::size(flags.seconds, &mut self.config, &mut self.cells, note)? {
+            return Err(Ended { exit: Exit::NotPossible, reason }.into());
+        }
+        if flags.is_longer(seconds) && self.config.seconds == seconds {
+            note(&format!("Blocks of {seconds} s, so that each holds five bursts"));
+        }
+        Ok(())
+    }
+
+    /// The self-test for the report: the given one, or a quick one made now for the publish
+    /// profile. One of another commit is told of, and never published.
+    fn selftest(&self) -> Result<Option<SelfTest>> {
+        let publish = self.flags.profile == Profile::Publish;
+        let selftest = match &self.flags.selftest {
+            Some(file) => Some(SelfTest::read(file).map_err(UsageError)?),
+            None if publish => Some(self.test_now()?),
+            None => None,
+        };
+        let difference = selftest.as_ref().and_then(|test| test.of_another_commit(self.git.as_ref()));
+        if let Some(difference) = difference {
+            if publish {
+                let remedy = "make it anew (`compare selftest --out FILE`) or leave out --selftest";
+                return Err(UsageError(anyhow!("{difference}; {remedy}")).into());
+            }
+            note(false, &format!("warning: {difference}"));
+        }
+        Ok(selftest)
+    }
+
+    fn test_now(&self) -> Result<SelfTest> {
+        let options = selftest::Options { quick: true, only: Vec::new(), repeats: 0, rounds: 0, seconds: 0 };
+        let tell = |found: &SelfTest| {
+            if let Some(oracle) = found.oracles.last() {
+                note(self.flags.quiet, &oracle.line());
+            }
+        };
+        selftest::run(&self.client, &options, tell).context("the instrument's own tests")
+    }
+
+    /// The name of the result's folder.
+    fn name(&self, began: SystemTime) -> String {
+        let commit = self.git.as_ref().map(|git| git.commit.get(..8).unwrap_or(&git.commit));
+        format!("{}-{}-{}", utc::compact(began), commit.unwrap_or("nogit"), self.config.seed)
+    }
+
+    /// Has a pilot choose the rate, where it is asked to.
+    fn choose_rates(&mut self, header: &Header, out: &Folder<'_>) -> Result<()> {
+        if !self.chooses_rate {
+            return Ok(());
+        }
+        let chosen = choose_rates(self.flags.quiet, &mut self.config, &mut self.cells, header, out);
+        if !matches!(chosen, Ok(true)) {
+            out.tell_left();
+        }
+        if chosen? {
+            return Ok(());
+        }
+        let reason = "interrupted in the pilot of --rates auto, so no block was measured".to_owned();
+        Err(Ended { exit: Exit::Interrupted, reason }.into())
+    }
+
+    /// Plays the rounds, by agents or on this machine.
+    fn play(&self, header: &Header, out: &Folder<'_>, agents: Option<&Agents>) -> Result<Played> {
+        let folder = out.made()?;
+        // Not in the result's folder, whose disk may be full. Records of agents are kept for
+        // people.
+        let own = tempfile::tempdir().context("cannot make a folder for records")?;
+        let running = match agents {
+            Some(_) => folder.join("running"),
+            None => own.path().to_owned(),
+        };
+        fs::create_dir_all(&running).with_context(|| format!("cannot make {}", running.display()))?;
+        let machine = ThisMachine::new(&self.client, &self.config, self.answers.as_deref());
+        let generator: &dyn Generator = match agents {
+            Some(agents) => agents,
+            None => &machine,
+        };
+        let (cells, quiet) = (&*self.cells, self.flags.quiet);
+        let rounds = Rounds { generator, cells, running: &running, folder, quiet };
+        let measured = rounds.play(header.clone(), self.flags.precision, self.flags.max_time);
+        let measured = measured.map_err(|error| {
+            if !error.is::<NoRounds>() {
+                return error;
+            }
+            // Agents' records of the pilot stay.
+            if fs::remove_dir(&running).and_then(|()| out.abandon()).is_err() {
+                note(false, &format!("records of the pilot: {}", running.display()));
+            }
+            UsageError(error).into()
+        })?;
+        let outcome = &measured.outcome;
+        if outcome.blocks.iter().all(|(_, block)| block.record.is_none()) {
+            // Removes empty folders; one with an unreadable record stays.
+            let _ = fs::remove_dir(&running);
+            let _ = out.abandon();
+            leave(own);
+            let exit = stopped_code(outcome.stopped).unwrap_or(Exit::Error);
+            return Err(Ended { exit, reason: NOTHING_MEASURED.to_owned() }.into());
+        }
+        Ok(Played { measured, running, own })
+    }
+
+    /// Writes the result and prints its table.
+    fn publish(&self, header: Header, started: SystemTime, out: &Folder<'_>, played: Played) -> Result<Exit> {
+        let Played { measured: Measured { config, plan, outcome }, running, own } = played;
+        let Outcome { blocks, status, stopped } = outcome;
+        let header = Header { status, config, ..header };
+        let mut result = ResultFile::assemble(header, &self.cells, &plan, blocks);
+        let published = out.publish(&mut result, self.flags.wide, |result, folder| {
+            // Empty unless a record could not be read.
+            let _ = fs::remove_dir(&running);
+            if let Some(counter) = self.counter.as_ref().filter(|_| stopped.is_none()) {
+                instructions::count_for(result, &self.cells, counter, folder)?;
+            }
+            report::write_intervals(result, started, folder)
+        });
+        leave(own);
+        Ok(exit_code(&result, &published?, stopped))
+    }
+}
+
+fn note(quiet: bool, line: &str) {
+    if !quiet {
+        // A closed stderr loses nothing that the result needs.
+        let _ = writeln!(io::stderr(), "{line}");
+    }
+}
+
+/// Removes the folder for clients' records, unless one is left that could not be read or kept.
+fn leave(running: TempDir) {
+    if fs::read_dir(running.path()).is_ok_and(|mut files| files.next().is_some()) {
+        let _ = writeln!(io::stderr(), "records of clients: {}", running.keep().display());
+    }
+}
+
+/// Why a profile does not measure from this source tree, or with blocks of this length.
+fn refusal(profile: Profile, config: &Config, git: Option<&Git>) -> Option<String> {
+    let unpublished = || git::publishable(git).err().filter(|_| profile == Profile::Publish);
+    let too_short = |name: &String| client_sim::too_few_bursts(name, config.seconds);
+    unpublished().or_else(|| config.scenarios.iter().find_map(too_short))
+}
+
+/// The exit code of the worst outcome.
+fn exit_code(result: &ResultFile, derived: &Derived, stopped: Option<Stopped>) -> Exit {
+    // The floor is no format.
+    let cells = || result.cells.iter().filter(|cell| cell.role != Role::Floor);
+    let ended = |exit: &Exit| cells().flat_map(|cell| &cell.blocks).any(|block| exit.is(block.exit_code));
+    if let Some(code) = stopped_code(stopped) {
+        return code;
+    }
+    if let Some(exit) = [Exit::Unbalanced, Exit::Incomplete].into_iter().find(ended) {
+        return exit;
+    }
+    let unrecorded = cells().flat_map(|cell| &cell.blocks).any(|block| block.record.is_none());
+    if unrecorded || result.status != Status::Complete {
+        return Exit::Error;
+    }
+    let empty = cells().any(|cell| cell.blocks.iter().all(|block| block.usable().is_none()));
+    let missed = derived.slos.iter().any(|one| !one.met);
+    match () {
+        () if empty => Exit::Invalid,
+        () if missed => Exit::BoundMissed,
+        () => Exit::Success,
+    }
+}

@@ -1,0 +1,178 @@
+//! Plays the rounds of `compare run`, and before them those of the pilot that decides about their
+//! number (`--precision`).
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use measure::Status;
+
+use crate::{
+    assemble::Header,
+    generator::Generator,
+    matrix::CellSpec,
+    plan::Plan,
+    precision,
+    progress::Progress,
+    report,
+    result::{Block, Config, PlannedRounds, ResultFile, unfinished},
+    run::{Outcome, Request, run_until_signal},
+};
+
+/// From the seed of the counted rounds to the pilot's: more than there are counted blocks, of which
+/// each has a seed of its own where the relay stays.
+const SEEDS_BEFORE_PILOT: u64 = 1 << 32;
+
+/// What the blocks of a run have in common.
+#[derive(Clone, Copy)]
+pub struct Rounds<'a> {
+    /// Plays the blocks.
+    pub generator: &'a dyn Generator,
+    /// The matrix.
+    pub cells: &'a [CellSpec],
+    /// An existing folder for the records of single blocks.
+    pub running: &'a Path,
+    /// The result's folder, in which each block is kept when it ends.
+    pub folder: &'a Path,
+    /// Whether nothing is said on stderr.
+    pub quiet: bool,
+}
+
+/// What was played.
+#[derive(Debug)]
+pub struct Measured {
+    /// What blocks were played by: its rounds are those that were planned.
+    pub config: Config,
+    /// Their order.
+    pub plan: Plan,
+    /// What they left.
+    pub outcome: Outcome,
+}
+
+/// No number of rounds follows from a pilot, or none with an interval: the text says why.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NoRounds(String);
+
+/// What came of the pilot.
+enum Pilot {
+    /// The rounds that are counted follow from it.
+    Planned(PlannedRounds),
+    /// It was not finished: what it measured is what there is.
+    Stopped(Plan, Outcome),
+}
+
+impl Rounds<'_> {
+    /// Plays the rounds of `header`, or as many as give intervals of this `precision` within so
+    /// much time, by a pilot.
+    ///
+    /// # Errors
+    /// Those of the generator, when blocks cannot be kept, and [`NoRounds`].
+    pub fn play(
+        &self,
+        header: Header,
+        precision: Option<f64>,
+        max_time: Option<Duration>,
+    ) -> Result<Measured> {
+        let mut config = header.config.clone();
+        if let Some(precision) = precision {
+            match self.pilot(&header, precision, max_time)? {
+                Pilot::Planned(planned) => {
+                    config.rounds = planned.rounds;
+                    config.planned_rounds = Some(planned);
+                }
+                Pilot::Stopped(plan, outcome) => {
+                    config.rounds = precision::PILOT_ROUNDS;
+                    return Ok(Measured { config, plan, outcome });
+                }
+            }
+        }
+        let plan = Plan::with_spare(self.cells, config.rounds, config.seed);
+        let outcome = self.measure(Header { config: config.clone(), ..header }, &plan)?;
+        Ok(Measured { config, plan, outcome })
+    }
+
+    /// Plays a plan and keeps each block.
+    fn measure(&self, header: Header, plan: &Plan) -> Result<Outcome> {
+        let Rounds { generator, cells, running, .. } = *self;
+        let config = header.config.clone();
+        let kept = unfinished::begin(self.folder, &ResultFile::planned(header, cells, plan))?;
+        let keep = |blocks: &[(usize, Block)]| {
+            let mut last = blocks.last().into_iter();
+            last.try_for_each(|(cell, block)| unfinished::keep(&kept, &cells[*cell].id, block))
+        };
+        let request = Request { generator, config: &config, cells, plan, folder: running, keep: Some(&keep) };
+        let blocks = u32::try_from(plan.blocks()).context("a plan has few blocks")?.max(1);
+        let guess = plan.estimate(cells, config.seconds) / blocks;
+        let mut progress = Progress::new(plan.blocks(), guess, self.quiet);
+        let outcome = run_until_signal(&request, &mut progress);
+        progress.end();
+        outcome
+    }
+
+    /// Runs the pilot of `--precision` and plans the rounds.
+    fn pilot(&self, header: &Header, precision: f64, max_time: Option<Duration>) -> Result<Pilot> {
+        // Other draws than those of the counted rounds.
+        let seed = pilot_seed(header.config.seed);
+        let config = Config { rounds: precision::PILOT_ROUNDS, seed, ..header.config.clone() };
+        self.tell(&format!("Pilot of {} rounds, which are not counted:", config.rounds));
+        // Apart from records of the counted rounds, whose files have the same names.
+        let running = self.running.join("pilot");
+        fs::create_dir(&running).with_context(|| format!("cannot make {}", running.display()))?;
+        let apart = Rounds { running: &running, ..*self };
+        let began = Instant::now();
+        let plan = Plan::new(self.cells, config.rounds, config.seed);
+        let header = Header { config: config.clone(), ..header.clone() };
+        let of = Status::Incomplete { reason: "the pilot of --precision".to_owned() };
+        let mut outcome = apart.measure(Header { status: of, ..header.clone() }, &plan)?;
+        let round = began.elapsed() / config.rounds;
+        // Stays where agents' records do.
+        let _ = fs::remove_dir(&running);
+        if outcome.stopped.is_some() {
+            outcome.status = Status::Incomplete { reason: "it ended in the pilot of --precision".to_owned() };
+            return Ok(Pilot::Stopped(plan, outcome));
+        }
+        let result = ResultFile::assemble(header, self.cells, &plan, outcome.blocks);
+        let no_cpu = "the pilot has no CPU time of two rounds to plan with; --rounds N plans without";
+        let planned = PlannedRounds::of(report::deviations(&result), round, precision, max_time)
+            .ok_or_else(|| NoRounds(no_cpu.to_owned()))?;
+        if planned.is_too_few() {
+            return Err(NoRounds(planned.to_string()).into());
+        }
+        self.tell(&planned.to_string());
+        Ok(Pilot::Planned(planned))
+    }
+
+    fn tell(&self, line: &str) {
+        if !self.quiet {
+            // A closed stderr loses nothing: the result has the same.
+            let _ = writeln!(io::stderr(), "{line}");
+        }
+    }
+}
+
+fn pilot_seed(seed: u64) -> u64 {
+    seed.wrapping_add(SEEDS_BEFORE_PILOT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        plan::round_seed,
+        result::{MAX_ROUNDS, with_further},
+    };
+
+    #[test]
+    fn no_counted_block_has_a_seed_of_the_pilot() {
+        // Where the relay stays, each block takes a seed.
+        let after = |seed, rounds: u32| round_seed(seed, rounds as usize * 1_000);
+        let counted = 7..=after(7, with_further(MAX_ROUNDS));
+        let pilot = pilot_seed(7);
+        assert!(!counted.contains(&pilot) && !counted.contains(&after(pilot, precision::PILOT_ROUNDS)));
+    }
+}

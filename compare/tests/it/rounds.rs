@@ -1,0 +1,140 @@
+//! Pilots, and the rounds that they plan, played by a script.
+
+use std::{collections::BTreeSet, fs, path::Path, time::Duration};
+
+use anyhow::Result;
+use compare::{
+    CellSpec, Config, Header, Role,
+    generator::{Generator, Task},
+    rounds::{Measured, NoRounds, Rounds},
+    run::{Outcome, Stopped},
+};
+use measure::{RunRecord, Status, ValidityClass};
+
+use crate::common::{Left, PLAIN, Run, Scripted, config, host, interrupted, matrix, measured, record};
+
+/// Rounds and blocks of a pilot of [`cells`].
+const PILOT: (u32, usize) = (5, 5 * 3);
+
+/// The anchor and a cell: three blocks a round.
+fn cells() -> Vec<CellSpec> {
+    let mut cells = matrix(&["cbor+none"]);
+    cells.retain(|cell| cell.role != Role::Control);
+    cells
+}
+
+fn header() -> Header {
+    Header {
+        command: vec!["compare".to_owned()],
+        git: None,
+        host: host(),
+        started_utc: "2026-11-25T12:00:00Z".to_owned(),
+        status: Status::Complete,
+        config: config("standard", 12),
+        selftest: None,
+    }
+}
+
+/// Plays rounds for a precision of 10 % in this folder.
+fn play(folder: &Path, generator: &dyn Generator, max_time: Option<Duration>) -> Result<Measured> {
+    let running = folder.join("running");
+    fs::create_dir(&running).unwrap();
+    let (cells, running) = (&*cells(), &*running);
+    let rounds = Rounds { generator, cells, running, folder, quiet: true };
+    rounds.play(header(), Some(0.1), max_time)
+}
+
+fn played(folder: &Path, generator: &dyn Generator) -> (Config, Outcome) {
+    let Measured { config, outcome, .. } = play(folder, generator, None).unwrap();
+    (config, outcome)
+}
+
+/// CBOR takes the relay a tenth more or less than JSON, by turns, and more of that with `times`.
+fn noisy(task: &Task<'_>, times: u64) -> RunRecord {
+    let odd = task.round % 2 == 1 && task.cell.role == Role::Cell;
+    let relay_us_per_event = if odd { 600 + 60 * times } else { 600 };
+    record("json+none", 1, Run { relay_us_per_event, ..PLAIN })
+}
+
+fn untimed(mut record: RunRecord) -> Left {
+    record.validity.add_timing(ValidityClass::Invalid, "host busy: a test".to_owned());
+    measured(record)
+}
+
+#[test]
+fn a_pilot_plans_more_rounds_for_more_noise_and_is_not_counted() {
+    let mut rounds = Vec::new();
+    for times in [1, 2, 3] {
+        let (folder, mut asked) = (tempfile::tempdir().unwrap(), Vec::new());
+        let generator = Scripted::new(|task| {
+            let is_pilot = task.record.parent().unwrap().ends_with("running/pilot");
+            asked.push((is_pilot, task.seed));
+            measured(noisy(task, times))
+        });
+        let (config, outcome) = played(folder.path(), &generator);
+        let planned = config.planned_rounds.unwrap();
+        assert_eq!((planned.rounds, planned.rounds_needed), (config.rounds, config.rounds));
+        assert_eq!((outcome.status, outcome.stopped), (Status::Complete, None));
+        assert_eq!(outcome.blocks.len(), 3 * config.rounds as usize);
+        let (pilot, counted) = asked.split_at(PILOT.1);
+        assert!(pilot.iter().all(|(is_pilot, _)| *is_pilot) && !counted.iter().any(|(pilot, _)| *pilot));
+        let seeds = |all: &[(bool, u64)]| all.iter().map(|(_, seed)| *seed).collect::<BTreeSet<_>>();
+        assert_eq!((seeds(pilot).len(), seeds(counted).len()), (5, config.rounds as usize));
+        assert!(seeds(pilot).is_disjoint(&seeds(counted)));
+        rounds.push(config.rounds);
+    }
+    // Below six rounds there is no interval.
+    assert!(rounds[0] >= 6 && rounds.is_sorted() && rounds[2] > rounds[0] + 5, "{rounds:?}");
+}
+
+#[test]
+fn rounds_that_a_pilot_planned_are_made_up_for_by_further_ones() {
+    let (folder, mut number) = (tempfile::tempdir().unwrap(), 0);
+    let generator = Scripted::new(|task| {
+        number += 1;
+        // The first two counted rounds.
+        let is_late = (PILOT.1 + 1..=PILOT.1 + 6).contains(&number);
+        let record = noisy(task, 1);
+        if is_late { untimed(record) } else { measured(record) }
+    });
+    let (config, outcome) = played(folder.path(), &generator);
+    assert_eq!((outcome.status, outcome.blocks.len()), (Status::Complete, 3 * (config.rounds as usize + 2)));
+    let usable = outcome.blocks.iter().filter(|(cell, block)| *cell == 1 && block.usable().is_some());
+    assert_eq!(usable.count(), config.rounds as usize);
+}
+
+#[test]
+fn an_interrupted_pilot_is_all_there_is() {
+    let (folder, mut number) = (tempfile::tempdir().unwrap(), 0);
+    let generator = Scripted::new(|task| {
+        number += 1;
+        if number <= 7 { measured(noisy(task, 1)) } else { interrupted() }
+    });
+    let (config, outcome) = played(folder.path(), &generator);
+    assert_eq!((config.rounds, config.planned_rounds, outcome.blocks.len()), (PILOT.0, None, 8));
+    assert_eq!(outcome.stopped, Some(Stopped::Interrupted));
+    let reason = "it ended in the pilot of --precision".to_owned();
+    assert_eq!(outcome.status, Status::Incomplete { reason });
+    // The plan and each block, for who reads the folder of a run that is killed.
+    assert_eq!(fs::read_dir(folder.path().join("blocks")).unwrap().count(), 1 + 8);
+}
+
+#[test]
+fn a_pilot_that_no_rounds_follow_from_is_refused() {
+    let refused = |max_time, is_late| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut blocks = 0;
+        let generator = Scripted::new(|task| {
+            blocks += 1;
+            let record = noisy(task, 1);
+            if is_late { untimed(record) } else { measured(record) }
+        });
+        let error = play(folder.path(), &generator, max_time).unwrap_err();
+        assert_eq!(blocks, PILOT.1, "nothing is counted");
+        error.downcast::<NoRounds>().unwrap().to_string()
+    };
+    let reason = refused(Some(Duration::ZERO), false);
+    assert!(reason.contains("Fewer than 6 rounds have no interval"), "{reason}");
+    let reason = refused(None, true);
+    assert!(reason.contains("no CPU time of two rounds"), "{reason}");
+}
