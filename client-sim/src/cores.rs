@@ -5,7 +5,7 @@ use std::io;
 
 use measure::PinnedCores;
 use nix::{
-    sched::{CpuSet, sched_getaffinity, sched_setaffinity},
+    sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity},
     unistd::Pid,
 };
 
@@ -26,6 +26,15 @@ pub(crate) fn halves() -> io::Result<Option<PinnedCores>> {
         .collect();
     let (relay, clients) = cores.split_at(cores.len() / 2);
     Ok((!relay.is_empty()).then(|| PinnedCores { relay: relay.to_vec(), clients: clients.to_vec() }))
+}
+
+/// Pins as [`keep_to`] does, to the core on which the calling thread runs.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(crate) fn keep_to_this() -> io::Result<()> {
+    let core = u32::try_from(sched_getcpu()?).map_err(io::Error::other)?;
+    keep_to(&[core])
 }
 
 /// Pins the calling thread, and the threads and processes that it starts later, to these cores.

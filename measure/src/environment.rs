@@ -83,9 +83,19 @@ impl Environment {
             kernel: line("/proc/sys/kernel/osrelease"),
             load_1_minute: line("/proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok()),
             clock_sync: clock_sync(),
-            rustc: option_env!("MEASURE_RUSTC").map(str::to_owned),
-            optimised: !cfg!(debug_assertions),
+            rustc: Environment::rustc().map(str::to_owned),
+            optimised: Environment::is_optimised(),
         }
+    }
+
+    /// The compiler of this program, where its build noted it; asks nothing of the system.
+    pub fn rustc() -> Option<&'static str> {
+        option_env!("MEASURE_RUSTC")
+    }
+
+    /// Whether this build is optimised; asks nothing of the system.
+    pub fn is_optimised() -> bool {
+        !cfg!(debug_assertions)
     }
 }
 

@@ -17,6 +17,7 @@ mod world;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
+use anyhow::Context;
 use cell::Cell;
 use clap::Parser;
 use codecs::Format;
@@ -24,6 +25,7 @@ use measure::Exit;
 use serde::Deserialize;
 
 use crate::{
+    cores,
     inputs::{UsageError, events, load, plan_over, report},
     workload::Workload,
 };
@@ -103,6 +105,8 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn play(args: &Args) -> anyhow::Result<()> {
+    // On one core a corpus is checked by one thread, which allocates in the same order each time.
+    cores::keep_to_this().context("cannot keep to one core")?;
     probe::state_build()?;
     let Some(name) = &args.scenario else {
         let corpus = events(args.corpus.as_deref(), args.skip_invalid);

@@ -41,10 +41,10 @@ struct Section<'a> {
     units: u64,
 }
 
-/// States what built this program: the first line of its output.
+/// States what built this program: the first line of its output. Reads nothing whose length may
+/// change, such as a load average: that would move what is allocated later.
 pub(super) fn state_build() -> anyhow::Result<()> {
-    let Environment { rustc, optimised, .. } = Environment::collect();
-    print(&json!({ "rustc": rustc, "optimised": optimised }))
+    print(&json!({ "rustc": Environment::rustc(), "optimised": Environment::is_optimised() }))
 }
 
 /// Ends a section of so many deliveries, events or messages.
