@@ -88,8 +88,17 @@ pub(super) fn count_for(
     Ok(())
 }
 
-/// Makes the counts the committed ones, and writes them as a table beside the file.
+/// Makes the counts the committed ones, and writes them as a table beside the file; not where a path
+/// did not repeat.
 fn accept(counted: &Instructions, file: &Path) -> Result<Exit> {
+    let unsteady = report::unsteady(counted);
+    for row in &unsteady {
+        let (name, percent) = (&row.name, row.repeat_difference * 100.0);
+        let _ = writeln!(io::stderr(), "error: {name}: two counts differ by {percent:.2} %; count again");
+    }
+    if !unsteady.is_empty() {
+        return Ok(Exit::Inconclusive);
+    }
     counted.write(file)?;
     let table = table_of(file);
     measure::write_whole(&table, counted.page().as_bytes())

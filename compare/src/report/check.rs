@@ -103,6 +103,13 @@ impl Check {
     }
 }
 
+/// Paths whose two counts differ by more than a gate can do with: plays by as much as fails, others
+/// by more than [`RESOLUTION`].
+pub fn unsteady(counted: &Instructions) -> Vec<&Row> {
+    let most = |row: &Row| if row.name.starts_with("play ") { FAILS } else { RESOLUTION };
+    counted.rows.iter().filter(|row| row.repeat_difference >= most(row)).collect()
+}
+
 /// What a ratio of two counts says, where two counts of the same differed by the share `repeats`.
 pub(crate) fn verdict(ratio: f64, repeats: f64) -> Verdict {
     let resolution = RESOLUTION.max(repeats);
@@ -197,6 +204,17 @@ mod tests {
         assert!(found.changed.is_empty());
         for (relay, outcome) in [(1_037.0, Outcome::Passed), (1_039.0, Outcome::Failed)] {
             assert_eq!(check(&committed, &counted(&[("a", relay, 0.0)]), None).outcome(), outcome, "{relay}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_does_not_repeat_is_named() {
+        let mut counts = counted(&[("codec a", 1.0, 1.0), ("play b", 1.0, 1.0)]);
+        for (differ, names) in
+            [(0.0019, vec![]), (0.0021, vec!["codec a"]), (0.031, vec!["codec a", "play b"])]
+        {
+            counts.rows.iter_mut().for_each(|row| row.repeat_difference = differ);
+            assert_eq!(unsteady(&counts).iter().map(|row| &row.name).collect::<Vec<_>>(), names, "{differ}");
         }
     }
 

@@ -32,7 +32,7 @@ mod view;
 mod warmth;
 
 pub use browser::PageFigures;
-pub use check::{Check, FAILS, Outcome, check};
+pub use check::{Check, FAILS, Outcome, check, unsteady};
 pub(crate) use comparison::deviations;
 pub use comparison::{Comparison, Verdict, comparisons};
 pub use derived::{CellFigures, DERIVED_FILE, DERIVED_SCHEMA_VERSION, Derived};
