@@ -88,8 +88,8 @@ pub(super) fn count_for(
     Ok(())
 }
 
-/// Makes the counts the committed ones, and writes them as a table beside the file; not where a path
-/// did not repeat.
+/// Makes the counts the committed ones, and writes them as a table beside the file. Counts that did
+/// not repeat are refused.
 fn accept(counted: &Instructions, file: &Path) -> Result<Exit> {
     let unsteady = report::unsteady(counted);
     for row in &unsteady {
