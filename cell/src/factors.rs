@@ -31,6 +31,8 @@ pub enum Factor {
     Scenario,
     /// See [`Cell::rate_per_s`].
     Rate,
+    /// See [`Cell::load`].
+    Load,
     /// See [`Cell::link`].
     Link,
 }
@@ -86,7 +88,7 @@ pub struct Row {
 
 impl Factor {
     /// Every factor, in the order of names and columns.
-    pub const ALL: [Factor; 11] = [
+    pub const ALL: [Factor; 12] = [
         Factor::Format,
         Factor::Compression,
         Factor::Batching,
@@ -97,6 +99,7 @@ impl Factor {
         Factor::ClientVerify,
         Factor::Scenario,
         Factor::Rate,
+        Factor::Load,
         Factor::Link,
     ];
 
@@ -314,6 +317,24 @@ static ROWS: [Row; Factor::ALL.len()] = [
         in_id: |value| format!("{value}-per-s"),
     },
     Row {
+        name: "load",
+        flag: "load",
+        list_flag: "load",
+        key: "loads",
+        side: Side::Load,
+        value_name: "NUMBER",
+        help: "How many times the scenario's clients, sessions per second and publishes per second are played; one \
+               client keeps its pace (scenarios/README.md)",
+        conflicts: &[],
+        names: Vec::new,
+        groups: Vec::new,
+        read: read_load,
+        write: |cell| cell.load.to_string(),
+        recorded: |cell| Some(&cell.load),
+        heading: "load",
+        in_id: |value| format!("load-{value}"),
+    },
+    Row {
         name: "link",
         flag: "link",
         list_flag: "link",
@@ -388,6 +409,15 @@ fn read_rate(cell: &mut Cell, text: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// The most that a load may be: a plan's memory bounds it earlier, and no product overflows.
+const MOST_LOAD: f64 = 1e4;
+
+fn read_load(cell: &mut Cell, text: &str) -> Result<(), String> {
+    let load = text.parse().ok().filter(|load: &f64| *load > 0.0 && *load <= MOST_LOAD);
+    cell.load = load.ok_or_else(|| format!("expected a number above 0 and at most {MOST_LOAD}"))?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -405,6 +435,7 @@ mod tests {
             ("client_verify", "full"),
             ("scenario", "some/mine.toml"),
             ("rate_per_s", "0.5"),
+            ("load", "2.5"),
             ("link", "slow-4g:loss=2%"),
         ]
     }
@@ -432,6 +463,9 @@ mod tests {
             (r#"{"batching":"on:ms"}"#, "\"ms\" is no limit"),
             (r#"{"rate_per_s":"-1"}"#, "above 0"),
             (r#"{"rate_per_s":1}"#, "expected a string"),
+            (r#"{"load":"0"}"#, "load \"0\": expected a number above 0 and at most 10000"),
+            (r#"{"load":"NaN"}"#, "above 0"),
+            (r#"{"load":"10001"}"#, "at most 10000"),
             (r#"{"link":"5g"}"#, "link \"5g\""),
             ("[]", "expected a map"),
         ] {

@@ -33,6 +33,8 @@ pub struct Cell {
     pub scenario: String,
     /// Events published per second instead of the scenario's own rate.
     pub rate_per_s: Option<f64>,
+    /// How many times the scenario's clients and rates are played; 1 is the scenario as it stands.
+    pub load: f64,
     /// The access link of each user; `None` for loopback, or the network that is there.
     pub link: Option<Link>,
     /// The wire format.
@@ -71,6 +73,7 @@ impl Default for Cell {
         Cell {
             scenario: String::new(),
             rate_per_s: None,
+            load: 1.0,
             link: None,
             format: Format::JSON,
             compression: Compression::None,
@@ -117,6 +120,7 @@ impl Cell {
             reencode: write(Factor::Reencode),
             relay_threads: write(Factor::RelayThreads),
             client_verify: write(Factor::ClientVerify),
+            load: write(Factor::Load),
             link: self.link.as_ref().map_or_else(|| NO_LINK.to_owned(), Link::label),
         }
     }

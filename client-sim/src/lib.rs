@@ -100,9 +100,7 @@ pub fn link_demand(
     let corpus = corpus.map(std::path::Path::new);
     let (mut scenario, corpus) =
         inputs::load(&cell.scenario, set, Some(f64::from(seconds)), corpus, skip_invalid)?;
-    if let Some(rate) = cell.rate_per_s {
-        scenario.set_publish_rate(rate)?;
-    }
+    scenario.set_cell(cell)?;
     let formats: Vec<_> = Format::core().collect();
     let workload = inputs::plan_over(&scenario, &corpus, 1, &formats)?;
     Ok(Some(demand::of(&workload, cell.link.as_ref())))

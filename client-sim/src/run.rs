@@ -285,9 +285,7 @@ pub(crate) fn inputs(args: &Args) -> anyhow::Result<(Scenario, Corpus, u64)> {
     args.cell.format.codec(args.cell.implementation)?;
     let (name, corpus) = (&args.cell.scenario, args.corpus.as_deref());
     let (mut scenario, corpus) = load(name, &args.set, args.seconds, corpus, args.skip_invalid)?;
-    if let Some(rate) = args.cell.rate_per_s {
-        scenario.set_publish_rate(rate).context("--rate")?;
-    }
+    scenario.set_cell(&args.cell)?;
     scenario.only_new = args.url.is_some();
     let seed = args.seed.unwrap_or_else(|| if args.url.is_some() { any_seed() } else { 1 });
     Ok((scenario, corpus, seed))

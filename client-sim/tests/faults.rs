@@ -312,7 +312,8 @@ fn campaign_of_ten_thousand_slow_readers_who_lose_nothing_and_delay_no_quick_one
 
 #[test]
 fn a_plan_that_does_not_fit_into_memory_is_refused_before_it_is_made() {
-    for extra in [&["--rate", "10000000"][..], &["--rate", "10000000", "--max-rate", "20000000"]] {
+    let rate = ["--rate", "10000000", "--max-rate", "20000000"];
+    for extra in [&rate[..2], &rate[..], &["--load", "5000"]] {
         let output = Command::new("sh")
             .args(["-c", "ulimit -v 8000000 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_client-sim")])
             .args(["--scenario", "note-stream", "--seconds", "4"])
@@ -322,23 +323,29 @@ fn a_plan_that_does_not_fit_into_memory_is_refused_before_it_is_made() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("about 40000000 publications") && said.contains("may have 3.8 GiB"), "{said}");
-        assert!(said.contains("publications would fit: lower --rate or --seconds"), "{said}");
+        assert!(said.contains("publications would fit: lower --load, --rate or --seconds"), "{said}");
     }
 }
 
 #[test]
 fn too_few_descriptors_for_the_plan_are_named_before_it_begins() {
-    let output = Command::new("sh")
-        .args(["-c", "ulimit -n 100 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_client-sim")])
-        .args(["--scenario", "note-stream", "--set", "subscribe.connections=200"])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(
-        said.contains("201 connections need 265 descriptors") && said.contains("may open 100 here"),
-        "{said}"
-    );
+    for (extra, connections, needed) in [
+        (["--scenario=note-stream", "--set=subscribe.connections=200"], 201, 265),
+        (["--scenario=follow-list-burst", "--load=4"], 220, 284),
+    ] {
+        let output = Command::new("sh")
+            .args(["-c", "ulimit -n 100 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_client-sim")])
+            .args(extra)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains(&format!("{connections} connections need {needed} descriptors"))
+                && said.contains("may open 100 here"),
+            "{said}"
+        );
+    }
 }
 
 #[test]

@@ -29,20 +29,10 @@ fn sections(output: &Output) -> Vec<(String, u64)> {
 
 #[test]
 fn a_stream_is_played_in_halves_and_every_delivery_is_accounted_for() {
-    let (plain, packed) =
-        (cell("plain", "json", "none", "off"), cell("packed", "dannypack", "deflate-shared", "on:ms=5:n=16"));
-    let args = [
-        "--scenario",
-        "note-stream",
-        "--seconds",
-        "0.1",
-        "--rate",
-        "500",
-        "--cell",
-        &plain,
-        "--cell",
-        &packed,
-    ];
+    let at_rate = |cell: String| cell.replace("}}", r#","rate_per_s":"500"}}"#);
+    let plain = at_rate(cell("plain", "json", "none", "off"));
+    let packed = at_rate(cell("packed", "dannypack", "deflate-shared", "on:ms=5:n=16"));
+    let args = ["--scenario", "note-stream", "--seconds", "0.1", "--cell", &plain, "--cell", &packed];
     let found = sections(&count(&args));
     let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["plain young", "plain steady", "packed young", "packed steady"]);

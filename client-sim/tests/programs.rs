@@ -111,6 +111,27 @@ fn every_format_and_compression_plays_with_a_balanced_ledger() {
     assert!(played.len() == all.len() && played.iter().all(|counts| *counts == played[0]), "{played:?}");
 }
 
+#[test]
+fn a_load_is_played_and_recorded_with_a_balanced_ledger() {
+    let setup = Setup::new();
+    let sums = ["1", "3"].map(|load| {
+        let output = setup.run(&["--load", load]);
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+        let record = setup.record();
+        record.counts.balanced().unwrap();
+        assert_eq!(record.cell.load, load);
+        (record.connections, record.counts.requests)
+    });
+    // Two publishers, three who take from anyone, three who request.
+    assert_eq!((sums[0].0, sums[1].0), (2 + 3 + 3, 6 + 3 + 9));
+    assert_eq!(sums[1].1, 3 * sums[0].1, "bursts are each client's own");
+    for (load, says) in [("0", "above 0 and at most 10000"), ("much", "expected a number")] {
+        let output = setup.run(&["--load", load]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+    }
+}
+
 /// Deliveries and requests of each run.
 fn plays_with_a_balanced_ledger(cells: &[(Format, &str)]) -> Vec<(u64, u64, u64)> {
     let setup = Setup::new();

@@ -14,7 +14,7 @@ use crate::{
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
 /// number; any other change raises the first, and readers refuse a first number they do not know.
-pub const SCHEMA_VERSION: &str = "2.7";
+pub const SCHEMA_VERSION: &str = "2.8";
 
 /// What one run did, how long it took and whether that may be believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -305,10 +305,17 @@ pub struct Cell {
     /// `id` or `full`.
     #[serde(default = "no_check")]
     pub client_verify: String,
+    /// How many times the scenario's clients and rates were played; `1` in older records.
+    #[serde(default = "once")]
+    pub load: String,
     /// The emulated access link of each user: a profile, or its parameters; `none` for loopback, or
     /// the network that is there.
     #[serde(default = "no_link")]
     pub link: String,
+}
+
+fn once() -> String {
+    "1".to_owned()
 }
 
 fn no_link() -> String {

@@ -41,12 +41,9 @@ struct Args {
     #[arg(long)]
     scenario: Option<String>,
     /// A cell to play the scenario with, as JSON: {"id": "…", "cell": {"format": "json", …}}. May
-    /// be repeated.
+    /// be repeated, with cells of one rate and load.
     #[arg(long, requires = "scenario")]
     cell: Vec<Counted>,
-    /// Events published per second, instead of the scenario's own.
-    #[arg(long)]
-    rate: Option<f64>,
     /// Seconds in which work is started.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
@@ -120,8 +117,8 @@ fn play(args: &Args) -> anyhow::Result<()> {
     }
     let loaded = load(name, &[], Some(args.seconds), args.corpus.as_deref(), args.skip_invalid);
     let (mut scenario, corpus) = loaded.map_err(UsageError)?;
-    if let Some(rate) = args.rate {
-        scenario.set_publish_rate(rate).map_err(UsageError)?;
+    if let Some((_, cell)) = cells.first() {
+        scenario.set_cell(cell).map_err(UsageError)?;
     }
     // As in a run: what one format of the comparison cannot hold is set aside for all.
     let formats: Vec<_> = Format::core().chain(cells.iter().map(|(_, cell)| cell.format)).collect();

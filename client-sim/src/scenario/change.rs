@@ -1,9 +1,10 @@
-//! Changes to a scenario from the command line: `--set`, `--seconds`, `--rate`.
+//! Changes to a scenario from the command line: `--set`, `--seconds`, `--rate`, `--load`.
 
 use anyhow::{Context, bail, ensure};
+use cell::Cell;
 use toml::{Table, Value};
 
-use super::{Arrival, Scenario};
+use super::{Arrival, LiveFilter, Scenario};
 
 /// Applies `key=value` to the text's tables. The key is a path of names with dots; a member of a
 /// list is named by its number from 0 or by its `name`, and the number may be left out where the
@@ -107,15 +108,59 @@ impl Scenario {
         ensure!(found, "scenario {} publishes nothing at a rate", self.name);
         Ok(())
     }
+
+    /// Sets what a cell says of the scenario: the rate, and the load after it.
+    ///
+    /// # Errors
+    /// As [`Scenario::set_publish_rate`].
+    pub fn set_cell(&mut self, cell: &Cell) -> anyhow::Result<()> {
+        if let Some(rate) = cell.rate_per_s {
+            self.set_publish_rate(rate).context("--rate")?;
+        }
+        self.set_load(cell.load);
+        Ok(())
+    }
+
+    /// Multiplies clients and rates, so that each client keeps its pace. Subscribers that take from
+    /// anyone keep their number: each then receives so many times as much.
+    pub fn set_load(&mut self, load: f64) {
+        self.load *= load;
+        for publish in &mut self.publish {
+            times(load, &mut publish.connections, &mut publish.arrival);
+        }
+        for request in &mut self.request {
+            times(load, &mut request.connections, &mut request.arrival);
+        }
+        for fan_in in &mut self.fan_in {
+            times(load, &mut fan_in.clients, &mut fan_in.arrival);
+        }
+        for reconcile in &mut self.reconcile {
+            times(load, &mut reconcile.connections, &mut reconcile.arrival);
+        }
+        for subscribe in &mut self.subscribe {
+            if !subscribe.filter.iter().any(LiveFilter::takes_from_anyone) {
+                subscribe.connections = scaled(subscribe.connections as f64, load);
+            }
+        }
+    }
+}
+
+/// Multiplies clients, and the rate that they share.
+fn times(load: f64, clients: &mut usize, arrival: &mut Arrival) {
+    *clients = scaled(*clients as f64, load);
+    match arrival {
+        Arrival::Constant { rate_per_s } | Arrival::Poisson { rate_per_s } => *rate_per_s *= load,
+        Arrival::Burst { .. } | Arrival::Spread { .. } | Arrival::Closed { .. } => {}
+    }
 }
 
 /// Multiplies and rounds, to 1 at least.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "rounds and milliseconds are far below 2^53, and the maximum with 1 is positive"
+    reason = "what is counted is far below 2^53, and the maximum with 1 is positive"
 )]
-fn scaled(value: f64, factor: f64) -> usize {
+pub(crate) fn scaled(value: f64, factor: f64) -> usize {
     (value * factor).round().max(1.0) as usize
 }
 

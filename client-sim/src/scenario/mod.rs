@@ -16,6 +16,7 @@ use codecs::UnknownName;
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 
+pub(crate) use self::change::scaled;
 pub use self::schema::{
     Access, Arrival, Bound, Connect, Draw, FanIn, Hot, LiveFilter, OnDuplicate, Phase, Publish, Reconcile,
     Request, Scenario, Shares, Span, Step, Subscribe, TagChoice,

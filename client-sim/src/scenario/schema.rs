@@ -24,6 +24,9 @@ pub struct Scenario {
     /// The rules of the relay: events that it refuses are set aside.
     #[serde(skip)]
     pub rules: Rules,
+    /// How many times the file's clients and rates ([`Scenario::set_load`]).
+    #[serde(skip, default = "once")]
+    pub load: f64,
     /// The question that the scenario answers.
     pub question: String,
     /// What a NIP author learns from the answer.
@@ -58,6 +61,10 @@ pub struct Scenario {
     /// Figures that a run must reach to count as evidence, by name.
     #[serde(default)]
     pub expect: BTreeMap<String, Bound>,
+}
+
+fn once() -> f64 {
+    1.0
 }
 
 /// A part of the run.
@@ -448,6 +455,13 @@ pub struct Span {
     pub load: [f64; 2],
 }
 
+impl LiveFilter {
+    /// Whether it takes the same part of all that is published, whoever publishes it.
+    pub(crate) fn takes_from_anyone(&self) -> bool {
+        self.authors.is_none() && self.tag.is_none()
+    }
+}
+
 impl Scenario {
     /// The spans of these phases; of all phases when `None`.
     pub fn spans(&self, phases: Option<&[String]>) -> Vec<Span> {
@@ -511,7 +525,7 @@ impl Scenario {
         self.publish.iter().map(|p| p.connections).sum::<usize>()
             + self.subscribe.iter().map(|s| s.connections).sum::<usize>()
             + self.request.iter().map(|r| r.connections).sum::<usize>()
-            + self.fan_in.iter().map(|f| f.clients * f.relays).sum::<usize>()
+            + self.fan_in.iter().map(|f| f.clients.saturating_mul(f.relays)).sum::<usize>()
             + self.reconcile.iter().map(|r| r.connections).sum::<usize>()
     }
 }

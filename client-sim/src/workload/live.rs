@@ -1,9 +1,13 @@
 //! Plans live subscriptions, whose filters are drawn from what will be published.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+};
 
 use codecs::{Event, Filter, TagFilter};
 use corpus::Random;
+use fixedbitset::FixedBitSet;
 
 use super::{
     Live, Workload,
@@ -12,33 +16,56 @@ use super::{
 };
 use crate::scenario::LiveFilter;
 
-/// Authors and tag values that occur in the events to be published.
+/// Authors and tag values that occur in the events to be published, and where.
 pub(super) struct Published {
     authors: Vec<[u8; 32]>,
     /// Values by tag letter, the most frequent first.
     values: BTreeMap<char, Vec<String>>,
+    /// The publications of each author.
+    by_author: HashMap<[u8; 32], Vec<usize>>,
+    /// The publications with each value of a tag.
+    by_value: BTreeMap<char, HashMap<String, Vec<usize>>>,
 }
 
 impl Published {
-    pub(super) fn of(workload: &Workload) -> Self {
-        Published::of_events(&workload.events[workload.stored..])
+    /// `events` are those of the plan, which need not hold them itself.
+    pub(super) fn of(plan: &Workload, events: &[Event<'static>]) -> Self {
+        let mut by_author: HashMap<_, Vec<usize>> = HashMap::new();
+        let mut by_value: BTreeMap<char, HashMap<String, Vec<usize>>> = BTreeMap::new();
+        for (n, publication) in plan.publications.iter().enumerate() {
+            let event = &events[publication.event as usize];
+            by_author.entry(event.pubkey).or_default().push(n);
+            for (letter, value) in conditions(event) {
+                by_value.entry(letter).or_default().entry(value.to_owned()).or_default().push(n);
+            }
+        }
+        let mut authors: Vec<_> = by_author.keys().copied().collect();
+        authors.sort_unstable();
+        let by_frequency = |by_value: &HashMap<String, Vec<usize>>| {
+            let mut counted: Vec<_> = by_value.iter().map(|(v, of)| (Reverse(of.len()), v)).collect();
+            counted.sort_unstable();
+            counted.into_iter().map(|(_, value)| value.clone()).collect()
+        };
+        let values = by_value.iter().map(|(letter, by_value)| (*letter, by_frequency(by_value))).collect();
+        Published { authors, values, by_author, by_value }
     }
 
-    pub(super) fn of_events(events: &[Event<'static>]) -> Self {
-        let mut authors: Vec<_> = events.iter().map(|event| event.pubkey).collect();
-        authors.sort_unstable();
-        authors.dedup();
-        let mut counts: BTreeMap<char, HashMap<&str, usize>> = BTreeMap::new();
-        for (letter, value) in events.iter().flat_map(conditions) {
-            *counts.entry(letter).or_default().entry(value).or_default() += 1;
+    /// The publications that match a filter. Looks only at those of an author or a value that it
+    /// names: to compare each filter with each publication takes the square of the load.
+    fn matches(&self, filter: &Filter, plan: &Workload, events: &[Event<'static>]) -> FixedBitSet {
+        let is_match = |n: &usize| filter.matches(&events[plan.publications[*n].event as usize]);
+        match (&filter.authors, filter.tags.first()) {
+            (Some(authors), _) => {
+                let theirs = authors.iter().filter_map(|author| self.by_author.get(author));
+                theirs.flatten().copied().filter(is_match).collect()
+            }
+            (None, Some(tag)) => {
+                let with = self.by_value.get(&tag.letter);
+                let with = with.into_iter().flat_map(|with| tag.values.iter().filter_map(|v| with.get(v)));
+                with.flatten().copied().filter(is_match).collect()
+            }
+            (None, None) => (0..plan.publications.len()).filter(is_match).collect(),
         }
-        let by_frequency = |counts: HashMap<&str, usize>| {
-            let mut counted: Vec<_> = counts.into_iter().map(|(v, n)| (std::cmp::Reverse(n), v)).collect();
-            counted.sort_unstable();
-            counted.into_iter().map(|(_, value)| value.to_owned()).collect()
-        };
-        let values = counts.into_iter().map(|(letter, counts)| (letter, by_frequency(counts))).collect();
-        Published { authors, values }
     }
 }
 
@@ -62,13 +89,10 @@ impl<'p> LivePlanner<'p> {
                 return shared;
             }
             let filter = self.filter(live, random);
-            let events = self.events.unwrap_or(&plan.events);
-            let publications = plan.publications.iter().enumerate();
-            let matches = publications.filter(|(_, p)| filter.matches(&events[p.event as usize]));
-            let matches = matches.map(|(n, _)| n).collect();
+            let matches = self.published.matches(&filter, plan, self.events.unwrap_or(&plan.events));
             let place = position(plan.live.len()).expect("fewer filters than 2^32 fit into memory");
             plan.live.push(Live { filter, matches });
-            self.shared[n] = (live.authors.is_none() && live.tag.is_none()).then_some(place);
+            self.shared[n] = live.takes_from_anyone().then_some(place);
             place
         });
         filters.collect()
@@ -80,9 +104,10 @@ impl<'p> LivePlanner<'p> {
             random.draw(&mut authors, count).to_vec()
         });
         let tags = live.tag.iter().map(|tag| {
-            let values = self.published.values.get(&tag.name).cloned().unwrap_or_default();
-            let mut values = eligible(tag, values);
-            TagFilter { letter: tag.name, values: random.draw(&mut values, tag.values).to_vec() }
+            let values = self.published.values.get(&tag.name).map_or(&[][..], Vec::as_slice);
+            let mut places = eligible(tag, (0..values.len()).collect());
+            let drawn = random.draw(&mut places, tag.values).iter().map(|place| values[*place].clone());
+            TagFilter { letter: tag.name, values: drawn.collect() }
         });
         Filter {
             kinds: live.kinds.clone(),

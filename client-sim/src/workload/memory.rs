@@ -73,18 +73,23 @@ fn parts(scenario: &Scenario, eligible: &[&Event<'static>], share: Share) -> Vec
     let part = |what, count, bytes, fewer| Part { what, count, bytes, fewer };
     let role_bytes = connections * (size_of::<Role>() as f64 + BLOCK);
     vec![
-        part("publications", publications, published_bytes, "lower --rate or --seconds, or more with --set"),
+        part(
+            "publications",
+            publications,
+            published_bytes,
+            "lower --load, --rate or --seconds, or more with --set",
+        ),
         part(
             "sessions",
             sessions,
             session_bytes,
-            "lower their arrival or their requests with --set, or --seconds",
+            "lower --load or --seconds, or their arrival or their requests with --set",
         ),
         part(
             "connections",
             connections,
             role_bytes + filter_bytes.sum::<f64>(),
-            "lower connections with --set, or --rate",
+            "lower --load or --rate, or connections with --set",
         ),
     ]
 }
@@ -214,7 +219,7 @@ mod tests {
             error.contains("about 20000000 publications") && error.contains("may have 4.0 GiB"),
             "{error}"
         );
-        assert!(error.contains("publications would fit: lower --rate or --seconds"), "{error}");
+        assert!(error.contains("publications would fit: lower --load, --rate or --seconds"), "{error}");
         let fitting: f64 = error.split("About ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
         assert!((5e5..1e7).contains(&fitting), "{error}");
         at(fitting * 0.99).unwrap();

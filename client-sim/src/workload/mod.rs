@@ -5,6 +5,8 @@ mod agents;
 mod fan_in;
 mod fingerprint;
 mod live;
+#[cfg(test)]
+mod load;
 mod memory;
 mod publications;
 mod reconcile;
@@ -578,7 +580,7 @@ impl Workload {
     }
 
     fn plan_subscriptions(&mut self, scenario: &Scenario, seed: u64) {
-        let published = Published::of(self);
+        let published = Published::of(self, &self.events);
         for (population, subscribe) in scenario.subscribe.iter().enumerate() {
             let label = self.label(subscribe.name.as_deref());
             let speaks = self.speaks(subscribe.format, subscribe.compression, subscribe.link.as_ref());
@@ -598,7 +600,7 @@ impl Workload {
     fn plan_sessions(&mut self, scenario: &Scenario, seed: u64) -> anyhow::Result<()> {
         let events = std::mem::take(&mut self.events);
         let stored = Stored::new(&events[..self.stored]);
-        let published = Published::of_events(&events[self.stored..]);
+        let published = Published::of(self, &events);
         for (population, request) in scenario.request.iter().enumerate() {
             let asker = Asker::new(&stored, request)?;
             let mut planner = LivePlanner::new(&published, &request.live);

@@ -13,7 +13,7 @@ use corpus::{Random, fresh};
 
 use super::{Flood, Publication, Role, Task, Workload, sessions::position, stored};
 use crate::{
-    scenario::{Arrival, Hot, Publish, Scenario, Shares},
+    scenario::{Arrival, Hot, Publish, Scenario, Shares, scaled},
     schedule,
 };
 
@@ -33,14 +33,15 @@ impl Workload {
         for (population, publish) in scenario.publish.iter().enumerate() {
             let due = self.plan_publishers(scenario, population, publish, seed);
             let mut random = schedule::stream(seed, "publish events", population);
-            let mut maker = Maker::new(publish, eligible, &mut random)?;
+            let mut maker = Maker::new(publish, eligible, scenario.load, &mut random)?;
             let mut events: Vec<Event<'static>> = Vec::with_capacity(due.len());
             // The answers of sessions must be known beforehand, so that beside sessions only new
             // events are published.
             let unchanged = publish.shares.is_none() && publish.hot.is_none() && !scenario.only_new;
             if scenario.request.is_empty() && unchanged {
+                let most = due.len().div_ceil(copies(scenario.load));
                 unused.retain(|event| {
-                    let take = events.len() < due.len() && wanted(publish, event);
+                    let take = events.len() < most && wanted(publish, event);
                     if take {
                         events.push((*event).clone());
                     }
@@ -132,22 +133,50 @@ fn wanted(publish: &Publish, event: &Event<'_>) -> bool {
     publish.kinds.as_ref().is_none_or(|kinds| kinds.contains(&event.kind))
 }
 
-/// Chooses the corpus events that serve as templates of new ones.
+/// How many copies of the corpus's authors publish at a load, the last of them in part.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a load is above 0 and at most 10^4"
+)]
+fn copies(load: f64) -> usize {
+    load.ceil() as usize
+}
+
+/// Events to choose from.
+type Pool<'e> = Vec<&'e Event<'static>>;
+
+/// Chooses the corpus events that serve as templates of new ones. At a load above 1 several copies
+/// of the templates run side by side, each with authors and hot notes of its own, so that each
+/// author publishes as much as at load 1, and a filter of so many authors or notes matches as much.
 struct Maker<'e> {
-    /// The events to choose from: by kind where there are shares, otherwise in one list.
-    pools: Vec<(f64, Vec<&'e Event<'static>>)>,
-    taken: Vec<usize>,
-    hot: Option<(String, Vec<String>)>,
+    load: f64,
+    /// The events to choose from, with their share: by kind where there are shares, otherwise in
+    /// one list.
+    pools: Vec<(f64, Pool<'e>)>,
+    /// Of these, those of the authors who are part of the last copy.
+    last: Vec<Pool<'e>>,
+    /// How many each copy took of each pool.
+    taken: Vec<Vec<usize>>,
+    /// The tag, and the notes of each copy.
+    hot: Option<(String, Vec<Vec<String>>)>,
 }
 
 impl<'e> Maker<'e> {
-    fn new(publish: &Publish, eligible: &[&'e Event<'static>], random: &mut Random) -> anyhow::Result<Self> {
+    fn new(
+        publish: &Publish,
+        eligible: &[&'e Event<'static>],
+        load: f64,
+        random: &mut Random,
+    ) -> anyhow::Result<Self> {
+        let pool = |chosen: &dyn Fn(&Event<'_>) -> bool| -> Pool<'e> {
+            eligible.iter().copied().filter(|event| chosen(event)).collect()
+        };
         let pools = match &publish.shares {
-            None => vec![(1.0, eligible.iter().copied().filter(|e| wanted(publish, e)).collect())],
-            Some(Shares(shares)) => shares
-                .iter()
-                .map(|(kind, share)| (*share, eligible.iter().copied().filter(|e| e.kind == *kind).collect()))
-                .collect::<Vec<(f64, Vec<_>)>>(),
+            None => vec![(1.0, pool(&|event| wanted(publish, event)))],
+            Some(Shares(shares)) => {
+                shares.iter().map(|(kind, share)| (*share, pool(&|event| event.kind == *kind))).collect()
+            }
         };
         ensure!(
             pools.iter().all(|(_, events)| !events.is_empty()),
@@ -161,28 +190,54 @@ impl<'e> Maker<'e> {
                 None => publish.kinds.clone().unwrap_or_default(),
             },
         );
+        let (copies, part) = (copies(load), load - (copies(load) - 1) as f64);
         let hot = publish.hot.as_ref().map(|Hot { tag, values }| {
-            (tag.to_string(), (0..*values).map(|_| codecs::hex::encode(&random.bytes32())).collect())
+            let mut notes = |count: usize| -> Vec<String> {
+                (0..count).map(|_| codecs::hex::encode(&random.bytes32())).collect()
+            };
+            let mut of_copies: Vec<_> = (1..copies).map(|_| notes(*values)).collect();
+            of_copies.push(notes(scaled(*values as f64, part)));
+            (tag.to_string(), of_copies)
         });
-        Ok(Maker { taken: vec![0; pools.len()], pools, hot })
+        let last = pools.iter().map(|(_, pool)| of_some_authors(pool, part)).collect();
+        Ok(Maker { load, last, taken: vec![vec![0; pools.len()]; copies], pools, hot })
+    }
+
+    /// The copy that the nth event belongs to: each in turn, the last as often as it is part.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the remainder is at least 0 and below the load"
+    )]
+    fn copy(&self, n: usize) -> usize {
+        (n as f64 % self.load) as usize
+    }
+
+    /// The next template of a copy's pool.
+    fn next(&mut self, copy: usize, pool: usize) -> &'e Event<'static> {
+        let is_last = copy + 1 == self.taken.len();
+        let events = if is_last { &self.last[pool] } else { &self.pools[pool].1 };
+        let taken = &mut self.taken[copy][pool];
+        let template = events[*taken % events.len()];
+        *taken += 1;
+        template
     }
 
     /// Ids of the few notes that new events refer to.
     fn hot_values(&self) -> HashSet<String> {
-        self.hot.iter().flat_map(|(_, values)| values).cloned().collect()
+        self.hot.iter().flat_map(|(_, of_copies)| of_copies.iter().flatten()).cloned().collect()
     }
 
     /// The template of the nth new event; with `later`, dated after that second.
     fn template(&mut self, n: usize, later: Option<i64>, random: &mut Random) -> Cow<'e, Event<'static>> {
         let pool = weighted(self.pools.iter().map(|(share, _)| *share), random);
-        let events = &self.pools[pool].1;
-        let template = events[self.taken[pool] % events.len()];
-        self.taken[pool] += 1;
-        let mut template = Cow::Borrowed(template);
+        let copy = self.copy(n);
+        let mut template = Cow::Borrowed(self.next(copy, pool));
         if let Some(newest) = later {
             template.to_mut().created_at = newest + 1 + i64::try_from(n).unwrap_or(0);
         }
-        if let Some((name, values)) = &self.hot {
+        if let Some((name, of_copies)) = &self.hot {
+            let values = &of_copies[copy];
             let note = weighted((1..=values.len()).map(|rank| 1.0 / rank as f64), random);
             let event = template.to_mut();
             let is_reference = |tag: &&mut Vec<Cow<'static, str>>| tag.len() > 1 && tag[0] == *name;
@@ -193,6 +248,16 @@ impl<'e> Maker<'e> {
         }
         template
     }
+}
+
+/// The events of this share of their authors; all where these have none.
+fn of_some_authors<'e>(events: &Pool<'e>, share: f64) -> Pool<'e> {
+    let is_in = |event: &&&Event<'_>| {
+        let [head, ..] = event.pubkey.as_chunks::<4>().0 else { return true };
+        share >= 1.0 || f64::from(u32::from_le_bytes(*head)) < share * f64::from(u32::MAX)
+    };
+    let some: Pool<'e> = events.iter().filter(is_in).copied().collect();
+    if some.is_empty() { events.clone() } else { some }
 }
 
 /// Draws a position with a probability in proportion to its weight.

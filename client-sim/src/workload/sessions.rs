@@ -148,7 +148,7 @@ impl<'s> Asked<'s> {
 }
 
 /// The values that a choice draws from. `values` must have the most frequent first.
-pub(super) fn eligible(tag: &TagChoice, mut values: Vec<String>) -> Vec<String> {
+pub(super) fn eligible<T>(tag: &TagChoice, mut values: Vec<T>) -> Vec<T> {
     if tag.draw == Draw::Popular {
         values.truncate((values.len() / 4).max(tag.values));
     }

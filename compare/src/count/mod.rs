@@ -8,7 +8,6 @@
 mod callgrind;
 
 use anyhow::{Context, Result};
-use cell::Cell;
 use measure::{SCHEMA_VERSION, Tool};
 use serde_json::json;
 
@@ -70,11 +69,9 @@ pub fn count_cells(
     }
     let (mut conditions, mut rows) = (None, Vec::new());
     for load in loads {
-        let Cell { scenario, rate_per_s, .. } = &load[0].cell;
-        let mut args = vec!["--scenario".to_owned(), scenario.clone()];
+        let mut args = vec!["--scenario".to_owned(), load[0].cell.scenario.clone()];
         args.extend(["--seconds".to_owned(), play.seconds.to_string()]);
         args.extend(["--seed".to_owned(), play.seed.to_string()]);
-        args.extend(rate_per_s.iter().flat_map(|rate| ["--rate".to_owned(), rate.to_string()]));
         args.extend(play.corpus.iter().flat_map(|file| ["--corpus".to_owned(), (*file).to_owned()]));
         args.extend(play.skip_invalid.then(|| SKIP_INVALID.to_owned()));
         for cell in load {

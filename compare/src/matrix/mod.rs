@@ -93,6 +93,7 @@ impl Matrix {
 enum Value {
     Text(String),
     Number(u32),
+    Fraction(f64),
 }
 
 impl<'de> Deserialize<'de> for Matrix {
@@ -106,6 +107,7 @@ impl<'de> Deserialize<'de> for Matrix {
             let text = |value| match value {
                 Value::Text(text) => text,
                 Value::Number(number) => number.to_string(),
+                Value::Fraction(number) => number.to_string(),
             };
             matrix = matrix.with(factor, values.into_iter().map(text));
         }
@@ -163,11 +165,13 @@ pub fn cells(matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownName> {
     wires.retain(|wire| *wire != anchor);
     let mut cells = Vec::new();
     for load in combinations(&of_load, &chosen) {
-        let Cell { scenario, rate_per_s, link, .. } = load;
-        let under =
-            |wire: &Cell| Cell { scenario: scenario.clone(), rate_per_s, link: link.clone(), ..wire.clone() };
+        let under = |wire: &Cell| {
+            of_load
+                .iter()
+                .fold(wire.clone(), |cell, factor| with(&cell, *factor, &(factor.row().write)(&load)))
+        };
         // A floor is a cost in CPU, of which a run over links knows nothing.
-        let floor = link.is_none().then_some(Role::Floor);
+        let floor = load.link.is_none().then_some(Role::Floor);
         let anchors = [Role::Anchor, Role::Control].into_iter().chain(floor);
         cells.extend(anchors.map(|role| spec(&chosen, role, under(&anchor))));
         cells.extend(wires.iter().map(|wire| spec(&chosen, Role::Cell, under(wire))));
@@ -429,6 +433,21 @@ mod tests {
     }
 
     #[test]
+    fn a_number_of_loads_has_an_anchor_each_and_the_same_one_is_measured_once() {
+        let matrix = |loads| {
+            of(&[(Factor::Format, "json,capnp"), (Factor::Compression, "none"), (Factor::Load, loads)])
+        };
+        assert_eq!(
+            ids_of(&matrix("1,4.0,4,0.5")).unwrap(),
+            "json+none+load-1 json-control+load-1 capnp+none+load-1 json+none+load-4 json-control+load-4 \
+             capnp+none+load-4 json+none+load-0.5 json-control+load-0.5 capnp+none+load-0.5"
+        );
+        assert_eq!(ids_of(&matrix("4")).unwrap(), "json+none json-control capnp+none");
+        let cells = cells(&matrix("4")).unwrap();
+        assert!(cells.iter().all(|spec| spec.cell.load.to_string() == "4"));
+    }
+
+    #[test]
     fn an_unknown_name_is_answered_with_the_known_ones() {
         let error = ids("xml", "none").unwrap_err().to_string();
         assert!(error.starts_with("unknown format \"xml\"; known: json cbor-schemaless "), "{error}");
@@ -440,7 +459,7 @@ mod tests {
         let error = ids_of(&tuned("msgpack")).unwrap_err().to_string();
         assert_eq!(error, "unknown implementation of msgpack \"tuned\"; known: library (or: all)");
         assert!(ids_of(&tuned("all")).unwrap().ends_with("notepack+zstd"));
-        for factor in [Factor::Verify, Factor::ClientVerify, Factor::Rate] {
+        for factor in [Factor::Verify, Factor::ClientVerify, Factor::Rate, Factor::Load] {
             let error = ids_of(&of(&[(factor, "much")])).unwrap_err().to_string();
             assert!(error.starts_with(&format!("{} \"much\": ", factor.row().name)), "{error}");
         }
@@ -453,6 +472,8 @@ mod tests {
         fs::write(&file, "formats = [\"json\"]\nverifications = [\"full\", \"none\"]\n").unwrap();
         let matrix = Matrix::read(&file).unwrap();
         assert_eq!(matrix, of(&[(Factor::Format, "json"), (Factor::Verify, "full,none")]));
+        fs::write(&file, "loads = [0.5, 4]\n").unwrap();
+        assert_eq!(Matrix::read(&file).unwrap(), of(&[(Factor::Load, "0.5,4")]));
         fs::write(&file, "rates_per_s = [10]\n").unwrap();
         assert_eq!(Matrix::read(&file).unwrap(), of(&[(Factor::Rate, "10")]));
         fs::write(&file, "format = [\"json\"]\n").unwrap();

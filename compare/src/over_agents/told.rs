@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use agents::Play;
 use anyhow::{Context, Result};
-use cell::{Cell, Factor, Row, Side};
+use cell::{Cell, Factor, Side};
 
 use super::Relay;
 use crate::{generator::Task, matrix::CellSpec, result::Role};
@@ -53,8 +53,9 @@ impl Told {
         let (scenario, scenario_toml) =
             self.scenarios.get(&spec.cell.scenario).cloned().context("a cell of another matrix")?;
         let (url, answers) = self.foreign.clone().unwrap_or_default();
-        let factors = Factor::ALL.map(Factor::row).into_iter().filter(|row| row.side != Side::Load);
-        let word = |row: &Row| (row.name.to_owned(), (row.write)(&spec.cell));
+        // Agents read scenario and rate themselves, and have no links.
+        let is_told = |factor: &Factor| factor.row().side != Side::Load || *factor == Factor::Load;
+        let word = |factor: Factor| (factor.row().name.to_owned(), (factor.row().write)(&spec.cell));
         Ok(Play {
             url,
             starts_relay: self.foreign.is_none(),
@@ -62,7 +63,7 @@ impl Told {
             scenario,
             scenario_toml,
             answers,
-            cell: factors.map(word).collect(),
+            cell: Factor::ALL.into_iter().filter(is_told).map(word).collect(),
             comparable_with: task.comparable_with.to_vec(),
             live: self.live,
             rate_per_s: spec.cell.whole_rate_per_s(),
@@ -120,5 +121,6 @@ mod tests {
         fs::remove_file(&mine).unwrap();
         let play = told.play(&first(&cell(&mine), 5)).unwrap();
         assert_eq!((play.scenario, play.scenario_toml), ("mine".to_owned(), Some("x".repeat(9))));
+        assert_eq!((play.cell["load"].as_str(), play.cell.contains_key("link")), ("1", false));
     }
 }

@@ -68,15 +68,20 @@ impl<'a> LoadView<'a> {
         LoadView { result, cells: cells.iter().map(view).collect(), latency }
     }
 
-    /// The load as a heading: the scenario and, where the matrix sets them, the rate and the link.
+    /// The load as a heading: the scenario and, where the matrix sets them, its number, the rate
+    /// and the link.
     pub(crate) fn name(&self) -> String {
         let cell = self.cells[0].cell;
         let rate = cell.rate_per_s.map_or_else(String::new, |rate| format!(" at {rate} events/s"));
+        let times = match cell.cell.load.as_str() {
+            "1" => String::new(),
+            load => format!(" at load {load}"),
+        };
         let link = match cell.cell.link.as_str() {
             NO_LINK => String::new(),
             link => format!(" over {link}"),
         };
-        format!("{}{rate}{link}", cell.cell.scenario)
+        format!("{}{times}{rate}{link}", cell.cell.scenario)
     }
 
     /// Whether users have emulated access links, so that CPU times are no evidence.
@@ -242,7 +247,7 @@ pub(crate) fn log_to_anchors<V>(
 }
 
 impl CellResult {
-    fn load(&self) -> (&str, Option<u32>, &str) {
-        (&self.cell.scenario, self.rate_per_s, &self.cell.link)
+    fn load(&self) -> (&str, Option<u32>, &str, &str) {
+        (&self.cell.scenario, self.rate_per_s, &self.cell.load, &self.cell.link)
     }
 }

@@ -1,0 +1,152 @@
+//! Tests of what a load multiplies, and what it leaves as it is.
+
+use std::time::Duration;
+
+use codecs::Format;
+use corpus::Corpus;
+use sha2::{Digest, Sha256};
+
+use super::Workload;
+use crate::{plan_facts::PlanFacts, scenario::Scenario};
+
+/// A sum over a plan, with its name.
+type Sum = (&'static str, fn(&PlanFacts) -> u64);
+
+const SUMS: [Sum; 6] = [
+    ("publications", |facts| facts.published),
+    ("sessions", |facts| facts.sessions),
+    ("requests", |facts| facts.requests),
+    ("stored deliveries", |facts| facts.stored_deliveries),
+    ("live deliveries", |facts| facts.live_deliveries),
+    ("bytes of deliveries", |facts| facts.delivered_json_bytes),
+];
+
+fn scenario(name: &str, load: f64) -> Scenario {
+    let mut scenario = Scenario::load(name).unwrap();
+    scenario.set_publish_rate(100.0).ok(); // where it has one: a signature is slow without optimisation
+    if name == "publish-flood" {
+        scenario.set_seconds(0.4).unwrap();
+    }
+    scenario.set_load(load);
+    scenario
+}
+
+fn plan(scenario: &Scenario, corpus: &Corpus) -> Workload {
+    Workload::plan(scenario, corpus, 1, &[Format::JSON]).unwrap()
+}
+
+/// Fails unless the sums of a plan are so many times those of another. Arrivals are random, some of
+/// two hundred.
+fn assert_times(load: f64, (one, other): (&Workload, &Workload), name: &str) {
+    let (one, other) = (PlanFacts::of(one), PlanFacts::of(other));
+    for (what, sum) in SUMS {
+        let (one, other) = (sum(&one) as f64, sum(&other) as f64);
+        assert!((other - load * one).abs() <= 0.15 * load * one, "{name}, {load}, {what}: {one}, {other}");
+    }
+}
+
+/// The number of connections of each population, in the order of a plan's connections.
+fn populations(scenario: &Scenario) -> Vec<usize> {
+    let Scenario { publish, reconcile, subscribe, request, fan_in, .. } = scenario;
+    let publish = publish.iter().map(|publish| publish.connections);
+    let reconcile = reconcile.iter().map(|reconcile| reconcile.connections);
+    let subscribe = subscribe.iter().map(|subscribe| subscribe.connections);
+    let request = request.iter().map(|request| request.connections);
+    let fan_in = fan_in.iter().map(|fan_in| fan_in.clients * fan_in.relays);
+    publish.chain(reconcile).chain(subscribe).chain(request).chain(fan_in).collect()
+}
+
+/// The instants at which each connection of each population is due to publish, and to begin, leave
+/// and repeat a session.
+fn due(scenario: &Scenario, plan: &Workload) -> Vec<Vec<Vec<Duration>>> {
+    let mut due = vec![Vec::new(); plan.roles.len()];
+    for publication in &plan.publications {
+        due[publication.connection].push(publication.at);
+    }
+    for session in &plan.sessions {
+        due[session.connection].extend([session.at, session.at + session.stay, session.at + session.think]);
+    }
+    let mut due = due.into_iter();
+    let of = |connections| due.by_ref().take(connections).collect();
+    let populations = populations(scenario).into_iter().map(of).collect();
+    assert_eq!(due.next(), None, "every connection is one of a population");
+    populations
+}
+
+#[test]
+fn a_load_multiplies_every_scenario_and_leaves_each_client_its_pace() {
+    let corpus = Corpus::bundled();
+    for name in Scenario::names() {
+        let (one, four) = (scenario(name, 1.0), scenario(name, 4.0));
+        let (plan_one, plan_four) = (plan(&one, &corpus), plan(&four, &corpus));
+        assert_times(4.0, (&plan_one, &plan_four), name);
+        for (one, four) in due(&one, &plan_one).into_iter().zip(due(&four, &plan_four)) {
+            assert!(four.len() == 4 * one.len() || one == four || four.iter().all(Vec::is_empty), "{name}");
+            for (one, four) in one.into_iter().zip(four) {
+                assert_eq!(one.len(), four.len(), "{name}");
+                let gaps = |due: &[Duration]| -> Vec<Duration> {
+                    due.windows(2).map(|pair| pair[1].abs_diff(pair[0])).collect()
+                };
+                let same = gaps(&one).into_iter().zip(gaps(&four));
+                assert!(same.into_iter().all(|(one, four)| one.abs_diff(four).as_micros() <= 1), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_part_of_a_load_is_a_part_of_the_authors_and_their_events() {
+    let corpus = Corpus::bundled();
+    for (name, rate) in [("mixed-day", 300.0), ("reaction-storm", 100.0), ("note-stream", 100.0)] {
+        let at = |load| {
+            let mut scenario = scenario(name, load);
+            scenario.set_publish_rate(rate * load).unwrap();
+            plan(&scenario, &corpus)
+        };
+        let one = at(1.0);
+        for load in [0.6, 2.5] {
+            assert_times(load, (&one, &at(load)), name);
+        }
+    }
+    let least = scenario("mixed-day", 1e-6);
+    assert_eq!(populations(&least), [1; 4], "one client at least");
+    let plan = plan(&least, &corpus);
+    assert_eq!((plan.publications.len(), plan.sessions.len()), (0, 0));
+}
+
+#[test]
+fn subscribers_that_take_from_anyone_keep_their_number() {
+    assert_eq!(populations(&scenario("slow-consumer", 3.0)), [24, 90, 8, 2]);
+    assert_eq!(populations(&scenario("mixed-day", 3.0)), [60, 120, 120, 60]);
+}
+
+/// Of everything but the instants, which depend on the C library's logarithm.
+fn hash(plan: &Workload) -> String {
+    let mut hash = Sha256::new();
+    let mut numbers = |numbers: &[u32]| numbers.iter().for_each(|n| hash.update(n.to_le_bytes()));
+    let number = |n: usize| u32::try_from(n).unwrap();
+    for publication in &plan.publications {
+        numbers(&[number(publication.connection), publication.event]);
+    }
+    for live in &plan.live {
+        numbers(&live.matches.ones().map(number).collect::<Vec<_>>());
+    }
+    for session in &plan.sessions {
+        numbers(&[number(session.connection)]);
+        numbers(&session.live);
+        session.steps.iter().flatten().for_each(|request| numbers(&request.expected));
+        if let Some(reconciliation) = &session.reconciliation {
+            numbers(&[&reconciliation.has[..], &reconciliation.lacks, &reconciliation.own].concat());
+        }
+    }
+    plan.events.iter().for_each(|event| hash.update(event.id));
+    codecs::hex::encode(&hash.finalize())[..16].to_owned()
+}
+
+#[test]
+fn load_1_is_the_scenario_as_it_was_before_there_were_loads() {
+    let corpus = Corpus::bundled();
+    let names = ["mixed-day", "reaction-storm", "negentropy-sync"];
+    let hashes = names.map(|name| hash(&plan(&scenario(name, 1.0), &corpus)));
+    assert_eq!(hashes, ["90275d2f0a923374", "a2c7bc29b9e2e581", "a99d8d690cb8077c"]);
+}
