@@ -9,7 +9,7 @@ use tokio_tungstenite::{
             client::Response as ClientResponse,
             server::{ErrorResponse, Request, Response},
         },
-        http::{HeaderMap, HeaderValue, StatusCode, header::SEC_WEBSOCKET_EXTENSIONS},
+        http::{HeaderValue, StatusCode, header::SEC_WEBSOCKET_EXTENSIONS},
         protocol::{Role, WebSocketConfig},
     },
 };
@@ -40,7 +40,7 @@ where
     let mut agreed = None;
     #[expect(clippy::result_large_err, reason = "tungstenite's callback")]
     let decide = |request: &Request, mut response: Response| {
-        let accepted = negotiate::accept(&extensions(request.headers()), enabled);
+        let accepted = negotiate::accept(&negotiate::extensions(request.headers()), enabled);
         if let Some((answer, params)) = accepted.map_err(|error| bad_request(&error))? {
             let answer = HeaderValue::from_str(&answer).expect("the parameters are visible ASCII");
             response.headers_mut().insert(SEC_WEBSOCKET_EXTENSIONS, answer);
@@ -76,16 +76,10 @@ where
         request.headers_mut().insert(SEC_WEBSOCKET_EXTENSIONS, offer);
     }
     let (websocket, response) = client_async(request, HeadOnly::new(stream)).await?;
-    let agreed = negotiate::check_answer(&extensions(response.headers()), offered)?;
+    let agreed = negotiate::check_answer(&negotiate::extensions(response.headers()), offered)?;
     let (stream, early) = websocket.into_inner().into_parts();
     let websocket = WebSocket::from_partially_read(stream, early, Role::Client, agreed, config).await;
     Ok((websocket, response))
-}
-
-/// The header's lines as one list (RFC 9110 §5.3); empty if absent.
-fn extensions(headers: &HeaderMap) -> String {
-    let lines = headers.get_all(SEC_WEBSOCKET_EXTENSIONS).iter();
-    lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect::<Vec<_>>().join(", ")
 }
 
 fn bad_request(error: &NegotiationError) -> ErrorResponse {

@@ -52,6 +52,11 @@ mod scratch;
 mod tap;
 mod websocket;
 
+/// The examples of the README, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use deflate::{CompressionMemory, SharedDeflate};
 pub use error::Error;
 pub use handshake::{accept, connect};

@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 
+use tokio_tungstenite::tungstenite::http::HeaderMap;
+pub use tokio_tungstenite::tungstenite::http::header::SEC_WEBSOCKET_EXTENSIONS;
+
 use crate::{
     header::{self, Extension},
     params::{DeflateParams, Direction},
@@ -18,6 +21,13 @@ const MAX_WINDOW_BITS: u8 = 15;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NegotiationError(String);
+
+/// What stands in `Sec-WebSocket-Extensions`: its lines as one list (RFC 9110 §5.3), empty without
+/// the header.
+pub fn extensions(headers: &HeaderMap) -> String {
+    let lines = headers.get_all(SEC_WEBSOCKET_EXTENSIONS).iter();
+    lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect::<Vec<_>>().join(", ")
+}
 
 /// The value of a client's `Sec-WebSocket-Extensions`.
 ///

@@ -3,4 +3,5 @@
 #![expect(clippy::unwrap_used, reason = "clippy recognises test functions, not their helpers")]
 
 mod negotiation;
+mod package;
 mod websocket;
