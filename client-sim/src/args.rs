@@ -5,7 +5,8 @@ use std::{net::SocketAddr, num::NonZeroU16, path::PathBuf};
 use cell::Cell;
 use clap::{ArgGroup, Parser, Subcommand};
 use codecs::Format;
-use wire::Compression;
+use measure::Unechoed;
+use wire::{Compression, Header};
 
 use crate::{scenario::Scenario, workload::Share};
 
@@ -45,6 +46,11 @@ pub struct Args {
     /// Root certificates (PEM) to trust for wss:// instead of the platform's.
     #[arg(long, requires = "relay_of_others", value_name = "FILE")]
     pub ca: Option<PathBuf>,
+
+    /// A header field of every request to the relay behind --url, as a proxy before it may want;
+    /// may be repeated. Records have its name alone.
+    #[arg(long, requires = "relay_of_others", value_name = "NAME=VALUE", value_parser = Unechoed::<Header>::NEW)]
+    pub header: Vec<Header>,
 
     /// What client-sim doctor --json wrote about the relay behind --url. The relay is then not
     /// asked again.
@@ -255,6 +261,11 @@ pub struct Doctor {
     /// Root certificates (PEM) to trust for wss:// instead of the platform's.
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
+
+    /// A header field of every request to the relay, as a proxy before it may want; may be
+    /// repeated.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = Unechoed::<Header>::NEW)]
+    pub header: Vec<Header>,
 
     /// A scenario to look at, may be repeated; all built-in ones without it.
     #[arg(long, value_name = "NAME|FILE")]

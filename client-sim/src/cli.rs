@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::Parser;
 use codecs::Format;
 use measure::{Exit, RunRecord, Status, ValidityClass};
+use tracing_subscriber::EnvFilter;
 
 use crate::{
     args::{Args, Command, Doctor, Explain},
@@ -27,9 +28,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         }
     };
     tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()),
-        )
+        .with_env_filter(log_filter())
         .with_writer(stderr)
         .with_ansi(anstream::AutoStream::choice(&stderr()) != anstream::ColorChoice::Never)
         .init();
@@ -65,6 +64,16 @@ fn done(played: anyhow::Result<Exit>) -> ExitCode {
         }
     });
     exit.into()
+}
+
+/// Logs of the HTTP client, which hold the heads of requests and so what is secret in them.
+const SECRET_LOGS: [&str; 2] = ["ureq=off", "ureq_proto::util=off"];
+
+/// What RUST_LOG asks for, but for secrets.
+fn log_filter() -> EnvFilter {
+    let asked = EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
+    let without = SECRET_LOGS.map(|directive| directive.parse().expect("a constant that was tried"));
+    without.into_iter().fold(asked, EnvFilter::add_directive)
 }
 
 /// Runs `client-sim doctor`: exit code 1 when a scenario that was asked for cannot be played.

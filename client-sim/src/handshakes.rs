@@ -98,7 +98,7 @@ pub(crate) fn table() -> anyhow::Result<String> {
     };
     let path = |name: &str| folder.path().join(name).display().to_string();
     let granting = spawn(&[])?;
-    let granted = endpoint(&granting.url, None)?;
+    let granted = endpoint(&granting.url, None, &[])?;
     let ignoring = before(&granted, Subprotocols::Ignored)?;
     let refusing = before(&granted, Subprotocols::Refused)?;
     let secure = spawn(&["--tls-cert", &path(CERTIFICATE), "--tls-key", &path(KEY)])?;
@@ -106,7 +106,7 @@ pub(crate) fn table() -> anyhow::Result<String> {
         granting: granted,
         ignoring,
         refusing,
-        secure: endpoint(&secure.url, Some(&folder.path().join(CERTIFICATE)))?,
+        secure: endpoint(&secure.url, Some(&folder.path().join(CERTIFICATE)), &[])?,
     };
     links.emulation.join_users()?;
     let ended = links.ended();
@@ -151,7 +151,7 @@ fn before(granting: &Endpoint, subprotocols: Subprotocols) -> anyhow::Result<End
             thread::spawn(move || stand_between(client, address, subprotocols));
         }
     });
-    endpoint(&format!("ws://{own}"), None)
+    endpoint(&format!("ws://{own}"), None, &[])
 }
 
 fn stand_between(

@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context;
 use codecs::Format;
 use corpus::{Corpus, CorpusError};
-use wire::Endpoint;
+use wire::{Endpoint, Header};
 
 use crate::{
     scenario::Scenario,
@@ -67,10 +67,11 @@ pub(crate) fn plan_share_over(
         .with_context(|| format!("cannot play scenario {} with corpus {}", scenario.name, corpus.name))
 }
 
-/// The relay of a URL and, for `wss://`, the root certificates to trust, read once for all
-/// connections.
-pub(crate) fn endpoint(url: &str, ca: Option<&Path>) -> anyhow::Result<Endpoint> {
-    Endpoint::new(url.parse()?, ca).context("cannot check the relay's certificate")
+/// The relay of a URL with the header fields of requests to it and, for `wss://`, the root
+/// certificates to trust, read once for all connections.
+pub(crate) fn endpoint(url: &str, ca: Option<&Path>, headers: &[Header]) -> anyhow::Result<Endpoint> {
+    let relay = Endpoint::new(url.parse()?, ca).context("cannot check the relay's certificate")?;
+    relay.with_headers(headers.to_vec()).context("--header")
 }
 
 /// Prints a line to standard error: standard output is for results.

@@ -170,7 +170,7 @@ fn target(
     let url = others.or(own_relay.map(|relay| &relay.url));
     let url = url.context("there is a relay of our own when no --url is given")?;
     Ok(Target {
-        relay: endpoint(url, args.ca.as_deref()).map_err(UsageError)?,
+        relay: endpoint(url, args.ca.as_deref(), &args.header).map_err(UsageError)?,
         offer: Offer { batched: args.cell.batching.is_some(), formats: vec![args.cell.format], compression },
         limits: limits(connections),
         implementation: args.cell.implementation,
@@ -327,11 +327,11 @@ fn within_rules(
 ) -> anyhow::Result<Workload> {
     let Some(url) = &args.url else { return Ok(workload) };
     let needs = Needs::of(&workload);
-    let relay = endpoint(url, args.ca.as_deref()).map_err(UsageError)?;
+    let relay = endpoint(url, args.ca.as_deref(), &args.header).map_err(UsageError)?;
     let url = relay.url();
     let answers = match &args.doctor {
         Some(file) => doctor::read(file, url).map_err(UsageError)?,
-        None => match doctor::before_a_run(&relay, args.ca.as_deref(), &needs, interrupt) {
+        None => match doctor::before_a_run(&relay, &needs, interrupt) {
             Err(error) if error.is::<Interrupted>() => return Ok(workload),
             answers => answers?,
         },

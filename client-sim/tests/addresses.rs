@@ -40,14 +40,18 @@ connections = 2
 kinds = [1]
 "#;
 
-/// A proxy before a relay that asks for a password, and keeps what clients say.
+/// A header field of these tests, as `--header` takes it and as a request has it.
+const FIELD: &str = "X-Api-Key=s3cret/abcdefgh";
+const LINE: &str = "x-api-key: s3cret/abcdefgh";
+
+/// A proxy before a relay that asks for a line in the head of requests, and keeps what clients say.
 struct Guard {
     address: SocketAddr,
     heard: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 impl Guard {
-    fn before(relay: &Relay) -> Guard {
+    fn before(relay: &Relay, asks_for: &'static str) -> Guard {
         let relay = relay.url.strip_prefix("ws://").unwrap().to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, heard) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
@@ -56,7 +60,7 @@ impl Guard {
             for client in listener.incoming().map_while(Result::ok) {
                 let (relay, keep) = (relay.clone(), Arc::clone(&keep));
                 // A client that leaves ends its connection alone.
-                thread::spawn(move || pass(client, &relay, &keep));
+                thread::spawn(move || pass(client, &relay, asks_for, &keep));
             }
         });
         Guard { address, heard }
@@ -74,21 +78,25 @@ impl Guard {
     }
 }
 
-fn pass(mut client: TcpStream, relay: &str, keep: &Mutex<Vec<Vec<u8>>>) -> io::Result<()> {
+fn pass(mut client: TcpStream, relay: &str, asks_for: &str, keep: &Mutex<Vec<Vec<u8>>>) -> io::Result<()> {
     let mut said = Vec::new();
     while !said.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
         client.read_exact(&mut byte)?;
         said.push(byte[0]);
     }
-    let allowed = String::from_utf8_lossy(&said).lines().any(|line| line == BASIC);
+    let allowed = String::from_utf8_lossy(&said).lines().any(|line| line.eq_ignore_ascii_case(asks_for));
     let place = {
         let mut all = keep.lock().unwrap();
         all.push(said.clone());
         all.len() - 1
     };
     if !allowed {
-        let refusal = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"relay\"\r\nConnection: close\r\n\r\n";
+        let refusal = if asks_for == BASIC {
+            "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"relay\"\r\nConnection: close\r\n\r\n"
+        } else {
+            "HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n"
+        };
         return client.write_all(refusal.as_bytes());
     }
     let mut relay = TcpStream::connect(relay)?;
@@ -151,7 +159,7 @@ fn silent(output: &Output, folder: &Path) {
 #[test]
 fn a_password_goes_into_authorization_and_nowhere_else() {
     let relay = Relay::start(&["--auth"]);
-    let guard = Guard::before(&relay);
+    let guard = Guard::before(&relay, BASIC);
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("auth.toml"), WITH_AUTH).unwrap();
     let url = format!("WS://{USER}@{}/", guard.address);
@@ -176,7 +184,7 @@ fn a_password_goes_into_authorization_and_nowhere_else() {
 #[test]
 fn a_password_that_is_wrong_or_of_no_address_is_not_repeated() {
     let relay = Relay::start(&[]);
-    let guard = Guard::before(&relay);
+    let guard = Guard::before(&relay, BASIC);
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("doctor.json"), "{}").unwrap();
@@ -197,4 +205,75 @@ fn a_password_that_is_wrong_or_of_no_address_is_not_repeated() {
             silent(&output, folder.path());
         }
     }
+}
+
+/// Requests for the document among them.
+#[test]
+fn a_header_field_goes_into_every_request_and_its_value_nowhere_else() {
+    let relay = Relay::start(&[]);
+    let guard = Guard::before(&relay, LINE);
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("ws://{}", guard.address);
+    let run = ["--scenario", "note-stream", "--seconds", "1", "--rate", "50", "--record", "record.json"];
+    let run = [run.as_slice(), &["--ledger", "ledger.jsonl"]].concat();
+    for (first, seen) in [(run.as_slice(), "X-Api-Key=***"), (&["doctor", "--json"], "\"tokens\"")] {
+        let args = [first, &["--url", &url, "--header", FIELD, "--header=User-Agent=tester/1"]].concat();
+        let mut command = program();
+        events::write_few(&folder.path().join("few.jsonl"));
+        command
+            .args(args)
+            .args(["--corpus", "few.jsonl"])
+            .current_dir(folder.path())
+            .env("RUST_LOG", "trace,ureq=trace,ureq_proto=trace");
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(matches!(output.status.code(), Some(0 | 1 | 3)), "{said}");
+        silent(&output, folder.path());
+        let record = fs::read_to_string(folder.path().join("record.json")).unwrap();
+        let written = record + &String::from_utf8_lossy(&output.stdout);
+        assert!(written.contains(seen), "{written}");
+    }
+    let (heads, messages) = guard.heard();
+    let documents = heads.iter().filter(|head| head.contains("application/nostr+json")).count();
+    assert!(documents == 2 && heads.len() > 10, "{heads:?}");
+    for head in &heads {
+        let count = |line: &str| head.lines().filter(|one| one.eq_ignore_ascii_case(line)).count();
+        assert_eq!((count(LINE), count("User-Agent: tester/1")), (1, 1), "{head}");
+        assert_eq!(head.to_ascii_lowercase().matches("user-agent").count(), 1, "{head}");
+    }
+    assert!(!messages.contains("s3cret"), "{messages}");
+}
+
+#[test]
+fn a_header_field_that_is_wrong_or_refused_is_not_repeated() {
+    let relay = Relay::start(&[]);
+    let guard = Guard::before(&relay, LINE);
+    let folder = tempfile::tempdir().unwrap();
+    let (open, closed) = (format!("ws://{}", guard.address), format!("ws://{USER}@{}", guard.address));
+    for (url, header, code, why) in [
+        (&open, "X-Api-Key=an0ther-s3cret", 1, "403"),
+        (&open, "X-Api-Key: s3cret", 2, "--header <NAME=VALUE>: expected NAME=VALUE"),
+        (&open, "Authorization: Basic s3cret=", 2, "no field name"),
+        (&open, "X-Api-Key=s3cret\r\nHost: b", 2, "control character"),
+        (&open, "Host=s3cret", 2, "Host is set by the handshake"),
+        (&closed, "Authorization=Bearer s3cret", 2, "user and password of the URL"),
+    ] {
+        let run = ["--scenario", "note-stream", "--seconds", "1", "--url", url, "--header", header];
+        for args in
+            [run.as_slice(), &["doctor", "--scenario", "note-stream", "--url", url, "--header", header]]
+        {
+            let output = client_sim(folder.path(), args);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{header}: {said}");
+            assert!(said.contains(why), "{header}: {said}");
+            silent(&output, folder.path());
+        }
+    }
+    let own = client_sim(folder.path(), &["--scenario", "note-stream", "--header", FIELD]);
+    let said = String::from_utf8_lossy(&own.stderr);
+    assert!(
+        own.status.code() == Some(2) && said.contains("--url"),
+        "a relay of our own has no proxy: {said}"
+    );
+    silent(&own, folder.path());
 }

@@ -3,16 +3,15 @@
 mod agents;
 mod browser;
 mod search;
-mod unechoed;
 
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use anyhow::Result;
 use cell::Factor;
 use clap::{Args, Parser, Subcommand};
-use wire::RelayUrl;
+use measure::Unechoed;
+use wire::{Header, RelayUrl};
 
-use self::unechoed::Unechoed;
 pub(crate) use self::{
     agents::{AgentFlags, OverAgents},
     browser::BrowserFlags,
@@ -276,6 +275,10 @@ pub(crate) struct Run {
     /// Root certificates (PEM) to trust for wss:// instead of the platform's
     #[arg(long, requires = "url", value_name = "FILE")]
     pub(crate) ca: Option<String>,
+    /// A header field of every request to the relay behind --url, as a proxy before it may want;
+    /// may be repeated. Results have its name alone
+    #[arg(long, requires = "url", value_name = "NAME=VALUE", value_parser = Unechoed::<Header>::NEW)]
+    pub(crate) header: Vec<Header>,
     /// Process ids of the relay behind --url, separated by commas, when it runs on this machine:
     /// their CPU time is then reported, with that of all that they start
     #[arg(long, requires = "url", value_name = "PIDS", value_delimiter = ',')]
@@ -414,6 +417,7 @@ impl Run {
             seed: self.seed.unwrap_or_else(|| seed(self.url.is_some())),
             corpus: self.corpus.clone(),
             url: self.url.clone(),
+            headers: self.header.clone(),
             foreign: None,
             client_args: client_args(
                 self.ca.as_deref(),

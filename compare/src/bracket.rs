@@ -308,6 +308,7 @@ mod tests {
             seed: 1,
             corpus: None,
             url: None,
+            headers: Vec::new(),
             client_args: Vec::new(),
         }
     }

@@ -110,7 +110,8 @@ fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     let (foreign, answers) = match url {
         Some(url) => {
             let (corpus, skip_invalid) = (flags.corpus.as_deref(), flags.skip_invalid);
-            let question = Question { client: &program, url, ca, corpus, skip_invalid };
+            let question =
+                Question { client: &program, url, headers: &config.headers, ca, corpus, skip_invalid };
             asked(&question, &mut cells, running.path())?
         }
         None => (None, None),
@@ -261,22 +262,35 @@ fn asked(
     Ok((Some(foreign), Some(file)))
 }
 
-/// Why arguments for clients are refused: they set a factor of the matrix, or are not counted.
+/// Flags that clients are given here, each beside those that all of a run need as well.
+const NOT_BEHIND: [&str; 3] = ["--url", "--relay-at", "--header"];
+
+/// Why arguments for clients are refused: they set a factor of the matrix, are a relay's address or
+/// what may be a secret, which results would repeat, or are not counted.
 fn refused(client_args: &[String], instructions: bool) -> Option<String> {
     for factor in Factor::ALL.into_iter().filter(|factor| *factor != Factor::Rate) {
         let row = factor.row();
         let flag = format!("--{}", row.flag);
-        let sets =
-            |arg: &String| *arg == flag || arg.strip_prefix(&flag).is_some_and(|rest| rest.starts_with('='));
-        if client_args.iter().any(sets) {
+        if client_args.iter().any(|arg| sets(arg, &flag)) {
             let own = row.list_flag;
             return Some(format!(
                 "{flag} is a factor of the matrix: give --{own} before the --, with one value or several"
             ));
         }
     }
+    if let Some(flag) = NOT_BEHIND.iter().find(|flag| client_args.iter().any(|arg| sets(arg, flag))) {
+        return Some(format!(
+            "give a relay's address and header fields before the --, not {flag} behind it: results repeat what stands \
+             there"
+        ));
+    }
     (instructions && !client_args.is_empty())
         .then(|| "--instructions counts without the arguments behind --: leave out either".to_owned())
+}
+
+/// Whether an argument is this flag, with or without its value.
+fn sets(arg: &str, flag: &str) -> bool {
+    arg.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
 }
 
 /// Tries the file of a flag before anything is measured for it.

@@ -13,12 +13,12 @@ use cell::{Cell, Factor};
 use codecs::Format;
 use measure::Exit;
 use serde::Deserialize;
-use wire::RelayUrl;
+use wire::{Header, RelayUrl};
 
 use crate::{
     matrix::{BASE_COMPRESSION, CellSpec},
     result::{Foreign, Role},
-    usage::{SKIP_INVALID, UsageError},
+    usage::{SKIP_INVALID, UsageError, header_args},
 };
 
 /// What `client-sim doctor --json` says of one offer.
@@ -51,6 +51,8 @@ pub(crate) struct Question<'a> {
     pub(crate) client: &'a Path,
     /// The relay.
     pub(crate) url: &'a RelayUrl,
+    /// Header fields of requests to it.
+    pub(crate) headers: &'a [Header],
     /// Root certificates to trust.
     pub(crate) ca: Option<&'a str>,
     /// The corpus file.
@@ -80,6 +82,7 @@ pub(crate) fn ask(
     };
     let mut command = Command::new(question.client);
     command.args(["role:client", "doctor", "--json", "--url", question.url.with_password()]);
+    command.args(header_args(question.headers));
     command.args(["--formats", &distinct(Factor::Format).join(",")]);
     command.args(["--compressions", &distinct(Factor::Compression).join(",")]);
     command.args(question.ca.iter().flat_map(|file| ["--ca", file]));

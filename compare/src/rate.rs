@@ -77,6 +77,7 @@ pub(crate) fn question(
         seed,
         corpus,
         url: None,
+        headers: Vec::new(),
         client_args,
     }
 }

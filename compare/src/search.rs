@@ -216,6 +216,7 @@ impl SearchConfig {
             seed: self.seed,
             corpus: self.corpus.clone(),
             url: self.url.clone(),
+            headers: self.headers.clone(),
             foreign: None,
             client_args: self.client_args.clone(),
             slo: None,

@@ -19,13 +19,14 @@ use tokio::{
     process::{Child, ChildStdout, Command},
     time,
 };
-use wire::RelayUrl;
+use wire::{Header, RelayUrl};
 
 use crate::{
     generator::{self, Generator, Interrupt, Played, Task},
     plan,
     progress::Progress,
     result::{Config, Role},
+    usage::header_args,
 };
 
 /// Bytes kept of a failing client's stderr: an error and its causes.
@@ -46,6 +47,7 @@ const BLOCK_EXTRA: Duration = Duration::from_secs(120);
 pub struct ThisMachine {
     client: PathBuf,
     url: Option<RelayUrl>,
+    headers: Vec<Header>,
     corpus: Option<String>,
     client_args: Vec<String>,
     answers: Option<PathBuf>,
@@ -58,6 +60,7 @@ impl ThisMachine {
         ThisMachine {
             client: client.to_owned(),
             url: config.url.clone(),
+            headers: config.headers.clone(),
             corpus: config.corpus.clone(),
             client_args: config.client_args.clone(),
             answers: answers.map(Path::to_owned),
@@ -72,6 +75,7 @@ impl ThisMachine {
         if let Some(url) = &self.url {
             let answers = self.answers.iter().flat_map(|file| ["--doctor".as_ref(), file.as_os_str()]);
             command.args(["--url", url.with_password()]).args(answers);
+            command.args(header_args(&self.headers));
         }
         if cell.role == Role::Floor {
             command.arg("--floor");

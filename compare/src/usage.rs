@@ -8,6 +8,7 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 use corpus::Corpus;
 use measure::Exit;
+use wire::Header;
 
 /// A mistake in the command line or in a file that it names, which ends the program with exit code
 /// 2; the text says what is wrong.
@@ -37,6 +38,11 @@ pub(crate) const SKIP_INVALID: &str = "--skip-invalid";
 /// Whether it is among the arguments of every client.
 pub(crate) fn skips_invalid(client_args: &[String]) -> bool {
     client_args.iter().any(|arg| arg == SKIP_INVALID)
+}
+
+/// What a process is told of header fields, values included.
+pub(crate) fn header_args(headers: &[Header]) -> impl Iterator<Item = String> {
+    headers.iter().flat_map(|header| ["--header".to_owned(), header.with_value()])
 }
 
 /// Reads `--corpus` before anything is played, and says what `--skip-invalid` leaves out.

@@ -4,9 +4,11 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    sync::{Arc, Mutex},
     thread,
     time::{Duration, Instant},
 };
@@ -273,6 +275,121 @@ fn any_relay_can_be_compared_with_itself_compressed_and_its_limit_searched() {
     assert_eq!(searched.config.url.unwrap().to_string(), format!("wss://localhost:{port}"));
     drop(relay.stdin.take());
     assert!(relay.wait().unwrap().success());
+}
+
+/// A proxy before a relay that answers 403 to requests without this line in their head; and the
+/// heads of all others.
+fn guarded(relay: String, line: &'static str) -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (url, heads) = (format!("ws://{}", listener.local_addr().unwrap()), Arc::default());
+    let heard: Arc<Mutex<Vec<String>>> = Arc::clone(&heads);
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let (relay, heard) = (relay.clone(), Arc::clone(&heard));
+            // A client that leaves ends its connection alone.
+            thread::spawn(move || pass(client, &relay, line, &heard));
+        }
+    });
+    (url, heads)
+}
+
+fn pass(mut client: TcpStream, relay: &str, line: &str, heard: &Mutex<Vec<String>>) -> io::Result<()> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        client.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    let text = String::from_utf8_lossy(&head).into_owned();
+    if !text.lines().any(|one| one.eq_ignore_ascii_case(line)) {
+        return client.write_all(b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n");
+    }
+    heard.lock().unwrap().push(text);
+    let mut relay = TcpStream::connect(relay)?;
+    relay.write_all(&head)?;
+    let (mut from_relay, mut to_client) = (relay.try_clone()?, client.try_clone()?);
+    thread::spawn(move || {
+        let passed = io::copy(&mut from_relay, &mut to_client);
+        to_client.shutdown(Shutdown::Both).and(passed)
+    });
+    io::copy(&mut client, &mut relay)?;
+    relay.shutdown(Shutdown::Write)
+}
+
+#[test]
+fn a_header_field_reaches_the_relay_in_every_request_and_no_result_has_its_value() {
+    let out = TempDir::new().unwrap();
+    let mut relay = Command::new(env!("CARGO_BIN_EXE_compare"))
+        .args(["role:relay", "--listen", "127.0.0.1:0", "--announce"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(relay.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split('"').find_map(|part| part.strip_prefix("ws://")).unwrap();
+    let (url, heads) = guarded(address.to_owned(), "x-api-key: s3cret/value");
+    let given = ["--url", &url, "--header", "X-Api-Key=s3cret/value", "--header=user-agent=s3cret/1"];
+
+    let results = out.path().join("results");
+    let run = compare(&results, &[&given[..], &["--compressions", "none", "--", "--rate", "100"]].concat());
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(matches!(run.status.code(), Some(0 | 3)), "{said}");
+    let searches = out.path().join("searches");
+    let search = Command::new(env!("CARGO_BIN_EXE_compare"))
+        .args([
+            "search",
+            "--slo",
+            "p50<30s, lost=0",
+            "--start",
+            "20",
+            "--limit",
+            "20",
+            "--probe-seconds",
+            "1",
+        ])
+        .args(["--no-curve", "--compressions", "none", "--out", searches.to_str().unwrap()])
+        .args(given)
+        .output()
+        .unwrap();
+    assert_eq!(search.status.code(), Some(0), "{}", String::from_utf8_lossy(&search.stderr));
+    for (folder, output) in [(&results, &run), (&searches, &search)] {
+        let folder = fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+        no_password_in(&folder, output);
+        let result = fs::read_to_string(folder.join("result.json")).unwrap();
+        assert!(result.contains("\"X-Api-Key=***\"") && result.contains("\"--header=user-agent=***\""));
+        let records = ResultFile::read(&folder).unwrap();
+        let blocks = || records.cells.iter().flat_map(|cell| &cell.blocks);
+        assert!(
+            blocks().all(|block| block.record.as_ref().is_some_and(|r| r.counts.deliveries > 0)),
+            "{said}"
+        );
+    }
+    let heads = heads.lock().unwrap();
+    assert!(heads.iter().filter(|head| head.contains("application/nostr+json")).count() == 2, "{heads:?}");
+    for head in heads.iter() {
+        assert_eq!(head.to_ascii_lowercase().matches("x-api-key: ").count(), 1, "{head}");
+        assert!(head.to_ascii_lowercase().matches("user-agent: ").eq(["user-agent: "]), "{head}");
+    }
+
+    let refused = compare(&results, &["--url", &url, "--header", "X-Api-Key=s3cret/other"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("403") && !said.contains("s3cret"), "{said}");
+    drop(relay.stdin.take());
+    assert!(relay.wait().unwrap().success());
+}
+
+#[test]
+fn what_may_be_secret_is_not_taken_behind_the_matrix() {
+    let out = TempDir::new().unwrap();
+    for behind in
+        [&["--header", "a=s3cret"][..], &["--header=a=s3cret"], &["--url", "ws://me:s3cret@127.0.0.1"]]
+    {
+        let run = compare(out.path(), &[&["--formats", "json", "--"], behind].concat());
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.code() == Some(2) && said.contains(" before the --"), "{said}");
+        assert!(!said.contains("s3cret"), "{said}");
+    }
 }
 
 #[test]

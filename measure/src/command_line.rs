@@ -5,20 +5,33 @@ use std::{ffi::OsString, path::Path};
 /// The flag whose value is an address even without a scheme.
 const SERVER: &str = "--nats";
 
-/// The words of a command line, with `***` for user and password of addresses, and without the
-/// folder of the program, which differs between machines: results are published.
+/// The flag whose value is `NAME=VALUE`, with a value that may be a secret.
+const HEADER: &str = "--header";
+
+/// The words of a command line, with `***` for user and password of addresses and for values of
+/// header fields, and without the folder of the program, which differs between machines: results
+/// are published.
 pub fn command_line(args: &[OsString]) -> Vec<String> {
     let program = args.first().map(|program| Path::new(program).file_name().unwrap_or_default());
     let mut words: Vec<_> = program.map(|name| name.to_string_lossy().into_owned()).into_iter().collect();
     for arg in args.iter().skip(1) {
         let word = arg.to_string_lossy();
-        let stated = match word.strip_prefix(SERVER).and_then(|rest| rest.strip_prefix('=')) {
-            Some(address) => format!("{SERVER}={}", withheld(address, true)),
-            None => withheld(&word, words.last().is_some_and(|before| before == SERVER)),
+        let (flag, value) = word.split_once('=').unwrap_or((&word, ""));
+        let stated = match (words.last().map(String::as_str), flag) {
+            (Some(HEADER), _) => name_alone(&word),
+            (Some(SERVER), _) => withheld(&word, true),
+            (_, HEADER) if flag != word => format!("{HEADER}={}", name_alone(value)),
+            (_, SERVER) if flag != word => format!("{SERVER}={}", withheld(value, true)),
+            _ => withheld(&word, false),
         };
         words.push(stated);
     }
     words
+}
+
+/// A header field with `***` for its value.
+fn name_alone(header: &str) -> String {
+    header.split_once('=').map_or_else(|| "***".to_owned(), |(name, _)| format!("{name}=***"))
 }
 
 fn withheld(word: &str, is_address: bool) -> String {
@@ -73,6 +86,22 @@ mod tests {
             "compare run --url ws://***@relay/a@b"
         );
         assert_eq!(stated("compare run --url=wss://me:s3cret@relay"), "compare run --url=wss://***@relay");
+    }
+
+    #[test]
+    fn header_fields_are_stated_by_their_names() {
+        assert_eq!(
+            stated("compare run --header X-Key=s3cret --header=cookie=a=s3cret --url ws://relay"),
+            "compare run --header X-Key=*** --header=cookie=*** --url ws://relay"
+        );
+        assert_eq!(
+            stated("compare run --header s3cret --header= x"),
+            "compare run --header *** --header=*** x"
+        );
+        assert_eq!(
+            stated("compare run --headers a=b --out --header"),
+            "compare run --headers a=b --out --header"
+        );
     }
 
     #[test]

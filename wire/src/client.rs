@@ -18,6 +18,7 @@ use crate::{
     agreement::{Offer, WireLimits},
     connection::{Connection, HandshakeBytes},
     error::WireError,
+    header::{Header, HeaderError},
     http::{self, Head, HeadError, StatusLine},
     negotiate,
     relay_url::{RelayUrl, RelayUrlError},
@@ -27,6 +28,9 @@ use crate::{
 
 /// Excerpt of a refusing server's body in the error.
 const MAX_EXCERPT_CHARS: usize = 300;
+
+/// Shorter parts of header values are words, such as `https` or `Bearer`.
+const SHORTEST_SECRET_BYTES: usize = 8;
 
 /// Connects to a relay and makes the offer. Sets `TCP_NODELAY` before the first byte. For `wss://`
 /// it reads and trusts the platform's roots; a caller with many connections, or with roots of its
@@ -59,10 +63,14 @@ pub async fn connect(url: &str, offer: &Offer, limits: &WireLimits) -> Result<Co
     relay.connect(offer, limits).await
 }
 
-/// A relay as clients reach it: its address and, for `wss://`, the roots that they trust.
+/// A relay as clients reach it: its address, the header fields of their requests and, for `wss://`,
+/// the roots that they trust.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     url: RelayUrl,
+    headers: Arc<[Header]>,
+    /// The file of roots, unless they are the platform's.
+    ca: Option<Arc<Path>>,
     tls: Option<ClientTls>,
     /// What the name was looked up as, once for all connections and clones: a resolver's time and
     /// failures are none of the relay's.
@@ -77,12 +85,44 @@ impl Endpoint {
     pub fn new(url: RelayUrl, ca: Option<&Path>) -> Result<Endpoint, TlsError> {
         let roots = || ca.map_or_else(ClientTls::platform, ClientTls::from_file);
         let tls = url.is_secure().then(roots).transpose()?;
-        Ok(Endpoint { url, tls, addresses: Arc::default() })
+        Ok(Endpoint { url, headers: Arc::default(), ca: ca.map(Arc::from), tls, addresses: Arc::default() })
+    }
+
+    /// Adds header fields to every request, NIP-11's included.
+    ///
+    /// # Errors
+    /// When a field would stand in a request twice.
+    pub fn with_headers(self, headers: Vec<Header>) -> Result<Endpoint, HeaderError> {
+        Header::distinct(&headers)?;
+        let authorization = headers.iter().find(|header| header.is("authorization"));
+        if let Some(header) = authorization.filter(|_| self.url.authorization().is_some()) {
+            return Err(HeaderError::OfUrl(header.name().to_owned()));
+        }
+        Ok(Endpoint { headers: headers.into(), ..self })
     }
 
     /// The relay's address.
     pub fn url(&self) -> &RelayUrl {
         &self.url
+    }
+
+    /// Fields that every request has beside those of its protocol, in their order.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        let agent = ("User-Agent", USER_AGENT);
+        let agent = Some(agent).filter(|(name, _)| !self.headers.iter().any(|header| header.is(name)));
+        let authorization = self.url.authorization().map(|value| ("Authorization", value));
+        let given = self.headers.iter().map(|header| (header.name(), header.value()));
+        agent.into_iter().chain(authorization).chain(given)
+    }
+
+    /// The file of the roots that are trusted instead of the platform's.
+    pub(crate) fn ca(&self) -> Option<&Path> {
+        self.ca.as_deref()
+    }
+
+    /// Whether requests have what the user added.
+    pub(crate) fn has_headers(&self) -> bool {
+        !self.headers.is_empty()
     }
 
     /// [`connect`] to this relay.
@@ -126,7 +166,21 @@ impl Endpoint {
             let hint = if self.url.is_secure() { self.other_scheme() } else { String::new() };
             WireError::handshake(format!("no complete handshake with {} within {timeout:?}{hint}", self.url))
         };
-        time::timeout(timeout, handshake).await.map_err(|_| late())?
+        let outcome = time::timeout(timeout, handshake).await.map_err(|_| late())?;
+        outcome.map_err(|error| match error {
+            WireError::Handshake { reason, status } => {
+                WireError::Handshake { reason: self.withheld(reason), status }
+            }
+            error => error,
+        })
+    }
+
+    /// A reason with `***` for what the peer repeats of values that may be secrets.
+    fn withheld(&self, reason: String) -> String {
+        let values = self.fields().filter(|(_, value)| *value != USER_AGENT).map(|(_, value)| value);
+        let parts = values.flat_map(|value| value.split([' ', ',', ';', '=']));
+        let secrets = parts.filter(|part| part.len() >= SHORTEST_SECRET_BYTES);
+        secrets.fold(reason, |reason, secret| reason.replace(secret, "***"))
     }
 
     async fn handshake(
@@ -204,11 +258,11 @@ impl Endpoint {
     fn request(&self, key: &str, offer: &negotiate::Request, tokens: Tokens) -> String {
         let (path, authority) = (self.url.resource(), self.url.authority());
         let mut text = format!(
-            "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {USER_AGENT}\r\nConnection: Upgrade\r\n\
-             Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
+            "GET {path} HTTP/1.1\r\nHost: {authority}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
         );
-        if let Some(authorization) = self.url.authorization() {
-            text.push_str(&format!("Authorization: {authorization}\r\n"));
+        for (name, value) in self.fields() {
+            text.push_str(&format!("{name}: {value}\r\n"));
         }
         if tokens == Tokens::Offered {
             text.push_str(&format!("Sec-WebSocket-Protocol: {}\r\n", offer.protocols));
@@ -234,7 +288,7 @@ fn may_be_about_tokens(status: u16) -> bool {
 }
 
 /// Firewalls answer 403 to a request that does not say who asks (RFC 9110 §10.1.5).
-pub(crate) const USER_AGENT: &str = concat!("nostr-load-test/", env!("CARGO_PKG_VERSION"));
+const USER_AGENT: &str = concat!("nostr-load-test/", env!("CARGO_PKG_VERSION"));
 
 /// Connects to the first address that answers.
 async fn tcp(addresses: &[SocketAddr], receive_buffer_bytes: Option<u32>) -> io::Result<TcpStream> {

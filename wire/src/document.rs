@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
-use crate::{client::USER_AGENT, relay_url::RelayUrl};
+use crate::client::Endpoint;
 
 /// Most bytes of a document.
 const MAX_BYTES: u64 = 256 << 10;
@@ -21,22 +21,25 @@ pub enum DocumentError {
     Http(#[from] ureq::Error),
 }
 
-/// Fetches the document as text, with the roots in a PEM file or Mozilla's. Blocks for as long as
-/// `patience`.
+/// Fetches the document as text, with the header fields and roots of the endpoint. Blocks for as
+/// long as `patience`.
 ///
 /// # Errors
 /// [`DocumentError`].
-pub fn document(url: &RelayUrl, ca: Option<&Path>, patience: Duration) -> Result<String, DocumentError> {
-    let roots = ca.map_or(Ok(RootCerts::WebPki), trusted)?;
-    let config = ureq::Agent::config_builder()
+pub fn document(relay: &Endpoint, patience: Duration) -> Result<String, DocumentError> {
+    let roots = relay.ca().map_or(Ok(RootCerts::WebPki), trusted)?;
+    let mut config = ureq::Agent::config_builder()
         .timeout_global(Some(patience))
-        .user_agent(USER_AGENT)
-        .tls_config(TlsConfig::builder().root_certs(roots).build())
-        .build();
-    let agent: ureq::Agent = config.into();
-    let mut request = agent.get(url.http()).header("Accept", "application/nostr+json");
-    if let Some(authorization) = url.authorization() {
-        request = request.header("Authorization", authorization);
+        .tls_config(TlsConfig::builder().root_certs(roots).build());
+    if relay.has_headers() {
+        // Another host is not told what may be a secret.
+        config = config.max_redirects(0);
+    }
+    let agent: ureq::Agent = config.build().into();
+    let mut request = agent.get(relay.url().http()).header("Accept", "application/nostr+json");
+    for (name, value) in relay.fields() {
+        // As `str` it must be ASCII, which RFC 9110 §5.5 does not ask of it.
+        request = request.header(name, value.as_bytes());
     }
     Ok(request.call()?.body_mut().with_config().limit(MAX_BYTES).read_to_string()?)
 }

@@ -1,9 +1,9 @@
 //! Fetches the relay's information document (NIP-11).
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context;
-use wire::RelayUrl;
+use wire::Endpoint;
 
 use super::answers::Info;
 
@@ -11,8 +11,8 @@ use super::answers::Info;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Fetches and reads the document. Fields of a wrong type count as absent.
-pub(super) fn fetch(url: &RelayUrl, ca: Option<&Path>) -> anyhow::Result<Info> {
-    read(&wire::document(url, ca, PATIENCE)?)
+pub(super) fn fetch(relay: &Endpoint) -> anyhow::Result<Info> {
+    read(&wire::document(relay, PATIENCE)?)
 }
 
 /// Reads a document.

@@ -95,9 +95,9 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
         compressions: args.compressions.clone(),
         batched: true,
     };
-    let relay = inputs::endpoint(&args.url, args.ca.as_deref()).map_err(UsageError)?;
+    let relay = inputs::endpoint(&args.url, args.ca.as_deref(), &args.header).map_err(UsageError)?;
     inputs::report(&format!("asks {} what it takes, for {} s at most", relay.url(), PATIENCE.as_secs()));
-    let asking = ask(&relay, args.ca.as_deref(), &needs, Some(&offers), Patience::STANDING);
+    let asking = ask(&relay, &needs, Some(&offers), Patience::STANDING);
     let answers = interruption::block_on(unless_interrupted(&mut interruption::listen()?, asking))?;
     let refused = table::refused(&answers, &corpus.events);
     let verdicts: Vec<_> = scenarios
@@ -125,11 +125,10 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
 /// When the relay cannot be reached, or a signal comes meanwhile.
 pub(crate) fn before_a_run(
     relay: &Endpoint,
-    ca: Option<&Path>,
     needs: &Needs,
     interrupt: &mut Interrupt,
 ) -> anyhow::Result<Answers> {
-    let asking = ask(relay, ca, needs, None, Patience::STANDING);
+    let asking = ask(relay, needs, None, Patience::STANDING);
     interruption::block_on(unless_interrupted(interrupt, asking))
 }
 
@@ -155,15 +154,14 @@ pub(crate) fn read(file: &Path, url: &RelayUrl) -> anyhow::Result<Answers> {
 
 async fn ask(
     relay: &Endpoint,
-    ca: Option<&Path>,
     needs: &Needs,
     offers: Option<&handshakes::Offers>,
     patience: Patience,
 ) -> anyhow::Result<Answers> {
     let url = relay.url();
     let mut answers = Answers { url: url.to_string(), ..Answers::default() };
-    let (address, roots) = (url.clone(), ca.map(Path::to_owned));
-    let fetching = move || info::fetch(&address, roots.as_deref());
+    let endpoint = relay.clone();
+    let fetching = move || info::fetch(&endpoint);
     match tokio::task::spawn_blocking(fetching).await.context("the request for the document panicked")? {
         Ok(info) => answers.info = Some(info),
         Err(error) => answers.no_info = Some(format!("{error:#}")),

@@ -24,7 +24,7 @@ const PATIENCE: Patience =
 
 /// What the relay at this address answers.
 fn ask(relay: &Endpoint, needs: &Needs, offers: Option<&handshakes::Offers>) -> anyhow::Result<Answers> {
-    interruption::block_on(super::ask(relay, None, needs, offers, PATIENCE))
+    interruption::block_on(super::ask(relay, needs, offers, PATIENCE))
 }
 
 /// A server in a thread of its own, which ends when this is dropped.
@@ -35,7 +35,7 @@ struct Server {
 
 impl Server {
     fn endpoint(&self) -> Endpoint {
-        endpoint(&self.url, None).unwrap()
+        endpoint(&self.url, None, &[]).unwrap()
     }
 
     fn start<F: Future<Output = ()>>(

@@ -5,6 +5,8 @@ use std::{net::SocketAddr, path::PathBuf};
 use agents::{RunId, Target, nats::Server};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use measure::Unechoed;
+use wire::Header;
 
 use crate::{matrix::CellSpec, plan::Profile, relay_agent::RelayPlace, result::Role};
 
@@ -155,7 +157,7 @@ pub(crate) struct AgentFlags {
     pub(crate) max_connections: Option<u32>,
     /// Do not play: start the relay of each block of a `compare run --relay-agents 1` at this
     /// address of this machine
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = fixed, conflicts_with_all = ["index", "allow_target", "max_rate", "max_connections", "ca"])]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = fixed, conflicts_with_all = ["index", "allow_target", "max_rate", "max_connections", "ca", "header"])]
     pub(crate) relay_listen: Option<SocketAddr>,
     /// URL at which the other agents reach that relay [default: ws://ADDRESS:PORT]
     #[arg(long, value_name = "WS_URL", requires = "relay_listen")]
@@ -167,6 +169,10 @@ pub(crate) struct AgentFlags {
     /// Root certificates (PEM) to trust for wss:// instead of the platform's
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<String>,
+    /// A header field of every request to the relays of --allow-target, as a proxy before one may
+    /// want; may be repeated. Each agent has its own: none travels over NATS
+    #[arg(long, value_name = "NAME=VALUE", value_parser = Unechoed::<Header>::NEW)]
+    pub(crate) header: Vec<Header>,
 }
 
 impl AgentFlags {

@@ -6,9 +6,10 @@ use anyhow::Result;
 use cell::Factor;
 use clap::{Args, ValueEnum};
 use link::{Capacity, Link};
-use wire::RelayUrl;
+use measure::Unechoed;
+use wire::{Header, RelayUrl};
 
-use super::{client_args, seed, unechoed::Unechoed};
+use super::{client_args, seed};
 use crate::{
     matrix::{BASE_COMPRESSION, Matrix, Values},
     result::{BreakEvenConfig, MAX_ROUNDS, SearchConfig},
@@ -94,6 +95,10 @@ pub(crate) struct CapacityFlags {
     /// Root certificates (PEM) to trust for wss:// instead of the platform's
     #[arg(long, requires = "url", value_name = "FILE")]
     pub(crate) ca: Option<String>,
+    /// A header field of every request to the relay behind --url, as a proxy before it may want;
+    /// may be repeated. Results have its name alone
+    #[arg(long, requires = "url", value_name = "NAME=VALUE", value_parser = Unechoed::<Header>::NEW)]
+    pub(crate) header: Vec<Header>,
     /// Process ids of the relay behind --url, separated by commas, when it runs on this machine:
     /// their CPU time is then reported, with that of all that they start
     #[arg(long, requires = "url", value_name = "PIDS", value_delimiter = ',')]
@@ -196,7 +201,8 @@ impl SearchFlags {
     }
 
     pub(crate) fn config(&self) -> SearchConfig {
-        let CapacityFlags { start, limit, precision, no_curve, url, ca, relay_pid, .. } = &self.capacity;
+        let CapacityFlags { start, limit, precision, no_curve, url, header, ca, relay_pid, .. } =
+            &self.capacity;
         SearchConfig {
             scenario: self.scenario.clone(),
             slo: self.slo().to_string(),
@@ -208,6 +214,7 @@ impl SearchFlags {
             seed: self.seed.unwrap_or_else(|| seed(url.is_some())),
             corpus: self.corpus.clone(),
             url: url.clone(),
+            headers: header.clone(),
             client_args: client_args(ca.as_deref(), relay_pid, self.skip_invalid, &self.client_args),
         }
     }

@@ -25,7 +25,7 @@ use crate::{
     over_agents::{self, Agents, Events, Relay, Told},
     plan::Profile,
     relay_agent,
-    usage::UsageError,
+    usage::{UsageError, header_args},
 };
 
 /// Most bytes of a decompressed stream of events that somebody else sent: four times the largest
@@ -106,6 +106,7 @@ fn player(flags: &AgentFlags, corpus: Option<&Path>) -> Result<Process> {
     if let Some(file) = &flags.ca {
         arguments.extend([OsString::from("--ca"), file.into()]);
     }
+    arguments.extend(header_args(&flags.header).map(OsString::from));
     arguments.extend(flags.max_rate.map(|most| format!("--max-rate={most}").into()));
     arguments.extend(flags.max_connections.map(|most| format!("--max-connections={most}").into()));
     Ok(Process { program: env::current_exe().context("cannot find this program's own file")?, arguments })
@@ -131,7 +132,8 @@ pub(super) fn gather(
     over_agents::check(&flags.client_args, cells, foreign.is_some())?;
     ensure!(
         foreign.is_none_or(|(url, _)| url.authorization().is_none()),
-        "agents are told no password, since everyone at the NATS server hears it: leave out user and password of --url"
+        "agents are told no password, since everyone at the NATS server hears it: leave out user and password of \
+         --url, and give this command and each agent --header 'Authorization=Basic …'"
     );
     let place = match foreign {
         Some(_) => None,

@@ -252,6 +252,7 @@ mod tests {
             seed: 1,
             corpus: None,
             url: None,
+            headers: Vec::new(),
             foreign: None,
             client_args: vec!["--link-capacity".to_owned(), capacity.to_owned()],
             slo: None,

@@ -111,7 +111,8 @@ impl<'a> Setup<'a> {
         let Some(url) = &self.config.url else { return Ok(()) };
         let Run { ca, corpus, skip_invalid, .. } = self.flags;
         let (ca, corpus, skip_invalid) = (ca.as_deref(), corpus.as_deref(), *skip_invalid);
-        let question = Question { client: &self.client, url, ca, corpus, skip_invalid };
+        let question =
+            Question { client: &self.client, url, headers: &self.config.headers, ca, corpus, skip_invalid };
         (self.config.foreign, self.answers) = asked(&question, &mut self.cells, folder)?;
         Ok(())
     }

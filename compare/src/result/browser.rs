@@ -221,6 +221,7 @@ impl BrowserConfig {
             seed: self.seed,
             corpus: self.corpus.clone(),
             url: None,
+            headers: Vec::new(),
             foreign: None,
             client_args: Vec::new(),
             slo: None,

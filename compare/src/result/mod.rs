@@ -20,7 +20,7 @@ use anyhow::{Result, ensure};
 use measure::{Cell, CorpusRecord, Environment, RunRecord, Status, Tool, ValidityClass};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use wire::RelayUrl;
+use wire::{Header, RelayUrl};
 
 pub use break_even::{BreakEven, BreakEvenConfig, CellTimes, TimedBlock};
 pub use browser::{
@@ -107,6 +107,9 @@ pub struct Config {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub url: Option<RelayUrl>,
+    /// Header fields of requests to it; the command line in the result has their names.
+    #[serde(skip)]
+    pub headers: Vec<Header>,
     /// What that relay declined and refused, where it was asked before the first round.
     #[serde(default)]
     pub foreign: Option<Foreign>,

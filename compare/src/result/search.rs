@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use wire::RelayUrl;
+use wire::{Header, RelayUrl};
 
 /// A search: its question and its probes. Capacities follow from them, see
 /// [`Limit`](crate::bracket::Limit).
@@ -39,6 +39,9 @@ pub struct SearchConfig {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub url: Option<RelayUrl>,
+    /// Header fields of requests to it; the command line in the result has their names.
+    #[serde(skip)]
+    pub headers: Vec<Header>,
     /// Further arguments of every client.
     pub client_args: Vec<String>,
 }

@@ -34,6 +34,7 @@ impl Bench<'_> {
             seed: 1,
             corpus: None,
             url: None,
+            headers: Vec::new(),
             foreign: None,
             client_args: load.map(str::to_owned).to_vec(),
             slo: None,

@@ -58,6 +58,7 @@ pub(crate) fn config(profile: &str, rounds: u32) -> Config {
         seed: 1,
         corpus: None,
         url: None,
+        headers: Vec::new(),
         foreign: None,
         client_args: Vec::new(),
         slo: None,

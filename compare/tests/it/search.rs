@@ -58,6 +58,7 @@ fn config() -> SearchConfig {
         seed: 1,
         corpus: None,
         url: None,
+        headers: Vec::new(),
         client_args: Vec::new(),
     }
 }

@@ -28,7 +28,7 @@ use nix::{
 use serde_json::Value;
 use tokio_tungstenite::tungstenite::Message;
 
-use peers::{Act, event_message, honest, json, relay, relay_behind_tls, scripted, serve};
+use peers::{Act, event_message, guarded, honest, json, relay, relay_behind_tls, scripted, serve};
 
 fn capture(args: &[&str], folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_corpus"));
@@ -141,6 +141,39 @@ fn a_password_is_in_no_record() {
     let nobody = "ws://me:s3cret@127.0.0.1:1";
     let failed = run(&["--relay", nobody, "--out", "c.jsonl", "--patience", "0.1s"], folder.path());
     assert!(!failed.status.success() && text(&failed.stderr).contains("ws://127.0.0.1:1: "), "{failed:?}");
+    for entry in fs::read_dir(folder.path()).unwrap().map(Result::unwrap) {
+        assert!(!fs::read_to_string(entry.path()).unwrap().contains("s3cret"), "{entry:?}");
+    }
+}
+
+#[test]
+fn a_header_field_is_in_every_request_and_its_value_in_no_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let (url, heads) = guarded(&relay(some_events(10), 100), "x-api-key: s3cret/value");
+    let (right, wrong) = ("X-Api-Key=s3cret/value", "X-Api-Key=s3cret/other");
+    let run = |out, header| {
+        let args = ["--relay", &url, "--out", out, "--patience", "0.1s", "--header", header];
+        let output = run(&args, folder.path());
+        let said = text(&output.stderr).to_owned() + text(&output.stdout);
+        assert!(!said.contains("s3cret"), "{said}");
+        (output.status.code(), said)
+    };
+    assert_eq!(run("a.jsonl", right).0, Some(0));
+    let session = session(&folder.path().join("a.jsonl"));
+    assert_eq!(
+        (&session["headers"], &session["events_new"]),
+        (&serde_json::json!(["X-Api-Key"]), &10.into())
+    );
+    assert_eq!(session["relays"][0]["software"], "a peer", "the document was asked for with it");
+    for head in heads.lock().unwrap().iter() {
+        assert_eq!(head.to_ascii_lowercase().matches("x-api-key").count(), 1, "{head}");
+    }
+    let (code, said) = run("b.jsonl", wrong);
+    assert!(code == Some(1) && said.contains("403"), "{said}");
+    for (header, why) in [("s3cret", "expected NAME=VALUE"), ("Upgrade=s3cret", "set by the handshake")] {
+        let (code, said) = run("c.jsonl", header);
+        assert!(code == Some(2) && said.contains(why), "{said}");
+    }
     for entry in fs::read_dir(folder.path()).unwrap().map(Result::unwrap) {
         assert!(!fs::read_to_string(entry.path()).unwrap().contains("s3cret"), "{entry:?}");
     }

@@ -6,14 +6,18 @@ use std::{
     collections::HashMap,
     fs,
     path::Path,
-    sync::{Arc, mpsc},
+    sync::{Arc, Mutex, mpsc},
     thread,
 };
 
 use bytes::Bytes;
 use codecs::{ClientMessage, Codec, EoseHints, Event, Filter, Format, Implementation, RelayMessage};
 use futures::{SinkExt, StreamExt};
-use tokio::{net::TcpListener, sync::broadcast};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::broadcast,
+};
 use tokio_tungstenite::tungstenite::Message;
 use wire::{Accepted, Connection, ServerConfig, Support, WireLimits};
 
@@ -137,6 +141,36 @@ async fn talk(
             return;
         }
     }
+}
+
+/// A proxy before a server that answers 403 to requests without this line in their head; and the
+/// heads of all requests.
+pub(crate) fn guarded(server: &str, line: &'static str) -> (String, Arc<Mutex<Vec<String>>>) {
+    let (server, heads) = (server.strip_prefix("ws://").unwrap().to_owned(), Arc::default());
+    let heard: Arc<Mutex<Vec<String>>> = Arc::clone(&heads);
+    let url = serve(move |listener| async move {
+        loop {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let (server, heard) = (server.clone(), Arc::clone(&heard));
+            tokio::spawn(async move {
+                let mut head = String::new();
+                while !head.ends_with("\r\n\r\n") {
+                    head.push(char::from(client.read_u8().await.unwrap()));
+                }
+                let allowed = head.lines().any(|one| one.eq_ignore_ascii_case(line));
+                heard.lock().unwrap().push(head.clone());
+                if !allowed {
+                    let refusal = b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n";
+                    return client.write_all(refusal).await.unwrap();
+                }
+                let mut server = TcpStream::connect(server).await.unwrap();
+                server.write_all(head.as_bytes()).await.unwrap();
+                // Either end may leave.
+                tokio::io::copy_bidirectional(&mut client, &mut server).await.ok();
+            });
+        }
+    });
+    (url, heads)
 }
 
 /// What a server that follows a script does next.

@@ -10,6 +10,7 @@ mod connection;
 mod dictionary;
 mod frames;
 mod handshake;
+mod headers;
 mod hostile;
 mod interop;
 mod negotiation;

@@ -19,12 +19,13 @@ use std::{
 
 use anyhow::{Context, ensure};
 use codecs::{ClientMessage, Codec, Event, Filter, Format, Implementation};
+use measure::Unechoed;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
     time::{self, Instant, MissedTickBehavior},
 };
-use wire::{Compression, Endpoint, Interrupt, RelayUrl};
+use wire::{Compression, Endpoint, Header, Interrupt, RelayUrl};
 
 use self::{
     doing::Watch,
@@ -80,6 +81,10 @@ pub(crate) struct Args {
     /// Root certificates (PEM) to trust instead of the platform's.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
+    /// A header field of every request to every relay, as a proxy before one may want; may be
+    /// repeated. The provenance has its name alone.
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = Unechoed::<Header>::NEW)]
+    headers: Vec<Header>,
     /// Compression to ask relays for: none or deflate.
     #[arg(long, default_value = "deflate")]
     compression: Compression,
@@ -205,7 +210,6 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
             ids: Arc::clone(&ids),
             accepted: sender.clone(),
             stopped: stopped.clone(),
-            ca: args.ca.clone(),
         };
         tasks.spawn(task.run());
     }
@@ -284,7 +288,10 @@ fn relays(args: &Args) -> anyhow::Result<Vec<Endpoint>> {
             unique.push(url);
         }
     }
-    let relay = |url| Endpoint::new(url, args.ca.as_deref()).context("cannot check certificates of relays");
+    let relay = |url| {
+        let relay = Endpoint::new(url, args.ca.as_deref()).context("cannot check certificates of relays")?;
+        relay.with_headers(args.headers.clone()).context("--header")
+    };
     unique.into_iter().map(relay).collect()
 }
 

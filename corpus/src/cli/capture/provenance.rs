@@ -39,6 +39,9 @@ pub(super) struct Session {
     ended_because: String,
     filters: Vec<String>,
     compression: String,
+    /// Names of the header fields that `--header` added.
+    #[serde(default)]
+    headers: Vec<String>,
     events_new: u64,
     /// Records of the file that are no valid events, by `--skip-invalid`.
     #[serde(default)]
@@ -150,6 +153,7 @@ impl Session {
             ended_because: ended_because.to_owned(),
             filters: args.filters.iter().map(filter_text).collect(),
             compression: args.compression.spelled_out(),
+            headers: args.headers.iter().map(ToString::to_string).collect(),
             events_new,
             invalid_skipped,
             relays,

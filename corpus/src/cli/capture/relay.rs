@@ -1,11 +1,6 @@
 //! One relay: requests its events page by page into the past, and verifies every event.
 
-use std::{
-    ops::ControlFlow,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use codecs::{ClientMessage, Codec, Event, Filter, Format, RelayMessage, VerifyLevel};
@@ -15,7 +10,7 @@ use tokio::{
     sync::{mpsc, watch},
     time::{self, Instant},
 };
-use wire::{CloseCode, Compression, Connection, Endpoint, Offer, RelayUrl, WireLimits};
+use wire::{CloseCode, Compression, Connection, Endpoint, Offer, WireLimits};
 
 use super::{
     codec,
@@ -62,8 +57,6 @@ pub(super) struct Task {
     pub(super) accepted: mpsc::Sender<Event<'static>>,
     pub(super) stopped: watch::Receiver<bool>,
     pub(super) doing: Teller,
-    /// Root certificates instead of the platform's.
-    pub(super) ca: Option<PathBuf>,
 }
 
 /// Why a connection ended.
@@ -79,8 +72,8 @@ impl Task {
     /// Runs until there is no more, the relay fails too often, or the capture is stopped.
     pub(super) async fn run(mut self) -> RelayReport {
         let document = tokio::task::spawn_blocking({
-            let (url, ca) = (self.relay.url().clone(), self.ca.clone());
-            move || nip11(&url, ca.as_deref())
+            let relay = self.relay.clone();
+            move || nip11(&relay)
         });
         let mut report = RelayReport::of(self.relay.url());
         let mut histories: Vec<_> =
@@ -388,8 +381,8 @@ fn failed(error: &wire::WireError) -> Left {
 }
 
 /// Software and version, where the relay says so in time.
-fn nip11(url: &RelayUrl, ca: Option<&Path>) -> Option<(Option<String>, Option<String>)> {
-    let text = wire::document(url, ca, NIP11_TIMEOUT).ok()?;
+fn nip11(relay: &Endpoint) -> Option<(Option<String>, Option<String>)> {
+    let text = wire::document(relay, NIP11_TIMEOUT).ok()?;
     let document: Value = serde_json::from_str(&text).ok()?;
     let word = |name: &str| {
         document[name].as_str().map(|word| word.chars().take(MAX_NOTICE_CHARS).collect::<String>())

@@ -6,10 +6,11 @@ use clap::{Arg, Command, builder::TypedValueParser, error::ErrorKind};
 
 /// Reads a value. The error is the type's own: that of clap would repeat the whole value.
 #[derive(Debug)]
-pub(crate) struct Unechoed<T>(PhantomData<fn() -> T>);
+pub struct Unechoed<T>(PhantomData<fn() -> T>);
 
 impl<T> Unechoed<T> {
-    pub(crate) const NEW: Unechoed<T> = Unechoed(PhantomData);
+    /// The only one.
+    pub const NEW: Unechoed<T> = Unechoed(PhantomData);
 }
 
 impl<T> Clone for Unechoed<T> {
@@ -25,9 +26,11 @@ where
     type Value = T;
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<T, clap::Error> {
-        value.to_string_lossy().parse().map_err(|error: T::Err| {
+        let refused = |why: &dyn fmt::Display| {
             let flag = arg.map(|arg| format!("{arg}: ")).unwrap_or_default();
-            clap::Error::raw(ErrorKind::ValueValidation, format!("{flag}{error}\n")).with_cmd(command)
-        })
+            clap::Error::raw(ErrorKind::ValueValidation, format!("{flag}{why}\n")).with_cmd(command)
+        };
+        let text = value.to_str().ok_or_else(|| refused(&"the value is not UTF-8"))?;
+        text.parse().map_err(|error: T::Err| refused(&error))
     }
 }
