@@ -3,12 +3,21 @@
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 mod common;
+#[path = "common/full.rs"]
+mod full;
 
-use std::{collections::HashMap, fs, path::PathBuf, process::Output};
+use std::{
+    collections::HashMap,
+    fs,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    path::PathBuf,
+    process::Output,
+};
 
 use codecs::KindClass;
 use common::{Relay, program};
 use corpus::Corpus;
+use full::Way;
 use measure::{Counts, RunRecord, Status, ValidityClass};
 use tempfile::TempDir;
 
@@ -347,4 +356,40 @@ fn a_reader_that_the_relay_gives_up_is_counted_and_not_blamed_on_it() {
     counts.balanced().unwrap();
     assert_eq!(counts.readers_cut_off, 2, "{}", text(&output.stderr));
     assert!(counts.deliveries_cut_off > 0);
+}
+
+/// Plays slow-consumer against a relay of this name, and fails unless what the stalled reader left
+/// unread fills its end soon.
+fn assert_a_stalled_reader_is_full_soon(listens: IpAddr, name: &str) {
+    const STALLED: usize = 2;
+    let setup = Setup::new();
+    let relay = Relay::start(&[]);
+    let way = Way::start((listens, 0).into(), relay.url.trim_start_matches("ws://").parse().unwrap());
+    let url = format!("ws://{name}:{}", way.port);
+    fs::write(setup.path("unasked.json"), "{}").unwrap();
+    let unasked = setup.path("unasked.json");
+    let sets = ["publish.connections=1", "publish.arrival.rate_per_s=150", "subscribe.fast.connections=2"];
+    let sets = sets.iter().chain(&["subscribe.slow.connections=1"]).flat_map(|set| ["--set", *set]);
+    let mut extra = vec!["--url", &url, "--seconds", "2", "--doctor", unasked.to_str().unwrap()];
+    extra.extend(sets);
+    let (output, record) = setup.run("slow-consumer", &extra);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{name}: {}", text(&output.stderr));
+    let record = record.unwrap();
+    assert_eq!((record.counts.balanced(), record.counts.readers_cut_off), (Ok(()), 0), "{name}");
+    let mut full = way.full.lock().unwrap().clone();
+    full.sort_by_key(|full| std::cmp::Reverse(full.lasted));
+    assert!(record.traffic.to_client.wire_bytes > 1 << 20, "it was owed more than any buffer holds");
+    // A buffer of the kernel's own choice takes 128 KiB and more.
+    assert!(full[..STALLED].iter().all(|stalled| stalled.after_bytes < 64 << 10), "{name}: {full:?}");
+}
+
+#[test]
+fn a_slow_reader_has_a_small_receive_buffer_by_number_and_by_name() {
+    assert_a_stalled_reader_is_full_soon(Ipv4Addr::LOCALHOST.into(), "127.0.0.1");
+    assert_a_stalled_reader_is_full_soon(Ipv4Addr::LOCALHOST.into(), "localhost");
+}
+
+#[test]
+fn a_slow_reader_has_a_small_receive_buffer_over_ipv6() {
+    assert_a_stalled_reader_is_full_soon(Ipv6Addr::LOCALHOST.into(), "[::1]");
 }
