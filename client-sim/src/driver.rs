@@ -58,6 +58,7 @@ pub struct ClientOutcome {
 #[derive(Debug)]
 pub(crate) struct Driver {
     client: Client,
+    shared: Arc<Shared>,
     recorder: Rc<RefCell<Recorder>>,
     dialer: Arc<Dialer>,
     id: usize,
@@ -97,9 +98,10 @@ impl Driver {
         let offer = target.offer_of(shared.workload.roles[id].speaks);
         let format = *offer.formats.first().context("a target has a format to offer")?;
         let codec = format.codec(target.implementation)?;
-        let client = Client::new(shared, codec, id, (&target.relay.url().to_string(), unix_s()));
+        let client = Client::new(Arc::clone(&shared), codec, id, (&target.relay.url().to_string(), unix_s()));
         let mut driver = Driver {
             client,
+            shared,
             recorder,
             dialer,
             id,
@@ -120,12 +122,26 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Sets the instant at which the run starts.
+    /// Sets the instant at which the run starts, unless what came since has set it.
     pub(crate) fn start(&mut self, start: Instant) {
+        if !self.has_started() {
+            self.before = self.traffic();
+            self.begin(start);
+        }
+    }
+
+    fn begin(&mut self, start: Instant) {
         self.epoch = start;
-        self.before = self.link.as_ref().map(Connection::traffic).unwrap_or_default();
         self.heard_bytes = Some(self.before.received.wire_bytes);
         self.client.start(unix_s());
+    }
+
+    fn has_started(&self) -> bool {
+        self.heard_bytes.is_some()
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.link.as_ref().map(Connection::traffic).unwrap_or_default()
     }
 
     /// Answers pings and drops what the relay sends, until the run starts. Cancel-safe.
@@ -134,6 +150,9 @@ impl Driver {
     /// When the connection ends.
     pub(crate) async fn idle(&mut self) -> anyhow::Result<Infallible> {
         loop {
+            if !self.has_started() {
+                self.before = self.traffic();
+            }
             self.turn().await?;
         }
     }
@@ -272,6 +291,13 @@ impl Driver {
 
     /// Handles a message, or the end of the connection, and records what it timed.
     fn take(&mut self, message: Option<Result<Message, WireError>>) {
+        // Clients are told of the start one after the other, and one may be told of it only after
+        // what another one published has come.
+        if !self.has_started()
+            && let Some(start) = self.shared.begun()
+        {
+            self.begin(start);
+        }
         match message {
             Some(Ok(message)) => {
                 let now_ns = self.now_ns();
@@ -338,7 +364,7 @@ impl Driver {
         let receive_buffer_bytes = self.client.reads_slowly().then_some(SLOW_RECEIVE_BUFFER_BYTES);
         let target = self.dialer.target();
         let connection = self.dialer.dial(self.id, &self.offer, receive_buffer_bytes).await;
-        let has_started = self.heard_bytes.is_some();
+        let has_started = self.has_started();
         if let Err(WireError::Io(error)) = &connection
             && has_started
             && resources::ran_out(error)
@@ -412,4 +438,58 @@ async fn next(link: Option<&mut Connection>) -> Option<Result<Message, WireError
 /// Seconds since 1970.
 pub(crate) fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use codecs::{Format, Implementation};
+    use tokio::{net::TcpListener, time::timeout};
+    use wire::{Compression, WireLimits};
+
+    use super::*;
+    use crate::{
+        dial::Target,
+        inputs::{endpoint, plan_over},
+        scenario::Scenario,
+        shared::Fate,
+    };
+
+    #[tokio::test]
+    async fn what_comes_after_the_start_counts_before_a_client_is_told_of_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let target = Target {
+            relay: endpoint(&format!("ws://{}", listener.local_addr().unwrap()), None).unwrap(),
+            offer: Offer { formats: vec![Format::JSON], batched: false, compression: Compression::None },
+            limits: WireLimits::default(),
+            implementation: Implementation::Library,
+            over_links: false,
+        };
+        let scenario = Scenario::load("note-stream").unwrap();
+        let workload = plan_over(&scenario, &corpus::Corpus::bundled(), 1, &[Format::JSON]).unwrap();
+        let publishes = workload.publications[0].connection;
+        let reads = workload.roles.iter().position(|role| !role.filters().is_empty()).unwrap();
+        let (shared, dialer) = (Arc::new(Shared::new(workload)), Arc::new(Dialer::new(target, 2)));
+        let open = |id| Driver::open(Arc::clone(&shared), Rc::default(), Arc::clone(&dialer), id);
+        let play = async {
+            let (mut publisher, mut reader) = (open(publishes).await.unwrap(), open(reads).await.unwrap());
+            shared.set_start(Instant::now());
+            publisher.start(shared.start());
+            publisher.on_due(Due::Publication(0)).await.unwrap();
+            while shared.fate(0) != Fate::Acked {
+                publisher.turn().await.unwrap();
+            }
+            while shared.deliveries() == 0 {
+                timeout(Duration::from_millis(20), reader.idle()).await.unwrap_err();
+            }
+            reader.start(shared.start());
+            reader.finish().await
+        };
+        let relay = relay_sim::serve(listener, relay_sim::Config::default(), std::future::pending());
+        let outcome = tokio::select! {
+            played = timeout(Duration::from_secs(30), play) => played.expect("the event comes and counts"),
+            _ = relay => unreachable!("it serves for ever"),
+        };
+        assert!(outcome.report.seen[0].contains(0));
+        assert_eq!(outcome.traffic.received.messages, 1);
+    }
 }

@@ -151,7 +151,12 @@ impl Shared {
     /// # Panics
     /// Before [`Shared::set_start`]: nothing is timed before the start.
     pub fn start(&self) -> Instant {
-        *self.start.get().expect("nothing is timed before the start")
+        self.begun().expect("nothing is timed before the start")
+    }
+
+    /// The start of the run, once it is set.
+    pub fn begun(&self) -> Option<Instant> {
+        self.start.get().copied()
     }
 
     /// Whether this process has the connection.
