@@ -28,6 +28,9 @@ use crate::{
 /// How long clients go on after the first connection failed, to count what is on the way.
 const GRACE: Duration = Duration::from_millis(300);
 
+/// How late a timer fires of a process that was stopped, or did not get a core.
+const STOOD_STILL: Duration = Duration::from_millis(500);
+
 /// How long clients read on after the measured span.
 const LINGER: Duration = Duration::from_millis(100);
 
@@ -264,7 +267,13 @@ async fn watch_run(shared: &Shared, options: &Options, interrupt: &mut Interrupt
     loop {
         tokio::select! {
             () = shared.changed.notified() => {}
-            () = tokio::time::sleep_until(deadline) => return None,
+            () = tokio::time::sleep_until(deadline) => {
+                if deadline.elapsed() < STOOD_STILL {
+                    return None;
+                }
+                // Who did not run heard nothing: that silence is not the relay's.
+                deadline = tokio::time::Instant::now() + options.drain;
+            }
             () = tokio::time::sleep_until(others_end), if others_play => others_play = false,
             () = progress.tick() => {
                 // Late answers are latency, and a closed loop lasts as long as its answers take:

@@ -346,6 +346,29 @@ fn a_closed_terminal_and_sigterm_keep_what_was_measured() {
     what_a_signal_keeps(nix::sys::signal::Signal::SIGTERM);
 }
 
+#[test]
+fn a_run_that_was_stopped_beyond_its_patience_waits_for_what_is_owed_all_the_same() {
+    let setup = Setup::new();
+    // What is on its way when it goes on comes later than clients read after a run.
+    let flags = ["--seconds", "2", "--drain-seconds", "1", "--progress-json", "--relay-fault", "delay=400ms"];
+    let mut child = setup.command(&flags).stdout(Stdio::piped()).spawn().unwrap();
+    let mut seconds = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(seconds.next().unwrap().unwrap().contains("\"samples\""), "the load has begun");
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    std::thread::sleep(Duration::from_secs(5));
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGCONT).unwrap();
+    let rest = std::thread::spawn(move || seconds.count());
+    let output = child.wait_with_output().unwrap();
+    rest.join().unwrap();
+    // It measured nothing that can be believed, and lost nothing.
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    let record = setup.record();
+    let counts = &record.counts;
+    assert_eq!((counts.balanced(), record.status), (Ok(()), Status::Complete), "{counts:?}");
+    assert_eq!((counts.acked, counts.not_sent), (counts.planned, 0), "{counts:?}");
+}
+
 fn what_a_signal_keeps(signal: nix::sys::signal::Signal) {
     let setup = Setup::new();
     let child = start_long(&setup);
