@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, num::NonZeroU16, path::PathBuf};
 
-use cell::Cell;
+use cell::{Cell, Factor};
 use clap::{ArgGroup, Parser, Subcommand};
 use codecs::Format;
 use measure::Unechoed;
@@ -323,6 +323,11 @@ pub struct Explain {
     #[arg(long)]
     pub seconds: Option<f64>,
 
+    /// Loads, separated by commas. One explains the plan at that load, several print what each asks
+    /// for in a second.
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "1", value_parser = load)]
+    pub load: Vec<f64>,
+
     /// Split the plan between this many agents (processes that play it together), and print the
     /// share of each and the hash of the plan. --share plays one agent's share.
     #[arg(long, value_name = "N")]
@@ -332,6 +337,11 @@ pub struct Explain {
     /// each agent.
     #[arg(long)]
     pub json: bool,
+}
+
+/// A load, as in a cell.
+fn load(text: &str) -> Result<f64, String> {
+    Cell::from_words([(Factor::Load.row().name, text)]).map(|cell| cell.load)
 }
 
 impl Args {
@@ -367,7 +377,7 @@ Examples:
   client-sim --scenario follow-list-burst --format proto-binary --compression zstd
   client-sim --scenario publish-flood --set publish.flood.window=16
   client-sim --scenario home-feed-cold-start --link slow-4g
-  client-sim explain mixed-day
+  client-sim explain mixed-day --load 1,4,16
   client-sim explain reconnect-storm --agents 32
   client-sim --scenario note-stream --url ws://127.0.0.1:7777 --relay-pid $(pgrep -d, strfry)
   client-sim --scenario note-stream --json | jq .counts

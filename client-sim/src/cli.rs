@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, io::stderr, process::ExitCode};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::Parser;
 use codecs::Format;
 use measure::{Exit, RunRecord, Status, ValidityClass};
@@ -13,7 +13,9 @@ use crate::{
     doctor, explain, floor, handshakes,
     inputs::{UsageError, load, plan_over, print, report},
     interruption::Interrupted,
-    links, run, serve, swarm,
+    links,
+    plan_facts::PlanFacts,
+    run, serve, swarm,
 };
 
 /// Runs the program. `args` are the arguments after its name and role.
@@ -139,10 +141,23 @@ fn say(text: anyhow::Result<String>) -> ExitCode {
 
 /// The plan of a scenario.
 fn plan(args: &Explain) -> anyhow::Result<String> {
-    let Explain { name, scenario, set, corpus, skip_invalid, seed, seconds, agents, json } = args;
+    let Explain { name, scenario, set, corpus, skip_invalid, seed, seconds, load: loads, agents, json } =
+        args;
     let name = name.as_ref().or(scenario.as_ref()).context("name a scenario (client-sim scenarios)")?;
-    let (scenario, corpus) = load(name, set, *seconds, corpus.as_deref(), *skip_invalid)?;
+    let (mut scenario, corpus) = load(name, set, *seconds, corpus.as_deref(), *skip_invalid)?;
     let formats: Vec<_> = Format::core().collect();
+    if loads.len() > 1 {
+        ensure!(agents.is_none(), "--agents splits the plan of one --load");
+        let step = |load: &f64| {
+            let mut scenario = scenario.clone();
+            scenario.set_load(*load);
+            let plan = plan_over(&scenario, &corpus, *seed, &formats)?;
+            Ok(PlanFacts::of(&plan).per_second(&scenario))
+        };
+        let steps = loads.iter().map(step).collect::<anyhow::Result<Vec<_>>>()?;
+        return if *json { Ok(serde_json::to_string_pretty(&steps)? + "\n") } else { explain::steps(&steps) };
+    }
+    loads.iter().for_each(|load| scenario.set_load(*load));
     let workload = plan_over(&scenario, &corpus, *seed, &formats)?;
     let explanation = explain::Explanation {
         scenario: &scenario,

@@ -8,7 +8,7 @@ use measure::CorpusRecord;
 use serde::Serialize;
 
 use crate::{
-    plan_facts::{self, PlanFacts},
+    plan_facts::{self, PerSecond, PlanFacts},
     record,
     scenario::{Bound, Scenario},
     workload::Workload,
@@ -40,6 +40,26 @@ pub fn formats() -> String {
     Format::all().map(line).collect()
 }
 
+/// A table of what each load asks for.
+///
+/// # Errors
+/// When writing the text fails, which a `String` does not.
+pub fn steps(steps: &[PerSecond]) -> anyhow::Result<String> {
+    let mut out = String::new();
+    write_steps(steps, &mut out)?;
+    Ok(out)
+}
+
+fn write_steps(steps: &[PerSecond], out: &mut String) -> std::fmt::Result {
+    let heads = ["load", "clients", "sessions/s", "publishes/s", "deliveries/s"];
+    writeln!(out, "{}", heads.map(|head| format!("{head:>13}")).concat())?;
+    for PerSecond { load, clients, sessions_per_s, publishes_per_s, deliveries_per_s } in steps {
+        write!(out, "{load:>13}{clients:>13}")?;
+        writeln!(out, "{sessions_per_s:>13.1}{publishes_per_s:>13.1}{deliveries_per_s:>13.1}")?;
+    }
+    Ok(())
+}
+
 /// A scenario and its plan: everything that is known before the run.
 #[derive(Debug)]
 pub struct Explanation<'p> {
@@ -64,6 +84,8 @@ struct Explained<'p> {
     sources: &'p [String],
     /// Seconds in which work is started.
     seconds: f64,
+    /// What is asked for in each of them.
+    per_second: PerSecond,
     seed: u64,
     corpus: CorpusRecord,
     /// How many corpus events are not streamed, by reason.
@@ -98,6 +120,8 @@ impl Explanation<'_> {
         let facts = PlanFacts::of(self.workload);
         self.write_scenario(&mut out)?;
         self.write_plan(&facts, &mut out)?;
+        writeln!(out)?;
+        write_steps(&[facts.per_second(self.scenario)], &mut out)?;
         if let Some(of) = self.agents {
             writeln!(out, "\nPlan {}", self.workload.sha256())?;
             write_agents(&PlanFacts::by_agent(self.workload, of), &facts, &mut out)?;
@@ -134,6 +158,7 @@ impl Explanation<'_> {
     /// When a format has no implementation, which a test rules out.
     pub fn json(&self) -> anyhow::Result<String> {
         let Explanation { scenario, corpus, workload, seed, agents } = self;
+        let facts = PlanFacts::of(workload);
         let explained = Explained {
             scenario: &scenario.name,
             question: &scenario.question,
@@ -146,7 +171,8 @@ impl Explanation<'_> {
             stored: workload.stored,
             fresh: workload.fresh,
             plan_sha256: workload.sha256(),
-            plan: PlanFacts::of(workload),
+            per_second: facts.per_second(scenario),
+            plan: facts,
             payload: self.payload()?,
             agents: agents.map_or_else(Vec::new, |of| PlanFacts::by_agent(workload, of)),
         };

@@ -10,7 +10,7 @@ use measure::FlowRecord;
 use serde::Serialize;
 
 use crate::{
-    scenario::Connect,
+    scenario::{Connect, Scenario},
     workload::{Task, Workload},
 };
 
@@ -45,7 +45,34 @@ pub struct PlanFacts {
     pub published_json_bytes: u64,
 }
 
+/// What a plan asks for, over the seconds in which work is started.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PerSecond {
+    /// The load of the scenario.
+    pub load: f64,
+    /// The most clients connected at one time.
+    pub clients: u64,
+    /// Sessions that start.
+    pub sessions_per_s: f64,
+    /// Events published.
+    pub publishes_per_s: f64,
+    /// Deliveries that are known before the run.
+    pub deliveries_per_s: f64,
+}
+
 impl PlanFacts {
+    /// The same for each second of the scenario.
+    pub fn per_second(&self, scenario: &Scenario) -> PerSecond {
+        let each = |count: u64| count as f64 / scenario.seconds;
+        PerSecond {
+            load: scenario.load,
+            clients: self.connections,
+            sessions_per_s: each(self.sessions),
+            publishes_per_s: each(self.published),
+            deliveries_per_s: each(self.deliveries()),
+        }
+    }
+
     /// Adds up a plan.
     pub fn of(workload: &Workload) -> PlanFacts {
         PlanFacts::by_agent(workload, NonZeroU16::MIN).pop().expect("one agent has one share")
@@ -271,7 +298,6 @@ mod tests {
     use corpus::Corpus;
 
     use super::*;
-    use crate::scenario::Scenario;
 
     /// What adds up over agents, the whole's in place of what does not.
     fn sum(shares: &[PlanFacts], whole: &PlanFacts) -> PlanFacts {

@@ -275,6 +275,35 @@ fn scenarios_are_listed_with_their_questions_and_explained_before_anything_runs(
 }
 
 #[test]
+fn each_load_is_explained_by_what_it_asks_for_in_a_second() {
+    let setup = Setup::new();
+    let explain = |extra: &[&str]| {
+        let mut command = program();
+        command.args(["explain", "note-stream", "--set", "publish.arrival.rate_per_s=50", "--corpus"]);
+        command.arg(setup.path("small.jsonl")).args(extra).output().unwrap()
+    };
+    let table = text(&explain(&["--load", "0.5,1,4"]).stdout);
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["load", "clients", "sessions/s", "publishes/s", "deliveries/s"]);
+    // Eight subscribers take from anyone.
+    assert_eq!(rows[1], ["0.5", "9", "0.0", "25.0", "200.0"]);
+    assert_eq!(rows[2], ["1", "9", "0.0", "50.0", "400.0"]);
+    assert_eq!(rows[3], ["4", "12", "0.0", "200.0", "1600.0"]);
+    assert_eq!(rows.len(), 4, "{table}");
+    let json = |extra: &[&str]| -> serde_json::Value {
+        serde_json::from_slice(&explain(&[extra, &["--json"]].concat()).stdout).unwrap()
+    };
+    let steps = json(&["--load", "1,4"]);
+    let one = json(&["--load", "4"]);
+    assert_eq!((&steps[1], &steps[1]["deliveries_per_s"]), (&one["per_second"], &1600.0.into()));
+    assert_ne!(one["plan_sha256"], json(&[])["plan_sha256"]);
+    for wrong in [&["--load", "0"] as &[&str], &["--load", "1,-4"], &["--load", "1,2", "--agents", "2"]] {
+        let output = explain(wrong);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn agents_are_told_before_anything_runs_what_each_does() {
     let setup = Setup::new();
     let explain = |extra: &[&str]| {
