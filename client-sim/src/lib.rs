@@ -97,11 +97,37 @@ pub fn link_demand(
     if cell.link.is_none() && !scenario::Scenario::load_with(&cell.scenario, set)?.has_links() {
         return Ok(None);
     }
+    let (_, workload) = plan(cell, set, seconds, corpus, skip_invalid)?;
+    Ok(Some(demand::of(&workload, cell.link.as_ref())))
+}
+
+/// What a block of a cell asks for in a second. The other arguments are those of [`link_demand`].
+///
+/// # Errors
+/// As [`link_demand`].
+pub fn asked_per_second(
+    cell: &Cell,
+    set: &[String],
+    seconds: u32,
+    corpus: Option<&str>,
+    skip_invalid: bool,
+) -> anyhow::Result<plan_facts::PerSecond> {
+    let (scenario, workload) = plan(cell, set, seconds, corpus, skip_invalid)?;
+    Ok(plan_facts::PlanFacts::of(&workload).per_second(&scenario))
+}
+
+fn plan(
+    cell: &Cell,
+    set: &[String],
+    seconds: u32,
+    corpus: Option<&str>,
+    skip_invalid: bool,
+) -> anyhow::Result<(scenario::Scenario, workload::Workload)> {
     let corpus = corpus.map(std::path::Path::new);
     let (mut scenario, corpus) =
         inputs::load(&cell.scenario, set, Some(f64::from(seconds)), corpus, skip_invalid)?;
     scenario.set_cell(cell)?;
     let formats: Vec<_> = Format::core().collect();
     let workload = inputs::plan_over(&scenario, &corpus, 1, &formats)?;
-    Ok(Some(demand::of(&workload, cell.link.as_ref())))
+    Ok((scenario, workload))
 }

@@ -15,7 +15,7 @@ use wire::{Header, RelayUrl};
 pub(crate) use self::{
     agents::{AgentFlags, OverAgents},
     browser::BrowserFlags,
-    search::{SearchFlags, SearchMetric},
+    search::{By, SearchFlags, SearchMetric},
 };
 use crate::{
     matrix::{CellSpec, FACTORS, Matrix, Values},

@@ -300,6 +300,7 @@ mod tests {
         SearchConfig {
             scenario: "x".to_owned(),
             slo: "p99<10ms".to_owned(),
+            at_load_1: None,
             start_per_s: 100,
             limit_per_s: 40_000,
             probe_seconds: 1,

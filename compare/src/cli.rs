@@ -28,13 +28,13 @@ use wire::Compression;
 
 use self::folder::Folder;
 use crate::{
-    args::{Cli, Command, SearchFlags, SearchMetric, SelftestFlags},
+    args::{By, Cli, Command, SearchFlags, SearchMetric, SelftestFlags},
     assemble::Header,
     git,
     grants::{self, Question},
     matrix::{CellSpec, UnknownName, cells},
     report::{self, Derived},
-    result::{Config, Foreign, Oracle, Probe, ResultFile, Role, Search, SelfTest},
+    result::{AtLoad1, Config, Foreign, Oracle, Probe, ResultFile, Role, Search, SelfTest},
     run::Stopped,
     search::{Probes, search},
     selftest,
@@ -103,7 +103,7 @@ fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     let (url, ca) = (&flags.capacity.url, flags.capacity.ca.as_deref());
     // A relay of others has no floor.
     cells.retain(|cell| cell.role != Role::Control && (url.is_none() || cell.role != Role::Floor));
-    let config = flags.config();
+    let config = flags.config(at_load_1(flags, &cells)?);
     let started = SystemTime::now();
     let program = env::current_exe().context("cannot find this program's own file")?;
     let running = tempfile::tempdir().context("cannot make a folder for records")?;
@@ -142,6 +142,19 @@ fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
         ResultFile::of_search(Header { status, ..header.clone() }, search, corpus.get().cloned());
     folder.publish(&mut result, false, |_, _| Ok(()))?;
     Ok(if finished { Exit::Success } else { Exit::Interrupted })
+}
+
+/// What the scenario asks for at load 1; `None` where rates of publishing are searched.
+fn at_load_1(flags: &SearchFlags, cells: &[CellSpec]) -> Result<Option<AtLoad1>> {
+    let Some(first) = cells.first().filter(|_| flags.capacity.by != Some(By::Rate)) else { return Ok(None) };
+    let (set, seconds) = (links::values(&flags.client_args, "--set"), flags.probe_seconds());
+    let asked =
+        client_sim::asked_per_second(&first.cell, &set, seconds, flags.corpus.as_deref(), flags.skip_invalid);
+    let asked = asked.map_err(UsageError)?;
+    let deliveries_per_s =
+        if asked.deliveries_per_s > 0.0 { asked.deliveries_per_s } else { asked.publishes_per_s };
+    anyhow::ensure!(deliveries_per_s > 0.0, "{} asks for no delivery in {seconds} s", first.cell.scenario);
+    Ok(Some(AtLoad1 { deliveries_per_s }))
 }
 
 fn export(dir: &Path, file: &Path) -> Result<Exit> {

@@ -5,7 +5,7 @@ use measure::{Quantile, RunRecord, ValidityClass};
 use crate::{
     merged::latency_of,
     report::Utilisation,
-    result::{Block, Probe, ProbeOutcome, Purpose},
+    result::{Block, Played, Probe, ProbeOutcome, Purpose},
     slo::{Measured, Slo},
     stats,
 };
@@ -47,6 +47,7 @@ pub(crate) fn answers_per_event(record: &RunRecord, asked: Asked) -> Option<f64>
 pub(crate) fn judge(block: &Block, asked: Asked, slo: &Slo) -> Probe {
     let mut probe = Probe {
         rate_per_s: asked.rate_per_s,
+        played: block.record.as_ref().map(Played::of),
         seconds: asked.seconds,
         purpose: asked.purpose,
         outcome: ProbeOutcome::Disturbed,

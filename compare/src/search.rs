@@ -1,4 +1,4 @@
-//! Searches the highest rate that each cell sustains under an SLO
+//! Searches the highest rate of deliveries, or of publishing, that each cell sustains under an SLO
 //! ([`Limit`](crate::bracket::Limit)).
 //!
 //! Cells take turns in random order, so that drift of the machine meets all of them.
@@ -173,7 +173,10 @@ impl<'a> Probes<'a> {
     /// interruption.
     pub(crate) fn play(&mut self, cell: usize, rate_per_s: u32, seconds: u32) -> Result<Option<Block>> {
         let mut cells = self.cells.to_vec();
-        cells[cell].cell.rate_per_s = Some(f64::from(rate_per_s));
+        match self.config.at_load_1 {
+            Some(one) => cells[cell].cell.load = one.load(rate_per_s),
+            None => cells[cell].cell.rate_per_s = Some(f64::from(rate_per_s)),
+        }
         let config = Config { seed: self.config.seed + self.played, seconds, ..self.config.as_run() };
         self.played += 1;
         let request = Request {

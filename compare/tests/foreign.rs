@@ -120,6 +120,8 @@ fn deflate_that_a_python_relay_declines_is_left_out_before_the_first_round() {
 fn a_search_finds_what_a_slow_python_relay_sustains() {
     let relay = Relay::start("slow", "none");
     let args = [
+        "--by",
+        "rate",
         "--slo",
         "p50<100ms, lost=0",
         "--start",

@@ -404,7 +404,8 @@ fn what_is_a_factor_is_not_taken_behind_the_matrix() {
 fn a_search_finds_what_real_processes_sustain() {
     let out = TempDir::new().unwrap();
     let run = Command::new(env!("CARGO_BIN_EXE_compare"))
-        .args(["search", "--formats", "json", "--slo", "p50<30s, lost=0", "--start", "20", "--limit", "20"])
+        .args(["search", "--formats", "json", "--slo", "p50<30s, lost=0", "--by", "load"])
+        .args(["--scenario", "mixed-day", "--start", "40", "--limit", "40"])
         .args(["--probe-seconds", "1", "--no-curve", "--out"])
         .arg(out.path())
         .output()
@@ -418,15 +419,20 @@ fn a_search_finds_what_real_processes_sustain() {
     let derived: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(folder.join("derived.json")).unwrap()).unwrap();
     let cell = &derived["limits"][0];
-    assert!(json["corpus"]["sha256"].is_string() && json["search"]["config"]["start_per_s"] == 20, "{json}");
+    assert!(json["corpus"]["sha256"].is_string() && json["search"]["config"]["start_per_s"] == 40, "{json}");
+    let at_load_1 = json["search"]["config"]["at_load_1"]["deliveries_per_s"].as_f64().unwrap();
+    let played = &json["search"]["cells"][0]["probes"][0]["played"];
+    assert!((played["load"].as_f64().unwrap() * at_load_1 - 40.0).abs() < 1.0, "{json}");
     // A busy machine may make every probe invalid, which is said and is not the relay's failure.
     match cell["end"].as_str() {
-        Some("rate_limit") => assert_eq!(cell["last_pass_per_s"], 20),
+        Some("rate_limit") => assert_eq!(cell["last_pass_per_s"], 40),
         Some("generator_limit" | "disturbed") => {}
         end => panic!("{end:?}: {table}\n{said}"),
     }
     assert!(
-        fs::read_to_string(folder.join("summary.md")).unwrap().contains("the highest rate under p50<30s")
+        fs::read_to_string(folder.join("summary.md"))
+            .unwrap()
+            .contains("the most deliveries/s under p50<30s")
     );
     assert!(folder.join("report.html").exists());
 }
@@ -536,6 +542,7 @@ fn a_search_takes_only_the_flags_of_its_metric() {
         (vec!["--rounds", "3"], "--rounds is only for --metric break-even-bandwidth"),
         (vec!["--bandwidths", "1mbit"], "--bandwidths is only for --metric break-even-bandwidth"),
         ([&even[..], &["--slo", "lost=0"]].concat(), "--slo is only for --metric capacity"),
+        ([&even[..], &["--by", "rate"]].concat(), "--by is only for --metric capacity"),
         ([&even[..], &["--url", "ws://127.0.0.1:9"]].concat(), "--url is only for --metric capacity"),
         ([&even[..], &["--formats", "json"]].concat(), "a break-even is of two cells"),
         ([&even[..], &["--bandwidths", "1mbit"]].concat(), "takes two bandwidths or more"),

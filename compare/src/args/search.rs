@@ -12,19 +12,28 @@ use wire::{Header, RelayUrl};
 use super::{client_args, seed};
 use crate::{
     matrix::{BASE_COMPRESSION, Matrix, Values},
-    result::{BreakEvenConfig, MAX_ROUNDS, SearchConfig},
+    result::{AtLoad1, BreakEvenConfig, MAX_ROUNDS, SearchConfig},
     slo::Slo,
 };
 
 /// What `compare search` looks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SearchMetric {
-    /// The highest rate that each cell sustains under an SLO
+    /// The most deliveries a second that each cell sustains under an SLO
     Capacity,
     /// The downlink of the users' access links at which two cells take equally long: p50 of
     /// sessions, or of the latency of the tables where there are none. Takes cells over emulated
     /// links of every bandwidth and round trip (docs/links.md)
     BreakEvenBandwidth,
+}
+
+/// What a search for capacities varies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum By {
+    /// The load: clients, sessions and publications together; rates are deliveries per second
+    Load,
+    /// The rate at which events are published, by clients as many as ever
+    Rate,
 }
 
 #[derive(Debug, Args)]
@@ -34,7 +43,7 @@ pub(crate) enum SearchMetric {
     compare search --scenario home-feed-cold-start --metric break-even-bandwidth --formats json,dannypack \
     --compressions none,deflate --rtts 60ms --rounds 6 -- --set request.connections=20")]
 pub(crate) struct SearchFlags {
-    /// What is sent: a scenario, by name or TOML file; for capacity one that publishes at a rate
+    /// What is sent: a scenario, by name or TOML file; for --by rate one that publishes at a rate
     #[arg(long, default_value = "note-stream")]
     pub(crate) scenario: String,
     /// What is looked for
@@ -76,7 +85,11 @@ pub(crate) struct CapacityFlags {
     /// achieved, relay_cpu, wire_bytes [default: p99<10ms, lost=0, achieved>=0.99]
     #[arg(long)]
     pub(crate) slo: Option<Slo>,
-    /// The first rate, in events published per second [default: 250]
+    /// What is varied [default: load]
+    #[arg(long, value_enum)]
+    pub(crate) by: Option<By>,
+    /// The first rate, in deliveries per second [default: those of load 1], with --by rate in
+    /// events published per second [default: 250]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) start: Option<u32>,
     /// No probe goes beyond this rate [default: 1000000]
@@ -151,7 +164,7 @@ const SLO: &str = "p99<10ms, lost=0, achieved>=0.99";
 impl SearchFlags {
     /// Why the flags do not go with the metric.
     pub(crate) fn refusal(&self) -> Option<String> {
-        let CapacityFlags { slo, start, limit, precision, no_curve, url, .. } = &self.capacity;
+        let CapacityFlags { slo, by, start, limit, precision, no_curve, url, .. } = &self.capacity;
         if let (Some(start), Some(limit)) = (start, limit)
             && start > limit
         {
@@ -173,6 +186,7 @@ impl SearchFlags {
             SearchMetric::BreakEvenBandwidth => (
                 first(&[
                     ("--slo", slo.is_some()),
+                    ("--by", by.is_some()),
                     ("--start", start.is_some()),
                     ("--limit", limit.is_some()),
                     ("--precision", precision.is_some()),
@@ -200,15 +214,23 @@ impl SearchFlags {
         self.capacity.slo.clone().unwrap_or_else(standing)
     }
 
-    pub(crate) fn config(&self) -> SearchConfig {
+    /// Seconds of a probe at least.
+    pub(crate) fn probe_seconds(&self) -> u32 {
+        self.probe_seconds.unwrap_or(10)
+    }
+
+    /// The question of a search for capacities; `at_load_1` where loads are searched.
+    pub(crate) fn config(&self, at_load_1: Option<AtLoad1>) -> SearchConfig {
         let CapacityFlags { start, limit, precision, no_curve, url, header, ca, relay_pid, .. } =
             &self.capacity;
+        let standing = at_load_1.map_or(250, AtLoad1::whole);
         SearchConfig {
             scenario: self.scenario.clone(),
             slo: self.slo().to_string(),
-            start_per_s: start.unwrap_or(250),
+            at_load_1,
+            start_per_s: start.unwrap_or(standing),
             limit_per_s: limit.unwrap_or(1_000_000),
-            probe_seconds: self.probe_seconds.unwrap_or(10),
+            probe_seconds: self.probe_seconds(),
             precision: precision.unwrap_or(0.05),
             curve: !no_curve,
             seed: self.seed.unwrap_or_else(|| seed(url.is_some())),

@@ -185,7 +185,7 @@ fn demands(demand: LinkDemand, config: &Config, cells: &[CellSpec]) -> Result<De
 }
 
 /// The values of a flag among the arguments for every client.
-fn values(client_args: &[String], flag: &str) -> Vec<String> {
+pub(super) fn values(client_args: &[String], flag: &str) -> Vec<String> {
     let after = client_args.windows(2).filter(|pair| pair[0] == flag).map(|pair| pair[1].clone());
     let within = client_args.iter().filter_map(|arg| arg.strip_prefix(flag)?.strip_prefix('='));
     after.chain(within.map(str::to_owned)).collect()

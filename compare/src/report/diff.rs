@@ -111,6 +111,10 @@ pub fn unlike(before: &ResultFile, after: &ResultFile) -> Vec<String> {
         result.search.as_ref().map_or("none".to_owned(), |search| search.config.slo.clone())
     };
     check("SLO", slo(before), slo(after));
+    let counted = |result: &ResultFile| {
+        result.search.as_ref().map_or("none", |search| limits::counted(&search.config)).to_owned()
+    };
+    check("rates", counted(before), counted(after));
     check("scenarios", before.config.scenarios.join(","), after.config.scenarios.join(","));
     check("host", host(before), host(after));
     let pages = |result: &ResultFile| result.browser.as_ref().map_or("none".to_owned(), browser::conditions);

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     bracket::{End, Limit},
     matrix,
-    result::{CellProbes, Probe, ProbeOutcome, Purpose, Search, SearchConfig},
+    result::{CellProbes, Played, Probe, ProbeOutcome, Purpose, Search, SearchConfig},
     stats,
 };
 
@@ -19,23 +19,53 @@ pub(crate) fn limits(search: &Search) -> Vec<Limit> {
     search.cells.iter().map(|cell| Limit::of(&search.config, cell)).collect()
 }
 
-/// The capacities, for people.
+/// What is looked for, in words.
+pub(crate) fn sought(config: &SearchConfig) -> &'static str {
+    if config.at_load_1.is_some() { "most deliveries/s" } else { "highest rate" }
+}
+
+/// What a rate counts.
+pub(crate) fn counted(config: &SearchConfig) -> &'static str {
+    if config.at_load_1.is_some() { "deliveries" } else { "published events" }
+}
+
+/// Its unit.
+pub(crate) fn unit(config: &SearchConfig) -> &'static str {
+    if config.at_load_1.is_some() { "deliveries/s" } else { "events/s" }
+}
+
+/// The capacities, for people; of a search of loads with what the highest probe that passed was
+/// played with.
 pub(crate) fn capacities(search: &Search) -> Table {
+    let by_load = search.config.at_load_1.is_some();
+    let capacity_in = if by_load { "capacity in deliveries/s" } else { "capacity" };
+    let played = if by_load { &["publishes/s", "connections", "load"][..] } else { &[] };
     let headings =
-        ["cell", "capacity", "95 % interval", "probes", "what ended it"].map(str::to_owned).to_vec();
+        [&["cell", capacity_in, "95 % interval"][..], played, &["probes", "what ended it"]].concat();
     let row = |cell: &CellProbes| {
         let limit = Limit::of(&search.config, cell);
         let interval =
             limit.interval_per_s.map_or_else(|| NOTHING.to_owned(), |(low, high)| format!("{low}–{high}/s"));
-        vec![
-            cell.cell.clone(),
-            capacity(&limit),
-            interval,
-            limit.probes.to_string(),
-            ended(search, cell, &limit),
-        ]
+        let mut row = vec![cell.cell.clone(), capacity(&limit), interval];
+        if by_load {
+            row.extend(at_the_highest_pass(cell));
+        }
+        row.extend([limit.probes.to_string(), ended(search, cell, &limit)]);
+        row
     };
+    let headings = headings.into_iter().map(str::to_owned).collect();
     Table { names: 1, headings, rows: search.cells.iter().map(row).collect() }
+}
+
+/// Publishes per second, connections and load of the highest probe that passed.
+fn at_the_highest_pass(cell: &CellProbes) -> [String; 3] {
+    let passed = cell.probes.iter().filter(|probe| probe.outcome == ProbeOutcome::Pass);
+    match passed.max_by_key(|probe| probe.rate_per_s).and_then(|probe| probe.played) {
+        Some(Played { load, connections, publishes_per_s, .. }) => {
+            [format!("{publishes_per_s:.0}/s"), connections.to_string(), number::three(load)]
+        }
+        None => [NOTHING; 3].map(str::to_owned),
+    }
 }
 
 /// The capacity, or what is known of it.
@@ -189,8 +219,9 @@ pub(crate) fn headline(search: &Search) -> String {
     let probes = || search.cells.iter().flat_map(|cell| &cell.probes);
     let of = |outcome| probes().filter(|probe| probe.outcome == outcome).count();
     format!(
-        "The highest rate, in events published per second, at which {} keeps {}: {} probes of {} s or more; {} missed by the \
+        "The highest rate, in {} per second, at which {} keeps {}: {} probes of {} s or more; {} missed by the \
          relay, {} by the generator, {} disturbed.",
+        counted(config),
         config.scenario,
         config.slo,
         probes().count(),
@@ -203,8 +234,18 @@ pub(crate) fn headline(search: &Search) -> String {
 
 /// List items.
 pub(crate) fn reading(config: &SearchConfig) -> String {
-    format!(
-        "- capacity is the rate at which a probe is as likely to keep the SLO as to miss it, from all probes of the cell \
+    let loads = match config.at_load_1 {
+        Some(one) => format!(
+            "- A rate is that of deliveries, of which the plan has {:.0} a second at load 1; a probe is played at the load \
+             that asks for so many, with clients, sessions and publications in proportion. publishes/s, connections and \
+             load are those of the highest probe that passed.\n",
+            one.deliveries_per_s
+        ),
+        None => String::new(),
+    };
+    loads
+        + &format!(
+            "- capacity is the rate at which a probe is as likely to keep the SLO as to miss it, from all probes of the cell \
          together, with its 95 % credible interval; it is searched until two searches would differ by at most {:.0} %. It is \
          printed where the relay misses.\n\
          - A miss is the relay's when its cores were full (more than 90 %), its queue grew, events were lost, or a bound \
@@ -216,13 +257,13 @@ pub(crate) fn reading(config: &SearchConfig) -> String {
          in brackets. The figure shows every probe that passed or that the relay missed, of a rate probed several times the median; ● is the highest \
          rate that passed, ✕ the lowest that did not.\n\
          - floor is a relay that does no Nostr work: what the generator and the sockets sustain by themselves.\n",
-        config.precision * 100.0,
-        if config.url.is_some() {
-            "its own clients; the relay has stored what probes before it published"
-        } else {
-            "its own relay and clients"
-        },
-    )
+            config.precision * 100.0,
+            if config.url.is_some() {
+                "its own clients; the relay has stored what probes before it published"
+            } else {
+                "its own relay and clients"
+            },
+        )
 }
 
 fn milliseconds(ns: u64) -> String {

@@ -127,7 +127,9 @@ pub(crate) fn title(result: &ResultFile) -> String {
         return "Wire formats in a browser".to_owned();
     }
     match (&result.search, &result.break_even) {
-        (Some(search), _) => format!("{scenarios}: the highest rate under {}", search.config.slo),
+        (Some(search), _) => {
+            format!("{scenarios}: the {} under {}", limits::sought(&search.config), search.config.slo)
+        }
         (None, Some(_)) => format!("{scenarios}: break-even bandwidths"),
         (None, None) => format!("{scenarios}: wire formats compared"),
     }

@@ -29,7 +29,7 @@ pub use browser::{
 pub use git::Git;
 pub use instructions::{Conditions, INSTRUCTIONS_FILE, Instructions, RESOLUTION, Row};
 pub use planned::{ChosenRate, PlannedRounds};
-pub use search::{CellProbes, Probe, ProbeOutcome, Purpose, Search, SearchConfig};
+pub use search::{AtLoad1, CellProbes, Played, Probe, ProbeOutcome, Purpose, Search, SearchConfig};
 pub(crate) use selftest::TRIALS;
 pub use selftest::{Oracle, SELFTESTS, SelfTest};
 

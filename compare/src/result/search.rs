@@ -1,5 +1,6 @@
 //! The question and the probes of `compare search`.
 
+use measure::RunRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::{Header, RelayUrl};
@@ -21,7 +22,12 @@ pub struct SearchConfig {
     pub scenario: String,
     /// What must hold.
     pub slo: String,
-    /// The first rate, in events published per second.
+    /// What the scenario asks for at load 1, where loads are searched: a rate is then one of
+    /// deliveries, and a probe is played at the load that asks for so many. Absent where rates of
+    /// publishing are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_load_1: Option<AtLoad1>,
+    /// The first rate: deliveries per second where loads are searched, otherwise events published.
     pub start_per_s: u32,
     /// No probe goes beyond this.
     pub limit_per_s: u32,
@@ -44,6 +50,54 @@ pub struct SearchConfig {
     pub headers: Vec<Header>,
     /// Further arguments of every client.
     pub client_args: Vec<String>,
+}
+
+/// What the plan of a scenario asks for at load 1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AtLoad1 {
+    /// Deliveries, or publications where nothing is delivered.
+    pub deliveries_per_s: f64,
+}
+
+impl AtLoad1 {
+    /// The rate in whole numbers.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate of deliveries")]
+    pub(crate) fn whole(self) -> u32 {
+        self.deliveries_per_s.round().max(1.0) as u32
+    }
+
+    /// The load that asks for so many.
+    pub(crate) fn load(self, deliveries_per_s: u32) -> f64 {
+        /// Digits of a load in names and records.
+        const STEPS: f64 = 1e4;
+        (f64::from(deliveries_per_s) / self.deliveries_per_s * STEPS).round().max(1.0) / STEPS
+    }
+}
+
+/// What a probe was played with, and what came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Played {
+    /// The load of the scenario.
+    pub load: f64,
+    /// Clients connected at one time.
+    pub connections: u64,
+    /// Accepted publications, over the time until the last answer.
+    pub publishes_per_s: f64,
+    /// Deliveries, over the time until the last answer.
+    pub deliveries_per_s: f64,
+}
+
+impl Played {
+    /// As a record counted it.
+    pub(crate) fn of(record: &RunRecord) -> Played {
+        let elapsed_s = record.elapsed_ns.max(1) as f64 / 1e9;
+        Played {
+            load: record.cell.load.parse().unwrap_or(1.0),
+            connections: record.connections,
+            publishes_per_s: record.counts.acked as f64 / elapsed_s,
+            deliveries_per_s: record.counts.deliveries as f64 / elapsed_s,
+        }
+    }
 }
 
 /// The probes of one cell.
@@ -72,8 +126,12 @@ impl Search {
 /// One run at one rate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Probe {
-    /// Events published per second.
+    /// The rate that was asked for: deliveries per second where loads are searched, otherwise
+    /// events published.
     pub rate_per_s: u32,
+    /// What it was played with; absent in older results, and without a record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub played: Option<Played>,
     /// Seconds in which work started: more than asked for where the SLO's quantile takes them; 0 in
     /// older results.
     #[serde(default)]

@@ -7,7 +7,7 @@ use compare::{
     generator::{Generator, Played, Task},
     rate,
     report::{self, Derived},
-    result::{ChosenRate, Probe, ProbeOutcome, Purpose, Role, Search, SearchConfig},
+    result::{AtLoad1, ChosenRate, Probe, ProbeOutcome, Purpose, Role, Search, SearchConfig},
     search::{self, Probes, search},
     slo::Slo,
 };
@@ -50,6 +50,7 @@ fn config() -> SearchConfig {
     SearchConfig {
         scenario: "note-stream".to_owned(),
         slo: "p99<10ms, lost=0".to_owned(),
+        at_load_1: None,
         start_per_s: 100,
         limit_per_s: 100_000,
         probe_seconds: 2,
@@ -88,6 +89,42 @@ fn chosen(
     let (generator, folder) = (relays(cells, relay), tempfile::tempdir().unwrap());
     let mut probes = Probes::new(&generator, cells, config, folder.path()).unwrap();
     rate::choose(cells, config, &mut probes, &mut |_, _| ())
+}
+
+#[test]
+fn a_search_of_loads_finds_deliveries_per_second_and_says_what_was_played() {
+    // What note-stream asks for at 50 notes a second, to eight subscribers.
+    let config = SearchConfig {
+        at_load_1: Some(AtLoad1 { deliveries_per_s: 400.0 }),
+        start_per_s: 400,
+        curve: false,
+        ..config()
+    };
+    let (cells, folder) = (cells(), tempfile::tempdir().unwrap());
+    let generator = Scripted::new(|task: &Task<'_>| {
+        let load = task.cell.cell.load;
+        assert_eq!(task.cell.cell.rate_per_s, None, "the scenario's own");
+        let mut record = answered(if load <= 7.5 { 1_000 } else { 30_000 });
+        record.cell.load = load.to_string();
+        record.connections = 16;
+        measured(record)
+    });
+    let mut probes = Probes::new(&generator, &cells, &config, folder.path()).unwrap();
+    let found = search(&cells, &config, &config.slo.parse().unwrap(), &mut probes, &mut |_, _| ()).unwrap();
+    for cell in &found.cells {
+        let capacity = f64::from(Limit::of(&config, cell).capacity_per_s.unwrap());
+        assert!((capacity / (7.5 * 400.0)).ln().abs() < 0.03, "{capacity}");
+        assert!(cell.probes.iter().all(|probe| {
+            let load = f64::from(probe.rate_per_s) / 400.0;
+            probe.played.is_some_and(|played| (played.load - load).abs() < 1e-4)
+        }));
+    }
+    let summary = report::summary(&result_of(config, found));
+    assert!(summary.contains("# note-stream: the most deliveries/s under p99<10ms, lost=0\n"), "{summary}");
+    let heading = "| cell | capacity in deliveries/s | 95 % interval | publishes/s | connections | load |";
+    assert!(summary.contains(heading), "{summary}");
+    assert!(summary.contains(" | 16 | 7."), "{summary}");
+    assert!(summary.contains("deliveries per second, at which note-stream"), "{summary}");
 }
 
 fn limits(found: &search::Found) -> Vec<Limit> {
@@ -258,7 +295,10 @@ fn a_probe_is_long_enough_for_its_quantile() {
 }
 
 fn result(found: search::Found) -> ResultFile {
-    let config = config();
+    result_of(config(), found)
+}
+
+fn result_of(config: SearchConfig, found: search::Found) -> ResultFile {
     let header = Header {
         command: ["compare", "search"].map(str::to_owned).to_vec(),
         git: None,

@@ -78,7 +78,8 @@ pub(in crate::report) fn search_curve(search: &Search) -> Result<Option<(String,
             .x_label_area_size(36)
             .y_label_area_size(48)
             .build_cartesian_2d(x, y)?;
-        mesh(&mut chart, "published events per second", "p99 ms")?;
+        let (counted, unit) = (limits::counted(&search.config), limits::unit(&search.config));
+        mesh(&mut chart, &format!("{counted} per second"), "p99 ms")?;
         for (index, (cell, points)) in lines.iter().enumerate() {
             let colour = PALETTE[index % PALETTE.len()];
             let RGBColor(r, g, b) = colour;
@@ -108,7 +109,7 @@ pub(in crate::report) fn search_curve(search: &Search) -> Result<Option<(String,
                     }
                     _ => "",
                 };
-                let says = format!("{}: p99 {} ms at {rate} events/s{what}", cell.cell, number::three(*p99));
+                let says = format!("{}: p99 {} ms at {rate} {unit}{what}", cell.cell, number::three(*p99));
                 marks.push(Mark { at, cell: cell.cell.clone(), says });
             }
         }
