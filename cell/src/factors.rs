@@ -1,6 +1,6 @@
 //! The table of factors.
 
-use clap::ValueEnum;
+use clap::{Arg, ValueEnum};
 use codecs::{Format, Implementation};
 use measure::NO_LINK;
 use relay_sim::Reencode;
@@ -65,8 +65,14 @@ pub struct Row {
     pub side: Side,
     /// What stands for its value in help.
     pub value_name: &'static str,
-    /// Help of both flags.
+    /// The group of flags in which help shows it.
+    pub help_heading: &'static str,
+    /// Help of both flags in one line.
     pub help: &'static str,
+    /// What only `--help` adds; may be empty.
+    pub details: &'static str,
+    /// Left out of `-h`.
+    pub is_rare: bool,
     /// Flags of client-sim that leave no choice.
     pub(crate) conflicts: &'static [&'static str],
     /// The names that a matrix may have, in the order of tables; empty where values are not names,
@@ -85,6 +91,11 @@ pub struct Row {
     /// Its part of the name of a cell, where a matrix has several values.
     pub in_id: fn(&str) -> String,
 }
+
+const LOAD: &str = "Load";
+const WIRE: &str = "Wire";
+const RELAY: &str = "Relay";
+const LINKS: &str = "Links";
 
 impl Factor {
     /// Every factor, in the order of names and columns.
@@ -108,6 +119,22 @@ impl Factor {
         Factor::ALL.into_iter().filter(move |factor| factor.row().side == side)
     }
 
+    /// Every factor, in the order of help.
+    pub const IN_HELP: [Factor; Factor::ALL.len()] = [
+        Factor::Scenario,
+        Factor::Rate,
+        Factor::Load,
+        Factor::ClientVerify,
+        Factor::Format,
+        Factor::Compression,
+        Factor::Batching,
+        Factor::Implementation,
+        Factor::Verify,
+        Factor::Reencode,
+        Factor::RelayThreads,
+        Factor::Link,
+    ];
+
     /// What every program knows of it.
     pub fn row(self) -> &'static Row {
         &ROWS[self as usize]
@@ -125,6 +152,19 @@ impl Factor {
 }
 
 impl Row {
+    /// The parts of its flag's help that client-sim and compare share: `-h` shows `more` and the
+    /// standing value beside one line, `--help` the details, too.
+    pub fn described(&self, arg: Arg, standing: &str, more: &str) -> Arg {
+        let standing = if standing.is_empty() { String::new() } else { format!(" [default: {standing}]") };
+        let help = format!("{}{standing}", self.help);
+        let details = [self.details, more].map(str::trim).join(" ");
+        let arg = arg.help_heading(self.help_heading).hide_short_help(self.is_rare);
+        match details.trim() {
+            "" => arg.help(help),
+            details => arg.long_help(format!("{help}\n\n{details}")).help(help),
+        }
+    }
+
     /// The flag of relay-sim, which need not say whose it is.
     pub fn relay_flag(&self) -> &'static str {
         self.flag.strip_prefix("relay-").unwrap_or(self.flag)
@@ -140,7 +180,10 @@ static ROWS: [Row; Factor::ALL.len()] = [
         key: "formats",
         side: Side::Wire,
         value_name: "FORMAT",
-        help: "Wire format; JSON without compression is what every other cell is compared with",
+        help_heading: WIRE,
+        help: "Wire format, as client-sim formats lists them",
+        details: "JSON without compression is what every other cell is compared with.",
+        is_rare: false,
         conflicts: &[],
         names: || Format::all().map(Format::name).collect(),
         groups: || {
@@ -158,9 +201,12 @@ static ROWS: [Row; Factor::ALL.len()] = [
         list_flag: "compressions",
         key: "compressions",
         side: Side::Wire,
-        value_name: "COMPRESSION",
-        help: "Compression: none, deflate, deflate-no-takeover, deflate-shared, zstd, zstd-stream or zstd-dict; with \
-               optional parameters, as in deflate:level=4:window_bits=12:upload_takeover=no:min_bytes=100",
+        value_name: "NAME",
+        help_heading: WIRE,
+        help: "Compression, such as deflate or zstd",
+        details: "One of none, deflate, deflate-no-takeover, deflate-shared, zstd, zstd-stream and zstd-dict, with optional \
+                  parameters, as in deflate:level=4:window_bits=12:upload_takeover=no:min_bytes=100.",
+        is_rare: false,
         conflicts: &[],
         names: || Compression::NAMES.to_vec(),
         groups: || vec![all(Compression::NAMES), ("best", Compression::BEST_KNOWN.to_vec())],
@@ -176,8 +222,11 @@ static ROWS: [Row; Factor::ALL.len()] = [
         list_flag: "batching",
         key: "batchings",
         side: Side::Wire,
-        value_name: "off|on[:LIMITS]",
-        help: "Batches of live events: off, on, or on with the relay's limits, as in on:ms=2:n=16:bytes=8192",
+        value_name: "BATCHES",
+        help_heading: WIRE,
+        help: "Several live events in one message: off or on",
+        details: "The relay's limits may follow, as in on:ms=2:n=16:bytes=8192.",
+        is_rare: true,
         conflicts: &[],
         names: Vec::new,
         groups: Vec::new,
@@ -194,7 +243,10 @@ static ROWS: [Row; Factor::ALL.len()] = [
         key: "implementations",
         side: Side::Wire,
         value_name: "WHOSE",
-        help: "Whose codec both ends use: library (the ecosystem's code) or tuned (hand-written code for the same bytes)",
+        help_heading: WIRE,
+        help: "Whose codec: library (ecosystem) or tuned (ours)",
+        details: "Both ends use it. Tuned is hand-written code for the same bytes.",
+        is_rare: false,
         conflicts: &[],
         names: || Implementation::ALL.map(Implementation::name).to_vec(),
         groups: || vec![all(Implementation::ALL.map(Implementation::name))],
@@ -211,7 +263,10 @@ static ROWS: [Row; Factor::ALL.len()] = [
         key: "verifications",
         side: Side::Relay,
         value_name: "LEVEL",
-        help: "What the relay checks of each published event: full (id and signature, NIP-01), id, or none",
+        help_heading: RELAY,
+        help: "Check of published events: full, id or none",
+        details: "Full is id and signature (NIP-01).",
+        is_rare: false,
         conflicts: &["url"],
         names: Vec::new,
         groups: Vec::new,
@@ -228,8 +283,11 @@ static ROWS: [Row; Factor::ALL.len()] = [
         key: "reencodings",
         side: Side::Relay,
         value_name: "WHEN",
-        help: "Whether the relay encodes an event anew in its publisher's format: always, or never-if-canonical (it \
-               passes on bytes that the codec would write; only in formats with one encoding, such as cbor-packed)",
+        help_heading: RELAY,
+        help: "Encoding for readers of the publisher's format: always or never-if-canonical",
+        details: "With never-if-canonical the relay passes on bytes that the codec would write, which takes a format with one \
+                  encoding, such as cbor-packed.",
+        is_rare: true,
         conflicts: &["url"],
         names: || vec!["always", "never-if-canonical"],
         groups: || vec![all(["always", "never-if-canonical"])],
@@ -250,7 +308,10 @@ static ROWS: [Row; Factor::ALL.len()] = [
         key: "relay_threads",
         side: Side::Relay,
         value_name: "NUMBER",
-        help: "Threads of the relay, 1 to 256, on the cores that it is pinned to",
+        help_heading: RELAY,
+        help: "Threads of the relay, 1 to 256",
+        details: "They run on the cores that the relay is pinned to.",
+        is_rare: true,
         conflicts: &["url"],
         names: Vec::new,
         groups: Vec::new,
@@ -267,8 +328,10 @@ static ROWS: [Row; Factor::ALL.len()] = [
         key: "client_verifications",
         side: Side::Clients,
         value_name: "LEVEL",
-        help: "What clients check of each event that they receive: none, id (the hash of its canonical JSON, NIP-01) or \
-               full (the signature, too). An event that fails counts as altered",
+        help_heading: LOAD,
+        help: "Clients' check of received events: none, id or full",
+        details: "Id is the hash of the canonical JSON (NIP-01), full the signature, too. An event that fails counts as altered.",
+        is_rare: false,
         conflicts: &[],
         names: Vec::new,
         groups: Vec::new,
@@ -285,7 +348,10 @@ static ROWS: [Row; Factor::ALL.len()] = [
         key: "scenarios",
         side: Side::Load,
         value_name: "NAME|FILE",
-        help: "The scenario: a built-in scenario, or the path of a .toml file",
+        help_heading: LOAD,
+        help: "A name (client-sim scenarios) or a .toml file",
+        details: "",
+        is_rare: false,
         conflicts: &[],
         names: Vec::new,
         groups: Vec::new,
@@ -306,7 +372,10 @@ static ROWS: [Row; Factor::ALL.len()] = [
         key: "rates_per_s",
         side: Side::Load,
         value_name: "PER_SECOND",
-        help: "Events published per second by each population that has a rate, instead of the scenario's own",
+        help_heading: LOAD,
+        help: "Events published per second, instead of the scenario's rate",
+        details: "Each population that has a rate gets this one.",
+        is_rare: false,
         conflicts: &[],
         names: Vec::new,
         groups: Vec::new,
@@ -323,8 +392,10 @@ static ROWS: [Row; Factor::ALL.len()] = [
         key: "loads",
         side: Side::Load,
         value_name: "NUMBER",
-        help: "How many times the scenario's clients, sessions per second and publishes per second are played; one \
-               client keeps its pace (scenarios/README.md)",
+        help_heading: LOAD,
+        help: "Multiple of the scenario's clients and of their rates",
+        details: "One client keeps its pace (scenarios/README.md).",
+        is_rare: false,
         conflicts: &[],
         names: Vec::new,
         groups: Vec::new,
@@ -341,9 +412,12 @@ static ROWS: [Row; Factor::ALL.len()] = [
         key: "links",
         side: Side::Load,
         value_name: "LINK",
-        help: "Emulated access link of each user: a profile (client-sim links lists them), parameters as in \
-               down=1.6mbit:up=750kbit:rtt=150ms:loss=1%, both, or none for loopback. A population of the scenario may \
-               have a link of its own. Needs network namespaces; CPU times of such runs are no evidence",
+        help_heading: LINKS,
+        help: "Emulated access link of each user, such as slow-4g",
+        details: "A profile (client-sim links lists them), parameters as in down=1.6mbit:up=750kbit:rtt=150ms:loss=1%, both, or \
+                  none for loopback. A population of the scenario may have a link of its own. Needs network namespaces; \
+                  CPU times of such runs are no evidence.",
+        is_rare: false,
         conflicts: &["url", "relay_at", "serve"],
         names: Vec::new,
         groups: Vec::new,
@@ -453,6 +527,13 @@ mod tests {
         }
         let foreign = Cell { relay: None, ..Cell::default() };
         assert_eq!(serde_json::to_string(&foreign).unwrap().parse::<Cell>(), Ok(foreign));
+    }
+
+    #[test]
+    fn help_shows_every_factor_once() {
+        let mut shown: Vec<Factor> = Factor::IN_HELP.to_vec();
+        shown.sort();
+        assert_eq!(shown, Factor::ALL);
     }
 
     #[test]

@@ -12,7 +12,7 @@ const URL: &str = "url";
 
 impl clap::Args for Cell {
     fn augment_args(command: Command) -> Command {
-        let command = Factor::ALL.into_iter().fold(command, |command, factor| command.arg(flag(factor)));
+        let command = Factor::IN_HELP.into_iter().fold(command, |command, factor| command.arg(flag(factor)));
         let whole = Arg::new(CELL).long(CELL).value_name("JSON").hide(true);
         command.arg(whole.value_parser(|text: &str| text.parse::<Cell>()))
     }
@@ -50,11 +50,7 @@ fn flag(factor: Factor) -> Arg {
     let row = factor.row();
     let arg = Arg::new(row.name).long(row.flag).value_name(row.value_name);
     let arg = arg.conflicts_with_all(row.conflicts).value_parser(move |text: &str| factor.normalised(text));
-    let only_own = if row.side == Side::Relay { ". Only without --url" } else { "" };
-    let standing = match (row.write)(&Cell::default()) {
-        value if value.is_empty() => value,
-        value => format!(" [default: {value}]"),
-    };
-    let arg = arg.help(format!("{}{only_own}{standing}", row.help));
+    let only_own = if row.side == Side::Relay { "Only without --url." } else { "" };
+    let arg = row.described(arg, &(row.write)(&Cell::default()), only_own);
     if factor == Factor::Scenario { arg.required_unless_present(CELL) } else { arg }
 }

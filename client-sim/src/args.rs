@@ -19,7 +19,8 @@ use crate::{scenario::Scenario, workload::Share};
 #[command(
     name = "client-sim",
     version,
-    after_help = examples(),
+    after_help = EXAMPLES,
+    after_long_help = lists(),
     subcommand_negates_reqs = true,
     args_conflicts_with_subcommands = true,
     group = ArgGroup::new("relay_of_others").args(["url", "relay_at"]),
@@ -34,175 +35,233 @@ pub struct Args {
     #[command(flatten)]
     pub cell: Cell,
 
-    /// Change the scenario: a key with dots, as in publish.arrival.rate_per_s=500; may be repeated.
-    #[arg(long, value_name = "KEY=VALUE")]
+    /// Change a key of the scenario, as in publish.arrival.rate_per_s=500.
+    ///
+    /// May be repeated.
+    #[arg(long, help_heading = "Load", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 
-    /// The relay (ws://host:port or wss://host:port). Without it, relay-sim is started as a process
-    /// of its own.
-    #[arg(long)]
-    pub url: Option<String>,
+    /// Seconds in which work is started, instead of the scenario's own.
+    #[arg(long, help_heading = "Load")]
+    pub seconds: Option<f64>,
 
-    /// Root certificates (PEM) to trust for wss:// instead of the platform's.
-    #[arg(long, requires = "relay_of_others", value_name = "FILE")]
-    pub ca: Option<PathBuf>,
+    /// Events to stream, instead of the bundled, generated sample.
+    ///
+    /// Formats: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz.
+    #[arg(long, help_heading = "Load", value_name = "FILE")]
+    pub corpus: Option<PathBuf>,
 
-    /// A header field of every request to the relay behind --url, as a proxy before it may want;
-    /// may be repeated. Records have its name alone.
-    #[arg(long, requires = "relay_of_others", value_name = "NAME=VALUE", value_parser = Unechoed::<Header>::NEW)]
-    pub header: Vec<Header>,
+    /// Leave out what in --corpus is no valid event, and count it.
+    ///
+    /// Each event is then verified.
+    #[arg(long, help_heading = "Load", requires = "corpus", hide_short_help = true)]
+    pub skip_invalid: bool,
 
-    /// What client-sim doctor --json wrote about the relay behind --url. The relay is then not
-    /// asked again.
-    #[arg(long, requires = "url", value_name = "FILE")]
-    pub doctor: Option<PathBuf>,
+    /// Seed of everything random [default: 1, with --url a new one].
+    ///
+    /// With --url it is a new one each time, because a relay does not deliver an event again.
+    #[arg(long, help_heading = "Load")]
+    pub seed: Option<u64>,
 
-    /// Process ids of the relay behind --url, separated by commas, when it runs on this machine:
-    /// their CPU time is then reported, with that of all that they start.
-    #[arg(long, requires = "url", value_name = "PIDS", value_delimiter = ',')]
-    pub relay_pid: Vec<u32>,
+    /// Seconds that the relay may be silent after the last event was due.
+    ///
+    /// Then what is missing counts as lost.
+    #[arg(
+        long, help_heading = "Load", default_value_t = 10, value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(1..=3600), hide_short_help = true
+    )]
+    pub drain_seconds: u64,
 
-    /// Formats that this run will be compared with, separated by commas. An event that one of them
-    /// cannot hold is set aside, so that all stream the same events. The core formats (json to
-    /// notepack) always count.
-    #[arg(long, value_name = "FORMATS", value_delimiter = ',')]
+    /// Threads that carry the connections.
+    #[arg(
+        long, help_heading = "Load", default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=256), hide_short_help = true
+    )]
+    pub workers: u16,
+
+    /// Formats that this run will be compared with, separated by commas.
+    ///
+    /// An event that one of them cannot hold is set aside, so that all stream the same events. The
+    /// core formats (json to notepack) always count.
+    #[arg(long, help_heading = "Load", value_name = "FORMATS", value_delimiter = ',', hide = true)]
     pub comparable_with: Vec<Format>,
 
-    /// The dictionary of zstd-dict, instead of the bundled one of the format. A relay behind --url
-    /// must have the same. corpus train-dictionary makes one; train it on other events than are
-    /// streamed.
-    #[arg(long, value_name = "FILE")]
+    /// The dictionary of zstd-dict, instead of the bundled one of the format.
+    ///
+    /// A relay behind --url must have the same. corpus train-dictionary makes one; train it on
+    /// other events than are streamed.
+    #[arg(long, help_heading = "Wire", value_name = "FILE", hide_short_help = true)]
     pub dictionary: Option<PathBuf>,
 
+    /// The relay (ws:// or wss://), instead of a relay-sim of its own.
+    ///
+    /// As in ws://host:port or wss://host:port. Without it, relay-sim is started as a process of
+    /// its own.
+    #[arg(long, help_heading = "Relay")]
+    pub url: Option<String>,
+
+    /// Process ids of the relay behind --url, for its CPU time.
+    ///
+    /// Of a relay on this machine, separated by commas. The time of all that they start is in it.
+    #[arg(long, help_heading = "Relay", requires = "url", value_name = "PIDS", value_delimiter = ',')]
+    pub relay_pid: Vec<u32>,
+
+    /// Root certificates (PEM) to trust for wss:// instead of the platform's.
+    #[arg(
+        long,
+        help_heading = "Relay",
+        requires = "relay_of_others",
+        value_name = "FILE",
+        hide_short_help = true
+    )]
+    pub ca: Option<PathBuf>,
+
+    /// A header field of every request to the relay behind --url, as a proxy may want it.
+    ///
+    /// May be repeated. Records have its name alone.
+    #[arg(
+        long, help_heading = "Relay", requires = "relay_of_others", value_name = "NAME=VALUE",
+        value_parser = Unechoed::<Header>::NEW, hide_short_help = true
+    )]
+    pub header: Vec<Header>,
+
+    /// What client-sim doctor --json wrote about the relay behind --url.
+    ///
+    /// The relay is then not asked again.
+    #[arg(long, help_heading = "Relay", requires = "url", value_name = "FILE", hide_short_help = true)]
+    pub doctor: Option<PathBuf>,
+
+    /// Count an event that comes before EOSE and again after it as duplicated.
+    ///
+    /// Without it such events are tolerated and counted apart. Without --url they always count as
+    /// duplicated.
+    #[arg(long, help_heading = "Relay", requires = "url", hide_short_help = true)]
+    pub strict_seam: bool,
+
+    /// Let the kernel place relay and clients.
+    ///
+    /// Without this, each process is pinned to its half of the cores, where there are two or more.
+    /// Only without --url.
+    #[arg(long, help_heading = "Relay", conflicts_with = "url", hide_short_help = true)]
+    pub no_pin: bool,
+
+    /// Let the relay keep its events on disk in this format, instead of in memory.
+    ///
+    /// In a new directory in TMPDIR, which is removed after the run. Only without --url.
+    #[arg(
+        long, help_heading = "Relay", value_name = "FORMAT",
+        conflicts_with_all = ["url", "relay_at", "serve", "floor"], hide_short_help = true
+    )]
+    pub at_rest: Option<Format>,
+
+    /// Measure the floor: a relay that does no Nostr work and sends prepared answers.
+    ///
+    /// What remains is the cost of generator and sockets. JSON without compression. Only without
+    /// --url.
+    #[arg(
+        long, help_heading = "Relay", conflicts_with_all = ["url", "relay_fault"], hide_short_help = true
+    )]
+    pub floor: bool,
+
+    /// Plant a fault in the relay, to test the measurement.
+    ///
+    /// As in stall=500ms@3s, burn=20us, delay=50ms (see relay-sim --help); may be repeated. The
+    /// record names the faults and is suspect. Only without --url.
+    #[arg(
+        long,
+        help_heading = "Relay",
+        value_name = "FAULT",
+        conflicts_with = "url",
+        hide_short_help = true
+    )]
+    pub relay_fault: Vec<String>,
+
     /// TCP's congestion control on links, as the kernel names it: cubic, bbr, reno.
-    #[arg(long, default_value = link::DEFAULT_CONGESTION, value_name = "NAME", hide_short_help = true)]
+    #[arg(
+        long, help_heading = "Links", default_value = link::DEFAULT_CONGESTION, value_name = "NAME",
+        hide_short_help = true
+    )]
     pub congestion: String,
 
     /// Packets a second that this host emulates on time, as client-sim links --capacity prints.
+    ///
     /// Without this, a run over links that needs many packets measures it first, in some seconds.
-    #[arg(long, value_name = "PACKETS_PER_S", hide_short_help = true)]
+    #[arg(long, help_heading = "Links", value_name = "PACKETS_PER_S", hide_short_help = true)]
     pub link_capacity: Option<u32>,
 
-    /// Let the kernel place relay and clients. Without this, each process is pinned to its half of
-    /// the cores, where there are two or more. Only without --url.
-    #[arg(long, conflicts_with = "url", hide_short_help = true)]
-    pub no_pin: bool,
+    /// Print the full result as JSON on standard output, instead of the summary.
+    ///
+    /// It is what --record writes. Progress, messages and logs go to standard error.
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
 
-    /// Let the relay keep its events on disk in this format, instead of in memory: in a new
-    /// directory in TMPDIR, which is removed after the run. Only without --url.
-    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["url", "relay_at", "serve", "floor"])]
-    pub at_rest: Option<Format>,
+    /// Write the full result, histograms included, as JSON.
+    #[arg(long, help_heading = "Output", value_name = "FILE")]
+    pub record: Option<PathBuf>,
 
-    /// Measure the floor: play against a relay that does no Nostr work and sends prepared answers.
-    /// What remains is the cost of generator and sockets. JSON without compression. Only without
-    /// --url.
-    #[arg(long, conflicts_with_all = ["url", "relay_fault"], hide_short_help = true)]
-    pub floor: bool,
+    /// Write every delivery that was lost, doubled, altered or not owed.
+    ///
+    /// One line of JSON each: what is wrong, connection, event id and kind, subscription, filter,
+    /// and what the relay said. The first five of each kind are named on standard error.
+    #[arg(long, help_heading = "Output", value_name = "FILE", hide_short_help = true)]
+    pub ledger: Option<PathBuf>,
 
-    /// Plant a fault in the relay, to test the measurement: stall=500ms@3s, burn=20us, delay=50ms
-    /// (see relay-sim --help); may be repeated. The record names the faults and is suspect. Only
-    /// without --url.
-    #[arg(long, value_name = "FAULT", conflicts_with = "url", hide_short_help = true)]
-    pub relay_fault: Vec<String>,
+    /// Print errors only, no progress and no summary.
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
+    pub quiet: bool,
 
-    /// Play agent I's share of a plan of N agents, I from 0, as a coordinator on standard input
-    /// says: print a line {"prepared": …} on standard output when ready, begin at the instant of
-    /// the line "start NANOSECONDS" (CLOCK_MONOTONIC, half a second ahead or more), and stop at the
-    /// line "stop", at the end of the input, or at a second of silence after the first line "on".
-    /// Agent 0 stores the events that sessions ask for.
+    // What follows is for programs that play a block together, and not in help.
+    /// Print a line of JSON on standard output each second instead of the summary.
+    ///
+    /// For programs that show progress: second, of, samples, latency_ns_p99; with --share also
+    /// so_far, what this share counted, which is printed once more at the end.
+    #[arg(long, hide = true, conflicts_with = "json")]
+    pub progress_json: bool,
+
+    /// Play agent I's share of a plan of N agents, I from 0.
+    ///
+    /// A coordinator on standard input says when: print a line {"prepared": …} on standard output
+    /// when ready, begin at the instant of the line "start NANOSECONDS" (CLOCK_MONOTONIC, half a
+    /// second ahead or more), and stop at the line "stop", at the end of the input, or at a second
+    /// of silence after the first line "on". Agent 0 stores the events that sessions ask for.
     #[arg(
         long, value_name = "I/N", requires_all = ["relay_of_others", "seed"],
-        conflicts_with_all = ["relay_pid", "json"], hide_short_help = true
+        conflicts_with_all = ["relay_pid", "json"], hide = true
     )]
     pub share: Option<Share>,
 
-    /// Start the relay of the plan at this address, for players of shares, and play nothing: print
-    /// a line {"prepared": …} with its URL when it listens, measure the relay's cost from the
+    /// Start the relay of the plan at this address, for players of shares, and play nothing.
+    ///
+    /// Print a line {"prepared": …} with its URL when it listens, measure the relay's cost from the
     /// instant of the line "start NANOSECONDS" on, stop it as --share stops, and write the cost to
     /// --record. Nothing is written when the start is missing or the relay is lost.
     #[arg(
         long, value_name = "ADDRESS:PORT", requires_all = ["seed", "record"],
-        conflicts_with_all = ["url", "relay_fault", "json"], hide_short_help = true
+        conflicts_with_all = ["url", "relay_fault", "json"], hide = true
     )]
     pub serve: Option<SocketAddr>,
 
-    /// Play against the relay that --serve started on another machine with the same scenario,
-    /// events, seed and settings of the relay. With --serve: the URL at which players reach the
-    /// relay, where it differs from the address of --serve.
-    #[arg(long, value_name = "WS_URL", hide_short_help = true)]
+    /// Play against the relay that --serve started on another machine.
+    ///
+    /// With the same scenario, events, seed and settings of the relay. With --serve: the URL at
+    /// which players reach the relay, where it differs from the address of --serve.
+    #[arg(long, value_name = "WS_URL", hide = true)]
     pub relay_at: Option<String>,
 
-    /// Identifies this play of a block in the record; the coordinator gives all agents the same.
-    /// Records of different plays do not merge.
-    #[arg(long, value_name = "ID", requires = "part_of_a_block", hide_short_help = true)]
+    /// Identify this play of a block in the record.
+    ///
+    /// The coordinator gives all agents the same. Records of different plays do not merge.
+    #[arg(long, value_name = "ID", requires = "part_of_a_block", hide = true)]
     pub block_id: Option<String>,
-
-    /// Events to stream: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz. Without it the bundled, generated
-    /// sample.
-    #[arg(long, value_name = "FILE")]
-    pub corpus: Option<PathBuf>,
-
-    /// Leave out what in --corpus is no valid event, and count it; each event is then verified.
-    #[arg(long, requires = "corpus")]
-    pub skip_invalid: bool,
-
-    /// Seed of everything random. Without it 1; with --url a new one each time, because a relay
-    /// does not deliver an event again.
-    #[arg(long)]
-    pub seed: Option<u64>,
-
-    /// Seconds in which work is started, instead of the scenario's own.
-    #[arg(long)]
-    pub seconds: Option<f64>,
 
     /// Refuse a plan of which all shares together publish more events in any second, or that
     /// publishes in a closed loop.
-    #[arg(long, value_name = "PER_SECOND", hide_short_help = true)]
+    #[arg(long, value_name = "PER_SECOND", hide = true)]
     pub max_rate: Option<u32>,
 
     /// Refuse a plan of which this share makes more connections over the whole run.
-    #[arg(long, value_name = "NUMBER", hide_short_help = true)]
+    #[arg(long, value_name = "NUMBER", hide = true)]
     pub max_connections: Option<u32>,
-
-    /// How many seconds the relay may be silent after the last event was due; then what is missing
-    /// counts as lost.
-    #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
-    pub drain_seconds: u64,
-
-    /// Threads that carry the connections.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub workers: u16,
-
-    /// Write the full result, histograms included, as JSON.
-    #[arg(long, value_name = "FILE")]
-    pub record: Option<PathBuf>,
-
-    /// Write every delivery that was lost, doubled, altered or not owed, one line of JSON each:
-    /// what is wrong, connection, event id and kind, subscription, filter, and what the relay said.
-    /// The first five of each kind are named on standard error.
-    #[arg(long, value_name = "FILE")]
-    pub ledger: Option<PathBuf>,
-
-    /// Count an event that comes twice to a subscription, once before EOSE and once after, as
-    /// duplicated. Without it such events are tolerated and counted apart. Without --url they
-    /// always count as duplicated.
-    #[arg(long, requires = "url")]
-    pub strict_seam: bool,
-
-    /// Print the full result on standard output instead of the summary: the JSON that --record
-    /// writes. Progress, messages and logs go to standard error.
-    #[arg(long)]
-    pub json: bool,
-
-    /// Print a line of JSON on standard output each second instead of the summary, for programs
-    /// that show progress: second, of, samples, latency_ns_p99; with --share also so_far, what this
-    /// share counted, which is printed once more at the end.
-    #[arg(long, hide_short_help = true, conflicts_with = "json")]
-    pub progress_json: bool,
-
-    /// Print errors only, no progress and no summary.
-    #[arg(long)]
-    pub quiet: bool,
 }
 
 /// Commands other than a run.
@@ -212,7 +271,7 @@ pub enum Command {
     Scenarios,
     /// List the wire formats. The core ones are compared by default.
     Formats,
-    /// List the access links with their sources, and test whether this host can emulate them.
+    /// List the access links with their sources; test whether this host can emulate them.
     Links {
         /// Compare transfer times over a link with those that its rates and delays demand, and lost
         /// packets with the link's loss: fifteen seconds, on a host that is otherwise quiet. Exit
@@ -231,10 +290,11 @@ pub enum Command {
         #[arg(long, conflicts_with_all = ["check", "capacity"])]
         handshakes: bool,
     },
-    /// Print the plan of a scenario without a run: numbers of clients, events, bytes and
-    /// deliveries.
+    /// Print the plan of a scenario without a run.
+    ///
+    /// Numbers of clients, events, bytes and deliveries.
     Explain(Explain),
-    /// Ask a relay what it takes, and print which scenario it can play and which setting to change.
+    /// Ask a relay what it takes: scenarios that it can play, settings to change.
     #[command(long_about = DOCTOR)]
     Doctor(Doctor),
 }
@@ -356,7 +416,17 @@ impl Args {
     }
 }
 
-fn examples() -> String {
+/// One for each group of flags.
+const EXAMPLES: &str = "\
+Examples:
+  Load    client-sim --scenario publish-flood --set publish.flood.window=16
+  Wire    client-sim --scenario follow-list-burst --format dannypack --compression zstd
+  Relay   client-sim --scenario note-stream --url ws://127.0.0.1:8080
+  Links   client-sim --scenario home-feed-cold-start --link slow-4g
+  Output  client-sim --scenario note-stream --json | jq .counts";
+
+/// What only `--help` shows after the examples.
+fn lists() -> String {
     let formats: Vec<_> =
         Format::all().map(|format| format!("  {:<16} {}", format.name(), format.spec().layout)).collect();
     let scenarios: Vec<_> = Scenario::names()
@@ -372,20 +442,23 @@ Scenarios:
 Formats:
 {}
 
-Examples:
-  client-sim --scenario follow-list-burst
-  client-sim --scenario follow-list-burst --format proto-binary --compression zstd
-  client-sim --scenario publish-flood --set publish.flood.window=16
-  client-sim --scenario home-feed-cold-start --link slow-4g
-  client-sim explain mixed-day --load 1,4,16
-  client-sim explain reconnect-storm --agents 32
-  client-sim --scenario note-stream --url ws://127.0.0.1:7777 --relay-pid $(pgrep -d, strfry)
-  client-sim --scenario note-stream --json | jq .counts
+{EXAMPLES}
+          client-sim explain mixed-day --load 1,4,16
+          client-sim explain reconnect-storm --agents 32
+          client-sim --scenario note-stream --url ws://127.0.0.1:7777 --relay-pid 4711
 
 The summary goes to standard output, everything else to standard error.
 
-Exit codes: 0 fine, 1 failed before the start, 2 usage, 3 invalid measurement, 4 events lost or altered,
-5 relay lost or a share stopped, 6 not possible with --floor or over links here, 99 a latency beyond what the scenario demands, 130 interrupted.
+Exit codes:
+  0    fine
+  1    failed before the start
+  2    usage
+  3    invalid measurement
+  4    events lost or altered
+  5    relay lost or a share stopped
+  6    not possible with --floor or over links here
+  99   a latency beyond what the scenario demands
+  130  interrupted
 After 3, 4, 5, 99 and 130 the result is kept and says what is wrong with it.",
         scenarios.join("\n"),
         formats.join("\n")

@@ -9,8 +9,9 @@ use std::{path::PathBuf, str::FromStr, time::Duration};
 use anyhow::Result;
 use cell::Factor;
 use clap::{Args, Parser, Subcommand};
+use codecs::Format;
 use measure::Unechoed;
-use wire::{Header, RelayUrl};
+use wire::{Compression, Header, RelayUrl};
 
 pub(crate) use self::{
     agents::{AgentFlags, OverAgents},
@@ -26,6 +27,65 @@ use crate::{
     usage::SKIP_INVALID,
 };
 
+const EXAMPLES: &str = "\
+Examples:
+  compare run                                       # nine formats, three compressions, briefly
+  compare run --url ws://127.0.0.1:8080             # another relay: JSON with and without deflate
+  compare search --url ws://127.0.0.1:8080          # its most deliveries/s under p99 < 10 ms
+  compare report results/20261121T080509Z-1a2b3c4d-1";
+
+const MORE: &str = "\
+Examples:
+  compare run                                       # nine formats, three compressions, briefly
+  compare run --profile standard                    # 12 rounds of 10 s
+  compare run --seconds 10 --rates auto --precision 3% --max-time 2h
+  compare run --formats json,capnp --compressions none --verify full,none
+  compare run --scenario note-stream --compressions none,deflate --batching off,on
+  compare run --url ws://127.0.0.1:8080             # another relay: JSON with and without deflate
+  compare search --url ws://127.0.0.1:8080          # its most deliveries/s under p99 < 10 ms
+  compare selftest --quick                          # is the instrument right?
+  compare report results/20261121T080509Z-1a2b3c4d-1
+
+Exit codes:
+  0    fine
+  1    error
+  2    usage
+  3    a cell has no valid block, or a test of the instrument failed
+  4    events lost or altered
+  5    relay or an agent lost
+  6    this host cannot emulate the links
+  99   an SLO was missed
+  100  diff or --check found a regression
+  101  diff --strict is inconclusive, or diff or --check compares nothing
+  130  interrupted (what was measured is kept)";
+
+/// One for each group of flags.
+const RUN_EXAMPLES: &str = "\
+Examples:
+  Load    compare run --scenario note-stream --rates auto
+  Wire    compare run --formats json,dannypack --compressions none,deflate --implementation tuned
+  Relay   compare run --scenario note-stream --url ws://127.0.0.1:8080
+  Links   compare run --scenario home-feed-cold-start --link none,slow-4g
+  Rounds  compare run --profile standard --rounds 20
+  Agents  compare run --scenario note-stream --nats nats://127.0.0.1:4222 --agents 4
+  Output  compare run --out results --slo 'p99<10ms, lost=0'";
+
+/// The examples and names of what is measured.
+fn run_lists() -> String {
+    let formats: Vec<_> = Format::all().map(Format::name).collect();
+    let compressions = Compression::NAMES.join(" ");
+    format!("{RUN_EXAMPLES}\n\nFormats: {}\nCompressions: {compressions}", formats.join(" "))
+}
+
+/// One for each group of flags.
+const INSTRUCTION_EXAMPLES: &str = "\
+Examples:
+  Load       compare instructions --scenario mixed-day --seconds 2
+  Wire       compare instructions --formats json,dannypack --implementation tuned
+  Relay      compare instructions --verify none
+  Hot paths  compare instructions --hot-paths --only 'codec json'
+  Output     compare instructions --out counts.json";
+
 #[derive(Debug, Parser)]
 #[command(
     name = "compare",
@@ -35,17 +95,8 @@ use crate::{
         Measures formats with compressions in fresh client and relay processes, in random order within rounds: \
         latency, envelope throughput, wire bytes and CPU, each against JSON. An envelope is one event delivered to one \
         subscriber.",
-    after_long_help = "Examples:\n  \
-        compare run                      every format, two of them with deflate and zstd, briefly\n  \
-        compare run --profile standard   12 rounds of 10 s\n  \
-        compare run --seconds 10 --rates auto --precision 3% --max-time 2h\n  \
-        compare run --formats json,capnp --compressions none --verify full,none\n  \
-        compare run --scenario note-stream --compressions none,deflate --batching off,on\n  \
-        compare selftest --quick         is the instrument right?\n  \
-        compare report results/20261121T080509Z-1a2b3c4d-1\n\n\
-        Exit codes: 0 fine, 1 error, 2 usage, 3 a cell has no valid block or a test of the instrument failed, 4 events lost or altered, 5 relay or an agent lost, \
-        6 this host cannot emulate the links, 99 an SLO was missed, 100 diff or --check found a regression, 101 diff --strict \
-        is inconclusive, or diff or --check compares nothing, 130 interrupted (what was measured is kept)."
+    after_help = EXAMPLES,
+    after_long_help = MORE
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -56,13 +107,15 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Measure, write a result folder, show the table
     Run(Box<Run>),
-    /// Show the table of a result folder again and rewrite its summary.md, report.html, pictures,
-    /// derived.json and hgrm from result.json alone
+    /// Show the table of a result folder again and rewrite its renderings
+    ///
+    /// They are summary.md, report.html, pictures, derived.json and hgrm, from result.json alone.
     Report {
         /// The folder that `compare run` wrote
         dir: PathBuf,
-        /// Make the tables of this result in a Markdown file anew: between a comment
-        /// `table: DIR CELL …`, of up to six cells, and a comment `end of table`
+        /// Make the tables of this result in a Markdown file anew
+        ///
+        /// Between a comment `table: DIR CELL …`, of up to six cells, and a comment `end of table`.
         #[arg(long, value_name = "FILE")]
         readme: Option<PathBuf>,
         /// Show every column that the terminal has room for, of up to 180, and verdicts as words
@@ -71,17 +124,23 @@ pub(crate) enum Command {
     },
     /// Play this machine's share of a `compare run --agents` (docs/scale-out.md)
     Agent(Box<AgentFlags>),
-    /// Test the instrument itself: make the relay, the host or the plan misbehave by a known amount
-    /// and look for it in the result
+    /// Test the instrument itself with faults of known size
+    ///
+    /// Makes the relay, the host or the plan misbehave by a known amount and looks for it in the
+    /// result.
     Selftest(SelftestFlags),
-    /// Find the highest rate at which each cell (a format with a compression) keeps an SLO; or the
-    /// bandwidth of an access link at which two cells take equally long
+    /// Find the highest rate at which each cell keeps an SLO, or a break-even bandwidth
+    ///
+    /// A cell is a format with a compression. The break-even bandwidth is that of an access link at
+    /// which two cells take equally long.
     Search(Box<SearchFlags>),
-    /// Measure the cost of events in each format to a page in Chromium: decoding, receiving over a
-    /// WebSocket, verifying and rendering (docs/browsers.md)
+    /// Measure the cost of events in each format to a page in Chromium
+    ///
+    /// Decoding, receiving over a WebSocket, verifying and rendering (docs/browsers.md).
     Browser(Box<BrowserFlags>),
-    /// Count the instructions of relay and clients in user space by Valgrind: a cost that repeats,
-    /// and is not time
+    /// Count the instructions of relay and clients in user space by Valgrind
+    ///
+    /// A cost that repeats, and is not time.
     Instructions(Box<InstructionFlags>),
     /// Write a result for another tool
     Export {
@@ -91,8 +150,9 @@ pub(crate) enum Command {
         #[arg(long, value_name = "FILE")]
         github_action_benchmark: PathBuf,
     },
-    /// Compare two results of one kind: each cell with JSON in its own run, of a search capacities,
-    /// or times at each bandwidth
+    /// Compare two results of one kind
+    ///
+    /// Each cell with JSON in its own run, of a search capacities, or times at each bandwidth.
     Diff {
         /// The folder of the earlier result
         before: PathBuf,
@@ -108,47 +168,60 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = INSTRUCTION_EXAMPLES)]
 pub(crate) struct InstructionFlags {
     /// What is sent: a scenario, by name or TOML file
-    #[arg(long, default_value = "note-stream")]
+    #[arg(long, help_heading = "Load", default_value = "note-stream")]
     pub(crate) scenario: String,
     #[command(flatten)]
     pub(crate) values: Values<false>,
     /// Seconds of the plan, of which the second half is counted as steady
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, help_heading = "Load", default_value_t = 1.0)]
     pub(crate) seconds: f64,
     /// Decides everything random in the load
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, help_heading = "Load", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Events to send [default: the bundled sample]
-    #[arg(long)]
+    #[arg(long, help_heading = "Load")]
     pub(crate) corpus: Option<String>,
     /// Leave out what in --corpus is no valid event, and count it
-    #[arg(long, requires = "corpus")]
+    #[arg(long, help_heading = "Load", requires = "corpus", hide_short_help = true)]
     pub(crate) skip_invalid: bool,
     /// Count codecs, compressions, relay and client one by one instead of a scenario
-    #[arg(long, conflicts_with_all = ["scenario", FACTORS, "seconds", "seed", "corpus", "skip_invalid"])]
+    #[arg(
+        long, help_heading = "Hot paths",
+        conflicts_with_all = ["scenario", FACTORS, "seconds", "seed", "corpus", "skip_invalid"]
+    )]
     pub(crate) hot_paths: bool,
     /// Only the hot paths whose names contain this, as in 'codec json'
-    #[arg(long, requires = "hot_paths", value_name = "TEXT")]
+    #[arg(long, help_heading = "Hot paths", requires = "hot_paths", value_name = "TEXT")]
     pub(crate) only: Option<String>,
-    /// Compare with these counts; exit with 100 when a path costs over 3 % more, and with 101 when
-    /// another compiler, Valgrind, C library or processor made these counts
-    #[arg(long, requires = "hot_paths", value_name = "FILE")]
+    /// Compare with these counts; exit with 100 when a path costs over 3 % more
+    ///
+    /// With 101 when another compiler, Valgrind, C library or processor made these counts.
+    #[arg(long, help_heading = "Hot paths", requires = "hot_paths", value_name = "FILE")]
     pub(crate) check: Option<PathBuf>,
     /// Write what was counted to the file of --check instead
-    #[arg(long, requires = "check", conflicts_with = "only")]
+    #[arg(long, help_heading = "Hot paths", requires = "check", conflicts_with = "only")]
     pub(crate) accept: bool,
     /// Write what was counted, as JSON
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = "Output", value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Count this program, built like this one and from the same source: client-sim alone builds
-    /// sooner
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    /// Count this program, built like this one and from the same source
+    ///
+    /// Client-sim alone builds sooner.
+    #[arg(long, help_heading = "Hot paths", value_name = "FILE", hide_short_help = true)]
     pub(crate) program: Option<PathBuf>,
-    /// Plant a cost, to test the count: the format encodes one event in so many twice, as in
-    /// json=50
-    #[arg(long, value_name = "FORMAT=N", requires = "hot_paths", hide_short_help = true)]
+    /// Plant a cost, to test the count
+    ///
+    /// The format encodes one event in so many twice, as in json=50.
+    #[arg(
+        long,
+        help_heading = "Hot paths",
+        value_name = "FORMAT=N",
+        requires = "hot_paths",
+        hide_short_help = true
+    )]
     pub(crate) plant: Option<String>,
 }
 
@@ -246,93 +319,123 @@ pub(crate) struct SelftestFlags {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES, after_long_help = run_lists())]
 pub(crate) struct Run {
-    /// A TOML file that states any of scenarios, formats, compressions, batchings, implementations,
-    /// verifications, reencodings, client_verifications, links, rates_per_s;
-    /// flags replace what it says
-    #[arg(long, value_name = "FILE")]
-    pub(crate) matrix: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) values: Values<true>,
-    /// Events published per second, separated by commas, instead of the scenario's rate; several
-    /// draw p99 against rate. auto: one that every cell keeps with at most 60 % of its cores, found
-    /// by a pilot that is not counted, so that no latency is the length of a queue
-    #[arg(long, value_delimiter = ',', value_name = "PER_SECOND")]
+    /// Events published per second, or auto
+    ///
+    /// Separated by commas, instead of the scenario's rate; several draw p99 against rate. Auto is
+    /// one that every cell keeps with at most 60 % of its cores, found by a pilot that is not
+    /// counted, so that no latency is the length of a queue.
+    #[arg(long, help_heading = "Load", value_delimiter = ',', value_name = "PER_SECOND")]
     pub(crate) rates: Option<Vec<Rate>>,
-    /// Events to send: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz [default: the bundled sample]
-    #[arg(long)]
+    /// Events to send [default: the bundled sample]
+    ///
+    /// Formats: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz.
+    #[arg(long, help_heading = "Load", value_name = "FILE")]
     pub(crate) corpus: Option<String>,
-    /// Leave out what in --corpus is no valid event, and count it; each event is then verified. For
-    /// agents `corpus convert --skip-invalid` makes a file that all can read
-    #[arg(long, requires = "corpus", conflicts_with = "nats")]
+    /// Leave out what in --corpus is no valid event, and count it
+    ///
+    /// Each event is then verified. For agents `corpus convert --skip-invalid` makes a file that
+    /// all can read.
+    #[arg(long, help_heading = "Load", requires = "corpus", conflicts_with = "nats", hide_short_help = true)]
     pub(crate) skip_invalid: bool,
-    /// Play against this relay (ws://host:port or wss://host:port) instead of fresh ones of our
-    /// own; then formats default to json and compressions to none,deflate. Published events stay in
-    /// the relay, so choose scenarios that do not request events of earlier runs, and a relay whose
-    /// store may be deleted
-    #[arg(long, conflicts_with = "link", value_parser = Unechoed::<RelayUrl>::NEW)]
+    /// Decides the order of the cells and everything random in the load
+    ///
+    /// Every cell of a round has the same load, with --url each block has its own [default: 1, with
+    /// --url one drawn at random].
+    #[arg(long, help_heading = "Load", hide_short_help = true)]
+    pub(crate) seed: Option<u64>,
+    /// A relay (ws:// or wss://) instead of fresh ones of our own
+    ///
+    /// Formats then default to json and compressions to none,deflate. Published events stay in the
+    /// relay, so choose scenarios that do not request events of earlier runs, and a relay whose
+    /// store may be deleted.
+    #[arg(long, help_heading = "Relay", conflicts_with = "link", value_parser = Unechoed::<RelayUrl>::NEW)]
     pub(crate) url: Option<RelayUrl>,
     /// Root certificates (PEM) to trust for wss:// instead of the platform's
-    #[arg(long, requires = "url", value_name = "FILE")]
+    #[arg(long, help_heading = "Relay", requires = "url", value_name = "FILE", hide_short_help = true)]
     pub(crate) ca: Option<String>,
-    /// A header field of every request to the relay behind --url, as a proxy before it may want;
-    /// may be repeated. Results have its name alone
-    #[arg(long, requires = "url", value_name = "NAME=VALUE", value_parser = Unechoed::<Header>::NEW)]
+    /// A header field of every request to the relay behind --url, as a proxy may want it
+    ///
+    /// May be repeated. Results have its name alone.
+    #[arg(
+        long, help_heading = "Relay", requires = "url", value_name = "NAME=VALUE",
+        value_parser = Unechoed::<Header>::NEW, hide_short_help = true
+    )]
     pub(crate) header: Vec<Header>,
-    /// Process ids of the relay behind --url, separated by commas, when it runs on this machine:
-    /// their CPU time is then reported, with that of all that they start
-    #[arg(long, requires = "url", value_name = "PIDS", value_delimiter = ',')]
+    /// Process ids of the relay behind --url, for its CPU time
+    ///
+    /// Of a relay on this machine, separated by commas. The time of all that they start is in it.
+    #[arg(long, help_heading = "Relay", requires = "url", value_name = "PIDS", value_delimiter = ',')]
     pub(crate) relay_pid: Vec<u32>,
-    #[command(flatten)]
-    pub(crate) over: OverAgents,
-    /// How much is measured. quick compresses JSON and DannyPack alone and, of a scenario with
-    /// bursts, measures these two by deflate at most, unless --formats, --compressions or --matrix
-    /// says otherwise
-    #[arg(long, value_enum, default_value = "quick")]
+    /// How much is measured
+    ///
+    /// Quick compresses JSON and DannyPack alone and, of a scenario with bursts, measures these two
+    /// by deflate at most, unless --formats, --compressions or --matrix says otherwise.
+    #[arg(long, help_heading = "Rounds", value_enum, default_value = "quick")]
     pub(crate) profile: Profile,
-    /// Rounds, instead of the profile's. Intervals need 6 or more. Where times of blocks are
-    /// invalid, up to half as many further rounds are played
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
+    /// Rounds, instead of the profile's; intervals need 6 or more
+    ///
+    /// Where times of blocks are invalid, up to half as many further rounds are played.
+    #[arg(
+        long, help_heading = "Rounds", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS))
+    )]
     pub(crate) rounds: Option<u32>,
-    /// As many rounds as give CPU times an interval of ± this share (3%), planned from a pilot of
-    /// five rounds that are not counted
-    #[arg(long, value_name = "SHARE", value_parser = share, conflicts_with = "rounds")]
+    /// Seconds a block, instead of the profile's
+    ///
+    /// Of a scenario with bursts at least five bursts.
+    #[arg(long, help_heading = "Rounds", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub(crate) seconds: Option<u32>,
+    /// As many rounds as give CPU times an interval of ± this share, as in 3%
+    ///
+    /// Planned from a pilot of five rounds that are not counted.
+    #[arg(long, help_heading = "Rounds", value_name = "SHARE", value_parser = share, conflicts_with = "rounds")]
     pub(crate) precision: Option<f64>,
     /// No more rounds than end within this time (90s, 30m, 2h), the pilot included
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "precision")]
+    #[arg(
+        long, help_heading = "Rounds", value_name = "TIME", value_parser = time, requires = "precision",
+        hide_short_help = true
+    )]
     pub(crate) max_time: Option<Duration>,
-    /// Seconds a block, instead of the profile's; of a scenario with bursts at least five bursts
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3600))]
-    pub(crate) seconds: Option<u32>,
-    /// Decides the order of the cells and everything random in the load. Every cell of a round has
-    /// the same load, with --url each block has its own [default: 1, with --url one drawn at
-    /// random]
-    #[arg(long)]
-    pub(crate) seed: Option<u64>,
+    /// TOML file of the values of factors; flags replace what it says
+    ///
+    /// It states any of scenarios, formats, compressions, batchings, implementations,
+    /// verifications, reencodings, relay_threads, client_verifications, links, rates_per_s.
+    #[arg(long, help_heading = "Rounds", value_name = "FILE", hide_short_help = true)]
+    pub(crate) matrix: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) over: OverAgents,
     /// Where the result folder is made
-    #[arg(long, default_value = "results")]
+    #[arg(long, help_heading = "Output", default_value = "results")]
     pub(crate) out: PathBuf,
-    /// What every cell must keep, or the exit code is 99: bounds separated by commas, as in
-    /// 'p99<10ms, lost=0, achieved>=0.99'; also p50, p90, p99.9, rejected, relay_cpu<50us and
-    /// wire_bytes<900 (of an envelope)
-    #[arg(long)]
+    /// Bounds that every cell must keep, or exit code 99: 'p99<10ms, lost=0'
+    ///
+    /// Separated by commas, on p50, p90, p99, p99.9, lost, rejected, achieved>=0.99,
+    /// relay_cpu<50us and wire_bytes<900 (of an envelope).
+    #[arg(long, help_heading = "Output")]
     pub(crate) slo: Option<Slo>,
-    /// Put the result of `compare selftest --out FILE` into the report; the publish profile runs a
-    /// quick self-test itself
-    #[arg(long, value_name = "FILE")]
+    /// Put the result of `compare selftest --out FILE` into the report
+    ///
+    /// The publish profile runs a quick self-test itself.
+    #[arg(long, help_heading = "Output", value_name = "FILE", hide_short_help = true)]
     pub(crate) selftest: Option<PathBuf>,
-    /// Also count the instructions of every cell by Valgrind, into the result folder: once, since
-    /// counts have no noise
-    #[arg(long, conflicts_with_all = ["url", "link"])]
+    /// Also count the instructions of every cell by Valgrind
+    ///
+    /// Into the result folder: once, since counts have no noise.
+    #[arg(long, help_heading = "Output", conflicts_with_all = ["url", "link"], hide_short_help = true)]
     pub(crate) instructions: bool,
-    /// Show every column that the terminal has room for, of up to 180, and verdicts as words
-    #[arg(long)]
+    /// Show every column that the terminal has room for, and verdicts as words
+    ///
+    /// Of up to 180 columns.
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub(crate) wide: bool,
     /// Show no progress
-    #[arg(long)]
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub(crate) quiet: bool,
     /// Arguments for every client, after --
-    #[arg(last = true)]
+    #[arg(last = true, help_heading = "Load", hide_short_help = true)]
     pub(crate) client_args: Vec<String>,
 }
 

@@ -21,10 +21,8 @@ use std::{
 
 use anyhow::{Context, Result};
 use cell::Factor;
-use clap::{CommandFactory, FromArgMatches};
-use codecs::Format;
+use clap::Parser;
 use measure::{Exit, Status, utc};
-use wire::Compression;
 
 use self::folder::Folder;
 use crate::{
@@ -45,14 +43,7 @@ use crate::{
 /// Does what the command line says. `args` begins with the program's name.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
-    let names = format!(
-        "Formats: {}\nCompressions: {}\n\nExample:\n  compare run --scenario note-stream --formats all --compressions none,deflate \
-         --rounds 6",
-        Format::all().map(Format::name).collect::<Vec<_>>().join(" "),
-        Compression::NAMES.join(" ")
-    );
-    let command = Cli::command().mut_subcommand("run", |run| run.after_help(names));
-    let cli = match command.try_get_matches_from(&args).and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(error) => {
             // A closed stderr still leaves the exit code.

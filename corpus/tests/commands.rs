@@ -18,6 +18,21 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
+fn short_help_fills_one_screen_of_50_lines_at_most() {
+    let commands =
+        ["", "generate", "verify", "convert", "sample", "fetch", "capture", "analyze", "train-dictionary"];
+    for command in commands {
+        let words = command.split_whitespace().chain(["-h"]);
+        let mut program = Command::new(env!("CARGO_BIN_EXE_corpus"));
+        let output = program.args(words).env("COLUMNS", "100").output().unwrap();
+        let help = text(&output.stdout);
+        let lines = help.lines().count();
+        assert!(output.status.success() && lines <= 50, "corpus {command} -h has {lines} lines\n{help}");
+        assert!(help.contains("Usage: corpus"), "{help}");
+    }
+}
+
+#[test]
 fn generated_converted_and_verified_events_are_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

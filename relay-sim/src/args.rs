@@ -17,18 +17,39 @@ use crate::{
     store::StoreConfig,
 };
 
+// The groups of flags.
+const LISTEN: &str = "Listen";
+const WIRE: &str = "Wire";
+const EVENTS: &str = "Events";
+const STORE: &str = "Store";
+const LIMITS: &str = "Limits";
+
+/// One for each group of flags.
 const EXAMPLES: &str = "\
 Examples:
-  relay-sim
-      every format and every compression on ws://127.0.0.1:7777, events fully verified
-  relay-sim --format proto-binary --compression none --verify none
-      one format besides JSON, nothing compressed, nothing checked: what the format itself costs
-  relay-sim --corpus data/sample.pb.gz --listen 127.0.0.1:0
-      starts with stored events, on a free port
-  relay-sim --store DIR --at-rest dannypack
-      keeps events in a directory, as this format writes them
-  relay-sim --tls-cert cert.pem --tls-key key.pem
-      the same on wss://, for client-sim --url wss://localhost:7777 --ca cert.pem
+  Listen  relay-sim --tls-cert cert.pem --tls-key key.pem
+  Wire    relay-sim --format proto-binary --compression none
+  Events  relay-sim --corpus data/sample.pb.gz --verify none
+  Store   relay-sim --store DIR --at-rest dannypack
+  Limits  relay-sim --max-connections 1000
+
+Without flags: every format and compression on ws://127.0.0.1:7777, events verified, in memory.";
+
+const MORE: &str = "\
+Examples:
+  Listen  relay-sim --tls-cert cert.pem --tls-key key.pem
+          serves wss://, for client-sim --url wss://localhost:7777 --ca cert.pem
+  Wire    relay-sim --format proto-binary --compression none
+          one format besides JSON, nothing compressed
+  Events  relay-sim --corpus data/sample.pb.gz --verify none
+          starts with stored events and checks nothing
+  Store   relay-sim --store DIR --at-rest dannypack
+          keeps events in a directory, as this format writes them
+  Limits  relay-sim --max-connections 1000
+          turns the next one away
+  Faults  relay-sim --fault stall=500ms@3s
+          stops for half a second, once
+
   websocat ws://127.0.0.1:7777 <<< '[\"REQ\",\"a\",{\"kinds\":[1],\"limit\":3}]'
       any Nostr client speaks to it; without a subprotocol it is a plain NIP-01 relay
   curl -H 'Accept: application/nostr+json' http://127.0.0.1:7777
@@ -42,157 +63,216 @@ Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage. RUST_LOG=relay_sim=debu
 
 /// A Nostr relay for load tests: NIP-01 in memory or on disk, in several wire formats.
 #[derive(Debug, Parser)]
-#[command(name = "relay-sim", version, after_help = EXAMPLES)]
+#[command(name = "relay-sim", version, after_help = EXAMPLES, after_long_help = MORE)]
 pub(crate) struct Args {
     /// Address and port; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7777")]
+    #[arg(long, help_heading = LISTEN, value_name = "ADDRESS", default_value = "127.0.0.1:7777")]
     pub(crate) listen: SocketAddr,
 
-    /// Formats that clients may negotiate: `all`, or names with commas between; JSON is always
-    /// among them
-    #[arg(long, value_name = "FORMATS", default_value = "all")]
-    format: Formats,
-
-    /// Who wrote the code that reads and writes the formats: `library` or `tuned`
-    #[arg(long, value_name = "WHO", default_value_t = Implementation::Library)]
-    implementation: Implementation,
-
-    /// Compressions that clients may negotiate: `all`, or names with commas between, each with
-    /// optional parameters, as in deflate:level=4:min_bytes=100. Of several kinds of deflate,
-    /// `deflate` serves clients that accept context takeover, the first other kind the rest
-    #[arg(long, value_name = "NAMES", default_value = "all")]
-    compression: Compressions,
-
-    /// A dictionary for zstd-dict (corpus train-dictionary makes one) instead of the bundled ones;
-    /// may be repeated
-    #[arg(long, value_name = "FILE")]
-    dictionary: Vec<PathBuf>,
-
-    /// What is checked of a published event: `full` (id and signature), `id` or `none`
-    #[arg(long, value_name = "LEVEL", default_value_t = VerifyLevel::Full)]
-    verify: VerifyLevel,
-
-    /// Encode an event anew for readers of its publisher's format: always, or never where the
-    /// published bytes are those that the codec would write
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
-    reencode: Reencode,
-
-    /// Events to start with (.jsonl, .jsonl.gz, .jsonl.zst, .pb.gz); they are not verified
-    #[arg(long, value_name = "FILE")]
-    corpus: Option<PathBuf>,
-
-    /// Leave out what in --corpus is no valid event, and count it; each event is then verified
-    #[arg(long, requires = "corpus")]
-    skip_invalid: bool,
-
-    /// Threads that serve; 1 gives every format the same single core
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub(crate) threads: NonZeroUsize,
-
-    /// Answer HTTP 400 to a client that offers only unknown subprotocols, rather than speak JSON
-    /// with it
-    #[arg(long)]
-    strict_negotiation: bool,
-
-    /// Send every client a NIP-42 challenge; a client that answers may publish protected events
-    /// (NIP-70)
-    #[arg(long)]
-    auth: bool,
-
-    /// Accept, keep and send expired events (NIP-40), for load tests with old events
-    #[arg(long)]
-    keep_expired: bool,
-
     /// Certificate chain (PEM); the relay then serves wss:// only
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, help_heading = LISTEN, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
 
     /// The certificate's private key (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, help_heading = LISTEN, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
     /// A host name that clients reach this relay by, for the check of AUTH; may be repeated
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, help_heading = LISTEN, value_name = "NAME", hide_short_help = true)]
     host: Vec<String>,
 
-    /// Largest incoming message, as it comes and after inflation
-    #[arg(long, value_name = "BYTES", default_value_t = Config::default().wire.max_message_bytes)]
-    max_message_bytes: usize,
+    /// Threads that serve; 1 gives every format the same single core
+    #[arg(long, help_heading = LISTEN, value_name = "N", default_value = "1")]
+    pub(crate) threads: NonZeroUsize,
 
-    /// Connections at one time; the rest are turned away
-    #[arg(long, value_name = "N")]
-    max_connections: Option<usize>,
+    /// Formats that clients may negotiate, with commas
+    ///
+    /// JSON is always among them.
+    #[arg(long, help_heading = WIRE, value_name = "FORMATS", default_value = "all")]
+    format: Formats,
 
-    /// Subscriptions of one connection
-    #[arg(long, value_name = "N", default_value_t = Config::default().max_subscriptions)]
-    max_subscriptions: usize,
+    /// Compressions that clients may negotiate, with commas
+    ///
+    /// Each with optional parameters, as in deflate:level=4:min_bytes=100. Of several kinds of
+    /// deflate, `deflate` serves clients that accept context takeover, the first other kind the
+    /// rest.
+    #[arg(long, help_heading = WIRE, value_name = "NAMES", default_value = "all")]
+    compression: Compressions,
 
-    /// Stored events sent for a filter without a limit
-    #[arg(long, value_name = "N", default_value_t = Config::default().default_limit)]
-    default_limit: usize,
+    /// Who wrote the codecs: library or tuned
+    #[arg(long, help_heading = WIRE, value_name = "WHO", default_value_t = Implementation::Library)]
+    implementation: Implementation,
 
-    /// Most stored events sent for one filter, whatever its limit
-    #[arg(long, value_name = "N", default_value_t = Config::default().max_limit)]
-    max_limit: usize,
+    /// A dictionary for zstd-dict, instead of the bundled ones; may be repeated
+    ///
+    /// corpus train-dictionary makes one.
+    #[arg(long, help_heading = WIRE, value_name = "FILE", hide_short_help = true)]
+    dictionary: Vec<PathBuf>,
 
-    /// Reconciliations (NIP-77) of one connection
-    #[arg(long, value_name = "N", default_value_t = Config::default().reconcile.max_open)]
-    max_reconciliations: usize,
+    /// Encode an event anew for readers of its publisher's format: always, or never-if-canonical
+    ///
+    /// Never where the published bytes are those that the codec would write.
+    #[arg(
+        long, help_heading = WIRE, value_name = "WHEN", value_enum, default_value_t, hide_short_help = true
+    )]
+    reencode: Reencode,
 
-    /// Events that one reconciliation may be about
-    #[arg(long, value_name = "N", default_value_t = Config::default().reconcile.max_events)]
-    max_reconcile_events: usize,
+    /// Answer HTTP 400 to a client that offers only unknown subprotocols
+    ///
+    /// Without it the relay speaks JSON with such a client.
+    #[arg(long, help_heading = WIRE, hide_short_help = true)]
+    strict_negotiation: bool,
 
-    /// Largest message of a reconciliation before hex; at least 4096
-    #[arg(long, value_name = "BYTES", default_value_t = Config::default().reconcile.frame_bytes)]
-    reconcile_frame_bytes: usize,
-
-    /// Bytes of live events that one connection may leave unread before it is closed with 1013
-    #[arg(long, value_name = "BYTES", default_value_t = Config::default().outbox_bytes)]
-    outbox_bytes: usize,
-
-    /// How long a live event may wait for others, on connections that agreed to batches (tokens
-    /// with .batched)
-    #[arg(long, value_name = "MS", default_value_t = 5, value_parser = clap::value_parser!(u16).range(0..=10_000))]
+    /// How long a live event may wait for others of its batch
+    ///
+    /// On connections that agreed to batches (tokens with .batched).
+    #[arg(
+        long, help_heading = WIRE, value_name = "MS", default_value_t = 5,
+        value_parser = clap::value_parser!(u16).range(0..=10_000), hide_short_help = true
+    )]
     batch_ms: u16,
 
     /// Most events in a batch
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4_096))]
+    #[arg(
+        long, help_heading = WIRE, value_name = "N", default_value_t = 64,
+        value_parser = clap::value_parser!(u16).range(1..=4_096), hide_short_help = true
+    )]
     batch_n: u16,
 
     /// Most bytes of encoded events in a batch; a larger event goes alone
-    #[arg(long, value_name = "BYTES", default_value_t = 64 << 10, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    #[arg(
+        long, help_heading = WIRE, value_name = "BYTES", default_value_t = 64 << 10,
+        value_parser = clap::value_parser!(u32).range(1..=1 << 20), hide_short_help = true
+    )]
     batch_bytes: u32,
 
-    /// Keep events in this directory, which is created if missing; OK is sent once an event is on
-    /// disk
-    #[arg(long, value_name = "DIR")]
+    /// Check of published events: full, id or none
+    ///
+    /// Full is id and signature (NIP-01).
+    #[arg(long, help_heading = EVENTS, value_name = "LEVEL", default_value_t = VerifyLevel::Full)]
+    verify: VerifyLevel,
+
+    /// Events to start with (.jsonl, .jsonl.gz, .jsonl.zst, .pb.gz)
+    ///
+    /// They are not verified.
+    #[arg(long, help_heading = EVENTS, value_name = "FILE")]
+    corpus: Option<PathBuf>,
+
+    /// Leave out what in --corpus is no valid event, and count it
+    ///
+    /// Each event is then verified.
+    #[arg(long, help_heading = EVENTS, requires = "corpus", hide_short_help = true)]
+    skip_invalid: bool,
+
+    /// Send every client a NIP-42 challenge
+    ///
+    /// A client that answers may publish protected events (NIP-70).
+    #[arg(long, help_heading = EVENTS)]
+    auth: bool,
+
+    /// Accept, keep and send expired events (NIP-40)
+    ///
+    /// For load tests with old events.
+    #[arg(long, help_heading = EVENTS)]
+    keep_expired: bool,
+
+    /// Keep events in this directory, which is created if missing
+    ///
+    /// OK is sent once an event is on disk.
+    #[arg(long, help_heading = STORE, value_name = "DIR")]
     store: Option<PathBuf>,
 
-    /// Format of the events in --store: connections that speak it get the stored bytes. Default:
-    /// the format that DIR holds, json for a new DIR
-    #[arg(long, value_name = "FORMAT", requires = "store")]
+    /// Format of the events in --store
+    ///
+    /// Connections that speak it get the stored bytes. Default: the format that DIR holds, json for
+    /// a new DIR.
+    #[arg(long, help_heading = STORE, value_name = "FORMAT", requires = "store")]
     at_rest: Option<Format>,
 
-    /// Memory for stored events, roughly; further events are refused. With --store, memory for the
-    /// indexes and for the events that were sent last
-    #[arg(long, value_name = "BYTES", default_value_t = Config::default().store_bytes)]
+    /// Memory for stored events, roughly
+    ///
+    /// Further events are refused.
+    ///
+    /// With --store, memory for the indexes and for the events that were sent last.
+    #[arg(long, help_heading = STORE, value_name = "BYTES", default_value_t = Config::default().store_bytes)]
     store_bytes: usize,
 
-    /// For tests of an instrument, misbehave; may be repeated. `stall=500ms@3s` (once, 3 s after
-    /// the start; with one thread), `burn=20us` (CPU for each event sent), `delay=50ms` (of
-    /// everything sent). Of deliveries, an event for a subscription each, as a share: `lose=1%`
-    /// (left out), `double=1%` (sent twice), `alter=1%` (one field changed, never the id),
-    /// `invent=1%` (another event beside it, which nobody published), `misroute=1%` (for a
-    /// subscription that it does not match, or for "nobody"); each with an optional `:seed=7`. A
-    /// delivery is hit by one fault at most, the first that does. The relay names its faults in its
-    /// announcement, totals and NIP-11 document, and counts what it planted
-    #[arg(long, value_name = "FAULT", hide_short_help = true)]
+    /// Connections at one time; the rest are turned away
+    #[arg(long, help_heading = LIMITS, value_name = "N")]
+    max_connections: Option<usize>,
+
+    /// Largest incoming message
+    ///
+    /// As it comes and after inflation.
+    #[arg(
+        long, help_heading = LIMITS, value_name = "BYTES",
+        default_value_t = Config::default().wire.max_message_bytes
+    )]
+    max_message_bytes: usize,
+
+    /// Subscriptions of one connection
+    #[arg(
+        long, help_heading = LIMITS, value_name = "N", default_value_t = Config::default().max_subscriptions
+    )]
+    max_subscriptions: usize,
+
+    /// Stored events sent for a filter without a limit
+    #[arg(long, help_heading = LIMITS, value_name = "N", default_value_t = Config::default().default_limit)]
+    default_limit: usize,
+
+    /// Most stored events sent for one filter
+    ///
+    /// Whatever its limit.
+    #[arg(long, help_heading = LIMITS, value_name = "N", default_value_t = Config::default().max_limit)]
+    max_limit: usize,
+
+    /// Live events that a connection may leave unread
+    ///
+    /// Beyond that it is closed with 1013.
+    #[arg(long, help_heading = LIMITS, value_name = "BYTES", default_value_t = Config::default().outbox_bytes)]
+    outbox_bytes: usize,
+
+    /// Reconciliations (NIP-77) of one connection
+    #[arg(
+        long, help_heading = LIMITS, value_name = "N", default_value_t = Config::default().reconcile.max_open,
+        hide_short_help = true
+    )]
+    max_reconciliations: usize,
+
+    /// Events that one reconciliation may be about
+    #[arg(
+        long, help_heading = LIMITS, value_name = "N", default_value_t = Config::default().reconcile.max_events,
+        hide_short_help = true
+    )]
+    max_reconcile_events: usize,
+
+    /// Largest message of a reconciliation before hex; at least 4096
+    #[arg(
+        long, help_heading = LIMITS, value_name = "BYTES",
+        default_value_t = Config::default().reconcile.frame_bytes, hide_short_help = true
+    )]
+    reconcile_frame_bytes: usize,
+
+    /// Misbehave, for tests of an instrument; may be repeated
+    ///
+    /// `stall=500ms@3s` (once, 3 s after the start; with one thread), `burn=20us` (CPU for each
+    /// event sent), `delay=50ms` (of everything sent).
+    ///
+    /// Of deliveries, an event for a subscription each, as a share: `lose=1%` (left out),
+    /// `double=1%` (sent twice), `alter=1%` (one field changed, never the id), `invent=1%` (another
+    /// event beside it, which nobody published), `misroute=1%` (for a subscription that it does not
+    /// match, or for "nobody"); each with an optional `:seed=7`. A delivery is hit by one fault at
+    /// most, the first that does.
+    ///
+    /// The relay names its faults in its announcement, totals and NIP-11 document, and counts what
+    /// it planted.
+    #[arg(long, help_heading = "Faults", value_name = "FAULT", hide_short_help = true)]
     fault: Vec<Fault>,
 
-    /// Do no Nostr work: answer from this script of a plan, which client-sim --floor writes. JSON
-    /// without compression. What remains is the cost of generator and sockets
-    #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = ["corpus", "auth", "tls_cert", "fault", "store"])]
+    /// Do no Nostr work: answer from this script of a plan, which client-sim --floor writes
+    ///
+    /// JSON without compression. What remains is the cost of generator and sockets.
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["corpus", "auth", "tls_cert", "fault", "store"])]
     pub(crate) floor: Option<PathBuf>,
 
     /// For programs that start a relay: one line of JSON on stdout when it listens and one when it

@@ -27,6 +27,7 @@ fn fixed(text: &str) -> std::result::Result<SocketAddr, String> {
 
 /// Where coordinator and agents meet.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Meeting")]
 pub(crate) struct Meeting {
     /// NATS server with JetStream: nats://HOST:PORT, or tls://HOST:PORT
     #[arg(long, value_name = "URL")]
@@ -50,41 +51,55 @@ impl Meeting {
 
 /// Flags of `compare run` for blocks that agents play.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Agents")]
 pub(crate) struct OverAgents {
-    /// Have agents play each block together (docs/scale-out.md), over this NATS server with
-    /// JetStream: nats://HOST:PORT, or tls://HOST:PORT
+    /// NATS server over which agents play each block together (docs/scale-out.md)
+    ///
+    /// A server with JetStream: nats://HOST:PORT, or tls://HOST:PORT.
     #[arg(long, value_name = "URL", requires = "agents", conflicts_with_all = ["relay_pid", "link", "instructions"])]
     pub(crate) nats: Option<String>,
     /// Number of agents that play; each is a `compare agent`
     #[arg(long, value_name = "N", requires = "nats", value_parser = clap::value_parser!(u16).range(1..=MOST_AGENTS))]
     pub(crate) agents: Option<u16>,
-    /// Address of this machine at which the relay of each block listens for agents [default:
-    /// 127.0.0.1:7777, with a NATS server on loopback]
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = fixed, requires = "nats", conflicts_with_all = ["url", "relay_agents"])]
+    /// Address of this machine at which the relay of each block listens for agents
+    ///
+    /// [default: 127.0.0.1:7777, with a NATS server on loopback]
+    #[arg(
+        long, value_name = "ADDRESS:PORT", value_parser = fixed, requires = "nats",
+        conflicts_with_all = ["url", "relay_agents"], hide_short_help = true
+    )]
     pub(crate) relay_listen: Option<SocketAddr>,
-    /// URL at which agents reach that relay, as in --allow-target of each [default: ws://ADDRESS:PORT]
-    #[arg(long, value_name = "WS_URL", requires = "relay_listen")]
+    /// URL at which agents reach that relay, as in --allow-target of each
+    ///
+    /// [default: ws://ADDRESS:PORT]
+    #[arg(long, value_name = "WS_URL", requires = "relay_listen", hide_short_help = true)]
     pub(crate) relay_url: Option<String>,
-    /// Number of agents beside those that play: 1 has one, a `compare agent --relay-listen`, start
-    /// the relay of each block on a machine of its own [default: 0, the relay is started here]
-    #[arg(long, value_name = "M", requires = "nats", conflicts_with = "url", value_parser = clap::value_parser!(u16).range(0..=1))]
+    /// Number of agents beside those that play: 1 starts the relays on a machine of its own
+    ///
+    /// That is a `compare agent --relay-listen` [default: 0, the relay is started here].
+    #[arg(
+        long, value_name = "M", requires = "nats", conflicts_with = "url",
+        value_parser = clap::value_parser!(u16).range(0..=1), hide_short_help = true
+    )]
     pub(crate) relay_agents: Option<u16>,
     /// Name of the run: letters, digits, - and _
-    #[arg(long, default_value = "run", value_name = "ID")]
+    #[arg(long, default_value = "run", value_name = "ID", hide_short_help = true)]
     pub(crate) run: RunId,
-    /// Keep the agents' own records of every block, of which the result has the sums, in the
-    /// result's folder `running`, those of a pilot in `running/pilot`
-    #[arg(long, requires = "nats")]
+    /// Keep the agents' own records of every block, of which the result has the sums
+    ///
+    /// In the result's folder `running`, those of a pilot in `running/pilot`.
+    #[arg(long, requires = "nats", hide_short_help = true)]
     pub(crate) keep_agent_records: bool,
     /// File of credentials for the NATS server
-    #[arg(long, requires = "nats", value_name = "FILE")]
+    #[arg(long, requires = "nats", value_name = "FILE", hide_short_help = true)]
     pub(crate) nats_creds: Option<PathBuf>,
     /// Root certificates (PEM) to trust for tls:// instead of the platform's
-    #[arg(long, requires = "nats", value_name = "FILE")]
+    #[arg(long, requires = "nats", value_name = "FILE", hide_short_help = true)]
     pub(crate) nats_ca: Option<PathBuf>,
-    /// Serve what is seen of the run at http://HOST:PORT/metrics while it lasts, for Prometheus;
-    /// not with --profile publish
-    #[arg(long, requires = "nats", value_name = "HOST:PORT")]
+    /// Serve what is seen of the run at http://HOST:PORT/metrics, for Prometheus
+    ///
+    /// While it lasts; not with --profile publish.
+    #[arg(long, requires = "nats", value_name = "HOST:PORT", hide_short_help = true)]
     pub(crate) metrics_listen: Option<String>,
 }
 
@@ -132,46 +147,64 @@ impl OverAgents {
     }
 }
 
+/// One for each group of flags.
+const EXAMPLES: &str = "\
+Examples:
+  Meeting  compare agent --nats nats://127.0.0.1:4222 --of 4 --index 0
+  Player   compare agent --nats tls://nats.example --of 4 --index 0 --allow-target ws://relay:7777
+  Relay    compare agent --nats tls://nats.example --of 4 --relay-listen 192.168.1.7:7777";
+
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct AgentFlags {
     #[command(flatten)]
     pub(crate) place: Meeting,
     /// This agent's slot, from 0
-    #[arg(long, required_unless_present = "relay_listen")]
+    #[arg(long, help_heading = "Player", required_unless_present = "relay_listen")]
     pub(crate) index: Option<u16>,
     /// Number of agents of the run that play
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=MOST_AGENTS))]
+    #[arg(long, help_heading = "Player", value_parser = clap::value_parser!(u16).range(1..=MOST_AGENTS))]
     pub(crate) of: u16,
-    /// Play only against these relays (ws://HOST:PORT or wss://HOST), whatever a run asks for
+    /// Relays that a run may play against (ws://HOST:PORT or wss://HOST), whatever it asks for
+    ///
     /// [default: ws://127.0.0.1:7777, with a NATS server on loopback]
-    #[arg(long, value_name = "WS_URL", num_args = 1..)]
+    #[arg(long, help_heading = "Player", value_name = "WS_URL", num_args = 1..)]
     pub(crate) allow_target: Vec<Target>,
-    /// Refuse blocks of which all agents together would publish more events in any second, and
-    /// those that publish in a closed loop; bounds what is due by plan, not what agent 0 stores
-    /// before the start
-    #[arg(long, value_name = "PER_SECOND")]
+    /// Refuse blocks that would publish more events in any second, or in a closed loop
+    ///
+    /// Of all agents together. Bounds what is due by plan, not what agent 0 stores before the
+    /// start.
+    #[arg(long, help_heading = "Player", value_name = "PER_SECOND")]
     pub(crate) max_rate: Option<u32>,
-    /// Refuse blocks in which this agent would make more connections; bounds those of the plan, not
-    /// the few with which a player prepares
-    #[arg(long, value_name = "NUMBER")]
+    /// Refuse blocks in which this agent would make more connections
+    ///
+    /// Bounds those of the plan, not the few with which a player prepares.
+    #[arg(long, help_heading = "Player", value_name = "NUMBER")]
     pub(crate) max_connections: Option<u32>,
-    /// Do not play: start the relay of each block of a `compare run --relay-agents 1` at this
-    /// address of this machine
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = fixed, conflicts_with_all = ["index", "allow_target", "max_rate", "max_connections", "ca", "header"])]
+    /// Do not play: start the relay of each block at this address of this machine
+    ///
+    /// For a `compare run --relay-agents 1`.
+    #[arg(
+        long, help_heading = "Relay", value_name = "ADDRESS:PORT", value_parser = fixed,
+        conflicts_with_all = ["index", "allow_target", "max_rate", "max_connections", "ca", "header"]
+    )]
     pub(crate) relay_listen: Option<SocketAddr>,
     /// URL at which the other agents reach that relay [default: ws://ADDRESS:PORT]
-    #[arg(long, value_name = "WS_URL", requires = "relay_listen")]
+    #[arg(long, help_heading = "Relay", value_name = "WS_URL", requires = "relay_listen")]
     pub(crate) relay_url: Option<String>,
-    /// Events to send: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz, the same as the run's [default: the
-    /// bundled sample, or what the run has instead, fetched into the working folder]
-    #[arg(long)]
+    /// Events to send, the same as the run's
+    ///
+    /// Formats: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz [default: the bundled sample, or what the
+    /// run has instead, fetched into the working folder].
+    #[arg(long, help_heading = "Player", value_name = "FILE")]
     pub(crate) corpus: Option<String>,
     /// Root certificates (PEM) to trust for wss:// instead of the platform's
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = "Player", value_name = "FILE")]
     pub(crate) ca: Option<String>,
-    /// A header field of every request to the relays of --allow-target, as a proxy before one may
-    /// want; may be repeated. Each agent has its own: none travels over NATS
-    #[arg(long, value_name = "NAME=VALUE", value_parser = Unechoed::<Header>::NEW)]
+    /// A header field of every request to the relays of --allow-target, as a proxy may want it
+    ///
+    /// May be repeated. Each agent has its own: none travels over NATS.
+    #[arg(long, help_heading = "Player", value_name = "NAME=VALUE", value_parser = Unechoed::<Header>::NEW)]
     pub(crate) header: Vec<Header>,
 }
 

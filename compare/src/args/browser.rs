@@ -58,60 +58,75 @@ pub(crate) enum BatchingFlag {
     On,
 }
 
+/// One for each group of flags.
+const EXAMPLES: &str = "\
+Examples:
+  Page     compare browser --part decode --events mixed --formats json,cbor-packed,dannypack
+  Wire     compare browser --part end-to-end --formats json,dannypack --batching off,on
+  Links    compare browser --link slow-4g --formats json,cbor-packed,dannypack
+  Browser  compare browser --serve 192.168.1.7 --formats json,dannypack
+  Rounds   compare browser --rounds 12 --step-ms 500
+  Output   compare browser --out results
+
+Needs Chromium or Chrome: `apt-get install chromium` on Debian; with --serve any browser anywhere.";
+
 #[derive(Debug, Args)]
-#[command(after_long_help = "Examples:\n  \
-    compare browser --part decode --formats json,cbor-packed,dannypack\n  \
-    compare browser --part end-to-end --formats json,dannypack --batching off,on --compressions none,deflate\n  \
-    compare browser --link slow-4g --formats json,cbor-packed,dannypack      # a phone's link, emulated\n  \
-    compare browser --serve 192.168.1.7 --formats json,dannypack --events mixed    # a phone opens the page\n\n\
-    Needs Chromium or Chrome: `apt-get install chromium` on Debian; with --serve any browser anywhere.")]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct BrowserFlags {
-    /// What is measured, separated by commas [default: all four; with --link end-to-end]
-    #[arg(long, value_enum, value_delimiter = ',')]
+    /// What is measured, separated by commas
+    ///
+    /// [default: all four; with --link end-to-end]
+    #[arg(long, help_heading = "Page", value_enum, value_delimiter = ',')]
     part: Vec<PartFlag>,
-    /// Wire formats, separated by commas, core or all (that the page can read); JSON is always
-    /// among them
-    #[arg(long, value_delimiter = ',', default_values_t = ["core".to_owned(), OTHERS.to_owned()])]
-    pub(crate) formats: Vec<String>,
     /// Events that are decoded, separated by commas
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "mixed,lists")]
+    #[arg(long, help_heading = "Page", value_enum, value_delimiter = ',', default_value = "mixed,lists")]
     events: Vec<SetFlag>,
-    /// Compressions of the parts end-to-end and live, separated by commas
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "none,deflate")]
-    compressions: Vec<CompressionFlag>,
-    /// Batches of the parts end-to-end and live, separated by commas
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "off,on")]
-    batching: Vec<BatchingFlag>,
-    /// Ask the relay over an emulated access link: a profile of `client-sim links`, or parameters
-    /// such as down=1.6mbit,up=750kbit,rtt=150ms. Only for part end-to-end; measures wall time and
-    /// bytes alone
-    #[arg(long, conflicts_with = "serve")]
-    pub(crate) link: Option<Link>,
-    /// Events to decode: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz [default: the bundled sample]
-    #[arg(long)]
+    /// Events to decode [default: the bundled sample]
+    ///
+    /// Formats: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz.
+    #[arg(long, help_heading = "Page", value_name = "FILE")]
     corpus: Option<String>,
-    /// Leave out what in --corpus is no valid event, and count it; each event is then verified
-    #[arg(long, requires = "corpus")]
+    /// Leave out what in --corpus is no valid event, and count it
+    ///
+    /// Each event is then verified.
+    #[arg(long, help_heading = "Page", requires = "corpus", hide_short_help = true)]
     skip_invalid: bool,
-    /// Rounds: in each, every row once in a fresh page. Intervals need 6 or more
-    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
-    rounds: u32,
-    /// Least time of a measured step, after a warm-up
-    #[arg(long, value_name = "MS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(10..=60_000))]
-    step_ms: u32,
-    /// Decides the order of the rows
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// The browser [default: chromium, chromium-browser, google-chrome or google-chrome-stable on
-    /// PATH]
-    #[arg(long, value_name = "FILE")]
+    /// Wire formats, separated by commas
+    ///
+    /// Or core, or all (that the page can read); JSON is always among them.
+    #[arg(
+        long, help_heading = "Wire", value_delimiter = ',', default_values_t = ["core".to_owned(), OTHERS.to_owned()]
+    )]
+    pub(crate) formats: Vec<String>,
+    /// Compressions, separated by commas
+    ///
+    /// Of the parts end-to-end and live, separated by commas.
+    #[arg(long, help_heading = "Wire", value_enum, value_delimiter = ',', default_value = "none,deflate")]
+    compressions: Vec<CompressionFlag>,
+    /// Several live events in one message
+    ///
+    /// Of the parts end-to-end and live, separated by commas.
+    #[arg(long, help_heading = "Wire", value_enum, value_delimiter = ',', default_value = "off,on")]
+    batching: Vec<BatchingFlag>,
+    /// Ask the relay over an emulated access link, such as slow-4g
+    ///
+    /// A profile of `client-sim links`, or parameters such as down=1.6mbit,up=750kbit,rtt=150ms.
+    /// Only for part end-to-end; measures wall time and bytes alone.
+    #[arg(long, help_heading = "Links", conflicts_with = "serve")]
+    pub(crate) link: Option<Link>,
+    /// The browser [default: the Chromium or Chrome on PATH]
+    ///
+    /// By name chromium, chromium-browser, google-chrome or google-chrome-stable.
+    #[arg(long, help_heading = "Browser", value_name = "FILE")]
     pub(crate) chromium: Option<PathBuf>,
-    /// Measure a device instead: print an address, wait until a person opens it there, and take
-    /// wall times alone. ADDRESS is an IPv4 address of this machine, with or without a port, such
-    /// as 192.168.1.7 or 192.168.1.7:8080; without one only this machine reaches the page. While
-    /// the run lasts, relay-sim listens at the same address
+    /// Measure a device instead: print an address, and wait until a person opens it there
+    ///
+    /// Takes wall times alone. ADDRESS is an IPv4 address of this machine, with or without a port,
+    /// such as 192.168.1.7 or 192.168.1.7:8080; without one only this machine reaches the page.
+    /// While the run lasts, relay-sim listens at the same address.
     #[arg(
         long,
+        help_heading = "Browser",
         value_name = "ADDRESS",
         num_args = 0..=1,
         default_missing_value = "127.0.0.1",
@@ -119,14 +134,31 @@ pub(crate) struct BrowserFlags {
         conflicts_with = "chromium"
     )]
     pub(crate) serve: Option<SocketAddrV4>,
+    /// Rounds: in each, every row once in a fresh page
+    ///
+    /// Intervals need 6 or more.
+    #[arg(
+        long, help_heading = "Rounds", default_value_t = 6,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS))
+    )]
+    rounds: u32,
+    /// Least time of a measured step, after a warm-up
+    #[arg(
+        long, help_heading = "Rounds", value_name = "MS", default_value_t = 300,
+        value_parser = clap::value_parser!(u32).range(10..=60_000)
+    )]
+    step_ms: u32,
+    /// Decides the order of the rows
+    #[arg(long, help_heading = "Rounds", default_value_t = 1)]
+    seed: u64,
     /// For tests of the instrument: this row's decoder changes an event, which must end the run
-    #[arg(long, value_name = "ROW", hide_short_help = true)]
+    #[arg(long, help_heading = "Page", value_name = "ROW", hide_short_help = true)]
     pub(crate) plant: Option<String>,
     /// Where the result folder is made
-    #[arg(long, default_value = "results")]
+    #[arg(long, help_heading = "Output", default_value = "results", value_name = "FOLDER")]
     pub(crate) out: PathBuf,
     /// Show no progress
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) quiet: bool,
 }
 

@@ -36,104 +36,135 @@ pub(crate) enum By {
     Rate,
 }
 
+/// One for each group of flags.
+const EXAMPLES: &str = "\
+Examples:
+  Load        compare search --scenario note-stream
+  Wire        compare search --formats json,dannypack --compressions none,deflate
+  Relay       compare search --url ws://127.0.0.1:8080
+  Capacity    compare search --slo 'p99<10ms, lost=0' --start 1000
+  Break-even  compare search --metric break-even-bandwidth --formats json,dannypack --rtts 60ms
+  Output      compare search --out results";
+
 #[derive(Debug, Args)]
-#[command(after_long_help = "Examples:\n  \
-    compare search --scenario note-stream --formats json,dannypack --slo 'p99<10ms, lost=0'\n  \
-    compare search --scenario home-feed-cold-start --metric break-even-bandwidth --formats json,dannypack\n  \
-    compare search --scenario home-feed-cold-start --metric break-even-bandwidth --formats json,dannypack \
-    --compressions none,deflate --rtts 60ms --rounds 6 -- --set request.connections=20")]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct SearchFlags {
-    /// What is sent: a scenario, by name or TOML file; for --by rate one that publishes at a rate
-    #[arg(long, default_value = "note-stream")]
+    /// Scenario, by name or TOML file
+    ///
+    /// For --by rate one that publishes at a rate.
+    #[arg(long, help_heading = "Load", default_value = "note-stream", value_name = "NAME|FILE")]
     pub(crate) scenario: String,
     /// What is looked for
-    #[arg(long, value_enum, default_value = "capacity")]
+    #[arg(long, help_heading = "Load", value_enum, default_value = "capacity")]
     pub(crate) metric: SearchMetric,
     #[command(flatten)]
     pub(crate) values: Values<false>,
-    /// Least seconds of a probe; up to 60 where the SLO's quantile needs more answers [default: 10,
-    /// for a break-even 5]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=60))]
+    /// Least seconds of a probe [default: 10, for a break-even 5]
+    ///
+    /// Up to 60 where the SLO's quantile needs more answers.
+    #[arg(
+        long, help_heading = "Load", value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=60)
+    )]
     pub(crate) probe_seconds: Option<u32>,
     /// Events to send [default: the bundled sample]
-    #[arg(long)]
+    #[arg(long, help_heading = "Load", value_name = "FILE")]
     pub(crate) corpus: Option<String>,
-    /// Leave out what in --corpus is no valid event, and count it; each event is then verified
-    #[arg(long, requires = "corpus")]
+    /// Leave out what in --corpus is no valid event, and count it
+    ///
+    /// Each event is then verified.
+    #[arg(long, help_heading = "Load", requires = "corpus", hide_short_help = true)]
     pub(crate) skip_invalid: bool,
-    /// Decides the order of the probes and everything random in the load [default: 1, with --url
-    /// one drawn at random]
-    #[arg(long)]
+    /// Decides the order of the probes and everything random in the load
+    ///
+    /// [default: 1, with --url one drawn at random]
+    #[arg(long, help_heading = "Load", hide_short_help = true)]
     pub(crate) seed: Option<u64>,
-    /// Where the result folder is made
-    #[arg(long, default_value = "results")]
-    pub(crate) out: PathBuf,
+    /// Arguments for every client, after --
+    #[arg(last = true, help_heading = "Load", hide_short_help = true)]
+    pub(crate) client_args: Vec<String>,
     #[command(flatten)]
     pub(crate) capacity: CapacityFlags,
     #[command(flatten)]
     pub(crate) break_even: BreakEvenFlags,
-    /// Arguments for every client, after --
-    #[arg(last = true)]
-    pub(crate) client_args: Vec<String>,
+    /// Where the result folder is made
+    #[arg(long, help_heading = "Output", default_value = "results", value_name = "FOLDER")]
+    pub(crate) out: PathBuf,
 }
 
 /// What only a search for capacities takes.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Only for --metric capacity")]
+#[command(next_help_heading = "Capacity")]
 pub(crate) struct CapacityFlags {
-    /// What must hold: bounds separated by commas, on p50, p90, p99, p99.9, lost, rejected,
-    /// achieved, relay_cpu, wire_bytes [default: p99<10ms, lost=0, achieved>=0.99]
+    /// A relay (ws:// or wss://) instead of fresh ones of our own
+    ///
+    /// Formats then default to json. Published events stay in the relay.
+    #[arg(
+        long, help_heading = "Relay", conflicts_with_all = ["verify", "reencode"],
+        value_parser = Unechoed::<RelayUrl>::NEW
+    )]
+    pub(crate) url: Option<RelayUrl>,
+    /// Root certificates (PEM) to trust for wss:// instead of the platform's
+    #[arg(long, help_heading = "Relay", requires = "url", value_name = "FILE", hide_short_help = true)]
+    pub(crate) ca: Option<String>,
+    /// A header field of every request to the relay behind --url, as a proxy may want it
+    ///
+    /// May be repeated. Results have its name alone.
+    #[arg(
+        long, help_heading = "Relay", requires = "url", value_name = "NAME=VALUE",
+        value_parser = Unechoed::<Header>::NEW, hide_short_help = true
+    )]
+    pub(crate) header: Vec<Header>,
+    /// Process ids of the relay behind --url, for its CPU time
+    ///
+    /// Of a relay on this machine, separated by commas. The time of all that they start is in it.
+    #[arg(long, help_heading = "Relay", requires = "url", value_name = "PIDS", value_delimiter = ',')]
+    pub(crate) relay_pid: Vec<u32>,
+    /// Bounds that must hold [default: p99<10ms, lost=0, achieved>=0.99]
+    ///
+    /// Separated by commas, on p50, p90, p99, p99.9, lost, rejected, achieved, relay_cpu,
+    /// wire_bytes.
     #[arg(long)]
     pub(crate) slo: Option<Slo>,
     /// What is varied [default: load]
     #[arg(long, value_enum)]
     pub(crate) by: Option<By>,
-    /// The first rate, in deliveries per second [default: those of load 1], with --by rate in
-    /// events published per second [default: 250]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    /// First rate, in deliveries per second [default: those of load 1]
+    ///
+    /// With --by rate in events published per second [default: 250].
+    #[arg(long, value_name = "RATE", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) start: Option<u32>,
     /// No probe goes beyond this rate [default: 1000000]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, value_name = "RATE", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) limit: Option<u32>,
     /// How far apart two searches may be, as a share [default: 0.05]
-    #[arg(long, value_parser = precision)]
+    #[arg(long, hide_short_help = true, value_name = "SHARE", value_parser = precision)]
     pub(crate) precision: Option<f64>,
     /// Do not measure p99 at 10 to 95 % of the lowest capacity
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) no_curve: bool,
-    /// Search the limit of this relay (ws://host:port or wss://host:port) instead of fresh ones of
-    /// our own; then formats default to json. Published events stay in the relay
-    #[arg(long, conflicts_with_all = ["verify", "reencode"], value_parser = Unechoed::<RelayUrl>::NEW)]
-    pub(crate) url: Option<RelayUrl>,
-    /// Root certificates (PEM) to trust for wss:// instead of the platform's
-    #[arg(long, requires = "url", value_name = "FILE")]
-    pub(crate) ca: Option<String>,
-    /// A header field of every request to the relay behind --url, as a proxy before it may want;
-    /// may be repeated. Results have its name alone
-    #[arg(long, requires = "url", value_name = "NAME=VALUE", value_parser = Unechoed::<Header>::NEW)]
-    pub(crate) header: Vec<Header>,
-    /// Process ids of the relay behind --url, separated by commas, when it runs on this machine:
-    /// their CPU time is then reported, with that of all that they start
-    #[arg(long, requires = "url", value_name = "PIDS", value_delimiter = ',')]
-    pub(crate) relay_pid: Vec<u32>,
 }
 
 /// What only a search for break-even bandwidths takes.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Only for --metric break-even-bandwidth")]
+#[command(next_help_heading = "Break-even")]
 pub(crate) struct BreakEvenFlags {
-    /// Downlinks of the grid, separated by commas [default:
-    /// 250kbit,500kbit,1mbit,2.5mbit,5mbit,10mbit,25mbit,50mbit,100mbit]
+    /// Downlinks of the grid [default: nine, from 250kbit to 100mbit]
+    ///
+    /// Separated by commas [default:
+    /// 250kbit,500kbit,1mbit,2.5mbit,5mbit,10mbit,25mbit,50mbit,100mbit].
     #[arg(long, value_delimiter = ',', value_name = "RATES", value_parser = rate_bits_per_s)]
     pub(crate) bandwidths: Option<Vec<u64>>,
     /// Round trips without queues, separated by commas [default: 30ms,150ms]
     #[arg(long, value_delimiter = ',', value_name = "TIMES", value_parser = rtt_ns)]
     pub(crate) rtts: Option<Vec<u64>>,
-    /// Uplink as a share of the downlink, up to 1 [default: 0.25, that of the profile wifi]
+    /// Uplink as a share of the downlink, up to 1 [default: 0.25]
+    ///
+    /// That of the profile wifi.
     #[arg(long, value_name = "SHARE", value_parser = uplink)]
     pub(crate) uplink: Option<f64>,
-    /// Rounds, in each of which every cell runs once over every link. Intervals need 6 or more;
-    /// Holm's correction over 9 bandwidths needs 9 [default: 9]
+    /// Rounds; in each, every cell runs once over every link [default: 9]
+    ///
+    /// Intervals need 6 or more; Holm's correction over 9 bandwidths needs 9.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
     pub(crate) rounds: Option<u32>,
 }

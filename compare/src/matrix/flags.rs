@@ -19,7 +19,7 @@ impl<const LOADS: bool> Values<LOADS> {
     /// The factors that have a flag: rates are numbers, or chosen by a pilot.
     fn factors() -> impl Iterator<Item = Factor> {
         let has_flag = |factor: &Factor| LOADS || factor.row().side != Side::Load;
-        Factor::ALL.into_iter().filter(has_flag).filter(|factor| *factor != Factor::Rate)
+        Factor::IN_HELP.into_iter().filter(has_flag).filter(|factor| *factor != Factor::Rate)
     }
 
     /// Whether a factor has a flag on this command line.
@@ -81,13 +81,11 @@ impl<const LOADS: bool> FromArgMatches for Values<LOADS> {
 fn flag(factor: Factor, standing: &[String]) -> Arg {
     let row = factor.row();
     let groups: Vec<&str> = (row.groups)().into_iter().map(|(group, _)| group).collect();
-    let or = if groups.is_empty() { String::new() } else { format!(", or {}", groups.join(", ")) };
-    let standing = standing.join(",");
-    let help = format!("{}. Several separated by commas{or} [default: {standing}]", row.help);
-    Arg::new(row.name)
+    let groups = if groups.is_empty() { String::new() } else { format!(", or {}", groups.join(", ")) };
+    let arg = Arg::new(row.name)
         .long(row.list_flag)
         .value_name(row.value_name)
         .value_delimiter(',')
-        .action(ArgAction::Append)
-        .help(help)
+        .action(ArgAction::Append);
+    row.described(arg, &standing.join(","), &format!("Several, separated by commas{groups}."))
 }
