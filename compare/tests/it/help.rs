@@ -17,7 +17,7 @@ struct Section<'a> {
 }
 
 /// What compare prints in the role of a program, to standard output or to standard error.
-fn said(program: &str, words: &[&str]) -> (bool, String) {
+pub(crate) fn said(program: &str, words: &[&str]) -> (bool, String) {
     let role: &[&str] = match program {
         "client-sim" => &["role:client"],
         "relay-sim" => &["role:relay"],
@@ -66,7 +66,7 @@ fn examples<'a>(program: &str, sections: &[Section<'a>]) -> Vec<(&'a str, Vec<&'
 }
 
 /// The words of a call as a shell splits it.
-fn words(call: &str) -> Vec<&str> {
+pub(crate) fn words(call: &str) -> Vec<&str> {
     let parts = call.split('\'').enumerate();
     parts
         .flat_map(|(place, part)| if place % 2 == 1 { vec![part] } else { part.split_whitespace().collect() })

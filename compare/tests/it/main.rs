@@ -12,6 +12,8 @@ mod common;
 #[cfg(test)]
 mod diff;
 #[cfg(test)]
+mod first_screen;
+#[cfg(test)]
 mod help;
 #[cfg(test)]
 mod html;

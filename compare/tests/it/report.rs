@@ -867,16 +867,16 @@ fn a_table_in_another_document_is_made_anew() {
 }
 
 #[test]
-fn the_tables_of_the_readme_are_those_of_the_published_results() {
+fn the_tables_of_results_readme_are_those_of_the_published_results() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let readme = fs::read_to_string(root.join("results/README.md")).unwrap();
     let folders: Vec<&str> =
         readme.split("<!-- table:").skip(1).filter_map(|table| table.split_whitespace().next()).collect();
     assert!(!folders.is_empty());
     for folder in folders {
         let result = ResultFile::read(&root.join(folder)).unwrap();
         let fresh = report::refreshed(&readme, Path::new(folder), &result).unwrap();
-        assert!(fresh == readme, "run: cargo run -p compare -- report {folder} --readme README.md");
+        assert!(fresh == readme, "run: cargo run -p compare -- report {folder} --readme results/README.md");
         let pictures = tempfile::tempdir().unwrap();
         report::write_pictures(&result, pictures.path()).unwrap();
         let picture = |folder: &Path| fs::read_to_string(folder.join("bytes-and-cpu.svg")).unwrap();

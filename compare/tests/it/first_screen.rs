@@ -1,0 +1,169 @@
+//! README's first screen: short, without a link, its picture and its lines those of published
+//! results, its commands ones that the programs take.
+
+use std::{fs, path::Path, process::Command};
+
+use serde_json::Value;
+
+use super::help;
+
+/// Lines and numbers before the first link to more.
+const LINES: usize = 60;
+const NUMBERS: usize = 12;
+
+const README: &str = include_str!("../../../README.md");
+const COMMANDS: &str = include_str!("../../../docs/commands.md");
+
+/// The picture of the first screen, from the root of the tree.
+const PICTURE: &str = "docs/ordinary-day.svg";
+
+/// Pixels across: the screen of a phone, on which text of this size is read.
+const PICTURE_WIDTH: u32 = 400;
+
+/// Its rows: a cell of `mixed-day` and its name.
+const ROWS: [(&str, &str); 6] = [
+    ("json+none", "JSON"),
+    ("proto-binary+none", "Protobuf"),
+    ("dannypack+none", "DannyPack"),
+    ("json+zstd", "JSON, zstd"),
+    ("json+deflate-shared", "JSON, deflate-shared"),
+    ("json+deflate", "JSON, deflate"),
+];
+
+/// What stands before the first link; pictures are none.
+fn first_screen() -> &'static str {
+    let is_picture = |place: usize| {
+        let before = README[..place].rfind('[').unwrap_or(0);
+        README[..before].ends_with('!')
+    };
+    let link = README.match_indices("](").map(|(place, _)| place).find(|place| !is_picture(*place));
+    let line = README[..link.expect("README links to more")].rfind('\n').expect("a line before the link");
+    &README[..line]
+}
+
+/// The text and the code of a document, without the fences.
+fn text_and_code(document: &str) -> (String, String) {
+    let (mut text, mut code, mut is_code) = (String::new(), String::new(), false);
+    for line in document.lines() {
+        if line.starts_with("```") {
+            is_code = !is_code;
+            continue;
+        }
+        let part = if is_code { &mut code } else { &mut text };
+        part.push_str(line);
+        part.push('\n');
+    }
+    (text, code)
+}
+
+/// What `compare report` prints of a published result, and the figures that it writes.
+fn reported(result: &str) -> (String, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let packed = "result.json.gz";
+    fs::copy(root.join("results/published").join(result).join(packed), folder.path().join(packed)).unwrap();
+    let mut report = Command::new(env!("CARGO_BIN_EXE_compare"));
+    let output = report.arg("report").arg(folder.path()).env("COLUMNS", "100").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let derived = fs::read(folder.path().join("derived.json")).unwrap();
+    (String::from_utf8(output.stdout).unwrap(), serde_json::from_slice(&derived).unwrap())
+}
+
+/// A ratio to JSON without compression, and whether it has a verdict.
+fn ratio(derived: &Value, cell: &str, metric: &str) -> (f64, bool) {
+    let comparisons = derived["comparisons"].as_array().unwrap();
+    let found = comparisons.iter().find(|comparison| {
+        comparison["cell"] == cell && comparison["metric"] == metric && comparison["reference"] == "json+none"
+    });
+    found.map_or((1.0, true), |found| (found["ratio"].as_f64().unwrap(), found["verdict"] != "inconclusive"))
+}
+
+/// Bars of one metric; a ratio without a verdict is pale and says so.
+fn bars(derived: &Value, metric: &str, title: &str, top: u32) -> String {
+    let most = ROWS.iter().map(|(cell, _)| ratio(derived, cell, metric).0).fold(1.0, f64::max);
+    let mut svg = format!("<text class=\"t\" x=\"8\" y=\"{top}\" font-weight=\"bold\">{title}</text>\n");
+    for (row, (cell, name)) in (0..).zip(ROWS) {
+        let (ratio, is_decided) = ratio(derived, cell, metric);
+        let (y, width) = (top + 10 + row * 22, 160.0 * ratio / most);
+        let (class, note) = if is_decided { ("b", "") } else { ("b p", " ?") };
+        svg += &format!(
+            "<text class=\"t\" x=\"148\" y=\"{}\" text-anchor=\"end\">{name}</text>\
+             <rect class=\"{class}\" x=\"156\" y=\"{y}\" width=\"{width:.1}\" height=\"16\"/>\
+             <text class=\"t\" x=\"{:.1}\" y=\"{}\">{ratio:.2}{note}</text>\n",
+            y + 13,
+            162.0 + width,
+            y + 13
+        );
+    }
+    svg
+}
+
+fn picture(derived: &Value) -> String {
+    let style = ".w{fill:#fff}.t{fill:#1a1a19}.b{fill:#2a6fb0}.p{fill-opacity:.35}\
+        @media(prefers-color-scheme:dark){.w{fill:#161615}.t{fill:#e9e9e4}.b{fill:#6aa9e6}}";
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {PICTURE_WIDTH} 350\" width=\"{PICTURE_WIDTH}\" \
+         height=\"350\" role=\"img\" aria-label=\"Wire bytes and relay CPU of formats and compressions, divided by \
+         those of JSON\" font-family=\"sans-serif\" font-size=\"13\">\n<style>{style}</style>\n\
+         <rect class=\"w\" width=\"{PICTURE_WIDTH}\" height=\"350\"/>\n{}{}\
+         <text class=\"t\" x=\"8\" y=\"340\" font-size=\"12\">? not decided</text>\n</svg>\n",
+        bars(derived, "wire_bytes", "Wire bytes ÷ JSON's", 20),
+        bars(derived, "relay_cpu", "Relay CPU ÷ JSON's, relay 10 % busy", 180)
+    )
+}
+
+#[test]
+fn the_first_screen_is_short() {
+    let screen = first_screen();
+    let (text, code) = text_and_code(screen);
+    let lines = screen.lines().count();
+    let is_number = |word: &&str| word.starts_with(|first: char| first.is_ascii_digit());
+    let numbers: Vec<&str> =
+        text.split(|c: char| !c.is_alphanumeric() && c != '.').filter(is_number).collect();
+    assert!(lines <= LINES, "{lines} lines");
+    assert!(numbers.len() <= NUMBERS, "{} numbers: {numbers:?}", numbers.len());
+    assert!(lines > 30 && numbers.len() > 5 && code.lines().count() > 8, "the first screen is not found");
+    for who in ["relay operator", "relay author", "phone client", "web client", "mirror", "author of a NIP"] {
+        assert!(text.lines().any(|line| line.starts_with('|') && line.contains(who)), "{who}");
+    }
+}
+
+#[test]
+fn the_picture_of_the_first_screen_is_that_of_mixed_day() {
+    assert!(first_screen().contains(&format!("]({PICTURE})")), "{PICTURE} is not shown");
+    let (_, derived) = reported("mixed-day");
+    let drawn = picture(&derived);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(PICTURE);
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        fs::write(&file, &drawn).unwrap();
+    }
+    assert!(fs::read_to_string(&file).unwrap() == drawn, "run this test with UPDATE_SNAPSHOTS=1");
+}
+
+#[test]
+fn the_lines_of_the_first_screen_are_what_compare_prints() {
+    let (printed, _) = reported("follow-list-burst-library");
+    let (_, code) = text_and_code(first_screen());
+    let shown: Vec<&str> =
+        code.lines().skip_while(|line| !line.starts_with("follow-list-burst, ")).take(8).collect();
+    assert_eq!(shown.len(), 8, "{code}");
+    for line in shown {
+        assert!(printed.lines().any(|other| other == line), "{line:?} is not in\n{printed}");
+    }
+}
+
+#[test]
+fn the_programs_take_the_commands_of_the_documents() {
+    let calls: Vec<&str> = [README, COMMANDS]
+        .into_iter()
+        .flat_map(str::lines)
+        .filter_map(|line| line.strip_prefix("cargo run --release -p "))
+        .collect();
+    assert!(calls.len() > 10, "{calls:?}: the commands are not found");
+    for call in calls {
+        let (program, rest) = call.split_once(" -- ").unwrap_or((call, ""));
+        let words = help::words(rest.split('#').next().unwrap_or(rest));
+        let (is_fine, said) = help::said(program.trim(), &[&words[..], &["--help"]].concat());
+        assert!(is_fine, "{call}: {said}");
+    }
+}
