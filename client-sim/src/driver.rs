@@ -458,7 +458,7 @@ mod tests {
     async fn what_comes_after_the_start_counts_before_a_client_is_told_of_it() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let target = Target {
-            relay: endpoint(&format!("ws://{}", listener.local_addr().unwrap()), None).unwrap(),
+            relay: endpoint(&format!("ws://{}", listener.local_addr().unwrap()), None, &[]).unwrap(),
             offer: Offer { formats: vec![Format::JSON], batched: false, compression: Compression::None },
             limits: WireLimits::default(),
             implementation: Implementation::Library,
