@@ -32,7 +32,7 @@ const SCRIPT: &str = include_str!("page.js");
 /// The page.
 ///
 /// # Errors
-/// When a figure cannot be drawn.
+/// When the data of the page cannot be written as JSON.
 pub fn html(result: &ResultFile) -> Result<String> {
     let loads = views(result);
     let mut body = String::new();
@@ -46,7 +46,7 @@ pub fn html(result: &ResultFile) -> Result<String> {
     }
     add(&mut body, format_args!("<p>{}</p>\n", escape(&summary::headline(result))));
     if let Some(search) = &result.search {
-        limits_section(&mut body, search)?;
+        limits_section(&mut body, search);
     }
     if let Some(found) = &result.break_even {
         break_even_section(&mut body, found);
@@ -55,10 +55,10 @@ pub fn html(result: &ResultFile) -> Result<String> {
         browser_section(&mut body, found);
     }
     for load in &loads {
-        section(&mut body, load)?;
+        section(&mut body, load);
     }
     for scenario in &result.config.scenarios {
-        if let Some(svg) = figures::p99_against_rate(&loads, scenario)? {
+        if let Some(svg) = figures::p99_against_rate(&loads, scenario) {
             let caption = format!("p99 against rate, {scenario}");
             add(&mut body, format_args!("<div class=\"figures\">{}</div>", figure(&caption, &svg)));
         }
@@ -83,8 +83,9 @@ pub fn html(result: &ResultFile) -> Result<String> {
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
          script-src 'sha256-{hash}'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n\
-         <style>{STYLE}</style>\n</head>\n<body>\n{body}<script>{SCRIPT}</script>\n</body>\n</html>\n",
-        escape(&summary::title(result))
+         <style>{STYLE}{}</style>\n</head>\n<body>\n{body}<script>{SCRIPT}</script>\n</body>\n</html>\n",
+        escape(&summary::title(result)),
+        figures::STYLE
     ))
 }
 
@@ -108,14 +109,14 @@ fn add(text: &mut String, arguments: std::fmt::Arguments<'_>) {
 }
 
 /// Capacities, p99 against rate, and the figure of both.
-fn limits_section(body: &mut String, search: &Search) -> Result<()> {
+fn limits_section(body: &mut String, search: &Search) {
     let ids: Vec<&str> = search.cells.iter().map(|cell| cell.cell.as_str()).collect();
     body.push_str("<h2>The highest sustainable rate</h2>\n");
     body.push_str(&table_html(&limits::capacities(search), &ids));
     for remark in limits::remarks(search) {
         add(body, format_args!("<p>{}</p>\n", escape(&remark)));
     }
-    if let Some((svg, legend)) = figures::search_curve(search)? {
+    if let Some((svg, legend)) = figures::search_curve(search) {
         let caption = "p99 against rate (● highest pass, ✕ lowest miss)";
         add(body, format_args!("{legend}<div class=\"figures\">{}</div>\n", figure(caption, &svg)));
     }
@@ -123,7 +124,6 @@ fn limits_section(body: &mut String, search: &Search) -> Result<()> {
         body.push_str("<h3>p99 at shares of the lowest capacity</h3>\n");
         body.push_str(&table_html(&curve, &ids));
     }
-    Ok(())
 }
 
 /// What was found, time against bandwidth, and both tables.
@@ -164,7 +164,7 @@ fn browser_section(body: &mut String, found: &Browser) {
     }
 }
 
-fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
+fn section(body: &mut String, load: &LoadView<'_>) {
     let comparisons = load.comparisons();
     add(body, format_args!("<h2>{}</h2>\n<ul>\n", escape(&load.name())));
     for part in answer(load, &comparisons) {
@@ -239,30 +239,29 @@ fn section(body: &mut String, load: &LoadView<'_>) -> Result<()> {
     let who = [(Metric::RelayCpu, "relay"), (Metric::ClientCpu, "client")];
     for (cpu, who) in who.into_iter().filter(|_| !load.is_over_links()) {
         let caption = format!("Wire bytes against {who} CPU, frontier drawn (lower left is better)");
-        body.push_str(&figure(&caption, &figures::pareto(load, cpu)?));
+        body.push_str(&figure(&caption, &figures::pareto(load, cpu)));
     }
-    if let Some(svg) = figures::time_series(load)? {
+    if let Some(svg) = figures::time_series(load) {
         body.push_str(&figure("Every block over time, spans left out shaded", &svg));
     }
     let judged = load.judged().iter().copied();
     for metric in judged.filter(|metric| comparisons.iter().any(|c| c.metric == *metric)) {
         let caption = format!("{} against the reference (grey: ±2 %, thick: a verdict)", metric.short());
-        body.push_str(&figure(&caption, &figures::forest(load, &comparisons, metric)?));
+        body.push_str(&figure(&caption, &figures::forest(load, &comparisons, metric)));
     }
     for packing in figures::packings(load) {
-        if let Some(svg) = figures::percentiles(load, &packing)? {
+        if let Some(svg) = figures::percentiles(load, &packing) {
             body.push_str(&figure(&format!("Latency by percentile, {packing}"), &svg));
         }
-        if let Some(svg) = figures::throughput(load, &packing)? {
+        if let Some(svg) = figures::throughput(load, &packing) {
             body.push_str(&figure(&format!("Envelope throughput by share of intervals, {packing}"), &svg));
         }
-        if let Some(svg) = figures::course(load, &packing)? {
+        if let Some(svg) = figures::course(load, &packing) {
             let caption = format!("Envelope throughput second by second, median over rounds, {packing}");
             body.push_str(&figure(&caption, &svg));
         }
     }
     body.push_str("</div>\n");
-    Ok(())
 }
 
 /// A line for each format: its cell without compression, or the first it has.

@@ -1,10 +1,10 @@
 //! Time against bandwidth, a line for each cell and round trip, and where two lines cross.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::collections::BTreeMap;
 
 use super::{
-    draw::{escape, ticks},
-    svg::{CHARACTER, COLOURS, PLOT, Svg},
+    picture::COLOURS,
+    svg::{Axis, Figure, INK, Sheet, padded},
 };
 use crate::{
     crossing::{self, Crossing, Versus},
@@ -29,47 +29,27 @@ struct Line {
     points: BTreeMap<u64, f64>,
 }
 
-/// Where values lie in the plot.
-struct Scales {
-    bandwidth: Range<f64>,
-    ms: Range<f64>,
-}
-
-impl Scales {
-    fn at(&self, bits_per_s: f64, ms: f64) -> (f64, f64) {
-        let share =
-            |value: f64, range: &Range<f64>| (value / range.start).ln() / (range.end / range.start).ln();
-        (
-            PLOT.left + (PLOT.right - PLOT.left) * share(bits_per_s / 1e6, &self.bandwidth),
-            PLOT.bottom - (PLOT.bottom - PLOT.top) * share(ms, &self.ms),
-        )
-    }
-}
-
 /// Time against bandwidth; a ring with its interval is a break-even. `None` where nothing counts.
 pub(in crate::report) fn time_against_bandwidth(found: &BreakEven) -> Option<String> {
     let lines = lines(found);
-    let all = || lines.iter().flat_map(|line| line.points.values().copied());
-    let (low, high) = all().fold((f64::INFINITY, 0.0_f64), |(low, high), ms| (low.min(ms), high.max(ms)));
-    let grid = &found.config.down_bits_per_s;
-    let (first, last) = (*grid.first()? as f64 / 1e6, *grid.last()? as f64 / 1e6);
-    if !low.is_finite() || low <= 0.0 {
+    let grid: Vec<f64> = found.config.down_bits_per_s.iter().map(|down| *down as f64 / 1e6).collect();
+    let mut ms = lines.iter().flat_map(|line| line.points.values().copied()).peekable();
+    if grid.is_empty() || ms.peek().is_none_or(|ms| *ms <= 0.0) {
         return None;
     }
-    let scales = Scales { bandwidth: first / ROOM..last * ROOM, ms: low / ROOM..high * ROOM };
+    let labelled = grid.iter().copied().step_by(grid.len().div_ceil(MOST_LABELS)).collect();
+    let x = padded(grid.iter().copied(), ROOM);
+    let x = Axis::logarithmic("downlink, Mbit/s", x, MOST_LABELS).with_ticks(labelled);
+    let y = Axis::logarithmic(&format!("{} p50, ms", found.latency), padded(ms, ROOM), 8);
     let name = format!("{}: {} p50 against the downlink's bandwidth", found.config.scenario, found.latency);
-    let mut svg = Svg::begin(&name, "downlink, Mbit/s", &format!("{} p50, ms", found.latency));
-    let labelled = grid.iter().step_by(grid.len().div_ceil(MOST_LABELS));
-    svg.axes(labelled.map(|down| (scales.at(*down as f64, low).0, *down as f64 / 1e6)), true, None);
-    let up = ticks(scales.ms.start, scales.ms.end, 8);
-    svg.axes(up.iter().map(|ms| (scales.at(first * 1e6, *ms).1, *ms)), false, None);
+    let mut svg = Figure::begin(Sheet::PICTURE, &name, x, y);
     legend(&mut svg, found);
     for line in &lines {
-        draw(&mut svg, &scales, line, &found.cells[line.cell].cell, found.config.rtts_ns[line.rtt]);
+        draw(&mut svg, line, &found.cells[line.cell].cell, found.config.rtts_ns[line.rtt]);
     }
     for pair in crossing::versus(found) {
         for crossing in &pair.crossings {
-            ring(&mut svg, &scales, found, &pair, crossing);
+            ring(&mut svg, found, &pair, crossing);
         }
     }
     Some(svg.end())
@@ -91,62 +71,43 @@ fn lines(found: &BreakEven) -> Vec<Line> {
 }
 
 /// What colours and dashes mean: cells in the first row, round trips in the second.
-fn legend(svg: &mut Svg, found: &BreakEven) {
-    let mut x = PLOT.left + 8.0;
+fn legend(svg: &mut Figure, found: &BreakEven) {
+    let left = Sheet::PICTURE.plot.left + 8.0;
+    let mut x = left;
     for (place, cell) in found.cells.iter().enumerate() {
         let colour = COLOURS[place % COLOURS.len()];
         svg.add(format_args!("<rect x=\"{x:.1}\" y=\"8\" width=\"10\" height=\"10\" fill=\"{colour}\"/>"));
-        svg.add(format_args!(
-            "<text class=\"bc-ink\" x=\"{:.1}\" y=\"17\">{}</text>",
-            x + 15.0,
-            escape(&cell.cell)
-        ));
-        x += 36.0 + CHARACTER * cell.cell.chars().count() as f64;
+        svg.text((x + 15.0, 17.0), "", &cell.cell);
+        x += 36.0 + Sheet::PICTURE.text_width(&cell.cell);
     }
-    let mut x = PLOT.left + 8.0;
+    let mut x = left;
     for (place, rtt_ns) in found.config.rtts_ns.iter().enumerate() {
         let text = format!("{} ms round trip", number::short(*rtt_ns as f64 / 1e6));
-        svg.add(format_args!(
-            "<line class=\"bc-axis\" x1=\"{x:.1}\" y1=\"34\" x2=\"{:.1}\" y2=\"34\" stroke-width=\"1.5\" \
-             stroke-dasharray=\"{}\"/>",
-            x + 34.0,
-            DASHES[place % DASHES.len()]
-        ));
-        svg.add(format_args!("<text class=\"bc-ink\" x=\"{:.1}\" y=\"38\">{text}</text>", x + 40.0));
-        x += 60.0 + CHARACTER * text.chars().count() as f64;
+        let dash = DASHES[place % DASHES.len()];
+        let style = format!("{INK} stroke-width=\"1.5\" stroke-dasharray=\"{dash}\"");
+        svg.segment((x, 34.0), (x + 34.0, 34.0), &style);
+        svg.text((x + 40.0, 38.0), "", &text);
+        x += 60.0 + Sheet::PICTURE.text_width(&text);
     }
 }
 
-fn draw(svg: &mut Svg, scales: &Scales, line: &Line, cell: &str, rtt_ns: u64) {
+fn draw(svg: &mut Figure, line: &Line, cell: &str, rtt_ns: u64) {
     let colour = COLOURS[line.cell % COLOURS.len()];
-    let places: Vec<String> = (line.points.iter())
-        .map(|(down, ms)| {
-            let (x, y) = scales.at(*down as f64, *ms);
-            format!("{x:.1},{y:.1}")
-        })
-        .collect();
-    svg.add(format_args!(
-        "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{}\"/>",
-        places.join(" "),
-        DASHES[line.rtt % DASHES.len()]
-    ));
-    for (down, ms) in &line.points {
-        let (x, y) = scales.at(*down as f64, *ms);
+    let points = line.points.iter().map(|(down, ms)| (*down as f64 / 1e6, *ms));
+    svg.curve(points.clone(), colour, DASHES[line.rtt % DASHES.len()]);
+    for (down, ms) in points {
         let says = format!(
             "{cell}: {} ms at {} Mbit/s and {} ms round trip",
-            number::three(*ms),
-            number::short(*down as f64 / 1e6),
+            number::three(ms),
+            number::short(down),
             number::short(rtt_ns as f64 / 1e6)
         );
-        svg.add(format_args!(
-            "<g><title>{}</title><circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{colour}\"/></g>",
-            escape(&says)
-        ));
+        svg.titled(&says, |svg| svg.dot(svg.at(down, ms), 3.5, colour));
     }
 }
 
 /// A break-even on the line of the pair's second cell, where both are.
-fn ring(svg: &mut Svg, scales: &Scales, found: &BreakEven, pair: &Versus, crossing: &Crossing) {
+fn ring(svg: &mut Figure, found: &BreakEven, pair: &Versus, crossing: &Crossing) {
     let Some(bits_per_s) = crossing.bits_per_s else { return };
     let Some(cell) = found.cells.iter().find(|cell| cell.cell == pair.cell) else { return };
     let points = crossing::medians(cell, pair.rtt_ns);
@@ -156,12 +117,9 @@ fn ring(svg: &mut Svg, scales: &Scales, found: &BreakEven, pair: &Versus, crossi
     // On the line as it is drawn, between two points.
     let share = (bits_per_s / *low as f64).ln() / (*high as f64 / *low as f64).ln();
     let ms = (slow.ln() + if high > low { share } else { 0.0 } * (quick / slow).ln()).exp() / 1e6;
-    let (x, y) = scales.at(bits_per_s, ms);
+    let (x, y) = svg.at(bits_per_s / 1e6, ms);
     if let Some((from, to)) = crossing.interval_bits_per_s {
-        let ((from, _), (to, _)) = (scales.at(from, ms), scales.at(to, ms));
-        svg.add(format_args!(
-            "<line class=\"bc-axis\" x1=\"{from:.1}\" y1=\"{y:.1}\" x2=\"{to:.1}\" y2=\"{y:.1}\" stroke-width=\"2\"/>"
-        ));
+        svg.segment(svg.at(from / 1e6, ms), svg.at(to / 1e6, ms), &format!("{INK} stroke-width=\"2\""));
     }
     let says = format!(
         "{} and {} take equally long at {} Mbit/s",
@@ -169,9 +127,9 @@ fn ring(svg: &mut Svg, scales: &Scales, found: &BreakEven, pair: &Versus, crossi
         pair.other,
         number::three(bits_per_s / 1e6)
     );
-    svg.add(format_args!(
-        "<g><title>{}</title><circle class=\"bc-axis\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"7\" stroke-width=\"2\" \
-         pointer-events=\"all\"/></g>",
-        escape(&says)
-    ));
+    svg.titled(&says, |svg| {
+        svg.add(format_args!(
+            "<circle {INK} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"7\" stroke-width=\"2\" pointer-events=\"all\"/>"
+        ));
+    });
 }

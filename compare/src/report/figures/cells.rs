@@ -3,9 +3,8 @@
 use std::fmt::Write as _;
 
 use cell::Factor;
-use plotters::prelude::*;
 
-use super::draw::{PALETTE, escape};
+use super::svg::{PALETTE, escape};
 use crate::report::view::{CellView, LoadView};
 
 /// The formats of a load in order; a format's place decides its colour.
@@ -44,18 +43,21 @@ pub(super) fn distinct<'a, T: PartialEq>(load: &LoadView<'a>, of: impl Fn(&CellV
     names
 }
 
-pub(super) fn colour(load: &LoadView<'_>, format: &str) -> RGBColor {
+pub(super) fn colour(load: &LoadView<'_>, format: &str) -> &'static str {
     let place = formats(load).iter().position(|name| *name == format).unwrap_or(0);
     PALETTE[place % PALETTE.len()]
+}
+
+/// A colour and what it stands for, as HTML.
+pub(super) fn swatch(colour: &str, name: &str) -> String {
+    format!("<span><b style=\"color:{colour}\">■</b> {}</span> ", escape(name))
 }
 
 /// What the colours and shapes mean, as HTML.
 pub(in crate::report) fn legend(load: &LoadView<'_>) -> String {
     let mut html = "<p class=\"legend\">".to_owned();
     for format in formats(load) {
-        let RGBColor(r, g, b) = colour(load, format);
-        write!(html, "<span><b style=\"color:#{r:02x}{g:02x}{b:02x}\">■</b> {}</span> ", escape(format))
-            .expect("writing to a string does not fail");
+        html += &swatch(colour(load, format), format);
     }
     for (place, packing) in packings(load).into_iter().enumerate() {
         let shape = ["●", "▲", "✕", "＋"][place % 4];

@@ -1,14 +1,9 @@
 //! Bytes against CPU, and ratios with their intervals.
 
-use anyhow::Result;
-use plotters::{
-    prelude::*,
-    style::text_anchor::{HPos, Pos, VPos},
-};
-
 use super::{
     cells::{colour, place_of},
-    draw::{FONT, GRID, INK, Labels, Mark, WIDTH, finish, log_axis, mesh, padded, shape},
+    labels::labels,
+    svg::{At, Axis, Figure, INK, Sheet, padded},
 };
 use crate::{
     merged::Metric,
@@ -22,7 +17,7 @@ use crate::{
 };
 
 /// Wire bytes against a CPU cost, one mark a cell; the Pareto frontier is drawn and labelled.
-pub(in crate::report) fn pareto(load: &LoadView<'_>, cpu: Metric) -> Result<String> {
+pub(in crate::report) fn pareto(load: &LoadView<'_>, cpu: Metric) -> String {
     let value =
         |view: &CellView<'_>, metric: Metric| Some(view.value(metric, load.latency.0)? / metric.unit());
     let points: Vec<(f64, f64, &CellView<'_>)> = (load.cells.iter())
@@ -34,41 +29,28 @@ pub(in crate::report) fn pareto(load: &LoadView<'_>, cpu: Metric) -> Result<Stri
         .filter(|p| !points.iter().any(|q| q.0 <= p.0 && q.1 <= p.1 && (q.0 < p.0 || q.1 < p.1)))
         .collect();
     frontier.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (mut svg, mut marks) = (String::new(), Vec::new());
-    {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, 340)).into_drawing_area();
-        let x = log_axis(padded(points.iter().map(|p| p.0)), 5);
-        let y = log_axis(padded(points.iter().map(|p| p.1)), 6);
-        let mut chart = ChartBuilder::on(&root)
-            .margin(6)
-            .x_label_area_size(36)
-            .y_label_area_size(48)
-            .build_cartesian_2d(x, y)?;
-        mesh(&mut chart, "wire bytes per event", cpu.heading())?;
-        chart.draw_series(LineSeries::new(frontier.iter().map(|p| (p.0, p.1)), INK.stroke_width(1)))?;
-        let mut labels = Labels::default();
-        let on_frontier = |view: &CellView<'_>| frontier.iter().any(|p| p.2.cell.id == view.cell.id);
-        let order =
-            points.iter().filter(|p| on_frontier(p.2)).chain(points.iter().filter(|p| !on_frontier(p.2)));
-        for (x, y, view) in order {
-            let at = chart.backend_coord(&(*x, *y));
-            shape(place_of(load, view), at, colour(load, &view.cell.cell.format), &root)?;
-            let base = view.cell.role == Role::Anchor;
-            if let Some(at) = (base || on_frontier(view)).then(|| labels.place(at, &view.cell.id)).flatten() {
-                root.draw(&Text::new(view.cell.id.clone(), at, FONT.into_font().color(&INK)))?;
-            }
-            let says = format!(
-                "{}: {} B on the wire, {} {}",
-                view.cell.id,
-                number::three(*x),
-                number::three(*y),
-                cpu.heading()
-            );
-            marks.push(Mark { at, cell: view.cell.id.clone(), says });
-        }
-        root.present()?;
+    let x = Axis::logarithmic("wire bytes per event", padded(points.iter().map(|p| p.0), 1.35), 5);
+    let y = Axis::logarithmic(cpu.heading(), padded(points.iter().map(|p| p.1), 1.35), 6);
+    let sheet = Sheet::phone(340.0);
+    let mut svg = Figure::begin(sheet, "wire bytes against CPU per event", x, y);
+    let ink = format!("{INK} stroke-width=\"1\"");
+    for pair in frontier.windows(2) {
+        svg.segment(svg.at(pair[0].0, pair[0].1), svg.at(pair[1].0, pair[1].1), &ink);
     }
-    Ok(finish(svg, "wire bytes against CPU per event", &marks))
+    let is_named = |view: &CellView<'_>| {
+        view.cell.role == Role::Anchor || frontier.iter().any(|p| p.2.cell.id == view.cell.id)
+    };
+    let places: Vec<At> = points.iter().map(|p| svg.at(p.0, p.1)).collect();
+    let names: Vec<Option<&str>> =
+        points.iter().map(|(.., view)| is_named(view).then_some(view.cell.id.as_str())).collect();
+    for ((at, (x, y, view)), place) in places.iter().zip(&points).zip(labels(&sheet, &places, &names)) {
+        let id = &view.cell.id;
+        svg.shape(place_of(load, view), *at, colour(load, &view.cell.cell.format));
+        place.into_iter().for_each(|place| svg.name(*at, place, "", id));
+        let (bytes, cost) = (number::three(*x), number::three(*y));
+        svg.mark(*at, id, &format!("{id}: {bytes} B on the wire, {cost} {}", cpu.heading()));
+    }
+    svg.end()
 }
 
 /// A comparison's interval, or its ratio twice where it has none.
@@ -84,61 +66,30 @@ fn reach(rows: &[&Comparison]) -> std::ops::Range<f64> {
 }
 
 /// The ratios of one metric with their intervals, one row a cell, the ±2 % band behind them.
-pub(in crate::report) fn forest(
-    load: &LoadView<'_>,
-    comparisons: &[Comparison],
-    metric: Metric,
-) -> Result<String> {
+pub(in crate::report) fn forest(load: &LoadView<'_>, comparisons: &[Comparison], metric: Metric) -> String {
     let rows: Vec<&Comparison> = comparisons.iter().filter(|c| c.metric == metric).collect();
-    let height = 62 + 18 * u32::try_from(rows.len())?;
-    let (mut svg, mut marks) = (String::new(), Vec::new());
-    {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
-        let y = -0.5..rows.len() as f64 - 0.5;
-        let mut chart = ChartBuilder::on(&root)
-            .margin(6)
-            .x_label_area_size(36)
-            .y_label_area_size(150)
-            .build_cartesian_2d(log_axis(reach(&rows), 4), y)?;
-        chart
-            .configure_mesh()
-            .disable_y_axis()
-            .disable_y_mesh()
-            .x_labels(4)
-            .x_desc(format!("{}, × reference (log)", metric.short()))
-            .x_label_formatter(&|value| number::short(*value))
-            .label_style(FONT.into_font().color(&INK))
-            .axis_desc_style(FONT.into_font().color(&INK))
-            .axis_style(INK)
-            .bold_line_style(GRID)
-            .light_line_style(TRANSPARENT)
-            .draw()?;
-        let (bottom, top) = (-0.5, rows.len() as f64 - 0.5);
-        let band = [(1.0 - BAND, bottom), (1.0 + BAND, top)];
-        chart.draw_series([Rectangle::new(band, GRID.filled())])?;
-        chart.draw_series([PathElement::new([(1.0, bottom), (1.0, top)], INK.stroke_width(1))])?;
-        for (row, c) in rows.iter().enumerate() {
-            let y = (rows.len() - 1 - row) as f64;
-            let (from, to) = span(c);
-            let style = match c.verdict {
-                Verdict::Inconclusive | Verdict::Unsteady | Verdict::Saturated => INK.stroke_width(1),
-                _ => INK.stroke_width(3),
-            };
-            chart.draw_series([PathElement::new([(from, y), (to, y)], style)])?;
-            let at = chart.backend_coord(&(c.ratio, y));
-            let view = load.cells.iter().find(|view| view.cell.id == c.cell);
-            let (colour, place) =
-                view.map_or((INK, 0), |view| (colour(load, &view.cell.cell.format), place_of(load, view)));
-            shape(place, at, colour, &root)?;
-            let style = FONT.into_font().color(&INK).pos(Pos::new(HPos::Right, VPos::Center));
-            root.draw(&Text::new(c.cell.clone(), (150, at.1), style))?;
-            marks.push(Mark {
-                at,
-                cell: c.cell.clone(),
-                says: format!("{} against {}: {} {c}", c.cell, c.reference, metric.short()),
-            });
+    let names = 150.0;
+    let (bottom, top) = (-0.5, rows.len() as f64 - 0.5);
+    let x = Axis::logarithmic(&format!("{}, × reference (log)", metric.short()), reach(&rows), 4);
+    let y = Axis::linear("", bottom..top, 1).with_ticks(Vec::new());
+    let sheet = Sheet::phone(62.0 + 18.0 * rows.len() as f64).with_left(names + 6.0);
+    let mut svg = Figure::begin(sheet, &format!("{} with intervals", metric.short()), x, y);
+    svg.rectangle((1.0 - BAND, bottom), (1.0 + BAND, top), "class=\"bc-band\"");
+    svg.segment(svg.at(1.0, bottom), svg.at(1.0, top), &format!("{INK} stroke-width=\"1\""));
+    for (row, c) in rows.iter().enumerate() {
+        let y = (rows.len() - 1 - row) as f64;
+        let (from, to) = span(c);
+        let width = match c.verdict {
+            Verdict::Inconclusive | Verdict::Unsteady | Verdict::Saturated => 1,
+            _ => 3,
+        };
+        svg.segment(svg.at(from, y), svg.at(to, y), &format!("{INK} stroke-width=\"{width}\""));
+        let at = svg.at(c.ratio, y);
+        if let Some(view) = load.cells.iter().find(|view| view.cell.id == c.cell) {
+            svg.shape(place_of(load, view), at, colour(load, &view.cell.cell.format));
         }
-        root.present()?;
+        svg.text((names, at.1 + 3.0), "text-anchor=\"end\"", &c.cell);
+        svg.mark(at, &c.cell, &format!("{} against {}: {} {c}", c.cell, c.reference, metric.short()));
     }
-    Ok(finish(svg, &format!("{} with intervals", metric.short()), &marks))
+    svg.end()
 }

@@ -1,139 +1,371 @@
-//! What pictures are drawn with that stand by themselves: light or dark as their reader prefers.
+//! What every figure is drawn with: sheet, axes, marks and labels, as text.
 //!
-//! Written as text, because plotters knows neither classes nor styles, by which one file is both
-//! light and dark.
+//! Written by hand, because no library of charts knows classes, by which one file is light or dark
+//! as its reader prefers.
 
-use std::fmt::Write as _;
+use std::{fmt, fmt::Write as _, ops::Range};
 
-use super::draw::escape;
 use crate::report::number;
 
-const WIDTH: f64 = 860.0;
-const HEIGHT: f64 = 560.0;
+/// Colours of formats, readable on white and on near black.
+pub(super) const PALETTE: [&str; 10] = [
+    "#7a7a78", "#2f7fd0", "#d96b0b", "#1f9e77", "#c44e9b", "#8e6fd8", "#b88a00", "#cc4444", "#1d9cb5",
+    "#6f9a2b",
+];
 
-/// Left, top, right and bottom of the plot.
-pub(super) const PLOT: Box = Box { left: 62.0, top: 46.0, right: WIDTH - 16.0, bottom: HEIGHT - 52.0 };
+/// Attributes of lines of ink, which are dark on white and light on near black.
+pub(super) const INK: &str = "class=\"bc-axis\"";
 
-/// Height of a label, and width of one of its characters at 12 px; most sans-serif fonts are
-/// narrower.
-pub(super) const LINE: f64 = 14.0;
-pub(super) const CHARACTER: f64 = 6.9;
-
-/// Colours that read on white and on near black.
-pub(super) const COLOURS: [&str; 6] = ["#2f7fd0", "#d96b0b", "#c44e9b", "#1f9e77", "#8e6fd8", "#b88a00"];
-
-const STYLE: &str = "\
+/// The style of ink and paper, for a page that holds figures; a figure that stands by itself
+/// brings it along.
+pub(in crate::report) const STYLE: &str = "\
 .bc-paper{fill:#fff}.bc-ink{fill:#1a1a19}.bc-axis{stroke:#1a1a19;fill:none}.bc-grid{stroke:#ddddda}\
-.bc-halo{stroke:#fff;stroke-width:3px;paint-order:stroke}\
+.bc-band{fill:#ddddda}.bc-halo{stroke:#fff;stroke-width:3px;paint-order:stroke}\
 @media (prefers-color-scheme:dark){.bc-paper{fill:#161615}.bc-ink{fill:#e9e9e4}.bc-axis{stroke:#e9e9e4}\
-.bc-grid{stroke:#3b3b38}.bc-halo{stroke:#161615}}";
+.bc-grid{stroke:#3b3b38}.bc-band{fill:#3b3b38}.bc-halo{stroke:#161615}}";
+
+/// Half the size of a mark with the room around it.
+pub(super) const MARK: f64 = 7.0;
+
+/// A place on the sheet.
+pub(super) type At = (f64, f64);
+
+/// Points of a line, as values.
+pub(super) type Curve = Vec<(f64, f64)>;
+
+/// Text for HTML and SVG; names come from files that anyone may have written.
+pub(in crate::report) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Box {
+pub(super) struct Area {
     pub(super) left: f64,
     pub(super) top: f64,
     pub(super) right: f64,
     pub(super) bottom: f64,
 }
 
-impl Box {
-    pub(super) fn overlaps(&self, other: &Box) -> bool {
+impl Area {
+    pub(super) fn overlaps(&self, other: &Area) -> bool {
         self.left < other.right
             && other.left < self.right
             && self.top < other.bottom
             && other.top < self.bottom
     }
 
-    pub(super) fn holds(&self, other: &Box) -> bool {
+    pub(super) fn holds(&self, other: &Area) -> bool {
         self.left <= other.left
             && other.right <= self.right
             && self.top <= other.top
             && other.bottom <= self.bottom
     }
 
-    /// The nearest point of the box.
-    pub(super) fn nearest(&self, (x, y): (f64, f64)) -> (f64, f64) {
+    /// The nearest point of the area.
+    pub(super) fn nearest(&self, (x, y): At) -> At {
         (x.clamp(self.left, self.right), y.clamp(self.top, self.bottom))
     }
 }
 
-/// The picture under way.
-pub(super) struct Svg(String);
+/// How large a figure is and where its plot lies.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sheet {
+    width: f64,
+    height: f64,
+    pub(super) plot: Area,
+    font_px: f64,
+    stands_alone: bool,
+}
 
-impl Svg {
-    /// Paper, style and the names of both axes.
-    pub(super) fn begin(name: &str, bottom: &str, left: &str) -> Svg {
-        let name = escape(name);
-        let mut svg = Svg(String::new());
-        svg.add(format_args!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
-             class=\"picture\" role=\"img\" aria-label=\"{name}\" font-family=\"sans-serif\" font-size=\"12\">\n\
-             <style>{STYLE}</style>\n<rect class=\"bc-paper\" width=\"{WIDTH}\" height=\"{HEIGHT}\"/>"
-        ));
-        svg.add(format_args!(
-            "<text class=\"bc-ink\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-            f64::midpoint(PLOT.left, PLOT.right),
-            HEIGHT - 14.0,
-            escape(bottom)
-        ));
-        svg.add(format_args!(
-            "<text class=\"bc-ink\" transform=\"translate(16 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
-            f64::midpoint(PLOT.top, PLOT.bottom),
-            escape(left)
-        ));
-        svg
+impl Sheet {
+    /// A picture that stands by itself.
+    pub(super) const PICTURE: Sheet = Sheet {
+        width: 860.0,
+        height: 560.0,
+        plot: Area { left: 62.0, top: 46.0, right: 844.0, bottom: 508.0 },
+        font_px: 12.0,
+        stands_alone: true,
+    };
+
+    /// A figure of a page, as wide as a phone's screen, so that no text shrinks.
+    pub(super) fn phone(height: f64) -> Sheet {
+        let plot = Area { left: 54.0, top: 6.0, right: 346.0, bottom: height - 42.0 };
+        Sheet { width: 358.0, height, plot, font_px: 9.0, stands_alone: false }
     }
 
-    pub(super) fn add(&mut self, line: std::fmt::Arguments<'_>) {
-        writeln!(self.0, "{line}").expect("writing to a string does not fail");
+    /// With room for names on the left.
+    pub(super) fn with_left(mut self, left: f64) -> Sheet {
+        self.plot.left = left;
+        self
     }
 
-    /// Ticks with their lines, along the bottom or the left; the one at `own` is drawn as the axis.
-    pub(super) fn axes(&mut self, ticks: impl Iterator<Item = (f64, f64)>, bottom: bool, own: Option<f64>) {
-        for (at, value) in ticks {
-            let (from, to) = match bottom {
-                true => ((at, PLOT.top), (at, PLOT.bottom)),
-                false => ((PLOT.left, at), (PLOT.right, at)),
-            };
-            let is_own = own.is_some_and(|own| (value - own).abs() < 1e-9);
-            let class = if is_own { "bc-axis" } else { "bc-grid" };
-            self.add(format_args!(
-                "<line class=\"{class}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke-width=\"0.8\"/>",
-                from.0, from.1, to.0, to.1
-            ));
-            let (x, y, anchor) = match bottom {
-                true => (at, PLOT.bottom + 16.0, "middle"),
-                false => (PLOT.left - 6.0, at + 4.0, "end"),
-            };
-            self.add(format_args!(
-                "<text class=\"bc-ink\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>",
-                number::short(value)
-            ));
+    /// Height of a label.
+    pub(super) fn line(&self) -> f64 {
+        self.font_px * 7.0 / 6.0
+    }
+
+    /// Width of a text; most sans-serif fonts are narrower.
+    pub(super) fn text_width(&self, text: &str) -> f64 {
+        self.font_px * 0.575 * text.chars().count() as f64
+    }
+}
+
+/// An axis: its name, the values it holds, and those that have a label.
+pub(super) struct Axis {
+    name: String,
+    range: Range<f64>,
+    is_logarithmic: bool,
+    ticks: Vec<f64>,
+    /// The value whose line is of ink, such as the reference of ratios.
+    own: Option<f64>,
+}
+
+impl Axis {
+    /// A logarithmic axis with at most so many ticks.
+    pub(super) fn logarithmic(name: &str, range: Range<f64>, most: usize) -> Axis {
+        let ticks = ticks(range.start, range.end, most);
+        Axis { name: name.to_owned(), range, is_logarithmic: true, ticks, own: None }
+    }
+
+    /// A linear axis with about so many ticks.
+    pub(super) fn linear(name: &str, range: Range<f64>, most: u32) -> Axis {
+        let rough = (range.end - range.start) / f64::from(most);
+        let tenfold = 10.0_f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0].map(|step| step * tenfold).into_iter().find(|step| *step >= rough);
+        let step = step.unwrap_or(10.0 * tenfold);
+        let first = (range.start / step).ceil();
+        let ticks = (0..=most).map(|n| (first + f64::from(n)) * step).filter(|tick| *tick <= range.end);
+        Axis { name: name.to_owned(), ticks: ticks.collect(), range, is_logarithmic: false, own: None }
+    }
+
+    pub(super) fn with_ticks(self, ticks: Vec<f64>) -> Axis {
+        Axis { ticks, ..self }
+    }
+
+    pub(super) fn with_own(self, own: f64) -> Axis {
+        Axis { own: Some(own), ..self }
+    }
+
+    /// The line of a tick.
+    fn style(&self, tick: f64) -> &'static str {
+        match self.own.is_some_and(|own| (tick - own).abs() < 1e-9) {
+            true => "class=\"bc-axis\" stroke-width=\"0.8\"",
+            false => "class=\"bc-grid\" stroke-width=\"0.8\"",
         }
     }
 
-    pub(super) fn whisker(&mut self, from: (f64, f64), to: (f64, f64), colour: &str) {
+    /// Where a value lies: 0 at the beginning, 1 at the end.
+    fn share(&self, value: f64) -> f64 {
+        match self.is_logarithmic {
+            true => (value / self.range.start).ln() / (self.range.end / self.range.start).ln(),
+            false => (value - self.range.start) / (self.range.end - self.range.start),
+        }
+    }
+}
+
+/// The figure under way.
+pub(super) struct Figure {
+    svg: String,
+    sheet: Sheet,
+    x: Axis,
+    y: Axis,
+    marks: String,
+}
+
+impl Figure {
+    /// Paper, axes and their names.
+    pub(super) fn begin(sheet: Sheet, name: &str, x: Axis, y: Axis) -> Figure {
+        let Sheet { width, height, plot, font_px, stands_alone } = sheet;
+        let class = if stands_alone { " class=\"picture\"" } else { "" };
+        let names = [escape(&x.name), escape(&y.name)];
+        let mut figure = Figure { svg: String::new(), sheet, x, y, marks: String::new() };
+        figure.add(format_args!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\"\
+             {class} role=\"img\" aria-label=\"{}\" font-family=\"sans-serif\" font-size=\"{font_px}\">",
+            escape(name)
+        ));
+        if stands_alone {
+            figure.add(format_args!(
+                "<style>{STYLE}</style>\n<rect class=\"bc-paper\" width=\"{width}\" height=\"{height}\"/>"
+            ));
+        }
+        let (middle, bottom) = (f64::midpoint(plot.left, plot.right), height - font_px - 2.0);
+        figure.add(format_args!(
+            "<text class=\"bc-ink\" x=\"{middle}\" y=\"{bottom}\" text-anchor=\"middle\">{}</text>",
+            names[0]
+        ));
+        figure.add(format_args!(
+            "<text class=\"bc-ink\" transform=\"translate({} {}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+            font_px + 4.0,
+            f64::midpoint(plot.top, plot.bottom),
+            names[1]
+        ));
+        figure.axes();
+        figure
+    }
+
+    /// Ticks with their lines.
+    fn axes(&mut self) {
+        let Sheet { plot, font_px, .. } = self.sheet;
+        let mut lines = String::new();
+        for value in &self.x.ticks {
+            let x = self.at(*value, self.y.range.start).0;
+            lines += &segment((x, plot.top), (x, plot.bottom), self.x.style(*value));
+            lines +=
+                &label((x, plot.bottom + font_px + 4.0), "text-anchor=\"middle\"", &number::short(*value));
+        }
+        for value in &self.y.ticks {
+            let y = self.at(self.x.range.start, *value).1;
+            lines += &segment((plot.left, y), (plot.right, y), self.y.style(*value));
+            lines +=
+                &label((plot.left - 6.0, y + font_px / 3.0), "text-anchor=\"end\"", &number::short(*value));
+        }
+        // A picture has the lines of its references instead.
+        if !self.sheet.stands_alone {
+            let corner = (plot.left, plot.bottom);
+            let ink = format!("{INK} stroke-width=\"1\"");
+            lines += &segment(corner, (plot.right, plot.bottom), &ink);
+            lines += &if self.y.ticks.is_empty() {
+                String::new()
+            } else {
+                segment((plot.left, plot.top), corner, &ink)
+            };
+        }
+        self.svg.push_str(&lines);
+    }
+
+    /// The place of a value.
+    pub(super) fn at(&self, x: f64, y: f64) -> At {
+        let plot = self.sheet.plot;
+        (
+            plot.left + (plot.right - plot.left) * self.x.share(x),
+            plot.bottom - (plot.bottom - plot.top) * self.y.share(y),
+        )
+    }
+
+    pub(super) fn add(&mut self, element: fmt::Arguments<'_>) {
+        writeln!(self.svg, "{element}").expect("writing to a string does not fail");
+    }
+
+    /// A line between two places.
+    pub(super) fn segment(&mut self, from: At, to: At, style: &str) {
+        self.svg.push_str(&segment(from, to, style));
+    }
+
+    /// A line through values; the dash as SVG has it, none where it is empty.
+    pub(super) fn curve(&mut self, points: impl IntoIterator<Item = (f64, f64)>, colour: &str, dash: &str) {
+        let mut places = String::new();
+        for (x, y) in points {
+            let (x, y) = self.at(x, y);
+            write!(places, "{x:.1},{y:.1} ").expect("writing to a string does not fail");
+        }
+        let dash = if dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dash}\"") };
         self.add(format_args!(
-            "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{colour}\" stroke-opacity=\"0.45\" \
-             stroke-width=\"1.5\"/>",
-            from.0, from.1, to.0, to.1
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>",
+            places.trim_end()
         ));
     }
 
-    pub(super) fn shape(&mut self, place: usize, (x, y): (f64, f64), large: bool) {
-        let colour = COLOURS[place % COLOURS.len()];
-        let r = if large { 6.0 } else { 4.5 };
-        let path = match place % 4 {
-            0 => format!("M{:.1} {y:.1}a{r} {r} 0 1 0 {} 0a{r} {r} 0 1 0 -{} 0z", x - r, 2.0 * r, 2.0 * r),
-            1 => format!("M{x:.1} {:.1}l{r} {}h-{}z", y - r, 1.8 * r, 2.0 * r),
-            2 => format!("M{:.1} {:.1}h{d}v{d}h-{d}z", x - 0.85 * r, y - 0.85 * r, d = 1.7 * r),
-            _ => format!("M{x:.1} {:.1}l{r} {r}l-{r} {r}l-{r} -{r}z", y - r),
-        };
-        self.add(format_args!("<path d=\"{path}\" fill=\"{colour}\"/>"));
+    /// A rectangle between two values.
+    pub(super) fn rectangle(&mut self, from: (f64, f64), to: (f64, f64), style: &str) {
+        let ((left, bottom), (right, top)) = (self.at(from.0, from.1), self.at(to.0, to.1));
+        let (width, height) = (right - left, bottom - top);
+        self.add(format_args!(
+            "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" {style}/>"
+        ));
     }
 
-    pub(super) fn end(mut self) -> String {
-        self.add(format_args!("</svg>"));
-        self.0
+    pub(super) fn text(&mut self, at: At, style: &str, text: &str) {
+        self.svg.push_str(&label(at, style, text));
     }
+
+    /// The shape of a packing or of another of few kinds: ●, ▲, ✕ or ＋.
+    pub(super) fn shape(&mut self, place: usize, (x, y): At, colour: &str) {
+        let path = match place % 4 {
+            0 => return self.dot((x, y), 4.0, colour),
+            1 => {
+                let path = format!("M{x:.1} {:.1}l5.2 9h-10.4z", y - 6.0);
+                return self.add(format_args!("<path d=\"{path}\" fill=\"{colour}\"/>"));
+            }
+            2 => format!("M{:.1} {:.1}l8 8m0 -8l-8 8", x - 4.0, y - 4.0),
+            _ => format!("M{:.1} {y:.1}h10m-5 -5v10", x - 5.0),
+        };
+        self.add(format_args!("<path d=\"{path}\" stroke=\"{colour}\" stroke-width=\"2\"/>"));
+    }
+
+    pub(super) fn dot(&mut self, (x, y): At, radius: f64, colour: &str) {
+        self.add(format_args!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{colour}\"/>"));
+    }
+
+    /// Elements with a title, which a pointer shows.
+    pub(super) fn titled(&mut self, title: &str, draw: impl FnOnce(&mut Figure)) {
+        self.add(format_args!("<g><title>{}</title>", escape(title)));
+        draw(self);
+        self.add(format_args!("</g>"));
+    }
+
+    /// A name near its mark, and a line to the mark where it stands away from it.
+    pub(super) fn name(&mut self, at: At, place: Area, style: &str, name: &str) {
+        let near = place.nearest(at);
+        if (near.0 - at.0).hypot(near.1 - at.1) > MARK + 3.0 {
+            self.segment(at, near, &format!("{INK} stroke-opacity=\"0.4\" stroke-width=\"0.7\""));
+        }
+        // Towards the mark, so that a narrower font leaves no gap.
+        let (x, anchor) = if place.right <= at.0 { (place.right, "end") } else { (place.left, "start") };
+        let (y, name) = (place.bottom - self.sheet.font_px / 4.0, escape(name));
+        self.add(format_args!(
+            "<text class=\"bc-ink bc-halo\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\"{style}>{name}</text>"
+        ));
+    }
+
+    /// What a mark says of its cell, as a circle large enough for a finger.
+    pub(super) fn mark(&mut self, (x, y): At, cell: &str, says: &str) {
+        let (cell, says) = (escape(cell), escape(says));
+        writeln!(
+            self.marks,
+            "<circle class=\"mark\" data-cell=\"{cell}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"9\" fill=\"transparent\">\
+             <title>{says}</title></circle>"
+        )
+        .expect("writing to a string does not fail");
+    }
+
+    /// The figure, with its marks above everything.
+    pub(super) fn end(self) -> String {
+        self.svg + &self.marks + "</svg>\n"
+    }
+}
+
+fn segment(from: At, to: At, style: &str) -> String {
+    format!(
+        "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" {style}/>\n",
+        from.0, from.1, to.0, to.1
+    )
+}
+
+fn label((x, y): At, style: &str, text: &str) -> String {
+    format!("<text class=\"bc-ink\" x=\"{x:.1}\" y=\"{y:.1}\" {style}>{}</text>\n", escape(text))
+}
+
+/// The range of positive values with room around it.
+pub(super) fn padded(values: impl Iterator<Item = f64>, room: f64) -> Range<f64> {
+    let (low, high) =
+        values.fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
+    if low.is_finite() && low > 0.0 { low / room..high * room } else { 0.5..2.0 }
+}
+
+/// At most `most` ticks of a logarithmic axis: 1, 2, 5 and their tenfolds, finer ones in a narrow
+/// range.
+fn ticks(low: f64, high: f64, most: usize) -> Vec<f64> {
+    let ticks = |steps: &[f64]| -> Vec<f64> {
+        let tenfolds = (-6..=12).map(|exponent| 10.0_f64.powi(exponent));
+        let all = tenfolds.flat_map(|tenfold| steps.iter().map(move |step| step * tenfold));
+        all.filter(|tick| *tick > low * 1.02 && *tick < high / 1.02).collect()
+    };
+    let fine: Vec<f64> = (20..200).map(|step| f64::from(step) / 20.0).collect();
+    let medium: Vec<f64> = (10..100).map(|step| f64::from(step) / 10.0).collect();
+    let candidates =
+        [&[1.0][..], &[1.0, 3.0], &[1.0, 2.0, 5.0], &[1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0], &medium, &fine];
+    let enough = candidates.into_iter().map(ticks).find(|ticks| ticks.len() >= 3).unwrap_or_default();
+    let every = enough.len().div_ceil(most).max(1);
+    enough.into_iter().step_by(every).collect()
 }

@@ -1,12 +1,10 @@
 //! Envelope throughput: its distribution over intervals, and its course over a block.
 
-use anyhow::Result;
 use measure::Slice;
-use plotters::prelude::*;
 
 use super::{
     cells::{colour, packing},
-    draw::{Curve, Mark, WIDTH, finish, mesh},
+    svg::{Axis, Curve, Figure, Sheet},
 };
 use crate::{
     report::{
@@ -21,7 +19,7 @@ use crate::{
 const SECONDS: usize = 3;
 
 /// Envelopes a second by the share of intervals that are slower, of the cells with one packing.
-pub(in crate::report) fn throughput(load: &LoadView<'_>, packed: &str) -> Result<Option<String>> {
+pub(in crate::report) fn throughput(load: &LoadView<'_>, packed: &str) -> Option<String> {
     let curve = |view: &CellView<'_>| -> Curve {
         let Some(throughput) = &view.merged.throughput else { return Curve::new() };
         let rates = &throughput.envelopes_per_s;
@@ -39,7 +37,7 @@ pub(in crate::report) fn throughput(load: &LoadView<'_>, packed: &str) -> Result
 }
 
 /// Envelopes of each second of a block, the median over rounds, of the cells with one packing.
-pub(in crate::report) fn course(load: &LoadView<'_>, packed: &str) -> Result<Option<String>> {
+pub(in crate::report) fn course(load: &LoadView<'_>, packed: &str) -> Option<String> {
     let curve = |view: &CellView<'_>| -> Curve {
         let usable = view.cell.blocks.iter().filter_map(Block::usable);
         let blocks: Vec<&[Slice]> =
@@ -60,7 +58,7 @@ fn draw(
     curve: impl Fn(&CellView<'_>) -> Curve,
     (x, y): (&str, &str),
     says: impl Fn((f64, f64)) -> String,
-) -> Result<Option<String>> {
+) -> Option<String> {
     let shown = |view: &&CellView<'_>| {
         !matches!(view.cell.role, Role::Control | Role::Floor) && packing(load, view) == packed
     };
@@ -72,27 +70,17 @@ fn draw(
     let (far, high) =
         points().fold((0.0_f64, 0.0_f64), |most, point| (most.0.max(point.0), most.1.max(point.1)));
     if curves.is_empty() || high <= 0.0 {
-        return Ok(None);
+        return None;
     }
-    let (mut svg, mut marks) = (String::new(), Vec::new());
-    {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, 260)).into_drawing_area();
-        let mut chart = ChartBuilder::on(&root)
-            .margin(6)
-            .margin_right(16)
-            .x_label_area_size(36)
-            .y_label_area_size(48)
-            .build_cartesian_2d(0.0..far, 0.0..high * 1.05)?;
-        mesh(&mut chart, x, &format!("{y}, /s"))?;
-        for (view, curve) in &curves {
-            let style = colour(load, &view.cell.cell.format).stroke_width(2);
-            chart.draw_series(LineSeries::new(curve.iter().copied(), style))?;
-            for point in curve.iter().step_by(8).chain(curve.last()) {
-                let says = format!("{}: {}", view.cell.id, says(*point));
-                marks.push(Mark { at: chart.backend_coord(point), cell: view.cell.id.clone(), says });
-            }
+    let name = format!("{y} by {x}, {packed}");
+    let y = Axis::linear(&format!("{y}, /s"), 0.0..high * 1.05, 6);
+    let mut svg = Figure::begin(Sheet::phone(260.0), &name, Axis::linear(x, 0.0..far, 5), y);
+    for (view, curve) in &curves {
+        svg.curve(curve.iter().copied(), colour(load, &view.cell.cell.format), "");
+        for point in curve.iter().step_by(8).chain(curve.last()) {
+            let says = format!("{}: {}", view.cell.id, says(*point));
+            svg.mark(svg.at(point.0, point.1), &view.cell.id, &says);
         }
-        root.present()?;
     }
-    Ok(Some(finish(svg, &format!("{y} by {x}, {packed}"), &marks)))
+    Some(svg.end())
 }

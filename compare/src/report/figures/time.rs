@@ -1,11 +1,8 @@
 //! Latency by percentile, and the relay's CPU over the run.
 
-use anyhow::Result;
-use plotters::{element::DashedPathElement, prelude::*};
-
 use super::{
     cells::{colour, packing},
-    draw::{Curve, INVALID, Mark, WIDTH, finish, log_axis, mesh, padded},
+    svg::{Axis, Curve, Figure, Sheet, padded},
 };
 use crate::{
     merged::{Merged, Metric},
@@ -16,8 +13,11 @@ use crate::{
     result::{Block, Role},
 };
 
+/// Dashes of cells, which may have one colour.
+const DASHES: [&str; 4] = ["", "8 4", "3 3", "12 3"];
+
 /// Latency by percentile of the cells with one of the packings; both axes logarithmic.
-pub(in crate::report) fn percentiles(load: &LoadView<'_>, packed: &str) -> Result<Option<String>> {
+pub(in crate::report) fn percentiles(load: &LoadView<'_>, packed: &str) -> Option<String> {
     let views: Vec<&CellView<'_>> = (load.cells.iter())
         .filter(|view| {
             !matches!(view.cell.role, Role::Control | Role::Floor) && packing(load, view) == packed
@@ -35,43 +35,27 @@ pub(in crate::report) fn percentiles(load: &LoadView<'_>, packed: &str) -> Resul
     let curves: Vec<(&CellView<'_>, Curve)> =
         views.into_iter().map(|view| (view, curve(view))).filter(|(_, curve)| curve.len() > 1).collect();
     if curves.is_empty() {
-        return Ok(None);
+        return None;
     }
     let all = || curves.iter().flat_map(|(_, curve)| curve.iter().copied());
     let far = all().map(|p| p.0).fold(4.0, f64::max);
-    let (mut svg, mut marks) = (String::new(), Vec::new());
-    {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, 280)).into_drawing_area();
-        let y = log_axis(padded(all().map(|p| p.1)), 6);
-        let mut chart = ChartBuilder::on(&root)
-            .margin(6)
-            .margin_right(16)
-            .x_label_area_size(36)
-            .y_label_area_size(48)
-            .build_cartesian_2d(log_axis(2.0..far, 5), y)?;
-        mesh(&mut chart, "slowest 1 in N (10: p90, 100: p99)", &format!("{} ms", load.latency.0))?;
-        for (index, (view, curve)) in curves.iter().enumerate() {
-            let style = colour(load, &view.cell.cell.format).stroke_width(2);
-            let dash = [(1000, 0), (8, 4), (3, 3), (12, 3)][index % 4];
-            chart.draw_series([DashedPathElement::new(curve.clone(), dash.0, dash.1, style)])?;
-            for (x, y) in curve.iter().step_by(4).chain(curve.last()) {
-                let says = format!(
-                    "{}: the slowest 1 in {} took {} ms or more",
-                    view.cell.id,
-                    number::short(*x),
-                    number::three(*y)
-                );
-                marks.push(Mark { at: chart.backend_coord(&(*x, *y)), cell: view.cell.id.clone(), says });
-            }
+    let x = Axis::logarithmic("slowest 1 in N (10: p90, 100: p99)", 2.0..far, 5);
+    let y = Axis::logarithmic(&format!("{} ms", load.latency.0), padded(all().map(|p| p.1), 1.35), 6);
+    let mut svg = Figure::begin(Sheet::phone(280.0), &format!("latency by percentile, {packed}"), x, y);
+    for (index, (view, curve)) in curves.iter().enumerate() {
+        let id = &view.cell.id;
+        svg.curve(curve.iter().copied(), colour(load, &view.cell.cell.format), DASHES[index % DASHES.len()]);
+        for (x, y) in curve.iter().step_by(4).chain(curve.last()) {
+            let (one_in, ms) = (number::short(*x), number::three(*y));
+            svg.mark(svg.at(*x, *y), id, &format!("{id}: the slowest 1 in {one_in} took {ms} ms or more"));
         }
-        root.present()?;
     }
-    Ok(Some(finish(svg, &format!("latency by percentile, {packed}"), &marks)))
+    Some(svg.end())
 }
 
 /// Relay CPU of every block over the run ÷ its cell's total, which shows drift of the machine.
 /// Spans of invalid blocks are shaded and crossed.
-pub(in crate::report) fn time_series(load: &LoadView<'_>) -> Result<Option<String>> {
+pub(in crate::report) fn time_series(load: &LoadView<'_>) -> Option<String> {
     let mut points = Vec::new();
     let mut invalid = Vec::new();
     for view in &load.cells {
@@ -93,32 +77,23 @@ pub(in crate::report) fn time_series(load: &LoadView<'_>) -> Result<Option<Strin
     }
     let far = points.iter().map(|p| p.0).chain(invalid.iter().map(|span| span.1)).fold(0.0_f64, f64::max);
     if points.is_empty() || far <= 0.0 {
-        return Ok(None);
+        return None;
     }
     let low = points.iter().map(|p| p.1).fold(0.9, f64::min) * 0.98;
     let high = points.iter().map(|p| p.1).fold(1.1, f64::max) * 1.02;
-    let (mut svg, mut marks) = (String::new(), Vec::new());
-    {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, 260)).into_drawing_area();
-        let mut chart = ChartBuilder::on(&root)
-            .margin(6)
-            .x_label_area_size(36)
-            .y_label_area_size(48)
-            .build_cartesian_2d(0.0..far * 1.02, low..high)?;
-        mesh(&mut chart, "minutes since the start", "relay CPU ÷ cell's whole")?;
-        for (from, to, cell) in invalid {
-            chart.draw_series([Rectangle::new([(from, low), (to, high)], INVALID.mix(0.25).filled())])?;
-            chart.draw_series([PathElement::new([(from, low), (to, high)], INVALID.stroke_width(1))])?;
-            let at = chart.backend_coord(&(f64::midpoint(from, to), high));
-            marks.push(Mark { at, says: format!("{cell}: left out"), cell });
-        }
-        for (x, y, view) in points {
-            let at = chart.backend_coord(&(x, y));
-            root.draw(&Circle::new(at, 2, colour(load, &view.cell.cell.format).filled()))?;
-            let says = format!("{}: ×{y:.2} at {x:.1} min", view.cell.id);
-            marks.push(Mark { at, cell: view.cell.id.clone(), says });
-        }
-        root.present()?;
+    let x = Axis::linear("minutes since the start", 0.0..far * 1.02, 5);
+    let y = Axis::linear("relay CPU ÷ cell's whole", low..high, 6);
+    let mut svg = Figure::begin(Sheet::phone(260.0), "relay CPU over time", x, y);
+    for (from, to, cell) in invalid {
+        svg.rectangle((from, low), (to, high), "fill=\"#d53e3e\" fill-opacity=\"0.25\"");
+        svg.segment(svg.at(from, low), svg.at(to, high), "stroke=\"#d53e3e\" stroke-width=\"1\"");
+        let at = svg.at(f64::midpoint(from, to), high);
+        svg.mark(at, &cell, &format!("{cell}: left out"));
     }
-    Ok(Some(finish(svg, "relay CPU over time", &marks)))
+    for (x, y, view) in points {
+        let at = svg.at(x, y);
+        svg.dot(at, 2.0, colour(load, &view.cell.cell.format));
+        svg.mark(at, &view.cell.id, &format!("{}: ×{y:.2} at {x:.1} min", view.cell.id));
+    }
+    Some(svg.end())
 }
