@@ -206,6 +206,19 @@ pub struct Args {
     #[arg(long, help_heading = "Output", value_name = "FILE", hide_short_help = true)]
     pub ledger: Option<PathBuf>,
 
+    /// Serve what is seen of the run to Prometheus at http://HOST:PORT/metrics.
+    ///
+    /// While it lasts: connections, events sent, deliveries, their p99, CPU time. A PORT alone is on
+    /// 127.0.0.1.
+    #[arg(
+        long,
+        help_heading = "Output",
+        value_name = "[HOST:]PORT",
+        conflicts_with = "serve",
+        hide_short_help = true
+    )]
+    pub metrics_listen: Option<String>,
+
     /// Print errors only, no progress and no summary.
     #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub quiet: bool,
@@ -213,8 +226,8 @@ pub struct Args {
     // What follows is for programs that play a block together, and not in help.
     /// Print a line of JSON on standard output each second instead of the summary.
     ///
-    /// For programs that show progress: second, of, samples, latency_ns_p99; with --share also
-    /// so_far, what this share counted, which is printed once more at the end.
+    /// For programs that show progress: second, of, samples, latency_ns_p99, and so_far, what is
+    /// counted; with --share also latencies by bucket, and so_far once more at the end.
     #[arg(long, hide = true, conflicts_with = "json")]
     pub progress_json: bool,
 

@@ -36,6 +36,7 @@ mod links;
 mod meaning;
 mod memory;
 mod meters;
+pub mod metrics;
 mod opening;
 pub mod own_relay;
 mod pacer;

@@ -71,6 +71,8 @@ pub(crate) fn play(
             shared.keep_live();
         }
         let shared = Arc::new(shared);
+        // Set once.
+        options.watched.set(Arc::clone(&shared)).ok();
         if let Some(file) = &args.ledger {
             shared.incidents.write_to(file.clone());
         }

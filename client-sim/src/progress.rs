@@ -50,14 +50,12 @@ impl<'a> Progress<'a> {
         self.interval.tick().await;
         self.seconds += 1;
         let total = self.total;
+        let (samples, p99) = self.shared.last_second();
         if self.json {
-            let (samples, p99) = self.shared.last_second();
-            let mut line = serde_json::json!({
+            let line = serde_json::json!({
                 "second": self.seconds, "of": total.ceil(), "samples": samples, "latency_ns_p99": p99,
+                "so_far": self.shared.live(),
             });
-            if let Some(counts) = self.shared.live() {
-                line["so_far"] = serde_json::json!(counts);
-            }
             writeln!(stdout(), "{line}").ok();
         }
         if self.quiet {
@@ -72,8 +70,9 @@ impl<'a> Progress<'a> {
 
 /// Tells a coordinator what a share counted in all, once its connections are closed.
 pub(crate) fn tell_all(shared: &Shared, recorder: &Recorder) {
-    if let Some(counts) = shared.live() {
-        let counts = LiveCounts { connections: 0, latency: recorder.live(0..usize::MAX), ..counts };
+    if shared.is_live() {
+        let latency = recorder.live(0..usize::MAX);
+        let counts = LiveCounts { connections: 0, latency, ..shared.live() };
         writeln!(stdout(), "{}", serde_json::json!({ "so_far": counts })).ok();
     }
 }

@@ -1,13 +1,13 @@
 //! One run: the plan, the preparation, the load, and the record of it.
 
-use std::{collections::HashMap, ffi::OsString, path::Path, time::Duration};
+use std::{collections::HashMap, ffi::OsString, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use cell::{Batching, Factor, Side};
 use codecs::Format;
 use corpus::Corpus;
 use link::Link;
-use measure::{Environment, Expectation, PinnedCores, RelayProcess, RunRecord, Status};
+use measure::{CpuClock, Environment, Expectation, PinnedCores, RelayProcess, RunRecord, Status};
 use wire::{Compression, Dictionary, Interrupt, Offer, RelayUrlError, WireLimits};
 
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
     interruption::{self, Interrupted},
     links::{self, Links},
     meaning::quoted,
+    metrics::{Endpoint, Seen},
     own_relay::OwnRelay,
     plan_facts::{PlanFacts, connections_made},
     play::{Played, play},
@@ -39,6 +40,8 @@ use crate::{
 /// Plans, prepares, runs and writes the record.
 pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     try_outputs(args).map_err(UsageError)?;
+    // Before the network namespace of links, where nobody would reach it.
+    let endpoint = args.metrics_listen.as_deref().map(Endpoint::listen).transpose().map_err(UsageError)?;
     let over_links = over_links(args).map_err(UsageError)?;
     if over_links {
         // Before the first thread: only a process of one thread may enter a user namespace.
@@ -91,6 +94,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let mut own_relay = start_relay(args, &workload, pinned.as_ref(), store, links)?;
     let target = target(args, own_relay.as_ref(), compression, connections)?;
     let options = swarm::Options { expected, player, ..options(args, own_relay.as_ref()) };
+    endpoint.map(|endpoint| endpoint.serve(watch(&options))).transpose()?;
     let Played { shared, prepared, started_utc, outcome } =
         play(args, target, workload, &shares, &options, own_relay.as_mut(), &mut interrupt)?;
     let said = Said::of(&outcome);
@@ -178,6 +182,20 @@ fn target(
     })
 }
 
+/// How a run is, whenever it is asked.
+fn watch(options: &swarm::Options) -> impl Fn() -> Seen + Send + Sync + 'static {
+    let watched = Arc::clone(&options.watched);
+    // A process that ended has no clock.
+    let spent = |clock: &CpuClock| clock.read().map_or(0, |cpu| cpu.total_ns);
+    let client = CpuClock::this_process();
+    let relay: Vec<_> = options.relay_pids.iter().filter_map(|pid| CpuClock::of_process(*pid).ok()).collect();
+    move || Seen {
+        relay_cpu_ns: relay.iter().map(spent).sum(),
+        client_cpu_ns: spent(&client),
+        ..watched.get().map(|shared| shared.seen()).unwrap_or_default()
+    }
+}
+
 fn options(args: &Args, own_relay: Option<&OwnRelay>) -> swarm::Options {
     swarm::Options {
         workers: usize::from(args.workers),
@@ -187,6 +205,7 @@ fn options(args: &Args, own_relay: Option<&OwnRelay>) -> swarm::Options {
         progress_json: args.progress_json,
         expected: None,
         player: None,
+        watched: Arc::default(),
     }
 }
 

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 
 use crate::{
     incidents::Incidents,
+    metrics::Seen,
     schedule::nanos,
     workload::{Publication, Workload},
 };
@@ -75,6 +76,8 @@ pub struct Shared {
     /// The last second, for progress: samples of all workers, and the highest p99 of a worker in
     /// nanoseconds.
     last_second: (AtomicU64, AtomicU64),
+    /// The p99 that was last taken of them.
+    latency_ns_p99: AtomicU64,
     /// Latencies of all workers until the last second, where a coordinator shows them.
     live: Option<Mutex<LiveLatency>>,
     /// The connections of this process; all without other agents.
@@ -128,6 +131,7 @@ impl Shared {
             outstanding: AtomicI64::new(deliveries + i64::try_from(work).expect("plans fit into memory")),
             deliveries: AtomicU64::new(0),
             last_second: (AtomicU64::new(0), AtomicU64::new(0)),
+            latency_ns_p99: AtomicU64::new(0),
             live: None,
             failures: Mutex::default(),
             dropped_sessions: Mutex::default(),
@@ -213,7 +217,9 @@ impl Shared {
     /// Takes what the workers added since the last call: samples, and the highest p99 of a worker
     /// in nanoseconds.
     pub fn last_second(&self) -> (u64, u64) {
-        (self.last_second.0.swap(0, Ordering::Relaxed), self.last_second.1.swap(0, Ordering::Relaxed))
+        let p99 = self.last_second.1.swap(0, Ordering::Relaxed);
+        self.latency_ns_p99.store(p99, Ordering::Relaxed);
+        (self.last_second.0.swap(0, Ordering::Relaxed), p99)
     }
 
     /// Keeps what a coordinator shows, which costs a worker a look at its last second each second.
@@ -233,12 +239,22 @@ impl Shared {
         }
     }
 
-    /// What is counted so far; `None` when nobody shows it.
-    pub fn live(&self) -> Option<LiveCounts> {
-        let latency = *self.live.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = self.sent_ns.iter().filter(|sent| sent.load(Ordering::Relaxed) > 0).count() as u64;
-        let connections = self.connections() as u64;
-        Some(LiveCounts { connections, sent, deliveries: self.deliveries(), latency })
+    /// What is counted so far, with latencies where a coordinator shows them.
+    pub fn live(&self) -> LiveCounts {
+        let latency = self.live.as_ref().map(|live| *live.lock().unwrap_or_else(PoisonError::into_inner));
+        let Seen { connections, sent, deliveries, .. } = self.seen();
+        LiveCounts { connections, sent, deliveries, latency: latency.unwrap_or_default() }
+    }
+
+    /// What is counted so far, for who watches: costs clients nothing.
+    pub(crate) fn seen(&self) -> Seen {
+        Seen {
+            connections: self.connections() as u64,
+            sent: self.sent_ns.iter().filter(|sent| sent.load(Ordering::Relaxed) > 0).count() as u64,
+            deliveries: self.deliveries(),
+            latency_ns_p99: self.latency_ns_p99.load(Ordering::Relaxed),
+            ..Seen::default()
+        }
     }
 
     /// Subtracts `count` pieces of work; notifies [`Shared::changed`] with the last.

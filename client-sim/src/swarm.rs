@@ -2,7 +2,7 @@
 //! the run.
 
 use std::{
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -54,6 +54,8 @@ pub struct Options {
     pub expected: Option<Duration>,
     /// The share of the plan to play, where a coordinator starts and stops it.
     pub player: Option<Player>,
+    /// The state of the run, once there is one, for who watches.
+    pub watched: Arc<OnceLock<Arc<Shared>>>,
 }
 
 /// The outcome of a run.

@@ -8,7 +8,8 @@ mod events;
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread,
@@ -620,6 +621,8 @@ fn progress_for_programs_is_a_line_of_json_a_second() {
     for (at, line) in (1..).zip(&lines) {
         assert_eq!((&line["second"], &line["of"]), (&at.into(), &3.0.into()), "{text}");
     }
+    let sent: Vec<_> = lines.iter().map(|line| line["so_far"]["sent"].as_u64().unwrap()).collect();
+    assert!(sent.is_sorted() && sent.last() > sent.first(), "{text}");
     let samples: u64 = lines.iter().map(|line| line["samples"].as_u64().unwrap()).sum();
     assert!(samples > 0 && lines.iter().any(|line| line["latency_ns_p99"].as_u64() > Some(0)), "{text}");
     let slices = setup.record().slices.unwrap();
@@ -628,6 +631,84 @@ fn progress_for_programs_is_a_line_of_json_a_second() {
         slices.seconds.iter().all(|slice| slice.samples > 0 && slice.latency_ns_p50.is_some()),
         "{slices:?}"
     );
+}
+
+/// The metrics at an address; `None` once nobody listens.
+fn scrape(address: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    // The process may end meanwhile.
+    stream.read_to_string(&mut answer).ok()?;
+    let (_, body) = answer.split_once("\r\n\r\n")?;
+    body.ends_with("# EOF\n").then(|| body.to_owned())
+}
+
+#[test]
+fn a_run_is_scraped_while_it_lasts() {
+    let setup = Setup::new();
+    let mut run = setup.command(&["--seconds", "2.5", "--metrics-listen", "0", "--quiet"]).spawn().unwrap();
+    let mut said = BufReader::new(run.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    let address =
+        line.trim_end().strip_prefix("metrics at http://").and_then(|url| url.strip_suffix("/metrics"));
+    let address = address.unwrap_or_else(|| panic!("{line}")).to_owned();
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+    let mut scrapes: Vec<String> = Vec::new();
+    while let Some(metrics) = scrape(&address) {
+        scrapes.push(metrics);
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(matches!(run.wait().unwrap().code(), Some(0 | 3)));
+    let last = scrapes.last().unwrap();
+    let types: Vec<&str> = last.lines().filter_map(|line| line.strip_prefix("# TYPE nsim_")).collect();
+    assert_eq!(
+        types,
+        [
+            "connections gauge",
+            "events_sent counter",
+            "deliveries counter",
+            "delivery_latency_p99_seconds gauge",
+            "cpu_seconds counter",
+            "blocks counter"
+        ]
+    );
+    let value = |text: &str, sample: &str| -> f64 {
+        let of = |line: &str| line.strip_prefix(sample)?.trim().parse().ok();
+        text.lines().find_map(of).unwrap_or_else(|| panic!("no {sample} in {text}"))
+    };
+    for sample in [
+        "nsim_events_sent_total",
+        "nsim_deliveries_total",
+        "nsim_cpu_seconds_total{process=\"relay\"}",
+        "nsim_cpu_seconds_total{process=\"clients\"}",
+    ] {
+        let values: Vec<f64> = scrapes.iter().map(|text| value(text, sample)).collect();
+        assert!(
+            values.is_sorted() && values.windows(2).any(|pair| pair[0] < pair[1]),
+            "{sample}: {values:?}"
+        );
+    }
+    let latency = |text: &String| value(text, "nsim_delivery_latency_p99_seconds") > 0.0;
+    assert!(scrapes.iter().any(latency) && value(last, "nsim_connections") > 0.0, "{last}");
+    let record = setup.record();
+    assert!(value(last, "nsim_events_sent_total") <= record.counts.planned as f64);
+    assert!(record.command.iter().any(|word| word == "--metrics-listen"), "{:?}", record.command);
+}
+
+#[test]
+fn an_address_in_use_is_refused_before_the_run() {
+    let setup = Setup::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for address in [address.as_str(), "nowhere"] {
+        let output = setup.run(&["--metrics-listen", address]);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("cannot listen on --metrics-listen {address}")), "{said}");
+        assert!(!setup.path("record.json").exists());
+    }
 }
 
 #[test]

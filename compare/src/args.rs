@@ -431,6 +431,11 @@ pub(crate) struct Run {
     /// Of up to 180 columns.
     #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub(crate) wide: bool,
+    /// Serve what is seen of the run to Prometheus at http://HOST:PORT/metrics
+    ///
+    /// While it lasts; a PORT alone is on 127.0.0.1. Not with --profile publish.
+    #[arg(long, help_heading = "Output", value_name = "[HOST:]PORT", hide_short_help = true)]
+    pub(crate) metrics_listen: Option<String>,
     /// Show no progress
     #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub(crate) quiet: bool,
@@ -440,6 +445,14 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// Why metrics are not served.
+    pub(crate) fn refuses_metrics(&self) -> Option<&'static str> {
+        (self.metrics_listen.is_some() && self.profile == Profile::Publish).then_some(
+            "--metrics-listen has clients count while they measure, and what is published is measured with nothing \
+             beside it: leave it out, or take --profile standard",
+        )
+    }
+
     pub(crate) fn matrix(&self) -> Result<Matrix> {
         let matrix = match &self.matrix {
             Some(file) => Matrix::read(file)?,

@@ -21,7 +21,7 @@ mod git;
 mod grants;
 mod matrix;
 pub mod merged;
-mod metrics;
+pub mod metrics;
 pub mod over_agents;
 mod plan;
 mod precision;

@@ -11,7 +11,7 @@ use std::{
 };
 
 use agents::{
-    Block, CorpusFile, Identity, Overview, RunId, Spec, SpecError, file_sha256,
+    Block, CorpusFile, Identity, RunId, Spec, SpecError, file_sha256,
     nats::{Attendance, Run, Server, coordinate},
 };
 use anyhow::{Context, Result, bail, ensure};
@@ -20,7 +20,7 @@ use codecs::{Format, hex};
 use corpus::{Corpus, FileFormat};
 use futures::{FutureExt, future::LocalBoxFuture};
 use sha2::{Digest, Sha256};
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 use wire::{Dictionary, RelayUrl};
 
 use self::records::Records;
@@ -125,11 +125,6 @@ impl Agents {
         Agents { keeps_records, ..self }
     }
 
-    /// The run as it is at any time.
-    pub(crate) fn overview(&self) -> watch::Receiver<Overview> {
-        self.run.overview()
-    }
-
     /// Waits until all agents are there; `tell` hears who is missing.
     ///
     /// # Errors
@@ -175,7 +170,9 @@ impl Agents {
                         break (playing.await, true);
                     }
                     Ok(()) = overview.changed(), if progress.is_live() => {
-                        progress.agents(&line.of(Instant::now(), &overview.borrow_and_update()));
+                        let run = overview.borrow_and_update();
+                        progress.counted(&run.block, run.block.latency.quantile_ns(0.99).unwrap_or(0));
+                        progress.agents(&line.of(Instant::now(), &run));
                     }
                 }
             }

@@ -6,11 +6,13 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use measure::LiveCounts;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
     merged::{Merged, Metric, latency_of},
+    metrics::Metrics,
     result::Block,
 };
 
@@ -30,6 +32,8 @@ pub struct Progress {
     /// The block before, and its outcome.
     before: String,
     last: String,
+    /// Who else sees it.
+    metrics: Option<Metrics>,
 }
 
 /// A client's progress report of one second.
@@ -39,6 +43,7 @@ struct Second {
     of: f64,
     samples: u64,
     latency_ns_p99: u64,
+    so_far: LiveCounts,
 }
 
 impl Progress {
@@ -62,7 +67,13 @@ impl Progress {
             now: String::new(),
             before: String::new(),
             last: String::new(),
+            metrics: None,
         }
+    }
+
+    /// Also tells whoever scrapes it.
+    pub(crate) fn scraped(self, metrics: Option<Metrics>) -> Progress {
+        Progress { metrics, ..self }
     }
 
     /// Adds the blocks of a further round, one of at most so many.
@@ -76,9 +87,9 @@ impl Progress {
         ));
     }
 
-    /// Whether reports of single seconds are shown.
+    /// Whether reports of single seconds are wanted.
     pub fn is_live(&self) -> bool {
-        self.bar.is_some()
+        self.bar.is_some() || self.metrics.is_some()
     }
 
     /// Shows the block that starts.
@@ -92,8 +103,18 @@ impl Progress {
 
     /// Shows a client's report of a second; ignores other lines.
     pub fn second(&mut self, line: &str) {
-        let Ok(Second { second, of, samples, latency_ns_p99 }) = serde_json::from_str(line) else { return };
+        let Ok(Second { second, of, samples, latency_ns_p99, so_far }) = serde_json::from_str(line) else {
+            return;
+        };
+        self.counted(&so_far, latency_ns_p99);
         self.draw(&format!(" {second}/{of:.0} s: {samples}/s, p99 {}", milliseconds(latency_ns_p99)));
+    }
+
+    /// Takes what the running block counts.
+    pub(crate) fn counted(&self, counts: &LiveCounts, latency_ns_p99: u64) {
+        if let Some(metrics) = &self.metrics {
+            metrics.counted(counts, latency_ns_p99);
+        }
     }
 
     /// Shows how a block goes on at all its agents.
@@ -111,6 +132,9 @@ impl Progress {
 
     /// Counts a block and shows its outcome.
     pub fn finish_block(&mut self, block: &Block) {
+        if let Some(metrics) = &self.metrics {
+            metrics.ended(block);
+        }
         self.finish(outcome(block), block.usable().is_some());
     }
 

@@ -15,6 +15,7 @@ use crate::{
     assemble::Header,
     generator::Generator,
     matrix::CellSpec,
+    metrics::Metrics,
     plan::Plan,
     precision,
     progress::Progress,
@@ -40,6 +41,8 @@ pub struct Rounds<'a> {
     pub folder: &'a Path,
     /// Whether nothing is said on stderr.
     pub quiet: bool,
+    /// Where somebody scrapes what is seen of it.
+    pub metrics: Option<&'a Metrics>,
 }
 
 /// What was played.
@@ -108,7 +111,7 @@ impl Rounds<'_> {
         let request = Request { generator, config: &config, cells, plan, folder: running, keep: Some(&keep) };
         let blocks = u32::try_from(plan.blocks()).context("a plan has few blocks")?.max(1);
         let guess = plan.estimate(cells, config.seconds) / blocks;
-        let mut progress = Progress::new(plan.blocks(), guess, self.quiet);
+        let mut progress = Progress::new(plan.blocks(), guess, self.quiet).scraped(self.metrics.cloned());
         let outcome = run_until_signal(&request, &mut progress);
         progress.end();
         outcome

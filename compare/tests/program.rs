@@ -80,6 +80,79 @@ fn a_small_matrix_runs_from_start_to_table() {
     assert!(entries.is_array());
 }
 
+/// The metrics at an address; `None` once nobody listens.
+fn scrape(address: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    // The process may end meanwhile.
+    stream.read_to_string(&mut answer).ok()?;
+    let (_, body) = answer.split_once("\r\n\r\n")?;
+    body.ends_with("# EOF\n").then(|| body.to_owned())
+}
+
+#[test]
+fn all_blocks_of_a_run_are_scraped_at_one_address() {
+    let out = TempDir::new().unwrap();
+    let mut run = Command::new(env!("CARGO_BIN_EXE_compare"));
+    run.args(["run", "--scenario", "note-stream", "--rounds", "1", "--seconds", "2", "--formats", "json"]);
+    run.args(["--compressions", "none", "--metrics-listen", "0", "--out"]).arg(out.path());
+    let mut run = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(run.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let address = said
+        .find_map(|line| Some(line.strip_prefix("metrics at http://")?.strip_suffix("/metrics")?.to_owned()));
+    let address = address.unwrap();
+    let others = thread::spawn(move || said.count());
+    let value = |text: &str, sample: &str| -> f64 {
+        let of = |line: &str| line.strip_prefix(sample)?.trim().parse().ok();
+        text.lines().find_map(of).unwrap_or_else(|| panic!("no {sample} in {text}"))
+    };
+    let mut scrapes: Vec<String> = Vec::new();
+    while let Some(metrics) = scrape(&address) {
+        scrapes.push(metrics);
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(matches!(run.wait().unwrap().code(), Some(0 | 3)));
+    assert!(others.join().unwrap() > 0);
+    let folder = fs::read_dir(out.path()).unwrap().next().unwrap().unwrap().path();
+    let result = ResultFile::read(&folder).unwrap();
+    let blocks: Vec<_> = result.cells.iter().flat_map(|cell| &cell.blocks).collect();
+    let last = scrapes.last().unwrap();
+    let sum = |of: fn(&measure::RunRecord) -> u64| {
+        blocks.iter().map(|block| of(block.record.as_ref().unwrap())).sum::<u64>() as f64
+    };
+    assert!(blocks.len() > 1);
+    assert_eq!(value(last, "nsim_deliveries_total"), sum(|record| record.counts.deliveries));
+    assert_eq!(value(last, "nsim_events_sent_total"), sum(|record| record.counts.planned));
+    let relay_s = value(last, "nsim_cpu_seconds_total{process=\"relay\"}");
+    assert!((relay_s - sum(|record| record.relay_cpu.unwrap().total_ns) / 1e9).abs() < 1e-6);
+    let ends = ["valid", "suspect", "invalid", "failed"];
+    let ends = ends.map(|end| value(last, &format!("nsim_blocks_total{{validity=\"{end}\"}}")));
+    assert_eq!((ends.iter().sum::<f64>(), ends[3]), (blocks.len() as f64, 0.0));
+    let sent: Vec<f64> = scrapes.iter().map(|text| value(text, "nsim_events_sent_total")).collect();
+    let grew = sent.windows(2).filter(|pair| pair[0] < pair[1]).count();
+    assert!(sent.is_sorted() && grew > blocks.len(), "grows within blocks: {sent:?}");
+}
+
+#[test]
+fn metrics_are_refused_beside_what_is_published_and_where_somebody_listens() {
+    let out = TempDir::new().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    for (args, says) in [
+        (["--metrics-listen", "0", "--profile", "publish"], "--metrics-listen has clients count"),
+        (
+            ["--metrics-listen", &taken, "--profile", "standard"],
+            "cannot listen on --metrics-listen 127.0.0.1",
+        ),
+    ] {
+        let run = compare(out.path(), &args);
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.code() == Some(2) && said.contains(says), "{args:?}: {said}");
+        assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
+    }
+}
+
 #[test]
 fn when_nothing_was_measured_no_result_is_left_behind() {
     let out = TempDir::new().unwrap();

@@ -8,7 +8,7 @@ use clap::Args;
 use measure::Unechoed;
 use wire::Header;
 
-use crate::{matrix::CellSpec, plan::Profile, relay_agent::RelayPlace, result::Role};
+use crate::{matrix::CellSpec, relay_agent::RelayPlace, result::Role};
 
 /// One slot is the relay's.
 const MOST_AGENTS: i64 = u16::MAX as i64 - 1;
@@ -96,11 +96,6 @@ pub(crate) struct OverAgents {
     /// Root certificates (PEM) to trust for tls:// instead of the platform's
     #[arg(long, requires = "nats", value_name = "FILE", hide_short_help = true)]
     pub(crate) nats_ca: Option<PathBuf>,
-    /// Serve what is seen of the run at http://HOST:PORT/metrics, for Prometheus
-    ///
-    /// While it lasts; not with --profile publish.
-    #[arg(long, requires = "nats", value_name = "HOST:PORT", hide_short_help = true)]
-    pub(crate) metrics_listen: Option<String>,
 }
 
 impl OverAgents {
@@ -128,14 +123,8 @@ impl OverAgents {
         Ok(Some(place))
     }
 
-    /// Why agents could not reach the relay that this machine would start, or metrics are not
-    /// served.
-    pub(crate) fn refusal(&self, profile: Profile, is_foreign: bool) -> Option<String> {
-        if self.metrics_listen.is_some() && profile == Profile::Publish {
-            let why = "--metrics-listen has agents count while they measure, and what is published is measured with \
-                       nothing beside it: leave it out, or take --profile standard";
-            return Some(why.to_owned());
-        }
+    /// Why agents could not reach the relay that this machine would start.
+    pub(crate) fn refusal(&self, is_foreign: bool) -> Option<String> {
         let server = self.server().filter(|_| !is_foreign)?;
         self.relay_place(&server).err().map(|error| error.to_string())
     }

@@ -5,7 +5,6 @@ use std::{
     ffi::OsString,
     fs,
     io::{self, Write},
-    net::TcpListener,
     path::{Path, PathBuf},
 };
 
@@ -21,7 +20,6 @@ use wire::{Interrupt, RelayUrl};
 use crate::{
     args::{AgentFlags, Run},
     matrix::CellSpec,
-    metrics,
     over_agents::{self, Agents, Events, Relay, Told},
     plan::Profile,
     relay_agent,
@@ -145,7 +143,7 @@ pub(super) fn gather(
         (None, None) => Relay::Elsewhere,
     };
     let is_watched =
-        flags.over.metrics_listen.is_some() || (!flags.quiet && measure::rewrites_lines(&io::stderr()));
+        flags.metrics_listen.is_some() || (!flags.quiet && measure::rewrites_lines(&io::stderr()));
     let told = Told::of(relay, is_live(flags.profile, is_watched), cells, seconds)?;
     let events = Events::of(flags.corpus.as_deref())?;
     if let Some(reason) = events.stay() {
@@ -158,14 +156,9 @@ pub(super) fn gather(
     };
     tell(&format!("waits for {of} agents of run {}", flags.over.run));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let metrics = flags.over.metrics_listen.as_deref().map(listen).transpose()?;
     let opening = async {
         let run = flags.over.run.clone();
         let mut agents = Agents::open(server, run, of, events, relay, told).await?;
-        if let Some(listener) = metrics {
-            let address = metrics::serve(listener, agents.overview()).context("cannot serve metrics")?;
-            let _ = writeln!(io::stderr(), "metrics at http://{address}/metrics");
-        }
         agents.ready(tell).await?;
         anyhow::Ok(Some(agents.keeping_records(flags.over.keep_agent_records)))
     };
@@ -191,10 +184,6 @@ fn tell_dropped(messages: u64) {
         let _ =
             writeln!(io::stderr(), "warning: dropped {messages} messages that are not of this run: {why}");
     }
-}
-
-fn listen(address: &str) -> Result<TcpListener> {
-    TcpListener::bind(address).with_context(|| format!("cannot listen on --metrics-listen {address}"))
 }
 
 /// Whether agents tell what they count: where somebody watches, and never beside what is published.

@@ -23,6 +23,7 @@ use crate::{
     git,
     grants::Question,
     matrix::{CellSpec, cells},
+    metrics::Metrics,
     over_agents::Agents,
     plan::Profile,
     report::{self, Derived},
@@ -69,6 +70,8 @@ struct Setup<'a> {
     /// Counts instructions afterwards.
     counter: Option<Program>,
     chooses_rate: bool,
+    /// Where somebody scrapes it.
+    metrics: Option<Metrics>,
     /// What a relay of others answered.
     answers: Option<PathBuf>,
 }
@@ -92,7 +95,8 @@ impl<'a> Setup<'a> {
         let git = git::current();
         let config = flags.config(scenarios.to_vec(), seconds);
         refuse(refused(&flags.client_args, flags.instructions))?;
-        refuse(flags.over.refusal(flags.profile, flags.url.is_some()))?;
+        refuse(flags.refuses_metrics().map(str::to_owned))?;
+        refuse(flags.over.refusal(flags.url.is_some()))?;
         refuse(refusal(flags.profile, &config, git.as_ref()))?;
         let chooses_rate = flags.chooses_rate().map_err(|reason| UsageError(anyhow!(reason)))?;
         // Before anything is measured: without Valgrind nothing can be counted afterwards.
@@ -103,7 +107,8 @@ impl<'a> Setup<'a> {
         };
         flags.corpus.as_deref().map(|file| read_corpus(file, flags.skip_invalid)).transpose()?;
         Folder::try_out(&flags.out)?;
-        Ok(Setup { flags, client, cells, config, git, counter, chooses_rate, answers: None })
+        let metrics = flags.metrics_listen.as_deref().map(Metrics::serve).transpose()?;
+        Ok(Setup { flags, client, cells, config, git, counter, chooses_rate, metrics, answers: None })
     }
 
     /// Leaves out what a relay of others does not grant.
@@ -199,7 +204,8 @@ impl<'a> Setup<'a> {
             None => &machine,
         };
         let (cells, quiet) = (&*self.cells, self.flags.quiet);
-        let rounds = Rounds { generator, cells, running: &running, folder, quiet };
+        let metrics = self.metrics.as_ref();
+        let rounds = Rounds { generator, cells, running: &running, folder, quiet, metrics };
         let measured = rounds.play(header.clone(), self.flags.precision, self.flags.max_time);
         let measured = measured.map_err(|error| {
             if !error.is::<NoRounds>() {

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::site::{Process, compare, said, site};
+use crate::site::{Process, site};
 
 #[test]
 #[ignore = "needs nats-server and script of util-linux"]
@@ -56,24 +56,4 @@ pub(crate) fn listening(pid: u32) -> Vec<u16> {
         is_own.then(|| u16::from_str_radix(port, 16).unwrap())
     };
     tables.iter().flat_map(|table| table.lines()).filter_map(port).collect()
-}
-
-#[test]
-fn metrics_are_refused_beside_what_is_published_and_without_agents() {
-    let nats = ["--nats", "nats://127.0.0.1:1", "--agents", "1", "--url", "ws://127.0.0.1:1"];
-    let listen = ["--metrics-listen", "127.0.0.1:0"];
-    for (args, says) in [
-        (
-            [&nats[..], &listen, &["--profile", "publish"]].concat(),
-            "--metrics-listen has agents count while they measure",
-        ),
-        (listen.to_vec(), "--nats"),
-    ] {
-        let output = compare().arg("run").args(&args).output().unwrap();
-        assert!(
-            output.status.code() == Some(2) && said(&output).contains(says),
-            "{args:?}: {}",
-            said(&output)
-        );
-    }
 }

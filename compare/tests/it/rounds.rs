@@ -40,7 +40,7 @@ fn play(folder: &Path, generator: &dyn Generator, max_time: Option<Duration>) ->
     let running = folder.join("running");
     fs::create_dir(&running).unwrap();
     let (cells, running) = (&*cells(), &*running);
-    let rounds = Rounds { generator, cells, running, folder, quiet: true };
+    let rounds = Rounds { generator, cells, running, folder, quiet: true, metrics: None };
     rounds.play(header(), Some(0.1), max_time)
 }
 

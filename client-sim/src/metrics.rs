@@ -1,0 +1,265 @@
+//! What is seen of a run while it lasts, as metrics that Prometheus reads.
+
+use std::{
+    fmt,
+    io::{self, Read, Write},
+    net::{TcpListener, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use measure::ValidityClass;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, NoLabelSet, text},
+    metrics::MetricType,
+    registry::{Registry, Unit},
+};
+
+/// Longest request that is read: those of Prometheus have some 400 bytes.
+const REQUEST_BYTES: usize = 8 << 10;
+
+/// Most headers that a request may have.
+const HEADERS: usize = 64;
+
+/// For a request to arrive, and for its answer to leave: the next one waits.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// How a block ends, in the order of [`Seen::blocks`]: judged, or without a record.
+const ENDS: [&str; 4] = ["valid", "suspect", "invalid", "failed"];
+
+/// A run as it is when somebody asks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Client connections.
+    pub connections: u64,
+    /// Events that clients sent.
+    pub sent: u64,
+    /// Deliveries that clients received and were owed.
+    pub deliveries: u64,
+    /// The p99 of the last second's deliveries, from the instant each was due.
+    pub latency_ns_p99: u64,
+    /// What the relay's processes have spent, where they are known.
+    pub relay_cpu_ns: u64,
+    /// What the clients' processes have spent.
+    pub client_cpu_ns: u64,
+    /// Blocks by how they ended: valid, suspect, invalid, without a record.
+    pub blocks: [u64; 4],
+}
+
+impl Seen {
+    /// Counts a block that was judged, or has no record.
+    pub fn judged(&mut self, class: Option<ValidityClass>) {
+        let end = match class {
+            Some(ValidityClass::Valid) => 0,
+            Some(ValidityClass::Suspect) => 1,
+            Some(ValidityClass::Invalid) => 2,
+            None => 3,
+        };
+        self.blocks[end] += 1;
+    }
+}
+
+/// Where metrics are to be served.
+#[derive(Debug)]
+pub struct Endpoint(TcpListener);
+
+impl Endpoint {
+    /// Listens at `HOST:PORT`, or at a `PORT` of loopback.
+    ///
+    /// # Errors
+    /// When the address is none, or in use.
+    pub fn listen(address: &str) -> anyhow::Result<Endpoint> {
+        let listener = match address.parse::<u16>() {
+            Ok(port) => TcpListener::bind(("127.0.0.1", port)),
+            Err(_) => TcpListener::bind(address),
+        };
+        listener.map(Endpoint).with_context(|| format!("cannot listen on --metrics-listen {address}"))
+    }
+
+    /// Answers requests until the process ends, one after the other, and says on standard error
+    /// where.
+    ///
+    /// # Errors
+    /// When the system gives no thread, or does not tell the address.
+    pub fn serve(self, seen: impl Fn() -> Seen + Send + Sync + 'static) -> anyhow::Result<()> {
+        let address = self.0.local_addr().context("cannot serve metrics")?;
+        let registry = registry(seen);
+        let answering = move || {
+            for stream in self.0.incoming() {
+                // Who asked and left needs no answer.
+                let _ = stream.and_then(|stream| answer(stream, &registry));
+            }
+        };
+        thread::Builder::new().name("metrics".to_owned()).spawn(answering).context("cannot serve metrics")?;
+        // A closed standard error does not end a measurement.
+        let _ = writeln!(io::stderr(), "metrics at http://{address}/metrics");
+        Ok(())
+    }
+}
+
+fn registry(seen: impl Fn() -> Seen + Send + Sync + 'static) -> Registry {
+    let mut registry = Registry::with_prefix("nsim");
+    registry.register_collector(Box::new(Scrape(seen)));
+    registry
+}
+
+fn answer(mut stream: TcpStream, registry: &Registry) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut body = String::new();
+    let status = asked(&mut stream)?;
+    if status == "200 OK" {
+        text::encode(&mut body, registry).map_err(io::Error::other)?;
+    } else {
+        body = format!("{status}: the metrics are at /metrics\n");
+    }
+    let kind = if status == "200 OK" { CONTENT_TYPE } else { "text/plain; charset=utf-8" };
+    let bytes = body.len();
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {bytes}\r\nConnection: close\r\n\r\n{body}"
+    )
+}
+
+/// Reads a request to its blank line; the status that answers it.
+fn asked(stream: &mut impl Read) -> io::Result<&'static str> {
+    let began = Instant::now();
+    let mut request = [0; REQUEST_BYTES];
+    let mut len = 0;
+    loop {
+        let read = stream.read(&mut request[len..])?;
+        len += read;
+        let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+        let mut parsed = httparse::Request::new(&mut headers);
+        match parsed.parse(&request[..len]) {
+            Ok(httparse::Status::Complete(_)) => {
+                return Ok(match (parsed.method, parsed.path) {
+                    (Some("GET"), Some("/metrics")) => "200 OK",
+                    (Some("GET"), _) => "404 Not Found",
+                    _ => "405 Method Not Allowed",
+                });
+            }
+            Ok(httparse::Status::Partial) if read > 0 && began.elapsed() < PATIENCE => {}
+            _ => return Ok("400 Bad Request"),
+        }
+    }
+}
+
+/// Asks how a run is whenever somebody else does.
+struct Scrape<F>(F);
+
+impl<F> fmt::Debug for Scrape<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scrape").finish_non_exhaustive()
+    }
+}
+
+impl<F: Fn() -> Seen + Send + Sync + 'static> Collector for Scrape<F> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let run = (self.0)();
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let connections = i64::try_from(run.connections).unwrap_or(i64::MAX);
+        encoder
+            .encode_descriptor("connections", "Client connections", None, MetricType::Gauge)?
+            .encode_gauge(&connections)?;
+        let counters = [
+            ("events_sent", "Events that clients sent", run.sent),
+            ("deliveries", "Deliveries that clients received", run.deliveries),
+        ];
+        for (name, help, count) in counters {
+            encoder
+                .encode_descriptor(name, help, None, MetricType::Counter)?
+                .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+        }
+        let help = "p99 of the last second's deliveries, from the instant each was due";
+        encoder
+            .encode_descriptor("delivery_latency_p99", help, Some(&Unit::Seconds), MetricType::Gauge)?
+            .encode_gauge(&seconds(run.latency_ns_p99))?;
+        let help = "CPU time of relay and clients";
+        let mut cpu = encoder.encode_descriptor("cpu", help, Some(&Unit::Seconds), MetricType::Counter)?;
+        for (process, ns) in [("relay", run.relay_cpu_ns), ("clients", run.client_cpu_ns)] {
+            cpu.encode_family(&[("process", process)])?
+                .encode_counter::<NoLabelSet, _, u64>(&seconds(ns), None)?;
+        }
+        let help = "Blocks by validity; failed without a record";
+        let mut blocks = encoder.encode_descriptor("blocks", help, None, MetricType::Counter)?;
+        for (validity, count) in ENDS.iter().zip(run.blocks) {
+            blocks
+                .encode_family(&[("validity", *validity)])?
+                .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_get_of_metrics_is_answered_with_metrics() {
+        let long = format!("GET /metrics HTTP/1.1\r\nA: {}\r\n\r\n", "a".repeat(REQUEST_BYTES));
+        let many = format!("GET /metrics HTTP/1.1\r\n{}\r\n", "A: a\r\n".repeat(HEADERS + 1));
+        for (request, status) in [
+            ("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", "200 OK"),
+            ("GET / HTTP/1.1\r\n\r\n", "404 Not Found"),
+            ("POST /metrics HTTP/1.1\r\n\r\n", "405 Method Not Allowed"),
+            ("GET /metrics HTTP/1.1\r\n", "400 Bad Request"),
+            ("", "400 Bad Request"),
+            ("\0\u{1}\u{2}\r\n\r\n", "400 Bad Request"),
+            (&long, "400 Bad Request"),
+            (&many, "400 Bad Request"),
+        ] {
+            assert_eq!(asked(&mut request.as_bytes()).unwrap(), status, "{request:.40}");
+        }
+    }
+
+    #[test]
+    fn every_count_is_exported() {
+        let mut seen = Seen {
+            connections: 7,
+            sent: 11,
+            deliveries: 13,
+            latency_ns_p99: 2_500_000,
+            relay_cpu_ns: 1_500_000_000,
+            client_cpu_ns: 250_000_000,
+            ..Seen::default()
+        };
+        seen.judged(Some(ValidityClass::Suspect));
+        seen.judged(None);
+        let mut found = String::new();
+        text::encode(&mut found, &registry(move || seen)).unwrap();
+        for line in [
+            "# TYPE nsim_connections gauge",
+            "nsim_connections 7",
+            "# TYPE nsim_events_sent counter",
+            "nsim_events_sent_total 11",
+            "nsim_deliveries_total 13",
+            "# UNIT nsim_delivery_latency_p99_seconds seconds",
+            "nsim_delivery_latency_p99_seconds 0.0025",
+            "# TYPE nsim_cpu_seconds counter",
+            "nsim_cpu_seconds_total{process=\"relay\"} 1.5",
+            "nsim_cpu_seconds_total{process=\"clients\"} 0.25",
+            "nsim_blocks_total{validity=\"valid\"} 0",
+            "nsim_blocks_total{validity=\"suspect\"} 1",
+            "nsim_blocks_total{validity=\"failed\"} 1",
+            "# EOF",
+        ] {
+            assert!(found.lines().any(|one| one == line), "{line} in\n{found}");
+        }
+    }
+
+    #[test]
+    fn an_address_without_a_host_is_of_loopback() {
+        let endpoint = Endpoint::listen("0").unwrap();
+        let address = endpoint.0.local_addr().unwrap();
+        assert!(address.ip().is_loopback() && address.ip().is_ipv4(), "{address}");
+        let taken = Endpoint::listen(&address.port().to_string()).unwrap_err();
+        assert!(format!("{taken:#}").starts_with("cannot listen on --metrics-listen"), "{taken:#}");
+        assert!(Endpoint::listen("nowhere").is_err());
+    }
+}
