@@ -208,8 +208,8 @@ pub struct Args {
 
     /// Serve what is seen of the run to Prometheus at http://HOST:PORT/metrics.
     ///
-    /// While it lasts: connections, events sent, deliveries, their p99, CPU time. A PORT alone is on
-    /// 127.0.0.1.
+    /// While it lasts: connections, events sent, deliveries, their p99, CPU time. A PORT alone is
+    /// on 127.0.0.1.
     #[arg(
         long,
         help_heading = "Output",
