@@ -277,6 +277,16 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "expected a share from 0.1% to 50%, as in 3%".to_owned())
 }
 
+/// `30%` or `0.3`.
+fn of_a_core(text: &str) -> Result<f64, String> {
+    let share = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse::<f64>(),
+    };
+    let share = share.ok().filter(|share| (0.01..=0.9).contains(share));
+    share.ok_or_else(|| "expected a share from 1% to 90%, as in 30%".to_owned())
+}
+
 /// The longest block that is chosen for its bursts, in seconds: beyond it somebody has to say so.
 const LONGEST_OF_BURSTS: u32 = 60;
 
@@ -330,6 +340,15 @@ pub(crate) struct Run {
     /// counted, so that no latency is the length of a queue.
     #[arg(long, help_heading = "Load", value_delimiter = ',', value_name = "PER_SECOND")]
     pub(crate) rates: Option<Vec<Rate>>,
+    /// Shares of each relay's own cores, as in 10%,30%: each cell has the load that uses as much
+    ///
+    /// Two probes of each cell, which are not counted, choose its load; the report has the share
+    /// that was reached beside the wanted one.
+    #[arg(
+        long, help_heading = "Load", value_delimiter = ',', value_name = "SHARES", value_parser = of_a_core,
+        conflicts_with_all = ["load", "link", "rates", "url", "nats"], hide_short_help = true
+    )]
+    pub(crate) utilisation: Vec<f64>,
     /// Events to send [default: the bundled sample]
     ///
     /// Formats: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz.
@@ -544,6 +563,7 @@ impl Run {
             slo: self.slo.as_ref().map(Slo::to_string),
             planned_rounds: None,
             chosen_rates: Vec::new(),
+            chosen_loads: Vec::new(),
         }
     }
 }

@@ -120,5 +120,12 @@ fn cell_result(spec: &CellSpec, blocks: Vec<Block>) -> CellResult {
     let stated = blocks.iter().find_map(|block| Some(block.record.as_ref()?.cell.clone()));
     let cell = stated.unwrap_or_else(|| spec.cell.recorded());
     let rate_per_s = spec.cell.whole_rate_per_s();
-    CellResult { id: spec.id.clone(), role: spec.role, rate_per_s, cell, blocks }
+    CellResult {
+        id: spec.id.clone(),
+        role: spec.role,
+        rate_per_s,
+        utilisation: spec.utilisation,
+        cell,
+        blocks,
+    }
 }

@@ -37,7 +37,7 @@ use crate::{
     search::{Probes, search},
     selftest,
     this_machine::ThisMachine,
-    usage::{Ended, NOTHING_MEASURED, UsageError, read_corpus, refuse},
+    usage::{Ended, NOTHING_MEASURED, SKIP_INVALID, UsageError, read_corpus, refuse},
 };
 
 /// Does what the command line says. `args` begins with the program's name.
@@ -138,14 +138,10 @@ fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
 /// What the scenario asks for at load 1; `None` where rates of publishing are searched.
 fn at_load_1(flags: &SearchFlags, cells: &[CellSpec]) -> Result<Option<AtLoad1>> {
     let Some(first) = cells.first().filter(|_| flags.capacity.by != Some(By::Rate)) else { return Ok(None) };
-    let (set, seconds) = (links::values(&flags.client_args, "--set"), flags.probe_seconds());
-    let asked =
-        client_sim::asked_per_second(&first.cell, &set, seconds, flags.corpus.as_deref(), flags.skip_invalid);
-    let asked = asked.map_err(UsageError)?;
-    let deliveries_per_s =
-        if asked.deliveries_per_s > 0.0 { asked.deliveries_per_s } else { asked.publishes_per_s };
-    anyhow::ensure!(deliveries_per_s > 0.0, "{} asks for no delivery in {seconds} s", first.cell.scenario);
-    Ok(Some(AtLoad1 { deliveries_per_s }))
+    let skip = flags.skip_invalid.then(|| SKIP_INVALID.to_owned());
+    let client_args: Vec<String> = flags.client_args.iter().cloned().chain(skip).collect();
+    let flags_of_clients = (flags.corpus.as_deref(), &client_args[..]);
+    rates::at_load_1(&first.cell, flags_of_clients, flags.probe_seconds()).map(Some)
 }
 
 fn export(dir: &Path, file: &Path) -> Result<Exit> {

@@ -23,6 +23,7 @@ mod matrix;
 pub mod merged;
 pub mod metrics;
 pub mod over_agents;
+pub mod own_core;
 mod plan;
 mod precision;
 mod probe;

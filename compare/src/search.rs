@@ -225,6 +225,7 @@ impl SearchConfig {
             slo: None,
             planned_rounds: None,
             chosen_rates: Vec::new(),
+            chosen_loads: Vec::new(),
         }
     }
 }

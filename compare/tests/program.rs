@@ -510,6 +510,33 @@ fn a_search_finds_what_real_processes_sustain() {
     assert!(folder.join("report.html").exists());
 }
 
+#[test]
+fn a_share_of_each_relays_own_core_is_asked_for_and_what_was_reached_is_said() {
+    let out = TempDir::new().unwrap();
+    let args = ["--formats", "json", "--compressions", "none", "--utilisation", "8%"];
+    let fewer = ["--", "--set", "publish.arrival.rate_per_s=100"];
+    let run = compare(out.path(), &[&args[..], &fewer].concat());
+    let said = String::from_utf8_lossy(&run.stderr);
+    let folder = fs::read_dir(out.path()).unwrap().next().unwrap_or_else(|| panic!("{said}")).unwrap().path();
+    let result = ResultFile::read(&folder).unwrap();
+    let chosen = &result.config.chosen_loads;
+    let ids: Vec<&str> = chosen.iter().map(|found| found.cell.as_str()).collect();
+    assert_eq!(ids, ["json+none", "floor"], "{said}");
+    assert!(chosen.iter().all(|found| found.probes.len() == 2 && found.load > 0.0), "{chosen:?}");
+    for cell in &result.cells {
+        assert_eq!(cell.utilisation, Some(0.08));
+        let load = if cell.id == "floor" { chosen[1].load } else { chosen[0].load };
+        assert_eq!(cell.cell.load, load.to_string(), "{}", cell.id);
+    }
+    let summary = fs::read_to_string(folder.join("summary.md")).unwrap();
+    assert!(summary.contains("for 8.0 % of its relay's cores"), "{summary}");
+    for wrong in [&["--load", "4"][..], &["--rates", "10"], &["--link", "wifi"]] {
+        let run = compare(out.path(), &[&["--utilisation", "10%"], wrong].concat());
+        assert_eq!(run.status.code(), Some(2), "{wrong:?}");
+    }
+    assert_eq!(compare(out.path(), &["--utilisation", "95%"]).status.code(), Some(2));
+}
+
 /// Users that request a screen of notes, of which every cell sends the same.
 const SCREENS: &str = r#"
 question = "Does it work?"

@@ -258,6 +258,7 @@ mod tests {
             slo: None,
             planned_rounds: None,
             chosen_rates: Vec::new(),
+            chosen_loads: Vec::new(),
         };
         let notes = std::cell::RefCell::new(Vec::new());
         let note = |line: &str| notes.borrow_mut().push(line.to_owned());

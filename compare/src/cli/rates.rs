@@ -1,21 +1,23 @@
-//! The pilots of `compare run --rates auto`.
+//! The pilots of `compare run --rates auto` and `--utilisation`.
 
 use std::{
     env,
     io::{self, Write},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use cell::Cell;
 use measure::Status;
 
-use super::folder::Folder;
+use super::{folder::Folder, links};
 use crate::{
     assemble::Header,
     matrix::CellSpec,
-    rate,
-    result::{Config, MAX_ROUNDS, Probe, ResultFile, Search},
+    own_core, rate,
+    result::{AtLoad1, ChosenLoad, Config, MAX_ROUNDS, Probe, ResultFile, Search},
     search::Probes,
     this_machine::ThisMachine,
+    usage::{SKIP_INVALID, UsageError},
 };
 
 /// Runs the pilot of `--rates auto` for each scenario and sets the rate of its cells; false after
@@ -60,4 +62,47 @@ pub(super) fn choose_rates(
         config.chosen_rates.push(chosen);
     }
     Ok(true)
+}
+
+/// Plays the probes of `--utilisation` and sets the load of each cell; false after an interruption.
+pub(super) fn choose_loads(quiet: bool, config: &mut Config, cells: &mut [CellSpec]) -> Result<bool> {
+    let program = env::current_exe().context("cannot find this program's own file")?;
+    let running = tempfile::tempdir().context("cannot make a folder for records")?;
+    let mut tell = |chosen: &ChosenLoad| {
+        if !quiet {
+            // A closed stderr loses nothing: the result has the same.
+            let _ = writeln!(io::stderr(), "{}", chosen.line(None));
+        }
+    };
+    for scenario in config.scenarios.clone() {
+        let own: Vec<CellSpec> =
+            cells.iter().filter(|cell| cell.cell.scenario == scenario).cloned().collect();
+        let Some(first) = own.first() else { continue };
+        let flags = (config.corpus.as_deref(), &config.client_args[..]);
+        let question = own_core::question(&scenario, config, at_load_1(&first.cell, flags, config.seconds)?);
+        let machine = ThisMachine::new(&program, &question.as_run(), None);
+        let mut probes = Probes::new(&machine, &own, &question, running.path())?;
+        let Some(chosen) = own_core::choose(&own, &question, &mut probes, &mut tell)? else {
+            return Ok(false);
+        };
+        config.chosen_loads.extend(chosen);
+    }
+    own_core::give(cells, &config.chosen_loads);
+    Ok(true)
+}
+
+/// What the plan of a cell asks for at load 1, with this corpus and these arguments of clients.
+pub(super) fn at_load_1(
+    cell: &Cell,
+    (corpus, client_args): (Option<&str>, &[String]),
+    seconds: u32,
+) -> Result<AtLoad1> {
+    let set = links::values(client_args, "--set");
+    let skip_invalid = client_args.iter().any(|arg| arg == SKIP_INVALID);
+    let asked =
+        client_sim::asked_per_second(cell, &set, seconds, corpus, skip_invalid).map_err(UsageError)?;
+    let deliveries_per_s =
+        if asked.deliveries_per_s > 0.0 { asked.deliveries_per_s } else { asked.publishes_per_s };
+    ensure!(deliveries_per_s > 0.0, "{} asks for no delivery in {seconds} s", cell.scenario);
+    Ok(AtLoad1 { deliveries_per_s })
 }

@@ -14,7 +14,13 @@ use cell::Factor;
 use measure::{Exit, Status, utc};
 use tempfile::TempDir;
 
-use super::{agent, asked, folder::Folder, instructions, links, rates::choose_rates, refused, stopped_code};
+use super::{
+    agent, asked,
+    folder::Folder,
+    instructions, links,
+    rates::{choose_loads, choose_rates},
+    refused, stopped_code,
+};
 use crate::{
     args::Run,
     assemble::Header,
@@ -25,6 +31,7 @@ use crate::{
     matrix::{CellSpec, cells},
     metrics::Metrics,
     over_agents::Agents,
+    own_core,
     plan::Profile,
     report::{self, Derived},
     result::{Config, Git, ResultFile, Role, SelfTest},
@@ -47,6 +54,7 @@ pub(super) fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
     let header = Header { selftest, ..header };
     let out = Folder::new(&flags.out, setup.name(began));
     setup.choose_rates(&header, &out)?;
+    setup.choose_loads()?;
     let foreign = setup.config.url.as_ref().zip(setup.answers.as_deref());
     let agents = agent::gather(flags, foreign, &setup.cells, setup.config.seconds)?;
     let started = SystemTime::now();
@@ -92,6 +100,9 @@ impl<'a> Setup<'a> {
         let scenarios = matrix.values(Factor::Scenario);
         let seconds = flags.block_seconds(scenarios);
         cells.retain(|cell| flags.measures(cell, seconds) && flags.over.can_play(cell));
+        if !flags.utilisation.is_empty() {
+            cells = own_core::at_shares(&cells, &flags.utilisation);
+        }
         let git = git::current();
         let config = flags.config(scenarios.to_vec(), seconds);
         refuse(refused(&flags.client_args, flags.instructions))?;
@@ -184,6 +195,17 @@ impl<'a> Setup<'a> {
             return Ok(());
         }
         let reason = "interrupted in the pilot of --rates auto, so no block was measured".to_owned();
+        Err(Ended { exit: Exit::Interrupted, reason }.into())
+    }
+
+    /// Has probes choose the load of each cell, where a share of its relay's cores was asked for.
+    fn choose_loads(&mut self) -> Result<()> {
+        if self.flags.utilisation.is_empty()
+            || choose_loads(self.flags.quiet, &mut self.config, &mut self.cells)?
+        {
+            return Ok(());
+        }
+        let reason = "interrupted in the probes of --utilisation, so no block was measured".to_owned();
         Err(Ended { exit: Exit::Interrupted, reason }.into())
     }
 

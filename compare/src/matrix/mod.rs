@@ -125,6 +125,8 @@ pub struct CellSpec {
     pub role: Role,
     /// Its value of every factor.
     pub cell: Cell,
+    /// The share of its own relay's cores that its load is to be chosen for.
+    pub utilisation: Option<f64>,
     /// What the plan asks of the users' links, where there are any.
     pub over_links: Option<OverLinks>,
     /// How the relay misbehaves, for tests of the instrument; no matrix has such cells.
@@ -134,7 +136,12 @@ pub struct CellSpec {
 impl CellSpec {
     /// The load; cells compare only under the same one.
     pub(crate) fn load(&self) -> Vec<String> {
-        Factor::of(Side::Load).map(|factor| (factor.row().write)(&self.cell)).collect()
+        // Loads that are chosen for one share belong together.
+        let write = |factor: Factor| match self.utilisation.filter(|_| factor == Factor::Load) {
+            Some(share) => format!("{share} of its relay's cores"),
+            None => (factor.row().write)(&self.cell),
+        };
+        Factor::of(Side::Load).map(write).collect()
     }
 }
 
@@ -228,7 +235,7 @@ fn spec(chosen: &BTreeMap<Factor, Vec<String>>, role: Role, cell: Cell) -> CellS
             id = format!("{id}+{}", (factor.row().in_id)(&write(factor)));
         }
     }
-    CellSpec { id, role, cell, over_links: None, faults: Vec::new() }
+    CellSpec { id, role, cell, utilisation: None, over_links: None, faults: Vec::new() }
 }
 
 /// Refuses a format that is asked for by name and has none of the implementations; formats of a

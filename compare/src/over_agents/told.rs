@@ -97,6 +97,7 @@ mod tests {
             id: "json+none".to_owned(),
             role: Role::Anchor,
             cell,
+            utilisation: None,
             over_links: None,
             faults: Vec::new(),
         }

@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 use cell::Factor;
 
 use super::{browser, likeness, number, table::Table};
-use crate::result::{CellResult, ResultFile};
+use crate::{
+    merged::Merged,
+    result::{Block, CellResult, ResultFile},
+};
 
 pub(crate) fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     writeln!(text, "{arguments}").expect("writing to a string does not fail");
@@ -111,6 +114,12 @@ pub(crate) fn provenance(result: &ResultFile) -> String {
     }
     for chosen in &result.config.chosen_rates {
         line(&mut text, format_args!("- Rate chosen with `--rates auto`: {}", chosen.line()));
+    }
+    for chosen in &result.config.chosen_loads {
+        let cell = result.cells.iter().find(|cell| cell.id == chosen.cell);
+        let blocks = cell.into_iter().flat_map(|cell| cell.blocks.iter().filter_map(Block::usable));
+        let reached = Merged::of(blocks.collect::<Vec<_>>()).relay_utilisation();
+        line(&mut text, format_args!("- Load chosen with `--utilisation`: {}", chosen.line(reached)));
     }
     if let Some(planned) = &result.config.planned_rounds {
         line(&mut text, format_args!("- Rounds planned with `--precision`: {planned}"));

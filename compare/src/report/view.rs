@@ -73,9 +73,10 @@ impl<'a> LoadView<'a> {
     pub(crate) fn name(&self) -> String {
         let cell = self.cells[0].cell;
         let rate = cell.rate_per_s.map_or_else(String::new, |rate| format!(" at {rate} events/s"));
-        let times = match cell.cell.load.as_str() {
-            "1" => String::new(),
-            load => format!(" at load {load}"),
+        let times = match (cell.utilisation, cell.cell.load.as_str()) {
+            (Some(share), _) => format!(" at {} % of each relay's cores", share * 100.0),
+            (None, "1") => String::new(),
+            (None, load) => format!(" at load {load}"),
         };
         let link = match cell.cell.link.as_str() {
             NO_LINK => String::new(),
@@ -247,7 +248,8 @@ pub(crate) fn log_to_anchors<V>(
 }
 
 impl CellResult {
-    fn load(&self) -> (&str, Option<u32>, &str, &str) {
-        (&self.cell.scenario, self.rate_per_s, &self.cell.load, &self.cell.link)
+    fn load(&self) -> (&str, Option<u32>, Option<&str>, Option<f64>, &str) {
+        let load = Some(&*self.cell.load).filter(|_| self.utilisation.is_none());
+        (&self.cell.scenario, self.rate_per_s, load, self.utilisation, &self.cell.link)
     }
 }

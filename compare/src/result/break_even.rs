@@ -93,6 +93,7 @@ impl BreakEvenConfig {
             slo: None,
             planned_rounds: None,
             chosen_rates: Vec::new(),
+            chosen_loads: Vec::new(),
         }
     }
 }

@@ -227,6 +227,7 @@ impl BrowserConfig {
             slo: None,
             planned_rounds: None,
             chosen_rates: Vec::new(),
+            chosen_loads: Vec::new(),
         }
     }
 }

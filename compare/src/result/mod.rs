@@ -28,7 +28,7 @@ pub use browser::{
 };
 pub use git::Git;
 pub use instructions::{Conditions, INSTRUCTIONS_FILE, Instructions, RESOLUTION, Row};
-pub use planned::{ChosenRate, PlannedRounds};
+pub use planned::{Calibration, ChosenLoad, ChosenRate, PlannedRounds};
 pub use search::{AtLoad1, CellProbes, Played, Probe, ProbeOutcome, Purpose, Search, SearchConfig};
 pub(crate) use selftest::TRIALS;
 pub use selftest::{Oracle, SELFTESTS, SelfTest};
@@ -124,6 +124,10 @@ pub struct Config {
     /// How the rate of each scenario was chosen by a pilot, where `--rates auto` asked for it.
     #[serde(default)]
     pub chosen_rates: Vec<ChosenRate>,
+    /// How the load of each cell was chosen, where `--utilisation` asked for a share of its own
+    /// relay's cores.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chosen_loads: Vec<ChosenLoad>,
 }
 
 /// What a relay of others declined and refused by its own rules, for all cells.
@@ -159,6 +163,9 @@ pub struct CellResult {
     pub role: Role,
     /// Events published per second, where the matrix sets it.
     pub rate_per_s: Option<u32>,
+    /// The share of its own relay's cores that its load was chosen for, with `--utilisation`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilisation: Option<f64>,
     /// The cell as its runs stated it.
     pub cell: Cell,
     /// In the order they ran: one a round, several of an anchor.

@@ -47,3 +47,41 @@ pub struct ChosenRate {
     /// The probes of the pilot, which are not counted, each with its cell.
     pub probes: Vec<(String, Probe)>,
 }
+
+/// How the load of a cell was chosen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChosenLoad {
+    /// The cell's name.
+    pub cell: String,
+    /// The share of its own relay's cores that was asked for.
+    pub utilisation: f64,
+    /// The load that the last probe makes likely.
+    pub load: f64,
+    /// The probes, which are not counted.
+    pub probes: Vec<Calibration>,
+}
+
+/// How busy a relay was in a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Calibration {
+    /// The load of the scenario.
+    pub load: f64,
+    /// The share of its cores that the relay used.
+    pub utilisation: f64,
+    /// Deliveries, or publications where nothing is delivered, over the time until the last answer.
+    pub deliveries_per_s: f64,
+}
+
+impl ChosenLoad {
+    /// What was asked for, and with `reached` what the rounds came to.
+    pub(crate) fn line(&self, reached: Option<f64>) -> String {
+        let ChosenLoad { cell, utilisation, load, probes } = self;
+        let probe = |one: &Calibration| format!("{:.1} % at load {}", one.utilisation * 100.0, one.load);
+        let reached = reached.map_or_else(String::new, |share| format!(", reached {:.1} %", share * 100.0));
+        format!(
+            "{cell}: load {load} for {:.1} % of its relay's cores{reached} (probes: {})",
+            utilisation * 100.0,
+            probes.iter().map(probe).collect::<Vec<_>>().join(", ")
+        )
+    }
+}

@@ -66,6 +66,12 @@ impl AtLoad1 {
         self.deliveries_per_s.round().max(1.0) as u32
     }
 
+    /// The deliveries that a load asks for.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate of deliveries")]
+    pub(crate) fn deliveries_per_s_at(self, load: f64) -> u32 {
+        (self.deliveries_per_s * load).round().max(1.0) as u32
+    }
+
     /// The load that asks for so many.
     pub(crate) fn load(self, deliveries_per_s: u32) -> f64 {
         /// Digits of a load in names and records.

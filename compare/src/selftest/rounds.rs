@@ -21,7 +21,7 @@ impl Bench<'_> {
     pub(super) fn cell(&self, role: Role, id: &str, verify: VerifyLevel, faults: Vec<String>) -> CellSpec {
         let relay = Some(RelaySide { verify, ..RelaySide::default() });
         let cell = Cell { scenario: self.scenario.display().to_string(), relay, ..Cell::default() };
-        CellSpec { id: id.to_owned(), role, cell, over_links: None, faults }
+        CellSpec { id: id.to_owned(), role, cell, utilisation: None, over_links: None, faults }
     }
 
     /// So many rounds of blocks of so many seconds under a load, from seed 1 on.
@@ -40,6 +40,7 @@ impl Bench<'_> {
             slo: None,
             planned_rounds: None,
             chosen_rates: Vec::new(),
+            chosen_loads: Vec::new(),
         }
     }
 }

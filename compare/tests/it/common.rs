@@ -64,6 +64,7 @@ pub(crate) fn config(profile: &str, rounds: u32) -> Config {
         slo: None,
         planned_rounds: None,
         chosen_rates: Vec::new(),
+        chosen_loads: Vec::new(),
     }
 }
 
