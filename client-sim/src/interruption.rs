@@ -1,8 +1,8 @@
 //! Signals that end a run, also while it is set up.
 
 use anyhow::Context;
+use program::Interrupt;
 use tokio::runtime::{self, Runtime};
-use wire::Interrupt;
 
 /// A signal ended the work.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 use measure::FirstDeliveryRecord;
-use wire::Interrupt;
+use program::Interrupt;
 
 use crate::{
     args::Args,

@@ -41,7 +41,7 @@ impl<'a> Progress<'a> {
             json,
             seconds: 0,
             total,
-            terminal: measure::rewrites_lines(&stderr()),
+            terminal: program::rewrites_lines(&stderr()),
         }
     }
 

@@ -8,7 +8,8 @@ use codecs::Format;
 use corpus::Corpus;
 use link::Link;
 use measure::{CpuClock, Environment, Expectation, PinnedCores, RelayProcess, RunRecord, Status};
-use wire::{Compression, Dictionary, Interrupt, Offer, RelayUrlError, WireLimits};
+use program::Interrupt;
+use wire::{Compression, Dictionary, Offer, RelayUrlError, WireLimits};
 
 use crate::{
     args::Args,

@@ -8,10 +8,7 @@ use measure::{
     Allocations, CpuClock, CpuQuota, CpuReadings, Environment, QuotaMeter, RelayRecord, SCHEMA_VERSION, Tool,
 };
 use relay_sim::Totals;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    time,
-};
+use tokio::time;
 
 use crate::{
     args::Args,
@@ -58,8 +55,7 @@ pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
     let seen = runtime.block_on(async {
         // Ctrl-C in a terminal reaches this process, too, as does its end. Who started it ends it,
         // after the players.
-        let _interrupts = signal(SignalKind::interrupt()).context("cannot take over Ctrl-C")?;
-        let _hangups = signal(SignalKind::hangup()).context("cannot take over SIGHUP")?;
+        program::leave_terminal_to_parent()?;
         say_prepared(&plan_sha256, &corpus.fingerprint.to_string(), Some(&url))?;
         host.watch(workload.last_due()).await
     })?;

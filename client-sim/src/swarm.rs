@@ -8,8 +8,8 @@ use std::{
 
 use anyhow::bail;
 use measure::{AllocationsRecord, CpuQuota, CpuTime, MemoryRecord, ProcessesSpent};
+use program::Interrupt;
 use tokio::sync::watch;
-use wire::Interrupt;
 
 use crate::{
     dial::Dialer,

@@ -49,7 +49,7 @@ struct Second {
 impl Progress {
     /// `block_guess` is the expected time of a block until one was measured.
     pub fn new(blocks: usize, block_guess: Duration, quiet: bool) -> Progress {
-        let bar = (!quiet && measure::rewrites_lines(&io::stderr())).then(|| {
+        let bar = (!quiet && program::rewrites_lines(&io::stderr())).then(|| {
             let style = ProgressStyle::with_template("{bar:16} {pos}/{len} {wide_msg}")
                 .expect("the template is a constant that was tried");
             // At most two redraws a second keep the cores free.

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result};
 use cell::Factor;
 use measure::{Exit, RunRecord, Status, ValidityClass};
-use wire::Interrupt;
+use program::Interrupt;
 
 use crate::{
     generator::{Generator, Played, Task},

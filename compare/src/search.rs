@@ -7,10 +7,10 @@ use std::{cell::OnceCell, io, path::Path, rc::Rc};
 
 use anyhow::{Context, Result, anyhow};
 use measure::{CorpusRecord, Exit};
+use program::Interrupt;
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use tokio::runtime::Runtime;
-use wire::Interrupt;
 
 use crate::{
     bracket::Bracket,
@@ -189,7 +189,7 @@ impl<'a> Probes<'a> {
         };
         // The caller prints the outcome; a terminal shows that the probe runs.
         let guess = plan::block_estimate(config.seconds);
-        let mut progress = Progress::new(1, guess, !measure::rewrites_lines(&io::stderr()));
+        let mut progress = Progress::new(1, guess, !program::rewrites_lines(&io::stderr()));
         let outcome = self.runtime.block_on(run::run(&request, &mut progress, self.interrupt.wait()));
         progress.end();
         let outcome = outcome?;

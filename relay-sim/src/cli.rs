@@ -15,6 +15,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use codecs::Format;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use program::Interrupt;
 use serde::{Deserialize, Serialize};
 use tokio::{
     net::{TcpListener, TcpSocket},
@@ -22,7 +23,6 @@ use tokio::{
 };
 use tracing::{info, level_filters::LevelFilter, warn};
 use tracing_subscriber::EnvFilter;
-use wire::Interrupt;
 
 use crate::{
     args::Args,

@@ -50,7 +50,6 @@ mod document;
 mod error;
 mod header;
 mod http;
-mod interrupt;
 mod memory;
 pub mod negotiate;
 mod relay_url;
@@ -69,7 +68,6 @@ pub use dictionary::{Dictionary, DictionaryError, DictionaryId, NotADictionaryId
 pub use document::{DocumentError, document};
 pub use error::{CloseCode, WireError};
 pub use header::{Header, HeaderError};
-pub use interrupt::Interrupt;
 pub use memory::in_memory;
 pub use relay_url::{RelayUrl, RelayUrlError};
 pub use server::{Accepted, ServerConfig, accept};

@@ -27,8 +27,9 @@ use std::{
 use anyhow::Context;
 use codecs::Format;
 use corpus::Corpus;
+use program::Interrupt;
 use serde::Serialize;
-use wire::{Endpoint, Interrupt, RelayUrl};
+use wire::{Endpoint, RelayUrl};
 
 use self::{
     answers::Answers,

@@ -15,7 +15,8 @@ use agents::{
 use anyhow::{Context, Result, bail, ensure};
 use corpus::Corpus;
 use measure::Exit;
-use wire::{Interrupt, RelayUrl};
+use program::Interrupt;
+use wire::RelayUrl;
 
 use crate::{
     args::{AgentFlags, Run},
@@ -143,7 +144,7 @@ pub(super) fn gather(
         (None, None) => Relay::Elsewhere,
     };
     let is_watched =
-        flags.metrics_listen.is_some() || (!flags.quiet && measure::rewrites_lines(&io::stderr()));
+        flags.metrics_listen.is_some() || (!flags.quiet && program::rewrites_lines(&io::stderr()));
     let told = Told::of(relay, is_live(flags.profile, is_watched), cells, seconds)?;
     let events = Events::of(flags.corpus.as_deref())?;
     if let Some(reason) = events.stay() {

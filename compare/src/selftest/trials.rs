@@ -5,7 +5,7 @@ use std::{fs, io, time::SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use codecs::VerifyLevel;
-use wire::Interrupt;
+use program::Interrupt;
 
 use super::{bench::Bench, finding::Finding, rounds};
 use crate::{
@@ -79,7 +79,7 @@ impl Bench<'_> {
         let trials: Vec<_> = (0..self.options.repeats).map(|n| self.trial(n.into(), burn_ns)).collect();
         let blocks = trials.iter().map(|(.., plan)| plan.blocks()).sum();
         let guess = plan::block_estimate(self.options.seconds);
-        let mut progress = Progress::new(blocks, guess, !measure::rewrites_lines(&io::stderr()));
+        let mut progress = Progress::new(blocks, guess, !program::rewrites_lines(&io::stderr()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut interrupt = runtime.block_on(async { Interrupt::listen() })?;
         let mut results = Vec::new();

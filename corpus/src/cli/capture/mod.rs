@@ -20,12 +20,13 @@ use std::{
 use anyhow::{Context, ensure};
 use codecs::{ClientMessage, Codec, Event, Filter, Format, Implementation};
 use measure::Unechoed;
+use program::Interrupt;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
     time::{self, Instant, MissedTickBehavior},
 };
-use wire::{Compression, Endpoint, Header, Interrupt, RelayUrl};
+use wire::{Compression, Endpoint, Header, RelayUrl};
 
 use self::{
     doing::Watch,

@@ -51,6 +51,16 @@ impl Interrupt {
     }
 }
 
+/// Takes over Ctrl-C and SIGHUP without effect: both reach a child of the program that alone
+/// decides when it ends, too. Needs a runtime around it.
+///
+/// # Errors
+/// Names the signal that the system refuses.
+pub fn leave_terminal_to_parent() -> io::Result<()> {
+    taken(SignalKind::interrupt(), "Ctrl-C").map(drop)?;
+    taken(SignalKind::hangup(), "SIGHUP").map(drop)
+}
+
 fn taken(kind: SignalKind, name: &str) -> io::Result<Signal> {
     signal(kind).map_err(|error| io::Error::new(error.kind(), format!("cannot listen for {name}: {error}")))
 }
