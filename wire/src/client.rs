@@ -1,9 +1,9 @@
 //! The client's side of the handshake.
 
-use std::{io, net::SocketAddr, path::Path, sync::Arc};
+use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use tokio::{
-    io::AsyncWriteExt,
+    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream, lookup_host},
     sync::OnceCell,
     time,
@@ -28,6 +28,13 @@ use crate::{
 
 /// Excerpt of a refusing server's body in the error.
 const MAX_EXCERPT_CHARS: usize = 300;
+
+/// Silence after a ClientHello behind which the relay is asked without TLS, and time for its
+/// answer.
+const SILENT_TO_TLS: Duration = Duration::from_secs(2);
+
+/// As long as the begin of an answer that has a status.
+const STATUS_400: &[u8] = b"HTTP/1.1 400";
 
 /// Shorter parts of header values are words, such as `https` or `Bearer`.
 const SHORTEST_SECRET_BYTES: usize = 8;
@@ -75,6 +82,8 @@ pub struct Endpoint {
     /// What the name was looked up as, once for all connections and clones: a resolver's time and
     /// failures are none of the relay's.
     addresses: Arc<OnceCell<Vec<SocketAddr>>>,
+    /// Whether a relay that was silent to TLS answers without it: asked once for all connections.
+    answers_plain: Arc<OnceCell<bool>>,
 }
 
 impl Endpoint {
@@ -85,7 +94,14 @@ impl Endpoint {
     pub fn new(url: RelayUrl, ca: Option<&Path>) -> Result<Endpoint, TlsError> {
         let roots = || ca.map_or_else(ClientTls::platform, ClientTls::from_file);
         let tls = url.is_secure().then(roots).transpose()?;
-        Ok(Endpoint { url, headers: Arc::default(), ca: ca.map(Arc::from), tls, addresses: Arc::default() })
+        Ok(Endpoint {
+            url,
+            headers: Arc::default(),
+            ca: ca.map(Arc::from),
+            tls,
+            addresses: Arc::default(),
+            answers_plain: Arc::default(),
+        })
     }
 
     /// Adds header fields to every request, NIP-11's included.
@@ -211,7 +227,18 @@ impl Endpoint {
         let tcp = Counted::new(tcp).hearing_out();
         let mut stream = match &self.tls {
             Some(tls) => {
-                let stream = tls.connect(&self.url.host(), tcp, || self.other_scheme()).await?;
+                let host = self.url.host();
+                let stream = tokio::select! {
+                    biased;
+                    stream = tls.connect(&host, tcp, || self.other_scheme()) => stream?,
+                    () = self.is_found_plain() => {
+                        let hint = self.other_scheme();
+                        let reason = format!("no TLS with {host}: it is silent to TLS and answers HTTP without it{hint}");
+                        return Err(WireError::handshake(reason));
+                    }
+                };
+                // From now on silence is that of a busy relay. An error: it is being asked.
+                let _ = self.answers_plain.set(false);
                 Socket::Tls(Box::new(stream))
             }
             None => Socket::Plain(tcp),
@@ -247,6 +274,33 @@ impl Endpoint {
             .map_err(WireError::handshake)?;
         let bytes = HandshakeBytes::of(&stream, &head.early);
         Connection::new(stream, Role::Client, head.early, agreement, limits, bytes).await
+    }
+
+    /// Completes once a relay that was silent to TLS for a while has answered without it.
+    async fn is_found_plain(&self) {
+        time::sleep(SILENT_TO_TLS).await;
+        if !*self.answers_plain.get_or_init(|| self.ask_plainly()).await {
+            std::future::pending().await
+        }
+    }
+
+    /// Asks the relay for an upgrade without TLS, and says nothing of the user's in clear text.
+    async fn ask_plainly(&self) -> bool {
+        let asking = async {
+            let mut tcp = tcp(self.addresses().await?, None).await?;
+            let (host, key) = (self.url.authority(), generate_key());
+            let request = format!(
+                "GET / HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {USER_AGENT}\r\nConnection: Upgrade\r\n\
+                 Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
+            );
+            tcp.write_all(request.as_bytes()).await?;
+            let mut status = [0; STATUS_400.len()];
+            tcp.read_exact(&mut status).await?;
+            io::Result::Ok(status)
+        };
+        // Servers with TLS answer 400 to what is none, in plain text.
+        let answers = |status: &[u8]| status.starts_with(b"HTTP/1.") && !status.ends_with(b" 400");
+        matches!(time::timeout(SILENT_TO_TLS, asking).await, Ok(Ok(status)) if answers(&status))
     }
 
     /// The address with the other scheme, behind a failure that it would explain.

@@ -130,6 +130,75 @@ async fn the_wrong_scheme_is_answered_with_the_other_one() {
     }
 }
 
+/// With an hour for the handshake.
+async fn refusal(folder: &Path, url: &str) -> String {
+    let limits = WireLimits { handshake_timeout: Duration::from_secs(3_600), ..WireLimits::default() };
+    let key = "X-Api-Key=s3cret/value".parse().unwrap();
+    let relay = trusting(folder, url).unwrap().with_headers(vec![key]).unwrap();
+    patiently(relay.connect(&offer("none"), &limits)).await.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn a_relay_without_tls_is_recognised_before_the_limit_of_the_handshake() {
+    let folder = certificate();
+    for (to_tls, to_http) in [
+        (Some("HTTP/1.1 400 Bad Request\r\n\r\n"), ""),
+        (Some(""), ""),
+        (None, "HTTP/1.1 101 Switching Protocols\r\n\r\n"),
+        (None, "HTTP/1.1 403 Forbidden\r\n\r\n"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("wss://me:s3cret@{}/s3cret?s3cret", listener.local_addr().unwrap());
+        let server = tokio::spawn(async move {
+            let (mut silent, mut heads) = (Vec::new(), Vec::new());
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut head = vec![0; 4096];
+                let count = stream.read(&mut head).await.unwrap();
+                // The record of a ClientHello (RFC 8446 §5.1).
+                match (head[0] == 22, to_tls) {
+                    (true, Some(answer)) => stream.write_all(answer.as_bytes()).await.unwrap(),
+                    (true, None) => silent.push(stream),
+                    (false, _) => {
+                        heads.push(String::from_utf8_lossy(&head[..count]).into_owned());
+                        assert!(
+                            !heads.concat().contains("s3cret") && !heads.concat().contains("Authorization")
+                        );
+                        assert_eq!(heads.len(), 1, "asked once: {heads:?}");
+                        stream.write_all(to_http.as_bytes()).await.unwrap();
+                    }
+                }
+            }
+        });
+        let error = refusal(folder.path(), &url).await;
+        assert!(error.contains("; a relay without TLS is ws://127.0.0.1:"), "{to_tls:?}: {error}");
+        assert!(!server.is_finished(), "{:?}", server.await);
+        server.abort();
+    }
+}
+
+/// Servers with TLS answer plain HTTP with 400 in plain text, and a busy one is silent for a while.
+#[tokio::test]
+async fn a_slow_relay_with_tls_is_not_taken_for_one_without() {
+    let folder = certificate();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("wss://{}", listener.local_addr().unwrap());
+    let mut config = config(support(&[]));
+    config.tls = Some(server_tls(folder.path()));
+    let relay = tokio::spawn(async move {
+        let (busy, _) = listener.accept().await.unwrap();
+        let (mut plain, _) = listener.accept().await.unwrap();
+        assert_eq!(plain.read_u8().await.unwrap(), b'G', "asked without TLS meanwhile");
+        plain.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\nto an HTTPS port").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        wire::accept(busy, &config).await
+    });
+    let client = trusting(folder.path(), &url).unwrap();
+    let connected = patiently(client.connect(&offer("none"), &WireLimits::default())).await;
+    connected.unwrap();
+    assert!(relay.await.unwrap().is_ok());
+}
+
 /// What a client that trusts `roots` says of the relay's certificate, at 127.0.0.1.
 async fn said(relay: &Path, roots: &Path) -> String {
     let (connected, accepted) = attempt(relay, |a| format!("wss://{a}"), "none", roots).await;
