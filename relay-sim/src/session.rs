@@ -39,6 +39,9 @@ const TIMER_LATE: Duration = Duration::from_millis(1);
 /// The time that a stopping relay gives a peer to take what is left.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// The time that a slow consumer has to read what the socket holds, and the Close frame behind it.
+const SLOW_FAREWELL: Duration = Duration::from_secs(10);
+
 /// Serves one connection until it ends, and counts what it moved.
 pub(crate) async fn run(relay: Arc<Relay>, conn: Connection, outbox: Arc<Outbox>) {
     let mut session = Session::new(relay, conn, outbox);
@@ -280,12 +283,16 @@ impl Session {
     async fn finish(mut self, end: End) {
         debug!(?end, "connection ends");
         // What is published while the Close frame waits for the peer makes no slow consumer of it.
-        self.outbox.stop(Stop::Shutdown);
+        self.outbox.end();
         if matches!(end, End::Stopped(Stop::Shutdown))
             && timeout(FAREWELL, self.deliver_the_rest()).await.is_err()
         {
             debug!("the peer did not take what was left for it");
         }
+        let patience = match end {
+            End::Stopped(Stop::SlowConsumer) => SLOW_FAREWELL,
+            _ => FAREWELL,
+        };
         let counters = &self.relay.counters;
         let close = match end {
             End::Left => None,
@@ -297,13 +304,24 @@ impl Session {
             End::Stopped(stop) => Some(stop.into()),
             End::Close(close) => Some(close),
         };
-        if let Some(Close { code, reason }) = close {
+        if close.is_some() && patience == FAREWELL {
             // What was answered before goes before; a peer that takes nothing gets nothing.
             let _ = self.hand_over().now_or_never();
-            self.conn.close(code, &reason).await;
         }
-        self.relay.counters.add_traffic(self.conn.traffic());
-        self.relay.counters.add_compression(self.conn.compression_memory());
+        let Session { relay, mut conn, machine, outbox, unread, .. } = self;
+        // What waits for a slow peer is what the connection holds, and no more.
+        drop((machine, unread));
+        if let Some(Close { code, reason }) = close {
+            tokio::select! {
+                biased;
+                () = conn.close_within(code, &reason, patience) => {}
+                _ = outbox.stopped(), if patience == SLOW_FAREWELL => {
+                    debug!("the relay stops before the peer has heard why");
+                }
+            }
+        }
+        relay.counters.add_traffic(conn.traffic());
+        relay.counters.add_compression(conn.compression_memory());
     }
 }
 

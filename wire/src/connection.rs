@@ -360,6 +360,12 @@ impl Connection {
     /// Sends a Close frame, waits up to 2 s for the peer's, and ends TCP; after an error, too, so
     /// that the peer learns the reason. `reason` is cut to the 123 bytes that fit.
     pub async fn close(&mut self, code: CloseCode, reason: &str) {
+        self.close_within(code, reason, CLOSE_TIMEOUT).await;
+    }
+
+    /// [`Connection::close`] with another patience, for a peer that first has to read what it was
+    /// sent before.
+    pub async fn close_within(&mut self, code: CloseCode, reason: &str, patience: Duration) {
         let state = std::mem::replace(&mut self.state, State::Closed);
         if matches!(state, State::Closed) {
             return;
@@ -368,7 +374,7 @@ impl Connection {
         let frame = CloseFrame { code: code.into(), reason: reason.into() };
         // After a timeout the caller drops the socket.
         let _: Result<(), time::error::Elapsed> =
-            time::timeout(CLOSE_TIMEOUT, self.websocket.close(Some(frame))).await;
+            time::timeout(patience, self.websocket.close(Some(frame))).await;
     }
 
     /// Ends TCP, for which a client waits (RFC 6455 §7.1.1). Returns the error of a disorderly

@@ -89,13 +89,21 @@ impl<T> Outbox<T> {
     pub(crate) fn stop(&self, reason: Stop) -> bool {
         let state = self.lock();
         let is_first = !state.stopped;
-        if is_first {
+        // A session that ends, and waits for its peer, hears of the relay's stop.
+        if is_first || (reason == Stop::Shutdown && state.reason.is_none()) {
             stop(state, reason);
         }
         is_first
     }
 
     // --- for the session ---
+
+    /// Takes nothing more. From now on [`Outbox::stopped`] waits for the relay's own stop.
+    pub(crate) fn end(&self) {
+        let mut state = self.lock();
+        state.stopped = true;
+        state.reason.take_if(|reason| *reason == Stop::SlowConsumer);
+    }
 
     /// Whether nothing is queued.
     pub(crate) fn is_empty(&self) -> bool {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use codecs::{ClientMessage, DecodeError, Filter, Format, Opcode, VerifyLevel};
 use futures::{SinkExt, StreamExt};
+use relay_sim::Config;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
@@ -204,13 +205,9 @@ async fn a_peer_that_breaks_off_anywhere_harms_nobody() {
     assert_eq!(totals.sessions_panicked, 0);
 }
 
-#[tokio::test]
-async fn a_slow_consumer_is_closed_with_1013_and_nobody_else_notices() {
-    let relay = TestRelay::start(|config| {
-        config.verify = VerifyLevel::None;
-        config.outbox_bytes = 1 << 20;
-    })
-    .await;
+/// A subscriber that took nothing of more events than its outbox and any send buffer hold, and how
+/// many these were. A quick one beside it had each.
+async fn slow_consumer(relay: &TestRelay) -> (WebSocketStream<TcpStream>, usize) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(16 << 10).unwrap();
     let stream = socket.connect(relay.address.parse().unwrap()).await.unwrap();
@@ -221,8 +218,7 @@ async fn a_slow_consumer_is_closed_with_1013_and_nobody_else_notices() {
     quick.request("a", kinds(&[20_001])).await;
     quick.expect(r#"["EOSE","a"]"#).await;
 
-    // More than the outbox and any send buffer hold. Ephemeral, so the same event is new every
-    // time.
+    // Ephemeral, so the same event is new every time.
     const EVENTS: usize = 60;
     let event = codecs::Event { content: "x".repeat(100 << 10).into(), kind: 20_001, ..note(1, 5) };
     let mut publisher = relay.json_client().await;
@@ -232,13 +228,42 @@ async fn a_slow_consumer_is_closed_with_1013_and_nobody_else_notices() {
         let message = timeout(PATIENCE, quick.conn.next()).await.expect("the quick one is served");
         assert!(message.unwrap().unwrap().payload.starts_with(b"[\"EVENT\""), "event {n}");
     }
-    // It reads again in time to learn why it was closed.
+    (slow, EVENTS)
+}
+
+fn small_outbox(config: &mut Config) {
+    config.verify = VerifyLevel::None;
+    config.outbox_bytes = 1 << 20;
+}
+
+#[tokio::test]
+async fn a_slow_consumer_is_closed_with_1013_and_nobody_else_notices() {
+    let relay = TestRelay::start(small_outbox).await;
+    let (mut slow, events) = slow_consumer(&relay).await;
+    // It reads again in time to learn why it was closed, long after an orderly peer answers.
+    tokio::time::sleep(Duration::from_secs(4)).await;
     let (texts, code) = hear_close(&mut slow).await;
     assert_eq!(code, Some(1013));
-    assert!(texts.len() < EVENTS);
+    assert!(texts.len() < events);
     let totals = relay.stop().await;
     assert_eq!(totals.slow_consumers, 1);
     assert!(totals.deliveries_dropped > 0);
+}
+
+#[tokio::test]
+async fn a_relay_that_stops_does_not_wait_for_a_slow_consumer() {
+    let hour = Duration::from_secs(3_600);
+    let relay = TestRelay::start(|config| {
+        small_outbox(config);
+        config.stop_timeout = hour;
+    })
+    .await;
+    let (mut slow, _) = slow_consumer(&relay).await;
+    let totals = timeout(Duration::from_secs(5), relay.stop()).await.expect("before its time is over");
+    assert_eq!(totals.slow_consumers, 1);
+    assert!(totals.sessions_left > 0, "it was still there");
+    assert!(totals.deliveries_dropped > 0);
+    assert_eq!(hear_close(&mut slow).await.1, None, "it has taken nothing, and so hears nothing more");
 }
 
 /// Each frame is a sign of life and none has a byte of payload: they count all the same.
