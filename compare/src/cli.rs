@@ -27,12 +27,11 @@ use measure::{Exit, Status, utc};
 use self::folder::Folder;
 use crate::{
     args::{By, Cli, Command, SearchFlags, SearchMetric, SelftestFlags},
-    assemble::Header,
-    git,
+    assemble, git,
     grants::{self, Question},
     matrix::{CellSpec, UnknownName, cells},
     report::{self, Derived},
-    result::{AtLoad1, Config, Foreign, Oracle, Probe, ResultFile, Role, Search, SelfTest},
+    result::{AtLoad1, Config, Foreign, Header, Oracle, Probe, ResultFile, Role, Search, SelfTest},
     run::Stopped,
     search::{Probes, search},
     selftest,
@@ -107,7 +106,7 @@ fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
         }
         None => (None, None),
     };
-    let header = Header::new(args, git::current(), started, Config { foreign, ..config.as_run() });
+    let header = assemble::header(args, git::current(), started, Config { foreign, ..config.as_run() });
     let machine = ThisMachine::new(&program, &config.as_run(), answers.as_deref());
     let mut probes = Probes::new(&machine, &cells, &config, running.path())?;
     let corpus = probes.corpus();

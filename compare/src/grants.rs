@@ -16,7 +16,8 @@ use serde::Deserialize;
 use wire::{Header, RelayUrl};
 
 use crate::{
-    matrix::{BASE_COMPRESSION, CellSpec},
+    matrix::CellSpec,
+    reference::BASE_COMPRESSION,
     result::{Foreign, Role},
     usage::{SKIP_INVALID, UsageError, header_args},
 };

@@ -29,6 +29,7 @@ mod precision;
 mod probe;
 pub mod progress;
 pub mod rate;
+pub mod reference;
 mod relay_agent;
 pub mod report;
 pub mod result;
@@ -42,7 +43,9 @@ pub mod this_machine;
 mod usage;
 mod watched;
 
-pub use assemble::Header;
+pub use assemble::assemble;
 pub use matrix::{CellSpec, Matrix, OverLinks, UnknownName, cells};
 pub use plan::{Plan, Profile};
-pub use result::{Block, CellResult, Config, Foreign, Git, PlannedRounds, RESULT_FILE, ResultFile, Role};
+pub use result::{
+    Block, CellResult, Config, Foreign, Git, Header, PlannedRounds, RESULT_FILE, ResultFile, Role,
+};

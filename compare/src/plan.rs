@@ -12,8 +12,9 @@ use rand_chacha::ChaCha8Rng;
 use wire::Compression;
 
 use crate::{
-    matrix::{BASE_COMPRESSION, BASE_FORMAT, CellSpec},
-    result::{Block, Role, with_further},
+    matrix::CellSpec,
+    reference::{BASE_COMPRESSION, BASE_FORMAT},
+    result::{Block, QUICK, Role, with_further},
 };
 
 /// Cells between two anchors: the anchor runs at every fourth place.
@@ -57,7 +58,7 @@ impl Profile {
     /// Its name on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {
-            Profile::Quick => "quick",
+            Profile::Quick => QUICK,
             Profile::Standard => "standard",
             Profile::Publish => "publish",
         }

@@ -42,23 +42,6 @@ const PRECISION: f64 = 0.15;
 /// weakest cell's that is chosen: every cell kept it.
 const AS_STRONG: f64 = 0.9;
 
-impl ChosenRate {
-    /// A sentence.
-    pub(crate) fn line(&self) -> String {
-        let ChosenRate { scenario, rate_per_s, weakest, capacity_per_s, .. } = self;
-        let why = match self.utilisation_max.map(|share| share * 100.0) {
-            Some(most) => format!(
-                "which each cell keeps with at most {most:.0} % of its cores, {weakest} up to {capacity_per_s}/s"
-            ),
-            None => format!("60 % of what {weakest} sustains ({capacity_per_s}/s) with 90 % of its cores"),
-        };
-        let probes = self.probes.len();
-        format!(
-            "{scenario}: {rate_per_s} events/s, {why}, by a pilot of {probes} probes that are not counted"
-        )
-    }
-}
-
 /// The question of the pilot.
 pub(crate) fn question(
     scenario: &str,

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use measure::Status;
 
 use crate::{
-    assemble::Header,
+    assemble::{self, assemble},
     generator::Generator,
     matrix::CellSpec,
     metrics::Metrics,
@@ -20,7 +20,7 @@ use crate::{
     precision,
     progress::Progress,
     report,
-    result::{Block, Config, PlannedRounds, ResultFile, unfinished},
+    result::{Block, Config, Header, PlannedRounds, unfinished},
     run::{Outcome, Request, run_until_signal},
 };
 
@@ -103,7 +103,7 @@ impl Rounds<'_> {
     fn measure(&self, header: Header, plan: &Plan) -> Result<Outcome> {
         let Rounds { generator, cells, running, .. } = *self;
         let config = header.config.clone();
-        let kept = unfinished::begin(self.folder, &ResultFile::planned(header, cells, plan))?;
+        let kept = unfinished::begin(self.folder, &assemble::planned(header, cells, plan))?;
         let keep = |blocks: &[(usize, Block)]| {
             let mut last = blocks.last().into_iter();
             last.try_for_each(|(cell, block)| unfinished::keep(&kept, &cells[*cell].id, block))
@@ -139,7 +139,7 @@ impl Rounds<'_> {
             outcome.status = Status::Incomplete { reason: "it ended in the pilot of --precision".to_owned() };
             return Ok(Pilot::Stopped(plan, outcome));
         }
-        let result = ResultFile::assemble(header, self.cells, &plan, outcome.blocks);
+        let result = assemble(header, self.cells, &plan, outcome.blocks);
         let no_cpu = "the pilot has no CPU time of two rounds to plan with; --rounds N plans without";
         let planned = PlannedRounds::of(report::deviations(&result), round, precision, max_time)
             .ok_or_else(|| NoRounds(no_cpu.to_owned()))?;

@@ -207,25 +207,3 @@ impl<'a> Probes<'a> {
         Ok(Some(block))
     }
 }
-
-impl SearchConfig {
-    /// The configuration of every probe.
-    pub fn as_run(&self) -> Config {
-        Config {
-            scenarios: vec![self.scenario.clone()],
-            profile: "search".to_owned(),
-            rounds: 1,
-            seconds: self.probe_seconds,
-            seed: self.seed,
-            corpus: self.corpus.clone(),
-            url: self.url.clone(),
-            headers: self.headers.clone(),
-            foreign: None,
-            client_args: self.client_args.clone(),
-            slo: None,
-            planned_rounds: None,
-            chosen_rates: Vec::new(),
-            chosen_loads: Vec::new(),
-        }
-    }
-}

@@ -11,7 +11,8 @@ use wire::{Header, RelayUrl};
 
 use super::{client_args, seed};
 use crate::{
-    matrix::{BASE_COMPRESSION, Matrix, Values},
+    matrix::{Matrix, Values},
+    reference::BASE_COMPRESSION,
     result::{AtLoad1, BreakEvenConfig, MAX_ROUNDS, SearchConfig},
     slo::Slo,
 };

@@ -5,15 +5,13 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::result::{BrowserCell, Part, Role};
+use crate::result::{BrowserCell, CONTROL, Part, Role};
 
 /// What `npm run build` says of the decoders in the page's script.
 const ROWS: &str = include_str!("../../browser/dist/rows.json");
 
 /// The first row: `JSON.parse` of text, which every ratio refers to.
 pub(crate) const BASE: &str = "json";
-/// The first row under another name: a standing A/A test.
-pub(crate) const CONTROL: &str = "json-control";
 
 /// Everything in the page's script.
 #[derive(Debug, Deserialize)]

@@ -14,12 +14,12 @@ use measure::{Exit, Status, utc};
 use super::{folder::Folder, links, stopped_code};
 use crate::{
     args::SearchFlags,
-    assemble::Header,
+    assemble,
     bandwidths::Grid,
     git,
     matrix::{CellSpec, cells},
     progress::Progress,
-    result::{Block, BreakEvenConfig, ResultFile, Role},
+    result::{Block, BreakEvenConfig, Header, ResultFile, Role},
     run::{Outcome, Request, run_until_signal},
     this_machine::ThisMachine,
     usage::{Ended, NOTHING_MEASURED, UsageError, refuse},
@@ -41,7 +41,7 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     let started = SystemTime::now();
     let program = env::current_exe().context("cannot find this program's own file")?;
     let running = tempfile::tempdir().context("cannot make a folder for records")?;
-    let header = Header::new(args, git::current(), started, as_run.clone());
+    let header = assemble::header(args, git::current(), started, as_run.clone());
     let plan = grid.plan();
     let guess = plan.estimate(&grid.blocks, config.seconds) / u32::try_from(plan.blocks())?.max(1);
     let mut progress = Progress::new(plan.blocks(), guess, false);

@@ -13,10 +13,9 @@ use measure::{Environment, Exit, Status, command_line, utc};
 use super::{folder::Folder, stopped_code};
 use crate::{
     args::BrowserFlags,
-    assemble::Header,
     browser::{self, Asked, BrowserError, Client, Found, Question, Rows},
     git,
-    result::{Part, ResultFile},
+    result::{Header, Part, ResultFile},
 };
 
 /// Measures and writes a result folder.

@@ -13,7 +13,7 @@ use super::{columns, try_file};
 use crate::{
     args::InstructionFlags,
     count::{self, NotInstalled, Play, Program},
-    matrix::{CellSpec, cells},
+    matrix::{CellSpec, cells, references},
     report::{self, FAILS, Outcome},
     result::{INSTRUCTIONS_FILE, Instructions, ResultFile},
     usage::{UsageError, skips_invalid},
@@ -58,7 +58,7 @@ pub(super) fn count(flags: &InstructionFlags) -> Result<Exit> {
             skip_invalid: flags.skip_invalid,
         };
         let counted = count::count_cells(&program, &cells, &play, &tell)?;
-        let table = counted.matrix(&cells);
+        let table = counted.cells(references(&cells).into_iter());
         (counted, table)
     };
     let printed = print(&format!("{}\n{}\n", table.text(columns()), counted.note()));

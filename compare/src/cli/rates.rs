@@ -11,10 +11,9 @@ use measure::Status;
 
 use super::{folder::Folder, links};
 use crate::{
-    assemble::Header,
     matrix::CellSpec,
     own_core, rate,
-    result::{AtLoad1, ChosenLoad, Config, MAX_ROUNDS, Probe, ResultFile, Search},
+    result::{AtLoad1, ChosenLoad, Config, Header, MAX_ROUNDS, Probe, ResultFile, Search},
     search::Probes,
     this_machine::ThisMachine,
     usage::{SKIP_INVALID, UsageError},

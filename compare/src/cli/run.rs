@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     args::Run,
-    assemble::Header,
+    assemble::{self, assemble},
     count::{NotInstalled, Program},
     generator::Generator,
     git,
@@ -34,7 +34,7 @@ use crate::{
     own_core,
     plan::Profile,
     report::{self, Derived},
-    result::{Config, Git, ResultFile, Role, SelfTest},
+    result::{Config, Git, Header, ResultFile, Role, SelfTest},
     rounds::{Measured, NoRounds, Rounds},
     run::{Outcome, Stopped},
     selftest,
@@ -50,7 +50,7 @@ pub(super) fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
     setup.size_blocks()?;
     let selftest = setup.selftest()?;
     let began = SystemTime::now();
-    let header = Header::new(args, setup.git.clone(), began, setup.config.clone());
+    let header = assemble::header(args, setup.git.clone(), began, setup.config.clone());
     let header = Header { selftest, ..header };
     let out = Folder::new(&flags.out, setup.name(began));
     setup.choose_rates(&header, &out)?;
@@ -256,7 +256,7 @@ impl<'a> Setup<'a> {
         let Played { measured: Measured { config, plan, outcome }, running, own } = played;
         let Outcome { blocks, status, stopped } = outcome;
         let header = Header { status, config, ..header };
-        let mut result = ResultFile::assemble(header, &self.cells, &plan, blocks);
+        let mut result = assemble(header, &self.cells, &plan, blocks);
         let published = out.publish(&mut result, self.flags.wide, |result, folder| {
             // Empty unless a record could not be read.
             let _ = fs::remove_dir(&running);

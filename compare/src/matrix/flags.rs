@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use cell::{Factor, Side};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, FromArgMatches};
 
-use super::{BASE_COMPRESSION, Matrix};
+use super::Matrix;
+use crate::reference::BASE_COMPRESSION;
 
 /// The values of factors that a command line asks for; a factor without a flag keeps its own. With
 /// `LOADS` there are flags for loads, too.

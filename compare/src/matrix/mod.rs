@@ -2,7 +2,6 @@
 
 mod flags;
 mod names;
-mod reference;
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
@@ -11,23 +10,13 @@ use cell::{Cell, Factor, Side, UNKNOWN};
 use codecs::{Format, Implementation};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-use crate::result::Role;
+use crate::{
+    reference::{BASE_FORMAT, Compared, reference},
+    result::{CONTROL, FLOOR, Role},
+};
 pub(crate) use flags::{FACTORS, Values};
 pub use names::UnknownName;
 use names::choose;
-pub(crate) use reference::{Compared, reference};
-
-/// The format every ratio refers to.
-pub(crate) const BASE_FORMAT: &str = "json";
-
-/// The compression every ratio refers to.
-pub(crate) const BASE_COMPRESSION: &str = "none";
-
-/// The second name of JSON without compression, a standing A/A test.
-pub(crate) const CONTROL: &str = "json-control";
-
-/// The name of the relay that does no Nostr work.
-pub(crate) const FLOOR: &str = "floor";
 
 /// The values of every factor. A matrix file has a key for each (`formats`, `links`, …); what it
 /// leaves out keeps its default.
@@ -260,6 +249,25 @@ fn check_implementations(
         }
     }
     Ok(())
+}
+
+impl From<&CellSpec> for Compared {
+    fn from(spec: &CellSpec) -> Compared {
+        Compared::new(spec.role, spec.cell.recorded())
+    }
+}
+
+/// The name of every cell with that of its reference.
+pub(crate) fn references(cells: &[CellSpec]) -> Vec<(&str, Option<&str>)> {
+    let mut pairs = Vec::new();
+    for load in cells.chunk_by(|one, other| one.load() == other.load()) {
+        let compared: Vec<_> = load.iter().map(Compared::from).collect();
+        for (index, cell) in load.iter().enumerate() {
+            let found = reference(&compared, index).map(|found| load[found].id.as_str());
+            pairs.push((cell.id.as_str(), found));
+        }
+    }
+    pairs
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use super::{
     view::LoadView,
 };
 use crate::{
-    matrix::{BASE_COMPRESSION, BASE_FORMAT},
     merged::Metric,
+    reference::{BASE_COMPRESSION, BASE_FORMAT},
     result::{Block, MAX_ROUNDS, ResultFile, Role},
     stats::BAND,
 };

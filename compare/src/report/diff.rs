@@ -15,8 +15,7 @@ use super::{
 use crate::{
     bracket::{End, Limit},
     crossing::{self, TimeRatio, Versus},
-    matrix::{CONTROL, FLOOR},
-    result::{BreakEven, CellResult, ResultFile, Search},
+    result::{BreakEven, CONTROL, CellResult, FLOOR, ResultFile, Search},
     stats::BAND,
 };
 

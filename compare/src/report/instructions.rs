@@ -6,10 +6,7 @@ use super::{
     table::{NOTHING, Table},
     view::LoadView,
 };
-use crate::{
-    matrix::{self, CellSpec, Compared},
-    result::{Conditions, Instructions, RESOLUTION, Row},
-};
+use crate::result::{Conditions, Instructions, RESOLUTION, Row};
 
 /// What stands above a committed table.
 const HEAD: &str = "\
@@ -60,7 +57,7 @@ impl Instructions {
 
     /// One row a cell: instructions of a delivery at both ends against the cell's reference, and of
     /// a first delivery at the relay. `cells` are ids with those of their references.
-    fn cells<'c>(&self, cells: impl Iterator<Item = (&'c str, Option<&'c str>)>) -> Table {
+    pub fn cells<'c>(&self, cells: impl Iterator<Item = (&'c str, Option<&'c str>)>) -> Table {
         let headings =
             ["cell", "relay instr./event", "", "client instr./event", "", "relay, first delivery", "later"];
         let mut table = Table::new(1, &headings);
@@ -88,19 +85,6 @@ impl Instructions {
             ]);
         }
         table
-    }
-
-    /// One row a cell of a matrix, each against its reference.
-    pub fn matrix(&self, cells: &[CellSpec]) -> Table {
-        let mut pairs = Vec::new();
-        for load in cells.chunk_by(|one, other| one.load() == other.load()) {
-            let compared: Vec<_> = load.iter().map(Compared::from).collect();
-            for (index, cell) in load.iter().enumerate() {
-                let reference = matrix::reference(&compared, index).map(|found| load[found].id.as_str());
-                pairs.push((cell.id.as_str(), reference));
-            }
-        }
-        self.cells(pairs.into_iter())
     }
 
     /// What the counts are, and how well they repeat.

@@ -9,8 +9,7 @@ use super::{
 };
 use crate::{
     bracket::{End, Limit},
-    matrix,
-    result::{CellProbes, Played, Probe, ProbeOutcome, Purpose, Search, SearchConfig},
+    result::{CellProbes, FLOOR, Played, Probe, ProbeOutcome, Purpose, Search, SearchConfig},
     stats,
 };
 
@@ -132,9 +131,9 @@ pub(crate) fn remarks(search: &Search) -> Vec<String> {
              number of its events."
         )
     });
-    let floor = found.iter().find(|limit| limit.cell == matrix::FLOOR).and_then(|limit| limit.interval_per_s);
+    let floor = found.iter().find(|limit| limit.cell == FLOOR).and_then(|limit| limit.interval_per_s);
     let near_floor: Vec<&str> = (found.iter())
-        .filter(|limit| limit.cell != matrix::FLOOR)
+        .filter(|limit| limit.cell != FLOOR)
         .filter(|limit| limit.capacity_per_s.zip(floor).is_some_and(|(rate, (low, _))| rate >= low))
         .map(|limit| limit.cell.as_str())
         .collect();

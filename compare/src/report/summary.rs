@@ -19,10 +19,7 @@ use super::{
     utilisation::Utilisation,
     view::{LoadView, views},
 };
-use crate::{
-    plan::Profile,
-    result::{Block, CellResult, RESULT_FILE, ResultFile, Role, SelfTest},
-};
+use crate::result::{Block, CellResult, QUICK, RESULT_FILE, ResultFile, Role, SelfTest};
 
 /// How many left-out blocks the summary lists; the result file has all of them.
 const LISTED_BLOCKS: usize = 20;
@@ -311,7 +308,7 @@ pub(crate) fn saturated_line(load: &LoadView<'_>) -> String {
 /// Warnings that stand before any number.
 pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<String> {
     let mut warnings = Vec::new();
-    if result.config.profile == Profile::Quick.name() {
+    if result.config.profile == QUICK {
         warnings.push("Quick profile: not for decisions.".to_owned());
     }
     if let Some(reason) = result.incomplete() {

@@ -9,9 +9,8 @@ use super::{
     view::{CellView, LoadView},
 };
 use crate::{
-    matrix,
     merged::{Merged, Metric},
-    result::{Block, CellResult, Role},
+    result::{Block, CONTROL, CellResult, FLOOR, Role},
     stats,
 };
 
@@ -52,8 +51,8 @@ impl LoadView<'_> {
     /// when they vary.
     pub(crate) fn labels(&self, cell: &CellResult) -> Vec<String> {
         let format = match cell.role {
-            Role::Control => matrix::CONTROL,
-            Role::Floor => matrix::FLOOR,
+            Role::Control => CONTROL,
+            Role::Floor => FLOOR,
             Role::Cell | Role::Anchor => &cell.cell.format,
         };
         let others = self.varying().into_iter().map(|factor| value(factor, cell).to_owned());

@@ -7,8 +7,8 @@ use measure::NO_LINK;
 
 use super::{steady::Steadiness, utilisation::Utilisation};
 use crate::{
-    matrix::{self, Compared},
     merged::{Merged, Metric, SESSION, latency_of},
+    reference::{self, Compared},
     result::{Block, CellResult, ResultFile, Role},
     stats,
 };
@@ -134,11 +134,11 @@ impl<'a> LoadView<'a> {
         self.cells.iter().find(|view| view.cell.role == Role::Control)
     }
 
-    /// The reference of a cell, see [`matrix::reference`].
+    /// The reference of a cell, see [`reference::reference`].
     pub(crate) fn reference(&self, view: &CellView<'a>) -> Option<&CellView<'a>> {
         let cells: Vec<_> = self.cells.iter().map(|view| Compared::from(view.cell)).collect();
         let own = self.cells.iter().position(|other| other.cell.id == view.cell.id)?;
-        matrix::reference(&cells, own).map(|found| &self.cells[found])
+        reference::reference(&cells, own).map(|found| &self.cells[found])
     }
 
     /// Logarithms of cell ÷ reference by round, each first divided by its anchors.

@@ -1,6 +1,7 @@
 //! `result.json`: measured data only. Figures and verdicts are derived from it anew and stand in
 //! `derived.json`.
 
+mod assemble;
 mod break_even;
 mod browser;
 mod git;
@@ -20,8 +21,9 @@ use anyhow::{Result, ensure};
 use measure::{Cell, CorpusRecord, Environment, RunRecord, Status, Tool, ValidityClass};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use wire::{Header, RelayUrl};
+use wire::RelayUrl;
 
+pub use assemble::Header;
 pub use break_even::{BreakEven, BreakEvenConfig, CellTimes, TimedBlock};
 pub use browser::{
     Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, BrowserStep, DEVICE, EventSet, Part,
@@ -35,6 +37,15 @@ pub use selftest::{Oracle, SELFTESTS, SelfTest};
 
 /// The name of the result file in its folder.
 pub const RESULT_FILE: &str = "result.json";
+
+/// The second name of JSON without compression, a standing A/A test.
+pub const CONTROL: &str = "json-control";
+
+/// The name of the relay that does no Nostr work.
+pub const FLOOR: &str = "floor";
+
+/// The name of the profile that is for trying things.
+pub const QUICK: &str = "quick";
 
 /// The most rounds of a result: the exact distribution of the signed-rank test costs the cube of
 /// their number.
@@ -109,7 +120,7 @@ pub struct Config {
     pub url: Option<RelayUrl>,
     /// Header fields of requests to it; the command line in the result has their names.
     #[serde(skip)]
-    pub headers: Vec<Header>,
+    pub headers: Vec<wire::Header>,
     /// What that relay declined and refused, where it was asked before the first round.
     #[serde(default)]
     pub foreign: Option<Foreign>,

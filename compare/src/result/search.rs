@@ -5,6 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::{Header, RelayUrl};
 
+use super::Config;
+
 /// A search: its question and its probes. Capacities follow from them, see
 /// [`Limit`](crate::bracket::Limit).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -193,5 +195,27 @@ impl Probe {
         };
         let p99 = self.p99_ns.map_or_else(String::new, |ns| format!(", p99 {:.3} ms", ns as f64 / 1e6));
         format!("{}/s for {} s{p99}, {outcome}", self.rate_per_s, self.seconds)
+    }
+}
+
+impl SearchConfig {
+    /// The configuration of every probe.
+    pub fn as_run(&self) -> Config {
+        Config {
+            scenarios: vec![self.scenario.clone()],
+            profile: "search".to_owned(),
+            rounds: 1,
+            seconds: self.probe_seconds,
+            seed: self.seed,
+            corpus: self.corpus.clone(),
+            url: self.url.clone(),
+            headers: self.headers.clone(),
+            foreign: None,
+            client_args: self.client_args.clone(),
+            slo: None,
+            planned_rounds: None,
+            chosen_rates: Vec::new(),
+            chosen_loads: Vec::new(),
+        }
     }
 }

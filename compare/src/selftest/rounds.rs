@@ -9,10 +9,10 @@ use measure::{Environment, Status, command_line, utc};
 
 use super::bench::Bench;
 use crate::{
-    assemble::Header,
+    assemble::assemble,
     matrix::CellSpec,
     plan::Plan,
-    result::{Config, ResultFile, Role},
+    result::{Config, Header, ResultFile, Role},
     run::Outcome,
 };
 
@@ -70,5 +70,5 @@ pub(super) fn result(
         config: config.clone(),
         selftest: None,
     };
-    Ok(ResultFile::assemble(header, cells, plan, outcome.blocks))
+    Ok(assemble(header, cells, plan, outcome.blocks))
 }

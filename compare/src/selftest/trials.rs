@@ -9,12 +9,12 @@ use program::Interrupt;
 
 use super::{bench::Bench, finding::Finding, rounds};
 use crate::{
-    matrix::{CONTROL, CellSpec},
+    matrix::CellSpec,
     merged::Metric,
     plan::{self, Plan},
     progress::Progress,
     report::{Comparison, Verdict, comparisons},
-    result::{Config, ResultFile, Role},
+    result::{CONTROL, Config, ResultFile, Role},
     run::{self, Request, Stopped},
     stats::median,
     this_machine::ThisMachine,

@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::BTreeMap, fs, path::Path};
 use anyhow::Result;
 use cell::Factor;
 use compare::{
-    Block, CellSpec, Config, Git, Header, Matrix, Plan, ResultFile, Role, cells,
+    Block, CellSpec, Config, Git, Header, Matrix, Plan, ResultFile, Role, assemble, cells,
     generator::{Generator, Interrupt, Played, Task},
     progress::Progress,
 };
@@ -237,7 +237,7 @@ pub(crate) fn result(
         config: config(profile, rounds),
         selftest: None,
     };
-    ResultFile::assemble(header, &cells, &plan, blocks)
+    assemble(header, &cells, &plan, blocks)
 }
 
 /// Compares with a committed file; `UPDATE_SNAPSHOTS=1 cargo test -p compare` rewrites it for

@@ -2,19 +2,25 @@
 
 use cell::{Factor, Side};
 
-use super::{BASE_COMPRESSION, BASE_FORMAT, CellSpec};
 use crate::result::{CellResult, Role};
+
+/// The format every ratio refers to.
+pub const BASE_FORMAT: &str = "json";
+
+/// The compression every ratio refers to.
+pub const BASE_COMPRESSION: &str = "none";
 
 /// What decides about the reference of a cell.
 #[derive(Debug, Clone)]
-pub(crate) struct Compared {
+pub struct Compared {
     role: Role,
     cell: measure::Cell,
 }
 
-impl From<&CellSpec> for Compared {
-    fn from(spec: &CellSpec) -> Compared {
-        Compared { role: spec.role, cell: spec.cell.recorded() }
+impl Compared {
+    /// A cell with its part and its factors as records name them.
+    pub fn new(role: Role, cell: measure::Cell) -> Compared {
+        Compared { role, cell }
     }
 }
 
@@ -37,7 +43,7 @@ impl Compared {
 /// batches, JSON event by event with the same compression; for any other JSON cell, JSON without
 /// compression. Without such a cell it is the next simpler one, at last the anchor. `None` for the
 /// anchor and for the floor, which is never ranked.
-pub(crate) fn reference(cells: &[Compared], own: usize) -> Option<usize> {
+pub fn reference(cells: &[Compared], own: usize) -> Option<usize> {
     let Compared { role, cell } = &cells[own];
     if matches!(role, Role::Anchor | Role::Floor) {
         return None;
