@@ -3,12 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use measure::{
     Allocations, CpuClock, CpuQuota, CpuReadings, Environment, QuotaMeter, RelayRecord, SCHEMA_VERSION, Tool,
 };
 use relay_sim::Totals;
 use tokio::time;
+use wire::RelayUrl;
 
 use crate::{
     args::Args,
@@ -40,6 +41,7 @@ const OUTLIVES: Duration = Duration::from_millis(100);
 pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
     run::try_outputs(args).map_err(UsageError)?;
     run::over_links(args).map_err(UsageError)?;
+    let at = reached_at(args).map_err(UsageError)?;
     let (scenario, corpus, seed) = run::inputs(args).map_err(UsageError)?;
     let workload = run::plan(args, &scenario, &corpus, seed)?;
     run::tell_plan(args, &scenario, &corpus, &workload);
@@ -48,7 +50,7 @@ pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
     let relay = relay.context("--serve starts a relay")?;
     let process = run::relay_process(args, &[relay.pid], Some(&relay)).context("it has a process id")?;
     let plan_sha256 = workload.sha256();
-    let url = args.relay_at.clone().unwrap_or_else(|| relay.url.clone());
+    let url = at.map_or_else(|| relay.url.clone(), |at| at.to_string());
     let clock = CpuClock::of_process(relay.pid)?;
     let host = Host { relay, clock, orders: Orders::of_stdin() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -80,6 +82,16 @@ pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
     };
     record.write(args.record.as_deref().context("--serve needs --record")?)?;
     Ok(())
+}
+
+/// The URL of `--relay-at`, which players are told.
+fn reached_at(args: &Args) -> anyhow::Result<Option<RelayUrl>> {
+    let at: Option<RelayUrl> = args.relay_at.as_deref().map(str::parse).transpose()?;
+    ensure!(
+        at.as_ref().is_none_or(|at| at.authorization().is_none()),
+        "players are told the URL of --relay-at: leave out its user and password"
+    );
+    Ok(at)
 }
 
 /// What was read of a relay, in pairs before the start and after the end.

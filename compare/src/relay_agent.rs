@@ -9,11 +9,12 @@ use std::{
 };
 
 use agents::{
-    Left, Policy, Process, Target,
+    Left, Policy, Process,
     nats::{Attendance, Attended, NatsError, attend},
 };
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use tokio::{runtime, sync::oneshot};
+use wire::RelayUrl;
 
 /// Where the relay of each block listens.
 #[derive(Debug, Clone)]
@@ -21,7 +22,7 @@ pub(crate) struct RelayPlace {
     /// An address of this machine, the same for each block.
     pub(crate) listen: SocketAddr,
     /// Where agents reach it; `None` where they reach it at its address.
-    pub(crate) url: Option<String>,
+    pub(crate) url: Option<RelayUrl>,
 }
 
 impl RelayPlace {
@@ -36,9 +37,8 @@ impl RelayPlace {
             self.listen
         );
         let Some(url) = &self.url else { return Ok(()) };
-        url.parse::<Target>().map_err(|error| anyhow!("--relay-url {url}: {error}"))?;
-        ensure!(url.starts_with("ws://"), "a relay of our own speaks ws://: --relay-url ws://HOST:PORT");
-        Ok(())
+        ensure!(!url.is_secure(), "a relay of our own speaks ws://: --relay-url ws://HOST:PORT");
+        untold("--relay-url", url).map_or(Ok(()), |why| bail!(why))
     }
 
     /// What starts the relay of a block, for a plan over these events.
@@ -50,13 +50,22 @@ impl RelayPlace {
         let mut arguments: Vec<OsString> = vec!["role:client".into()];
         arguments.extend(["--serve".into(), self.listen.to_string().into()]);
         if let Some(url) = &self.url {
-            arguments.extend(["--relay-at".into(), url.into()]);
+            arguments.extend(["--relay-at".into(), url.to_string().into()]);
         }
         if let Some(file) = corpus {
             arguments.extend(["--corpus".into(), file.into()]);
         }
         Ok(Process { program, arguments })
     }
+}
+
+/// Why agents are not told an address: it has user and password.
+pub(crate) fn untold(flag: &str, url: &RelayUrl) -> Option<String> {
+    url.authorization()?;
+    Some(format!(
+        "agents are told {flag} over NATS, where everyone at the server hears it: leave out its user and password; for a \
+         proxy that asks for them each agent has --header 'Authorization=Basic …'"
+    ))
 }
 
 /// What an agent that starts relays does at most.

@@ -6,9 +6,13 @@ use agents::{RunId, Target, nats::Server};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use measure::Unechoed;
-use wire::Header;
+use wire::{Header, RelayUrl};
 
-use crate::{matrix::CellSpec, relay_agent::RelayPlace, result::Role};
+use crate::{
+    matrix::CellSpec,
+    relay_agent::{RelayPlace, untold},
+    result::Role,
+};
 
 /// One slot is the relay's.
 const MOST_AGENTS: i64 = u16::MAX as i64 - 1;
@@ -72,8 +76,8 @@ pub(crate) struct OverAgents {
     /// URL at which agents reach that relay, as in --allow-target of each
     ///
     /// [default: ws://ADDRESS:PORT]
-    #[arg(long, value_name = "WS_URL", requires = "relay_listen", hide_short_help = true)]
-    pub(crate) relay_url: Option<String>,
+    #[arg(long, value_name = "WS_URL", requires = "relay_listen", value_parser = Unechoed::<RelayUrl>::NEW, hide_short_help = true)]
+    pub(crate) relay_url: Option<RelayUrl>,
     /// Number of agents beside those that play: 1 starts the relays on a machine of its own
     ///
     /// That is a `compare agent --relay-listen` [default: 0, the relay is started here].
@@ -123,10 +127,13 @@ impl OverAgents {
         Ok(Some(place))
     }
 
-    /// Why agents could not reach the relay that this machine would start.
-    pub(crate) fn refusal(&self, is_foreign: bool) -> Option<String> {
-        let server = self.server().filter(|_| !is_foreign)?;
-        self.relay_place(&server).err().map(|error| error.to_string())
+    /// Why agents could not reach the relay that this machine would start, or the one behind `url`.
+    pub(crate) fn refusal(&self, url: Option<&RelayUrl>) -> Option<String> {
+        let server = self.server()?;
+        match url {
+            Some(url) => untold("--url", url),
+            None => self.relay_place(&server).err().map(|error| error.to_string()),
+        }
     }
 
     /// Whether agents can play a cell: not every scenario has a floor, and a relay that cannot play
@@ -179,8 +186,8 @@ pub(crate) struct AgentFlags {
     )]
     pub(crate) relay_listen: Option<SocketAddr>,
     /// URL at which the other agents reach that relay [default: ws://ADDRESS:PORT]
-    #[arg(long, help_heading = "Relay", value_name = "WS_URL", requires = "relay_listen")]
-    pub(crate) relay_url: Option<String>,
+    #[arg(long, help_heading = "Relay", value_name = "WS_URL", requires = "relay_listen", value_parser = Unechoed::<RelayUrl>::NEW)]
+    pub(crate) relay_url: Option<RelayUrl>,
     /// Events to send, the same as the run's
     ///
     /// Formats: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz [default: the bundled sample, or what the

@@ -12,7 +12,7 @@ use agents::{
     BlockKey, CORPUS_FILE_BYTES, Ending, Identity, Left, Policy, Process, Target,
     nats::{Attendance, NatsError, attend, fetch_corpus},
 };
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use corpus::Corpus;
 use measure::Exit;
 use program::Interrupt;
@@ -129,11 +129,6 @@ pub(super) fn gather(
 ) -> Result<Option<Agents>> {
     let (Some(server), Some(of)) = (flags.over.server(), flags.over.agents) else { return Ok(None) };
     over_agents::check(&flags.client_args, cells, foreign.is_some())?;
-    ensure!(
-        foreign.is_none_or(|(url, _)| url.authorization().is_none()),
-        "agents are told no password, since everyone at the NATS server hears it: leave out user and password of \
-         --url, and give this command and each agent --header 'Authorization=Basic …'"
-    );
     let place = match foreign {
         Some(_) => None,
         None => flags.over.relay_place(&server)?,

@@ -128,6 +128,36 @@ fn agents_play_against_no_relay_that_they_do_not_allow_over_nats() {
 }
 
 #[test]
+fn no_password_travels_to_agents() {
+    let secret = "ws://me:s3cret@127.0.0.1:1";
+    let cases: [&[&str]; 3] = [
+        &["run", "--agents", "1", "--relay-listen", "127.0.0.1:1", "--relay-url", secret],
+        &["run", "--agents", "1", "--url", secret],
+        &["agent", "--of", "1", "--relay-listen", "127.0.0.1:1", "--relay-url", secret],
+    ];
+    for flags in cases {
+        let output = compare().args(flags).args(["--nats", "nats://127.0.0.1:1"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {}", said(&output));
+        assert!(said(&output).contains("leave out its user and password"), "{flags:?}: {}", said(&output));
+        assert!(!said(&output).contains("s3cret"), "{flags:?}: {}", said(&output));
+    }
+    let share = [
+        "role:client",
+        "--scenario",
+        "note-stream",
+        "--seed",
+        "1",
+        "--record",
+        "x",
+        "--serve",
+        "127.0.0.1:0",
+    ];
+    let served = compare().args(share).args(["--relay-at", secret]).output().unwrap();
+    assert_eq!(served.status.code(), Some(2), "{}", said(&served));
+    assert!(said(&served).contains("leave out") && !said(&served).contains("s3cret"), "{}", said(&served));
+}
+
+#[test]
 fn an_address_that_agents_cannot_reach_is_refused_before_anything_is_measured() {
     let cases: [(&[&str], &str); 6] = [
         (&["run", "--agents", "1", "--relay-listen", "0.0.0.0:7777"], "--relay-url"),
