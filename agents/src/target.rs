@@ -29,7 +29,8 @@ impl FromStr for Target {
         match url.scheme() {
             "ws" | "wss" => {}
             _ if !text.contains("://") => return Err(refused("it has no ws:// or wss://".to_owned())),
-            scheme => return Err(refused(format!("{scheme}:// is not WebSocket"))),
+            "http" | "https" => return Err(refused(format!("{}:// is not WebSocket", url.scheme()))),
+            _ => return Err(refused("its scheme is not WebSocket".to_owned())),
         }
         if url.port() == Some(0) {
             return Err(refused("no relay listens on port 0".to_owned()));
@@ -57,9 +58,11 @@ impl fmt::Display for Target {
     }
 }
 
-/// What was probably meant, or else the relay of this machine.
+/// What was probably meant, or else the relay of this machine; without what stands before the last
+/// @, which may be a password that ends an address.
 fn example(text: &str) -> String {
     let (scheme, rest) = text.split_once("://").unwrap_or(("ws", text));
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
     let scheme = if matches!(scheme, "wss" | "https") { "wss" } else { "ws" };
     // An IPv6 address may lack its brackets.
     let spelled = [format!("{scheme}://{rest}"), format!("{scheme}://[{rest}]")];
@@ -126,13 +129,32 @@ mod tests {
             ("ws://127.0.0.1:0", "port 0", "ws://127.0.0.1:7777"),
             ("ws://127.0.0.1:77777", "invalid port", "ws://127.0.0.1:7777"),
             ("ws://one:1,ws://two:1", "invalid port", "ws://127.0.0.1:7777"),
-            ("ws://relay.example\\@127.0.0.1", "\\ or #", "ws://relay.example"),
+            ("ws://relay.example\\@127.0.0.1", "\\ or #", "ws://127.0.0.1:7777"),
             ("ws://127.0.0.1:7777#a", "\\ or #", "ws://127.0.0.1:7777"),
             ("ws://", "empty host", "ws://127.0.0.1:7777"),
             ("", "it has no ws:// or wss://", "ws://127.0.0.1:7777"),
         ] {
             let error = text.parse::<Target>().unwrap_err().to_string();
             assert!(error.contains(why) && error.contains(&format!("as in {example}")), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_has_no_password() {
+        for text in [
+            "me:s3cret@relay.example",
+            "me/s3cret@relay.example",
+            "http://me:s3cret@relay.example",
+            "s3cret://relay.example",
+            "ws://me:s3cret@relay.example:port",
+            "ws://me:s3cret@relay.example:0",
+            "ws://me:s3cret@relay.example#a",
+            "ws://s3cret#1@relay.example",
+            "ws://me:s3cret/1@relay.example",
+            "ws://me:s3cret\\@relay.example",
+        ] {
+            let error = text.parse::<Target>().unwrap_err().to_string();
+            assert!(!error.contains("s3cret"), "{text}: {error}");
         }
     }
 }

@@ -244,3 +244,24 @@ fn mistakes_are_answered_before_the_work() {
     }
     assert!(folder.path().read_dir().unwrap().next().is_none(), "nothing is left behind");
 }
+
+#[test]
+fn a_password_of_a_mirror_is_not_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    for url in [
+        "http://me:s3cret@127.0.0.1:1/sample.pb.gz",
+        "http://me:s3cret@127.0.0.1:port/sample.pb.gz",
+        "http://me:s3cret/1@127.0.0.1:1/",
+        "ftp://me:s3cret@127.0.0.1:1/",
+        "me:s3cret@127.0.0.1",
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_corpus"))
+            .args(["fetch", "binostr", "--out", "sample.pb.gz", "--url", url])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("***@127.0.0.1"), "{url}: {said}");
+        assert!(!said.contains("s3cret"), "{url}: {said}");
+    }
+}

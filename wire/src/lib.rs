@@ -69,7 +69,7 @@ pub use document::{DocumentError, document};
 pub use error::{CloseCode, WireError};
 pub use header::{Header, HeaderError};
 pub use memory::in_memory;
-pub use relay_url::{RelayUrl, RelayUrlError};
+pub use relay_url::{RelayUrl, RelayUrlError, without_password};
 pub use server::{Accepted, ServerConfig, accept};
 pub use shared::Shared;
 pub use tls::{ServerTls, TlsError};

@@ -98,7 +98,7 @@ impl FromStr for RelayUrl {
     type Err = RelayUrlError;
 
     fn from_str(text: &str) -> Result<RelayUrl, RelayUrlError> {
-        let refused = |why: &str| RelayUrlError { shown: shown(text), why: why.to_owned() };
+        let refused = |why: &str| RelayUrlError { shown: without_password(text), why: why.to_owned() };
         let mut url = Url::parse(text).map_err(|error| match error {
             ParseError::RelativeUrlWithoutBase => refused("it does not begin with ws:// or wss://"),
             error => refused(&error.to_string()),
@@ -141,9 +141,9 @@ fn basic(url: &Url) -> Result<Option<String>, &'static str> {
     Ok(Some(format!("Basic {}", BASE64_STANDARD.encode(credentials))))
 }
 
-/// A text that is no address, with `***` for what may be user and password: all that stands before
-/// its last @, because a password may hold what ends one.
-fn shown(text: &str) -> String {
+/// An address that is not parsed, or is none, with `***` for what may be user and password: all
+/// that stands before its last @, because a password may hold what ends one.
+pub fn without_password(text: &str) -> String {
     let Some((before, host)) = text.rsplit_once('@') else { return text.to_owned() };
     match before.split_once("://") {
         Some((scheme, _)) => format!("{scheme}://***@{host}"),

@@ -164,7 +164,7 @@ pub(crate) struct AgentFlags {
     /// Relays that a run may play against (ws://HOST:PORT or wss://HOST), whatever it asks for
     ///
     /// [default: ws://127.0.0.1:7777, with a NATS server on loopback]
-    #[arg(long, help_heading = "Player", value_name = "WS_URL", num_args = 1..)]
+    #[arg(long, help_heading = "Player", value_name = "WS_URL", num_args = 1.., value_parser = Unechoed::<Target>::NEW)]
     pub(crate) allow_target: Vec<Target>,
     /// Refuse blocks that would publish more events in any second, or in a closed loop
     ///

@@ -9,9 +9,10 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use clap::ValueEnum;
 use sha2::{Digest, Sha256};
+use wire::without_password;
 
 use super::{Progress, must_not_exist, say, tell};
 
@@ -69,7 +70,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     must_not_exist(&out)?;
     let url = args.url.as_deref().unwrap_or(published.url);
     fetch(url, published.sha256, published.bytes, &out)?;
-    say(&format!("{}: {} bytes from {url}, SHA-256 as published", out.display(), published.bytes))?;
+    let shown = without_password(url);
+    say(&format!("{}: {} bytes from {shown}, SHA-256 as published", out.display(), published.bytes))?;
     tell(&format!("\n{}", published.caveat));
     Ok(ExitCode::SUCCESS)
 }
@@ -95,7 +97,12 @@ fn download(url: &str, sha256: &str, bytes: u64, file: &mut File) -> anyhow::Res
         .timeout_global(Some(TOTAL_TIMEOUT))
         .build()
         .into();
-    let response = agent.get(url).call().with_context(|| format!("cannot fetch {url}"))?;
+    let shown = without_password(url);
+    let response = agent.get(url).call().map_err(|error| match error {
+        // It repeats the address.
+        ureq::Error::BadUri(_) => anyhow!("cannot fetch {shown}: it is no address of http:// or https://"),
+        error => anyhow!("cannot fetch {shown}: {error}"),
+    })?;
     let mut body = response.into_body().into_reader();
     let mut hasher = Sha256::new();
     let mut received = 0;
@@ -106,7 +113,7 @@ fn download(url: &str, sha256: &str, bytes: u64, file: &mut File) -> anyhow::Res
             Ok(0) => break,
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => bail!("{url} ended after {received} of {bytes} bytes: {error}"),
+            Err(error) => bail!("{shown} ended after {received} of {bytes} bytes: {error}"),
         };
         received += read as u64;
         ensure!(received <= bytes, "{url} is not the published file: it is longer than {bytes} bytes");
