@@ -358,7 +358,7 @@ pub(crate) struct Run {
     ///
     /// Each event is then verified. For agents `corpus convert --skip-invalid` makes a file that
     /// all can read.
-    #[arg(long, help_heading = "Load", requires = "corpus", conflicts_with = "nats", hide_short_help = true)]
+    #[arg(long, help_heading = "Load", requires = "corpus", hide_short_help = true)]
     pub(crate) skip_invalid: bool,
     /// Decides the order of the cells and everything random in the load
     ///

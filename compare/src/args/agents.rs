@@ -127,9 +127,15 @@ impl OverAgents {
         Ok(Some(place))
     }
 
-    /// Why agents could not reach the relay that this machine would start, or the one behind `url`.
-    pub(crate) fn refusal(&self, url: Option<&RelayUrl>) -> Option<String> {
+    /// Why agents could not reach the relay that this machine would start or the one behind `url`, or
+    /// could not read the events.
+    pub(crate) fn refusal(&self, url: Option<&RelayUrl>, skip_invalid: bool) -> Option<String> {
         let server = self.server()?;
+        if skip_invalid {
+            let why = "agents read the events themselves, and only a file of valid ones: leave out --skip-invalid, and \
+                       give --corpus what `corpus convert --skip-invalid` makes of the file";
+            return Some(why.to_owned());
+        }
         match url {
             Some(url) => untold("--url", url),
             None => self.relay_place(&server).err().map(|error| error.to_string()),

@@ -158,6 +158,20 @@ fn no_password_travels_to_agents() {
 }
 
 #[test]
+fn agents_are_given_no_file_with_invalid_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let bad = folder.path().join("bad.jsonl");
+    fs::write(&bad, "{}\n").unwrap();
+    let run =
+        ["run", "--agents", "1", "--relay-listen", "127.0.0.1:1", "--nats", "nats://127.0.0.1:1", "--corpus"];
+    for (flags, says) in [(&["--skip-invalid"][..], "`corpus convert --skip-invalid`"), (&[], "line 1")] {
+        let output = compare().args(run).arg(&bad).args(flags).current_dir(&folder).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(says), "{}", said(&output));
+    }
+}
+
+#[test]
 fn an_address_that_agents_cannot_reach_is_refused_before_anything_is_measured() {
     let cases: [(&[&str], &str); 6] = [
         (&["run", "--agents", "1", "--relay-listen", "0.0.0.0:7777"], "--relay-url"),
