@@ -280,7 +280,7 @@ impl Endpoint {
     async fn is_found_plain(&self) {
         time::sleep(SILENT_TO_TLS).await;
         if !*self.answers_plain.get_or_init(|| self.ask_plainly()).await {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
