@@ -1,4 +1,4 @@
-//! What must hold for any bytes and any values: the fuzz targets ask it of new inputs,
+//! Properties of any bytes and any values: the fuzz targets ask them of new inputs,
 //! `tests/fuzz_seeds.rs` of the committed ones, on stable Rust. Both compile this file.
 
 use std::borrow::Cow;
@@ -120,7 +120,7 @@ fn client_message(format: Format, codecs: &[&dyn Codec], bytes: &[u8]) {
     assert_eq!(read(json, &text), Ok(message), "{format}: seen through JSON");
 }
 
-/// What a relay may pass on as it came is what the codec writes.
+/// Bytes that a relay may pass on as they came are those that the codec writes.
 fn canonical(format: Format, codec: &dyn Codec, bytes: &[u8]) {
     let Ok(ClientMessage::Event(event)) = codec.decode_client(bytes) else { return };
     if let Some(found) = format.canonical_event(codec, bytes, &event) {
@@ -272,7 +272,7 @@ fn has_unknown_field(message: &ClientMessage<'_>) -> bool {
 }
 
 /// Turns a fuzzer's bytes into values, so that its small changes become small changes of an event.
-/// What is missing at the end reads as zero.
+/// Bytes that are missing at the end read as zero.
 struct Recipe<'b>(&'b [u8]);
 
 impl Recipe<'_> {

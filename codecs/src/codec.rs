@@ -1,4 +1,4 @@
-//! What a wire format must be able to do.
+//! Traits of a wire format.
 
 use std::{borrow::Cow, fmt::Debug};
 
@@ -134,7 +134,7 @@ pub trait Codec: EventCodec {
     }
 }
 
-/// What [`Codec::encode_relay`] makes of a batch in every format: each event by itself, then the
+/// Encodes a batch as [`Codec::encode_relay`] does in every format: each event by itself, then the
 /// splice.
 pub(crate) fn encode_batch(
     codec: &(impl Codec + ?Sized),

@@ -37,7 +37,7 @@ pub enum DecodeError {
     /// [`Codec::decode_client_within`](crate::Codec::decode_client_within).
     #[error(transparent)]
     OverLimit(#[from] Box<OverLimit>),
-    /// What the format's library said.
+    /// The error of the format's library.
     #[error("{0}")]
     Library(String),
 }
@@ -75,7 +75,7 @@ pub enum EncodeError {
     TooLarge {
         /// The format.
         format: &'static str,
-        /// What is too large.
+        /// The part that is too large.
         what: &'static str,
         /// Its size.
         actual: usize,
@@ -90,7 +90,7 @@ pub enum EncodeError {
         /// The value.
         what: &'static str,
     },
-    /// What the format's library said.
+    /// The error of the format's library.
     #[error("{0}")]
     Library(String),
 }

@@ -136,7 +136,7 @@ impl<'a> Reader<'a> {
         text::checked(self.bytes(len, what)?, what)
     }
 
-    /// What is left, which stays.
+    /// The bytes that are left, without taking them.
     #[inline]
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest

@@ -50,7 +50,7 @@ fn batches_are_the_references_bytes() {
     assert!(compared > 20, "{compared} compared");
 }
 
-/// What stands around the events, put together without the code under test.
+/// The bytes around the events, put together without the code under test.
 #[test]
 fn layouts_are_events_and_what_stands_between() {
     for (format, label, batch) in batches() {

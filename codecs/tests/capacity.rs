@@ -1,4 +1,4 @@
-//! What each format can hold, to the last value: that one comes back the same, and the next is
+//! Bounds of each format, to the last value: that one comes back the same, and the next is
 //! refused with nothing written. No encoder wraps, cuts or alters.
 //!
 //! The limits are those of [`codecs::Capacity`], and NSON's descriptor. Cap'n Proto's and
@@ -242,8 +242,7 @@ fn subscriptions_are_held_to_the_last_byte() {
     }
 }
 
-/// What a filter may say and a layout may not: refused by every format that cannot write it, with
-/// nothing written.
+/// Filters that NIP-01 allows and a layout cannot write are refused, with nothing written.
 #[test]
 fn filters_that_cannot_be_written_leave_the_buffer_alone() {
     let condition = |letter| TagFilter { letter, values: vec!["v".into()] };

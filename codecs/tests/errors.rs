@@ -1,4 +1,4 @@
-//! What a peer is told: which field, what was expected, and never a copy of what it sent.
+//! Errors tell a peer which field, what was expected, and never a copy of what it sent.
 
 mod common;
 

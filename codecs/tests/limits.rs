@@ -11,7 +11,8 @@ use common::{Subject, subjects};
 
 const LIMITS: Limits = Limits { max_filters: 3, max_filter_values: 5, max_subscription_chars: 8 };
 
-/// What an error and a few entries may take. A frame of those below has a hundred times as much.
+/// Memory that an error and a few entries may take. A frame of those below has a hundred times as
+/// much.
 const MAX_BYTES: u64 = 8 << 10;
 
 /// Filters with one list of so many entries, a list each.

@@ -13,8 +13,8 @@ enum Verdict {
     Free,
 }
 
-/// What the case's recommendation asks of a strict decoder. Where it names two readers, ours is the
-/// strict one, and for the hex rule the newer one.
+/// The verdict that the case's recommendation asks of a strict decoder. Where it names two readers,
+/// ours is the strict one, and for the hex rule the newer one.
 fn verdict(recommended: &str) -> Verdict {
     if recommended.starts_with("reject")
         || recommended.starts_with("strict reject")

@@ -16,8 +16,8 @@ use common::{Subject, sample_event, subjects};
 /// the size, so both are there for a moment; and a library may hold a copy of its own until ours is
 /// made.
 const MAX_BYTES_PER_BYTE: u64 = 24 * (2 + 1) + 24;
-/// What no message is too small for: the filters of a request, 4,096 at most, and buffers of
-/// libraries.
+/// Memory for which no message is too small: the filters of a request, 4,096 at most, and buffers
+/// of libraries.
 const MAX_BYTES_AT_ALL: u64 = 2 << 20;
 
 fn is_bounded(subject: &Subject, what: &str, bytes: &[u8]) {

@@ -86,7 +86,7 @@ fn the_spliced_batch_equals_the_encoded_message() {
     }
 }
 
-/// What a peek shows is what decoding shows; every tuned implementation has one for the form that
+/// A peek shows what decoding shows; every tuned implementation has one for the form that
 /// it writes.
 #[test]
 fn a_peek_shows_the_event_that_decoding_gives() {
@@ -357,7 +357,7 @@ fn unknown_filter_fields_are_reported() {
     }
 }
 
-/// What RFC 8949 and ciborium would allow, but the strict profile does not.
+/// Forms that RFC 8949 and ciborium would allow, but the strict profile does not.
 #[test]
 fn cbor_messages_have_one_form() {
     let numbered: [&[u8]; 21] = [

@@ -54,7 +54,7 @@ fn odd_filter() -> impl Strategy<Value = Filter> {
     })
 }
 
-/// What is accepted must be writable and read back the same: a decoder that invents something fails
+/// Accepted bytes must be writable and read back the same: a decoder that invents something fails
 /// here, and so does one that takes two forms for one event where the format has room for one only.
 fn decode_all(subject: &Subject, bytes: &[u8]) {
     if let Ok(event) = subject.codec.decode_event(bytes) {

@@ -1,4 +1,4 @@
-//! What a format has room for, and what of it has one form only.
+//! Bounds of a format on events and messages, and the parts that have one form only.
 
 use std::ops::RangeInclusive;
 
@@ -73,7 +73,8 @@ impl Capacity {
     }
 }
 
-/// What has exactly one form: bytes that a decoder accepts are then those that an encoder writes.
+/// The part that has exactly one form: bytes that a decoder accepts are then those that an encoder
+/// writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OneForm {
     /// Nothing: encoders may choose.

@@ -28,7 +28,7 @@ use crate::{
 
 /// Shortest hex text stored as bytes.
 const MIN_HEX_CHARS: usize = 8;
-/// What most tags take: the count, a letter and a key. The better the guess, the rarer a tag block
+/// Bytes of most tags: the count, a letter and a key. The better the guess, the rarer a tag block
 /// is moved.
 const TAG_BYTES: usize = 1 + 2 + 33;
 /// The bit of a head that marks bytes.

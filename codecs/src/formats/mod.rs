@@ -269,9 +269,9 @@ pub struct FormatSpec {
     pub opcode: Opcode,
     /// The layout in one line, for `--help`.
     pub layout: &'static str,
-    /// What an event may be.
+    /// Bounds on an event.
     pub capacity: Capacity,
-    /// What of it has one form only.
+    /// The parts of a message that have one form only.
     pub one_form: OneForm,
     /// How it lays out a batch, where somebody has defined one; see [`Format::batch`].
     pub batch: Option<BatchLayout>,

@@ -42,9 +42,10 @@ fn from_key<const N: usize>(bytes: Vec<u8>) -> Option<[u8; N]> {
 
 fn to_value(text: &str) -> pb::TagValue {
     use pb::tag_value::Value;
-    let value = match hex::is_compactable(text, strict::MIN_HEX_CHARS) {
-        true => hex::decode(text.as_bytes()).map(Value::Hex),
-        false => None,
+    let value = if hex::is_compactable(text, strict::MIN_HEX_CHARS) {
+        hex::decode(text.as_bytes()).map(Value::Hex)
+    } else {
+        None
     };
     pb::TagValue { value: Some(value.unwrap_or_else(|| Value::Text(text.to_owned()))) }
 }

@@ -1,5 +1,5 @@
-//! What tuned formats with messages of their own share: tuned code reads and writes events and the
-//! messages around them, in the form that encoders usually write; the library reads every other
+//! Code that tuned formats with messages of their own share: tuned code reads and writes events and
+//! the messages around them, in the form that encoders usually write; the library reads every other
 //! form.
 //!
 //! So both implementations accept the same bytes and give the same reasons, and bytes in an unusual

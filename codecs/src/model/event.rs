@@ -27,7 +27,7 @@ pub struct Event<'a> {
     pub pubkey: [u8; 32],
     /// Seconds since 1970 as the author claims.
     pub created_at: i64,
-    /// What the event is (NIP-01 bounds it to 0..=65535).
+    /// The kind, which NIP-01 bounds to 0..=65535.
     pub kind: u16,
     /// Tags in the author's order.
     pub tags: Vec<Tag<'a>>,
@@ -37,7 +37,7 @@ pub struct Event<'a> {
     pub sig: [u8; 64],
 }
 
-/// What routing and storing an event ask of it.
+/// The fields by which an event is routed and stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventHead {
     /// SHA-256 of the canonical serialization.
@@ -46,7 +46,7 @@ pub struct EventHead {
     pub pubkey: [u8; 32],
     /// Seconds since 1970 as the author claims.
     pub created_at: i64,
-    /// What the event is.
+    /// The kind.
     pub kind: u16,
 }
 
@@ -56,7 +56,7 @@ impl From<&Event<'_>> for EventHead {
     }
 }
 
-/// What a relay does with events of a kind (NIP-01).
+/// A relay's treatment of events of a kind (NIP-01).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KindClass {
     /// All are stored.
@@ -86,7 +86,7 @@ impl KindClass {
 }
 
 impl Event<'_> {
-    /// What a relay does with the event.
+    /// A relay's treatment of the event.
     pub fn class(&self) -> KindClass {
         KindClass::of(self.kind)
     }

@@ -30,7 +30,7 @@ pub struct FlatEvent {
 }
 
 impl FlatEvent {
-    /// What it holds in memory besides itself.
+    /// Bytes on the heap that it owns.
     pub fn heap_bytes(&self) -> usize {
         self.text.len()
     }

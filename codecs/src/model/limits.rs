@@ -6,7 +6,7 @@
 
 use super::{Filter, filter::MAX_FILTERS};
 
-/// What a relay accepts in one REQ, COUNT or NEG-OPEN (advertised in NIP-11 where that has a word
+/// A relay's bounds on one REQ, COUNT or NEG-OPEN (advertised in NIP-11 where that has a word
 /// for it).
 ///
 /// ```

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::{Event, Filter};
 
-/// What a client sends.
+/// A message from client to relay.
 ///
 /// ```
 /// use codecs::{ClientMessage, Filter, Format};
@@ -95,7 +95,7 @@ impl ClientMessage<'_> {
     }
 }
 
-/// What a relay sends.
+/// A message from relay to client.
 ///
 /// ```
 /// use codecs::{EoseHints, Format, RelayMessage};
@@ -140,7 +140,7 @@ pub enum RelayMessage<'a> {
     },
     /// Text for people.
     Notice {
-        /// What it says.
+        /// The text of the message.
         text: Cow<'a, str>,
     },
     /// A challenge to sign (NIP-42).

@@ -1,4 +1,4 @@
-//! What the tests share: every codec of the registry, the vectors, and samples of every message.
+//! Shared by the tests: every codec of the registry, the vectors, and samples of every message.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
 #![allow(
@@ -95,7 +95,7 @@ pub struct Vector {
     pub bytes: BTreeMap<String, Golden>,
 }
 
-/// What a reference encoder wrote.
+/// The output of a reference encoder.
 pub enum Golden {
     /// Bytes that hold the event.
     Bytes { len: usize, sha256: String, hex: Option<String> },

@@ -257,7 +257,7 @@ pub(super) fn batch_head(
     }
 }
 
-/// What stands before subscription and event in a relay's EVENT of one segment: the segment table,
+/// The words before subscription and event in a relay's EVENT of one segment: the segment table,
 /// the root struct, its union's data word, and `SubEvent`'s two pointers.
 fn wrapping(subscription: &str, event_bytes: usize) -> [u64; 6] {
     let subscription_words = subscription.len() / WORD_BYTES + 1; // with a NUL

@@ -35,7 +35,7 @@ const CLIENT_AUTH: u64 = 3;
 const RELAY_EVENT: u64 = 0;
 /// Root, three pointers, and fixedData.
 const WORDS_BEFORE_TAGS: usize = 4 + 138_usize.div_ceil(WORD_BYTES);
-/// What the crate's allocator gives a first segment, and a second one at least.
+/// Words that the crate's allocator gives a first segment, and a second one at least.
 const FIRST_SEGMENT_WORDS: usize = 1024;
 const SECOND_SEGMENT_WORDS: usize = 2048;
 

@@ -49,7 +49,7 @@ pub(super) fn read_argument(
     argument(reader, head & 0x1f)
 }
 
-/// What [`read_item`] found.
+/// An item that [`read_item`] found.
 pub(super) enum Item {
     /// A number, a string or a boolean, read completely.
     Scalar,

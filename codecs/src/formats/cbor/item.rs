@@ -200,9 +200,10 @@ struct WrittenName {
 
 impl Serialize for WrittenName {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.spelled {
-            true => serializer.serialize_str(self.name.1),
-            false => serializer.serialize_u64(self.name.0),
+        if self.spelled {
+            serializer.serialize_str(self.name.1)
+        } else {
+            serializer.serialize_u64(self.name.0)
         }
     }
 }
@@ -221,9 +222,10 @@ impl<'de, D: Dialect> DeserializeSeed<'de> for ReadName<D> {
     type Value = Cow<'static, str>;
 
     fn deserialize<R: Deserializer<'de>>(self, deserializer: R) -> Result<Self::Value, R::Error> {
-        match D::SPELLED {
-            true => deserializer.deserialize_identifier(self),
-            false => deserializer.deserialize_u64(self),
+        if D::SPELLED {
+            deserializer.deserialize_identifier(self)
+        } else {
+            deserializer.deserialize_u64(self)
         }
     }
 }

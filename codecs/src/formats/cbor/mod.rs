@@ -1,5 +1,5 @@
-//! What the three CBOR formats (RFC 8949) share: the strict profile, names, events, filters and
-//! whole messages, read and written through ciborium's serde interface.
+//! Code that the three CBOR formats (RFC 8949) share: the strict profile, names, events, filters
+//! and whole messages, read and written through ciborium's serde interface.
 //!
 //! ```text
 //! numbers  client   [1,event] [2,sub,filter…] [3,sub] [4,event] [5,sub,filter…]
@@ -27,7 +27,7 @@
 //! and unknown ones are ignored (NIP-67 lets relays add words). Unknown filter fields may stand
 //! anywhere and are reported, so that a relay can answer CLOSED. The schema is `schema/nostr.cddl`.
 //!
-//! What the library costs: ciborium never lends from its input, so every text is owned, read
+//! Costs of the library: ciborium never lends from its input, so every text is owned, read
 //! through a 4 KiB buffer that it clears for each message; the strict walk reads every head a
 //! second time. `tuned.rs` reads and writes events without it.
 
@@ -59,7 +59,7 @@ use crate::{
     reader::Reader,
 };
 
-/// What a CBOR format decides for itself.
+/// The choices of a single CBOR format.
 pub(super) trait Dialect: fmt::Debug + Send + Sync + 'static {
     /// Verbs and field names are JSON's words; otherwise numbers.
     const SPELLED: bool;
@@ -71,7 +71,7 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + 'static {
     /// The head of an event's item: an array or a map of seven.
     const EVENT_HEAD: u8;
 
-    /// What stands before each field of an event, in the order of NIP-01.
+    /// The key before each field of an event, in the order of NIP-01.
     const KEYS: [&'static [u8]; 7];
 
     /// EVENT, in both directions, as it is written.
@@ -158,7 +158,7 @@ impl<D: Dialect> Codec for Cbor<D> {
     }
 }
 
-/// What stands before the events of an array.
+/// Writes the head of an array of so many items.
 pub(super) fn write_array_head(len: usize, out: &mut Vec<u8>) {
     write_head(ARRAY, len as u64, out);
 }

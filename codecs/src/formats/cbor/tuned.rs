@@ -197,10 +197,7 @@ fn read_time(reader: &mut Reader<'_>) -> Result<i64, DecodeError> {
 
 #[inline]
 fn read_key(reader: &mut Reader<'_>, key: &[u8], what: &'static str) -> Result<(), DecodeError> {
-    match reader.bytes(key.len() as u64, what)? == key {
-        true => Ok(()),
-        false => Err(DecodeError::Missing(what)),
-    }
+    if reader.bytes(key.len() as u64, what)? == key { Ok(()) } else { Err(DecodeError::Missing(what)) }
 }
 
 #[inline(always)]
@@ -210,9 +207,10 @@ fn read_fixed<'a, const N: usize>(
     what: &'static str,
 ) -> Result<&'a [u8; N], DecodeError> {
     read_key(reader, key, what)?;
-    match read_argument(reader, BYTES, what)? == N as u64 {
-        true => reader.array_ref(what),
-        false => Err(DecodeError::Malformed(what)),
+    if read_argument(reader, BYTES, what)? == N as u64 {
+        reader.array_ref(what)
+    } else {
+        Err(DecodeError::Malformed(what))
     }
 }
 

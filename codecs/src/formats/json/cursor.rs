@@ -57,7 +57,7 @@ impl<'a> Quoted<'a> {
     }
 }
 
-/// What is left to be read.
+/// The text that is left to be read.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor<'a> {
     pub(super) rest: &'a [u8],
@@ -130,8 +130,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What looks like an object: braces are paired outside of strings, and nothing else is looked
-    /// at.
+    /// Takes a text with paired braces outside of strings, an object by its looks; nothing else is
+    /// looked at.
     pub(super) fn object(&mut self) -> Result<&'a [u8], DecodeError> {
         self.skip_space();
         let start = self.rest;

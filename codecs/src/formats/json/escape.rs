@@ -68,7 +68,7 @@ fn special_bytes(word: u64) -> u64 {
     (is_control | is_zero(word ^ (ONES * u64::from(b'"'))) | is_zero(word ^ (ONES * u64::from(b'\\')))) & HIGH
 }
 
-/// What follows an escape, whose backslash is taken already.
+/// The text behind an escape, whose backslash is taken already.
 pub(super) fn after_escape(escape: &[u8]) -> Result<&[u8], DecodeError> {
     match escape {
         [b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', rest @ ..] => Ok(rest),

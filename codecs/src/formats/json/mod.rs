@@ -13,7 +13,7 @@
 //! subscription. Escapes are serde_json's, the ones every deployed implementation hashes. Read in
 //! any field order, unknown event fields ignored, duplicates and capitals in hex refused.
 //!
-//! What the library costs: serde_json checks UTF-8 and numbers generically, and ids pass through a
+//! Costs of the library: serde_json checks UTF-8 and numbers generically, and ids pass through a
 //! stack buffer as hex text. `tuned.rs` reads and writes events without it.
 
 mod canonical;
@@ -166,7 +166,7 @@ pub(super) fn read_array(bytes: &[u8]) -> Result<Vec<Event<'_>>, DecodeError> {
     read::<EventArray<'_>>(bytes).map(|array| array.0)
 }
 
-/// What follows the subscription of EVENTS.
+/// The part of EVENTS behind the subscription.
 fn push_batch(events: &[&[u8]], out: &mut Vec<u8>) {
     for (index, event) in events.iter().enumerate() {
         out.extend_from_slice(if index == 0 { b",[" } else { b"," });

@@ -1,11 +1,11 @@
-//! What serde_json says, in the words of JSON and NIP-01: an object is no "map", and a message of
+//! Errors of serde_json, in the words of JSON and NIP-01: an object is no "map", and a message of
 //! one line has no line 1.
 
 use std::borrow::Cow;
 
 use serde_json::error::Category;
 
-/// What was found where, and what was expected.
+/// Says which value was found where, and which one was expected.
 pub(super) fn of(error: &serde_json::Error) -> String {
     let said = error.to_string();
     let (line, byte) = (error.line(), error.column());

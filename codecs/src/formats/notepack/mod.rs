@@ -9,7 +9,7 @@
 //! even length, two digits or more, are stored as bytes; content never is. `created_at` is unsigned
 //! on the wire and cast, as binostr does: a time before 1970 takes ten bytes and returns.
 //!
-//! What the crate costs is part of what an adopter gets today (0.3.0): its encoder wants an owned
+//! Costs of the crate are part of what an adopter gets today (0.3.0): its encoder wants an owned
 //! `NoteBuf` with id, key and signature as hex text and every tag value as a `String`, and turns
 //! the hex back into bytes; its decoder borrows. That decoder also panics on truncated input and
 //! accepts other versions, kinds above 65,535, overlong varints and trailing bytes, so [`check`]

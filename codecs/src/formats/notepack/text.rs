@@ -18,7 +18,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use super::TunedNotepack;
 use crate::{DecodeError, Event, EventCodec};
 
-/// What every text begins with.
+/// The beginning of every text.
 pub const PREFIX: &[u8] = b"notepack_";
 
 /// Appends the event's text to `out`. Notepack holds every event.

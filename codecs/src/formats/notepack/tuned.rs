@@ -95,9 +95,10 @@ fn read_fixed(reader: &mut Reader<'_>, fixed: &mut Fixed) -> Result<(), DecodeEr
 
 #[inline]
 fn read_version(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
-    match reader.varint("version")? == u64::from(VERSION) {
-        true => Ok(()),
-        false => Err(DecodeError::OutOfRange("version (only 1 is known)")),
+    if reader.varint("version")? == u64::from(VERSION) {
+        Ok(())
+    } else {
+        Err(DecodeError::OutOfRange("version (only 1 is known)"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the protobuf formats share: the strict profile, and messages through prost.
+//! Code that the protobuf formats share: the strict profile, and messages through prost.
 //!
 //! prost reads into and writes from structs of its own that own every text, so encoding copies each
 //! text once into such a struct, and decoding moves them out of one. That is what an adopter pays.

@@ -14,7 +14,7 @@ use crate::{
     text::Found,
 };
 
-/// What the two formats differ in.
+/// The differences between the two formats.
 pub(in crate::formats) trait Dialect: fmt::Debug + Send + Sync + 'static {
     /// The format through prost.
     const LIBRARY: &'static dyn Codec;
@@ -208,10 +208,7 @@ fn read_fixed<D: Dialect, const N: usize>(
     let len = reader.varint(what)?;
     let stored = reader.bytes(len, what)?;
     if D::SPELLED {
-        return match hex::decode_to(stored, fixed) {
-            true => Ok(()),
-            false => Err(DecodeError::Malformed(what)),
-        };
+        return if hex::decode_to(stored, fixed) { Ok(()) } else { Err(DecodeError::Malformed(what)) };
     }
     *fixed = *<&[u8; N]>::try_from(stored).map_err(|_| DecodeError::Malformed(what))?;
     Ok(())
