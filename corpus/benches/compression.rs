@@ -1,4 +1,4 @@
-//! What do level, window and context of a compression cost, and what do they save?
+//! Costs and savings of a compression's level, window and context.
 //!
 //! `cargo bench -p corpus --bench compression` sends the same EVENT messages, in JSON and in
 //! DannyPack, over connections in memory to eight subscribers by each setting, and prints bytes,
@@ -32,7 +32,7 @@ struct Args {
     #[arg(long)]
     only: Option<String>,
 
-    /// What `cargo bench` passes.
+    /// Passed by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -86,13 +86,13 @@ struct Row {
     times: Vec<[f64; 2]>,
 }
 
-/// What is sent, by subscriber.
+/// The messages that are sent, by subscriber.
 struct Messages {
     format: Format,
     events: Vec<Vec<u8>>,
 }
 
-/// What does not depend on the machine.
+/// Figures that do not depend on the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Figures {
     wire_bytes: u64,

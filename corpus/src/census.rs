@@ -22,7 +22,7 @@ pub struct Census {
     unchecked: u64,
 }
 
-/// What a [`Census`] found.
+/// The counts of a [`Census`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {
     /// Events without the duplicates.
@@ -58,7 +58,7 @@ impl Census {
         true
     }
 
-    /// What was counted so far, duplicates left out.
+    /// Events so far, duplicates left out.
     pub fn events(&self) -> u64 {
         self.events
     }

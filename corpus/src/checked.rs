@@ -17,7 +17,7 @@ pub struct Checked {
     reader: EventReader,
     ready: VecDeque<Result<Event<'static>, Invalid>>,
     failed: Option<CorpusError>,
-    /// What nothing can be found behind is an error.
+    /// A record behind which nothing can be found is an error.
     whole: bool,
 }
 
@@ -86,7 +86,7 @@ fn is_fatal(reason: &RecordError) -> bool {
 
 type Record = Result<(Event<'static>, Option<u64>, u64), Damage>;
 
-/// What is wrong with the id or signature of each event, in order.
+/// Checks id and signature of each event, in order; `None` for a valid one.
 fn verify(records: &[Record]) -> Vec<Option<String>> {
     let wrong = |record: &Record| match record {
         Ok((event, ..)) => event.verify(VerifyLevel::Full).err().map(|error| error.to_string()),
@@ -159,14 +159,11 @@ impl Events {
     }
 
     pub(crate) fn of(reader: EventReader, skip_invalid: bool) -> Events {
-        let source = match skip_invalid {
-            true => Source::Checked(Checked::of(reader)),
-            false => Source::Whole(reader),
-        };
+        let source = if skip_invalid { Source::Checked(Checked::of(reader)) } else { Source::Whole(reader) };
         Events { source, skipped: Skipped::default() }
     }
 
-    /// What was left out so far.
+    /// Records that were left out so far.
     pub fn skipped(&self) -> &Skipped {
         &self.skipped
     }

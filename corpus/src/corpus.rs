@@ -21,7 +21,7 @@ pub struct Corpus {
     pub origin: Origin,
     /// Names exactly these events in this order.
     pub fingerprint: Fingerprint,
-    /// What the file holds besides them, see [`Corpus::read_with`].
+    /// Records of the file that are no valid events, see [`Corpus::read_with`].
     pub skipped: Skipped,
 }
 

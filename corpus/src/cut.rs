@@ -1,4 +1,4 @@
-//! What a crash leaves at the end of a file that grows: a line without its end, or a compressed
+//! Repairs the end of a growing file after a crash: a line without its end, or a compressed
 //! stream without its end.
 //!
 //! Only that may be removed from a user's file, and only beside a copy. Everything else that cannot
@@ -55,7 +55,7 @@ pub fn find_cut(
         _ => return Err(damage),
     };
     let Some(start_bytes) = start_bytes else { return Err(damage) };
-    // What stays must be a whole file by itself.
+    // The rest must be a whole file by itself.
     let first = EventReader::open_first(path, start_bytes)?;
     let (mut kept, mut whole) = (0, Events::to_append(first, skip_invalid));
     for event in &mut whole {

@@ -1,4 +1,4 @@
-//! What can be wrong with a corpus file. Every message is complete in itself, so none has a
+//! Errors of corpus files. Every message is complete in itself, so none has a
 //! `source`.
 
 use std::{
@@ -37,7 +37,7 @@ pub enum CorpusError {
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         reason: io::Error,
     },
     /// A line of a JSON file is not an event, or the file ends or is damaged there.
@@ -54,7 +54,7 @@ pub enum CorpusError {
         offset_bytes: u64,
         /// Events before that line.
         events_read: usize,
-        /// What is wrong.
+        /// The reason.
         reason: RecordError,
     },
     /// A record of a ProtoEvent file is not an event, or the file ends or is damaged there.
@@ -69,7 +69,7 @@ pub enum CorpusError {
         offset_bytes: u64,
         /// Events before that record.
         events_read: usize,
-        /// What is wrong.
+        /// The reason.
         reason: RecordError,
     },
     /// The name announces another compression than the content has.
@@ -100,7 +100,7 @@ pub enum CorpusError {
     NoneValid {
         /// The file.
         path: PathBuf,
-        /// What it holds instead.
+        /// The records that it holds instead.
         skipped: Skipped,
     },
     /// A file that is never overwritten.
@@ -122,12 +122,12 @@ pub enum CorpusError {
         path: PathBuf,
         /// The event's place in the list.
         index: usize,
-        /// What is wrong.
+        /// The reason.
         reason: EncodeError,
     },
 }
 
-/// What to do about a record: nothing helps against a disk that fails or a batch that is damaged.
+/// The remedy for a bad record: nothing helps against a disk that fails or a batch that is damaged.
 fn fix(path: &Path, reason: &RecordError) -> String {
     match reason {
         RecordError::StreamTooLarge(_) | RecordError::Batch(_) | RecordError::BatchTooLarge => String::new(),

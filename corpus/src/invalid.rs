@@ -1,4 +1,4 @@
-//! What stands in a file in place of a valid event.
+//! Records in a file that are no valid events.
 
 use std::fmt;
 
@@ -14,9 +14,9 @@ pub struct Invalid {
     pub line: Option<u64>,
     /// Where it starts in the decompressed stream.
     pub offset_bytes: u64,
-    /// What it names itself, where it is an event.
+    /// The id that it states, where it is an event.
     pub id: Option<[u8; 32]>,
-    /// What is wrong.
+    /// The reason why it is invalid.
     pub reason: String,
     /// In formats that have no lines.
     pub(crate) place: String,

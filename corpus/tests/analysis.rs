@@ -14,13 +14,13 @@ fn a_sample_of_a_large_corpus_is_within_its_bound_and_like_the_whole() {
     let (whole, part) = (analyze(usize::MAX), analyze(600_000));
     assert_eq!((whole.events, whole.events_sampled), (events.len() as u64, events.len() as u64));
     assert!((300..1_200).contains(&part.events_sampled), "{}", part.events_sampled);
-    // What is counted does not depend on the sample.
+    // Counts do not depend on the sample.
     assert_eq!(part.events, whole.events);
     assert_eq!((&part.size_classes, &part.tag_classes), (&whole.size_classes, &whole.tag_classes));
     for ((kind, a), (other, b)) in whole.kinds.iter().zip(&part.kinds) {
         assert_eq!((kind, a.events, a.byte_share), (other, b.events, b.byte_share));
     }
-    // What is estimated is near.
+    // Estimates are near.
     let (a, b) = (&whole.all, &part.all);
     let median_ratio = b.json_bytes.p50 as f64 / a.json_bytes.p50 as f64;
     assert!((0.9..1.1).contains(&median_ratio), "{median_ratio}");

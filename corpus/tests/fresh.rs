@@ -40,7 +40,7 @@ fn hashes(event: &Event<'_>) -> Vec<String> {
     values.chain([&event.content]).flat_map(|text| in_order(text)).collect()
 }
 
-/// What the events refer to, without saying by which keys and ids: the place of an event, the first
+/// References of the events, without their keys and ids: the place of an event, the first
 /// place of an author, or the first mention of whatever else.
 fn structure(events: &[Event<'static>]) -> Vec<Vec<String>> {
     let ids: HashMap<_, _> = events.iter().enumerate().map(|(n, e)| (hex::encode(&e.id), n)).collect();

@@ -89,7 +89,7 @@ fn mixed(good: &[Event<'_>]) -> (Vec<u8>, Vec<u64>) {
     (lines.join(&b'\n'), numbers)
 }
 
-/// What no user should have to know.
+/// Words that no user should have to know.
 const FOREIGN_WORDS: [&str; 8] =
     ["u16", "i64", "u64", "invalid type", "invalid value", "missing field", "at line 1", "sequence"];
 

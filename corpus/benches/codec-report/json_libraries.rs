@@ -1,6 +1,6 @@
 //! JSON through other libraries: NIP-01's objects for serde, read into the fields of an event.
 //!
-//! What is read is what `codecs` reads: ids, keys and signatures as bytes, text borrowed where it
+//! Each reads what `codecs` reads: ids, keys and signatures as bytes, text borrowed where it
 //! has no escape, fields in any order. Refusals are each library's own.
 
 use std::{borrow::Cow, cell::RefCell, fmt, hint::black_box};
@@ -107,7 +107,7 @@ impl<'a> From<WholeEvent<'a>> for Event<'a> {
     }
 }
 
-/// What a filter asks of most events; the other fields are passed over.
+/// The fields that filters look at; the other fields are passed over.
 #[derive(Deserialize)]
 struct ThreeFields {
     pubkey: Hex<32>,
@@ -179,7 +179,7 @@ macro_rules! library {
     };
 }
 
-/// What simd-json works in.
+/// Buffers of simd-json.
 #[derive(Default)]
 struct Scratch {
     copy: Vec<u8>,

@@ -10,7 +10,7 @@ use crate::{
     what::What,
 };
 
-/// What a format is ranked by.
+/// The rows by which formats are ranked.
 const TIMES: [(&str, What); 3] =
     [("writes", What::Encode), ("reads", What::Decode), ("peeks", What::PeekCold)];
 /// The bytes that are ranked: as it is, and as one compressed stream.
@@ -151,12 +151,13 @@ fn sums(report: &Report, formats: &[Format]) -> Table {
     }
 }
 
-/// What stands above the page.
+/// The opening of the page.
 pub(crate) fn opening(report: &Report) -> String {
     let left_out: Vec<_> = report.corpus.held_by.keys().copied().collect();
-    let left_out = match left_out.is_empty() {
-        true => String::new(),
-        false => format!(" Not ranked, because they hold fewer events: {}.", left_out.join(", ")),
+    let left_out = if left_out.is_empty() {
+        String::new()
+    } else {
+        format!(" Not ranked, because they hold fewer events: {}.", left_out.join(", "))
     };
     format!(
         "Formats share a place where their 95 % intervals overlap; a place after them counts all of them. Tuned code \

@@ -1,4 +1,4 @@
-//! What is timed: each row is one thing done with every event of a column.
+//! Rows of the report: each is one thing done with every event of a column, and timed.
 
 use std::{borrow::Cow, collections::BTreeMap, hint::black_box};
 
@@ -26,7 +26,7 @@ pub(crate) struct Row<'e> {
     pub(crate) pass: Pass<'e>,
 }
 
-/// What rows read and write, made before the first is timed.
+/// The inputs and outputs of rows, made before the first is timed.
 pub(crate) struct Inputs {
     /// The bytes of every event in each format.
     frames: BTreeMap<Format, Vec<Vec<u8>>>,
@@ -99,7 +99,7 @@ pub(crate) fn rows<'e>(formats: &[Format], sets: &'e Sets<'_>, inputs: &'e Input
     rows
 }
 
-/// What JSON libraries are asked.
+/// The rows of JSON libraries.
 pub(crate) const JSON_ROWS: [What; 5] =
     [What::Encode, What::Decode, What::ThreeFields, What::EncodeMessage, What::DecodeMessage];
 

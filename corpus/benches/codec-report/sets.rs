@@ -30,7 +30,7 @@ pub(crate) struct Source {
     #[arg(long, default_value = "all", value_name = "LIST")]
     pub(crate) formats: String,
 
-    /// What cargo says to every bench.
+    /// Passed by cargo to every bench.
     #[arg(long, hide = true)]
     pub(crate) bench: bool,
 }
@@ -58,7 +58,7 @@ impl Source {
     /// Reads the events.
     ///
     /// # Errors
-    /// What is wrong with the file, in one sentence.
+    /// Says in one sentence what is wrong with the file.
     pub(crate) fn read(&self) -> anyhow::Result<Corpus> {
         let mut corpus = read_corpus(self.corpus.as_deref())?;
         if let Some(first) = self.events.filter(|first| *first < corpus.events.len()) {
@@ -76,7 +76,7 @@ impl Source {
 /// The events of a file, or the bundled ones.
 ///
 /// # Errors
-/// What is wrong with the file, in one sentence.
+/// Says in one sentence what is wrong with the file.
 pub(crate) fn read_corpus(path: Option<&Path>) -> anyhow::Result<Corpus> {
     let Some(path) = path else { return Ok(Corpus::bundled()) };
     let here = from_root(path);

@@ -219,7 +219,7 @@ fn with_share(sizes: &Sizes, get: fn(&Sizes) -> f64) -> String {
     format!("{:.0} ({share:.1}%)", get(sizes))
 }
 
-/// What is compared.
+/// The columns of sizes.
 const SIZES: [Column<Sizes, f64>; 5] = [
     ("bytes", |s| s.raw),
     ("gzip 6", |s| s.gzip),
@@ -295,7 +295,7 @@ fn sizes_by_kind(report: &Report, formats: &[Format]) -> Vec<Table> {
 
 // --- rendering ---
 
-/// What was measured, on what.
+/// Says what was measured, and on which machine.
 fn opening(report: &Report) -> Vec<String> {
     let (corpus, machine) = (&report.corpus, &report.machine);
     let mut lines = vec![

@@ -36,7 +36,7 @@ fn events<'m>(message: &'m RelayMessage<'static>) -> &'m [Event<'static>] {
     }
 }
 
-/// What is written: a message by a codec, or a batch without one.
+/// The object that is written: a message by a codec, or a batch without one.
 #[derive(Clone, Copy)]
 pub(crate) enum Form {
     Message(&'static dyn Codec),
@@ -44,7 +44,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// What its rows are called.
+    /// The names of its rows.
     pub(crate) fn what(self) -> [What; 2] {
         match self {
             Form::Message(_) => [What::EncodeEvents, What::DecodeEvents],

@@ -3,7 +3,7 @@
 /// The subscription of every message.
 pub(crate) const SUBSCRIPTION: &str = "feed";
 
-/// What is done.
+/// The work of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum What {
     /// Copying the encoded bytes into a reused buffer.

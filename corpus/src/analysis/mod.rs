@@ -42,7 +42,8 @@ const SIZE_CLASSES: [(&str, usize); 5] =
 const TAG_CLASSES: [(&str, usize); 5] =
     [("0", 1), ("1-5", 6), ("6-20", 21), ("21-100", 101), (">100", usize::MAX)];
 
-/// What was found. Bytes are those of the compact JSON object, without the message around it.
+/// The result of an analysis. Bytes are those of the compact JSON object, without the message
+/// around it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Analysis {
     /// How many events were given.

@@ -27,7 +27,7 @@ struct Published {
     sha256: &'static str,
     bytes: u64,
     file: &'static str,
-    /// What whoever uses the file must know.
+    /// A warning for whoever uses the file.
     caveat: &'static str,
 }
 
@@ -165,7 +165,7 @@ mod tests {
         answer("200 OK", &format!("Content-Length: {}\r\n", body.len()), body)
     }
 
-    /// What `fetch` makes of the answers, for a file whose content should be `events`.
+    /// The outcome of `fetch` with these answers, for a file whose content should be `events`.
     fn check(answers: Vec<Vec<u8>>) -> Result<Vec<u8>, String> {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("sample.pb.gz");

@@ -57,8 +57,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What is bad, as it is found: a line for people, or an element of an array. A file may have more
-/// of it than fits into memory.
+/// Prints bad records as they are found: a line for people, or an element of an array. A file may
+/// have more of them than fit into memory.
 struct List {
     bad: u64,
     json: Option<Array>,

@@ -72,9 +72,10 @@ pub fn events_keeping(
         let round = Round { originals: &originals, kept, seed, round: *round, keys: RwLock::default() };
         round.make(wanted, spread)
     };
-    let made: Vec<_> = match rounds.len() >= cores * ROUNDS_FOR_EACH_CORE {
-        true => keys::in_parallel(rounds.len(), |n| make(n, false)),
-        false => (0..rounds.len()).map(|n| make(n, true)).collect(),
+    let made: Vec<_> = if rounds.len() >= cores * ROUNDS_FOR_EACH_CORE {
+        keys::in_parallel(rounds.len(), |n| make(n, false))
+    } else {
+        (0..rounds.len()).map(|n| make(n, true)).collect()
     };
     let mut events: Vec<_> = made.into_iter().flatten().collect();
     events.sort_unstable_by_key(|(place, _)| *place);
@@ -102,9 +103,10 @@ impl Round<'_> {
         let mut made = Made::new();
         for wave in self.originals.waves(wanted.iter().map(|(number, _)| *number)) {
             let freshen = |n: usize| self.freshen(wave[n], &made);
-            let events = match spread {
-                true => keys::in_parallel(wave.len(), freshen),
-                false => (0..wave.len()).map(freshen).collect(),
+            let events = if spread {
+                keys::in_parallel(wave.len(), freshen)
+            } else {
+                (0..wave.len()).map(freshen).collect()
             };
             made.extend(wave.iter().copied().zip(events));
         }

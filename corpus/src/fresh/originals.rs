@@ -132,7 +132,7 @@ impl<'t> Originals<'t> {
         self.originals[number].given.len()
     }
 
-    /// What the original's event is made of in this round.
+    /// The template of the original's event in this round.
     pub(super) fn template(&self, number: usize, round: u64) -> &Event<'t> {
         let given = &self.originals[number].given;
         let nth = (round - 1) % given.len() as u64;

@@ -55,7 +55,7 @@ pub(super) struct Note {
     pub(super) json_bytes: usize,
 }
 
-/// What the last events of one kind were about.
+/// Subjects of the last events of one kind.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     authors: VecDeque<usize>,
@@ -70,7 +70,7 @@ pub(super) struct Recent {
     pub(super) notes: VecDeque<usize>,
 }
 
-/// What the parts of one event have in common.
+/// State that the parts of one event share.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) kind: u16,
@@ -88,7 +88,7 @@ pub(super) struct Context {
     /// The rest of a run of follows shared with an earlier list.
     pub(super) run: Vec<[u8; 32]>,
     pub(super) reuse: Reuse,
-    /// What a zap receipt repeats from the request in it.
+    /// The parts that a zap receipt repeats from the request in it.
     pub(super) zap: Option<Zap>,
 }
 
@@ -261,7 +261,7 @@ impl<'g> Builder<'g> {
     }
 }
 
-/// What a tag of plain text adds to an event's JSON.
+/// Bytes that a tag of plain text adds to an event's JSON.
 fn tag_json_bytes(tag: &Tag<'_>) -> usize {
     2 + tag.iter().map(|element| element.len() + 3).sum::<usize>()
 }

@@ -106,7 +106,7 @@ impl Generator {
     /// meanwhile, never more than two a core ahead.
     ///
     /// # Errors
-    /// What `take` returned.
+    /// The error of `take`.
     pub fn stream<E>(&self, take: impl FnMut(Vec<Event<'static>>) -> Result<(), E>) -> Result<(), E> {
         keys::in_order(self.plan.blocks(), |block| self.block(block), take)
     }

@@ -174,10 +174,7 @@ impl Authors {
     }
 
     fn draw(&self, random: &mut Random) -> usize {
-        match random.chance(0.5) {
-            true => self.by_activity.draw(random),
-            false => random.below(self.pool),
-        }
+        if random.chance(0.5) { self.by_activity.draw(random) } else { random.below(self.pool) }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::keys;
 /// No note is shorter: its id, key and signature alone take 256 digits.
 const SHORTEST_NOTE_BYTES: usize = 250;
 
-/// What measured reposts were longer by than notes of that size, for the quotes in them are
+/// Bytes by which measured reposts were longer than notes of that size, for the quotes in them are
 /// escaped.
 const ESCAPES_BYTES: usize = 40;
 

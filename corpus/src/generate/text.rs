@@ -38,7 +38,7 @@ struct Shares {
     breaks: usize,
 }
 
-/// What people write in; addresses, emoji and phrases are mixed into every script.
+/// The script that people write in; addresses, emoji and phrases are mixed into every script.
 #[derive(Debug, Clone, Copy)]
 enum Script {
     Latin,
@@ -201,7 +201,7 @@ impl Vocabulary {
         self.write(random, bytes, shares, Script::Latin)
     }
 
-    /// What people post: as [`Vocabulary::text`], with lines, quotations and references, some of it
+    /// A post: as [`Vocabulary::text`], with lines, quotations and references, some of it
     /// in other scripts.
     pub(super) fn note(&self, random: &mut Random, bytes: usize) -> String {
         let shares = Shares { addresses: 28, exotic: 30, repeats: 100, phrases: 150, ..Shares::POSTED };

@@ -56,7 +56,7 @@ fn ids_of(events: &[Event<'_>]) -> HashSet<[u8; 32]> {
     events.iter().map(|event| event.id).collect()
 }
 
-/// What the provenance says of the last session.
+/// The provenance of the last session.
 fn session(file: &Path) -> Value {
     let text = fs::read_to_string(format!("{}.provenance.json", file.display())).unwrap();
     let document: Value = serde_json::from_str(&text).unwrap();
@@ -422,7 +422,7 @@ fn a_file_with_invalid_lines_is_continued_when_asked_and_keeps_them() {
             name,
             &[&good[..9].concat(), &b"{}\n"[..], &lines(&[forged])[0], &good[9..].concat()].concat(),
         );
-        // What is cut at the end is still mended, where a stream cannot be appended to otherwise.
+        // A cut end is still mended, where a stream cannot be appended to otherwise.
         let cut = packed(name, &[&b"hello\n"[..], &good[..20].concat()].concat());
         let cut = if name == "a.jsonl" { &b"{\"id\":"[..] } else { &cut[..cut.len() - 10] };
         fs::write(&file, [&before[..], cut].concat()).unwrap();

@@ -173,7 +173,7 @@ pub(crate) fn guarded(server: &str, line: &'static str) -> (String, Arc<Mutex<Ve
     (url, heads)
 }
 
-/// What a server that follows a script does next.
+/// The next step of a server that follows a script.
 pub(crate) enum Act {
     Say(String),
     Binary(Vec<u8>),

@@ -1,4 +1,4 @@
-//! What each relay is doing, for people who wait: a relay may be silent for as long as
+//! Reports each relay's state to people who wait: a relay may be silent for as long as
 //! `--patience`.
 
 use std::{
@@ -14,7 +14,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// Between lines that say nothing new.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// What a relay's task waits for.
+/// The event that a relay's task waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Doing {
     Connecting,
@@ -77,7 +77,7 @@ impl Watch {
         Teller(sender)
     }
 
-    /// What to tell with so many events in the file, asked every second or so: `None` while no
+    /// Words a report with so many events in the file, asked every second or so: `None` while no
     /// relay is silent, and ever more rarely while nothing changes.
     pub(super) fn line(&mut self, events: u64) -> Option<String> {
         let silences: Vec<_> =

@@ -24,7 +24,7 @@ pub(super) struct History {
     pub(super) done: bool,
 }
 
-/// What a page brought.
+/// The outcome of a page.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) matching: u64,
@@ -123,8 +123,8 @@ impl History {
         crowded.then_some(oldest)
     }
 
-    /// What need not be asked for again: all but the seconds that have more events than a page,
-    /// for which a larger page may be asked.
+    /// The spans that need not be asked for again: all but the seconds that have more events than a
+    /// page, for which a larger page may be asked.
     pub(super) fn covered(mut self) -> Vec<Covered> {
         if self.covered.len() < MAX_GAPS {
             self.covered.push(self.range(self.cursor.max(self.end())));

@@ -106,7 +106,7 @@ impl Output {
         })
     }
 
-    /// What the file holds besides events, which stays there.
+    /// Records of the file that are no valid events, which stay there.
     pub(super) fn skipped(&self) -> &Skipped {
         &self.skipped
     }

@@ -49,14 +49,14 @@ pub(super) struct Session {
     relays: Vec<RelayReport>,
 }
 
-/// What one relay did in one session.
+/// One relay's part in one session.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RelayReport {
     pub(super) url: String,
     /// As its NIP-11 document says.
     pub(super) software: Option<String>,
     pub(super) version: Option<String>,
-    /// What it answered to the offer of compression.
+    /// Its answer to the offer of compression.
     pub(super) extensions: Option<String>,
     pub(super) connections: u64,
     pub(super) requests: u64,
@@ -115,7 +115,7 @@ impl Provenance {
         Ok(Provenance { path, document })
     }
 
-    /// What the relay has sent in earlier sessions.
+    /// The spans that the relay has sent in earlier sessions.
     pub(super) fn covered(&self, url: &RelayUrl) -> Vec<Covered> {
         let url = url.to_string();
         // Earlier versions wrote an address as it was given.
